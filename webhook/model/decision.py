@@ -1,0 +1,128 @@
+"""A decision: the option taken, and every option refused with its reason and numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING
+
+from webhook.model.policy import Mode
+
+if TYPE_CHECKING:
+    from webhook.model.edits import Edit, Original
+    from webhook.model.job import Job
+    from webhook.model.queues import Arrival, PodSetNeeds
+
+
+class Reason(StrEnum):
+    """Why an option is refused."""
+
+    QUEUE_NOT_FOUND = "queueNotFound"
+    QUEUE_AMBIGUOUS = "queueAmbiguous"
+    CLUSTER_QUEUE_NOT_FOUND = "clusterQueueNotFound"
+    STOPPED = "stopped"
+    INACTIVE = "inactive"
+    NAMESPACE_NOT_SELECTED = "namespaceNotSelected"
+    NOT_COVERED = "notCovered"
+    EXCEEDS_MAXIMUM = "exceedsMaximum"
+    NO_FLAVOR = "noFlavor"
+    MULTIKUEUE_BOUNDARY = "multiKueueBoundary"
+    NOT_ALLOWED = "notAllowed"
+    WOULD_BE_INVALID = "wouldBeInvalid"
+    STILL_PINNED = "stillPinned"
+    GUESTS_FULL = "guestsFull"
+    UNSUPPORTED = "unsupported"
+    WOULD_NOT_BE_SUSPENDED = "wouldNotBeSuspended"
+    TOO_LONG = "tooLong"
+
+
+class Skip(StrEnum):
+    """Why a Job is not ours to decide: it passes untouched, and only metric and log know."""
+
+    NO_POLICY = "noPolicy"
+    OPTED_OUT = "optedOut"
+    OFF = "off"
+    OWNER_MANAGED = "ownerManaged"
+    MULTIKUEUE_ORIGIN = "multiKueueOrigin"
+    PREBUILT_WORKLOAD = "prebuiltWorkload"
+    ELASTIC_JOB = "elasticJob"
+    MANAGED_BY = "managedBy"
+    NAMESPACE_NOT_MANAGED = "namespaceNotManaged"
+    KIND_NOT_MANAGED = "kindNotManaged"
+    NO_QUEUE = "noQueue"
+    DECIDED_ALREADY = "decidedAlready"
+
+
+class LeftAlone(StrEnum):
+    """Why a Job that a policy matches stays as it was submitted: said on the Job itself."""
+
+    STALE = "stale"
+    UNREADABLE = "unreadable"
+    NO_OPTION = "noOption"
+    NOT_SYNCED = "notSynced"
+
+
+class Fit(IntEnum):
+    """How an option's ClusterQueue would take the Job, from worst to best."""
+
+    NEVER = 0
+    WAITS = 1
+    MAY_PREEMPT = 2
+    FITS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    reason: Reason
+    detail: str
+    """With the numbers, for people: ``limits cpu 4 below its request 8 in container main``."""
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """One option as it stands for one Job. Numbers are None where the option was refused early."""
+
+    option: str
+    queue: str
+    cluster_queue: str = ""
+    fit: Fit | None = None
+    starts_now: bool = False
+    pending: int | None = None
+    reserving: int | None = None
+    rejection: Rejection | None = None
+    job: Job | None = None
+    """The Job as it would be under this option."""
+    needs: tuple[PodSetNeeds, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    id: str
+    time: str
+    """RFC 3339, UTC, whole seconds."""
+    policy: str
+    mode: Mode
+    option: str | None
+    """None: left as submitted."""
+    left_alone: LeftAlone | None
+    reason: str
+    """One sentence for people, at most 230 characters."""
+    from_queue: str
+    state_age_seconds: float
+    options: tuple[Assessment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one review comes to. ``edits`` is empty where the Job passes untouched."""
+
+    decision: Decision | None = None
+    skip: Skip | None = None
+    edits: tuple[Edit, ...] = ()
+    original: Original | None = None
+    warnings: tuple[str, ...] = ()
+    arrival: Arrival | None = None
+    """What the ledger must remember: also for Jobs left as submitted, when they name a queue."""

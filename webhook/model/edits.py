@@ -1,0 +1,45 @@
+"""Edits: single changes to an object at named paths, and the record that undoes them exactly.
+
+A path is a tuple of names; an element of ``containers``, ``initContainers`` or ``env`` goes by its
+``name``, not its place, so that the record outlives containers that others inject.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from webhook.model.fields import Json
+
+
+class Absent(Enum):
+    ABSENT = "absent"
+
+
+ABSENT = Absent.ABSENT
+Path: TypeAlias = tuple[str, ...]
+KEYED_BY_NAME = frozenset({"containers", "initContainers", "env"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """Set *path* to *value*; ABSENT takes it away. *was* is what stood there."""
+
+    path: Path
+    value: Json | Absent
+    was: Json | Absent
+
+
+Original: TypeAlias = Mapping[Path, "Json | Absent"]
+"""What stood at each edited path before; parents that had to be created are ABSENT too."""
+
+
+def to_pointer(path: Path) -> str:
+    """Write a path as a JSON Pointer (RFC 6901) with names in the place of list indices."""
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def from_pointer(pointer: str) -> Path:
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])

@@ -1,0 +1,98 @@
+"""A pod template as a frozen value: what requests, flavors and adaptations look at.
+
+Quantities stay in the submitter's own words (``500m``), so that an edit can put them back exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from webhook.model import fields
+from webhook.model.fields import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    requests: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    name: str
+    image: str = ""
+    resources: Resources = field(default_factory=Resources)
+    env: tuple[Mapping[str, Json], ...] = ()
+    sidecar: bool = False
+    """An init container with ``restartPolicy: Always``."""
+    claims: bool = False
+    """It names a resource claim (DRA)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodTemplate:
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, Json], ...] = ()
+    affinity: Mapping[str, Json] | None = None
+    runtime_class: str | None = None
+    overhead: Mapping[str, str] = field(default_factory=dict)
+    resources: Resources | None = None
+    """Pod-level resources; None when the template has none."""
+    claims: bool = False
+    """It lists resource claims (DRA)."""
+
+
+def read_template(source: Mapping[str, Any], path: str) -> PodTemplate:
+    """Read a PodTemplateSpec; *path* is its place in the object, for errors."""
+    metadata, spec = fields.mapping(source, "metadata", path), fields.mapping(source, "spec", path)
+    meta_path, here = fields.child(path, "metadata"), fields.child(path, "spec")
+    return PodTemplate(
+        labels=fields.texts(metadata, "labels", meta_path),
+        annotations=fields.texts(metadata, "annotations", meta_path),
+        containers=_read_containers(spec, "containers", here),
+        init_containers=_read_containers(spec, "initContainers", here),
+        node_selector=fields.texts(spec, "nodeSelector", here),
+        tolerations=tuple(item for item, _ in fields.objects(spec, "tolerations", here)),
+        affinity=fields.mapping(spec, "affinity", here) if spec.get("affinity") else None,
+        runtime_class=fields.text(spec, "runtimeClassName", here) or None,
+        overhead=_read_quantities(spec, "overhead", here),
+        resources=read_resources(spec, here) if spec.get("resources") else None,
+        claims=bool(fields.sequence(spec, "resourceClaims", here)),
+    )
+
+
+def read_resources(source: Mapping[str, Any], path: str) -> Resources:
+    resources, here = fields.mapping(source, "resources", path), fields.child(path, "resources")
+    return Resources(
+        requests=_read_quantities(resources, "requests", here),
+        limits=_read_quantities(resources, "limits", here),
+    )
+
+
+def _read_containers(spec: Mapping[str, Any], key: str, path: str) -> tuple[Container, ...]:
+    return tuple(
+        Container(
+            name=fields.text(item, "name", here),
+            image=fields.text(item, "image", here),
+            resources=read_resources(item, here),
+            env=tuple(entry for entry, _ in fields.objects(item, "env", here)),
+            sidecar=fields.text(item, "restartPolicy", here) == "Always",
+            claims=bool(fields.mapping(item, "resources", here).get("claims")),
+        )
+        for item, here in fields.objects(spec, key, path)
+    )
+
+
+def _read_quantities(source: Mapping[str, Any], key: str, path: str) -> Mapping[str, str]:
+    found = fields.mapping(source, key, path)
+    for name, value in found.items():
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            where = fields.child(fields.child(path, key), name)
+            raise fields.FieldError(where, f"expected a quantity, got {fields.kind_of(value)}")
+    return {name: value if isinstance(value, str) else str(value) for name, value in found.items()}

@@ -1,0 +1,243 @@
+"""Kueue's queues and what they hold at one instant: the snapshot that decisions are made on.
+
+Amounts are ints as in ``model.quantity``. Mappings are never changed after construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from webhook.model.selector import EVERYTHING, NOTHING, Selector, Taint, Toleration
+
+if TYPE_CHECKING:
+    from webhook.model.pods import PodTemplate
+    from webhook.model.policy import FallbackPolicy
+
+FlavorResource: TypeAlias = tuple[str, str]
+"""(ResourceFlavor's name, resource's name)"""
+Amounts: TypeAlias = Mapping[FlavorResource, int]
+
+
+class StopPolicy(StrEnum):
+    NONE = "None"
+    HOLD = "Hold"
+    HOLD_AND_DRAIN = "HoldAndDrain"
+
+
+class Queueing(StrEnum):
+    BEST_EFFORT = "BestEffortFIFO"
+    STRICT = "StrictFIFO"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """One cell of a quota table. Limits are None where none is set."""
+
+    nominal: int
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceGroup:
+    """Resources that get their flavor together; ``flavors`` in the order in which they are tried."""
+
+    resources: tuple[str, ...]
+    flavors: tuple[str, ...]
+    quotas: Mapping[FlavorResource, Quota]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preemption:
+    within_cluster_queue: str = "Never"
+    reclaim_within_cohort: str = "Never"
+    borrow_within_cohort: str = "Never"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterQueue:
+    name: str
+    cohort: str = ""
+    groups: tuple[ResourceGroup, ...] = ()
+    queueing: Queueing = Queueing.BEST_EFFORT
+    namespaces: Selector = NOTHING
+    stop_policy: StopPolicy = StopPolicy.NONE
+    active: bool = True
+    inactive_because: str = ""
+    """The Active condition's message while it is not True."""
+    preemption: Preemption = field(default_factory=Preemption)
+    when_can_borrow: str = "MayStopSearch"
+    when_can_preempt: str = "TryNextFlavor"
+    checks: tuple[str, ...] = ()
+    """AdmissionChecks' names."""
+    fair_sharing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cohort:
+    """Exists also where only ClusterQueues name it; then it has no quota of its own."""
+
+    name: str
+    parent: str = ""
+    groups: tuple[ResourceGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalQueue:
+    namespace: str
+    name: str
+    cluster_queue: str
+    stop_policy: StopPolicy = StopPolicy.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceFlavor:
+    name: str
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    topology: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionCheck:
+    name: str
+    controller: str = ""
+    active: bool = True
+
+
+MULTIKUEUE = "kueue.x-k8s.io/multikueue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitRangeItem:
+    """One entry of a LimitRange's ``spec.limits``; amounts in the author's own words."""
+
+    type: str
+    default: Mapping[str, str] = field(default_factory=dict)
+    default_request: Mapping[str, str] = field(default_factory=dict)
+    min: Mapping[str, str] = field(default_factory=dict)
+    max: Mapping[str, str] = field(default_factory=dict)
+    max_ratio: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transformation:
+    """Kueue's ``resources.transformations[]``; factors as written, they may be fractions."""
+
+    input: str
+    outputs: Mapping[str, str]
+    replace: bool = False
+    multiply_by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KueueConfig:
+    """What Kueue's own configuration says that changes a decision. Defaults are Kueue's."""
+
+    excluded_prefixes: tuple[str, ...] = ()
+    transformations: tuple[Transformation, ...] = ()
+    ignore_undeclared: bool = False
+    manage_without_queue: bool = False
+    managed_namespaces: Selector = EVERYTHING
+    frameworks: tuple[str, ...] = ("batch/job",)
+    external_frameworks: tuple[str, ...] = ()
+    fair_sharing: bool = False
+    block_admission: bool = False
+    """``waitForPodsReady.blockAdmission``"""
+
+
+class Stage(StrEnum):
+    """Where a Workload stands, as Kueue counts it (see reference: counting from Workloads)."""
+
+    PENDING = "pending"
+    RESERVING = "reserving"
+    NEITHER = "neither"
+    """Finished, deactivated, on hold, gated: neither queued nor charged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSetNeeds:
+    """What one pod set asks for: per pod, and where it may run."""
+
+    name: str
+    count: int
+    per_pod: Mapping[str, int]
+    template: PodTemplate
+
+    @property
+    def total(self) -> Mapping[str, int]:
+        return {resource: amount * self.count for resource, amount in self.per_pod.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """One Workload that Kueue has not judged yet: a placement, or one seen without a verdict.
+
+    Whether it will reserve quota at once or wait is what ``decide.occupancy`` predicts.
+    """
+
+    key: str
+    """The decision's id, or ``namespace/name`` of its Job for Jobs left as submitted."""
+    namespace: str
+    local_queue: str
+    needs: tuple[PodSetNeeds, ...]
+    priority: int = 0
+    policy: str = ""
+    option: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What one ClusterQueue holds: counts of Workloads and quota charged to it."""
+
+    pending: int = 0
+    reserving: int = 0
+    usage: Amounts = field(default_factory=dict)
+    guests: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """(policy, option) to its Workloads here, pending or reserving."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffSwitch:
+    """The ConfigMap ``kueue-fallback-off``; no namespaces: everywhere."""
+
+    namespaces: frozenset[str] = frozenset()
+
+    def covers(self, namespace: str) -> bool:
+        return not self.namespaces or namespace in self.namespaces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Queues, what they hold, and policies at one instant."""
+
+    cluster_queues: Mapping[str, ClusterQueue] = field(default_factory=dict)
+    local_queues: Mapping[tuple[str, str], LocalQueue] = field(default_factory=dict)
+    cohorts: Mapping[str, Cohort] = field(default_factory=dict)
+    flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
+    checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Namespace to its labels."""
+    limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
+    overheads: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """RuntimeClass to ``overhead.podFixed``; a RuntimeClass without overhead maps to {}."""
+    priority_classes: Mapping[str, int] = field(default_factory=dict)
+    """WorkloadPriorityClass to its value."""
+    policies: tuple[FallbackPolicy, ...] = ()
+    """The valid ones, the one that applies first at the front: priority down, then name."""
+    kueue: KueueConfig = field(default_factory=KueueConfig)
+    runs_before_kueue: bool = True
+    """Our mutating webhook is proven to run before Kueue's (it suspends what we give a queue)."""
+    off: OffSwitch | None = None
+    held: Mapping[str, Held] = field(default_factory=dict)
+    """ClusterQueue to what Kueue has judged there."""
+    arrivals: tuple[Arrival, ...] = ()
+    """Workloads that Kueue has not judged yet, oldest first."""
+    generation: int = 0
+    as_of: float = 0.0
+    """Seconds on the monotonic clock (files: on the clock that ``now`` is read from) of the last
+    sign of life of the watch that has been silent the longest."""
