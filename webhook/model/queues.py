@@ -43,7 +43,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceGroup:
-    """Resources that get their flavor together; ``flavors`` in the order in which they are tried."""
+    """Resources that get their flavor together; flavors in the order in which they are tried."""
 
     resources: tuple[str, ...]
     flavors: tuple[str, ...]
