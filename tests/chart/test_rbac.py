@@ -1,0 +1,121 @@
+"""The rights of each ServiceAccount, as whole values."""
+
+READS = [
+    {
+        "apiGroups": ["kueue.x-k8s.io"],
+        "resources": [
+            "admissionchecks",
+            "clusterqueues",
+            "cohorts",
+            "localqueues",
+            "resourceflavors",
+            "workloadpriorityclasses",
+            "workloads",
+        ],
+        "verbs": ["list", "watch"],
+    },
+    {
+        "apiGroups": ["kueue-fallback.dev"],
+        "resources": ["fallbackpolicies"],
+        "verbs": ["list", "watch"],
+    },
+    {
+        "apiGroups": [""],
+        "resources": ["limitranges", "namespaces"],
+        "verbs": ["list", "watch"],
+    },
+    {
+        "apiGroups": ["node.k8s.io"],
+        "resources": ["runtimeclasses"],
+        "verbs": ["list", "watch"],
+    },
+    {
+        "apiGroups": ["admissionregistration.k8s.io"],
+        "resources": ["mutatingwebhookconfigurations"],
+        "verbs": ["list", "watch"],
+    },
+]
+WEBHOOK = {"kind": "ServiceAccount", "name": "kueue-fallback", "namespace": "ours"}
+CONTROLLER = {"kind": "ServiceAccount", "name": "kueue-fallback-controller", "namespace": "ours"}
+
+
+def test_the_webhook_reads_what_a_decision_needs_and_writes_nothing(render):
+    rendering = render()
+
+    assert rendering.one("ClusterRole")["rules"] == READS
+    assert rendering.one("ClusterRoleBinding")["subjects"] == [WEBHOOK]
+
+
+def test_the_controller_may_also_write_the_status_of_policies(render):
+    rendering = render()
+
+    assert rendering.one("ClusterRole", "kueue-fallback-controller")["rules"] == [
+        *READS,
+        {
+            "apiGroups": ["kueue-fallback.dev"],
+            "resources": ["fallbackpolicies/status"],
+            "verbs": ["patch", "update"],
+        },
+    ]
+    binding = rendering.one("ClusterRoleBinding", "kueue-fallback-controller")
+    assert binding["subjects"] == [CONTROLLER]
+
+
+def test_one_configmap_is_readable_in_each_of_two_namespaces(render):
+    rendering = render()
+
+    found = {
+        role["metadata"]["namespace"]: role["rules"]
+        for (kind, _), role in rendering.objects.items()
+        if kind == "Role"
+    }
+    assert found == {
+        "kueue-system": [_one_configmap("kueue-manager-config")],
+        "ours": [_one_configmap("kueue-fallback-off")],
+    }
+
+
+def _one_configmap(name):
+    return {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": [name],
+        "verbs": ["get", "list", "watch"],
+    }
+
+
+def test_both_processes_read_those_configmaps_if_both_run(render):
+    both, alone = render(), render({"controller.enabled": "false"})
+
+    for name in ("kueue-fallback-kueue-config", "kueue-fallback-off-switch"):
+        assert both.one("RoleBinding", name)["subjects"] == [WEBHOOK, CONTROLLER]
+        assert alone.one("RoleBinding", name)["subjects"] == [WEBHOOK]
+
+
+def test_every_binding_names_a_role_that_exists(render):
+    rendering = render()
+
+    for (kind, _), binding in rendering.objects.items():
+        if kind.endswith("Binding"):
+            role = binding["roleRef"]
+            assert (role["kind"], role["name"]) in rendering.objects
+
+
+def test_people_edit_or_view_policies_and_nothing_is_aggregated(render):
+    rendering = render()
+
+    rights = {}
+    for part in ("editor", "viewer"):
+        role = rendering.one("ClusterRole", f"kueue-fallback-policy-{part}")
+        assert not any("aggregate" in label for label in role["metadata"]["labels"])
+        rights[part] = {rule["resources"][0]: rule["verbs"] for rule in role["rules"]}
+    assert rights == {
+        "editor": {
+            "fallbackpolicies": ["create", "delete", "get", "list", "patch", "update", "watch"],
+            "fallbackpolicies/status": ["get"],
+        },
+        "viewer": {
+            "fallbackpolicies": ["get", "list", "watch"],
+            "fallbackpolicies/status": ["get"],
+        },
+    }
