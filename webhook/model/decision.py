@@ -51,6 +51,7 @@ class Skip(StrEnum):
     KIND_NOT_MANAGED = "kindNotManaged"
     NO_QUEUE = "noQueue"
     DECIDED_ALREADY = "decidedAlready"
+    NOT_SYNCED = "notSynced"
 
 
 class LeftAlone(StrEnum):
@@ -59,7 +60,6 @@ class LeftAlone(StrEnum):
     STALE = "stale"
     UNREADABLE = "unreadable"
     NO_OPTION = "noOption"
-    NOT_SYNCED = "notSynced"
 
 
 class Fit(IntEnum):

@@ -1,0 +1,161 @@
+"""The server's composition root: Flask, the handler, the observer's link, probes and the log."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable
+
+from flask import Flask, Response, request
+
+from webhook import decision_log, flow, probes
+from webhook.admission import review as reviews
+from webhook.admission.patch import PatchError
+from webhook.cluster.link import ObserverLink
+from webhook.cluster.pipe import Update
+from webhook.decision_log import DecisionLog
+from webhook.handler import Considered, Handler, rejections
+from webhook.metrics import Metrics
+from webhook.model.fields import FieldError
+from webhook.settings import Settings
+
+
+def create_app(handler: Handler, metrics: Metrics, log: DecisionLog) -> Flask:
+    """Build the WSGI application: ``POST /mutate`` and nothing else."""
+    app = Flask(__name__)
+
+    @app.post("/mutate")
+    def mutate() -> Response:
+        started = time.perf_counter()
+        try:
+            review = reviews.read(request.get_data())
+        except FieldError as error:
+            metrics.reviews.labels("unknown", "400").inc()
+            return Response(f"{error}\n", status=400, content_type="text/plain")
+        verdict, code = _answer(handler, review, metrics, log)
+        operation = review.operation if review.operation in ("CREATE", "UPDATE") else "other"
+        metrics.reviews.labels(operation, code).inc()
+        metrics.review_seconds.labels(operation).observe(time.perf_counter() - started)
+        return Response(verdict.to_bytes(), content_type="application/json")
+
+    return app
+
+
+def _answer(
+    handler: Handler, review: reviews.Review, metrics: Metrics, log: DecisionLog
+) -> tuple[reviews.Verdict, str]:
+    """Admit, whatever happens: an error of ours is counted and logged, never the user's."""
+    try:
+        return handler.admit(review), "200"
+    except FieldError as error:
+        _report(log, review, "unreadable", str(error))
+        return reviews.Verdict(uid=review.uid), "unreadable"
+    except PatchError as error:
+        metrics.unpatchable.inc()
+        _report(log, review, "patch did not verify", str(error))
+        return reviews.Verdict(uid=review.uid), "unpatchable"
+    except Exception as error:  # noqa: BLE001 - the one place: an error of ours blocks no Job
+        metrics.failures.inc()
+        _report(log, review, "failed", f"{type(error).__name__}: {error}")
+        return reviews.Verdict(uid=review.uid), "error"
+
+
+def _report(log: DecisionLog, review: reviews.Review, message: str, error: str) -> None:
+    log.put({"msg": message, "level": "error", "uid": review.uid, "error": error})
+
+
+def serve_forever(settings: Settings) -> Callable[..., object]:
+    """Start everything a worker process needs; returns the WSGI application."""
+    metrics = Metrics()
+    log = DecisionLog(sys.stdout, metrics.log_dropped.inc)
+    rules = flow.Rules(
+        max_state_age_seconds=settings.max_state_age, own_namespace=settings.namespace
+    )
+    handler = Handler(
+        rules,
+        metrics,
+        placement_ttl_seconds=settings.placement_ttl,
+        tell=_teller(metrics, log),
+    )
+    first = _FirstSync()
+
+    def on_update(update: Update) -> None:
+        handler.update(update)
+        metrics.synced.set(update.synced)
+        for resource, age in update.ages.items():
+            metrics.watch_age.labels(resource).set(age)
+        for resource, count in update.relists.items():
+            metrics.relists.labels(resource).set(count)
+        first.note(update)
+
+    link = ObserverLink(
+        observer_command(settings),
+        on_update=on_update,
+        on_log=lambda text: log.put({"msg": "observer", "text": text}),
+        on_start=metrics.observer_starts.inc,
+    )
+    link.start()
+
+    def not_ready() -> str:
+        if not first.done:
+            return "not synced yet"
+        age = handler.state_age_seconds()
+        limit = settings.max_state_age
+        return f"stale: state is {age:.0f} s old (limit {limit:.0f} s)" if age > limit else ""
+
+    def before_scrape() -> None:
+        metrics.state_age.set(handler.state_age_seconds() if first.done else float("inf"))
+        metrics.ledger.set(handler.placements())
+
+    probes.serve(
+        settings.metrics_listen, metrics.registry, not_ready=not_ready, before_scrape=before_scrape
+    )
+    return create_app(handler, metrics, log)
+
+
+class _FirstSync:
+    """Freezes the collector once the state is there: its pauses were the server's worst."""
+
+    def __init__(self) -> None:
+        self.done = False
+
+    def note(self, update: Update) -> None:
+        if update.synced and not self.done:
+            self.done = True
+            gc.freeze()
+            gc.set_threshold(50_000, 20, 100)
+            sys.setswitchinterval(0.0005)
+
+
+def _teller(metrics: Metrics, log: DecisionLog) -> Callable[[Considered], None]:
+    def tell(considered: Considered) -> None:
+        outcome = considered.outcome
+        if outcome is None:
+            if considered.restored:
+                metrics.restorations.inc()
+                log.put(decision_log.line(considered))
+            return
+        if outcome.skip is not None:
+            metrics.skipped.labels(outcome.skip).inc()
+        elif outcome.decision is not None:
+            decision = outcome.decision
+            option = decision.option or "none"
+            reason = decision.left_alone or "decided"
+            metrics.decisions.labels(decision.policy, decision.mode, option, reason).inc()
+            for name, refused in rejections(outcome):
+                metrics.rejections.labels(decision.policy, name, refused).inc()
+        log.put(decision_log.line(considered))
+
+    return tell
+
+
+def observer_command(settings: Settings) -> tuple[str, ...]:
+    """Name the observer's program and its settings."""
+    given = {
+        "kubeconfig": settings.kubeconfig,
+        "namespace": settings.namespace,
+        "kueue_namespace": settings.kueue_namespace,
+    }
+    return (sys.executable, "-m", "webhook.observer", json.dumps(given))

@@ -1,0 +1,156 @@
+"""``explain``: the very function that admission runs, on a file, with its reasons as a table."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from webhook.model.fields import FieldError
+
+if TYPE_CHECKING:
+    from webhook.model.decision import Outcome
+    from webhook.model.policy import FallbackPolicy
+    from webhook.model.queues import Snapshot
+
+
+@click.command("explain", short_help="Say what would be decided for a Job, and why.")
+@click.option(
+    "-f", "--filename", "job", required=True, metavar="JOB", help="A Job, or - for stdin."
+)
+@click.option("--policy", "policies", multiple=True, metavar="FILE", help="Only these policies.")
+@click.option("--snapshot", metavar="FILE", help="A saved state; default: the cluster's.")
+@click.option("-n", "--namespace", help="The Job's namespace, if its manifest names none.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text")
+@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
+def command(
+    job: str,
+    policies: tuple[str, ...],
+    snapshot: str | None,
+    namespace: str | None,
+    output: str,
+    kubeconfig: str | None,
+) -> None:
+    """Decide a Job as admission would, change nothing, and show every option with its numbers.
+
+    A snapshot is what this prints:
+
+    \b
+      kubectl get clusterqueues,localqueues,cohorts,resourceflavors,workloads,\\
+        fallbackpolicies,namespaces -A -o json
+
+    \b
+    Examples:
+      kueue-fallback explain -f job.yaml
+      kueue-fallback explain -f job.yaml --snapshot snapshot.json --policy policy.yaml
+      kubectl get job train -o yaml | kueue-fallback explain -f - -o json
+    """
+    try:
+        state = _state(snapshot, kubeconfig)
+        if policies:
+            state = _with_policies(state, policies)
+        outcome = _consider(_read_job(job, namespace), state)
+    except FieldError as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)
+    click.echo(_render(outcome, output))
+
+
+def _state(path: str | None, kubeconfig: str | None) -> Snapshot:
+    from webhook.cluster import snapshot_file
+
+    if path is not None:
+        return snapshot_file.read_snapshot(path)
+    from webhook.commands.connect import connected
+
+    with connected(kubeconfig) as client:
+        return snapshot_file.fetch_snapshot(client)
+
+
+def _with_policies(state: Snapshot, paths: tuple[str, ...]) -> Snapshot:
+    import dataclasses
+
+    from webhook.model.policy_values import sort_key
+
+    found: list[FallbackPolicy] = []
+    for path in paths:
+        found += _read_policies(path)
+    return dataclasses.replace(state, policies=tuple(sorted(found, key=sort_key)))
+
+
+def _read_policies(path: str) -> list[FallbackPolicy]:
+    from webhook.model.policy import KIND, PolicyError, read_policy
+
+    documents = [item for item in _read_documents(path) if item.get("kind") == KIND]
+    if not documents:
+        raise FieldError(path, f"expected a {KIND}")
+    try:
+        return [read_policy(document) for document in documents]
+    except PolicyError as error:
+        raise FieldError(path, str(error)) from error
+
+
+def _read_documents(path: str) -> list[Mapping[str, Any]]:
+    import yaml
+
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+        documents = [item for item in yaml.safe_load_all(text) if item is not None]
+    except OSError as error:
+        raise FieldError(path, str(error.strerror)) from error
+    except yaml.YAMLError as error:
+        raise FieldError(path, f"not YAML: {error}") from error
+    for index, document in enumerate(documents):
+        if not isinstance(document, dict):
+            raise FieldError(path, f"document {index + 1}: expected an object")
+    return documents
+
+
+def _read_job(path: str, namespace: str | None) -> Mapping[str, Any]:
+    jobs = [item for item in _read_documents(path) if item.get("kind") == "Job"]
+    if len(jobs) != 1:
+        raise FieldError(path, f"expected one Job, found {len(jobs)}")
+    metadata = jobs[0].get("metadata")
+    if not isinstance(metadata, dict):
+        raise FieldError(path, "metadata: expected an object")
+    where = metadata.get("namespace") or namespace or "default"
+    return {**jobs[0], "metadata": {**metadata, "namespace": where}}
+
+
+def _consider(job: Mapping[str, Any], state: Snapshot) -> Outcome:
+    from webhook import flow
+    from webhook.decide import occupancy
+    from webhook.jobs import KINDS
+
+    api_version = str(job.get("apiVersion", "batch/v1"))
+    group, _, version = api_version.rpartition("/")
+    kind = KINDS.get((group, version, "Job"))
+    if kind is None:
+        raise FieldError("apiVersion", f"expected batch/v1, got {api_version}")
+    unix = time.time()
+    moment = flow.Moment(
+        now=state.as_of,
+        unix=unix,
+        time=datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        uid="0",
+    )
+    return flow.consider(job, kind, occupancy.build(state, ()), moment, flow.Rules())
+
+
+def _render(outcome: Outcome, output: str) -> str:
+    from webhook.decide import explain
+
+    if output == "text":
+        return explain.table(outcome)
+    found = explain.outcome_json(outcome)
+    if output == "json":
+        return json.dumps(found, indent=2)
+    import yaml
+
+    return str(yaml.safe_dump(found, sort_keys=False)).rstrip()

@@ -1,0 +1,105 @@
+"""``serve``: the webhook's server process under gunicorn."""
+
+from __future__ import annotations
+
+import runpy
+import ssl
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from webhook.settings import Settings
+
+_CONF = Path(__file__).parent.parent / "gunicorn.conf.py"
+
+
+@click.command("serve", short_help="Run the webhook's server.")
+@click.option("--config", type=click.Path(exists=True, dir_okay=False), help="Settings, YAML.")
+@click.option("--listen", help="Address of TLS POST /mutate.  [default: 0.0.0.0:10250]")
+@click.option("--metrics-listen", help="Address of /healthz, /readyz, /metrics.  [0.0.0.0:8080]")
+@click.option("--console-listen", help="Address of the Quota API.  [127.0.0.1:8081]")
+@click.option("--tls-cert", type=click.Path(), help="Certificate chain, PEM.")
+@click.option("--tls-key", type=click.Path(), help="Private key, PEM.")
+@click.option("--kubeconfig", type=click.Path(), help="Default: the pod's ServiceAccount.")
+@click.option("--namespace", help="Our own namespace.  [kueue-fallback]")
+@click.option("--kueue-namespace", help="Where Kueue's configuration lies.  [kueue-system]")
+@click.option("--threads", type=int, help="Handler threads.  [4]")
+@click.option("--max-state-age", type=float, help="Seconds; older state decides nothing.  [15]")
+def command(config: str | None, **given: Any) -> None:
+    """Serve admission reviews over TLS until SIGTERM.
+
+    Settings come from --config, and options win over it.
+
+    \b
+    Example:
+      kueue-fallback serve --tls-cert tls.crt --tls-key tls.key --kubeconfig ~/.kube/config
+    """
+    settings = _settings(config, {key: value for key, value in given.items() if value is not None})
+    _run(settings)
+
+
+def _settings(config: str | None, given: dict[str, Any]) -> Settings:
+    import yaml
+    from pydantic import ValidationError
+
+    from webhook.probes import split_address
+
+    found: dict[str, Any] = {}
+    if config is not None:
+        found = yaml.safe_load(Path(config).read_text(encoding="utf-8")) or {}
+    try:
+        settings = Settings.model_validate({**found, **given})
+        for name in ("listen", "metrics_listen", "console_listen"):
+            split_address(getattr(settings, name))
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+        _fail(config or "options", lines)
+    except ValueError as error:
+        _fail(config or "options", [str(error)])
+    for path in (settings.tls_cert, settings.tls_key):
+        if not Path(path).is_file():
+            _fail("tls", [f"{path}: no such file"])
+    return settings
+
+
+def _fail(where: str, lines: list[str]) -> None:
+    for line in lines:
+        click.echo(f"{where}: {line}", err=True)
+    sys.exit(2)
+
+
+def _run(settings: Settings) -> None:
+    from gunicorn.app.base import BaseApplication
+
+    from webhook.tls import LiveContext
+
+    live = LiveContext(settings.tls_cert, settings.tls_key, on_error=_log_error)
+
+    class Server(BaseApplication):  # type: ignore[misc]
+        def load_config(self) -> None:
+            for name, value in runpy.run_path(str(_CONF)).items():
+                if name in self.cfg.settings:
+                    self.cfg.set(name, value)
+            self.cfg.set("bind", settings.listen)
+            self.cfg.set("threads", settings.threads)
+            self.cfg.set("keepalive", settings.keep_alive)
+            self.cfg.set("certfile", settings.tls_cert)
+            self.cfg.set("keyfile", settings.tls_key)
+            self.cfg.set("ssl_context", _hook)
+
+        def load(self) -> Any:
+            # In the worker, after the fork: threads and the observer belong to it.
+            from webhook import app
+
+            return app.serve_forever(settings)
+
+    def _hook(_conf: Any, _default: Any) -> ssl.SSLContext:
+        return live()
+
+    Server().run()
+
+
+def _log_error(text: str) -> None:
+    click.echo(text, err=True)

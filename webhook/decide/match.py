@@ -1,0 +1,191 @@
+"""Whether a Job is ours to decide, and which policy applies to it: exactly one, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from webhook.model import policy_values
+from webhook.model.decision import Skip
+from webhook.model.fields import FieldError
+from webhook.model.job import OURS, Job
+from webhook.model.policy import FallbackPolicy, Match
+from webhook.model.queues import Snapshot
+from webhook.model.requests import needs
+from webhook.model.selector import EVERYTHING
+
+POLICY = OURS + "policy"
+ALLOW = OURS + "allow"
+NO_QUEUE = ""
+DEFAULT_QUEUE = "default"
+SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease", "kueue-system"})
+
+# Kueue's integrations whose children it never queues on their own, by API group and kind
+# (pkg/controller/jobframework, IsOwnerManagedByKueue). An owner CronJob is not among them.
+_MANAGED_OWNERS = frozenset(
+    {
+        ("jobset.x-k8s.io", "JobSet"),
+        ("ray.io", "RayJob"),
+        ("ray.io", "RayCluster"),
+        ("ray.io", "RayService"),
+        ("kubeflow.org", "MPIJob"),
+        ("kubeflow.org", "PyTorchJob"),
+        ("kubeflow.org", "TFJob"),
+        ("kubeflow.org", "XGBoostJob"),
+        ("kubeflow.org", "PaddleJob"),
+        ("kubeflow.org", "JAXJob"),
+        ("trainer.kubeflow.org", "TrainJob"),
+        ("workload.codeflare.dev", "AppWrapper"),
+        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+        ("sparkoperator.k8s.io", "SparkApplication"),
+    }
+)
+_MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"
+_PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
+_ELASTIC = "kueue.x-k8s.io/elastic-job"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """Where a Job was submitted: ``queue`` is what Kueue would resolve, ``named`` what it says."""
+
+    queue: str
+    named: str
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name by which a policy may mean this submission."""
+        return frozenset({self.queue, self.named})
+
+
+def submission(job: Job, snapshot: Snapshot) -> Submission:
+    """Resolve the queue as Kueue's webhook does a moment later: an empty label counts as none."""
+    if job.queue:
+        return Submission(queue=job.queue, named=job.queue)
+    has_default = (job.namespace, DEFAULT_QUEUE) in snapshot.local_queues
+    return Submission(queue=DEFAULT_QUEUE if has_default else NO_QUEUE, named=NO_QUEUE)
+
+
+def skip(job: Job, snapshot: Snapshot) -> Skip | None:
+    """Say why this Job must not be touched whatever the policies say; None: it may be."""
+    for reason, applies in (
+        (Skip.NOT_SYNCED, snapshot.generation == 0),
+        (Skip.OFF, snapshot.off is not None and snapshot.off.covers(job.namespace)),
+        (Skip.OWNER_MANAGED, _owner_is_managed(job, snapshot)),
+        (Skip.MULTIKUEUE_ORIGIN, _MULTIKUEUE_ORIGIN in job.labels),
+        (Skip.PREBUILT_WORKLOAD, _PREBUILT in job.labels or _PREBUILT in job.annotations),
+        (Skip.ELASTIC_JOB, job.annotations.get(_ELASTIC) == "true"),
+        (Skip.MANAGED_BY, job.managed_by is not None),
+        (Skip.OPTED_OUT, job.annotations.get(POLICY) == "none"),
+        (Skip.KIND_NOT_MANAGED, "batch/job" not in snapshot.kueue.frameworks),
+        (Skip.NAMESPACE_NOT_MANAGED, not _namespace_is_managed(job, snapshot)),
+    ):
+        if applies:
+            return reason
+    return None
+
+
+def policy_for(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> FallbackPolicy | None:
+    """Find the one policy that applies.
+
+    Raises:
+        FieldError: the Job names a policy that does not match it.
+
+    """
+    wanted = job.annotations.get(POLICY)
+    found = False
+    for policy in snapshot.policies:
+        if not _matches(policy, job, snapshot, own_namespace):
+            continue
+        found = True
+        if wanted in (None, policy.name):
+            return policy
+    if found:
+        raise FieldError(
+            f"metadata.annotations[{POLICY}]", f"no policy {wanted!r} matches this Job"
+        )
+    return None
+
+
+def allowed_options(job: Job, policy: FallbackPolicy) -> frozenset[str] | None:
+    """Read the annotation ``allow``; None: every option.
+
+    Raises:
+        FieldError: it names no option, or one that the policy does not have.
+
+    """
+    value = job.annotations.get(ALLOW)
+    if value is None:
+        return None
+    names = frozenset(part.strip() for part in value.split(",") if part.strip())
+    known = [option.name for option in policy.spec.options]
+    unknown = sorted(names.difference(known))
+    if unknown or not names:
+        what = f"no option {unknown[0]!r}" if unknown else "no option named"
+        message = f"{what}; policy {policy.name} has {', '.join(known)}"
+        raise FieldError(f"metadata.annotations[{ALLOW}]", message)
+    return names
+
+
+def _matches(policy: FallbackPolicy, job: Job, snapshot: Snapshot, own_namespace: str) -> bool:
+    match = policy.spec.match
+    return (
+        _queue_matches(policy, job, snapshot)
+        and _selectors_match(match, job, snapshot, own_namespace)
+        and _is_small_enough(match, job, snapshot)
+    )
+
+
+def _selectors_match(match: Match, job: Job, snapshot: Snapshot, own_namespace: str) -> bool:
+    if match.namespace_selector is None:
+        if job.namespace in SYSTEM_NAMESPACES or job.namespace == own_namespace:
+            return False
+    else:
+        labels = _namespace_labels(job.namespace, snapshot)
+        if not policy_values.selector(match.namespace_selector, EVERYTHING).matches(labels):
+            return False
+    return policy_values.selector(match.job_selector, EVERYTHING).matches(job.labels)
+
+
+def _queue_matches(policy: FallbackPolicy, job: Job, snapshot: Snapshot) -> bool:
+    submitted, match = submission(job, snapshot), policy.spec.match
+    if submitted.queue == NO_QUEUE and match.without_queue:
+        return True
+    if match.queues is not None:
+        return not submitted.names.isdisjoint(match.queues)
+    if submitted.queue in policy_values.queues_of(policy):
+        return True
+    local_queue = snapshot.local_queues.get((job.namespace, submitted.queue))
+    return local_queue is not None and any(
+        option.cluster_queue == local_queue.cluster_queue for option in policy.spec.options
+    )
+
+
+def _is_small_enough(match: Match, job: Job, snapshot: Snapshot) -> bool:
+    if match.max_requests is None:
+        return True
+    totals: dict[str, int] = {}
+    for pod_set in needs(job, snapshot):
+        for resource, amount in pod_set.total.items():
+            totals[resource] = totals.get(resource, 0) + amount
+    limits = policy_values.amounts(match.max_requests)
+    return all(totals.get(resource, 0) <= limit for resource, limit in limits.items())
+
+
+def _namespace_labels(namespace: str, snapshot: Snapshot) -> Mapping[str, str]:
+    # The API server puts this label on every Namespace; a saved snapshot may lack the Namespace.
+    return snapshot.namespaces.get(namespace, {"kubernetes.io/metadata.name": namespace})
+
+
+def _namespace_is_managed(job: Job, snapshot: Snapshot) -> bool:
+    return snapshot.kueue.managed_namespaces.matches(_namespace_labels(job.namespace, snapshot))
+
+
+def _owner_is_managed(job: Job, snapshot: Snapshot) -> bool:
+    if job.owner is None:
+        return False
+    group = job.owner.api_version.rpartition("/")[0]
+    external = f"{job.owner.kind}.{group}".lower()
+    return (group, job.owner.kind) in _MANAGED_OWNERS or any(
+        name.lower().startswith(external) for name in snapshot.kueue.external_frameworks
+    )

@@ -1,0 +1,328 @@
+"""The one way from a Job to an outcome; handler, explain and simulate all take it.
+
+It alone knows several stages. It is pure: the moment comes in, what to remember goes out.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from webhook.admission import original as originals
+from webhook.decide import explain, match, options, strategies
+from webhook.decide.occupancy import Occupancy
+from webhook.jobs import JobKind
+from webhook.model import job as jobs
+from webhook.model.decision import Assessment, Decision, LeftAlone, Outcome, Skip
+from webhook.model.fields import FieldError
+from webhook.model.job import Job
+from webhook.model.policy import FallbackPolicy, Mode
+from webhook.model.queues import Arrival
+from webhook.model.requests import needs
+
+_NEVER_QUEUED = frozenset(
+    {
+        Skip.OWNER_MANAGED,
+        Skip.MULTIKUEUE_ORIGIN,
+        Skip.PREBUILT_WORKLOAD,
+        Skip.NAMESPACE_NOT_MANAGED,
+        Skip.KIND_NOT_MANAGED,
+    }
+)
+"""Skipped Jobs that bring no new Workload to a queue."""
+
+REINVOCATION_SECONDS = 30.0
+"""A decision older than this came with the manifest, whatever else speaks for a reinvocation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """When and under which review a Job is considered."""
+
+    now: float
+    """Seconds on the clock of ``Snapshot.as_of``."""
+    unix: float
+    """Seconds since 1970."""
+    time: str
+    """The same instant as RFC 3339 in UTC, whole seconds."""
+    uid: str
+    """The review's; random, so decisions' ids are taken from it."""
+    visible: Container[str] = frozenset()
+    """Ids of decisions whose Workloads have been seen lately."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The settings that a decision depends on."""
+
+    max_state_age_seconds: float = 15.0
+    own_namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """A Job as it came (``raw``), and as it was before any decision that came with it."""
+
+    kind: JobKind
+    source: Mapping[str, Any]
+    raw: Job
+    clean_source: Mapping[str, Any]
+    clean: Job
+    carried: bool
+
+
+def consider(
+    source: Mapping[str, Any], kind: JobKind, occupancy: Occupancy, moment: Moment, rules: Rules
+) -> Outcome:
+    """Decide one Job at its creation.
+
+    Raises:
+        FieldError: *source* cannot be read as a Job of *kind*.
+
+    """
+    raw = kind.read(source)
+    recorded = _recorded(raw)
+    if recorded is not None and _is_reinvocation(raw, recorded, moment):
+        warnings = (recorded.reason,) if recorded.mode is not Mode.OBSERVE else ()
+        return Outcome(skip=Skip.DECIDED_ALREADY, warnings=warnings)
+    case = _case(source, kind, raw, recorded)
+    outcome = _outcome(case, occupancy, moment, rules)
+    if outcome.arrival is not None or outcome.skip in _NEVER_QUEUED:
+        return outcome
+    return replace(outcome, arrival=_arrival(raw, occupancy, moment))
+
+
+def _outcome(case: _Case, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome:
+    snapshot = occupancy.snapshot
+    skipped = match.skip(case.clean, snapshot)
+    if skipped is not None:
+        return Outcome(skip=skipped)
+    try:
+        policy = match.policy_for(case.clean, snapshot, own_namespace=rules.own_namespace)
+    except FieldError as error:
+        return Outcome(skip=Skip.NO_POLICY, warnings=(explain.unreadable(error),))
+    if policy is None:
+        return Outcome(skip=Skip.NO_POLICY)
+    return _apply(case, policy, _decide(case, policy, occupancy, moment, rules), occupancy)
+
+
+def _decide(
+    case: _Case, policy: FallbackPolicy, occupancy: Occupancy, moment: Moment, rules: Rules
+) -> Decision:
+    submitted = match.submission(case.clean, occupancy.snapshot)
+    age = max(0.0, moment.now - occupancy.snapshot.as_of)
+    blank = Decision(
+        id=_decision_id(case.raw, moment),
+        time=moment.time,
+        policy=policy.name,
+        mode=policy.spec.mode,
+        option=None,
+        left_alone=None,
+        reason="",
+        from_queue=submitted.named,
+        state_age_seconds=round(age, 3),
+    )
+    if age > rules.max_state_age_seconds:
+        reason = explain.stale(age, rules.max_state_age_seconds)
+        return replace(blank, left_alone=LeftAlone.STALE, reason=reason)
+    try:
+        allowed = match.allowed_options(case.clean, policy)
+    except FieldError as error:
+        reason = f"left as submitted: {error}"
+        return replace(blank, left_alone=LeftAlone.UNREADABLE, reason=reason)
+    assessments = options.assess(
+        case.clean, policy, occupancy, submitted=submitted.queue, allowed=allowed
+    )
+    return _chosen(replace(blank, options=assessments), policy)
+
+
+def _chosen(blank: Decision, policy: FallbackPolicy) -> Decision:
+    choice = strategies.choose(policy, blank.options)
+    if choice.index is None:
+        return replace(blank, left_alone=LeftAlone.NO_OPTION, reason=choice.sentence)
+    taken = blank.options[choice.index]
+    return replace(blank, option=taken.option, reason=choice.sentence)
+
+
+def _apply(
+    case: _Case, policy: FallbackPolicy, decision: Decision, occupancy: Occupancy
+) -> Outcome:
+    """Turn a decision into edits, as far as the policy's mode goes."""
+    if policy.spec.mode is Mode.OBSERVE:
+        return Outcome(decision=decision)
+    warnings = (explain.warning(decision),)
+    taken = next((item for item in decision.options if item.option == decision.option), None)
+    if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:
+        # A manifest that carries an older decision keeps the record by which that one is undone.
+        edits = () if case.carried else _record(case, case.raw, decision, {})
+        return Outcome(decision=decision, edits=edits, warnings=warnings)
+    after = _marked(taken.job, taken, decision, policy)
+    original = originals.original_of(case.kind.edits(case.clean, after), case.clean_source)
+    return Outcome(
+        decision=decision,
+        edits=_record(case, after, decision, originals.to_json(original)),
+        original=original,
+        warnings=warnings,
+        arrival=_decided_arrival(after, taken, decision, occupancy),
+    )
+
+
+def _record(
+    case: _Case, after: Job, decision: Decision, original: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    annotations = {
+        **after.annotations,
+        jobs.DECISION: explain.to_json(decision, original),
+        jobs.REASON: explain.warning(decision),
+    }
+    return case.kind.edits(case.raw, replace(after, annotations=annotations))
+
+
+def _marked(job: Job, taken: Assessment, decision: Decision, policy: FallbackPolicy) -> Job:
+    """Name queue, option and decision on the adapted Job and on its pod templates."""
+    labels = {**job.labels, jobs.QUEUE_LABEL: taken.queue, jobs.OPTION_LABEL: taken.option}
+    guests = next(o for o in policy.spec.options if o.name == taken.option).guests
+    if guests is not None and guests.priority_class:
+        labels[jobs.PRIORITY_LABEL] = guests.priority_class
+    marks = {jobs.DECISION_ID: decision.id, jobs.DECIDED_BY: policy.name}
+    pod_sets = tuple(
+        replace(
+            pod_set,
+            template=replace(
+                pod_set.template,
+                labels={**pod_set.template.labels, jobs.OPTION_LABEL: taken.option},
+                annotations={**pod_set.template.annotations, **marks},
+            ),
+        )
+        for pod_set in job.pod_sets
+    )
+    return replace(job, labels=labels, pod_sets=pod_sets)
+
+
+def _case(
+    source: Mapping[str, Any], kind: JobKind, raw: Job, recorded: explain.Recorded | None
+) -> _Case:
+    clean_source, carried = source, any(_ours(key) for key in (*raw.labels, *raw.annotations))
+    if recorded is not None:
+        original = originals.from_json(recorded.original)
+        clean_source = originals.undone(source, original, kind.allowed)
+    clean = _unmarked(kind.read(clean_source))
+    return _Case(
+        kind=kind,
+        source=source,
+        raw=raw,
+        clean_source=clean_source,
+        clean=clean,
+        carried=carried and recorded is not None,
+    )
+
+
+def _unmarked(job: Job) -> Job:
+    """Take our own marks away: an undone decision leaves none, a forged one may."""
+    pod_sets = tuple(
+        replace(
+            pod_set,
+            template=replace(
+                pod_set.template,
+                labels=_without_marks(pod_set.template.labels),
+                annotations=_without_marks(pod_set.template.annotations),
+            ),
+        )
+        for pod_set in job.pod_sets
+    )
+    return replace(
+        job,
+        labels=_without_marks(job.labels),
+        annotations=_without_marks(job.annotations),
+        pod_sets=pod_sets,
+    )
+
+
+_MARKS = frozenset(
+    {jobs.OPTION_LABEL, jobs.DECISION, jobs.REASON, jobs.DECISION_ID, jobs.DECIDED_BY}
+)
+
+
+def _ours(key: str) -> bool:
+    return key in _MARKS
+
+
+def _without_marks(texts: Mapping[str, str]) -> Mapping[str, str]:
+    if _MARKS.isdisjoint(texts):
+        return texts
+    return {key: value for key, value in texts.items() if key not in _MARKS}
+
+
+def _recorded(job: Job) -> explain.Recorded | None:
+    text = job.annotations.get(jobs.DECISION)
+    if text is None:
+        return None
+    try:
+        return explain.from_json(text)
+    except FieldError:
+        # Not ours, or damaged: there is nothing to undo, and the Job is decided as it stands.
+        return None
+
+
+def _is_reinvocation(job: Job, recorded: explain.Recorded, moment: Moment) -> bool:
+    """Tell whether the decision on the Job was made in this very admission.
+
+    The id ends in a digest of the Job's name, so a copy under another name is told apart; a copy
+    of a Job whose Workload exists already is told apart by that Workload.
+    """
+    return (
+        0 <= moment.unix - recorded.unix <= REINVOCATION_SECONDS
+        and recorded.id.endswith("-" + _name_digest(job))
+        and recorded.id not in moment.visible
+    )
+
+
+def _decision_id(job: Job, moment: Moment) -> str:
+    random_part = "".join(char for char in moment.uid.lower() if char.isalnum())[:12]
+    return f"{random_part or '0'}-{_name_digest(job)}"
+
+
+def _name_digest(job: Job) -> str:
+    name = f"{job.namespace}/{job.name or job.generate_name}"
+    return f"{zlib.crc32(name.encode()):08x}"
+
+
+def _decided_arrival(
+    after: Job, taken: Assessment, decision: Decision, occupancy: Occupancy
+) -> Arrival:
+    return Arrival(
+        key=decision.id,
+        namespace=after.namespace,
+        local_queue=taken.queue,
+        needs=taken.needs,
+        priority=_priority(after, occupancy),
+        policy=decision.policy,
+        option=taken.option,
+    )
+
+
+def _arrival(job: Job, occupancy: Occupancy, moment: Moment) -> Arrival | None:
+    """Remember a Job left as submitted too: it takes its place in its queue like any other."""
+    queue = match.submission(job, occupancy.snapshot).queue
+    if (job.namespace, queue) not in occupancy.snapshot.local_queues:
+        return None
+    name = f"job:{job.namespace}/{job.name}"
+    generated = f"gen:{job.namespace}/{job.generate_name}/{moment.uid}"
+    try:
+        pod_sets = needs(job, occupancy.snapshot)
+    except FieldError:
+        return None
+    return Arrival(
+        key=name if job.name else generated,
+        namespace=job.namespace,
+        local_queue=queue,
+        needs=pod_sets,
+        priority=_priority(job, occupancy),
+    )
+
+
+def _priority(job: Job, occupancy: Occupancy) -> int:
+    name = job.labels.get(jobs.PRIORITY_LABEL, "")
+    return occupancy.snapshot.priority_classes.get(name, 0)

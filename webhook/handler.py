@@ -1,0 +1,198 @@
+"""Review in, verdict out: reads the wire, holds the state and the ledger, asks flow, remembers.
+
+One lock spans reading placements, deciding, verifying and entering, so that a burst is decided as
+if its Jobs had come one after the other. No API call is made here.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from webhook import flow
+from webhook.admission import original as originals
+from webhook.admission import patch, restore
+from webhook.admission.review import Review, Verdict
+from webhook.cluster.ledger import Ledger
+from webhook.cluster.pipe import Update, apply_update
+from webhook.decide import explain, occupancy
+from webhook.jobs import KINDS, JobKind
+from webhook.metrics import Metrics
+from webhook.model import job as jobs
+from webhook.model.decision import Outcome
+from webhook.model.fields import FieldError
+from webhook.model.queues import Snapshot
+
+_VISIBLE_KEPT = 10_000
+"""Ids of Workloads seen lately, kept to tell a copied Job from a reinvocation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Considered:
+    """One review with what came of it, for log and metrics."""
+
+    review: Review
+    verdict: Verdict
+    outcome: Outcome | None
+    restored: int = 0
+
+
+class Handler:
+    """Answers reviews from the last snapshot and the ledger of decisions not yet visible in it."""
+
+    def __init__(
+        self,
+        rules: flow.Rules,
+        metrics: Metrics,
+        *,
+        placement_ttl_seconds: float = 30.0,
+        tell: Callable[[Considered], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._rules = rules
+        self._metrics = metrics
+        self._tell = tell
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._snapshot = Snapshot()
+        self._ledger = Ledger(ttl_seconds=placement_ttl_seconds)
+        self._occupancy = occupancy.build(self._snapshot, ())
+        self._visible: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    def placements(self) -> int:
+        return len(self._ledger.entries())
+
+    def state_age_seconds(self) -> float:
+        return max(0.0, self._clock() - self._snapshot.as_of)
+
+    def update(self, update: Update) -> None:
+        """Take over what the observer published; placements that it contains leave the ledger."""
+        with self._lock:
+            self._snapshot = apply_update(self._snapshot, update)
+            self._ledger.seen(update.seen)
+            self._ledger.expire(self._clock())
+            for seen in update.seen:
+                self._visible[seen.key] = None
+            while len(self._visible) > _VISIBLE_KEPT:
+                self._visible.popitem(last=False)
+            self._occupancy = occupancy.build(self._snapshot, self._ledger.entries())
+
+    def admit(self, review: Review) -> Verdict:
+        """Answer one review.
+
+        Raises:
+            FieldError: the object in it cannot be read as the Job it says it is.
+
+        """
+        kind = KINDS.get(review.kind)
+        if kind is None or review.subresource or review.operation not in ("CREATE", "UPDATE"):
+            return Verdict(uid=review.uid)
+        if review.operation == "UPDATE":
+            considered = self._restore(review, kind)
+        else:
+            considered = self._create(review, kind)
+        self._tell(considered)
+        return considered.verdict
+
+    def _create(self, review: Review, kind: JobKind) -> Considered:
+        with self._lock:
+            now = self._clock()
+            if self._ledger.expire(now):
+                self._occupancy = occupancy.build(self._snapshot, self._ledger.entries())
+            moment = self._moment(review, now)
+            source = {**review.object, "metadata": _with_namespace(review)}
+            outcome = flow.consider(source, kind, self._occupancy, moment, self._rules)
+            # Verifying applies the patch to the review's own object: nothing reads it afterwards.
+            operations = patch.operations(outcome.edits, review.object, kind.allowed)
+            if outcome.arrival is not None and not review.dry_run:
+                self._ledger.enter(outcome.arrival, now)
+                self._occupancy = occupancy.with_arrival(self._occupancy, outcome.arrival)
+                self._metrics.placements.inc()
+        verdict = Verdict(
+            uid=review.uid,
+            patch=operations or None,
+            warnings=outcome.warnings,
+            audit=_audit(outcome),
+        )
+        return Considered(review=review, verdict=verdict, outcome=outcome)
+
+    def _moment(self, review: Review, now: float) -> flow.Moment:
+        unix = time.time()
+        return flow.Moment(
+            now=now,
+            unix=unix,
+            time=datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            uid=review.uid,
+            visible=self._visible,
+        )
+
+    def _restore(self, review: Review, kind: JobKind) -> Considered:
+        """Give decided values back where a manifest was applied again.
+
+        It depends on the Job's own decision alone: never on mode, policy, state or off switch.
+        """
+        untouched = Considered(review=review, verdict=Verdict(uid=review.uid), outcome=None)
+        old = review.old_object or {}
+        recorded = _unchanged_decision(old, review.object)
+        if recorded is None:
+            return untouched
+        original = originals.from_json(recorded.original)
+        edits = restore.restoration(old, review.object, original)
+        operations = patch.operations(edits, review.object, kind.allowed)
+        if not operations:
+            return untouched
+        verdict = Verdict(uid=review.uid, patch=operations)
+        return Considered(review=review, verdict=verdict, outcome=None, restored=len(operations))
+
+
+def _with_namespace(review: Review) -> dict[str, object]:
+    # A create may leave the object's namespace to the URL; the review always has it.
+    metadata = review.object.get("metadata")
+    if not isinstance(metadata, dict):
+        raise FieldError("request.object.metadata", "expected an object")
+    return {**metadata, "namespace": review.namespace or metadata.get("namespace") or "default"}
+
+
+def _unchanged_decision(old: dict[str, object], new: dict[str, object]) -> explain.Recorded | None:
+    before, after = _annotations(old), _annotations(new)
+    text = before.get(jobs.DECISION)
+    if not isinstance(text, str) or after.get(jobs.DECISION) != text:
+        return None
+    if after.get(jobs.OURS + "policy") == "none":
+        return None
+    try:
+        return explain.from_json(text)
+    except FieldError:
+        return None
+
+
+def _annotations(source: dict[str, object]) -> dict[str, object]:
+    metadata = source.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return annotations if isinstance(annotations, dict) else {}
+
+
+def _audit(outcome: Outcome) -> dict[str, str]:
+    if outcome.decision is None:
+        return {}
+    taken = outcome.decision.option or "none"
+    return {"option": taken, "policy": outcome.decision.policy, "reason": outcome.decision.reason}
+
+
+def rejections(outcome: Outcome) -> Sequence[tuple[str, str]]:
+    """List (option, reason) of every option that was refused."""
+    if outcome.decision is None:
+        return ()
+    return tuple(
+        (item.option, item.rejection.reason)
+        for item in outcome.decision.options
+        if item.rejection is not None
+    )

@@ -1,0 +1,51 @@
+"""The settings of a server process, read once at start. Each has its unit, default and why."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    listen: str = "0.0.0.0:10250"
+    """Address of TLS ``POST /mutate``. Port 10250 is reachable from managed control planes."""
+
+    metrics_listen: str = "0.0.0.0:8080"
+    """Address of plain ``/healthz``, ``/readyz``, ``/metrics``."""
+
+    console_listen: str = "127.0.0.1:8081"
+    """Address of the plain Quota API; loopback, for port-forward only."""
+
+    tls_cert: str = "/tls/tls.crt"
+    """File of the certificate chain, PEM."""
+
+    tls_key: str = "/tls/tls.key"
+    """File of its private key, PEM."""
+
+    kubeconfig: str = ""
+    """File of a kubeconfig; empty: the pod's own ServiceAccount."""
+
+    namespace: str = "kueue-fallback"
+    """Our own namespace, never matched by a policy without ``namespaceSelector``."""
+
+    kueue_namespace: str = "kueue-system"
+    """Where Kueue's configuration lies."""
+
+    threads: int = Field(default=4, ge=1, le=64)
+    """Handler threads. Decisions hold one lock, so a few are enough to overlap the sockets."""
+
+    max_state_age: Seconds = 15.0
+    """Seconds without a sign of life from a watch after which Jobs are left alone; a watch is
+    resumed about every 10 s, so a quiet cluster stays below."""
+
+    placement_ttl: Seconds = 30.0
+    """Seconds after which a placement whose Workload never came is forgotten: Jobs that another
+    webhook refused after us."""
+
+    keep_alive: int = 120
+    """Seconds; longer than the API server's 90, so that it is never us who close."""
