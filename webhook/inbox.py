@@ -6,9 +6,9 @@ import re
 
 _HEADERS_MAX = 64 << 10
 _END = b"\r\n\r\n"
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,12})[ \t]*\r\n", re.IGNORECASE)
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,12})[ \t]*(?=\r\n)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
-_CONTINUE = re.compile(rb"\r\nexpect:[ \t]*100-continue[ \t]*\r\n", re.IGNORECASE)
+_CONTINUE = re.compile(rb"\r\nexpect:[ \t]*100-continue[ \t]*(?=\r\n)", re.IGNORECASE)
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer, not a failure of ours
@@ -58,7 +58,7 @@ class Inbox:
             if len(self._buffer) > _HEADERS_MAX:
                 raise Refused("431 Request Header Fields Too Large")
             return False
-        head = bytes(self._buffer[: end + len(_END)])
+        head = self._without_expect(bytes(self._buffer[: end + len(_END)]))
         if _CHUNKED.search(head):
             raise Refused("411 Length Required")
         lengths = {int(match) for match in _LENGTH.findall(head)}
@@ -68,5 +68,12 @@ class Inbox:
         if length > self._max_body:
             raise Refused("413 Content Too Large")
         self._needed = len(head) + length
-        self.wants_continue = _CONTINUE.search(head) is not None
         return True
+
+    def _without_expect(self, head: bytes) -> bytes:
+        """Answering ``Expect`` is the poller's part: gunicorn would give leave a second time."""
+        shorter = _CONTINUE.sub(b"", head)
+        if shorter != head:
+            self.wants_continue = True
+            self._buffer[: len(head)] = shorter
+        return shorter
