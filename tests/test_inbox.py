@@ -1,5 +1,7 @@
 """Whole messages out of bytes that come as they like."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +27,7 @@ def test_two_messages_come_out_whole_however_their_bytes_are_cut(cuts):
     edges = sorted({0, len(stream), *(cut for cut in cuts if cut <= len(stream))})
     inbox, found = Inbox(max_body=100), []
 
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         inbox.feed(stream[start:end])
         while (message := inbox.take()) is not None:
             found.append(message)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from webhook import flow
 from webhook.admission import original as originals
@@ -20,10 +21,11 @@ from webhook.admission.review import Review, Verdict
 from webhook.cluster.ledger import Ledger
 from webhook.cluster.pipe import Update, apply_update
 from webhook.decide import explain, occupancy
+from webhook.echoes import Echoes
 from webhook.jobs import KINDS, JobKind
 from webhook.metrics import Metrics
 from webhook.model import job as jobs
-from webhook.model.decision import Outcome
+from webhook.model.decision import Outcome, Skip
 from webhook.model.fields import FieldError
 from webhook.model.queues import Snapshot
 
@@ -61,6 +63,7 @@ class Handler:
         self._snapshot = Snapshot()
         self._ledger = Ledger(ttl_seconds=placement_ttl_seconds)
         self._occupancy = occupancy.build(self._snapshot, ())
+        self._echoes = Echoes()
         self._visible: OrderedDict[str, None] = OrderedDict()
 
     @property
@@ -110,6 +113,8 @@ class Handler:
             moment = self._moment(review, now)
             source = {**review.object, "metadata": _with_namespace(review)}
             outcome = flow.consider(source, kind, self._occupancy, moment, self._rules)
+            if not outcome.edits and not review.dry_run and self._is_echo(source, now):
+                outcome = Outcome(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
             # Verifying applies the patch to the review's own object: nothing reads it afterwards.
             operations = patch.operations(outcome.edits, review.object, kind.allowed)
             if outcome.arrival is not None and not review.dry_run:
@@ -123,6 +128,15 @@ class Handler:
             audit=_audit(outcome),
         )
         return Considered(review=review, verdict=verdict, outcome=outcome)
+
+    def _is_echo(self, source: Mapping[str, Any], now: float) -> bool:
+        metadata, spec = source["metadata"], source.get("spec") or {}
+        name = metadata.get("name") or metadata.get("generateName")
+        key = f"{metadata['namespace']}/{name}"
+        if spec.get("suspend") is True:
+            return self._echoes.is_echo(key, now)
+        self._echoes.expect(key, now)
+        return False
 
     def _moment(self, review: Review, now: float) -> flow.Moment:
         unix = time.time()

@@ -1,0 +1,45 @@
+"""Tell a reinvocation from a second Job, for Jobs that we left without a mark.
+
+Kueue's webhook suspends a Job after ours has seen it, so the API server asks us about the same
+creation again. A decision of ours is known by its annotation; a Job left untouched only by this:
+the same name comes again at once, and now it is suspended.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+ECHO_SECONDS = 2.0
+"""The webhook's time-out: the second call of one admission does not come later."""
+
+
+class Echoes:
+    """Remembers creations that Kueue will answer with a suspension, for a moment."""
+
+    def __init__(self) -> None:
+        self._expected: dict[str, deque[float]] = {}
+        self._order: deque[tuple[float, str]] = deque()
+
+    def expect(self, name: str, now: float) -> None:
+        """Note an unsuspended Job; *name* is its name or generateName with its namespace."""
+        self._expire(now)
+        self._expected.setdefault(name, deque()).append(now)
+        self._order.append((now, name))
+
+    def is_echo(self, name: str, now: float) -> bool:
+        """Tell whether a suspended Job is one noted before; each is an echo once."""
+        self._expire(now)
+        expected = self._expected.get(name)
+        if not expected:
+            return False
+        expected.popleft()
+        return True
+
+    def _expire(self, now: float) -> None:
+        while self._order and now - self._order[0][0] > ECHO_SECONDS:
+            at, name = self._order.popleft()
+            expected = self._expected.get(name)
+            if expected and expected[0] <= at:
+                expected.popleft()
+            if not expected:
+                self._expected.pop(name, None)
