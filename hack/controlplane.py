@@ -1,0 +1,357 @@
+"""A real control plane on loopback: etcd, Kubernetes, KWOK for the nodes, and Kueue.
+
+It needs no container and no rights; several run side by side, each on ports and in a folder of
+its own.
+"""
+
+import base64
+import contextlib
+import dataclasses
+import http.client
+import json
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import yaml
+
+from hack import kueue, kwok, pki, tools
+from hack.api import ApiClient, ApiError, Object
+from hack.ports import Ports
+from hack.processes import Processes, Program, end_leftovers
+
+CONTROLLERS: Final = (
+    "clusterrole-aggregation-controller",
+    "cronjob-controller",
+    "garbage-collector-controller",
+    "job-controller",
+    "namespace-controller",
+    "resourcequota-controller",
+    "serviceaccount-controller",
+    "ttl-after-finished-controller",
+)
+START_SECONDS: Final = 120.0
+POLL_SECONDS: Final = 0.05
+SERVICE_RANGE: Final = "10.0.0.0/24"
+
+Report = Callable[[str], None]
+
+
+class NotReadyError(Exception):
+    """Something did not become ready in time, or died meanwhile."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a test may want otherwise."""
+
+    apiserver_flags: Sequence[str] = ()
+    feature_gates: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+    # Merged into Kueue's Configuration, mapping by mapping.
+    kueue_config: Object = dataclasses.field(default_factory=dict)
+    # The context's name in the kubeconfig.
+    name: str = "kueue-fallback"
+
+
+class ControlPlane:
+    """One control plane; `up`, use `client` or `kubectl`, then `down`."""
+
+    def __init__(
+        self, state: Path, *, options: Options | None = None, report: Report = lambda _: None
+    ) -> None:
+        self.state = state.resolve()
+        self.options = options or Options()
+        self.programs = tools.ensure()
+        self.ports = Ports()
+        self.processes = Processes(self.state)
+        self.pki = pki.Pki(self.state / "pki")
+        self.kubeconfig = self.state / "kubeconfig"
+        self._kueue_certificates = self.state / "kueue-certificates"
+        names = ("etcd", "peer", "api", "webhook", "health")
+        self._port = {name: self.ports.lease() for name in names}
+        self._report = report
+        self._issue()
+        self.client = ApiClient.with_certificate(
+            self.api_port,
+            authority=self.pki.certificate("ca"),
+            certificate=self.pki.certificate("admin"),
+            key=self.pki.key("admin"),
+        )
+
+    def __enter__(self) -> Self:
+        try:
+            self.up()
+        except BaseException:
+            self.down()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.down()
+
+    @property
+    def api_port(self) -> int:
+        return self._port["api"]
+
+    @property
+    def server(self) -> str:
+        return f"https://127.0.0.1:{self.api_port}"
+
+    # All of it.
+
+    def up(self) -> None:
+        """Start everything and return when Jobs can be created."""
+        self._start_storage()
+        rendered = json.loads(self.programs.kueue_objects.read_text())
+        self._wait("kube-apiserver", self._is_api_ready)
+        self._start_controllers()
+        self._install_kueue(rendered)
+        self._wait("kueue", self.is_kueue_ready)
+
+    def down(self) -> None:
+        """End everything; nothing is kept, so nothing is asked to end in order."""
+        for name in reversed(self.processes.names()):
+            self.processes.kill(name)
+        end_leftovers(self.state)
+        self.client.close()
+        self.ports.release()
+
+    # Single programs: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok, kueue.
+
+    def start(self, name: str) -> None:
+        """Start a program again and wait until it is ready."""
+        self.processes.start(name)
+        if name == "kube-apiserver":
+            self._wait(name, self._is_api_ready)
+        if name == "kueue":
+            self._wait(name, self.is_kueue_ready)
+
+    def stop(self, name: str) -> None:
+        self.processes.stop(name)
+
+    def kill(self, name: str) -> None:
+        self.processes.kill(name)
+
+    def compact_etcd(self) -> None:
+        """Forget all earlier revisions, so that a watch from one of them is answered 410."""
+        key = base64.b64encode(b"any").decode()
+        revision = self._etcd("/v3/kv/range", {"key": key})["header"]["revision"]
+        self._etcd("/v3/kv/compaction", {"revision": revision, "physical": True})
+
+    def is_kueue_ready(self) -> bool:
+        return http_status(self._port["health"], "/readyz") == http.client.OK
+
+    # Use.
+
+    def kubectl(
+        self, *arguments: str, given: str | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run kubectl as the administrator."""
+        kubectl = [str(self.programs.path("kubectl")), "--kubeconfig", str(self.kubeconfig)]
+        return subprocess.run(
+            [*kubectl, *arguments], input=given, capture_output=True, text=True, check=False
+        )
+
+    # How it starts.
+
+    def _issue(self) -> None:
+        self.pki.issue_server("apiserver", "localhost", "127.0.0.1", "10.0.0.1")
+        self.pki.issue_client("admin", user="admin", group="system:masters")
+        self.pki.new_signing_key("service-accounts")
+        user = {
+            "client-certificate-data": pki.encoded(self.pki.certificate("admin")),
+            "client-key-data": pki.encoded(self.pki.key("admin")),
+        }
+        pki.write_kubeconfig(
+            self.kubeconfig,
+            server=self.server,
+            authority=self.pki.certificate("ca"),
+            user=user,
+            name=self.options.name,
+        )
+
+    def _start_storage(self) -> None:
+        self._report("etcd")
+        client, peer = (f"http://127.0.0.1:{self._port[name]}" for name in ("etcd", "peer"))
+        self._run(
+            "etcd",
+            data_dir=self.state / "etcd",
+            listen_client_urls=client,
+            advertise_client_urls=client,
+            listen_peer_urls=peer,
+            initial_advertise_peer_urls=peer,
+            initial_cluster=f"default={peer}",
+            # The data is thrown away anyway.
+            unsafe_no_fsync=True,
+            log_level="warn",
+        )
+        self._report("kube-apiserver")
+        self._run("kube-apiserver", *self.options.apiserver_flags, **self._api_flags(client))
+
+    def _api_flags(self, etcd: str) -> dict[str, object]:
+        gates = ",".join(f"{k}={str(v).lower()}" for k, v in self.options.feature_gates.items())
+        return {
+            "etcd_servers": etcd,
+            "secure_port": self.api_port,
+            "bind_address": "127.0.0.1",
+            "advertise_address": "127.0.0.1",
+            "cert_dir": self.state / "apiserver",
+            "tls_cert_file": self.pki.certificate("apiserver"),
+            "tls_private_key_file": self.pki.key("apiserver"),
+            "client_ca_file": self.pki.certificate("ca"),
+            "service_account_key_file": self.pki.public_key("service-accounts"),
+            "service_account_signing_key_file": self.pki.key("service-accounts"),
+            "service_account_issuer": "https://kubernetes.default.svc",
+            "service_cluster_ip_range": SERVICE_RANGE,
+            "authorization_mode": "RBAC",
+            "allow_privileged": True,
+            "endpoint_reconciler_type": "none",
+            # No node controller runs here that would take the not-ready taint away again.
+            "disable_admission_plugins": "TaintNodesByCondition",
+            # Tests create hundreds of Jobs at once.
+            "max_requests_inflight": 1600,
+            "max_mutating_requests_inflight": 800,
+            **({"feature_gates": gates} if gates else {}),
+        }
+
+    def _start_controllers(self) -> None:
+        self._report("kube-controller-manager, kube-scheduler, kwok")
+        common: dict[str, object] = {
+            "kubeconfig": self.kubeconfig,
+            "leader_elect": False,
+            "kube_api_qps": 1000,
+            "kube_api_burst": 2000,
+            "secure_port": 0,
+        }
+        self._run(
+            "kube-controller-manager",
+            **common,
+            service_account_private_key_file=self.pki.key("service-accounts"),
+            root_ca_file=self.pki.certificate("ca"),
+            controllers=",".join(CONTROLLERS),
+            concurrent_job_syncs=20,
+        )
+        self._run("kube-scheduler", **common)
+        stages = self.state / "stages.yaml"
+        read = [yaml.safe_load((self.programs.kwok_stages / p).read_text()) for p in kwok.STAGES]
+        stages.write_text(yaml.safe_dump_all(kwok.with_run_times(read)))
+        self._run(
+            "kwok",
+            kubeconfig=self.kubeconfig,
+            config=stages,
+            manage_all_nodes=True,
+            node_ip="127.0.0.1",
+            node_lease_duration_seconds=40,
+        )
+        self.client.create_all(kwok.nodes())
+
+    def _install_kueue(self, rendered: Sequence[Object]) -> None:
+        self._report("kueue")
+        config = kueue.configuration(
+            rendered,
+            ports=self._port,
+            certificates=str(self._kueue_certificates),
+            extra=self.options.kueue_config,
+        )
+        endpoint = kueue.Endpoint(service=kueue.WEBHOOK_SERVICE, port=self._port["webhook"])
+        items = kueue.objects(rendered, endpoint=endpoint, config=config)
+        self.install(items, namespace=kueue.NAMESPACE)
+        path = self.state / "kueue.yaml"
+        path.write_text(yaml.safe_dump(config, sort_keys=False))
+        self._run("kueue", config=path, kubeconfig=self.kubeconfig, zap_log_level=2)
+        self._wait("kueue's certificate", self._copy_kueue_certificate)
+
+    def _copy_kueue_certificate(self) -> bool:
+        """Do what the kubelet does for a mounted Secret; Kueue waits for the files."""
+        secret = self.client.get(
+            "v1", "Secret", kueue.CERTIFICATE_SECRET, namespace=kueue.NAMESPACE
+        )
+        data = secret.get("data") or {}
+        folder = self._kueue_certificates
+        folder.mkdir(exist_ok=True)
+        # The certificate last: Kueue takes it as the sign that all are there.
+        for name in ("ca.crt", "tls.key", "tls.crt"):
+            if name in data:
+                (folder / name).write_bytes(base64.b64decode(data[name]))
+        return "tls.crt" in data
+
+    def install(self, items: Sequence[Object], *, namespace: str) -> None:
+        """Apply a chart's objects: the namespace, definitions, then everything else at once."""
+        self.client.apply(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        )
+        items = [kueue.merged({"metadata": {"namespace": namespace}}, item) for item in items]
+        definitions = [item for item in items if item["kind"] == "CustomResourceDefinition"]
+        rest = [item for item in items if item["kind"] != "CustomResourceDefinition"]
+        self.client.apply_all(definitions)
+        self._wait("definitions", lambda: all(map(self._is_established, definitions)))
+        # A configuration that calls a webhook comes last: what it would call runs only later.
+        rest.sort(key=lambda item: "webhooks" in item)
+        self.client.apply_all(rest)
+
+    def _is_established(self, definition: Object) -> bool:
+        path = self.client.path_of(definition)
+        status = self.client.send("GET", path).json().get("status", {})
+        return any(
+            condition["type"] == "Established" and condition["status"] == "True"
+            for condition in status.get("conditions") or ()
+        )
+
+    def _is_api_ready(self) -> bool:
+        try:
+            return self.client.send("GET", "/readyz").body == b"ok"
+        except ApiError:
+            return False
+
+    def _run(self, name: str, *more: str, **flags: object) -> None:
+        command = [str(self.programs.path(name)), *_as_flags(flags), *more]
+        self.processes.run(Program(name=name, command=command))
+
+    def _wait(self, what: str, is_ready: Callable[[], bool]) -> None:
+        """Wait for one of the programs; say which one died when one did."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if died := self.processes.died():
+                raise NotReadyError(f"{died[0]} ended:\n{self._end_of_log(died[0])}")
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if is_ready():
+                    return
+            time.sleep(POLL_SECONDS)
+        raise NotReadyError(f"{what} was not ready after {START_SECONDS:.0f} s")
+
+    def _end_of_log(self, name: str, *, lines: int = 15) -> str:
+        return "\n".join(self.processes.log(name).read_text(errors="replace").splitlines()[-lines:])
+
+    def _etcd(self, path: str, message: Object) -> dict[str, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port["etcd"], timeout=30)
+        with contextlib.closing(connection):
+            connection.request("POST", path, json.dumps(message))
+            answer: dict[str, Any] = json.loads(connection.getresponse().read())
+        return answer
+
+
+def http_status(port: int, path: str) -> int:
+    """GET over plain HTTP on loopback; 0 when nothing answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    with contextlib.closing(connection):
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status
+        except (OSError, http.client.HTTPException):
+            return 0
+
+
+def _as_flags(flags: Mapping[str, object]) -> list[str]:
+    """Spell `secure_port=0` as `--secure-port=0`, and True as Go's flags read it."""
+    return [
+        f"--{name.replace('_', '-')}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in flags.items()
+    ]

@@ -1,0 +1,92 @@
+"""Make Kueue's own chart run outside of a cluster: its objects and its configuration. Pure."""
+
+import copy
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+Object = dict[str, Any]
+
+NAMESPACE: Final = "kueue-system"
+WEBHOOK_SERVICE: Final = "kueue-webhook-service"
+CONFIG_MAP: Final = "kueue-manager-config"
+CERTIFICATE_SECRET: Final = "kueue-webhook-server-cert"  # noqa: S105 - a name
+CONFIG_KEY: Final = "controller_manager_config.yaml"
+# What does not run here, or asks for an API that is not installed.
+LEFT_OUT: Final = frozenset({"Deployment", "APIService", "ServiceMonitor"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where the API server reaches a webhook that runs outside of the cluster."""
+
+    service: str
+    port: int
+    ca_bundle: str = ""  # base64 of PEM; Kueue fills in its own
+
+
+def configuration(
+    rendered: Iterable[Object], *, ports: Mapping[str, int], certificates: str, extra: Object
+) -> Object:
+    """Return the chart's configuration, changed for a process on loopback, then by `extra`."""
+    config_map = next(item for item in rendered if _is_config_map(item))
+    config: Object = yaml.safe_load(config_map["data"][CONFIG_KEY])
+    here = {
+        "leaderElection": {"leaderElect": False},
+        "webhook": {"port": ports["webhook"], "host": "127.0.0.1", "certDir": certificates},
+        "metrics": {"bindAddress": "0"},
+        "health": {"healthProbeBindAddress": f"127.0.0.1:{ports['health']}"},
+        "clientConnection": {"qps": 1000, "burst": 2000},
+        # Its server insists on a fixed folder for its certificate.
+        "featureGates": {"VisibilityOnDemand": False},
+        "integrations": {"frameworks": ["batch/job"]},
+    }
+    return merged(merged(config, here), extra)
+
+
+def objects(rendered: Iterable[Object], *, endpoint: Endpoint, config: Object) -> list[Object]:
+    """Return the chart's objects with its webhooks and conversions pointed at the endpoint."""
+    kept = [copy.deepcopy(item) for item in rendered if item["kind"] not in LEFT_OUT]
+    for item in kept:
+        if _is_config_map(item):
+            item["data"][CONFIG_KEY] = yaml.safe_dump(config, sort_keys=False)
+        else:
+            point_at(item, endpoint)
+    return kept
+
+
+def point_at(item: Object, endpoint: Endpoint) -> None:
+    """Make the API server call the endpoint wherever an object names its Service.
+
+    A Service of type ExternalName sends the API server to localhost, while it still checks the
+    certificate against the Service's name.
+    """
+    if item["kind"] == "Service" and item["metadata"]["name"] == endpoint.service:
+        item["spec"] = {
+            "type": "ExternalName",
+            "externalName": "localhost",
+            "ports": [{"name": "https", "port": endpoint.port}],
+        }
+    conversion = item.get("spec", {}).get("conversion", {}).get("webhook", {})
+    for caller in (*item.get("webhooks", ()), *([conversion] if conversion else ())):
+        client = caller["clientConfig"]
+        if client["service"]["name"] == endpoint.service:
+            client["service"]["port"] = endpoint.port
+            if endpoint.ca_bundle:
+                client["caBundle"] = endpoint.ca_bundle
+
+
+def merged(base: Object, extra: Object) -> Object:
+    """Return `base` with the values of `extra`, mapping by mapping; lists are replaced."""
+    result = json.loads(json.dumps(base))
+    for key, value in extra.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], value) if both else value
+    return dict(result)
+
+
+def _is_config_map(item: Object) -> bool:
+    return (item["kind"], item["metadata"]["name"]) == ("ConfigMap", CONFIG_MAP)
