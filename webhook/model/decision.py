@@ -92,6 +92,8 @@ class Assessment:
     starts_now: bool = False
     pending: int | None = None
     reserving: int | None = None
+    detail: str = ""
+    """The numbers behind ``fit``: ``needs nvidia.com/gpu 1 (flavor t4), 0 free``."""
     rejection: Rejection | None = None
     job: Job | None = None
     """The Job as it would be under this option."""

@@ -199,6 +199,8 @@ class Held:
     usage: Amounts = field(default_factory=dict)
     guests: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """(policy, option) to its Workloads here, pending or reserving."""
+    lowest_priority: int | None = None
+    """Of its reserving Workloads; None where nothing is known of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

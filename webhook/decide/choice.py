@@ -1,0 +1,48 @@
+"""What a strategy answers, and the words that all strategies say it in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from webhook.model.decision import Assessment
+from webhook.model.policy import FallbackPolicy, Mode
+
+LIMIT = 230
+"""Characters of a sentence, so that the warning around it stays within Kubernetes' 256."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    index: int | None
+    """Which option is taken; None: the Job is left as submitted."""
+    sentence: str
+
+
+def take(
+    policy: FallbackPolicy,
+    assessments: Sequence[Assessment],
+    index: int,
+    *,
+    submitted: str,
+    because: Iterable[str],
+) -> Choice:
+    """Take one option: ``sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending``."""
+    taken = assessments[index]
+    acts = policy.spec.mode is Mode.ENFORCE
+    if taken.queue == submitted:
+        verb = "stays in" if acts else "would stay in"
+    else:
+        verb = "sent to" if acts else "would be sent to"
+    reasons = "; ".join(because)
+    return Choice(index=index, sentence=clip(f"{verb} {taken.queue} ({taken.option}): {reasons}"))
+
+
+def leave(assessments: Sequence[Assessment]) -> Choice:
+    """Leave the Job as submitted, for what speaks against each option."""
+    refusals = [f"{item.option}: {item.rejection.detail}" for item in assessments if item.rejection]
+    return Choice(index=None, sentence=clip(f"left as submitted: {'; '.join(refusals)}"))
+
+
+def clip(text: str, limit: int = LIMIT) -> str:
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"

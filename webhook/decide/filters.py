@@ -1,0 +1,192 @@
+"""Why an option's queue cannot take a Job, one small function a reason, cheapest first.
+
+They look at queues alone; what depends on the adapted Job comes after them, in ``options``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from webhook.decide.occupancy import Occupancy, namespace_labels
+from webhook.model.decision import Reason, Rejection
+from webhook.model.job import Job
+from webhook.model.policy import FallbackPolicy, Option
+from webhook.model.queues import MULTIKUEUE, ClusterQueue, LocalQueue, StopPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One option for one Job, with the queue that it names."""
+
+    job: Job
+    policy: FallbackPolicy
+    option: Option
+    occupancy: Occupancy
+    submitted: str
+    """The LocalQueue that Kueue would take the Job to be submitted to; empty: none."""
+    allowed: frozenset[str] | None
+    """The options that the Job allows; None: all."""
+    local_queue: LocalQueue
+    cluster_queue: ClusterQueue
+
+
+Filter: TypeAlias = Callable[[Candidate], "Rejection | None"]
+
+
+def resolve(
+    option: Option, job: Job, submitted: str, occupancy: Occupancy
+) -> tuple[LocalQueue, ClusterQueue] | Rejection:
+    """Find the queues that an option means in the Job's namespace.
+
+    Of several LocalQueues that point to the option's ClusterQueue, the one that the Job was
+    submitted to is meant; if it is none of them, the option is ambiguous.
+    """
+    snapshot = occupancy.snapshot
+    if option.queue:
+        local_queue = snapshot.local_queues.get((job.namespace, option.queue))
+        if local_queue is None:
+            return _queue_not_found(option.queue, job.namespace, _names(occupancy, job.namespace))
+    else:
+        found = _pointing_to(option.cluster_queue, job.namespace, occupancy)
+        chosen = [queue for queue in found if queue.name == submitted] or found
+        if len(chosen) != 1:
+            return _none_or_several(option, job.namespace, chosen)
+        local_queue = chosen[0]
+    cluster_queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
+    if cluster_queue is None:
+        detail = f"ClusterQueue {local_queue.cluster_queue} not found"
+        detail += _nearest(local_queue.cluster_queue, snapshot.cluster_queues)
+        return Rejection(reason=Reason.CLUSTER_QUEUE_NOT_FOUND, detail=detail)
+    return local_queue, cluster_queue
+
+
+def refusal(candidate: Candidate) -> Rejection | None:
+    """Give the first reason that applies."""
+    for look in FILTERS:
+        found = look(candidate)
+        if found is not None:
+            return found
+    return None
+
+
+def _not_allowed(candidate: Candidate) -> Rejection | None:
+    if candidate.allowed is None or candidate.option.name in candidate.allowed:
+        return None
+    allowed = ", ".join(sorted(candidate.allowed))
+    return Rejection(reason=Reason.NOT_ALLOWED, detail=f"the Job allows only {allowed}")
+
+
+def _stopped(candidate: Candidate) -> Rejection | None:
+    local_queue, cluster_queue = candidate.local_queue, candidate.cluster_queue
+    for kind, queue in (("LocalQueue", local_queue), ("ClusterQueue", cluster_queue)):
+        if queue.stop_policy is not StopPolicy.NONE:
+            detail = f"{kind} {queue.name} has stopPolicy {queue.stop_policy}"
+            return Rejection(reason=Reason.STOPPED, detail=detail)
+    return None
+
+
+def _inactive(candidate: Candidate) -> Rejection | None:
+    queue = candidate.cluster_queue
+    if queue.active:
+        return None
+    because = f": {queue.inactive_because.rstrip('.')}" if queue.inactive_because else ""
+    detail = f"ClusterQueue {queue.name} is inactive{because}"
+    return Rejection(reason=Reason.INACTIVE, detail=detail)
+
+
+def _namespace_not_selected(candidate: Candidate) -> Rejection | None:
+    namespace = candidate.job.namespace
+    labels = namespace_labels(candidate.occupancy.snapshot, namespace)
+    if candidate.cluster_queue.namespaces.matches(labels):
+        return None
+    detail = f"ClusterQueue {candidate.cluster_queue.name} does not select namespace {namespace}"
+    return Rejection(reason=Reason.NAMESPACE_NOT_SELECTED, detail=detail)
+
+
+def _multikueue_boundary(candidate: Candidate) -> Rejection | None:
+    """Refuse what ``spec.managedBy``, fixed at creation, would contradict."""
+    manager = candidate.job.managed_by
+    if manager is None or (manager == MULTIKUEUE) == _is_multikueue(candidate):
+        return None
+    name = candidate.cluster_queue.name
+    what = "does not use" if manager == MULTIKUEUE else "uses"
+    detail = f"ClusterQueue {name} {what} MultiKueue, and the Job's managedBy is {manager}"
+    return Rejection(reason=Reason.MULTIKUEUE_BOUNDARY, detail=detail)
+
+
+def _would_not_be_suspended(candidate: Candidate) -> Rejection | None:
+    """Refuse to give a queue to a Job that Kueue's webhook may have let pass already."""
+    snapshot = candidate.occupancy.snapshot
+    if candidate.submitted or snapshot.runs_before_kueue or snapshot.kueue.manage_without_queue:
+        return None
+    detail = "the Job names no queue, and this webhook is not proven to run before Kueue's"
+    return Rejection(reason=Reason.WOULD_NOT_BE_SUSPENDED, detail=detail)
+
+
+def _guests_full(candidate: Candidate) -> Rejection | None:
+    guests = candidate.option.guests
+    if guests is None:
+        return None
+    name = candidate.cluster_queue.name
+    there = candidate.occupancy.held(name).guests
+    count = there.get((candidate.policy.name, candidate.option.name), 0)
+    if count < guests.max_jobs:
+        return None
+    detail = f"{count} Jobs of policy {candidate.policy.name} are in ClusterQueue {name}"
+    return Rejection(
+        reason=Reason.GUESTS_FULL, detail=f"{detail} as guests (at most {guests.max_jobs})"
+    )
+
+
+FILTERS: tuple[Filter, ...] = (
+    _not_allowed,
+    _stopped,
+    _inactive,
+    _namespace_not_selected,
+    _multikueue_boundary,
+    _would_not_be_suspended,
+    _guests_full,
+)
+
+
+def _is_multikueue(candidate: Candidate) -> bool:
+    checks = candidate.occupancy.snapshot.checks
+    return any(
+        name in checks and checks[name].controller == MULTIKUEUE
+        for name in candidate.cluster_queue.checks
+    )
+
+
+def _names(occupancy: Occupancy, namespace: str) -> list[str]:
+    return [name for place, name in occupancy.snapshot.local_queues if place == namespace]
+
+
+def _pointing_to(cluster_queue: str, namespace: str, occupancy: Occupancy) -> list[LocalQueue]:
+    return [
+        queue
+        for queue in occupancy.snapshot.local_queues.values()
+        if queue.namespace == namespace and queue.cluster_queue == cluster_queue
+    ]
+
+
+def _queue_not_found(name: str, namespace: str, known: Iterable[str]) -> Rejection:
+    detail = f"LocalQueue {name} not found in namespace {namespace}{_nearest(name, known)}"
+    return Rejection(reason=Reason.QUEUE_NOT_FOUND, detail=detail)
+
+
+def _none_or_several(option: Option, namespace: str, found: list[LocalQueue]) -> Rejection:
+    target = f"ClusterQueue {option.cluster_queue}"
+    if found:
+        names = ", ".join(sorted(queue.name for queue in found))
+        detail = f"LocalQueues {names} of namespace {namespace} all point to {target}"
+        return Rejection(reason=Reason.QUEUE_AMBIGUOUS, detail=detail)
+    detail = f"no LocalQueue of namespace {namespace} points to {target}"
+    return Rejection(reason=Reason.QUEUE_NOT_FOUND, detail=detail)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (there is {close[0]})" if close else ""

@@ -1,0 +1,268 @@
+"""Which ResourceFlavor each resource of a Job gets in a ClusterQueue, and so whether it fits.
+
+The rule is that of Kueue's ``flavorassigner.go``, for one scheduling attempt of a new Workload.
+Topologies are not modelled: a Job that asks for one is refused, of the rest the detail says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TypeAlias
+
+from webhook.decide import quota
+from webhook.decide.flavor_match import asks_for_topology, mismatch
+from webhook.decide.quota import Quotas
+from webhook.model import quantity
+from webhook.model.decision import Fit, Reason, Rejection
+from webhook.model.queues import (
+    Amounts,
+    ClusterQueue,
+    FlavorResource,
+    Held,
+    PodSetNeeds,
+    ResourceGroup,
+    Snapshot,
+)
+
+_PODS = "pods"
+_NEVER = "Never"
+_TRY_NEXT = "TryNextFlavor"
+
+
+class _Mode(IntEnum):
+    """How a resource gets its flavor, from worst to best."""
+
+    EXCEEDS = 0
+    WAITS = 1
+    NO_CANDIDATES = 2
+    """Preemption is allowed, and nobody is there to preempt."""
+    MAY_PREEMPT = 3
+    FITS = 4
+
+
+_Level: TypeAlias = tuple[_Mode, int]
+"""Mode, and the height in the tree from which quota is borrowed (0: its own)."""
+_FIT_OF = {
+    _Mode.EXCEEDS: Fit.NEVER,
+    _Mode.WAITS: Fit.WAITS,
+    _Mode.NO_CANDIDATES: Fit.WAITS,
+    _Mode.MAY_PREEMPT: Fit.MAY_PREEMPT,
+    _Mode.FITS: Fit.FITS,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    fit: Fit
+    usage: Amounts = field(default_factory=dict)
+    """What it would charge. Empty unless it fits."""
+    detail: str = ""
+    """The numbers behind ``fit``, for people."""
+    rejection: Rejection | None = None
+    """Given where it can never fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A ClusterQueue as a Job finds it."""
+
+    cluster_queue: ClusterQueue
+    snapshot: Snapshot
+    quotas: Quotas
+    held: Held
+    priority: int = 0
+    """The Job's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Try:
+    """What came of one flavor, or of the best one of a group."""
+
+    level: _Level
+    usage: Amounts = field(default_factory=dict)
+    detail: str = ""
+    reason: Reason | None = None
+    """Why it can never be; None: it can."""
+
+
+def assign(needs: Sequence[PodSetNeeds], place: Place) -> Assignment:
+    """Find flavors for all pod sets; later ones see what earlier ones take.
+
+    Raises:
+        FieldError: a toleration or an affinity term of a template cannot be read.
+
+    """
+    if not place.quotas.holds(place.cluster_queue.name):
+        detail = f"the cohorts of ClusterQueue {place.cluster_queue.name} form a cycle"
+        return _refused(Reason.INACTIVE, detail)
+    usage: dict[FlavorResource, int] = {}
+    worst = _Try(level=(_Mode.FITS, 0))
+    for pod_set in needs:
+        refused = _uncovered(pod_set, place)
+        if refused is not None:
+            return refused
+        for group in place.cluster_queue.groups:
+            found = _best_flavor(pod_set, group, usage, place)
+            if found.reason is not None:
+                return _refused(found.reason, found.detail)
+            worst = min(worst, found, key=lambda item: item.level[0])
+            for resource, amount in found.usage.items():
+                usage[resource] = usage.get(resource, 0) + amount
+    fit = _FIT_OF[worst.level[0]]
+    if fit is Fit.FITS:
+        return Assignment(fit=fit, usage=usage, detail=_taken(usage, place))
+    return Assignment(fit=fit, detail=worst.detail)
+
+
+def _refused(reason: Reason, detail: str) -> Assignment:
+    rejection = Rejection(reason=reason, detail=detail)
+    return Assignment(fit=Fit.NEVER, detail=detail, rejection=rejection)
+
+
+def _uncovered(pod_set: PodSetNeeds, place: Place) -> Assignment | None:
+    name = place.cluster_queue.name
+    if asks_for_topology(pod_set.template):
+        return _refused(Reason.UNSUPPORTED, "topology requests are not modelled")
+    if place.snapshot.kueue.ignore_undeclared:
+        return None
+    covered = {resource for group in place.cluster_queue.groups for resource in group.resources}
+    for resource, amount in sorted(pod_set.total.items()):
+        if amount and resource not in covered:
+            text = quantity.render(amount, resource=resource)
+            detail = f"asks for {resource} {text}, which ClusterQueue {name} does not cover"
+            return _refused(Reason.NOT_COVERED, detail)
+    return None
+
+
+def _best_flavor(pod_set: PodSetNeeds, group: ResourceGroup, taken: Amounts, place: Place) -> _Try:
+    """Try the group's flavors in order, and stop where the ClusterQueue's fungibility says."""
+    wanted = {name: amount for name, amount in pod_set.total.items() if name in group.resources}
+    if _PODS in group.resources:
+        wanted[_PODS] = pod_set.count
+    if not wanted:
+        return _Try(level=(_Mode.FITS, 0))
+    best: _Try | None = None
+    refusals: list[_Try] = []
+    for flavor in group.flavors:
+        found = _try_flavor(pod_set, flavor, wanted, taken, place)
+        if found.reason is not None:
+            refusals.append(found)
+            continue
+        if not _try_next(found.level, place.cluster_queue):
+            return found
+        if best is None or _is_better(found.level, best.level):
+            best = found
+    return best or _least_refusal(refusals)
+
+
+def _least_refusal(refusals: Sequence[_Try]) -> _Try:
+    """Of several flavors that can never serve, say the one that came closest."""
+    for refusal in refusals:
+        if refusal.reason is Reason.EXCEEDS_MAXIMUM:
+            return refusal
+    if refusals:
+        return refusals[0]
+    return _Try(level=(_Mode.EXCEEDS, 0), reason=Reason.NO_FLAVOR, detail="it has no flavors")
+
+
+def _try_flavor(
+    pod_set: PodSetNeeds,
+    name: str,
+    wanted: Mapping[str, int],
+    taken: Amounts,
+    place: Place,
+) -> _Try:
+    refusal = _flavor_refusal(pod_set, name, place)
+    if refusal is not None:
+        return _Try(level=(_Mode.EXCEEDS, 0), reason=Reason.NO_FLAVOR, detail=refusal)
+    worst = _Try(level=(_Mode.FITS, 0))
+    for resource, amount in wanted.items():
+        cell = (name, resource)
+        found = _try_quota(cell, amount + taken.get(cell, 0), place)
+        if not _is_better(found.level, worst.level):
+            worst = found
+        if found.reason is not None:
+            return found
+    usage = {(name, resource): amount for resource, amount in wanted.items()}
+    return _Try(level=worst.level, usage=usage, detail=worst.detail)
+
+
+def _flavor_refusal(pod_set: PodSetNeeds, name: str, place: Place) -> str | None:
+    flavor = place.snapshot.flavors.get(name)
+    if flavor is None:
+        return f"ResourceFlavor {name} not found"
+    if flavor.topology and not _only_topologies(place):
+        return f"flavor {name} serves only Jobs that ask for a topology"
+    return mismatch(pod_set.template, flavor)
+
+
+def _only_topologies(place: Place) -> bool:
+    """Tell whether Kueue takes every Job of this ClusterQueue to ask for a topology."""
+    names = [name for group in place.cluster_queue.groups for name in group.flavors]
+    flavors = place.snapshot.flavors
+    return all(name in flavors and flavors[name].topology for name in names)
+
+
+def _try_quota(cell: FlavorResource, amount: int, place: Place) -> _Try:
+    """Weigh one resource of one flavor; *amount* includes what earlier pod sets take."""
+    queue = place.cluster_queue.name
+    most = quota.potential(place.quotas, queue, cell)
+    if amount > most:
+        detail = f"asks for {_amount(cell, amount)}; ClusterQueue {queue} can never have more than "
+        detail += quantity.render(most, resource=cell[1])
+        return _Try(level=(_Mode.EXCEEDS, 0), reason=Reason.EXCEEDS_MAXIMUM, detail=detail)
+    height, reclaims = quota.borrowing_height(place.quotas, queue, cell, amount)
+    free = quota.available(place.quotas, queue, cell)
+    if amount <= free:
+        return _Try(level=(_Mode.FITS, height))
+    free_text = quantity.render(free, resource=cell[1])
+    detail = f"needs {_amount(cell, amount)}, {free_text} free"
+    return _Try(
+        level=(_short_of_quota(cell, amount, place, reclaims=reclaims), height), detail=detail
+    )
+
+
+def _short_of_quota(cell: FlavorResource, amount: int, place: Place, *, reclaims: bool) -> _Mode:
+    """Say whether preemption could help; who would be preempted is not modelled."""
+    preemption, queue = place.cluster_queue.preemption, place.cluster_queue.name
+    borrows = preemption.borrow_within_cohort != _NEVER or (
+        place.snapshot.kueue.fair_sharing and preemption.reclaim_within_cohort != _NEVER
+    )
+    may = quota.nominal(place.quotas, queue, cell) >= amount or reclaims or borrows
+    if not may:
+        return _Mode.WAITS
+    lower = place.held.lowest_priority is None or place.held.lowest_priority < place.priority
+    within = preemption.within_cluster_queue != _NEVER and place.held.reserving > 0 and lower
+    reclaim = preemption.reclaim_within_cohort != _NEVER and quota.over_nominal(
+        place.quotas, queue, cell
+    )
+    return _Mode.MAY_PREEMPT if within or reclaim else _Mode.NO_CANDIDATES
+
+
+def _try_next(level: _Level, cluster_queue: ClusterQueue) -> bool:
+    mode, borrowed_from = level
+    if mode < _Mode.MAY_PREEMPT:
+        return True
+    if mode is _Mode.MAY_PREEMPT and cluster_queue.when_can_preempt == _TRY_NEXT:
+        return True
+    return borrowed_from > 0 and cluster_queue.when_can_borrow == _TRY_NEXT
+
+
+def _is_better(left: _Level, right: _Level) -> bool:
+    """Prefer the better mode, then the quota that is borrowed from nearer by."""
+    return left[0] > right[0] or (left[0] == right[0] and left[1] < right[1])
+
+
+def _amount(cell: FlavorResource, amount: int) -> str:
+    flavor, resource = cell
+    return f"{resource} {quantity.render(amount, resource=resource)} (flavor {flavor})"
+
+
+def _taken(usage: Amounts, place: Place) -> str:
+    names = sorted({flavor for flavor, _ in usage})
+    text = f"flavor {', '.join(names)}" if names else "asks for nothing"
+    if any(place.snapshot.flavors[name].topology for name in names):
+        text += "; its topology is not looked at"
+    return text

@@ -1,0 +1,111 @@
+"""A policy's options as they stand for one Job: adapted, judged, and counted."""
+
+from __future__ import annotations
+
+from webhook.decide import filters, validity
+from webhook.decide.adapt import adapt
+from webhook.decide.filters import Candidate
+from webhook.decide.occupancy import Occupancy, assignment, starts_now
+from webhook.model.decision import Assessment, Rejection
+from webhook.model.job import PRIORITY_LABEL, Job
+from webhook.model.policy import FallbackPolicy, Option
+from webhook.model.requests import needs
+
+
+def assess(
+    job: Job,
+    policy: FallbackPolicy,
+    occupancy: Occupancy,
+    *,
+    submitted: str,
+    allowed: frozenset[str] | None = None,
+) -> tuple[Assessment, ...]:
+    """Judge each option on its own, in the policy's order.
+
+    *submitted* is the LocalQueue that Kueue would take the Job to be submitted to, *allowed* what
+    the Job allows (None: every option).
+
+    Raises:
+        FieldError: something in the Job cannot be read.
+
+    """
+    return tuple(
+        _assess_one(job, policy, option, occupancy, submitted=submitted, allowed=allowed)
+        for option in policy.spec.options
+    )
+
+
+def _assess_one(
+    job: Job,
+    policy: FallbackPolicy,
+    option: Option,
+    occupancy: Occupancy,
+    *,
+    submitted: str,
+    allowed: frozenset[str] | None,
+) -> Assessment:
+    queues = filters.resolve(option, job, submitted, occupancy)
+    if isinstance(queues, Rejection):
+        return Assessment(option=option.name, queue=option.queue, rejection=queues)
+    local_queue, cluster_queue = queues
+    candidate = Candidate(
+        job=job,
+        policy=policy,
+        option=option,
+        occupancy=occupancy,
+        submitted=submitted,
+        allowed=allowed,
+        local_queue=local_queue,
+        cluster_queue=cluster_queue,
+    )
+    refusal = filters.refusal(candidate)
+    if refusal is None:
+        return _judge(candidate)
+    return _refused(candidate, refusal)
+
+
+def _judge(candidate: Candidate) -> Assessment:
+    """Adapt the Job and see how the ClusterQueue would take it."""
+    occupancy, snapshot = candidate.occupancy, candidate.occupancy.snapshot
+    local_queue, cluster_queue = candidate.local_queue, candidate.cluster_queue
+    adapted = adapt(candidate.job, candidate.option)
+    limit_ranges = snapshot.limit_ranges.get(candidate.job.namespace, ())
+    refusal = validity.refusal(candidate.job, adapted, limit_ranges)
+    if refusal is not None:
+        return _refused(candidate, refusal)
+    asked = needs(adapted, snapshot)
+    priority = _priority(candidate)
+    found = assignment(occupancy, asked, cluster_queue, priority=priority)
+    held = occupancy.held(cluster_queue.name)
+    return Assessment(
+        option=candidate.option.name,
+        queue=local_queue.name,
+        cluster_queue=cluster_queue.name,
+        fit=found.fit,
+        starts_now=starts_now(occupancy, found, local_queue, cluster_queue),
+        pending=held.pending,
+        reserving=held.reserving,
+        rejection=found.rejection,
+        detail=found.detail,
+        job=adapted,
+        needs=asked,
+    )
+
+
+def _refused(candidate: Candidate, rejection: Rejection) -> Assessment:
+    held = candidate.occupancy.held(candidate.cluster_queue.name)
+    return Assessment(
+        option=candidate.option.name,
+        queue=candidate.local_queue.name,
+        cluster_queue=candidate.cluster_queue.name,
+        pending=held.pending,
+        reserving=held.reserving,
+        rejection=rejection,
+    )
+
+
+def _priority(candidate: Candidate) -> int:
+    """Find the Workload's priority under this option; 0 where its class is not known."""
+    guests = candidate.option.guests
+    name = (guests.priority_class if guests else "") or candidate.job.labels.get(PRIORITY_LABEL, "")
+    return candidate.occupancy.snapshot.priority_classes.get(name, 0)

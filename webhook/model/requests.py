@@ -1,0 +1,203 @@
+"""What a pod asks for, computed as Kueue computes it before it looks at quotas.
+
+The order of the steps is Kueue's ``AdjustResources`` and ``totalRequestsFromPodSets``; the sum over
+containers is ``PodRequests`` of k8s.io/component-helpers, sidecars included (KEP-753).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import TypeAlias
+
+from webhook.model import quantity
+from webhook.model.fields import EMPTY, child
+from webhook.model.job import Job
+from webhook.model.pods import Container, PodTemplate, Resources
+from webhook.model.queues import KueueConfig, LimitRangeItem, PodSetNeeds, Snapshot, Transformation
+
+_Nanos: TypeAlias = "dict[str, int | Fraction]"
+"""Resource to billionths of its unit."""
+_POD_LEVEL = frozenset({"cpu", "memory"})
+
+
+def needs(job: Job, snapshot: Snapshot) -> tuple[PodSetNeeds, ...]:
+    """Say what each pod set of *job* asks for.
+
+    Raises:
+        FieldError: a quantity cannot be read.
+
+    """
+    limit_ranges = snapshot.limit_ranges.get(job.namespace, ())
+    return tuple(
+        PodSetNeeds(
+            name=pod_set.name,
+            count=pod_set.count,
+            per_pod=per_pod(
+                pod_set.template,
+                limit_ranges=limit_ranges,
+                overheads=snapshot.overheads,
+                kueue=snapshot.kueue,
+            ),
+            template=pod_set.template,
+        )
+        for pod_set in job.pod_sets
+    )
+
+
+def per_pod(
+    template: PodTemplate,
+    *,
+    limit_ranges: tuple[LimitRangeItem, ...],
+    overheads: Mapping[str, Mapping[str, str]],
+    kueue: KueueConfig,
+    path: str = "spec.template",
+) -> Mapping[str, int]:
+    """Compute one pod's requests; *path* is the template's place, for errors.
+
+    Raises:
+        FieldError: a quantity cannot be read.
+
+    """
+    asked = _of_containers(template, limit_ranges, path)
+    asked.update(_of_the_pod(template, limit_ranges, path))
+    _add(asked, _overhead(template, overheads, path))
+    kept = {
+        resource: amount
+        for resource, amount in asked.items()
+        if not resource.startswith(kueue.excluded_prefixes)
+    }
+    if kueue.transformations:
+        kept = _transformed(kept, kueue.transformations)
+    return {
+        resource: max(0, quantity.from_nano(amount, resource=resource))
+        for resource, amount in kept.items()
+    }
+
+
+def _of_containers(
+    template: PodTemplate, limit_ranges: tuple[LimitRangeItem, ...], path: str
+) -> _Nanos:
+    """Take the larger of what runs at the end and of each step of the start, by resource.
+
+    Sidecars started earlier run beside every later init container and beside the containers.
+    """
+    defaults = _defaults(limit_ranges, "Container")
+    total: _Nanos = {}
+    for container, here in _placed(template.containers, path, "containers"):
+        _add(total, _filled(container.resources, defaults, here))
+    sidecars: _Nanos = {}
+    start: _Nanos = {}
+    for container, here in _placed(template.init_containers, path, "initContainers"):
+        asked = _filled(container.resources, defaults, here)
+        if container.sidecar:
+            _add(total, asked)
+            _add(sidecars, asked)
+            _raise_to(start, sidecars)
+        else:
+            _add(asked, sidecars)
+            _raise_to(start, asked)
+    _raise_to(total, start)
+    return total
+
+
+def _of_the_pod(
+    template: PodTemplate, limit_ranges: tuple[LimitRangeItem, ...], path: str
+) -> _Nanos:
+    """Read pod-level requests; they stand in place of the containers' sum (KEP-2837)."""
+    if template.resources is None:
+        return {}
+    here = child(child(path, "spec"), "resources")
+    asked = _filled(template.resources, _defaults(limit_ranges, "Pod"), here)
+    return {
+        resource: amount
+        for resource, amount in asked.items()
+        if resource in _POD_LEVEL or resource.startswith("hugepages-")
+    }
+
+
+def _overhead(
+    template: PodTemplate, overheads: Mapping[str, Mapping[str, str]], path: str
+) -> _Nanos:
+    found = template.overhead or overheads.get(template.runtime_class or "", EMPTY)
+    return _read(found, child(child(path, "spec"), "overhead"))
+
+
+def _placed(
+    containers: Iterable[Container], path: str, key: str
+) -> Iterable[tuple[Container, str]]:
+    here = child(child(path, "spec"), key)
+    for index, container in enumerate(containers):
+        yield container, child(child(here, index), "resources")
+
+
+def _defaults(limit_ranges: tuple[LimitRangeItem, ...], kind: str) -> Resources | None:
+    """Sum up a namespace's LimitRanges: of several defaults the first stands."""
+    items = [item for item in limit_ranges if item.type == kind]
+    if not items:
+        return None
+    default: dict[str, str] = {}
+    default_request: dict[str, str] = {}
+    for item in reversed(items):
+        default.update(item.default)
+        default_request.update(item.default_request)
+    return Resources(requests=default_request, limits=default)
+
+
+def _filled(resources: Resources, defaults: Resources | None, path: str) -> _Nanos:
+    """Read requests; a missing one is its default, else its limit, else its default limit."""
+    asked = {**resources.limits, **resources.requests}
+    if defaults is not None:
+        asked = {
+            **defaults.limits,
+            **resources.limits,
+            **defaults.requests,
+            **resources.requests,
+        }
+    return _read(asked, child(path, "requests"))
+
+
+def _read(amounts: Mapping[str, str], path: str) -> _Nanos:
+    return {
+        resource: quantity.nano(amount, path=child(path, resource))
+        for resource, amount in amounts.items()
+    }
+
+
+def _add(total: _Nanos, more: Mapping[str, int | Fraction]) -> None:
+    for resource, amount in more.items():
+        total[resource] = total.get(resource, 0) + amount
+
+
+def _raise_to(total: _Nanos, other: Mapping[str, int | Fraction]) -> None:
+    for resource, amount in other.items():
+        if resource not in total or amount > total[resource]:
+            total[resource] = amount
+
+
+def _transformed(asked: _Nanos, transformations: tuple[Transformation, ...]) -> _Nanos:
+    """Apply Kueue's ``resources.transformations``.
+
+    What they generate is summed apart and floored at zero, so that a negative factor lowers other
+    outputs but never what was asked for.
+    """
+    by_input = {item.input: item for item in transformations}
+    retained: _Nanos = {}
+    generated: _Nanos = {}
+    for resource, amount in asked.items():
+        rule = by_input.get(resource)
+        if rule is None or not rule.replace:
+            retained[resource] = amount
+        if rule is not None:
+            _add(generated, _outputs(rule, amount, asked))
+    _add(retained, {resource: max(0, amount) for resource, amount in generated.items()})
+    return retained
+
+
+def _outputs(rule: Transformation, amount: int | Fraction, asked: _Nanos) -> _Nanos:
+    if rule.multiply_by in asked:
+        amount = amount * Fraction(asked[rule.multiply_by], quantity.NANO)
+    return {
+        resource: amount * Fraction(quantity.nano(factor), quantity.NANO)
+        for resource, factor in rule.outputs.items()
+    }
