@@ -1,0 +1,233 @@
+"""Values for tests, built from keyword arguments; what is left out is small and unremarkable.
+
+Quantities are written as in manifests; quotas as ``{flavor: {resource: quantity}}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from webhook.model import quantity
+from webhook.model.job import QUEUE_LABEL, Job, PodSet
+from webhook.model.pods import Container, PodTemplate, Resources
+from webhook.model.policy import FallbackPolicy, read_policy
+from webhook.model.queues import (
+    Arrival,
+    ClusterQueue,
+    Cohort,
+    Held,
+    LocalQueue,
+    PodSetNeeds,
+    Quota,
+    ResourceFlavor,
+    ResourceGroup,
+    Snapshot,
+)
+from webhook.model.selector import EVERYTHING
+
+NAMESPACE = "team"
+
+
+def container(
+    name: str = "main",
+    *,
+    requests: Mapping[str, str] | None = None,
+    limits: Mapping[str, str] | None = None,
+    **rest: Any,
+) -> Container:
+    return Container(
+        name=name, resources=Resources(requests=requests or {}, limits=limits or {}), **rest
+    )
+
+
+def template(*containers: Container, init: Iterable[Container] = (), **rest: Any) -> PodTemplate:
+    return PodTemplate(containers=containers or (container(),), init_containers=tuple(init), **rest)
+
+
+def job(
+    *containers: Container,
+    queue: str = "gpu-lq",
+    count: int = 1,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    pods: PodTemplate | None = None,
+    **rest: Any,
+) -> Job:
+    found = dict(labels or {})
+    if queue:
+        found[QUEUE_LABEL] = queue
+    shape = pods or template(*containers)
+    return Job(
+        namespace=rest.pop("namespace", NAMESPACE),
+        name=rest.pop("name", "light-1"),
+        labels=found,
+        annotations=annotations or {},
+        pod_sets=(PodSet(name="main", count=count, template=shape),),
+        **rest,
+    )
+
+
+def group(
+    quotas: Mapping[str, Mapping[str, str | Quota]],
+    *,
+    borrowing: str | None = None,
+    lending: str | None = None,
+) -> ResourceGroup:
+    """One resource group; *borrowing* and *lending* are limits of every cell."""
+    cells = {
+        (flavor, resource): amount
+        if isinstance(amount, Quota)
+        else Quota(
+            nominal=quantity.parse(amount, resource=resource),
+            borrowing_limit=_limit(borrowing, resource),
+            lending_limit=_limit(lending, resource),
+        )
+        for flavor, amounts in quotas.items()
+        for resource, amount in amounts.items()
+    }
+    resources = {resource: None for amounts in quotas.values() for resource in amounts}
+    return ResourceGroup(resources=tuple(resources), flavors=tuple(quotas), quotas=cells)
+
+
+def cluster_queue(
+    name: str = "gpu-cq",
+    quotas: Mapping[str, Mapping[str, str | Quota]] | None = None,
+    *,
+    groups: Iterable[ResourceGroup] | None = None,
+    borrowing: str | None = None,
+    lending: str | None = None,
+    **rest: Any,
+) -> ClusterQueue:
+    if groups is None:
+        groups = [group(quotas or {"default": {"cpu": "10"}}, borrowing=borrowing, lending=lending)]
+    return ClusterQueue(
+        name=name, groups=tuple(groups), namespaces=rest.pop("namespaces", EVERYTHING), **rest
+    )
+
+
+def cohort(
+    name: str, quotas: Mapping[str, Mapping[str, str | Quota]] | None = None, **rest: Any
+) -> Cohort:
+    limits = {key: rest.pop(key, None) for key in ("borrowing", "lending")}
+    return Cohort(name=name, groups=(group(quotas, **limits),) if quotas else (), **rest)
+
+
+def snapshot(
+    *cluster_queues: ClusterQueue,
+    cohorts: Iterable[Cohort] = (),
+    flavors: Iterable[ResourceFlavor] = (),
+    local_queues: Mapping[str, str] | None = None,
+    **rest: Any,
+) -> Snapshot:
+    """Build a snapshot whose namespace ``team`` has a LocalQueue ``x-lq`` for each ``x-cq``.
+
+    *local_queues* (name to ClusterQueue) stands in their place. Flavors that quotas name exist.
+    """
+    names = local_queues
+    if names is None:
+        names = {queue.name.removesuffix("-cq") + "-lq": queue.name for queue in cluster_queues}
+    named = {name for queue in cluster_queues for each in queue.groups for name in each.flavors}
+    found = {name: ResourceFlavor(name=name) for name in sorted(named)}
+    return Snapshot(
+        cluster_queues={queue.name: queue for queue in cluster_queues},
+        local_queues={
+            (NAMESPACE, name): LocalQueue(namespace=NAMESPACE, name=name, cluster_queue=target)
+            for name, target in names.items()
+        },
+        cohorts={each.name: each for each in cohorts},
+        flavors=found | {flavor.name: flavor for flavor in flavors},
+        generation=rest.pop("generation", 1),
+        **rest,
+    )
+
+
+def held(
+    usage: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    pending: int = 0,
+    reserving: int = 0,
+    **rest: Any,
+) -> Held:
+    cells = {
+        (flavor, resource): quantity.parse(amount, resource=resource)
+        for flavor, amounts in (usage or {}).items()
+        for resource, amount in amounts.items()
+    }
+    return Held(pending=pending, reserving=reserving, usage=cells, **rest)
+
+
+def needs(
+    per_pod: Mapping[str, str] | None = None, *, count: int = 1, pods: PodTemplate | None = None
+) -> PodSetNeeds:
+    return PodSetNeeds(
+        name="main",
+        count=count,
+        per_pod={
+            resource: quantity.parse(amount, resource=resource)
+            for resource, amount in (per_pod or {}).items()
+        },
+        template=pods or template(),
+    )
+
+
+def arrival(
+    key: str = "a",
+    per_pod: Mapping[str, str] | None = None,
+    *,
+    local_queue: str = "gpu-lq",
+    **rest: Any,
+) -> Arrival:
+    return Arrival(
+        key=key,
+        namespace=NAMESPACE,
+        local_queue=local_queue,
+        needs=(needs(per_pod, count=rest.pop("count", 1)),),
+        **rest,
+    )
+
+
+def policy(
+    *options: Mapping[str, Any],
+    name: str = "light-gpu",
+    threshold: Iterable[Mapping[str, Any]] | None = None,
+    **spec: Any,
+) -> FallbackPolicy:
+    """Read a policy; without options it is the paper's, gpu-lq before cpu-lq without the GPU."""
+    found: dict[str, Any] = {
+        "mode": "Enforce",
+        "match": {"jobSelector": {}},
+        "options": list(options) or [GPU_OPTION, CPU_OPTION],
+        **spec,
+    }
+    if threshold is not None:
+        found["strategy"] = {"type": "Threshold", "threshold": list(threshold)}
+    return read_policy(
+        {
+            "apiVersion": "kueue-fallback.dev/v1alpha1",
+            "kind": "FallbackPolicy",
+            "metadata": {"name": name},
+            "spec": found,
+        }
+    )
+
+
+GPU_OPTION: Mapping[str, Any] = {"name": "gpu", "queue": "gpu-lq"}
+CPU_OPTION: Mapping[str, Any] = {
+    "name": "cpu",
+    "queue": "cpu-lq",
+    "adaptation": {
+        "accelerator": "Remove",
+        "perRemoved": {"cpu": "4", "memory": "6Gi"},
+        "env": {"RUN_ENV": "cpu"},
+    },
+}
+PAPER_THRESHOLD = (
+    {"option": "gpu", "orPendingBelow": 10},
+    {"option": "cpu", "andReservingBelow": 3},
+)
+"""The paper's rule."""
+
+
+def _limit(amount: str | None, resource: str) -> int | None:
+    return None if amount is None else quantity.parse(amount, resource=resource)
