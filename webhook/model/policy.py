@@ -6,11 +6,8 @@ Its fields stand in ``policy_spec``, the one source of the CRD's schema too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
-from pydantic import ValidationError
-
-from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.policy_adaptation import (
     Accelerator,
@@ -22,7 +19,10 @@ from webhook.model.policy_adaptation import (
     TolerationMatch,
     TolerationSpec,
 )
+from webhook.model.policy_faults import faults
 from webhook.model.policy_fields import Strict
+from webhook.model.policy_rules import option_name
+from webhook.model.policy_schema import GROUP, KIND, PLURAL, VERSION, schema
 from webhook.model.policy_spec import (
     FinishTime,
     Gain,
@@ -39,6 +39,7 @@ from webhook.model.policy_spec import (
     StrategyType,
     ThresholdRule,
 )
+from webhook.model.structural import prepared
 
 __all__ = [
     "GROUP",
@@ -72,11 +73,6 @@ __all__ = [
     "read_policy",
 ]
 
-GROUP: Final = "kueue-fallback.dev"
-VERSION: Final = "v1alpha1"
-KIND: Final = "FallbackPolicy"
-PLURAL: Final = "fallbackpolicies"
-
 
 class FallbackPolicy(Strict):
     """A valid policy. ``generation`` is the object's, for its status."""
@@ -104,36 +100,13 @@ def read_policy(source: Mapping[str, Any]) -> FallbackPolicy:
         PolicyError: with every mistake, each naming its path.
 
     """
-    try:
-        metadata = fields.mapping(source, "metadata", "")
-        return FallbackPolicy.model_validate(
-            {
-                "name": fields.text(metadata, "name", "metadata"),
-                "generation": fields.integer(metadata, "generation", "metadata") or 0,
-                "spec": _with_names(fields.mapping(source, "spec", "")),
-            }
-        )
-    except FieldError as error:
-        raise PolicyError((error,)) from error
-    except ValidationError as error:
-        raise PolicyError(tuple(_field_errors(error))) from error
-
-
-def _with_names(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give each option without a name that of its queue."""
-    options = [
-        {"name": option.get("queue") or option.get("clusterQueue"), **option}
-        for option, _ in fields.objects(spec, "options", "spec")
-    ]
-    return {**spec, "options": options}
-
-
-def _field_errors(error: ValidationError) -> list[FieldError]:
-    return [FieldError(_path(found["loc"]), found["msg"]) for found in error.errors()]
-
-
-def _path(parts: tuple[int | str, ...]) -> str:
-    path = ""
-    for part in parts:
-        path = fields.child(path, part)
-    return path
+    if errors := faults(source):
+        raise PolicyError(errors)
+    value = prepared(source, schema())
+    spec = value["spec"]
+    options = [{**option, "name": option_name(option)} for option in spec["options"]]
+    return FallbackPolicy(
+        name=value["metadata"]["name"],
+        generation=value["metadata"].get("generation", 0),
+        spec=Spec.model_validate({**spec, "options": options}),
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -20,8 +20,13 @@ from webhook.model.policy_fields import (
     Texts,
 )
 
-UNIQUE = {"x-kubernetes-list-type": "set"}
-ATOMIC = {"x-kubernetes-list-type": "atomic"}
+if TYPE_CHECKING:
+    from pydantic.config import JsonDict
+
+UNIQUE: JsonDict = {"x-kubernetes-list-type": "set"}
+ATOMIC: JsonDict = {"x-kubernetes-list-type": "atomic"}
+FILLED: JsonDict = {"default": {}}
+"""An absent object is filled in, so that its own defaults stand in it."""
 
 
 class Accelerator(StrEnum):

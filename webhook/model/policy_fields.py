@@ -11,9 +11,10 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+LONGEST_LABEL: Final = 63
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-DURATION: Final = r"^([0-9]+(\.[0-9]+)?(h|m|s|ms))+$"
+DURATION: Final = r"^([0-9]{1,5}(\.[0-9]{1,3})?(h|m|s|ms))+$"
 SUBDOMAIN: Final = f"^{_SUBDOMAIN}$"
 LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 LABEL_VALUE: Final = f"^({_NAME})?$"
@@ -37,20 +38,28 @@ class Strict(BaseModel):
     )
 
 
-OptionName: TypeAlias = Annotated[str, Field(min_length=1, max_length=63, pattern=f"^{_NAME}$")]
+OptionName: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=f"^{_NAME}$")
+]
 """A label value, because it is one on the Job and its pods."""
-QueueName: TypeAlias = Annotated[str, Field(min_length=1, max_length=63, pattern=SUBDOMAIN)]
+QueueName: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=SUBDOMAIN)
+]
 """A LocalQueue's name: the value of the label ``kueue.x-k8s.io/queue-name``."""
-QueueOrNone: TypeAlias = Annotated[str, Field(max_length=63, pattern=f"^({_SUBDOMAIN})?$")]
+QueueOrNone: TypeAlias = Annotated[
+    str, Field(max_length=LONGEST_LABEL, pattern=f"^({_SUBDOMAIN})?$")
+]
 ObjectName: TypeAlias = Annotated[str, Field(min_length=1, max_length=253, pattern=SUBDOMAIN)]
 ObjectOrNone: TypeAlias = Annotated[str, Field(max_length=253, pattern=f"^({_SUBDOMAIN})?$")]
-ContainerName: TypeAlias = Annotated[str, Field(min_length=1, max_length=63, pattern=LABEL)]
+ContainerName: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=LABEL)
+]
 Key: TypeAlias = Annotated[str, Field(min_length=1, max_length=316, pattern=QUALIFIED_NAME)]
 """A qualified name: a label key, a resource, a taint key."""
 KeyOrNone: TypeAlias = Annotated[
     str, Field(max_length=316, pattern=f"^(({_SUBDOMAIN}/)?{_NAME})?$")
 ]
-LabelValue: TypeAlias = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE)]
+LabelValue: TypeAlias = Annotated[str, Field(max_length=LONGEST_LABEL, pattern=LABEL_VALUE)]
 FreeText: TypeAlias = Annotated[str, Field(max_length=4096)]
 Image: TypeAlias = Annotated[str, Field(max_length=512, pattern=r"^\S*$")]
 RuntimeClassName: TypeAlias = Annotated[

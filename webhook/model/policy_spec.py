@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from webhook.model.policy_adaptation import ATOMIC, UNIQUE, Adaptation
+from webhook.model.policy_adaptation import ATOMIC, FILLED, UNIQUE, Adaptation
 from webhook.model.policy_fields import (
     Amounts,
     Duration,
@@ -133,7 +133,7 @@ class MoveGain(Gain):
 class FinishTime(Strict):
     """Take the option that is expected to finish the Job first."""
 
-    minimum_gain: Gain = Field(default_factory=Gain)
+    minimum_gain: Gain = Field(default_factory=Gain, json_schema_extra=FILLED)
     """Leave a more preferred option only for at least both."""
     run_time: Duration | None = None
     """Expected run time in the first option before any run was seen; absent: unknown."""
@@ -175,7 +175,7 @@ class Reconsider(Strict):
 
     after: Duration = "30s"
     """How long a Job stays where it is before it may be moved."""
-    minimum_gain: MoveGain = Field(default_factory=MoveGain)
+    minimum_gain: MoveGain = Field(default_factory=MoveGain, json_schema_extra=FILLED)
     """Move only for at least both."""
     max_moves: Annotated[int, Field(ge=1, le=100)] = 2
     """At most so many moves of one Job."""
@@ -197,7 +197,7 @@ class Spec(Strict):
         tuple[Option, ...], Field(min_length=1, max_length=8, json_schema_extra=ATOMIC)
     ]
     """Ways to run the Job, the most preferred first."""
-    strategy: Strategy = Field(default_factory=Strategy)
+    strategy: Strategy = Field(default_factory=Strategy, json_schema_extra=FILLED)
     """How an option is chosen."""
     reconsider: Reconsider | None = None
     """When the decision is revisited while the Job is pending. Absent: a decision is final."""

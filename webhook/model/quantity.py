@@ -32,8 +32,8 @@ def parse(value: str | float, *, resource: str, path: str = "") -> int:
     # The common case, whole numbers, is worth its line: this runs for each option of a review.
     if text.isascii() and text.isdigit():
         return int(text) * 1000 if resource == CPU else int(text)
-    exact = exact(text, path)
-    scaled = exact * 1000 if resource == CPU else exact
+    value_exact = exact(text, path)
+    scaled = value_exact * 1000 if resource == CPU else value_exact
     return -(-scaled.numerator // scaled.denominator)
 
 
@@ -75,6 +75,7 @@ def render(value: int, *, resource: str) -> str:
 
 
 def exact(text: str, path: str = "") -> Fraction:
+    """Read a quantity without rounding."""
     match = _GRAMMAR.fullmatch(text)
     if match is None:
         raise FieldError(path, f"expected a quantity such as 500m or 6Gi, got {text!r}")

@@ -1,0 +1,104 @@
+"""Everything that is wrong with a FallbackPolicy, as ``kubectl apply`` would say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Final
+
+from webhook.model import structural
+from webhook.model.fields import FieldError
+from webhook.model.policy_fields import SUBDOMAIN
+from webhook.model.policy_rule import FORBIDDEN, INVALID, REQUIRED, Rule
+from webhook.model.policy_rules import RULES
+from webhook.model.policy_schema import schema
+from webhook.model.structural import Mistake, Schema, UnknownFieldError
+
+_METADATA: Final = frozenset(
+    {
+        "annotations",
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generateName",
+        "generation",
+        "labels",
+        "managedFields",
+        "name",
+        "namespace",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
+_BAD_NAME: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+    "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
+    "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+_PREFIXES: Final = {
+    INVALID: "Invalid value",
+    REQUIRED: "Required value",
+    FORBIDDEN: "Forbidden",
+}
+
+
+def faults(source: Mapping[str, Any]) -> tuple[FieldError, ...]:
+    """List the mistakes in the order of the API server's stages: a stage that fails ends it."""
+    unknown = (*_unknown_metadata(source), *structural.unknown_fields(source, schema()))
+    if unknown:
+        return unknown
+    value = structural.prepared(source, schema())
+    found = [
+        *_bad_name(value),
+        *structural.mistakes(value, schema()),
+        *structural.repetitions(value, schema()),
+    ]
+    if any(mistake.blocking for mistake in found):
+        found.append(Mistake(path="", text=structural.UNCHECKED))
+    else:
+        found.extend(_broken_rules(value, schema(), ""))
+    return tuple(mistake.error() for mistake in found)
+
+
+def _unknown_metadata(source: Mapping[str, Any]) -> Iterator[FieldError]:
+    metadata = source.get("metadata")
+    if isinstance(metadata, dict):
+        yield from (
+            UnknownFieldError(f"metadata.{name}") for name in metadata if name not in _METADATA
+        )
+
+
+def _bad_name(value: Mapping[str, Any]) -> Iterator[Mistake]:
+    metadata = value.get("metadata", {})
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if name is None or name == "":
+        text = "Required value: name or generateName is required"
+        yield Mistake(path="metadata.name", text=text, blocking=True)
+    elif not isinstance(name, str) or not re.fullmatch(SUBDOMAIN, name):
+        text = f'Invalid value: "{name}": {_BAD_NAME}'
+        yield Mistake(path="metadata.name", text=text)
+
+
+def _broken_rules(value: Any, node: Schema, path: str) -> Iterator[Mistake]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _broken_rules(item, node.get("items", {}), f"{path}[{index}]")
+    if not isinstance(value, dict):
+        return
+    for item in node.get("x-kubernetes-validations", ()):
+        rule = _by_cel()[item["rule"], item.get("fieldPath", "")]
+        if not rule.holds(value):
+            text = f"{_PREFIXES[rule.reason]}: {rule.text(value)}"
+            yield Mistake(path=path + rule.field, text=text)
+    for name, inner in value.items():
+        below = node.get("properties", {}).get(name, {})
+        yield from _broken_rules(inner, below, structural.join(path, name))
+
+
+@cache
+def _by_cel() -> Mapping[tuple[str, str], Rule]:
+    return {(rule.cel, rule.field): rule for rules in RULES.values() for rule in rules}

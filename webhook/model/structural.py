@@ -1,0 +1,211 @@
+"""Judge an object by a structural schema as the API server does, in the API server's own words.
+
+Sources: kube-openapi's validation package, apiextensions-apiserver's defaulting, pruning, list
+types and CEL validation. Only what our own schema uses is here; tests compare with a real one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+from webhook.model.fields import FieldError
+
+Schema: TypeAlias = Mapping[str, Any]
+
+ROOT: Final = "<nil>"
+"""How the API server writes the path of the whole object."""
+UNCHECKED: Final = (
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    path: str
+    text: str
+    blocking: bool = False
+    """Rules are not run on an object with such a mistake."""
+
+    def error(self) -> FieldError:
+        return FieldError(self.path or ROOT, self.text)
+
+
+class UnknownFieldError(FieldError):
+    """A field that the schema does not have; strict decoding's words."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, f'unknown field "{path}"')
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def unknown_fields(value: Any, schema: Schema, path: str = "") -> Iterator[FieldError]:
+    """Find the fields that strict decoding refuses."""
+    if isinstance(value, dict) and "properties" in schema:
+        for name, inner in value.items():
+            here = join(path, name)
+            if name not in schema["properties"]:
+                yield UnknownFieldError(here)
+            else:
+                yield from unknown_fields(inner, schema["properties"][name], here)
+    elif isinstance(value, list) and "items" in schema:
+        for index, inner in enumerate(value):
+            yield from unknown_fields(inner, schema["items"], f"{path}[{index}]")
+
+
+def prepared(value: Any, schema: Schema) -> Any:
+    """Copy an object with its defaults filled in and its nulls taken out, as it would be stored."""
+    if isinstance(value, dict):
+        return _prepared_object(value, schema)
+    if isinstance(value, list):
+        return [prepared(item, schema.get("items", {})) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _prepared_object(value: Mapping[str, Any], schema: Schema) -> dict[str, Any]:
+    properties: Schema = schema.get("properties", {})
+    others: Schema = schema.get("additionalProperties", {})
+    kept = {
+        name: prepared(item, properties.get(name, others))
+        for name, item in value.items()
+        if item is not None
+    }
+    missing = {
+        name: prepared(inner["default"], inner)
+        for name, inner in properties.items()
+        if "default" in inner and name not in kept
+    }
+    return kept | missing
+
+
+def mistakes(value: Any, schema: Schema, path: str = "") -> Iterator[Mistake]:
+    """Find what the schema itself refuses in a prepared value."""
+    kind = _kind(value)
+    expected = _types(schema)
+    if expected and kind not in expected and not (kind == "integer" and "number" in expected):
+        yield _wrong_type(path, ",".join(expected), kind)
+    if kind == "string":
+        yield from _string(value, schema, path)
+    elif kind in ("integer", "number"):
+        yield from _number(value, schema, path)
+    elif kind == "array":
+        yield from _array(value, schema, path)
+    elif kind == "object":
+        yield from _object(value, schema, path)
+    if "enum" in schema and value not in schema["enum"]:
+        supported = ", ".join(f'"{one}"' for one in schema["enum"])
+        text = f"Unsupported value: {_shown(value)}: supported values: {supported}"
+        yield Mistake(path=path, text=text, blocking=True)
+
+
+def repetitions(value: Any, schema: Schema, path: str = "") -> Iterator[Mistake]:
+    """Find what occurs twice in lists that are sets."""
+    if isinstance(value, list):
+        if schema.get("x-kubernetes-list-type") == "set":
+            yield from _repeated(value, path)
+        for index, item in enumerate(value):
+            yield from repetitions(item, schema.get("items", {}), f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            inner = schema.get("properties", {}).get(name, {})
+            yield from repetitions(item, inner, join(path, name))
+
+
+def join(path: str, name: str) -> str:
+    """Name a place below *path*; keys of maps are joined by a dot too, as in the schema's texts."""
+    return f"{path}.{name}" if path else name
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "object", list: "array", str: "string", bool: "boolean"}
+    kinds |= {int: "integer", float: "number", type(None): "null"}
+    return kinds.get(type(value), "string")
+
+
+def _types(schema: Schema) -> tuple[str, ...]:
+    if schema.get("x-kubernetes-int-or-string"):
+        return ("integer", "string")
+    return (schema["type"],) if "type" in schema else ()
+
+
+def _wrong_type(path: str, expected: str, kind: str) -> Mistake:
+    text = f'Invalid value: "{kind}": {path} in body must be of type {expected}: "{kind}"'
+    return Mistake(path=path, text=text, blocking=True)
+
+
+def _string(value: str, schema: Schema, path: str) -> Iterator[Mistake]:
+    """Name the first mistake alone, as the API server does for a string."""
+    if len(value) > (longest := schema.get("maxLength", len(value))):
+        text = f"Too long: may not be more than {longest} bytes"
+        yield Mistake(path=path, text=text, blocking=True)
+    elif len(value) < (shortest := schema.get("minLength", 0)):
+        yield _invalid(path, value, f"should be at least {shortest} chars long")
+    elif "pattern" in schema and not _compiled(schema["pattern"]).search(value):
+        yield _invalid(path, value, f"should match '{schema['pattern']}'")
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile with Go's meaning: ``$`` is the end alone, and classes are ASCII."""
+    return re.compile(re.sub(r"\$$", r"\\Z", pattern), re.ASCII)
+
+
+def _number(value: float, schema: Schema, path: str) -> Iterator[Mistake]:
+    if "minimum" in schema:
+        bound = schema["minimum"]
+        if schema.get("exclusiveMinimum") and value <= bound:
+            yield _invalid(path, value, f"should be greater than {bound}")
+        elif value < bound:
+            yield _invalid(path, value, f"should be greater than or equal to {bound}")
+    if value > schema.get("maximum", value):
+        yield _invalid(path, value, f"should be less than or equal to {schema['maximum']}")
+
+
+def _array(value: Sequence[Any], schema: Schema, path: str) -> Iterator[Mistake]:
+    for index, item in enumerate(value):
+        yield from mistakes(item, schema.get("items", {}), f"{path}[{index}]")
+    if len(value) < (fewest := schema.get("minItems", 0)):
+        yield _invalid(path, len(value), f"should have at least {fewest} items")
+    if len(value) > (most := schema.get("maxItems", len(value))):
+        yield _too_many(path, len(value), most)
+
+
+def _object(value: Mapping[str, Any], schema: Schema, path: str) -> Iterator[Mistake]:
+    if len(value) > (most := schema.get("maxProperties", len(value))):
+        yield _too_many(path, len(value), most)
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+    for name, item in value.items():
+        yield from mistakes(item, properties.get(name, others), join(path, name))
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield Mistake(path=join(path, name), text="Required value", blocking=True)
+
+
+def _repeated(value: Sequence[Any], path: str) -> Iterator[Mistake]:
+    seen: list[Any] = []
+    for index, item in enumerate(value):
+        if seen.count(item) == 1:
+            yield Mistake(path=f"{path}[{index}]", text=f"Duplicate value: {_shown(item)}")
+        seen.append(item)
+
+
+def _invalid(path: str, value: Any, demand: str) -> Mistake:
+    return Mistake(path=path, text=f"Invalid value: {_shown(value)}: {path} in body {demand}")
+
+
+def _too_many(path: str, count: int, most: int) -> Mistake:
+    text = f"Too many: {count}: must have at most {most} item{'s' * (most != 1)}"
+    return Mistake(path=path, text=text, blocking=True)
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
