@@ -1,0 +1,75 @@
+"""Write examples/snapshot.json: what kubectl prints of a control plane whose GPU queue is full.
+
+usage: python -m hack.snapshot
+Run it again when the examples, the policy's schema or Kueue change.
+"""
+
+import json
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from hack.controlplane import ControlPlane
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+EXAMPLES: Final = ROOT / "examples"
+KINDS: Final = (
+    "clusterqueues,localqueues,cohorts,resourceflavors,workloads,fallbackpolicies,namespaces"
+)
+RUNNING: Final = 4
+WAITING: Final = 11
+DEADLINE_SECONDS: Final = 60.0
+
+
+def main() -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ControlPlane(Path(folder), report=print) as plane,
+    ):
+        for path in (ROOT / "helm/crds", EXAMPLES / "queues.yaml"):
+            _checked(plane.kubectl("create", "-f", str(path)))
+        wait = ("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        _checked(plane.kubectl(*wait))
+        # Created, not applied: kubectl would write the whole manifest into an annotation.
+        _checked(plane.kubectl("create", "-f", str(EXAMPLES / "policy.yaml")))
+        for number in range(RUNNING + WAITING):
+            plane.client.create(_job(number))
+        (EXAMPLES / "snapshot.json").write_text(_when_judged(plane))
+
+
+def _job(number: int) -> dict[str, Any]:
+    """Alternate heavy and light Jobs, all in the GPU queue, that run for as long as we look."""
+    kind = ("heavy", "light")[number % 2]
+    job: dict[str, Any] = yaml.safe_load((EXAMPLES / f"{kind}-job.yaml").read_text())
+    job["metadata"]["name"] = f"{kind}-{number // 2 + 1}"
+    job["spec"]["template"]["metadata"] = {"annotations": {"sim.example.com/gpu-run": "1h"}}
+    return job
+
+
+def _when_judged(plane: ControlPlane) -> str:
+    """Return the state once Kueue has judged every Workload and has written what it counted."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        text = _checked(plane.kubectl("get", KINDS, "--all-namespaces", "--output", "json"))
+        counts = [item.get("status", {}) for item in json.loads(text)["items"]]
+        if any(
+            status.get("admittedWorkloads") == RUNNING and status.get("pendingWorkloads") == WAITING
+            for status in counts
+        ):
+            return text
+        time.sleep(0.5)
+    raise TimeoutError(f"Kueue had not judged every Workload after {DEADLINE_SECONDS:.0f} s")
+
+
+def _checked(result: "subprocess.CompletedProcess[str]") -> str:
+    if result.returncode:
+        raise RuntimeError(result.stderr)
+    return result.stdout
+
+
+if __name__ == "__main__":
+    main()
