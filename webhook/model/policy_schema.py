@@ -52,7 +52,6 @@ def crd() -> Schema:
                 "plural": PLURAL,
                 "singular": KIND.lower(),
                 "shortNames": ["fbp"],
-                "categories": ["kueue"],
             },
             "versions": [_version()],
         },
