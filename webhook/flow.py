@@ -15,6 +15,7 @@ from webhook.decide import explain, match, options, strategies
 from webhook.decide.occupancy import Occupancy
 from webhook.jobs import JobKind
 from webhook.model import job as jobs
+from webhook.model import marks
 from webhook.model.decision import Assessment, Decision, LeftAlone, Outcome, Skip
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
@@ -85,7 +86,7 @@ def consider(
     raw = kind.read(source)
     recorded = _recorded(raw)
     if recorded is not None and _is_reinvocation(raw, recorded, moment):
-        warnings = (recorded.reason,) if recorded.mode is not Mode.OBSERVE else ()
+        warnings = (recorded.warning,) if recorded.mode is not Mode.OBSERVE else ()
         return Outcome(skip=Skip.DECIDED_ALREADY, warnings=warnings)
     case = _case(source, kind, raw, recorded)
     outcome = _outcome(case, occupancy, moment, rules)
@@ -125,7 +126,8 @@ def _decide(
         state_age_seconds=round(age, 3),
     )
     if age > rules.max_state_age_seconds:
-        reason = explain.stale(age, rules.max_state_age_seconds)
+        limit = f"limit {rules.max_state_age_seconds:.0f} s"
+        reason = f"left as submitted: stale: the queues were last seen {age:.0f} s ago ({limit})"
         return replace(blank, left_alone=LeftAlone.STALE, reason=reason)
     try:
         allowed = match.allowed_options(case.clean, policy)
@@ -135,11 +137,11 @@ def _decide(
     assessments = options.assess(
         case.clean, policy, occupancy, submitted=submitted.queue, allowed=allowed
     )
-    return _chosen(replace(blank, options=assessments), policy)
+    return _chosen(replace(blank, options=assessments), policy, submitted.queue)
 
 
-def _chosen(blank: Decision, policy: FallbackPolicy) -> Decision:
-    choice = strategies.choose(policy, blank.options)
+def _chosen(blank: Decision, policy: FallbackPolicy, submitted: str) -> Decision:
+    choice = strategies.choose(policy, blank.options, submitted)
     if choice.index is None:
         return replace(blank, left_alone=LeftAlone.NO_OPTION, reason=choice.sentence)
     taken = blank.options[choice.index]
@@ -158,7 +160,7 @@ def _apply(
         # A manifest that carries an older decision keeps the record by which that one is undone.
         edits = () if case.carried else _record(case, case.raw, decision, {})
         return Outcome(decision=decision, edits=edits, warnings=warnings)
-    after = _marked(taken.job, taken, decision, policy)
+    after = _named(taken.job, taken, decision, policy)
     original = originals.original_of(case.kind.edits(case.clean, after), case.clean_source)
     return Outcome(
         decision=decision,
@@ -180,79 +182,36 @@ def _record(
     return case.kind.edits(case.raw, replace(after, annotations=annotations))
 
 
-def _marked(job: Job, taken: Assessment, decision: Decision, policy: FallbackPolicy) -> Job:
-    """Name queue, option and decision on the adapted Job and on its pod templates."""
-    labels = {**job.labels, jobs.QUEUE_LABEL: taken.queue, jobs.OPTION_LABEL: taken.option}
+def _named(job: Job, taken: Assessment, decision: Decision, policy: FallbackPolicy) -> Job:
+    """Put queue, option and decision's id on the adapted Job."""
+    labels = {**job.labels, jobs.QUEUE_LABEL: taken.queue}
     guests = next(o for o in policy.spec.options if o.name == taken.option).guests
     if guests is not None and guests.priority_class:
         labels[jobs.PRIORITY_LABEL] = guests.priority_class
-    marks = {jobs.DECISION_ID: decision.id, jobs.DECIDED_BY: policy.name}
-    pod_sets = tuple(
-        replace(
-            pod_set,
-            template=replace(
-                pod_set.template,
-                labels={**pod_set.template.labels, jobs.OPTION_LABEL: taken.option},
-                annotations={**pod_set.template.annotations, **marks},
-            ),
-        )
-        for pod_set in job.pod_sets
+    return marks.marked(
+        replace(job, labels=labels),
+        option=taken.option,
+        decision_id=decision.id,
+        policy=policy.name,
     )
-    return replace(job, labels=labels, pod_sets=pod_sets)
 
 
 def _case(
     source: Mapping[str, Any], kind: JobKind, raw: Job, recorded: explain.Recorded | None
 ) -> _Case:
-    clean_source, carried = source, any(_ours(key) for key in (*raw.labels, *raw.annotations))
+    clean_source, carried = source, recorded is not None
     if recorded is not None:
         original = originals.from_json(recorded.original)
         clean_source = originals.undone(source, original, kind.allowed)
-    clean = _unmarked(kind.read(clean_source))
+    clean = marks.unmarked(kind.read(clean_source))
     return _Case(
         kind=kind,
         source=source,
         raw=raw,
         clean_source=clean_source,
         clean=clean,
-        carried=carried and recorded is not None,
+        carried=carried,
     )
-
-
-def _unmarked(job: Job) -> Job:
-    """Take our own marks away: an undone decision leaves none, a forged one may."""
-    pod_sets = tuple(
-        replace(
-            pod_set,
-            template=replace(
-                pod_set.template,
-                labels=_without_marks(pod_set.template.labels),
-                annotations=_without_marks(pod_set.template.annotations),
-            ),
-        )
-        for pod_set in job.pod_sets
-    )
-    return replace(
-        job,
-        labels=_without_marks(job.labels),
-        annotations=_without_marks(job.annotations),
-        pod_sets=pod_sets,
-    )
-
-
-_MARKS = frozenset(
-    {jobs.OPTION_LABEL, jobs.DECISION, jobs.REASON, jobs.DECISION_ID, jobs.DECIDED_BY}
-)
-
-
-def _ours(key: str) -> bool:
-    return key in _MARKS
-
-
-def _without_marks(texts: Mapping[str, str]) -> Mapping[str, str]:
-    if _MARKS.isdisjoint(texts):
-        return texts
-    return {key: value for key, value in texts.items() if key not in _MARKS}
 
 
 def _recorded(job: Job) -> explain.Recorded | None:

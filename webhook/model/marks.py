@@ -1,0 +1,53 @@
+"""Our marks on a Job and its pod templates: put there by a decision, taken off before a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from webhook.model.job import (
+    DECIDED_BY,
+    DECISION,
+    DECISION_ID,
+    OPTION_LABEL,
+    REASON,
+    Job,
+    PodSet,
+)
+
+_MARKS = frozenset({OPTION_LABEL, DECISION, REASON, DECISION_ID, DECIDED_BY})
+
+
+def marked(job: Job, *, option: str, decision_id: str, policy: str) -> Job:
+    """Mark a Job and its pods with what they got; Kueue copies the pods' marks into Workloads."""
+
+    def mark(pod_set: PodSet) -> PodSet:
+        template = pod_set.template
+        labels = {**template.labels, OPTION_LABEL: option}
+        annotations = {**template.annotations, DECISION_ID: decision_id, DECIDED_BY: policy}
+        return replace(pod_set, template=replace(template, labels=labels, annotations=annotations))
+
+    labels = {**job.labels, OPTION_LABEL: option}
+    return replace(job, labels=labels, pod_sets=tuple(mark(item) for item in job.pod_sets))
+
+
+def unmarked(job: Job) -> Job:
+    """Take every mark off: an undone decision leaves none, a forged one may."""
+
+    def unmark(pod_set: PodSet) -> PodSet:
+        template = pod_set.template
+        labels, annotations = _without(template.labels), _without(template.annotations)
+        return replace(pod_set, template=replace(template, labels=labels, annotations=annotations))
+
+    return replace(
+        job,
+        labels=_without(job.labels),
+        annotations=_without(job.annotations),
+        pod_sets=tuple(unmark(item) for item in job.pod_sets),
+    )
+
+
+def _without(texts: Mapping[str, str]) -> Mapping[str, str]:
+    if _MARKS.isdisjoint(texts):
+        return texts
+    return {key: value for key, value in texts.items() if key not in _MARKS}
