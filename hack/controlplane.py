@@ -111,10 +111,10 @@ class ControlPlane:
         """Start everything and return when Jobs can be created."""
         self._start_storage()
         rendered = json.loads(self.programs.kueue_objects.read_text())
-        self._wait("kube-apiserver", self._is_api_ready)
+        self.wait("kube-apiserver", self._is_api_ready)
         self._start_controllers()
         self._install_kueue(rendered)
-        self._wait("kueue", self.is_kueue_ready)
+        self.wait("kueue", self.is_kueue_ready)
 
     def down(self) -> None:
         """End everything; nothing is kept, so nothing is asked to end in order."""
@@ -130,9 +130,9 @@ class ControlPlane:
         """Start a program again and wait until it is ready."""
         self.processes.start(name)
         if name == "kube-apiserver":
-            self._wait(name, self._is_api_ready)
+            self.wait(name, self._is_api_ready)
         if name == "kueue":
-            self._wait(name, self.is_kueue_ready)
+            self.wait(name, self.is_kueue_ready)
 
     def stop(self, name: str) -> None:
         self.processes.stop(name)
@@ -150,6 +150,18 @@ class ControlPlane:
         return http_status(self._port["health"], "/readyz") == http.client.OK
 
     # Use.
+
+    def wait(self, what: str, is_ready: Callable[[], bool]) -> None:
+        """Wait until something is ready; say which program died when one did."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if died := self.processes.died():
+                raise NotReadyError(f"{died[0]} ended:\n{self._end_of_log(died[0])}")
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if is_ready():
+                    return
+            time.sleep(POLL_SECONDS)
+        raise NotReadyError(f"{what} was not ready after {START_SECONDS:.0f} s")
 
     def kubectl(
         self, *arguments: str, given: str | None = None
@@ -261,13 +273,12 @@ class ControlPlane:
             certificates=str(self._kueue_certificates),
             extra=self.options.kueue_config,
         )
-        endpoint = kueue.Endpoint(service=kueue.WEBHOOK_SERVICE, port=self._port["webhook"])
-        items = kueue.objects(rendered, endpoint=endpoint, config=config)
+        items = kueue.objects(rendered, port=self._port["webhook"], config=config)
         self.install(items, namespace=kueue.NAMESPACE)
         path = self.state / "kueue.yaml"
         path.write_text(yaml.safe_dump(config, sort_keys=False))
         self._run("kueue", config=path, kubeconfig=self.kubeconfig, zap_log_level=2)
-        self._wait("kueue's certificate", self._copy_kueue_certificate)
+        self.wait("kueue's certificate", self._copy_kueue_certificate)
 
     def _copy_kueue_certificate(self) -> bool:
         """Do what the kubelet does for a mounted Secret; Kueue waits for the files."""
@@ -292,7 +303,7 @@ class ControlPlane:
         definitions = [item for item in items if item["kind"] == "CustomResourceDefinition"]
         rest = [item for item in items if item["kind"] != "CustomResourceDefinition"]
         self.client.apply_all(definitions)
-        self._wait("definitions", lambda: all(map(self._is_established, definitions)))
+        self.wait("definitions", lambda: all(map(self._is_established, definitions)))
         # A configuration that calls a webhook comes last: what it would call runs only later.
         rest.sort(key=lambda item: "webhooks" in item)
         self.client.apply_all(rest)
@@ -314,18 +325,6 @@ class ControlPlane:
     def _run(self, name: str, *more: str, **flags: object) -> None:
         command = [str(self.programs.path(name)), *_as_flags(flags), *more]
         self.processes.run(Program(name=name, command=command))
-
-    def _wait(self, what: str, is_ready: Callable[[], bool]) -> None:
-        """Wait for one of the programs; say which one died when one did."""
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            if died := self.processes.died():
-                raise NotReadyError(f"{died[0]} ended:\n{self._end_of_log(died[0])}")
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                if is_ready():
-                    return
-            time.sleep(POLL_SECONDS)
-        raise NotReadyError(f"{what} was not ready after {START_SECONDS:.0f} s")
 
     def _end_of_log(self, name: str, *, lines: int = 15) -> str:
         return "\n".join(self.processes.log(name).read_text(errors="replace").splitlines()[-lines:])

@@ -3,7 +3,6 @@
 import copy
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
@@ -17,15 +16,6 @@ CERTIFICATE_SECRET: Final = "kueue-webhook-server-cert"  # noqa: S105 - a name
 CONFIG_KEY: Final = "controller_manager_config.yaml"
 # What does not run here, or asks for an API that is not installed.
 LEFT_OUT: Final = frozenset({"Deployment", "APIService", "ServiceMonitor"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """Where the API server reaches a webhook that runs outside of the cluster."""
-
-    service: str
-    port: int
-    ca_bundle: str = ""  # base64 of PEM; Kueue fills in its own
 
 
 def configuration(
@@ -47,36 +37,34 @@ def configuration(
     return merged(merged(config, here), extra)
 
 
-def objects(rendered: Iterable[Object], *, endpoint: Endpoint, config: Object) -> list[Object]:
-    """Return the chart's objects with its webhooks and conversions pointed at the endpoint."""
+def objects(rendered: Iterable[Object], *, port: int, config: Object) -> list[Object]:
+    """Return the chart's objects with its webhooks and conversions calling `port` on loopback."""
     kept = [copy.deepcopy(item) for item in rendered if item["kind"] not in LEFT_OUT]
     for item in kept:
         if _is_config_map(item):
             item["data"][CONFIG_KEY] = yaml.safe_dump(config, sort_keys=False)
         else:
-            point_at(item, endpoint)
+            point_at_loopback(item, service=WEBHOOK_SERVICE, port=port)
     return kept
 
 
-def point_at(item: Object, endpoint: Endpoint) -> None:
-    """Make the API server call the endpoint wherever an object names its Service.
+def point_at_loopback(item: Object, *, service: str, port: int) -> None:
+    """Make the API server call a port on loopback wherever an object names the Service.
 
     A Service of type ExternalName sends the API server to localhost, while it still checks the
     certificate against the Service's name.
     """
-    if item["kind"] == "Service" and item["metadata"]["name"] == endpoint.service:
+    if item["kind"] == "Service" and item["metadata"]["name"] == service:
         item["spec"] = {
             "type": "ExternalName",
             "externalName": "localhost",
-            "ports": [{"name": "https", "port": endpoint.port}],
+            "ports": [{"name": "https", "port": port}],
         }
-    conversion = item.get("spec", {}).get("conversion", {}).get("webhook", {})
+    conversion = item.get("spec", {}).get("conversion", {}).get("webhook")
     for caller in (*item.get("webhooks", ()), *([conversion] if conversion else ())):
-        client = caller["clientConfig"]
-        if client["service"]["name"] == endpoint.service:
-            client["service"]["port"] = endpoint.port
-            if endpoint.ca_bundle:
-                client["caBundle"] = endpoint.ca_bundle
+        called = caller["clientConfig"]["service"]
+        if called["name"] == service:
+            called["port"] = port
 
 
 def merged(base: Object, extra: Object) -> Object:

@@ -20,7 +20,8 @@ from typing import Final
 
 LAUNCHER: Final = Path(__file__).resolve().with_name("launch.py")
 MARK: Final = "KUEUE_FALLBACK_PLANE"
-GRACE_SECONDS: Final = 10.0
+# The API server would wait a minute for its watchers to leave.
+GRACE_SECONDS: Final = 5.0
 
 # The kernel ends a child when the *thread* that started it ends, so one thread starts them all
 # and lives as long as the process.

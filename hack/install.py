@@ -1,0 +1,197 @@
+"""Install this checkout on a control plane as its users would: the chart, TLS, the processes.
+
+The chart is rendered by helm; only its Deployments are replaced, by processes that have the
+ServiceAccounts' own tokens and so no more rights than the chart gives them.
+"""
+
+import dataclasses
+import http.client
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import yaml
+
+from hack import kueue, pki
+from hack.api import Object
+from hack.controlplane import ControlPlane, http_status
+from hack.processes import Program
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+NAMESPACE: Final = "kueue-fallback"
+SERVICE: Final = "kueue-fallback"
+SERVER_ACCOUNT: Final = "kueue-fallback"
+CONTROLLER_ACCOUNT: Final = "kueue-fallback-controller"
+TOKEN_SECONDS: Final = 24 * 3600
+REPLACED: Final = frozenset({"Deployment"})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One webhook server and its ports."""
+
+    name: str
+    listen: int
+    metrics: int
+    console: int
+
+    def is_ready(self) -> bool:
+        return http_status(self.metrics, "/readyz") == http.client.OK
+
+
+class Installation:
+    """The project on one control plane; `up`, then `down`, or a `with` block."""
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        replicas: int = 1,
+        serve_flags: Sequence[str] = (),
+        chart_values: Sequence[str] = (),
+    ) -> None:
+        self.plane = plane
+        self.pki = pki.Pki(plane.state / "webhook-pki")
+        self.replicas = tuple(self._replica(number) for number in range(replicas))
+        self.port = self.replicas[0].listen if replicas == 1 else plane.ports.lease()
+        self.controller_metrics = plane.ports.lease()
+        self._serve_flags = tuple(serve_flags)
+        self._chart_values = tuple(chart_values)
+
+    def __enter__(self) -> Self:
+        self.up()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.down()
+
+    @property
+    def ca_certificate(self) -> Path:
+        return self.pki.certificate("ca")
+
+    @property
+    def endpoints(self) -> dict[str, str]:
+        first = self.replicas[0]
+        return {
+            "webhook": f"https://127.0.0.1:{self.port}",
+            "metrics": f"http://127.0.0.1:{first.metrics}",
+            "console": f"http://127.0.0.1:{first.console}",
+        }
+
+    def up(self) -> None:
+        """Install the chart, start all processes and return when every replica is ready."""
+        self.pki.issue_server("tls", f"{SERVICE}.{NAMESPACE}.svc", "localhost", "127.0.0.1")
+        self.plane.install(self.objects(), namespace=NAMESPACE)
+        server = self._kubeconfig_for(SERVER_ACCOUNT)
+        for replica in self.replicas:
+            self._run_replica(replica, server)
+        if len(self.replicas) > 1:
+            self._run_proxy()
+        self._run_controller(self._kubeconfig_for(CONTROLLER_ACCOUNT))
+        self.wait_until_ready()
+
+    def down(self) -> None:
+        """End the processes; the chart's objects stay, as the control plane is thrown away."""
+        for name in ("controller", "proxy", *(replica.name for replica in self.replicas)):
+            self.plane.kill(name)
+
+    def wait_until_ready(self) -> None:
+        self.plane.wait("webhook", lambda: all(replica.is_ready() for replica in self.replicas))
+
+    # Single replicas.
+
+    def start(self, number: int = 0) -> None:
+        """Start a replica again and wait until it is ready."""
+        self.plane.start(self.replicas[number].name)
+        self.plane.wait(self.replicas[number].name, self.replicas[number].is_ready)
+
+    def stop(self, number: int = 0) -> None:
+        self.plane.stop(self.replicas[number].name)
+
+    def kill(self, number: int = 0) -> None:
+        self.plane.kill(self.replicas[number].name)
+
+    # How it is installed.
+
+    def objects(self) -> list[Object]:
+        """Render the chart and point its webhook configuration at this installation."""
+        bundle = f"webhook.caBundle={self.pki.ca_bundle}"
+        values = [word for value in (bundle, *self._chart_values) for word in ("--set", value)]
+        template = ["helm", "template", SERVICE, str(ROOT / "helm"), "-n", NAMESPACE]
+        rendered = subprocess.run(
+            [*template, "--include-crds", *values],
+            executable=self.plane.programs.path("helm"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if rendered.returncode:
+            raise RuntimeError(f"helm template helm/ failed:\n{rendered.stderr}")
+        items = [item for item in yaml.safe_load_all(rendered.stdout) if item]
+        kept = [item for item in items if item["kind"] not in REPLACED]
+        for item in kept:
+            kueue.point_at_loopback(item, service=SERVICE, port=self.port)
+        return kept
+
+    def _kubeconfig_for(self, account: str) -> Path:
+        """Write a kubeconfig with a token of the ServiceAccount, and with nothing else."""
+        client = self.plane.client
+        path = client.path("v1", "ServiceAccount", namespace=NAMESPACE, name=account)
+        wanted = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": TOKEN_SECONDS},
+        }
+        token = client.send("POST", f"{path}/token", wanted).json()["status"]["token"]
+        kubeconfig = self.plane.state / f"{account}.kubeconfig"
+        pki.write_kubeconfig(
+            kubeconfig,
+            server=self.plane.server,
+            authority=self.plane.pki.certificate("ca"),
+            user={"token": token},
+            name=account,
+        )
+        return kubeconfig
+
+    def _replica(self, number: int) -> Replica:
+        lease = self.plane.ports.lease
+        return Replica(name=f"webhook-{number}", listen=lease(), metrics=lease(), console=lease())
+
+    def _run_replica(self, replica: Replica, kubeconfig: Path) -> None:
+        self._run(
+            replica.name,
+            *("webhook", "serve", f"--kubeconfig={kubeconfig}", f"--namespace={NAMESPACE}"),
+            f"--tls-cert={self.pki.certificate('tls')}",
+            f"--tls-key={self.pki.key('tls')}",
+            f"--listen=127.0.0.1:{replica.listen}",
+            f"--metrics-listen=127.0.0.1:{replica.metrics}",
+            f"--console-listen=127.0.0.1:{replica.console}",
+            *self._serve_flags,
+        )
+
+    def _run_controller(self, kubeconfig: Path) -> None:
+        self._run(
+            "controller",
+            *("webhook", "control", f"--kubeconfig={kubeconfig}"),
+            f"--metrics-listen=127.0.0.1:{self.controller_metrics}",
+        )
+
+    def _run_proxy(self) -> None:
+        files = (self.pki.certificate("tls"), self.pki.key("tls"), self.ca_certificate)
+        ports = (replica.listen for replica in self.replicas)
+        self._run("proxy", "hack.proxy", str(self.port), *map(str, files), *map(str, ports))
+
+    def _run(self, name: str, module: str, *arguments: str) -> None:
+        command = [sys.executable, "-m", module, *arguments]
+        # The checkout's own modules, wherever the caller stands.
+        environment = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        program = Program(name=name, command=command, environment=environment)
+        self.plane.processes.run(program)

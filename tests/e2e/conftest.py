@@ -1,0 +1,91 @@
+"""Control planes, the installed project, and a namespace with queues for each test.
+
+`plane` and `webhook` are shared by the tests of a pytest-xdist worker and must be left running;
+tests that stop servers take `own_plane` and `own_webhook` and carry
+`@pytest.mark.xdist_group("own-plane")`.
+"""
+
+import itertools
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from hack import paper
+from hack.controlplane import ControlPlane
+from hack.install import Installation
+
+LOG_LINES = 25
+PLANE_FIXTURES = ("plane", "own_plane")
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with ControlPlane(tmp_path_factory.mktemp("plane")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def webhook(plane: ControlPlane) -> Iterator[Installation]:
+    """The project, installed on the shared plane with one replica."""
+    with Installation(plane) as installed:
+        yield installed
+
+
+@pytest.fixture(scope="module")
+def own_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with ControlPlane(tmp_path_factory.mktemp("own-plane")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def own_webhook(own_plane: ControlPlane) -> Iterator[Installation]:
+    with Installation(own_plane) as installed:
+        yield installed
+
+
+@pytest.fixture
+def namespace(plane: ControlPlane) -> Iterator[str]:
+    """A namespace of the shared plane for one test."""
+    name = f"test-{next(_numbers)}"
+    plane.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    yield name
+    plane.client.delete("v1", "Namespace", name)
+
+
+@pytest.fixture
+def queues(plane: ControlPlane, namespace: str) -> Iterator[paper.Names]:
+    """The paper's queues, under names of which the cluster-scoped ones are this test's alone."""
+    names = paper.names_with(namespace, namespace=namespace)
+    items = paper.queues(names)
+    plane.client.apply_all(items)
+    yield names
+    for item in reversed(items):
+        plane.client.delete(
+            item["apiVersion"],
+            item["kind"],
+            item["metadata"]["name"],
+            namespace=item["metadata"].get("namespace", ""),
+        )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the end of each program's log below a failure."""
+    report = yield
+    if report.failed:
+        for name in PLANE_FIXTURES:
+            found = getattr(item, "funcargs", {}).get(name)
+            if isinstance(found, ControlPlane):
+                report.sections.extend(_ends_of_logs(found.state / "logs"))
+    return report
+
+
+def _ends_of_logs(folder: Path) -> Iterator[tuple[str, str]]:
+    for path in sorted(folder.glob("*.log")):
+        lines = path.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        if lines:
+            yield str(path), "\n".join(line[:500] for line in lines)

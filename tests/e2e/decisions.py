@@ -1,0 +1,92 @@
+"""What the tests of decisions share: filling queues, and reading what was decided."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from hack import paper
+from hack.api import ApiClient, Object
+from hack.controlplane import ControlPlane
+from tests.e2e.plane import wait_for
+
+DECISION = "kueue-fallback.dev/decision"
+REASON = "kueue-fallback.dev/reason"
+OPTION = "kueue-fallback.dev/option"
+POLICY_API = "kueue-fallback.dev/v1alpha1"
+SLOW = 0.05
+"""`faster` of Jobs that must not end during a test: 20 times slower than the paper's."""
+
+
+def decision_of(job: Object) -> dict[str, Any] | None:
+    text = job["metadata"].get("annotations", {}).get(DECISION)
+    return json.loads(text) if text else None
+
+
+def queue_of(job: Object) -> str | None:
+    return job["metadata"].get("labels", {}).get(paper.QUEUE_LABEL)
+
+
+def probe(client: ApiClient, names: paper.Names) -> dict[str, Any] | None:
+    """Ask what would be decided for a light Job now; nothing is created."""
+    return decision_of(client.create(paper.light_job("probe", names), dry_run=True))
+
+
+def counts(client: ApiClient, names: paper.Names) -> dict[str, int | None] | None:
+    """Tell how many Workloads the webhook sees pending, by option."""
+    decision = probe(client, names)
+    if decision is None:
+        return None
+    return {option["name"]: option.get("pending") for option in decision["options"]}
+
+
+@contextlib.contextmanager
+def applied_policy(
+    client: ApiClient, policy: Object, names: paper.Names, *, until_decided: bool = True
+) -> Iterator[None]:
+    """Apply a policy and wait until the webhook decides by it; delete it in the end."""
+    client.apply(policy)
+    try:
+        if until_decided:
+            wait_for(lambda: probe(client, names), "the webhook decides by the policy")
+        yield
+    finally:
+        client.delete(POLICY_API, "FallbackPolicy", policy["metadata"]["name"])
+
+
+def fill(plane: ControlPlane, names: paper.Names, *, gpu: int, cpu: int = 0) -> None:
+    """Put Jobs that do not end into both queues, and wait until the webhook sees them judged."""
+    jobs = [paper.heavy_job(f"fill-gpu-{number}", names, faster=SLOW) for number in range(gpu)]
+    jobs += [cpu_job(f"fill-cpu-{number}", names) for number in range(cpu)]
+    plane.client.create_all(jobs)
+    wanted = {"gpu": max(0, gpu - 4), "cpu": max(0, cpu - 6)}
+
+    def settled() -> bool:
+        workloads = plane.client.list(paper.KUEUE, "Workload", namespace=names.namespace)
+        judged = [
+            workload
+            for workload in workloads
+            if any(
+                condition["type"] == "QuotaReserved"
+                for condition in workload.get("status", {}).get("conditions", ())
+            )
+        ]
+        return len(judged) == gpu + cpu
+
+    wait_for(settled, f"Kueue has judged {gpu + cpu} Workloads")
+    wait_for(lambda: counts(plane.client, names) == wanted, f"the webhook counts {wanted}")
+
+
+def cpu_job(name: str, names: paper.Names) -> Object:
+    container = {
+        "name": "main",
+        "image": "stable-diffusion",
+        "resources": {"requests": {"cpu": "4", "memory": "6Gi"}},
+    }
+    return paper.job(
+        name,
+        names.namespace,
+        labels={paper.QUEUE_LABEL: names.cpu_queue},
+        run={"cpu-run": 2000},
+        container=container,
+    )

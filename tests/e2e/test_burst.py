@@ -1,0 +1,59 @@
+"""The paper's Burst: decisions equal the rule on exact counts, every earlier Job included."""
+
+import time
+
+import pytest
+
+from hack import paper
+from tests.e2e.decisions import SLOW, applied_policy, decision_of
+
+GPUS = 4
+CPU_SLOTS = 6
+"""24 CPUs, 4 for each Job."""
+SPACING_SECONDS = 0.05
+
+
+def expected_by_the_rule(jobs):
+    """Evaluate the rule on exact counts: nothing ends within a burst."""
+    gpu, cpu, decisions = 0, 0, []
+    for light in jobs:
+        gpu_fits, gpu_pending = gpu < GPUS, max(0, gpu - GPUS)
+        to_cpu = light and not gpu_fits and gpu_pending >= 10 and cpu < min(3, CPU_SLOTS)
+        gpu, cpu = (gpu, cpu + 1) if to_cpu else (gpu + 1, cpu)
+        decisions.append("cpu" if to_cpu else "gpu")
+    return decisions
+
+
+def burst(plane, names):
+    """Submit 15 heavy, then 15 light Jobs 50 ms apart; returns the options taken."""
+    jobs = [paper.heavy_job(f"heavy-{n}", names, faster=SLOW) for n in range(15)]
+    jobs += [paper.light_job(f"light-{n}", names, faster=SLOW) for n in range(15)]
+    start, taken = time.monotonic(), []
+    for number, job in enumerate(jobs):
+        time.sleep(max(0.0, start + number * SPACING_SECONDS - time.monotonic()))
+        created = plane.client.create(job)
+        decision = decision_of(created)
+        taken.append("gpu" if decision is None else decision["option"])
+    return taken
+
+
+@pytest.mark.parametrize("round_number", range(5))
+def test_one_replica_decides_by_exact_counts(plane, webhook, queues, round_number):
+    with applied_policy(plane.client, paper.policy(queues), queues):
+        taken = burst(plane, queues)
+
+    assert taken == expected_by_the_rule([False] * 15 + [True] * 15)
+    assert taken.count("cpu") == 3
+
+
+def test_generated_names_are_counted_exactly_too(plane, webhook, queues):
+    heavy, light = paper.heavy_job("x", queues, faster=SLOW), paper.light_job("x", queues)
+    for job, prefix in ((heavy, "heavy-"), (light, "light-")):
+        del job["metadata"]["name"]
+        job["metadata"]["generateName"] = prefix
+
+    with applied_policy(plane.client, paper.policy(queues), queues):
+        created = [plane.client.create(job) for job in [heavy] * 15 + [light] * 5]
+
+    decided = [decision_of(job) for job in created[15:]]
+    assert [decision["option"] for decision in decided] == ["cpu", "cpu", "cpu", "gpu", "gpu"]

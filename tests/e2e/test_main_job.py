@@ -1,0 +1,136 @@
+"""The main job: a light Job meets a long GPU queue, on a real Kueue."""
+
+import pytest
+
+from hack import paper
+from tests.e2e.decisions import (
+    DECISION,
+    OPTION,
+    REASON,
+    applied_policy,
+    decision_of,
+    fill,
+    queue_of,
+)
+from tests.e2e.plane import container_of, wait_until_complete, wait_until_reserved
+
+SENTENCE = "kueue-fallback: sent to cpu-lq (cpu): starts now; gpu-lq has 10 pending"
+
+
+@pytest.fixture
+def policy(plane, webhook, queues):
+    with applied_policy(plane.client, paper.policy(queues), queues):
+        yield
+
+
+def test_a_light_job_behind_ten_pending_runs_on_cpu_to_its_end(plane, queues, policy):
+    fill(plane, queues, gpu=14)
+
+    answer = plane.client.create_for_answer(paper.light_job("light", queues, faster=20))
+    workload = wait_until_reserved(plane.client, answer.json())
+    job = wait_until_complete(plane.client, queues.namespace, "light")
+
+    container = container_of(job)
+    template = job["spec"]["template"]
+    decision = decision_of(job)
+    assert answer.warnings == (SENTENCE,)
+    assert queue_of(job) == queues.cpu_queue
+    assert container["resources"] == {"requests": {"cpu": "4", "memory": "6Gi"}}
+    assert container["env"] == [
+        {"name": "RUN_ENV", "value": "cpu"},
+        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
+    ]
+    assert (job["metadata"]["labels"][OPTION], template["metadata"]["labels"][OPTION]) == (
+        "cpu",
+        "cpu",
+    )
+    assert job["metadata"]["annotations"][REASON] == SENTENCE
+    assert (decision["policy"], decision["mode"], decision["option"]) == (
+        queues.policy,
+        "Enforce",
+        "cpu",
+    )
+    assert decision["from"] == {"queue": queues.gpu_queue}
+    assert [option["pending"] for option in decision["options"]] == [10, 0]
+    assert workload["status"]["admission"]["clusterQueue"] == queues.cpu_cluster_queue
+
+
+def test_behind_nine_pending_it_keeps_its_gpu_and_the_decision_stands_on_it(plane, queues, policy):
+    fill(plane, queues, gpu=13)
+
+    job = plane.client.create(paper.light_job("light", queues))
+
+    assert queue_of(job) == queues.gpu_queue
+    assert container_of(job)["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert container_of(job)["env"] == [{"name": "RUN_ENV", "value": "gpu"}]
+    assert decision_of(job)["option"] == "gpu"
+    assert job["metadata"]["labels"][OPTION] == "gpu"
+
+
+def test_with_three_reserving_on_cpu_it_stays(plane, queues, policy):
+    fill(plane, queues, gpu=14, cpu=3)
+
+    job = plane.client.create(paper.light_job("light", queues))
+
+    assert queue_of(job) == queues.gpu_queue
+    assert container_of(job)["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert decision_of(job)["option"] == "gpu"
+
+
+def test_a_heavy_job_passes_byte_for_byte(plane, queues, policy):
+    fill(plane, queues, gpu=14)
+    plain = paper.heavy_job("heavy", queues)
+    opted_out = paper.heavy_job("opted-out", queues)
+    opted_out["metadata"]["annotations"] = {"kueue-fallback.dev/policy": "none"}
+
+    job, reference = plane.client.create(plain), plane.client.create(opted_out)
+
+    assert "annotations" not in job["metadata"]
+    assert job["metadata"]["labels"] == plain["metadata"]["labels"]
+    assert _comparable(job) == _comparable(reference)
+
+
+def test_a_job_that_allows_only_its_gpu_keeps_it(plane, queues, policy):
+    fill(plane, queues, gpu=14)
+    light = paper.light_job("light", queues)
+    light["metadata"]["annotations"] = {"kueue-fallback.dev/allow": "gpu"}
+
+    job = plane.client.create(light)
+
+    assert queue_of(job) == queues.gpu_queue
+    assert [
+        option.get("rejected", "").partition(":")[0] for option in decision_of(job)["options"]
+    ] == [
+        "",
+        "notAllowed",
+    ]
+
+
+def test_an_annotation_that_cannot_be_read_gets_a_warning_that_names_it(plane, queues, policy):
+    fill(plane, queues, gpu=14)
+    light = paper.light_job("light", queues)
+    light["metadata"]["annotations"] = {"kueue-fallback.dev/allow": "gpuu"}
+
+    answer = plane.client.create_for_answer(light)
+
+    job = answer.json()
+    assert queue_of(job) == queues.gpu_queue
+    assert len(answer.warnings) == 1
+    assert "metadata.annotations[kueue-fallback.dev/allow]" in answer.warnings[0]
+    assert "option" not in decision_of(job)
+    assert DECISION in job["metadata"]["annotations"]
+
+
+def _comparable(job):
+    spec = job["spec"]
+    template = spec["template"]
+    own = {
+        "controller-uid",
+        "batch.kubernetes.io/controller-uid",
+        "job-name",
+        "batch.kubernetes.io/job-name",
+    }
+    labels = {k: v for k, v in template["metadata"]["labels"].items() if k not in own}
+    rest = {k: v for k, v in spec.items() if k not in ("template", "selector")}
+    metadata = {**template["metadata"], "labels": labels}
+    return {**rest, "template": {**template, "metadata": metadata}}
