@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.builders import PAPER_THRESHOLD, policy
+from webhook.decide.choice import Choice
+from webhook.decide.strategies import choose
+from webhook.model.decision import Assessment, Fit, Reason, Rejection
+
+PAPER = policy(threshold=PAPER_THRESHOLD)
+STOPPED = Rejection(reason=Reason.STOPPED, detail="ClusterQueue gpu-cq has stopPolicy Hold")
+
+
+def option(name, fit=Fit.WAITS, **rest):
+    rest = {"pending": 0, "reserving": 0, "starts_now": fit is Fit.FITS, **rest}
+    return Assessment(option=name, queue=f"{name}-lq", cluster_queue=f"{name}-cq", fit=fit, **rest)
+
+
+def test_the_preferred_queue_is_kept_while_it_fits():
+    found = choose(PAPER, [option("gpu", Fit.FITS, pending=50), option("cpu", Fit.FITS)], "gpu-lq")
+
+    assert found == Choice(index=0, sentence="stays in gpu-lq (gpu): starts now")
+
+
+def test_the_preferred_queue_is_kept_while_few_are_pending():
+    found = choose(PAPER, [option("gpu", pending=9), option("cpu", Fit.FITS)], "gpu-lq")
+
+    sentence = "stays in gpu-lq (gpu): 9 pending there, fewer than 10"
+    assert found == Choice(index=0, sentence=sentence)
+
+
+def test_a_long_queue_is_left_for_one_that_fits():
+    found = choose(PAPER, [option("gpu", pending=12), option("cpu", Fit.FITS)], "gpu-lq")
+
+    sentence = "sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending"
+    assert found == Choice(index=1, sentence=sentence)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "because"),
+    [
+        (option("cpu", Fit.FITS, reserving=3), "cpu-lq has 3 with quota reserved"),
+        (option("cpu", Fit.WAITS), "cpu-lq has no quota free"),
+        (option("cpu", None, rejection=STOPPED), f"cpu-lq refused: {STOPPED.detail}"),
+    ],
+    ids=["reserving", "waits", "refused"],
+)
+def test_without_a_rule_that_holds_the_first_option_stands(cpu, because):
+    found = choose(PAPER, [option("gpu", pending=12), cpu], "gpu-lq")
+
+    sentence = f"stays in gpu-lq (gpu): no threshold holds; gpu-lq has 12 pending; {because}"
+    assert found == Choice(index=0, sentence=sentence)
+
+
+def test_a_refused_option_is_passed_over():
+    found = choose(PAPER, [option("gpu", None, rejection=STOPPED), option("cpu", Fit.FITS)])
+
+    sentence = f"sent to cpu-lq (cpu): starts now; gpu-lq refused: {STOPPED.detail}"
+    assert found == Choice(index=1, sentence=sentence)
+
+
+def test_a_refused_first_option_leaves_the_job_alone_when_no_rule_holds():
+    found = choose(PAPER, [option("gpu", None, rejection=STOPPED), option("cpu")])
+
+    sentence = f"left as submitted: gpu: {STOPPED.detail}"
+    assert found == Choice(index=None, sentence=sentence)
+
+
+def test_a_queue_that_may_preempt_is_not_left():
+    found = choose(PAPER, [option("gpu", Fit.MAY_PREEMPT, pending=50), option("cpu", Fit.FITS)])
+
+    assert found == Choice(index=0, sentence="sent to gpu-lq (gpu): may preempt")
+
+
+def test_quota_may_be_free_behind_a_pending_head():
+    gpu = option("gpu", Fit.FITS, pending=12, starts_now=False)
+
+    found = choose(PAPER, [gpu, option("cpu", Fit.FITS)], "gpu-lq")
+
+    assert found == Choice(index=0, sentence="stays in gpu-lq (gpu): has quota free")
+
+
+def test_a_rule_without_numbers_holds_when_the_option_fits():
+    bare = policy(threshold=[{"option": "cpu"}])
+
+    assert choose(bare, [option("gpu"), option("cpu", Fit.FITS)], "gpu-lq").index == 1
+    assert choose(bare, [option("gpu"), option("cpu", Fit.WAITS)], "gpu-lq").index == 0
+
+
+def test_what_only_observes_says_what_would_be():
+    watching = policy(threshold=PAPER_THRESHOLD, mode="Observe")
+
+    found = choose(watching, [option("gpu", pending=12), option("cpu", Fit.FITS)], "gpu-lq")
+
+    sentence = "would be sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending"
+    assert found == Choice(index=1, sentence=sentence)
+
+
+def test_finish_time_takes_the_first_option_while_no_run_time_is_known():
+    found = choose(policy(), [option("gpu", pending=50), option("cpu", Fit.FITS)], "gpu-lq")
+
+    sentence = "stays in gpu-lq (gpu): no run time is known yet, so the first option stands"
+    assert found == Choice(index=0, sentence=sentence)
+
+
+def test_finish_time_leaves_the_job_alone_when_the_first_option_is_refused():
+    found = choose(policy(), [option("gpu", None, rejection=STOPPED), option("cpu", Fit.FITS)])
+
+    assert found == Choice(index=None, sentence=f"left as submitted: gpu: {STOPPED.detail}")
+
+
+def test_a_sentence_leaves_room_for_the_warning_around_it():
+    long = Rejection(reason=Reason.INACTIVE, detail="x" * 400)
+
+    found = choose(PAPER, [option("gpu", None, rejection=long), option("cpu", Fit.FITS)])
+
+    assert len(found.sentence) == 230
+    assert found.sentence.endswith("x…")
