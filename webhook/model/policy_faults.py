@@ -13,7 +13,7 @@ from webhook.model.policy_fields import SUBDOMAIN
 from webhook.model.policy_rule import FORBIDDEN, INVALID, REQUIRED, Rule
 from webhook.model.policy_rules import RULES
 from webhook.model.policy_schema import schema
-from webhook.model.structural import Mistake, Schema, UnknownFieldError
+from webhook.model.structural import DecodingError, Mistake, Schema, unknown_field
 
 _METADATA: Final = frozenset(
     {
@@ -39,6 +39,7 @@ _BAD_NAME: Final = (
     "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used "
     "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
+_GO_KINDS: Final = {bool: "bool", dict: "object", list: "array"}
 _PREFIXES: Final = {
     INVALID: "Invalid value",
     REQUIRED: "Required value",
@@ -48,8 +49,9 @@ _PREFIXES: Final = {
 
 def faults(source: Mapping[str, Any]) -> tuple[FieldError, ...]:
     """List the mistakes in the order of the API server's stages: a stage that fails ends it."""
-    unknown = (*_unknown_metadata(source), *structural.unknown_fields(source, schema()))
-    if unknown:
+    if undecodable := tuple(_undecodable(source)):
+        return undecodable
+    if unknown := (*_unknown_metadata(source), *structural.unknown_fields(source, schema())):
         return unknown
     value = structural.prepared(source, schema())
     found = [
@@ -64,12 +66,26 @@ def faults(source: Mapping[str, Any]) -> tuple[FieldError, ...]:
     return tuple(mistake.error() for mistake in found)
 
 
+def _undecodable(source: Mapping[str, Any]) -> Iterator[FieldError]:
+    """Find labels and annotations that are no texts, which no object can hold."""
+    metadata = source.get("metadata")
+    if not isinstance(metadata, dict):
+        return
+    for field in ("labels", "annotations"):
+        found = metadata.get(field)
+        for name, value in found.items() if isinstance(found, dict) else ():
+            if value is not None and not isinstance(value, str):
+                text = (
+                    f"json: cannot unmarshal {_GO_KINDS.get(type(value), 'number')} into Go "
+                    f"struct field ObjectMeta.metadata.{field} of type string"
+                )
+                yield DecodingError(f"metadata.{field}.{name}", text)
+
+
 def _unknown_metadata(source: Mapping[str, Any]) -> Iterator[FieldError]:
     metadata = source.get("metadata")
     if isinstance(metadata, dict):
-        yield from (
-            UnknownFieldError(f"metadata.{name}") for name in metadata if name not in _METADATA
-        )
+        yield from (unknown_field(f"metadata.{name}") for name in metadata if name not in _METADATA)
 
 
 def _bad_name(value: Mapping[str, Any]) -> Iterator[Mistake]:

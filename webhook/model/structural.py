@@ -36,14 +36,15 @@ class Mistake:
         return FieldError(self.path or ROOT, self.text)
 
 
-class UnknownFieldError(FieldError):
-    """A field that the schema does not have; strict decoding's words."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path, f'unknown field "{path}"')
+class DecodingError(FieldError):
+    """The object cannot be decoded: the text stands alone, as decoders write it."""
 
     def __str__(self) -> str:
         return self.message
+
+
+def unknown_field(path: str) -> DecodingError:
+    return DecodingError(path, f'unknown field "{path}"')
 
 
 def unknown_fields(value: Any, schema: Schema, path: str = "") -> Iterator[FieldError]:
@@ -52,7 +53,7 @@ def unknown_fields(value: Any, schema: Schema, path: str = "") -> Iterator[Field
         for name, inner in value.items():
             here = join(path, name)
             if name not in schema["properties"]:
-                yield UnknownFieldError(here)
+                yield unknown_field(here)
             else:
                 yield from unknown_fields(inner, schema["properties"][name], here)
     elif isinstance(value, list) and "items" in schema:
@@ -93,6 +94,9 @@ def mistakes(value: Any, schema: Schema, path: str = "") -> Iterator[Mistake]:
     expected = _types(schema)
     if expected and kind not in expected and not (kind == "integer" and "number" in expected):
         yield _wrong_type(path, ",".join(expected), kind)
+        if (kind, *expected) == ("number", "integer"):
+            text = "Checked value must be of type integer (default format) in"
+            yield Mistake(path="", text=f'Invalid value: "": {text} {path}')
     if kind == "string":
         yield from _string(value, schema, path)
     elif kind in ("integer", "number"):
