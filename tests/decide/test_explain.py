@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from webhook.decide import explain
+from webhook.model.decision import Assessment, Decision, Fit, Outcome, Reason, Rejection, Skip
+from webhook.model.fields import FieldError
+from webhook.model.policy import Mode
+
+SENTENCE = "sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending"
+GPU = Assessment(
+    option="gpu",
+    queue="gpu-lq",
+    cluster_queue="gpu-cq",
+    fit=Fit.WAITS,
+    pending=12,
+    reserving=4,
+    detail="needs nvidia.com/gpu 1 (flavor t4), 0 free",
+)
+CPU = Assessment(
+    option="cpu",
+    queue="cpu-lq",
+    cluster_queue="cpu-cq",
+    fit=Fit.FITS,
+    starts_now=True,
+    pending=0,
+    reserving=1,
+    detail="flavor default",
+)
+LOST = Assessment(
+    option="spot",
+    queue="spot-lq",
+    rejection=Rejection(
+        reason=Reason.QUEUE_NOT_FOUND, detail="LocalQueue spot-lq not found in namespace team"
+    ),
+)
+
+
+def decision(*options, option="cpu", reason=SENTENCE):
+    return Decision(
+        id="0a1b-00c0ffee",
+        time="2026-11-21T06:00:00Z",
+        policy="light-gpu",
+        mode=Mode.ENFORCE,
+        option=option,
+        left_alone=None,
+        reason=reason,
+        from_queue="gpu-lq",
+        state_age_seconds=0.25,
+        options=options or (GPU, CPU, LOST),
+    )
+
+
+def test_the_annotation_is_compact_and_leaves_out_what_is_unknown():
+    found = explain.to_json(decision(), {"/metadata/labels/a": None})
+
+    assert found == (
+        '{"version":1,"id":"0a1b-00c0ffee","time":"2026-11-21T06:00:00Z","policy":"light-gpu",'
+        '"mode":"Enforce","option":"cpu",'
+        '"reason":"sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending",'
+        '"from":{"queue":"gpu-lq"},"stateAge":0.25,"options":['
+        '{"name":"gpu","queue":"gpu-lq","clusterQueue":"gpu-cq","fits":false,"pending":12},'
+        '{"name":"cpu","queue":"cpu-lq","clusterQueue":"cpu-cq","fits":true,"pending":0,'
+        '"startsIn":0},'
+        '{"name":"spot","queue":"spot-lq",'
+        '"rejected":"queueNotFound: LocalQueue spot-lq not found in namespace team"}],'
+        '"original":{"/metadata/labels/a":null}}'
+    )
+
+
+def test_what_was_written_is_read_back():
+    found = explain.from_json(explain.to_json(decision(), {"/a": "b"}))
+
+    assert found == explain.Recorded(
+        version=1,
+        id="0a1b-00c0ffee",
+        time="2026-11-21T06:00:00Z",
+        unix=1795240800.0,
+        policy="light-gpu",
+        mode=Mode.ENFORCE,
+        option="cpu",
+        reason=SENTENCE,
+        from_queue="gpu-lq",
+        original={"/a": "b"},
+    )
+    assert found.warning == explain.warning(decision())
+
+
+def test_a_decision_that_left_the_job_alone_names_no_option():
+    text = explain.to_json(decision(option=None), {})
+
+    assert "option" not in json.loads(text)
+    assert explain.from_json(text).option is None
+
+
+def test_a_newer_version_is_read_as_far_as_it_is_known():
+    text = '{"version":2,"id":"x","mode":"Suggest","score":[1],"original":{"/a":1}}'
+
+    found = explain.from_json(text)
+
+    assert (found.version, found.mode, found.unix, found.original) == (
+        2,
+        Mode.OBSERVE,
+        0.0,
+        {"/a": 1},
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", ": expected a decision as JSON"),
+        ("[" * 100_000, ": expected a decision as JSON"),
+        ("[]", ": expected an object, got a list"),
+        ("{}", ".version: expected a version number"),
+        ('{"version":true}', ".version: expected a whole number, got a boolean"),
+        ('{"version":1,"id":7}', ".id: expected a string, got a number"),
+        ('{"version":1,"original":[]}', ".original: expected an object, got a list"),
+    ],
+)
+def test_what_is_no_decision_is_an_error_that_names_the_place(text, message):
+    with pytest.raises(FieldError) as error:
+        explain.from_json(text)
+
+    assert str(error.value) == f"metadata.annotations[kueue-fallback.dev/decision]{message}"
+
+
+def test_the_warning_is_one_line_of_at_most_256_characters():
+    assert explain.warning(decision()) == f"kueue-fallback: {SENTENCE}"
+    assert len(explain.warning(decision(reason="x" * 999))) == 256
+
+
+def test_what_a_job_says_and_cannot_be_read_is_warned_about():
+    found = explain.unreadable(FieldError("metadata.annotations[a]", "no such policy"))
+
+    assert found == ("kueue-fallback: left as submitted: metadata.annotations[a]: no such policy")
+
+
+def test_the_table_shows_each_option_with_its_numbers_and_reasons():
+    found = explain.table(Outcome(decision=decision()))
+
+    indent = " " * 62
+    assert found.splitlines() == [
+        "Policy light-gpu (Enforce): sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending",
+        "",
+        "  OPTION  QUEUE    CLUSTERQUEUE  FITS     PENDING  RESERVING  WHY",
+        (
+            "  gpu     gpu-lq   gpu-cq        waits    12       4          "
+            "needs nvidia.com/gpu 1 (flavor t4), 0"
+        ),
+        indent + "free",
+        "> cpu     cpu-lq   cpu-cq        now      0        1          flavor default",
+        (
+            "  spot    spot-lq  -             refused  -        -          "
+            "queueNotFound: LocalQueue spot-lq not"
+        ),
+        indent + "found in namespace team",
+    ]
+
+
+def test_long_names_move_the_reasons_to_lines_of_their_own():
+    long = Assessment(
+        option="a" * 40,
+        queue="b" * 40,
+        cluster_queue="c" * 40,
+        fit=Fit.MAY_PREEMPT,
+        pending=1234567,
+        reserving=123456789,
+        detail="needs " + "d" * 60 + " and " + "e" * 60,
+    )
+
+    found = explain.table(Outcome(decision=decision(long)))
+
+    assert max(len(line) for line in found.splitlines()) <= 100
+    assert found.splitlines()[-2:] == ["      needs " + "d" * 60 + " and", "      " + "e" * 60]
+
+
+def test_a_job_that_is_passed_over_has_no_table():
+    found = explain.table(Outcome(skip=Skip.NO_POLICY, warnings=("a warning",)))
+
+    assert found == "Left untouched: noPolicy.\na warning"

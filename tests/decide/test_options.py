@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.builders import (
+    CPU_OPTION,
+    GPU_OPTION,
+    NAMESPACE,
+    cluster_queue,
+    container,
+    held,
+    job,
+    policy,
+    snapshot,
+)
+from webhook.decide import occupancy, options
+from webhook.model.decision import Fit, Reason
+from webhook.model.queues import (
+    MULTIKUEUE,
+    AdmissionCheck,
+    KueueConfig,
+    LocalQueue,
+    Selector,
+    StopPolicy,
+)
+
+GPU = "nvidia.com/gpu"
+GPU_CQ = cluster_queue("gpu-cq", {"t4": {GPU: "4", "cpu": "16", "memory": "64Gi"}})
+CPU_CQ = cluster_queue("cpu-cq", {"default": {"cpu": "24", "memory": "60Gi"}})
+ADAPTED = {"adaptation": CPU_OPTION["adaptation"]}
+LIGHT = container(requests={"cpu": "1"}, limits={GPU: "1"})
+
+
+def assess(state, *, which=None, submitted="gpu-lq", allowed=None, of=None):
+    return options.assess(
+        of or job(LIGHT),
+        which or policy(),
+        occupancy.build(state),
+        submitted=submitted,
+        allowed=allowed,
+    )
+
+
+def refusal(state, index=0, **rest):
+    """Say why the option of that index is refused."""
+    rejection = assess(state, **rest)[index].rejection
+    return (rejection.reason, rejection.detail)
+
+
+def with_gpu(**changes):
+    return snapshot(replace(GPU_CQ, **changes), CPU_CQ)
+
+
+def test_each_option_is_adapted_and_judged_with_its_numbers():
+    busy = held({"t4": {GPU: "4"}}, pending=12, reserving=4)
+
+    gpu, cpu = assess(snapshot(GPU_CQ, CPU_CQ, held={"gpu-cq": busy}))
+
+    assert (gpu.option, gpu.queue, gpu.cluster_queue) == ("gpu", "gpu-lq", "gpu-cq")
+    assert (gpu.fit, gpu.starts_now, gpu.pending, gpu.reserving) == (Fit.WAITS, False, 12, 4)
+    assert gpu.detail == "needs nvidia.com/gpu 1 (flavor t4), 0 free"
+    assert (cpu.fit, cpu.starts_now, cpu.pending, cpu.reserving) == (Fit.FITS, True, 0, 0)
+    assert cpu.needs[0].total == {"cpu": 4000, "memory": 6 << 30}
+    assert cpu.job is not None
+    assert GPU not in cpu.job.pod_sets[0].template.containers[0].resources.limits
+
+
+def test_a_queue_that_is_not_there_is_named_with_the_nearest_one():
+    state = snapshot(GPU_CQ, CPU_CQ, local_queues={"gpu-lq2": "gpu-cq", "cpu-lq": "cpu-cq"})
+
+    detail = "LocalQueue gpu-lq not found in namespace team (there is gpu-lq2)"
+    assert refusal(state) == (Reason.QUEUE_NOT_FOUND, detail)
+
+
+def test_a_cluster_queue_that_is_not_there_is_named():
+    state = snapshot(CPU_CQ, local_queues={"gpu-lq": "gpu-cq", "cpu-lq": "cpu-cq"})
+
+    detail = "ClusterQueue gpu-cq not found (there is cpu-cq)"
+    assert refusal(state) == (Reason.CLUSTER_QUEUE_NOT_FOUND, detail)
+
+
+def test_an_option_may_name_the_cluster_queue():
+    by_cluster_queue = {"name": "cpu", "clusterQueue": "cpu-cq", **ADAPTED}
+    which = policy(GPU_OPTION, by_cluster_queue)
+    several = {"a": "cpu-cq", "b": "cpu-cq", "gpu-lq": "gpu-cq"}
+
+    def state(names):
+        return snapshot(GPU_CQ, CPU_CQ, local_queues=names)
+
+    assert assess(state({"a": "cpu-cq"}), which=which)[1].queue == "a"
+    assert assess(state(several), which=which, submitted="b")[1].queue == "b"
+    assert refusal(state(several), 1, which=which) == (
+        Reason.QUEUE_AMBIGUOUS,
+        "LocalQueues a, b of namespace team all point to ClusterQueue cpu-cq",
+    )
+    assert refusal(state({"gpu-lq": "gpu-cq"}), 1, which=which) == (
+        Reason.QUEUE_NOT_FOUND,
+        "no LocalQueue of namespace team points to ClusterQueue cpu-cq",
+    )
+
+
+def test_only_options_that_the_job_allows_are_taken():
+    found = refusal(snapshot(GPU_CQ, CPU_CQ), 1, allowed=frozenset({"gpu"}))
+
+    assert found == (Reason.NOT_ALLOWED, "the Job allows only gpu")
+
+
+def test_a_stopped_queue_is_refused():
+    state = snapshot(GPU_CQ, CPU_CQ)
+    stopped = LocalQueue(
+        namespace=NAMESPACE, name="gpu-lq", cluster_queue="gpu-cq", stop_policy=StopPolicy.HOLD
+    )
+    here = replace(state, local_queues={**state.local_queues, (NAMESPACE, "gpu-lq"): stopped})
+
+    assert refusal(here) == (Reason.STOPPED, "LocalQueue gpu-lq has stopPolicy Hold")
+    assert refusal(with_gpu(stop_policy=StopPolicy.HOLD_AND_DRAIN)) == (
+        Reason.STOPPED,
+        "ClusterQueue gpu-cq has stopPolicy HoldAndDrain",
+    )
+
+
+def test_an_inactive_queue_is_refused_with_kueues_own_words():
+    state = with_gpu(active=False, inactive_because="Can't admit new workloads: flavor is missing.")
+
+    detail = "ClusterQueue gpu-cq is inactive: Can't admit new workloads: flavor is missing"
+    assert refusal(state) == (Reason.INACTIVE, detail)
+
+
+def test_a_namespace_that_the_queue_does_not_select_is_refused():
+    state = with_gpu(namespaces=Selector(labels={"tier": "gold"}))
+
+    detail = "ClusterQueue gpu-cq does not select namespace team"
+    assert refusal(state) == (Reason.NAMESPACE_NOT_SELECTED, detail)
+    assert assess(replace(state, namespaces={"team": {"tier": "gold"}}))[0].rejection is None
+
+
+@pytest.mark.parametrize(
+    ("managed_by", "checks", "detail"),
+    [
+        (MULTIKUEUE, (), "does not use MultiKueue"),
+        ("example.com/other", ("remote",), "uses MultiKueue"),
+    ],
+)
+def test_a_job_whose_manager_is_fixed_stays_on_its_side_of_multikueue(managed_by, checks, detail):
+    state = replace(
+        with_gpu(checks=checks),
+        checks={"remote": AdmissionCheck(name="remote", controller=MULTIKUEUE)},
+    )
+
+    assert refusal(state, of=job(LIGHT, managed_by=managed_by)) == (
+        Reason.MULTIKUEUE_BOUNDARY,
+        f"ClusterQueue gpu-cq {detail}, and the Job's managedBy is {managed_by}",
+    )
+    assert assess(state)[0].rejection is None
+
+
+def test_a_job_without_a_queue_gets_one_only_if_kueue_looks_at_it_afterwards():
+    state = replace(snapshot(GPU_CQ, CPU_CQ), runs_before_kueue=False)
+    suspended_anyway = replace(state, kueue=KueueConfig(manage_without_queue=True))
+    without = job(LIGHT, queue="")
+
+    assert refusal(state, of=without, submitted="") == (
+        Reason.WOULD_NOT_BE_SUSPENDED,
+        "the Job names no queue, and this webhook is not proven to run before Kueue's",
+    )
+    assert assess(state)[0].rejection is None
+    assert assess(suspended_anyway, of=without, submitted="")[0].rejection is None
+
+
+def test_guests_are_counted_by_policy_and_option():
+    which = policy(GPU_OPTION, {**CPU_OPTION, "guests": {"maxJobs": 3}})
+
+    def state(count):
+        there = held(pending=1, reserving=9, guests={("light-gpu", "cpu"): count, ("x", "cpu"): 9})
+        return snapshot(GPU_CQ, CPU_CQ, held={"cpu-cq": there})
+
+    assert assess(state(2), which=which)[1].rejection is None
+    assert refusal(state(3), 1, which=which) == (
+        Reason.GUESTS_FULL,
+        "3 Jobs of policy light-gpu are in ClusterQueue cpu-cq as guests (at most 3)",
+    )
+
+
+def test_an_option_that_kueue_could_never_take_is_refused():
+    state = snapshot(GPU_CQ, cluster_queue("cpu-cq", {"default": {"cpu": "24"}}))
+
+    detail = "asks for memory 6Gi, which ClusterQueue cpu-cq does not cover"
+    assert refusal(state, 1) == (Reason.NOT_COVERED, detail)
+
+
+def test_an_option_that_the_api_server_would_refuse_is_refused():
+    many = {"adaptation": {"resources": {"requests": {"cpu": "4"}}, "containers": ["main"]}}
+    limited = container(requests={"cpu": "1"}, limits={"cpu": "2", GPU: "1"})
+
+    (found,) = assess(snapshot(GPU_CQ), which=policy({**GPU_OPTION, **many}), of=job(limited))
+
+    assert found.rejection is not None
+    assert found.rejection.reason is Reason.WOULD_BE_INVALID
