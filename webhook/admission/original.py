@@ -1,0 +1,163 @@
+"""The record of what stood at edited places, and putting it back exactly.
+
+A recorded original comes back on the Job, where its owner may have changed it: it is checked
+before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from typing import Any
+
+from webhook.admission import places
+from webhook.admission.places import Allowed
+from webhook.model import fields
+from webhook.model import job as jobs
+from webhook.model.edits import ABSENT, Absent, Edit, Original, Path, from_pointer, to_pointer
+from webhook.model.fields import FieldError, Json
+
+MARKS = frozenset(
+    {jobs.OPTION_LABEL, jobs.DECISION, jobs.REASON, jobs.DECISION_ID, jobs.DECIDED_BY}
+)
+"""Labels and annotations that a decision leaves; taken away with it, recorded or not."""
+_PATH = f"metadata.annotations[{jobs.DECISION}].original"
+_TEXTS = frozenset({"labels", "annotations", "nodeSelector"})
+_AMOUNTS = frozenset({"requests", "limits"})
+
+
+def original_of(edits: Iterable[Edit], source: Mapping[str, Any]) -> Original:
+    """Record what stands in *source* where *edits* will change it, missing parents included.
+
+    Only the edits' paths are used. A null counts as ABSENT.
+    """
+    found: dict[Path, Json | Absent] = {}
+    for edit in edits:
+        node: Any = source
+        for depth, part in enumerate(edit.path, start=1):
+            node = places.step(node, part)
+            if node is None:
+                found.update((edit.path[:end], ABSENT) for end in range(depth, len(edit.path)))
+                break
+        found[edit.path] = ABSENT if node is None else node
+    return found
+
+
+def to_json(original: Original) -> dict[str, Json]:
+    """Write the record as JSON Pointers, with names for places; ABSENT is null."""
+    return {
+        to_pointer(path): None if value is ABSENT else value for path, value in original.items()
+    }
+
+
+def from_json(source: Any) -> Original:
+    """Read what ``to_json`` wrote; whether its places may be touched is not checked here.
+
+    Raises:
+        FieldError: it is no object of JSON Pointers.
+
+    """
+    found: dict[Path, Json | Absent] = {}
+    for pointer, value in fields.as_mapping(source, _PATH).items():
+        if not pointer.startswith("/"):
+            raise FieldError(_PATH, f"expected a JSON Pointer, got {pointer!r}")
+        found[from_pointer(pointer)] = ABSENT if value is None else value
+    return found
+
+
+def undone(source: Mapping[str, Any], original: Original, allowed: Allowed) -> dict[str, Any]:
+    """Copy *source* with the original put back and a decision's marks gone.
+
+    Raises:
+        FieldError: the record names a place that is not in *allowed*, or has a value of a wrong
+            type for it.
+
+    """
+    _check(original, allowed)
+    result: dict[str, Any] = deepcopy(dict(source))
+    parents = _parents(original)
+    for path, value in original.items():
+        if path not in parents:
+            _put_back(result, path, value)
+    _take_marks(result, original, allowed)
+    for path in sorted(parents, key=len, reverse=True):
+        if original[path] is ABSENT:
+            _take_if_empty(result, path)
+    return result
+
+
+def _parents(original: Original) -> frozenset[Path]:
+    """Find the recorded places that others lie below."""
+    above = {path[:end] for path in original for end in range(1, len(path))}
+    return frozenset(above.intersection(original))
+
+
+def _check(original: Original, allowed: Allowed) -> None:
+    for path, value in original.items():
+        pattern = places.match(path, allowed)
+        fits = value is ABSENT if isinstance(pattern, dict) else _fits_pattern(path, value, pattern)
+        if not fits:
+            what = "may not be restored" if pattern is None else "has a value of a wrong type"
+            raise FieldError(_PATH, f"{to_pointer(path)} {what}")
+
+
+def _fits_pattern(path: Path, value: Json | Absent, pattern: Path | None) -> bool:
+    if pattern is None or value is ABSENT:
+        return pattern is not None
+    *_, parent, last = pattern
+    if parent in _TEXTS:
+        return isinstance(value, str)
+    if parent in _AMOUNTS:
+        return isinstance(value, (str, int, float)) and not isinstance(value, bool)
+    if parent == "env":
+        return isinstance(value, dict) and value.get("name") == path[-1]
+    if last == "tolerations":
+        return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+    return isinstance(value, dict if last == "affinity" else str)
+
+
+def _put_back(result: dict[str, Any], path: Path, value: Json | Absent) -> None:
+    node: Any = result
+    for part in path[:-1]:
+        below = places.step(node, part)
+        if below is None:
+            if value is ABSENT or not isinstance(node, dict):
+                # Nothing to take away, or the container itself is gone: it is not made up.
+                return
+            below = node[part] = places.empty(part)
+        node = below
+    if isinstance(node, dict):
+        if value is ABSENT:
+            node.pop(path[-1], None)
+        else:
+            node[path[-1]] = deepcopy(value)
+    elif isinstance(node, list):
+        _put_element_back(node, path[-1], value)
+
+
+def _put_element_back(elements: list[Any], name: str, value: Json | Absent) -> None:
+    index = places.place_of(elements, name)
+    if value is ABSENT:
+        elements[:] = [item for item in elements if places.step(item, "name") != name]
+    elif index is None:
+        elements.append(deepcopy(value))
+    else:
+        elements[index] = deepcopy(value)
+
+
+def _take_if_empty(result: dict[str, Any], path: Path) -> None:
+    parent, value = places.look(result, path[:-1]), places.look(result, path)
+    if isinstance(parent, dict) and value in ({}, []):
+        del parent[path[-1]]
+
+
+def _take_marks(result: dict[str, Any], original: Original, allowed: Allowed) -> None:
+    for place in {pattern[:-1] for pattern in allowed if pattern[-2] in _TEXTS}:
+        texts = places.look(result, place)
+        if not isinstance(texts, dict):
+            continue
+        taken = [key for key in MARKS.intersection(texts) if (*place, key) not in original]
+        for key in taken:
+            del texts[key]
+        if taken:
+            _take_if_empty(result, place)

@@ -1,0 +1,167 @@
+"""Edits to a minimal JSON Patch (RFC 6902), verified by applying it to the review's own object.
+
+A patch that does not apply is an error for the user even under ``failurePolicy: Ignore``. So on any
+doubt there is a PatchError and no patch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import jsonpatch
+
+from webhook.admission import places
+from webhook.admission.places import Allowed
+from webhook.model.edits import ABSENT, Edit, Path, to_pointer
+
+Operation: TypeAlias = dict[str, Any]
+
+
+class PatchError(Exception):
+    """Edits do not make a patch that is sure to apply."""
+
+    def __init__(self, path: Path, message: str) -> None:
+        super().__init__(path, message)
+        self.path = path
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{to_pointer(self.path)}: {self.message}"
+
+
+def operations(edits: Sequence[Edit], source: dict[str, Any], allowed: Allowed) -> list[Operation]:
+    """Write *edits* as operations and apply them to *source*, in place, as a proof.
+
+    An edit whose value stands there already becomes no operation. After an error *source* may be
+    changed in part.
+
+    Raises:
+        PatchError: a place is not in *allowed*, named twice, cannot be reached, or does not have
+            its value after the patch.
+
+    """
+    if not edits:
+        return []
+    _check(edits, allowed)
+    plan = _Plan(source)
+    for edit in edits:
+        plan.add(edit)
+    found = plan.operations()
+    _verify(edits, found, source)
+    return found
+
+
+def _check(edits: Sequence[Edit], allowed: Allowed) -> None:
+    seen: set[Path] = set()
+    for edit in edits:
+        if not isinstance(places.match(edit.path, allowed), tuple):
+            raise PatchError(edit.path, "may not be patched")
+        if edit.path in seen:
+            raise PatchError(edit.path, "edited twice")
+        seen.add(edit.path)
+
+
+def _verify(edits: Sequence[Edit], found: list[Operation], source: dict[str, Any]) -> None:
+    try:
+        jsonpatch.JsonPatch(found).apply(source, in_place=True)
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+        raise PatchError((), f"does not apply: {error}") from error
+    for edit in edits:
+        if places.look(source, edit.path) != edit.value:
+            raise PatchError(edit.path, "does not have its value after the patch")
+
+
+class _Plan:
+    """Operations for one object, collected while it is still unchanged."""
+
+    def __init__(self, source: dict[str, Any]) -> None:
+        self._source = source
+        self._operations: list[Operation] = []
+        self._created: dict[str, Any] = {}
+        """Parents that do not exist yet, by pointer: each goes in whole, in one operation."""
+        self._removals: list[tuple[str, int]] = []
+        """(pointer of a list, place): last of all and from behind, since places shift."""
+
+    def operations(self) -> list[Operation]:
+        return self._operations + [
+            {"op": "remove", "path": f"{pointer}/{index}"}
+            for pointer, index in sorted(self._removals, key=lambda item: -item[1])
+        ]
+
+    def add(self, edit: Edit) -> None:
+        pointer, node = "", self._source
+        for depth, part in enumerate(edit.path[:-1]):
+            below, last = self._below(node, part, pointer, edit)
+            pointer = f"{pointer}/{last}"
+            if below is None:
+                self._create(edit, depth, pointer, is_new=part not in node)
+                return
+            node = below
+        self._set(edit, node, pointer)
+
+    def _below(self, node: Any, part: str, pointer: str, edit: Edit) -> tuple[Any, str]:
+        """Go down one part; returns what is there (None: nothing) and the pointer's last part."""
+        if isinstance(node, dict):
+            return node.get(part), _escape(part)
+        index = places.place_of(node, part) if isinstance(node, list) else None
+        if index is None:
+            raise PatchError(edit.path, f"nothing called {part} at {pointer}")
+        return node[index], str(index)
+
+    def _create(self, edit: Edit, depth: int, pointer: str, *, is_new: bool) -> None:
+        if edit.value is ABSENT:
+            return
+        if pointer not in self._created:
+            value = places.empty(edit.path[depth])
+            self._created[pointer] = value
+            op = "add" if is_new else "replace"
+            self._operations.append({"op": op, "path": pointer, "value": value})
+        node = self._created[pointer]
+        for part in edit.path[depth + 1 : -1]:
+            if not isinstance(node, dict):
+                raise PatchError(edit.path, f"nothing called {part} at {pointer}")
+            node = node.setdefault(part, places.empty(part))
+        if isinstance(node, list):
+            node.append(edit.value)
+        else:
+            node[edit.path[-1]] = edit.value
+
+    def _set(self, edit: Edit, node: Any, pointer: str) -> None:
+        if isinstance(node, dict):
+            self._set_member(edit, node, pointer)
+        elif isinstance(node, list):
+            self._set_element(edit, node, pointer)
+        else:
+            raise PatchError(edit.path, f"no object at {pointer}")
+
+    def _set_member(self, edit: Edit, node: Mapping[str, Any], pointer: str) -> None:
+        key = edit.path[-1]
+        path = f"{pointer}/{_escape(key)}"
+        if edit.value is ABSENT:
+            if node.get(key) is not None:
+                self._operations.append({"op": "remove", "path": path})
+        elif key not in node:
+            self._operations.append({"op": "add", "path": path, "value": edit.value})
+        elif node[key] != edit.value:
+            self._operations.append({"op": "replace", "path": path, "value": edit.value})
+
+    def _set_element(self, edit: Edit, node: list[Any], pointer: str) -> None:
+        name = edit.path[-1]
+        if edit.value is ABSENT:
+            self._removals += [
+                (pointer, index)
+                for index, element in enumerate(node)
+                if isinstance(element, dict) and element.get("name") == name
+            ]
+            return
+        index = places.place_of(node, name)
+        if index is None:
+            self._operations.append({"op": "add", "path": f"{pointer}/-", "value": edit.value})
+        elif node[index] != edit.value:
+            path = f"{pointer}/{index}"
+            self._operations.append({"op": "replace", "path": path, "value": edit.value})
+
+
+def _escape(part: str) -> str:
+    return part.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,183 @@
+"""The wire: bytes of an AdmissionReview to a Review, and a Verdict to bytes. It trusts nothing.
+
+https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, NoReturn
+
+from webhook.model import fields
+from webhook.model.fields import FieldError
+
+API_VERSION = "admission.k8s.io/v1"
+KIND = "AdmissionReview"
+
+_MAX_DEPTH = 128
+"""Nesting of a request; a Job's own is below 20."""
+_MAX_WARNING = 256
+_MAX_WARNINGS = 4096
+"""Characters that a warning and all together may have; clients cut or drop what is longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    uid: str
+    operation: str
+    kind: tuple[str, str, str]
+    """(group, version, kind)"""
+    resource: tuple[str, str, str]
+    """(group, version, resource)"""
+    subresource: str
+    namespace: str
+    name: str
+    dry_run: bool
+    user: str
+    object: dict[str, Any]
+    """As parsed; empty where the operation carries none."""
+    old_object: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The answer to a review; it always allows."""
+
+    uid: str
+    patch: Sequence[Mapping[str, Any]] | None = None
+    """JSON Patch operations; None or none: unpatched."""
+    warnings: Sequence[str] = ()
+    audit: Mapping[str, str] = field(default_factory=dict)
+    """Audit annotations; the API server puts the webhook's name before the keys."""
+
+    def to_bytes(self) -> bytes:
+        response: dict[str, Any] = {"uid": self.uid, "allowed": True}
+        if self.patch:
+            response["patchType"] = "JSONPatch"
+            response["patch"] = b64encode(_dumps(list(self.patch))).decode()
+        warnings = _cut(self.warnings)
+        if warnings:
+            response["warnings"] = warnings
+        if self.audit:
+            response["auditAnnotations"] = dict(self.audit)
+        return _dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+
+
+def read(body: bytes) -> Review:
+    """Read what the API server posts.
+
+    Raises:
+        FieldError: it is no AdmissionReview; the path says where.
+
+    """
+    source = fields.as_mapping(_parse(body), "")
+    _expect(source, "apiVersion", API_VERSION)
+    _expect(source, "kind", KIND)
+    if source.get("request") is None:
+        raise FieldError("request", "expected an object, got nothing")
+    request = fields.mapping(source, "request", "")
+    return Review(
+        uid=_required(request, "uid"),
+        operation=_required(request, "operation"),
+        kind=_names(request, "kind", "kind"),
+        resource=_names(request, "resource", "resource"),
+        subresource=fields.text(request, "subResource", "request"),
+        namespace=fields.text(request, "namespace", "request"),
+        name=fields.text(request, "name", "request"),
+        dry_run=fields.flag(request, "dryRun", "request"),
+        user=fields.text(
+            fields.mapping(request, "userInfo", "request"), "username", "request.userInfo"
+        ),
+        object=dict(fields.mapping(request, "object", "request")),
+        old_object=_old_object(request),
+    )
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        parsed = json.loads(
+            body.decode("utf-8"), parse_constant=_refuse_number, parse_float=_finite
+        )
+    except RecursionError:
+        raise FieldError("", "nested too deeply") from None
+    except UnicodeDecodeError as error:
+        raise FieldError("", f"not UTF-8 at byte {error.start}") from None
+    except FieldError:
+        raise
+    except ValueError as error:
+        raise FieldError("", f"not JSON: {error}") from None
+    _check_depth(parsed)
+    return parsed
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise FieldError("", f"not JSON: {text} is no number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if isfinite(number) else _refuse_number(text)
+
+
+def _check_depth(value: Any) -> None:
+    """Refuse what later, recursive code could stumble over."""
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [item for parent in level for item in _nested(parent)]
+        if not level:
+            return
+    raise FieldError("", f"nested more than {_MAX_DEPTH} deep")
+
+
+def _nested(value: Any) -> list[Any]:
+    children = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, (dict, list)):
+        return []
+    return [item for item in children if isinstance(item, (dict, list))]
+
+
+def _expect(source: Mapping[str, Any], key: str, expected: str) -> None:
+    found = fields.text(source, key, "")
+    if found != expected:
+        raise FieldError(key, f"expected {expected}, got {found!r}")
+
+
+def _required(request: Mapping[str, Any], key: str) -> str:
+    found = fields.text(request, key, "request")
+    if not found:
+        raise FieldError(f"request.{key}", "expected a string, got nothing")
+    return found
+
+
+def _names(request: Mapping[str, Any], key: str, last: str) -> tuple[str, str, str]:
+    found, here = fields.mapping(request, key, "request"), f"request.{key}"
+    return (
+        fields.text(found, "group", here),
+        fields.text(found, "version", here),
+        fields.text(found, last, here),
+    )
+
+
+def _old_object(request: Mapping[str, Any]) -> dict[str, Any] | None:
+    found = fields.mapping(request, "oldObject", "request")
+    return dict(found) if request.get("oldObject") is not None else None
+
+
+def _cut(warnings: Sequence[str]) -> list[str]:
+    """Shorten warnings to what every client shows, and drop those beyond the sum."""
+    kept, left = [], _MAX_WARNINGS
+    for warning in warnings:
+        text = warning if len(warning) <= _MAX_WARNING else warning[: _MAX_WARNING - 1] + "…"
+        if len(text) > left:
+            break
+        left -= len(text)
+        kept.append(text)
+    return kept
+
+
+def _dumps(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,151 @@
+"""Which resources, node labels, taints and runtime classes belong to accelerators: closed tables.
+
+The names are those that vendors' device plugins, feature discoveries and clouds give. Names that a
+cluster's own people chose (``pool: gpu``) are not here: a policy names those itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import translate
+from functools import lru_cache
+
+
+def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(translate(pattern) for pattern in patterns))
+
+
+_RESOURCES = _any_of(
+    (
+        # NVIDIA: k8s-device-plugin, with MIG slices, time-sliced (`.shared`) and vGPU names.
+        "nvidia.com/gpu*",  # gpumem, gpucores and gpumem-percentage are HAMi's
+        "nvidia.com/mig-*",
+        "nvidia.com/*.shared",
+        "nvidia.com/pgpu",
+        "nvidia.com/vgpu*",
+        "nvidia.com/priority",  # HAMi
+        # AMD: k8s-device-plugin; partitioned GPUs have names such as amd.com/cpx_nps4.
+        "amd.com/*",
+        # Intel: device plugins for GPUs and FPGAs, Gaudi.
+        "gpu.intel.com/*",
+        "fpga.intel.com/*",
+        "habana.ai/gaudi*",
+        # Google: GKE's TPUs.
+        "google.com/tpu",
+        "cloud-tpus.google.com/*",
+        # AWS: Neuron's cores and devices.
+        "aws.amazon.com/neuron*",
+        # Shared GPUs of Volcano, Tencent, Alibaba.
+        "volcano.sh/vgpu-*",
+        "volcano.sh/gpu-*",
+        "tencent.com/vcuda-*",
+        "aliyun.com/gpu-*",
+        # Other vendors' device plugins.
+        "huawei.com/[Aa]scend*",
+        "cambricon.com/*mlu*",
+        "hygon.com/dcu*",
+        "mthreads.com/*gpu*",
+        "metax-tech.com/*gpu*",
+        "iluvatar.ai/*",
+        "enflame.com/*gcu*",
+        "kunlunxin.com/*xpu*",
+        "qualcomm.com/qaic*",
+        "furiosa.ai/*",
+        "rebellions.ai/*",
+        "tenstorrent.com/*",
+        "amd.com/xilinx_*",
+        "xilinx.com/fpga-*",
+    )
+)
+_SHARES = re.compile(r"mem|core-|cores$|percentage|priority|millicores|tiles", re.IGNORECASE)
+"""Parts of names of resources that measure a slice of a device, beside one that counts devices."""
+
+_LABELS = _any_of(
+    (
+        "nvidia.com/*",  # gpu-feature-discovery, also mig.*, cuda.*, vgpu.*
+        "gpu.nvidia.com/*",  # CoreWeave
+        "amd.com/gpu*",  # node-labeller
+        "beta.amd.com/gpu*",
+        "gpu.intel.com/*",
+        "intel.feature.node.kubernetes.io/gpu*",
+        "intel.feature.node.kubernetes.io/gaudi*",
+        "habana.ai/*",
+        "cloud.google.com/gke-accelerator*",
+        "cloud.google.com/gke-gpu*",
+        "cloud.google.com/gke-tpu*",
+        "cloud.google.com/gke-max-shared-clients-per-gpu",
+        "aws.amazon.com/neuron*",
+        "k8s.amazonaws.com/accelerator",
+        "karpenter.k8s.aws/instance-gpu-*",
+        "karpenter.k8s.aws/instance-accelerator-*",
+        "eks.amazonaws.com/instance-gpu-*",
+        "eks.amazonaws.com/instance-accelerator-*",
+        "karpenter.azure.com/sku-gpu-*",
+        "kubernetes.azure.com/accelerator",
+        "doks.digitalocean.com/gpu-*",
+        # Node Feature Discovery: PCI devices of NVIDIA, AMD's GPUs, Habana Labs.
+        "feature.node.kubernetes.io/pci-*10de*",
+        "feature.node.kubernetes.io/pci-*1002*",
+        "feature.node.kubernetes.io/pci-*1da3*",
+    )
+)
+_LABELS_BY_VALUE = frozenset({("accelerator", "nvidia")})
+"""AKS, its older label."""
+_TAINTS = _any_of(("nvidia.com/*", "amd.com/*", "habana.ai/*", "google.com/tpu", "gpu.intel.com/*"))
+_TAINTS_BY_VALUE = frozenset({("sku", "gpu")})
+"""AKS taints its GPU node pools ``sku=gpu:NoSchedule``."""
+_RUNTIME_CLASSES = _any_of(("nvidia*", "*-nvidia-gpu*", "habana*", "ascend*", "amd-gpu*"))
+
+NEGATIVE = frozenset({"false", "no", "none", "0", ""})
+"""Label values that ask for a node without the thing."""
+
+TOPOLOGY_ANNOTATIONS = frozenset(
+    "kueue.x-k8s.io/podset-" + name
+    for name in (
+        "required-topology",
+        "preferred-topology",
+        "unconstrained-topology",
+        "slice-required-topology",
+        "slice-required-topology-constraints",
+        "slice-size",
+        "group-name",
+    )
+)
+"""Kueue's topology requests on a pod template: the racks and blocks of accelerators."""
+
+
+@lru_cache(maxsize=1024)
+def is_accelerator(resource: str) -> bool:
+    return _RESOURCES.match(resource) is not None
+
+
+@lru_cache(maxsize=1024)
+def counts_devices(resource: str) -> bool:
+    """Tell ``nvidia.com/gpu`` from ``nvidia.com/gpumem``: only the first comes in units."""
+    slices = "/mig-" in resource
+    return is_accelerator(resource) and (slices or _SHARES.search(resource) is None)
+
+
+@lru_cache(maxsize=1024)
+def pins_label(key: str, value: str) -> bool:
+    """Tell whether to ask nodes for this label is to ask them for an accelerator."""
+    if value.lower() in NEGATIVE:
+        return False
+    return is_label(key) or (key, value) in _LABELS_BY_VALUE
+
+
+@lru_cache(maxsize=1024)
+def is_label(key: str) -> bool:
+    return _LABELS.match(key) is not None
+
+
+@lru_cache(maxsize=1024)
+def pins_taint(key: str, value: str) -> bool:
+    """Tell whether this taint keeps pods without accelerators away."""
+    known = is_accelerator(key) or is_label(key) or _TAINTS.match(key) is not None
+    return known or (key, value) in _TAINTS_BY_VALUE
+
+
+def is_accelerator_runtime(runtime_class: str | None) -> bool:
+    return runtime_class is not None and _RUNTIME_CLASSES.match(runtime_class) is not None

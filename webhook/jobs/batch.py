@@ -1,0 +1,80 @@
+"""A batch/v1 Job as served, read into a Job; and what adaptations changed, as edits to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.jobs import template
+from webhook.model import fields
+from webhook.model.edits import Edit, Path
+from webhook.model.job import OPTION_LABEL, OURS, PRIORITY_LABEL, QUEUE_LABEL, Job, Owner, PodSet
+from webhook.model.pods import read_template
+
+_TEMPLATE: Path = ("spec", "template")
+
+ALLOWED: tuple[Path, ...] = (
+    ("metadata", "labels", QUEUE_LABEL),
+    ("metadata", "labels", PRIORITY_LABEL),
+    ("metadata", "labels", OPTION_LABEL),
+    ("metadata", "annotations", OURS + "*"),
+    *(_TEMPLATE + pattern for pattern in template.ALLOWED),
+)
+
+
+def read(source: Mapping[str, Any]) -> Job:
+    """Read a Job as the API server sends it.
+
+    Raises:
+        FieldError: a field that decisions look at has a wrong type or cannot be right.
+
+    """
+    metadata, spec = fields.mapping(source, "metadata", ""), fields.mapping(source, "spec", "")
+    return Job(
+        namespace=fields.text(metadata, "namespace", "metadata"),
+        name=fields.text(metadata, "name", "metadata"),
+        generate_name=fields.text(metadata, "generateName", "metadata"),
+        labels=fields.texts(metadata, "labels", "metadata"),
+        annotations=fields.texts(metadata, "annotations", "metadata"),
+        owner=_read_owner(metadata),
+        managed_by=fields.text(spec, "managedBy", "spec") or None,
+        active_deadline_seconds=fields.integer(spec, "activeDeadlineSeconds", "spec"),
+        pod_sets=(_read_pod_set(spec),),
+    )
+
+
+def edits(before: Job, after: Job) -> tuple[Edit, ...]:
+    """List every difference in what decisions and adaptations may change, leaf by leaf."""
+    found = [
+        *template.text_edits(("metadata", "labels"), before.labels, after.labels),
+        *template.text_edits(("metadata", "annotations"), before.annotations, after.annotations),
+    ]
+    for old, new in zip(before.pod_sets, after.pod_sets, strict=True):
+        if old.template is not new.template:
+            found += template.edits(_TEMPLATE, old.template, new.template)
+    return tuple(found)
+
+
+def _read_pod_set(spec: Mapping[str, Any]) -> PodSet:
+    # Kueue's podsCount: parallelism, which the API server defaults to 1, capped by completions.
+    parallelism = fields.integer(spec, "parallelism", "spec")
+    completions = fields.integer(spec, "completions", "spec")
+    count = 1 if parallelism is None else parallelism
+    if completions is not None:
+        count = min(count, completions)
+    return PodSet(
+        name="main",
+        count=max(0, count),
+        template=read_template(fields.mapping(spec, "template", "spec"), "spec.template"),
+    )
+
+
+def _read_owner(metadata: Mapping[str, Any]) -> Owner | None:
+    for reference, here in fields.objects(metadata, "ownerReferences", "metadata"):
+        if fields.flag(reference, "controller", here):
+            return Owner(
+                api_version=fields.text(reference, "apiVersion", here),
+                kind=fields.text(reference, "kind", here),
+                name=fields.text(reference, "name", here),
+            )
+    return None
