@@ -67,7 +67,6 @@ class _Case:
     """A Job as it came (``raw``), and as it was before any decision that came with it."""
 
     kind: JobKind
-    source: Mapping[str, Any]
     raw: Job
     clean_source: Mapping[str, Any]
     clean: Job
@@ -199,18 +198,21 @@ def _named(job: Job, taken: Assessment, decision: Decision, policy: FallbackPoli
 def _case(
     source: Mapping[str, Any], kind: JobKind, raw: Job, recorded: explain.Recorded | None
 ) -> _Case:
-    clean_source, carried = source, recorded is not None
+    clean_source = source
     if recorded is not None:
-        original = originals.from_json(recorded.original)
-        clean_source = originals.undone(source, original, kind.allowed)
-    clean = marks.unmarked(kind.read(clean_source))
+        try:
+            original = originals.from_json(recorded.original)
+            clean_source = originals.undone(source, original, kind.allowed)
+        except FieldError:
+            # A forged or damaged record undoes nothing: the Job is decided as it stands.
+            recorded = None
+    clean = raw if clean_source is source else kind.read(clean_source)
     return _Case(
         kind=kind,
-        source=source,
         raw=raw,
         clean_source=clean_source,
-        clean=clean,
-        carried=carried,
+        clean=marks.unmarked(clean),
+        carried=recorded is not None,
     )
 
 

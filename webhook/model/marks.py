@@ -15,7 +15,8 @@ from webhook.model.job import (
     PodSet,
 )
 
-_MARKS = frozenset({OPTION_LABEL, DECISION, REASON, DECISION_ID, DECIDED_BY})
+MARKS = frozenset({OPTION_LABEL, DECISION, REASON, DECISION_ID, DECIDED_BY})
+"""Labels and annotations that a decision leaves."""
 
 
 def marked(job: Job, *, option: str, decision_id: str, policy: str) -> Job:
@@ -48,6 +49,6 @@ def unmarked(job: Job) -> Job:
 
 
 def _without(texts: Mapping[str, str]) -> Mapping[str, str]:
-    if _MARKS.isdisjoint(texts):
+    if MARKS.isdisjoint(texts):
         return texts
-    return {key: value for key, value in texts.items() if key not in _MARKS}
+    return {key: value for key, value in texts.items() if key not in MARKS}
