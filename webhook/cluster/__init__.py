@@ -1,0 +1,1 @@
+"""All that is known of the cluster: how it is read, reduced, counted and handed to the server."""

@@ -1,0 +1,219 @@
+"""Speaks raw JSON with the API server; the only module that imports the Kubernetes client.
+
+It takes configuration, credentials and connection pool from there and no models: building those
+costs more than everything else together, and they drop fields that they do not know.
+"""
+
+from __future__ import annotations
+
+import http
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+from kubernetes import config
+from kubernetes.client.configuration import Configuration
+from kubernetes.client.rest import RESTClientObject
+
+from webhook.cluster.errors import Forbidden, Gone, NotServed, Refused, Unreachable
+from webhook.cluster.resources import KUEUE_GROUP
+
+_CONNECT_SECONDS = 5.0
+_READ_SECONDS = 30.0
+_CONNECTIONS = 32
+"""A watch holds one each."""
+_KUEUE_VERSIONS = ("v1beta2", "v1beta1")
+"""The one with the most exact fields first."""
+
+
+class Client:
+    """One API server. Threads may share it.
+
+    The configuration is *kubeconfig*, else the pod's ServiceAccount, else KUBECONFIG or
+    ``~/.kube/config``; it is read again after a 401, so that rotated credentials are picked up.
+    """
+
+    def __init__(self, kubeconfig: str = "") -> None:
+        self._kubeconfig = kubeconfig
+        self._lock = threading.Lock()
+        self._loaded: tuple[Configuration, urllib3.PoolManager] | None = None
+        self._kueue_version: str | None = None
+
+    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]:
+        return self._call("GET", path, params)
+
+    def post(
+        self, path: str, body: object, params: Mapping[str, str] | None = None
+    ) -> Mapping[str, Any]:
+        return self._call("POST", path, params, body=body)
+
+    def patch(
+        self,
+        path: str,
+        body: object,
+        *,
+        content_type: str = "application/merge-patch+json",
+        params: Mapping[str, str] | None = None,
+    ) -> Mapping[str, Any]:
+        return self._call("PATCH", path, params, body=body, content_type=content_type)
+
+    def watch(
+        self, path: str, params: Mapping[str, str], *, read_seconds: float
+    ) -> Iterator[Mapping[str, Any]]:
+        """Open a watch; return its events once the API server has accepted it.
+
+        *read_seconds* of silence end it as unreachable; it ends cleanly when the server closes it.
+        """
+        response = self._open("GET", path, {**params, "watch": "true"}, read_seconds=read_seconds)
+        return _events(response)
+
+    def kueue_version(self) -> str | None:
+        """Name Kueue's newest served version that is understood; None: no Kueue there."""
+        if self._kueue_version is None:
+            try:
+                group = self.get(f"/apis/{KUEUE_GROUP}")
+            except NotServed:
+                return None
+            served = {version.get("version") for version in group.get("versions") or ()}
+            self._kueue_version = next((v for v in _KUEUE_VERSIONS if v in served), None)
+        return self._kueue_version
+
+    def forget_versions(self) -> None:
+        """Ask again which versions are served: Kueue has been installed, upgraded or removed."""
+        self._kueue_version = None
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        *,
+        body: object = None,
+        content_type: str = "application/json",
+    ) -> Mapping[str, Any]:
+        response = self._open(
+            method, path, params or {}, body=body, headers={"Content-Type": content_type}
+        )
+        try:
+            return _parse(response.read())
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unreachable(str(error)) from error
+        finally:
+            response.release_conn()
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        *,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        read_seconds: float = _READ_SECONDS,
+    ) -> urllib3.BaseHTTPResponse:
+        configuration, pool = self._connection()
+        query = f"?{urlencode(params)}" if params else ""
+        try:
+            response = pool.request(
+                method,
+                f"{configuration.host}{path}{query}",
+                body=None if body is None else json.dumps(body).encode(),
+                headers={**self._headers(configuration), **(headers or {})},
+                preload_content=False,
+                timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=read_seconds),
+                retries=False,
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unreachable(str(error)) from error
+        if response.status >= http.HTTPStatus.MULTIPLE_CHOICES:
+            self._refuse(response, path)
+        return response
+
+    def _refuse(self, response: urllib3.BaseHTTPResponse, path: str) -> None:
+        status, message = response.status, _message(response)
+        match status:
+            case http.HTTPStatus.UNAUTHORIZED:
+                with self._lock:
+                    self._loaded = None
+                raise Unreachable(f"401 {message}")
+            case http.HTTPStatus.FORBIDDEN:
+                raise Forbidden(path, message)
+            case http.HTTPStatus.NOT_FOUND:
+                raise NotServed(path)
+            case http.HTTPStatus.GONE:
+                raise Gone
+            case http.HTTPStatus.TOO_MANY_REQUESTS:
+                raise Unreachable(f"429 {message}")
+        if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise Unreachable(f"{status} {message}")
+        raise Refused(status, message)
+
+    def _connection(self) -> tuple[Configuration, urllib3.PoolManager]:
+        with self._lock:
+            if self._loaded is None:
+                configuration = _load(self._kubeconfig)
+                configuration.connection_pool_maxsize = _CONNECTIONS
+                self._loaded = configuration, RESTClientObject(configuration).pool_manager
+            return self._loaded
+
+    def _headers(self, configuration: Configuration) -> dict[str, str]:
+        with self._lock:  # it may refresh the token
+            settings: Any = configuration.auth_settings().values()
+            credentials = {item["key"]: item["value"] for item in settings if item["value"]}
+        return {"Accept": "application/json", "User-Agent": "kueue-fallback", **credentials}
+
+
+def _load(kubeconfig: str) -> Configuration:
+    # The client's own annotations are partial.
+    from_file: Any = config.load_kube_config
+    from_pod: Any = config.load_incluster_config
+    configuration = Configuration()
+    try:
+        if kubeconfig:
+            from_file(kubeconfig, client_configuration=configuration)
+            return configuration
+        try:
+            from_pod(client_configuration=configuration)
+        except config.ConfigException:
+            from_file(client_configuration=configuration)
+    except (config.ConfigException, OSError) as error:
+        raise Unreachable(str(error)) from error
+    return configuration
+
+
+def _events(response: urllib3.BaseHTTPResponse) -> Iterator[Mapping[str, Any]]:
+    tail = b""
+    try:
+        for chunk in response.stream(1 << 16):
+            *lines, tail = (tail + chunk).split(b"\n") if b"\n" in chunk else (tail + chunk,)
+            for line in lines:
+                if line.strip():
+                    yield _parse(line)
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise Unreachable(str(error)) from error
+    finally:
+        # A watch that was left early still has bytes under way: not to be used again.
+        response.close()
+
+
+def _parse(content: bytes) -> Mapping[str, Any]:
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise Unreachable(f"an answer that is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise Unreachable("an answer that is not an object")
+    return found
+
+
+def _message(response: urllib3.BaseHTTPResponse) -> str:
+    try:
+        content = response.read()
+        return str(json.loads(content).get("message") or response.reason)
+    except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError):
+        return str(response.reason)
+    finally:
+        response.release_conn()

@@ -1,0 +1,58 @@
+"""What can go wrong between us and the API server, told apart by what is to be done about it."""
+
+from __future__ import annotations
+
+
+class ClusterError(Exception):
+    """Any of the below."""
+
+
+class Unreachable(ClusterError):  # noqa: N818 - names a condition of the cluster
+    """No answer, or one that asks to try again later; also: nowhere to connect to."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"the API server cannot be reached: {self.detail}"
+
+
+class Forbidden(ClusterError):  # noqa: N818
+    def __init__(self, resource: str, detail: str = "") -> None:
+        super().__init__(resource, detail)
+        self.resource = resource
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"not allowed: {self.detail or self.resource}"
+
+
+class NotServed(ClusterError):  # noqa: N818
+    """404: the API server has no such resource, or no such object."""
+
+    def __init__(self, resource: str) -> None:
+        super().__init__(resource)
+        self.resource = resource
+
+    def __str__(self) -> str:
+        return f"not found: {self.resource}"
+
+
+class Gone(ClusterError):  # noqa: N818
+    """410: the resourceVersion or the continue token is too old; list again."""
+
+    def __str__(self) -> str:
+        return "the resourceVersion is too old"
+
+
+class Refused(ClusterError):  # noqa: N818
+    """The API server understood and said no (conflict, invalid, ...)."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(status, message)
+        self.status = status
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.status})"

@@ -1,0 +1,75 @@
+"""Messages of all followers in, updates for the server out. Pure; the observer brings the clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from webhook.cluster.pipe import Update, changes
+from webhook.cluster.resources import WEBHOOKS, Resource
+from webhook.cluster.state import State
+from webhook.cluster.watch import Message
+from webhook.model.queues import Snapshot
+
+
+class Feed:
+    """Until every required resource has been listed nothing but signs of life is published."""
+
+    def __init__(self, resources: Iterable[Resource], now: float) -> None:
+        self._required = {resource.kind for resource in resources if resource.required}
+        self._alive = dict.fromkeys(self._required, now)
+        self._listed: set[str] = set()
+        self._relists: Counter[str] = Counter()
+        self._errors: dict[str, str] = {}
+        self._published = Snapshot()
+        self._state = State()
+        # Not proven until it is read.
+        self._state.replace(WEBHOOKS, ())
+
+    @property
+    def synced(self) -> bool:
+        return self._required <= self._listed
+
+    def take(self, message: Message) -> tuple[str, ...]:
+        """Take over one message; return what is to be logged."""
+        kind = message.kind
+        if message.error:
+            return self._fail(message)
+        if kind in self._alive:
+            self._alive[kind] = max(self._alive[kind], message.at)
+        recovered = self._errors.pop(kind, "")
+        if message.entries is not None:
+            self._state.replace_read(kind, message.entries)
+            self._listed.add(kind)
+            self._relists[kind] += 1
+        elif message.event is not None:
+            self._state.apply_read(kind, *message.event)
+        problems = tuple(f"skipped: {problem}" for problem in self._state.take_problems())
+        return (*problems, f"{kind}: readable again") if recovered else problems
+
+    def update(self, now: float) -> Update:
+        """Say what has changed since the last update, and how old the state is."""
+        as_of = min(self._alive.values())
+        after = self._state.snapshot(as_of) if self.synced else self._published
+        changed = changes(self._published, after)
+        self._published = after
+        return Update(
+            changed=changed,
+            seen=self._state.take_seen() if self.synced else (),
+            as_of=as_of,
+            synced=self.synced,
+            ages={kind: now - at for kind, at in self._alive.items()},
+            relists=dict(self._relists),
+            problems=dict(self._state.problems()),
+        )
+
+    def _fail(self, message: Message) -> tuple[str, ...]:
+        if message.unreadable:
+            self._listed.discard(message.kind)
+            if message.kind not in self._required:
+                self._state.replace(message.kind, ())
+        # The connection's own words differ from try to try; said once, they stay said.
+        if message.kind in self._errors:
+            return ()
+        self._errors[message.kind] = message.error
+        return (f"{message.kind}: {message.error}",)

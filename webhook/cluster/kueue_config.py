@@ -1,0 +1,96 @@
+"""Kueue's own configuration, as its ConfigMap holds it, to what changes a decision.
+
+Defaults are those of Kueue's ``SetDefaults_Configuration``, of v1beta1 and of v1beta2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from webhook.model import fields
+from webhook.model.fields import FieldError, as_mapping, child
+from webhook.model.queues import KueueConfig, Transformation
+from webhook.model.selector import Expression, Operator, Selector, read_selector
+
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+
+
+def read_kueue_config(config_map: Mapping[str, Any]) -> KueueConfig:
+    metadata = fields.mapping(config_map, "metadata", "")
+    namespace = fields.text(metadata, "namespace", "metadata", "kueue-system")
+    for name, content in fields.texts(config_map, "data", "").items():
+        source = _parse(content, child("data", name))
+        if source.get("kind") == "Configuration":
+            return _read(source, namespace)
+    return KueueConfig(managed_namespaces=_all_but_system(namespace))
+
+
+def _parse(content: str, path: str) -> Mapping[str, Any]:
+    try:
+        found = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    except yaml.YAMLError as error:
+        raise FieldError(path, f"expected YAML: {error}") from error
+    return as_mapping(found, path) if found is not None else fields.EMPTY
+
+
+def _read(source: Mapping[str, Any], namespace: str) -> KueueConfig:
+    resources = fields.mapping(source, "resources", "")
+    integrations = fields.mapping(source, "integrations", "")
+    selector = source.get("managedJobsNamespaceSelector")
+    frameworks = fields.strings(integrations, "frameworks", "integrations")
+    return KueueConfig(
+        excluded_prefixes=fields.strings(resources, "excludeResourcePrefixes", "resources"),
+        transformations=_transformations(resources),
+        ignore_undeclared=resources.get("quotaCheckStrategy") == "IgnoreUndeclared",
+        manage_without_queue=fields.flag(source, "manageJobsWithoutQueueName", ""),
+        managed_namespaces=_all_but_system(fields.text(source, "namespace", "") or namespace)
+        if selector is None
+        else read_selector(
+            fields.mapping(source, "managedJobsNamespaceSelector", ""),
+            "managedJobsNamespaceSelector",
+        ),
+        frameworks=frameworks or ("batch/job",),
+        external_frameworks=fields.strings(integrations, "externalFrameworks", "integrations"),
+        fair_sharing=_fair_sharing(source),
+        block_admission=_blocks_admission(source),
+    )
+
+
+def _all_but_system(namespace: str) -> Selector:
+    values = ("kube-system", namespace)
+    expression = Expression(key=_NAMESPACE_NAME, operator=Operator.NOT_IN, values=values)
+    return Selector(labels={}, expressions=(expression,))
+
+
+def _transformations(resources: Mapping[str, Any]) -> tuple[Transformation, ...]:
+    return tuple(
+        Transformation(
+            input=fields.text(item, "input", here),
+            outputs={
+                name: str(factor) for name, factor in fields.mapping(item, "outputs", here).items()
+            },
+            replace=item.get("strategy") == "Replace",
+            multiply_by=fields.text(item, "multiplyBy", here),
+        )
+        for item, here in fields.objects(resources, "transformations", "resources")
+    )
+
+
+def _fair_sharing(source: Mapping[str, Any]) -> bool:
+    """v1beta1 has a switch, in v1beta2 the block itself is the switch."""
+    value = source.get("fairSharing")
+    if value is None:
+        return False
+    return as_mapping(value, "fairSharing").get("enable") is not False
+
+
+def _blocks_admission(source: Mapping[str, Any]) -> bool:
+    """v1beta1 blocks unless told otherwise once ``enable`` is set; v1beta2 only when told to."""
+    ready = fields.mapping(source, "waitForPodsReady", "")
+    value = ready.get("blockAdmission")
+    return (
+        ready.get("enable") is not False if value else value is None and bool(ready.get("enable"))
+    )

@@ -1,0 +1,82 @@
+"""The server's end of the pipe: starts the observer, reads its updates, starts it again."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from webhook.cluster.pipe import Update, read_update
+
+_FIRST_WAIT_SECONDS = 0.2
+_LONGEST_WAIT_SECONDS = 5.0
+_HEALTHY_SECONDS = 30.0
+"""A child that lived so long is started again at once."""
+
+
+class ObserverLink:
+    """Keeps one observer running. *on_update* and *on_log* are called from threads of its own.
+
+    The child ends when its standard input closes, so it never outlives this process.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        on_update: Callable[[Update], None],
+        on_log: Callable[[str], None],
+    ) -> None:
+        self._command = tuple(command)
+        self._on_update = on_update
+        self._on_log = on_log
+        self._stopped = threading.Event()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._run, name="observer-link", daemon=True)
+        self.restarts = 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float = 5.0) -> None:
+        """End the child and wait for it."""
+        self._stopped.set()
+        if self._child is not None:
+            self._child.terminate()
+        self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        wait = _FIRST_WAIT_SECONDS
+        while not self._stopped.is_set():
+            started = time.monotonic()
+            code = self._follow_one()
+            if self._stopped.is_set():
+                return
+            self.restarts += 1
+            if time.monotonic() - started > _HEALTHY_SECONDS:
+                wait = _FIRST_WAIT_SECONDS
+            self._on_log(f"the observer ended with {code}; starting it again in {wait:.1f} s")
+            self._stopped.wait(wait)
+            wait = min(_LONGEST_WAIT_SECONDS, 2 * wait)
+
+    def _follow_one(self) -> int:
+        with subprocess.Popen(  # noqa: S603 - our own program
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as child:
+            self._child = child
+            log = threading.Thread(target=self._pass_on, args=(child,), daemon=True)
+            log.start()
+            if self._stopped.is_set():
+                child.terminate()
+            while child.stdout and (update := read_update(child.stdout)) is not None:
+                self._on_update(update)
+            child.terminate()
+            log.join()
+            return child.wait()
+
+    def _pass_on(self, child: subprocess.Popen[bytes]) -> None:
+        for line in child.stderr or ():
+            self._on_log(line.decode(errors="replace").rstrip())

@@ -1,0 +1,123 @@
+"""JSON as the API server sends it to values of the model: one reader a kind, and the way to them.
+
+An object that cannot be read is no value but a problem, so that one bad object harms only itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from webhook.cluster import resources as kinds
+from webhook.cluster.kueue_config import read_kueue_config
+from webhook.cluster.quotas import (
+    read_check,
+    read_cluster_queue,
+    read_cohort,
+    read_flavor,
+    read_local_queue,
+    read_priority,
+)
+from webhook.cluster.workload import read_workload
+from webhook.model import fields
+from webhook.model.fields import FieldError
+from webhook.model.policy import PolicyError, read_policy
+from webhook.model.queues import LimitRangeItem, OffSwitch
+
+Key: TypeAlias = tuple[str, str]
+"""(namespace, name); the namespace of what has none is empty."""
+
+KUEUES_WEBHOOK = "mjob.kb.io"
+OUR_WEBHOOK = "create.kueue-fallback.dev"
+
+
+class Webhooks(NamedTuple):
+    """Whose webhooks a configuration holds."""
+
+    ours: bool
+    kueues: bool
+
+
+class Entry(NamedTuple):
+    """One object, read. Without a value it counts as absent, and *problem* says why."""
+
+    key: Key
+    value: Any
+    problem: str = ""
+
+
+def key_of(source: Mapping[str, Any]) -> Key:
+    metadata = fields.mapping(source, "metadata", "")
+    return fields.text(metadata, "namespace", "metadata"), fields.text(metadata, "name", "metadata")
+
+
+def read(kind: str, source: Mapping[str, Any]) -> Entry:
+    try:
+        key = key_of(source)
+    except FieldError as error:
+        return Entry(("", ""), None, f"{kind}: {error}")
+    try:
+        return Entry(key, READERS[kind](source))
+    except (FieldError, PolicyError) as error:
+        name = "/".join(part for part in key if part)
+        return Entry(key, None, f"{kind} {name}: {error}")
+
+
+def _read_namespace(source: Mapping[str, Any]) -> Mapping[str, str]:
+    return dict(fields.texts(fields.mapping(source, "metadata", ""), "labels", "metadata"))
+
+
+def _read_limit_range(source: Mapping[str, Any]) -> tuple[LimitRangeItem, ...]:
+    spec = fields.mapping(source, "spec", "")
+    return tuple(
+        LimitRangeItem(
+            type=fields.text(item, "type", here),
+            default=_quantities(item, "default", here),
+            default_request=_quantities(item, "defaultRequest", here),
+            min=_quantities(item, "min", here),
+            max=_quantities(item, "max", here),
+            max_ratio=_quantities(item, "maxLimitRequestRatio", here),
+        )
+        for item, here in fields.objects(spec, "limits", "spec")
+    )
+
+
+def _read_overhead(source: Mapping[str, Any]) -> Mapping[str, str]:
+    overhead = fields.mapping(source, "overhead", "")
+    return _quantities(overhead, "podFixed", "overhead")
+
+
+def _quantities(source: Mapping[str, Any], key: str, path: str) -> Mapping[str, str]:
+    return {name: str(value) for name, value in fields.mapping(source, key, path).items()}
+
+
+def _read_off_switch(source: Mapping[str, Any]) -> OffSwitch:
+    """Read ``data.namespaces``, names apart by commas or white space; without it: everywhere."""
+    named = fields.texts(source, "data", "").get("namespaces", "")
+    return OffSwitch(namespaces=frozenset(named.replace(",", " ").split()))
+
+
+def _read_webhooks(source: Mapping[str, Any]) -> Webhooks:
+    names = {
+        fields.text(webhook, "name", here)
+        for webhook, here in fields.objects(source, "webhooks", "")
+    }
+    return Webhooks(ours=OUR_WEBHOOK in names, kueues=KUEUES_WEBHOOK in names)
+
+
+READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    kinds.CLUSTER_QUEUES: read_cluster_queue,
+    kinds.LOCAL_QUEUES: read_local_queue,
+    kinds.COHORTS: read_cohort,
+    kinds.FLAVORS: read_flavor,
+    kinds.WORKLOADS: read_workload,
+    kinds.CHECKS: read_check,
+    kinds.PRIORITY_CLASSES: read_priority,
+    kinds.NAMESPACES: _read_namespace,
+    kinds.LIMIT_RANGES: _read_limit_range,
+    kinds.RUNTIME_CLASSES: _read_overhead,
+    kinds.POLICIES: read_policy,
+    kinds.KUEUE_CONFIG: read_kueue_config,
+    kinds.OFF_SWITCH: _read_off_switch,
+    kinds.WEBHOOKS: _read_webhooks,
+}

@@ -1,0 +1,74 @@
+"""The table of what is watched: where each resource is served, and what its absence means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KUEUE_GROUP = "kueue.x-k8s.io"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    kind: str
+    """The plural name; ConfigMaps go by what they hold."""
+    path: str
+    """With ``{kueue}`` in the place of Kueue's served version."""
+    field_selector: str = ""
+    required: bool = True
+    """Without it the state is not synced, and its silence is the state's age."""
+
+    @property
+    def params(self) -> dict[str, str]:
+        return {"fieldSelector": self.field_selector} if self.field_selector else {}
+
+
+CLUSTER_QUEUES = "clusterqueues"
+LOCAL_QUEUES = "localqueues"
+COHORTS = "cohorts"
+FLAVORS = "resourceflavors"
+WORKLOADS = "workloads"
+CHECKS = "admissionchecks"
+PRIORITY_CLASSES = "workloadpriorityclasses"
+NAMESPACES = "namespaces"
+LIMIT_RANGES = "limitranges"
+RUNTIME_CLASSES = "runtimeclasses"
+POLICIES = "fallbackpolicies"
+KUEUE_CONFIG = "kueue-manager-config"
+OFF_SWITCH = "kueue-fallback-off"
+WEBHOOKS = "mutatingwebhookconfigurations"
+
+_KUEUE = (
+    CLUSTER_QUEUES,
+    LOCAL_QUEUES,
+    COHORTS,
+    FLAVORS,
+    WORKLOADS,
+    CHECKS,
+    PRIORITY_CLASSES,
+)
+
+
+def watched(*, namespace: str, kueue_namespace: str) -> tuple[Resource, ...]:
+    """List what is watched when we run in *namespace* and Kueue in *kueue_namespace*."""
+    return (
+        *(Resource(kind=kind, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}") for kind in _KUEUE),
+        Resource(kind=NAMESPACES, path="/api/v1/namespaces"),
+        Resource(kind=LIMIT_RANGES, path="/api/v1/limitranges"),
+        Resource(kind=RUNTIME_CLASSES, path="/apis/node.k8s.io/v1/runtimeclasses"),
+        Resource(kind=POLICIES, path=f"/apis/kueue-fallback.dev/v1alpha1/{POLICIES}"),
+        _config_map(kueue_namespace, KUEUE_CONFIG),
+        _config_map(namespace, OFF_SWITCH),
+        Resource(
+            kind=WEBHOOKS,
+            path=f"/apis/admissionregistration.k8s.io/v1/{WEBHOOKS}",
+            required=False,
+        ),
+    )
+
+
+def _config_map(namespace: str, name: str) -> Resource:
+    return Resource(
+        kind=name,
+        path=f"/api/v1/namespaces/{namespace}/configmaps",
+        field_selector=f"metadata.name={name}",
+    )

@@ -1,0 +1,267 @@
+"""Events in, snapshots out: the state of the cluster, counted one Workload at a time.
+
+Pure: what time it is comes in. Values in a snapshot are never changed afterwards; what did not
+change between two snapshots is the same object in both, which is how changes are found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from webhook.cluster import resources as kinds
+from webhook.cluster.arrivals import Arrivals
+from webhook.cluster.kueue_config import read_kueue_config
+from webhook.cluster.reduce import Entry, Key, read
+from webhook.cluster.seen import Seen
+from webhook.cluster.tally import Tally
+from webhook.cluster.workloads import Workloads
+from webhook.model.fields import EMPTY
+from webhook.model.policy import FallbackPolicy
+from webhook.model.policy_values import sort_key
+from webhook.model.queues import (
+    Arrival,
+    Cohort,
+    Held,
+    LimitRangeItem,
+    Queueing,
+    Snapshot,
+    StopPolicy,
+)
+
+ARRIVALS_IN_ALL = 400
+"""Each costs the server some tens of microseconds whenever the state changes."""
+ARRIVALS_PER_QUEUE = 200
+"""Kueue looks at one head of each ClusterQueue at a time: those far behind can only be pending."""
+_FEWEST_PER_QUEUE = 4
+
+_Table: TypeAlias = Mapping[Key, Any]
+
+
+class State:
+    def __init__(self) -> None:
+        self._tables: dict[str, dict[Key, Any]] = {kind: {} for kind in _BUILDERS}
+        self._changed: set[str] = set()
+        self._known: set[str] = set()
+        """Kinds that have been listed; the others keep the snapshot's defaults."""
+        self._workloads = Workloads()
+        self._arrivals = Arrivals()
+        self._by_queue: dict[str, tuple[tuple[int, Arrival], ...]] = {}
+        self._limit = ARRIVALS_PER_QUEUE
+        self._snapshot = Snapshot()
+        self._problems: dict[tuple[str, Key], str] = {}
+        self._new_problems: list[str] = []
+
+    def replace(self, kind: str, objects: Iterable[Mapping[str, Any]]) -> None:
+        """Take over a whole list; what is not in it is gone."""
+        self.replace_read(kind, tuple(read(kind, source) for source in objects))
+
+    def apply(self, kind: str, event_type: str, source: Mapping[str, Any]) -> None:
+        """Take over one watch event: ADDED, MODIFIED or DELETED."""
+        self.apply_read(kind, event_type, read(kind, source))
+
+    def replace_read(self, kind: str, entries: Iterable[Entry]) -> None:
+        entries = tuple(entries)
+        found = {entry.key: entry.value for entry in entries if entry.value is not None}
+        self._forget_problems(kind, {entry.key for entry in entries})
+        for entry in entries:
+            self._note(kind, entry)
+        if kind == kinds.WORKLOADS:
+            self._workloads.replace(found)
+            return
+        for key in [key for key in self._tables[kind] if key not in found]:
+            self._put(kind, key, None)
+        for key, value in found.items():
+            self._put(kind, key, value)
+        if kind not in self._known:
+            self._known.add(kind)
+            self._changed.add(kind)
+
+    def apply_read(self, kind: str, event_type: str, entry: Entry) -> None:
+        value = None if event_type == "DELETED" else entry.value
+        self._note(kind, Entry(entry.key, None) if event_type == "DELETED" else entry)
+        if kind == kinds.WORKLOADS:
+            self._workloads.put(entry.key, value)
+        else:
+            self._put(kind, entry.key, value)
+
+    def snapshot(self, now: float) -> Snapshot:
+        """Build what has changed and keep the rest; *now* is when all this was so."""
+        fresh: dict[str, Any] = {}
+        for kind in self._changed:
+            name, build = _BUILDERS[kind]
+            fresh[name] = build(self._tables)
+        self._changed.clear()
+        built = replace(self._snapshot, as_of=now, **fresh)
+        built = self._with_workloads(built)
+        if fresh or built.held is not self._snapshot.held:
+            built = replace(built, generation=built.generation + 1)
+        self._snapshot = built
+        return built
+
+    def take_seen(self) -> tuple[Seen, ...]:
+        """List the Workloads that became visible since the last call."""
+        return self._workloads.take_seen()
+
+    def take_problems(self) -> tuple[str, ...]:
+        """List the objects that could not be read, each once until it changes."""
+        taken = tuple(self._new_problems)
+        self._new_problems.clear()
+        return taken
+
+    def problems(self) -> Mapping[str, int]:
+        """Count the objects that cannot be read, by kind."""
+        return Counter(kind for kind, _ in self._problems)
+
+    def _put(self, kind: str, key: Key, value: Any) -> None:
+        table = self._tables[kind]
+        if table.get(key) == value:
+            return
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+        self._changed.add(kind)
+        if kind == kinds.LOCAL_QUEUES:
+            self._workloads.put_local_queue(key, value)
+        elif kind == kinds.CLUSTER_QUEUES:
+            self._workloads.dirty.add(key[1])
+            # It may name a Cohort that has no object of its own.
+            self._changed.add(kinds.COHORTS)
+
+    def _note(self, kind: str, entry: Entry) -> None:
+        place = kind, entry.key
+        if not entry.problem:
+            self._problems.pop(place, None)
+        elif self._problems.get(place) != entry.problem:
+            self._problems[place] = entry.problem
+            self._new_problems.append(entry.problem)
+
+    def _forget_problems(self, kind: str, keys: set[Key]) -> None:
+        for place in [p for p in self._problems if p[0] == kind and p[1] not in keys]:
+            del self._problems[place]
+
+    def _with_workloads(self, snapshot: Snapshot) -> Snapshot:
+        tallies, dirty = self._workloads.tallies, self._workloads.dirty
+        before = self._snapshot
+        needs_changed = (
+            snapshot.limit_ranges is not before.limit_ranges
+            or snapshot.overheads is not before.overheads
+            or snapshot.kueue is not before.kueue
+        )
+        limit = _limit(tallies)
+        if needs_changed or limit != self._limit:
+            dirty.update(name for name, tally in tallies.items() if tally.unjudged)
+        if not dirty:
+            return snapshot
+        self._limit = limit
+        self._arrivals.adopt(snapshot.limit_ranges, snapshot.overheads, snapshot.kueue)
+        held = dict(snapshot.held)
+        for name in dirty:
+            self._rebuild(name, snapshot, held)
+        dirty.clear()
+        arrivals = self._oldest_first()
+        unchanged = arrivals == snapshot.arrivals
+        return replace(snapshot, held=held, arrivals=snapshot.arrivals if unchanged else arrivals)
+
+    def _rebuild(self, name: str, snapshot: Snapshot, held: dict[str, Held]) -> None:
+        tally = self._workloads.tallies.get(name)
+        self._by_queue.pop(name, None)
+        if tally is None or tally.is_empty():
+            self._workloads.tallies.pop(name, None)
+            held.pop(name, None)
+            return
+        queue = snapshot.cluster_queues.get(name)
+        takes = queue is not None and queue.active and queue.stop_policy is StopPolicy.NONE
+        strict = queue is not None and queue.queueing is Queueing.STRICT
+        first = tally.first_unjudged(self._limit, strict=strict) if takes else ()
+        known = tuple(
+            (workload, arrival)
+            for workload in first
+            if (arrival := self._arrivals.of(workload)) is not None
+        )
+        held[name] = tally.held(tuple(workload for workload, _ in known))
+        if known:
+            self._by_queue[name] = tuple((w.created, arrival) for w, arrival in known)
+
+    def _oldest_first(self) -> tuple[Arrival, ...]:
+        dated = [pair for name in sorted(self._by_queue) for pair in self._by_queue[name]]
+        return tuple(arrival for _, arrival in sorted(dated, key=lambda pair: pair[0]))
+
+
+def _limit(tallies: Mapping[str, Tally]) -> int:
+    """Share out the Arrivals between the ClusterQueues that have any, in powers of two."""
+    counts = [len(tally.unjudged) for tally in tallies.values() if tally.unjudged]
+    if sum(counts) <= ARRIVALS_IN_ALL:
+        return ARRIVALS_PER_QUEUE
+    share = max(_FEWEST_PER_QUEUE, ARRIVALS_IN_ALL // len(counts))
+    return min(ARRIVALS_PER_QUEUE, 1 << (share.bit_length() - 1))
+
+
+_Tables: TypeAlias = Mapping[str, _Table]
+_Builder: TypeAlias = Callable[[_Tables], Any]
+
+
+def _by_name(kind: str) -> _Builder:
+    return lambda tables: {name: value for (_, name), value in tables[kind].items()}
+
+
+def _by_key(kind: str) -> _Builder:
+    return lambda tables: dict(tables[kind])
+
+
+def _cohorts(tables: _Tables) -> Mapping[str, Cohort]:
+    """Add those that are only named: Kueue makes them up too."""
+    found: dict[str, Cohort] = {name: c for (_, name), c in tables[kinds.COHORTS].items()}
+    named = [queue.cohort for queue in tables[kinds.CLUSTER_QUEUES].values()]
+    named += [cohort.parent for cohort in found.values()]
+    for name in named:
+        if name and name not in found:
+            found[name] = Cohort(name=name)
+    return found
+
+
+def _limit_ranges(tables: _Tables) -> Mapping[str, tuple[LimitRangeItem, ...]]:
+    found: defaultdict[str, tuple[LimitRangeItem, ...]] = defaultdict(tuple)
+    for (namespace, _), items in sorted(tables[kinds.LIMIT_RANGES].items(), key=lambda kv: kv[0]):
+        found[namespace] += items
+    return dict(found)
+
+
+def _policies(tables: _Tables) -> tuple[FallbackPolicy, ...]:
+    return tuple(sorted(tables[kinds.POLICIES].values(), key=sort_key))
+
+
+def _kueue(tables: _Tables) -> Any:
+    return next(iter(tables[kinds.KUEUE_CONFIG].values()), None) or read_kueue_config(EMPTY)
+
+
+def _off(tables: _Tables) -> Any:
+    return next(iter(tables[kinds.OFF_SWITCH].values()), None)
+
+
+def _runs_before_kueue(tables: _Tables) -> bool:
+    """Webhooks run in the order of their configurations' names; each of ours must come first."""
+    configurations = tables[kinds.WEBHOOKS].items()
+    ours = [name for (_, name), found in configurations if found.ours]
+    kueues = [name for (_, name), found in configurations if found.kueues]
+    return bool(ours and kueues) and max(ours) < min(kueues)
+
+
+_BUILDERS: Mapping[str, tuple[str, _Builder]] = {
+    kinds.CLUSTER_QUEUES: ("cluster_queues", _by_name(kinds.CLUSTER_QUEUES)),
+    kinds.LOCAL_QUEUES: ("local_queues", _by_key(kinds.LOCAL_QUEUES)),
+    kinds.COHORTS: ("cohorts", _cohorts),
+    kinds.FLAVORS: ("flavors", _by_name(kinds.FLAVORS)),
+    kinds.CHECKS: ("checks", _by_name(kinds.CHECKS)),
+    kinds.PRIORITY_CLASSES: ("priority_classes", _by_name(kinds.PRIORITY_CLASSES)),
+    kinds.NAMESPACES: ("namespaces", _by_name(kinds.NAMESPACES)),
+    kinds.LIMIT_RANGES: ("limit_ranges", _limit_ranges),
+    kinds.RUNTIME_CLASSES: ("overheads", _by_name(kinds.RUNTIME_CLASSES)),
+    kinds.POLICIES: ("policies", _policies),
+    kinds.KUEUE_CONFIG: ("kueue", _kueue),
+    kinds.OFF_SWITCH: ("off", _off),
+    kinds.WEBHOOKS: ("runs_before_kueue", _runs_before_kueue),
+}

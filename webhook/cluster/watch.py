@@ -1,0 +1,184 @@
+"""Follows one resource: lists it in pages, watches from there, and lists again where it must.
+
+Watches are short and resumed from the last resourceVersion, so that a quiet cluster gives a sign
+of life every ten seconds: an opened watch, an event, a bookmark, a clean close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from webhook.cluster.errors import Forbidden, Gone, NotServed, Refused, Unreachable
+from webhook.cluster.reduce import Entry, read
+from webhook.cluster.resources import Resource
+
+PAGE = 200
+"""Larger ones hold up other requests of the API server and of this process."""
+WATCH_SECONDS = (8.0, 12.0)
+_GRACE_SECONDS = 2.0
+"""Silence beyond the watch's own end after which the connection is taken for dead."""
+_FIRST_WAIT_SECONDS = 0.1
+_LONGEST_WAIT_SECONDS = 3.0
+"""State must be right within 10 s of the API server's return."""
+_PROBE_SECONDS = 8.0
+"""Between looks at what is not served, or not allowed: below the age at which state is stale."""
+_TOO_SHORT_SECONDS = 1.0
+_FAILURES_BEFORE_LIST = 8
+_GONE = 410
+
+
+class Transport(Protocol):
+    """What is needed of ``client.Client``."""
+
+    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
+
+    def watch(
+        self, path: str, params: Mapping[str, str], *, read_seconds: float
+    ) -> Iterator[Mapping[str, Any]]: ...
+
+    def kueue_version(self) -> str | None: ...
+
+    def forget_versions(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What one step has found out; all of it is as of *at*, unless *error* says that it failed."""
+
+    kind: str
+    at: float
+    entries: tuple[Entry, ...] | None = None
+    """The whole list."""
+    event: tuple[str, Entry] | None = None
+    """(type, object) of one change."""
+    error: str = ""
+    unreadable: bool = False
+    """What is known must not be used any longer: we are not allowed to read it."""
+
+
+class Follower:
+    """One resource's list-then-watch. Clock, sleep and random come from outside."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        transport: Transport,
+        emit: Callable[[Message], None],
+        *,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+        uniform: Callable[[float, float], float],
+    ) -> None:
+        self._resource = resource
+        self._transport = transport
+        self._emit = emit
+        self._clock = clock
+        self._sleep = sleep
+        self._uniform = uniform
+        self._version = ""
+        """The resourceVersion to go on from; empty: list first."""
+        self._failures = 0
+
+    def run(self) -> None:
+        while True:
+            self.step()
+
+    def step(self) -> None:
+        """List if need be, then watch until the watch ends; wait as long as a failure demands."""
+        try:
+            path = self._path()
+            if not self._version:
+                self._list(path)
+            self._watch(path)
+        except Gone:
+            self._version = ""
+            self._back_off()
+        except NotServed:
+            self._transport.forget_versions()
+            self._miss()
+        except Forbidden as error:
+            self._version = ""
+            self._tell(error=str(error), unreadable=True)
+            self._sleep(self._uniform(0.8, 1.0) * _PROBE_SECONDS)
+        except (Refused, Unreachable) as error:
+            self._tell(error=str(error))
+            if isinstance(error, Refused) or self._failures >= _FAILURES_BEFORE_LIST:
+                self._version = ""
+            self._back_off()
+
+    def _path(self) -> str:
+        if "{kueue}" not in self._resource.path:
+            return self._resource.path
+        version = self._transport.kueue_version()
+        if version is None:
+            raise NotServed(self._resource.kind)
+        return self._resource.path.format(kueue=version)
+
+    def _list(self, path: str) -> None:
+        entries: list[Entry] = []
+        params = {**self._resource.params, "limit": str(PAGE)}
+        while True:
+            at = self._clock()
+            page = self._transport.get(path, params)
+            # Cut down page by page: whole objects of a large list would fill the memory.
+            entries.extend(read(self._resource.kind, item) for item in page.get("items") or ())
+            metadata = page.get("metadata") or {}
+            if not metadata.get("continue"):
+                break
+            params["continue"] = metadata["continue"]
+        self._version = str(metadata.get("resourceVersion") or "")
+        self._emit(Message(kind=self._resource.kind, at=at, entries=tuple(entries)))
+
+    def _watch(self, path: str) -> None:
+        seconds = self._uniform(*WATCH_SECONDS)
+        params = {
+            **self._resource.params,
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(int(seconds)),
+        }
+        opened = self._clock()
+        events = self._transport.watch(path, params, read_seconds=seconds + _GRACE_SECONDS)
+        self._tell()
+        for event in events:
+            self._take(event)
+        self._tell()
+        if self._clock() - opened < _TOO_SHORT_SECONDS:
+            self._back_off()
+        else:
+            self._failures = 0
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        source, event_type = event.get("object") or {}, str(event.get("type"))
+        if event_type == "ERROR":
+            if source.get("code") == _GONE:
+                raise Gone
+            raise Unreachable(str(source.get("message") or "the watch failed"))
+        self._failures = 0
+        version = (source.get("metadata") or {}).get("resourceVersion")
+        change = None
+        if event_type != "BOOKMARK":
+            change = event_type, read(self._resource.kind, source)
+        self._emit(Message(kind=self._resource.kind, at=self._clock(), event=change))
+        self._version = str(version or self._version)
+
+    def _miss(self) -> None:
+        """Believe that there is nothing when it is said twice: what was there was served once."""
+        if self._version:
+            self._version = ""
+            self._back_off()
+            return
+        self._failures = 0
+        self._emit(Message(kind=self._resource.kind, at=self._clock(), entries=()))
+        self._sleep(self._uniform(0.8, 1.0) * _PROBE_SECONDS)
+
+    def _tell(self, *, error: str = "", unreadable: bool = False) -> None:
+        kind, at = self._resource.kind, self._clock()
+        self._emit(Message(kind=kind, at=at, error=error, unreadable=unreadable))
+
+    def _back_off(self) -> None:
+        wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0**self._failures)
+        self._failures += 1
+        self._sleep(wait * self._uniform(0.5, 1.0))

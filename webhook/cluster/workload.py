@@ -1,0 +1,239 @@
+"""A Workload cut down to what is counted: 50,000 of them must fit in 150 MB.
+
+What is pending, reserving and charged is Kueue's: ``IsAdmissible``, ``HasActiveQuotaReservation``
+and ``totalRequestsFromAdmission`` in its ``pkg/workload``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from sys import intern
+from typing import Any, NamedTuple
+
+from webhook.model import fields, quantity
+from webhook.model.fields import FieldError, child
+from webhook.model.job import DECIDED_BY, DECISION_ID, OPTION_LABEL, PodSet
+from webhook.model.pods import read_template
+from webhook.model.queues import FlavorResource, Stage
+
+_KUEUE = "kueue.x-k8s.io/"
+_GATE = _KUEUE + "admission-gated-by"
+_PARENT = _KUEUE + "concurrent-admission-parent"
+_REPLACES = _KUEUE + "workload-slice-replacement-for"
+_USED_OF_SPEC = (
+    "nodeSelector",
+    "tolerations",
+    "affinity",
+    "runtimeClassName",
+    "overhead",
+    "resources",
+    "resourceClaims",
+)
+_Conditions = dict[str, tuple[str, str]]
+_Charge = tuple[tuple[FlavorResource, int], ...]
+
+
+class Workload(NamedTuple):
+    """One Workload. Equal texts and shapes are shared between Workloads."""
+
+    namespace: str
+    name: str
+    queue: str
+    stage: Stage
+    judged: bool
+    """Kueue's scheduler has spoken: reserved, or not and why."""
+    cluster_queue: str
+    """Where its quota is reserved."""
+    charge: _Charge
+    priority: int
+    created: int
+    """Seconds since 1970."""
+    decision_id: str
+    policy: str
+    option: str
+    job: str
+    """The name of the Job that owns it; empty: owned by something else."""
+    replaces: str
+    """``namespace/name`` of the slice that it takes over from."""
+    pod_sets: tuple[PodSet, ...]
+    """Of pending ones only."""
+
+
+def read_workload(source: Mapping[str, Any]) -> Workload:
+    metadata, spec, status = (fields.mapping(source, k, "") for k in ("metadata", "spec", "status"))
+    conditions = _conditions(status)
+    stage = _stage(metadata, spec, status, conditions)
+    admission = fields.mapping(status, "admission", "status")
+    annotations, labels = _marks(spec)
+    return Workload(
+        namespace=intern(fields.text(metadata, "namespace", "metadata")),
+        name=fields.text(metadata, "name", "metadata"),
+        queue=intern(fields.text(spec, "queueName", "spec")),
+        stage=stage,
+        judged="QuotaReserved" in conditions,
+        cluster_queue=intern(fields.text(admission, "clusterQueue", "status.admission")),
+        charge=_charge(spec, status, admission) if stage is Stage.RESERVING else (),
+        priority=fields.integer(spec, "priority", "spec") or 0,
+        created=_seconds(metadata),
+        decision_id=str(annotations.get(DECISION_ID) or ""),
+        policy=intern(str(annotations.get(DECIDED_BY) or "")),
+        option=intern(str(labels.get(OPTION_LABEL) or "")),
+        job=_owner(metadata),
+        replaces=str(_annotations(metadata).get(_REPLACES) or ""),
+        pod_sets=_shape(spec) if stage is Stage.PENDING else (),
+    )
+
+
+def _conditions(status: Mapping[str, Any]) -> _Conditions:
+    return {
+        fields.text(item, "type", here): (
+            fields.text(item, "status", here),
+            fields.text(item, "reason", here),
+        )
+        for item, here in fields.objects(status, "conditions", "status")
+    }
+
+
+def _stage(
+    metadata: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    status: Mapping[str, Any],
+    conditions: _Conditions,
+) -> Stage:
+    if _is_true(conditions, "Finished") or spec.get("active") is False:
+        return Stage.NEITHER
+    if _is_true(conditions, "QuotaReserved"):
+        # Also while Evicted: the quota is free only when the reservation is taken back.
+        return Stage.RESERVING if status.get("admission") else Stage.NEITHER
+    on_hold = conditions.get("QuotaReserved") == ("False", "OnHold")
+    if on_hold or _is_true(conditions, "WaitingForReplacementPods"):
+        return Stage.NEITHER
+    parent = fields.mapping(metadata, "labels", "metadata").get(_PARENT) == "true"
+    return Stage.NEITHER if parent or _annotations(metadata).get(_GATE) else Stage.PENDING
+
+
+def _is_true(conditions: _Conditions, name: str) -> bool:
+    return conditions.get(name, ("", ""))[0] == "True"
+
+
+def _annotations(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    return fields.mapping(metadata, "annotations", "metadata")
+
+
+def _marks(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Find the first pod template's annotations and labels: there the decision left its id."""
+    for pod_set, here in fields.objects(spec, "podSets", "spec"):
+        template = fields.mapping(pod_set, "template", here)
+        metadata = fields.mapping(template, "metadata", child(here, "template"))
+        return _annotations(metadata), fields.mapping(metadata, "labels", here)
+    return fields.EMPTY, fields.EMPTY
+
+
+def _owner(metadata: Mapping[str, Any]) -> str:
+    for owner, here in fields.objects(metadata, "ownerReferences", "metadata"):
+        if owner.get("kind") == "Job" and owner.get("controller") is True:
+            return fields.text(owner, "name", here)
+    return ""
+
+
+def _seconds(metadata: Mapping[str, Any]) -> int:
+    written = fields.text(metadata, "creationTimestamp", "metadata")
+    try:
+        return int(datetime.fromisoformat(written).timestamp()) if written else 0
+    except ValueError:
+        raise FieldError("metadata.creationTimestamp", f"expected a time, got {written}") from None
+
+
+def _charge(
+    spec: Mapping[str, Any], status: Mapping[str, Any], admission: Mapping[str, Any]
+) -> _Charge:
+    """Sum what the reservation holds, scaled down to the pods that are not given back."""
+    counts = {
+        fields.text(item, "name", here): _count(item, here)
+        for item, here in fields.objects(spec, "podSets", "spec")
+    }
+    given_back = {
+        fields.text(item, "name", here): _count(item, here)
+        for item, here in fields.objects(status, "reclaimablePods", "status")
+    }
+    charge: dict[FlavorResource, int] = {}
+    for item, here in fields.objects(admission, "podSetAssignments", "status.admission"):
+        name = fields.text(item, "name", here)
+        total = counts.get(name, 1)
+        assigned = fields.integer(item, "count", here)
+        count = total if assigned is None else assigned
+        left = total - given_back.get(name, 0)
+        for cell, amount in _assigned(item, here).items():
+            scaled = amount // count * left if left < count else amount
+            charge[cell] = charge.get(cell, 0) + scaled
+    return _shared_charge(tuple(charge.items()))
+
+
+def _count(item: Mapping[str, Any], path: str) -> int:
+    count = fields.integer(item, "count", path)
+    return 1 if count is None else count
+
+
+def _assigned(item: Mapping[str, Any], path: str) -> dict[FlavorResource, int]:
+    """Read one assignment's amounts; a resource without a flavor is charged to none."""
+    flavors = fields.texts(item, "flavors", path)
+    here = child(path, "resourceUsage")
+    return {
+        (intern(flavors[resource]), intern(resource)): _amount(
+            str(written), resource, child(here, resource)
+        )
+        for resource, written in fields.mapping(item, "resourceUsage", path).items()
+        if resource in flavors
+    }
+
+
+@lru_cache(maxsize=4096)
+def _amount(written: str, resource: str, path: str) -> int:
+    return quantity.parse(written, resource=resource, path=path)
+
+
+@lru_cache(maxsize=4096)
+def _shared_charge(charge: _Charge) -> _Charge:
+    return charge
+
+
+def _shape(spec: Mapping[str, Any]) -> tuple[PodSet, ...]:
+    pruned = [
+        (
+            fields.text(item, "name", here),
+            _count(item, here),
+            _pruned(fields.mapping(item, "template", here), child(here, "template")),
+        )
+        for item, here in fields.objects(spec, "podSets", "spec")
+    ]
+    return _shared_shape(json.dumps(pruned, separators=(",", ":")))
+
+
+def _pruned(template: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Keep what requests and flavors depend on; what differs from Job to Job goes."""
+    spec, here = fields.mapping(template, "spec", path), child(path, "spec")
+    annotations = _annotations(fields.mapping(template, "metadata", path))
+    kept: dict[str, Any] = {key: spec[key] for key in _USED_OF_SPEC if key in spec}
+    for key in ("containers", "initContainers"):
+        kept[key] = [
+            {name: item[name] for name in ("name", "resources", "restartPolicy") if name in item}
+            for item, _ in fields.objects(spec, key, here)
+        ]
+    topology = {key: value for key, value in annotations.items() if key.startswith(_KUEUE)}
+    return {"metadata": {"annotations": topology}, "spec": kept}
+
+
+@lru_cache(maxsize=4096)
+def _shared_shape(pruned: str) -> tuple[PodSet, ...]:
+    """Read pod sets; equal ones are one object, as thousands of Jobs have a few shapes."""
+    return tuple(
+        PodSet(
+            name=intern(name),
+            count=count,
+            template=read_template(template, f"spec.podSets[{index}].template"),
+        )
+        for index, (name, count, template) in enumerate(json.loads(pruned))
+    )

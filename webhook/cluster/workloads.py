@@ -1,0 +1,139 @@
+"""All Workloads, each counted where it belongs; an event costs the same whatever their number."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+from webhook.cluster.reduce import Key
+from webhook.cluster.seen import BY_NAME, Seen
+from webhook.cluster.tally import Tally
+from webhook.cluster.workload import Workload
+from webhook.model.queues import LocalQueue, Stage, StopPolicy
+
+_Change: TypeAlias = Callable[[Tally, Key, Workload], None]
+RECENT_SECONDS = 600
+"""Older ones than this (against the newest) are in no ledger: no placement lives so long."""
+
+
+class Workloads:
+    def __init__(self) -> None:
+        self.tallies: dict[str, Tally] = {}
+        """ClusterQueue to what it holds."""
+        self.dirty: set[str] = set()
+        """ClusterQueues whose tally has changed; the reader clears it."""
+        self._records: dict[Key, Workload] = {}
+        self._local_queues: dict[Key, LocalQueue] = {}
+        self._by_queue: defaultdict[Key, set[Key]] = defaultdict(set)
+        """LocalQueue to its pending Workloads: they count by what it says."""
+        self._replaced: Counter[Key] = Counter()
+        """Slices whose replacement holds quota: that one's charge stands for both."""
+        self._seen: list[Seen] = []
+        self._newest = 0
+
+    def put(self, key: Key, workload: Workload | None) -> None:
+        """Take over a Workload as it is now; None: it is gone."""
+        before = self._records.get(key)
+        if before == workload:
+            return
+        touched = {key, *_taken_over(before), *_taken_over(workload)}
+        for each in touched:
+            self._count(each, Tally.remove)
+        self._store(key, before, workload)
+        for each in touched:
+            self._count(each, Tally.add)
+
+    def replace(self, workloads: Mapping[Key, Workload]) -> None:
+        for key in [key for key in self._records if key not in workloads]:
+            self.put(key, None)
+        for key, workload in workloads.items():
+            self.put(key, workload)
+
+    def put_local_queue(self, key: Key, local_queue: LocalQueue | None) -> None:
+        """Count a LocalQueue's pending Workloads anew: it has come, gone, stopped or resumed."""
+        waiting = tuple(self._by_queue.get(key, ()))
+        for each in waiting:
+            self._count(each, Tally.remove)
+        if local_queue is None:
+            self._local_queues.pop(key, None)
+        else:
+            self._local_queues[key] = local_queue
+        for each in waiting:
+            self._count(each, Tally.add)
+
+    def take_seen(self) -> tuple[Seen, ...]:
+        """List the Workloads that became visible since the last call."""
+        taken = tuple(self._seen)
+        self._seen.clear()
+        return taken
+
+    def _store(self, key: Key, before: Workload | None, after: Workload | None) -> None:
+        if before is not None:
+            self._index(key, before, -1)
+        if after is None:
+            self._records.pop(key, None)
+            return
+        self._records[key] = after
+        self._index(key, after, 1)
+        self._newest = max(self._newest, after.created)
+        is_new = before is None or before.created != after.created
+        if is_new and (found := _seen(after)) and after.created >= self._newest - RECENT_SECONDS:
+            self._seen.append(found)
+
+    def _index(self, key: Key, workload: Workload, step: int) -> None:
+        if workload.stage is Stage.PENDING:
+            queue = (workload.namespace, workload.queue)
+            if step > 0:
+                self._by_queue[queue].add(key)
+            else:
+                self._by_queue[queue].discard(key)
+                if not self._by_queue[queue]:
+                    del self._by_queue[queue]
+        for replaced in _taken_over(workload):
+            self._replaced[replaced] += step
+            if not self._replaced[replaced]:
+                del self._replaced[replaced]
+
+    def _count(self, key: Key, change: _Change) -> None:
+        workload = self._records.get(key)
+        if workload is None:
+            return
+        cluster_queue = self._place(key, workload)
+        if not cluster_queue:
+            return
+        tally = self.tallies.setdefault(cluster_queue, Tally())
+        change(tally, key, workload)
+        self.dirty.add(cluster_queue)
+
+    def _place(self, key: Key, workload: Workload) -> str:
+        """Name the ClusterQueue it counts in; empty: in none."""
+        if workload.stage is Stage.RESERVING:
+            return "" if key in self._replaced else workload.cluster_queue
+        if workload.stage is Stage.NEITHER:
+            return ""
+        local_queue = self._local_queues.get((workload.namespace, workload.queue))
+        if local_queue is None or local_queue.stop_policy is not StopPolicy.NONE:
+            return ""
+        return local_queue.cluster_queue
+
+
+def _taken_over(workload: Workload | None) -> Iterable[Key]:
+    if workload is None or not workload.replaces or workload.stage is not Stage.RESERVING:
+        return ()
+    namespace, _, name = workload.replaces.rpartition("/")
+    return ((namespace or workload.namespace, name),)
+
+
+def key_of_placement(workload: Workload) -> str:
+    """Name the placement it came from: the decision's id, else its Job; empty: from neither."""
+    if workload.decision_id:
+        return workload.decision_id
+    return f"{BY_NAME}{workload.namespace}/{workload.job}" if workload.job else ""
+
+
+def _seen(workload: Workload) -> Seen | None:
+    key = key_of_placement(workload)
+    if not key:
+        return None
+    return Seen(key, workload.namespace, workload.job, workload.queue)
