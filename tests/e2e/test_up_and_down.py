@@ -1,0 +1,97 @@
+"""`make up` and `make down`: one cluster that stays, and nothing that stays without being asked."""
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from hack.cluster import ROOT, Cluster
+from hack.processes import end_leftovers
+
+pytestmark = pytest.mark.xdist_group("own-plane")
+
+
+@pytest.fixture
+def cluster():
+    """A cluster's name and folder that no developer uses."""
+    named = Cluster(name=f"test-{uuid.uuid4().hex[:8]}")
+    yield named
+    named.remove()
+
+
+def _command(script, cluster, *arguments):
+    return [sys.executable, "-m", f"hack.{script}", "--name", cluster.name, *arguments]
+
+
+def _run(script, cluster, *arguments):
+    return subprocess.run(
+        _command(script, cluster, *arguments), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_cluster_stays_until_it_is_taken_down(cluster):
+    first = _run("up", cluster, "--bare")
+    second = _run("up", cluster, "--bare")
+    nodes = subprocess.run(
+        [cluster.programs / "kubectl", "--kubeconfig", cluster.kubeconfig, "get", "nodes"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    down = _run("down", cluster)
+
+    assert (first.returncode, first.stderr) == (0, "")
+    assert f"make down NAME={cluster.name}" in first.stdout
+    assert (second.returncode, second.stdout.splitlines()[0]) == (0, "Already running.")
+    assert "gpu-0" in nodes.stdout
+    assert down.returncode == 0
+    assert not cluster.folder.exists()
+    assert end_leftovers(cluster.state) == 0
+
+
+def test_down_ends_all_that_a_crash_left(cluster):
+    assert _run("up", cluster, "--bare").returncode == 0
+    keeper = _pid_of("hack.keeper", cluster)
+
+    os.kill(keeper, signal.SIGKILL)
+    down = _run("down", cluster)
+
+    assert down.returncode == 0
+    assert not cluster.folder.exists()
+    assert end_leftovers(cluster.state) == 0
+
+
+def test_up_clears_what_a_crash_left_and_starts_anew(cluster):
+    assert _run("up", cluster, "--bare").returncode == 0
+    os.kill(_pid_of("hack.keeper", cluster), signal.SIGKILL)
+
+    again = _run("up", cluster, "--bare")
+
+    assert again.returncode == 0
+    assert again.stdout.startswith(f"Clearing what a crash left in {cluster.folder.name}.")
+
+
+@pytest.mark.parametrize("lines", [0, 1, 2])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_up_leaves_nothing(cluster, lines, how):
+    with subprocess.Popen(
+        _command("up", cluster, "--bare"), cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as up:
+        for _ in range(lines):
+            up.stdout.readline()
+        up.send_signal(how)
+        up.wait()
+
+    assert up.returncode != 0
+    assert not cluster.folder.exists()
+    assert end_leftovers(cluster.state) == 0
+
+
+def _pid_of(module, cluster):
+    found = subprocess.run(
+        ["pgrep", "-f", f"{module} {cluster.name}"], capture_output=True, text=True, check=True
+    )
+    return int(found.stdout)
