@@ -1,0 +1,88 @@
+# Everything that is done often, as one command each; `make help` lists them.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# The newest of the supported Pythons that works here.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+NAMED := $(if $(NAME),--name $(NAME))
+# The environment's KUBECONFIG is for kubectl; only one given to make is meant here.
+ON_CLUSTER := $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig $(KUBECONFIG))
+
+## List the targets.
+.PHONY: help
+help:
+	@awk '/^## /{ text = substr($$0, 4) } /^[a-z-]+:/{ if (text) { sub(/:.*/, "", $$1); \
+		printf "  make %-8s %s\n", $$1, text; text = "" } }' $(MAKEFILE_LIST)
+
+## Make the Python environment from the locked dependencies.
+.PHONY: setup
+setup: $(READY)
+
+$(READY): pyproject.toml requirements/dev.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+## Start a cluster with this project in it, in the background; NAME=second for another.
+.PHONY: up
+up: setup
+	@$(BIN)/python -m hack.up $(NAMED)
+
+## End the cluster of `make up`, also after a crash; NAME=second for the other.
+.PHONY: down
+down: setup
+	@$(BIN)/python -m hack.down $(NAMED)
+
+## Run 30 Jobs without and with a policy; KUBECONFIG=... takes your cluster.
+.PHONY: demo
+demo: setup
+	@$(BIN)/python -m hack.demo $(ON_CLUSTER)
+
+## Check style, types and import contracts, then run all tests.
+.PHONY: test
+test: lint programs
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+## Check the same, then run the tests that need no control plane.
+.PHONY: quick
+quick: lint
+	HYPOTHESIS_PROFILE=quick $(BIN)/pytest --ignore=tests/e2e
+
+## Check style, types and import contracts.
+.PHONY: lint
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+## Measure handler time, start and memory with 20,000 pending Workloads.
+.PHONY: bench
+bench: setup
+	@$(BIN)/python -m hack.bench
+
+## Check that what is generated is up to date.
+.PHONY: verify
+verify: setup
+	$(BIN)/python -m hack.crd
+	git diff --exit-code -- helm/crds
+
+## Build the control plane's programs into ~/.cache/kueue-fallback, if needed.
+.PHONY: programs
+programs: setup
+	@$(BIN)/python -m hack.tools
+
+## End all clusters and delete what was made in the tree.
+.PHONY: clean
+clean:
+	@test ! -x $(BIN)/python || for folder in .cluster .cluster-*; do \
+		name="$${folder#.cluster}"; \
+		test ! -d "$$folder" || $(BIN)/python -m hack.down --name "$${name#-}"; done
+	rm -rf $(VENV) build dist *.egg-info .*_cache .hypothesis demo.png
