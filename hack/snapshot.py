@@ -45,6 +45,7 @@ def _job(number: int) -> dict[str, Any]:
     """Alternate heavy and light Jobs, all in the GPU queue, that run for as long as we look."""
     kind = ("heavy", "light")[number % 2]
     job: dict[str, Any] = yaml.safe_load((EXAMPLES / f"{kind}-job.yaml").read_text())
+    del job["metadata"]["generateName"]
     job["metadata"]["name"] = f"{kind}-{number // 2 + 1}"
     job["spec"]["template"]["metadata"] = {"annotations": {"sim.example.com/gpu-run": "1h"}}
     return job
