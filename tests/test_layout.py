@@ -1,0 +1,107 @@
+"""What the repository holds beside its code, and what must hold for all of it."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+PINNED = re.compile(r"^[a-z0-9][a-z0-9._-]*==[^ ]+( ; .+)? \\$")
+DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
+
+
+def files():
+    listed = subprocess.run(
+        ["git", "ls-files"], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize("name", ["run.txt", "dev.txt"])
+def test_every_locked_dependency_has_hashes_and_no_index_is_named(name):
+    lines = (ROOT / "requirements" / name).read_text().splitlines()
+
+    others = [line for line in lines if not PINNED.match(line)]
+    assert [line for line in others if not line.startswith("    --hash=sha256:")] == []
+
+
+def test_the_lock_for_development_has_the_versions_that_run():
+    run, dev = (_pins(name) for name in ("run.txt", "dev.txt"))
+
+    assert run.items() <= dev.items()
+
+
+def test_the_lock_holds_every_dependency_of_the_project():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = project["dependency-groups"]
+
+    asked = {*project["project"]["dependencies"], *groups["test"], *groups["lint"]}
+    names = {_name(each) for each in {*asked, *project["build-system"]["requires"]}}
+    assert names - set(_pins("dev.txt")) == set()
+
+
+def _pins(name):
+    lines = (ROOT / "requirements" / name).read_text().splitlines()
+    pins = [line.split(" ")[0].split("==") for line in lines if "==" in line]
+    return {_name(package): version for package, version in pins}
+
+
+def _name(requirement):
+    return re.split(r"[<>=~!\[ ]", requirement)[0].lower().replace("_", "-")
+
+
+def test_the_chart_and_the_project_have_one_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    chart = yaml.safe_load((ROOT / "helm/Chart.yaml").read_text())
+
+    assert {chart["version"], chart["appVersion"]} == {project}
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_says_why_what_was_refused_and_how_to_undo_it(path):
+    text = path.read_text()
+
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert headings == ["Context", "Decision", "Refused", "Price", "To undo it"]
+    assert text.startswith(f"# {int(path.stem[:4])}. ")
+    assert len(text.splitlines()) < 60
+
+
+def test_every_decision_is_linked_from_the_architecture():
+    architecture = (ROOT / "docs/architecture.md").read_text()
+
+    assert [path.name for path in DECISIONS if f"decisions/{path.name}" not in architecture] == []
+
+
+def test_every_relative_link_in_the_documents_leads_somewhere():
+    links = [
+        (path, target)
+        for path in files()
+        if path.suffix == ".md"
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
+    ]
+
+    assert links
+    assert [link for link in links if not (link[0].parent / link[1]).exists()] == []
+
+
+def test_the_saved_snapshot_holds_a_full_gpu_queue_a_free_cpu_queue_and_the_policy():
+    text = (ROOT / "examples/snapshot.json").read_text()
+    items = yaml.safe_load(text)["items"]
+
+    counts = {
+        item["metadata"]["name"]: (
+            item["status"].get("reservingWorkloads", 0),
+            item["status"].get("pendingWorkloads", 0),
+        )
+        for item in items
+        if item["kind"] == "ClusterQueue"
+    }
+    policy = yaml.safe_load((ROOT / "examples/policy.yaml").read_text())
+    (saved,) = (item for item in items if item["kind"] == "FallbackPolicy")
+    assert counts == {"gpu-cq": (4, 11), "cpu-cq": (0, 0)}
+    assert saved["metadata"]["name"] == policy["metadata"]["name"]
+    assert "managedFields" not in text
