@@ -48,17 +48,19 @@ def unknown_field(path: str) -> DecodingError:
 
 
 def unknown_fields(value: Any, schema: Schema, path: str = "") -> Iterator[FieldError]:
-    """Find the fields that strict decoding refuses."""
-    if isinstance(value, dict) and "properties" in schema:
-        for name, inner in value.items():
-            here = join(path, name)
-            if name not in schema["properties"]:
-                yield unknown_field(here)
-            else:
-                yield from unknown_fields(inner, schema["properties"][name], here)
-    elif isinstance(value, list) and "items" in schema:
+    """Find the fields that strict decoding refuses; of an object in a wrong place, each one."""
+    if isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from unknown_fields(inner, schema["items"], f"{path}[{index}]")
+            yield from unknown_fields(inner, schema.get("items", {}), f"{path}[{index}]")
+    if not isinstance(value, dict):
+        return
+    known, others = schema.get("properties", {}), schema.get("additionalProperties")
+    for name, inner in value.items():
+        here = join(path, name)
+        if name not in known and others is None:
+            yield unknown_field(here)
+        elif here != "metadata":
+            yield from unknown_fields(inner, known.get(name, others), here)
 
 
 def prepared(value: Any, schema: Schema) -> Any:

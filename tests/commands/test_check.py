@@ -1,0 +1,162 @@
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from tests.model import policies
+from webhook.commands.check import command
+
+VALID = yaml.safe_dump(policies.VALID, sort_keys=False)
+
+
+def run(*arguments, stdin=None):
+    result = CliRunner().invoke(command, arguments, input=stdin)
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(text, name="policy.yaml"):
+        (tmp_path / name).write_text(text)
+        return name
+
+    return write
+
+
+def test_a_valid_policy_is_said_to_be_valid(file):
+    assert run("-f", file(VALID)) == (
+        0,
+        "policy.yaml:1: FallbackPolicy light-gpu is valid\n",
+        "",
+    )
+
+
+def test_a_mistake_is_named_with_file_line_path_and_the_api_servers_text(file):
+    text = VALID.replace("mode: Enforce", "mode: Enforced")
+
+    code, out, _ = run("-f", file(text))
+
+    line = text.splitlines().index("  mode: Enforced") + 1
+    assert code == 2
+    assert out.splitlines()[0] == (
+        f'policy.yaml:{line}: spec.mode: Unsupported value: "Enforced": '
+        'supported values: "Observe", "Advise", "Enforce"'
+    )
+
+
+def test_a_missing_field_is_named_at_the_line_of_what_lacks_it(file):
+    text = "apiVersion: kueue-fallback.dev/v1alpha1\nkind: FallbackPolicy\nmetadata: {name: a}\n"
+    text += "spec:\n  match: {jobSelector: {}}\n"
+
+    _, out, _ = run("-f", file(text))
+
+    assert out.splitlines()[0] == "policy.yaml:4: spec.options: Required value"
+
+
+def test_several_documents_are_checked_and_other_kinds_skipped(file):
+    broken = VALID.replace("light-gpu\nspec", "other\nspec").replace("mode", "mdoe")
+    text = f"---\n{VALID}---\nkind: Job\napiVersion: batch/v1\n---\n---\n{broken}"
+
+    code, out, err = run("-f", file(text))
+
+    assert code == 2
+    assert [line.split(": ", 1)[1] for line in out.splitlines()] == [
+        "FallbackPolicy light-gpu is valid",
+        'unknown field "spec.mdoe"',
+    ]
+    assert err == "policy.yaml:23: skipped: Job is not a FallbackPolicy\n"
+
+
+def test_lists_are_taken_apart(file):
+    items = {"apiVersion": "v1", "kind": "List", "items": [policies.VALID, policies.VALID]}
+
+    code, out, _ = run("-f", file(json.dumps(items)))
+
+    assert (code, len(out.splitlines())) == (0, 2)
+
+
+def test_a_mistake_in_a_list_has_the_line_of_its_item(file):
+    broken = policies.policy(mode="Foo")
+    text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [policies.VALID, broken]})
+
+    _, out, _ = run("-f", file(text))
+
+    line = text.splitlines().index("    mode: Foo") + 1
+    assert f"policy.yaml:{line}: spec.mode: Unsupported" in out
+
+
+def test_standard_input_is_read():
+    assert run("-f", "-", stdin=VALID)[:2] == (0, "stdin:1: FallbackPolicy light-gpu is valid\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [b\nc: d\n", "policy.yaml:2: not YAML: expected ',' or ']', but got ':'"),
+        ("", "policy.yaml: no FallbackPolicy in it"),
+        ("hello", "policy.yaml:1: expected an object"),
+        ("kind: FallbackPolicy", "policy.yaml:1: apiVersion not set"),
+        (
+            "kind: FallbackPolicy\napiVersion: batch/v2",
+            'policy.yaml:2: no matches for kind "FallbackPolicy" in version "batch/v2"',
+        ),
+        ("&a [*a]", "policy.yaml:1: deeper than 100 levels"),
+    ],
+)
+def test_a_file_that_holds_no_policy_is_a_clear_error(file, text, message):
+    code, out, _ = run("-f", file(text))
+
+    assert (code, out.splitlines()[0]) == (2, message)
+
+
+def test_a_missing_file_is_a_clear_error():
+    assert run("-f", "/nowhere.yaml")[:2] == (2, "/nowhere.yaml: No such file or directory\n")
+
+
+def test_json_holds_each_finding(file):
+    code, out, _ = run("-f", file(VALID.replace("mode: Enforce", "mdoe: Enforce")), "-o", "json")
+
+    assert code == 2
+    assert json.loads(out) == {
+        "valid": False,
+        "findings": [
+            {
+                "kind": "error",
+                "file": "policy.yaml",
+                "line": 6,
+                "path": "spec.mdoe",
+                "message": 'unknown field "spec.mdoe"',
+            }
+        ],
+    }
+
+
+def test_a_key_given_twice_is_noted_and_the_last_one_counts(file):
+    text = VALID.replace("  mode: Enforce", "  mode: Foo\n  mode: Enforce")
+
+    code, _, err = run("-f", file(text))
+
+    assert (code, err) == (0, 'policy.yaml:7: key "mode" already set in map: the last one counts\n')
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["check", "-f", "-"]])
+def test_nothing_heavy_is_imported(arguments):
+    program = (
+        "import contextlib, sys\n"
+        "from webhook.__main__ import main\n"
+        "with contextlib.suppress(SystemExit):\n"
+        f"    main({arguments!r})\n"
+        "heavy = {'kubernetes', 'flask', 'cryptography', 'prometheus_client'} & set(sys.modules)\n"
+        "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=VALID, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")

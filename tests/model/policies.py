@@ -1,0 +1,73 @@
+"""A valid policy, and many broken ones with the API server's own lines about each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from webhook.model.structural import ROOT, UNCHECKED
+
+VALID: Mapping[str, Any] = {
+    "apiVersion": "kueue-fallback.dev/v1alpha1",
+    "kind": "FallbackPolicy",
+    "metadata": {"name": "light-gpu"},
+    "spec": {
+        "mode": "Enforce",
+        "match": {"jobSelector": {"matchLabels": {"workload-type": "light-gpu"}}},
+        "options": [
+            {"queue": "gpu-lq"},
+            {
+                "queue": "cpu-lq",
+                "adaptation": {
+                    "accelerator": "Remove",
+                    "perRemoved": {"cpu": 4, "memory": "6Gi"},
+                    "env": {"RUN_ENV": "cpu"},
+                },
+            },
+        ],
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    it: str
+    policy: Mapping[str, Any]
+    lines: list[str]
+
+
+def policy(**spec: Any) -> dict[str, Any]:
+    """Change the valid policy's spec by a merge patch."""
+    changed: dict[str, Any] = merged(VALID, {"spec": spec})
+    return changed
+
+
+def broken() -> list[Broken]:
+    cases = yaml.safe_load(Path(__file__).with_name("broken_policies.yaml").read_text())
+    return [
+        Broken(
+            it=case["it"],
+            policy=merged(VALID, case["patch"]),
+            lines=sorted(
+                [*case["want"], *([f"{ROOT}: {UNCHECKED}"] * case.get("rulesUnchecked", False))]
+            ),
+        )
+        for case in cases
+    ]
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """Apply a merge patch (RFC 7386)."""
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = merged(found.get(key), value)
+    return found

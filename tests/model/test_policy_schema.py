@@ -1,0 +1,66 @@
+from hack import crd
+from tests.model.policies import policy
+from webhook.model import policy_schema
+from webhook.model.policy_rules import RULES
+
+
+def _nodes(node):
+    yield node
+    for inner in (*node.get("properties", {}).values(), node.get("items"), _others(node)):
+        if inner is not None:
+            yield from _nodes(inner)
+
+
+def _others(node):
+    return node.get("additionalProperties")
+
+
+def test_the_charts_crd_is_the_generated_one():
+    assert crd.TARGET.read_text() == crd.text()
+
+
+def test_every_text_list_and_map_of_the_spec_has_an_upper_bound():
+    spec = policy_schema.schema()["properties"]["spec"]
+    unbounded = [
+        node
+        for node in _nodes(spec)
+        if (node.get("type") == "string" and not {"maxLength", "enum"} & set(node))
+        or (node.get("type") == "array" and "maxItems" not in node)
+        or ("additionalProperties" in node and "maxProperties" not in node)
+    ]
+
+    assert unbounded == []
+
+
+def test_every_field_of_the_spec_is_described():
+    spec = policy_schema.schema()["properties"]["spec"]
+    silent = [
+        name
+        for node in _nodes(spec)
+        for name, inner in node.get("properties", {}).items()
+        if not inner.get("description")
+    ]
+
+    assert silent == []
+
+
+def test_every_rule_stands_in_the_schema():
+    written = {
+        (item["rule"], item.get("fieldPath", ""))
+        for node in _nodes(policy_schema.schema())
+        for item in node.get("x-kubernetes-validations", ())
+    }
+
+    assert written == {(rule.cel, rule.field) for rules in RULES.values() for rule in rules}
+
+
+def test_the_schema_holds_no_reference_union_or_title():
+    nodes = list(_nodes(policy_schema.schema()))
+
+    assert not any({"$ref", "$defs", "anyOf", "oneOf", "title"} & set(node) for node in nodes)
+
+
+def test_an_example_of_a_policy_has_only_fields_of_the_schema():
+    spec = policy_schema.schema()["properties"]["spec"]
+
+    assert set(policy()["spec"]) <= set(spec["properties"])
