@@ -1,5 +1,7 @@
 """The rights of each ServiceAccount, as whole values."""
 
+from webhook.cluster.resources import watched
+
 READS = [
     {
         "apiGroups": ["kueue.x-k8s.io"],
@@ -80,8 +82,22 @@ def _one_configmap(name):
         "apiGroups": [""],
         "resources": ["configmaps"],
         "resourceNames": [name],
-        "verbs": ["get", "list", "watch"],
+        "verbs": ["list", "watch"],
     }
+
+
+def test_what_is_watched_and_what_may_be_read_are_the_same(render):
+    rendering = render()
+
+    asked = watched(namespace="ours", kueue_namespace="kueue-system")
+    paths = {resource.path.format(kueue="v1beta2") for resource in asked}
+    named = {resource.kind for resource in asked if resource.field_selector}
+    roles = [role for (kind, _), role in rendering.objects.items() if kind == "Role"]
+    assert {path.rpartition("/")[2] for path in paths} == {
+        *(resource for rule in READS for resource in rule["resources"]),
+        "configmaps",
+    }
+    assert named == {name for role in roles for name in role["rules"][0]["resourceNames"]}
 
 
 def test_both_processes_read_those_configmaps_if_both_run(render):
