@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hack import paper, timeline, tools
-from hack.controlplane import ControlPlane
+from hack.controlplane import ControlPlane, NotReadyError
 from hack.install import Installation
 from hack.live import View
 
@@ -273,7 +273,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("\nInterrupted; everything that was created is removed.", file=sys.stderr)
         return 130
-    except DemoError as error:
+    except (DemoError, NotReadyError) as error:
         print(f"\n{error}", file=sys.stderr)
         return 3
     _report(runs, faster=given.faster, picture=given.output)
