@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -94,7 +93,6 @@ def serve_forever(settings: Settings) -> Callable[..., object]:
         observer_command(settings),
         on_update=on_update,
         on_log=lambda text: log.put({"msg": "observer", "text": text}),
-        on_start=metrics.observer_starts.inc,
     )
     link.start()
 
@@ -108,6 +106,7 @@ def serve_forever(settings: Settings) -> Callable[..., object]:
     def before_scrape() -> None:
         metrics.state_age.set(handler.state_age_seconds() if first.done else float("inf"))
         metrics.ledger.set(handler.placements())
+        metrics.observer_restarts.set(link.restarts)
 
     probes.serve(
         settings.metrics_listen, metrics.registry, not_ready=not_ready, before_scrape=before_scrape
@@ -153,9 +152,4 @@ def _teller(metrics: Metrics, log: DecisionLog) -> Callable[[Considered], None]:
 
 def observer_command(settings: Settings) -> tuple[str, ...]:
     """Name the observer's program and its settings."""
-    given = {
-        "kubeconfig": settings.kubeconfig,
-        "namespace": settings.namespace,
-        "kueue_namespace": settings.kueue_namespace,
-    }
-    return (sys.executable, "-m", "webhook.observer", json.dumps(given))
+    return (sys.executable, "-m", "webhook.observer", settings.model_dump_json())

@@ -83,6 +83,8 @@ def consider(
 
     """
     raw = kind.read(source)
+    if not all(pod_set.template.containers for pod_set in raw.pod_sets):
+        raise FieldError("spec.template.spec.containers", "expected at least one container")
     recorded = _recorded(raw)
     if recorded is not None and _is_reinvocation(raw, recorded, moment):
         warnings = (recorded.warning,) if recorded.mode is not Mode.OBSERVE else ()

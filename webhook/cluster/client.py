@@ -18,8 +18,19 @@ from kubernetes import config
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 
-from webhook.cluster.errors import Forbidden, Gone, NotServed, Refused, Unreachable
+from webhook.cluster.errors import ClusterError, Forbidden, Gone, NotServed, Refused, Unreachable
 from webhook.cluster.resources import KUEUE_GROUP
+
+__all__ = [
+    "Client",
+    "ClusterError",
+    "Forbidden",
+    "Gone",
+    "NotServed",
+    "Refused",
+    "Unreachable",
+    "connect",
+]
 
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 30.0
@@ -59,6 +70,9 @@ class Client:
         params: Mapping[str, str] | None = None,
     ) -> Mapping[str, Any]:
         return self._call("PATCH", path, params, body=body, content_type=content_type)
+
+    def delete(self, path: str) -> Mapping[str, Any]:
+        return self._call("DELETE", path, None)
 
     def watch(
         self, path: str, params: Mapping[str, str], *, read_seconds: float
@@ -164,6 +178,18 @@ class Client:
             settings: Any = configuration.auth_settings().values()
             credentials = {item["key"]: item["value"] for item in settings if item["value"]}
         return {"Accept": "application/json", "User-Agent": "kueue-fallback", **credentials}
+
+
+def connect(kubeconfig: str = "") -> Client:
+    """Make a client and let it answer once.
+
+    Raises:
+        Unreachable: there is no configuration, or no answer.
+
+    """
+    client = Client(kubeconfig)
+    client.kueue_version()
+    return client
 
 
 def _load(kubeconfig: str) -> Configuration:

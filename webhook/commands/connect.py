@@ -12,17 +12,18 @@ import click
 if TYPE_CHECKING:
     from webhook.cluster.client import Client
 
+UNREACHED = 3
+"""Exit code: the cluster cannot be reached, or does not let us."""
+
 
 @contextlib.contextmanager
 def connected(kubeconfig: str | None) -> Iterator[Client]:
     """Connect as kubectl does: the given kubeconfig, else the pod's ServiceAccount."""
-    from webhook.cluster import client
+    from webhook.cluster.client import Client
+    from webhook.cluster.errors import ClusterError
 
     try:
-        yield client.connect(kubeconfig or "")
-    except client.Forbidden as error:
-        click.echo(f"forbidden: {error}", err=True)
-        sys.exit(3)
-    except client.Unreachable as error:
-        click.echo(f"the cluster cannot be reached: {error}", err=True)
-        sys.exit(3)
+        yield Client(kubeconfig or "")
+    except ClusterError as error:
+        click.echo(str(error), err=True)
+        sys.exit(UNREACHED)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from webhook.commands.connect import connected
+
+if TYPE_CHECKING:
+    from webhook.cluster.client import Client
 
 NAME = "kueue-fallback-off"
 
@@ -19,8 +24,7 @@ def off(namespaces: tuple[str, ...], release_namespace: str, kubeconfig: str | N
     Jobs decided before keep their decision. `kueue-fallback on` takes it back.
     """
     with connected(kubeconfig) as client:
-        data = {"namespaces": ",".join(namespaces)} if namespaces else {}
-        client.put_config_map(release_namespace, NAME, data)
+        _put(client, release_namespace, namespaces)
     where = f" in {', '.join(namespaces)}" if namespaces else ""
     click.echo(f"off{where}: new Jobs are left as they are submitted; on again: kueue-fallback on")
 
@@ -31,5 +35,26 @@ def off(namespaces: tuple[str, ...], release_namespace: str, kubeconfig: str | N
 def on(release_namespace: str, kubeconfig: str | None) -> None:
     """Take `off` back: new Jobs that a policy matches are decided."""
     with connected(kubeconfig) as client:
-        was_off = client.delete_config_map(release_namespace, NAME)
+        was_off = _take_away(client, release_namespace)
     click.echo("on: new Jobs are decided" if was_off else "it was not off")
+
+
+def _put(client: Client, release_namespace: str, namespaces: tuple[str, ...]) -> None:
+    _take_away(client, release_namespace)
+    data = {"namespaces": ",".join(namespaces)} if namespaces else {}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": data}
+    client.post(_path(release_namespace), body)
+
+
+def _take_away(client: Client, release_namespace: str) -> bool:
+    from webhook.cluster.errors import NotServed
+
+    try:
+        client.delete(f"{_path(release_namespace)}/{NAME}")
+    except NotServed:
+        return False
+    return True
+
+
+def _path(release_namespace: str) -> str:
+    return f"/api/v1/namespaces/{release_namespace}/configmaps"

@@ -1,0 +1,93 @@
+"""A handler on a snapshot that a test gives, behind the Flask application, without a socket."""
+
+import io
+import json
+
+from tests import builders
+from tests.reviews import admitted, review
+from webhook.app import create_app
+from webhook.cluster.pipe import Update, changes
+from webhook.decision_log import DecisionLog
+from webhook.flow import Rules
+from webhook.handler import Handler
+from webhook.metrics import Metrics
+from webhook.model.queues import Snapshot
+
+GPU_CELL = {"nvidia.com/gpu": "4", "cpu": "1000", "memory": "4000Gi"}
+CPU_CELL = {"cpu": "24", "memory": "60Gi"}
+
+
+def paper_snapshot(*, pending=10, cpu_reserving=0, mode="Enforce", **rest):
+    """The paper's queues with a full GPU queue, and the paper's rule as a policy."""
+    used = {"nvidia.com/gpu": "4", "cpu": "16", "memory": "24Gi"}
+    cpu_used = {"cpu": str(4 * cpu_reserving), "memory": f"{6 * cpu_reserving}Gi"}
+    policy = builders.policy(
+        match={"jobSelector": {"matchLabels": {"workload-type": "light-gpu"}}},
+        threshold=builders.PAPER_THRESHOLD,
+        mode=mode,
+    )
+    return builders.snapshot(
+        builders.cluster_queue("gpu-cq", {"t4": GPU_CELL}),
+        builders.cluster_queue("cpu-cq", {"default": CPU_CELL}),
+        held={
+            "gpu-cq": builders.held({"t4": used}, pending=pending, reserving=4),
+            "cpu-cq": builders.held({"default": cpu_used}, reserving=cpu_reserving),
+        },
+        policies=(policy,),
+        **{"generation": 1, "as_of": 100.0, **rest},
+    )
+
+
+class Server:
+    """What the API server sees, and what an admin sees: answers, metrics and the log."""
+
+    def __init__(self, snapshot=None, now=100.0):
+        self.now = now
+        self.metrics = Metrics()
+        self.considered = []
+        self.handler = Handler(
+            Rules(own_namespace="kueue-fallback"),
+            self.metrics,
+            tell=self.considered.append,
+            clock=lambda: self.now,
+        )
+        if snapshot is not None:
+            self.show(snapshot)
+        self.log = io.StringIO()
+        self.lines = DecisionLog(self.log, self.metrics.log_dropped.inc)
+        self.client = create_app(self.handler, self.metrics, self.lines).test_client()
+
+    def show(self, snapshot, seen=()):
+        """Publish a snapshot, as the observer does."""
+        self.handler.update(
+            Update(
+                changed=changes(Snapshot(), snapshot),
+                seen=tuple(seen),
+                as_of=snapshot.as_of,
+                synced=True,
+            )
+        )
+
+    def post(self, body):
+        return self.client.post("/mutate?timeout=2s", data=body)
+
+    def create(self, job, **request):
+        """Create a Job; returns it as admitted, with the warnings."""
+        return self._admit(job, review(job, **request))
+
+    def update(self, old, new, **request):
+        return self._admit(new, review(new, operation="UPDATE", old=old, **request))
+
+    def count(self, name, **labels):
+        return self.metrics.registry.get_sample_value(name, labels)
+
+    def logged(self):
+        self.lines.close()
+        return [json.loads(line) for line in self.log.getvalue().splitlines()]
+
+    def _admit(self, job, sent):
+        answer = self.post(json.dumps(sent))
+        assert answer.status_code == 200
+        response = answer.get_json()["response"]
+        assert response["uid"] == sent["request"]["uid"]
+        return admitted(answer.data, job), response.get("warnings", [])

@@ -1,0 +1,136 @@
+"""The HTTP side: whatever is posted, a 400 with the path or an admission; never a 5xx."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.reviews import light_job, review
+from tests.servers import Server, paper_snapshot
+
+SERVER = Server(paper_snapshot())
+
+
+def changed(path, value):
+    """A review in which the value at one path is another."""
+    found = review(light_job(), dry_run=True)
+    node = found
+    for part in path[:-1]:
+        node = node[part]
+    node[path[-1]] = value
+    return json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "not JSON: Expecting value: line 1 column 1 (char 0)"),
+        (b"[]", "expected an object, got a list"),
+        (b"{}", "apiVersion: expected admission.k8s.io/v1, got ''"),
+        (b"\xff", "not UTF-8 at byte 0"),
+        (json.dumps(review(light_job()))[:-40], None),
+        (changed(("apiVersion",), "admission.k8s.io/v2"), None),
+        (changed(("request", "uid"), 7), "request.uid: expected a string, got a number"),
+        (changed(("request", "object"), "x"), "request.object: expected an object, got a string"),
+        ("[" * 100_000, None),
+        (changed(("request", "object", "spec", "x"), json.loads("[" * 500 + "]" * 500)), None),
+    ],
+    ids=lambda value: None if value is None else str(value)[:30],
+)
+def test_what_is_no_review_is_answered_with_400_and_the_path(body, message):
+    answer = SERVER.post(body)
+
+    assert answer.status_code == 400
+    assert message is None or answer.text == f"{message}\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("request", "object", "spec"), None),
+        (("request", "object", "spec"), [1]),
+        (("request", "object", "spec", "template"), "x"),
+        (("request", "object", "spec", "parallelism"), "three"),
+        (("request", "object", "metadata"), []),
+        (("request", "object", "metadata", "labels"), {"a": 1}),
+        (("request", "object"), {}),
+        (("request", "operation"), "CONNECT"),
+        (("request", "kind", "kind"), "Pod"),
+        (("request", "subResource"), "status"),
+    ],
+)
+def test_what_is_no_job_is_admitted_unpatched_under_its_own_uid(path, value):
+    body = changed(path, value)
+
+    answer = SERVER.post(body)
+
+    response = answer.get_json()["response"]
+    assert answer.status_code == 200
+    assert response["allowed"] is True
+    assert "patch" not in response
+    assert response["uid"] == json.loads(body)["request"]["uid"]
+
+
+def test_three_megabytes_of_annotations_are_admitted():
+    job = light_job(annotations={"x": "y" * (3 << 20)})
+
+    answer = SERVER.post(json.dumps(review(job)))
+
+    assert answer.status_code == 200
+    assert answer.get_json()["response"]["allowed"] is True
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+PLACES = st.sampled_from(
+    [
+        ("metadata",),
+        ("metadata", "name"),
+        ("metadata", "annotations"),
+        ("metadata", "labels"),
+        ("metadata", "ownerReferences"),
+        ("spec",),
+        ("spec", "template"),
+        ("spec", "template", "metadata"),
+        ("spec", "template", "spec"),
+        ("spec", "template", "spec", "containers"),
+        ("spec", "template", "spec", "tolerations"),
+        ("spec", "template", "spec", "affinity"),
+        ("spec", "template", "spec", "nodeSelector"),
+    ]
+)
+
+
+@given(place=PLACES, value=JSON)
+def test_anything_anywhere_in_a_job_is_admitted_without_a_failure(place, value):
+    before = SERVER.count("kueue_fallback_failures_total")
+    body = changed(("request", "object", *place), value)
+
+    answer = SERVER.post(body)
+
+    assert answer.status_code == 200
+    assert answer.get_json()["response"]["uid"] == json.loads(body)["request"]["uid"]
+    assert SERVER.count("kueue_fallback_failures_total") == before
+
+
+def test_an_error_of_ours_blocks_no_job_and_is_logged_with_the_uid(monkeypatch):
+    server = Server(paper_snapshot())
+    sent = review(light_job())
+    monkeypatch.setattr(server.handler, "admit", lambda _: 1 / 0)
+
+    answer = server.post(json.dumps(sent))
+
+    assert answer.get_json()["response"] == {"uid": sent["request"]["uid"], "allowed": True}
+    assert server.count("kueue_fallback_failures_total") == 1
+    assert server.logged() == [
+        {
+            "msg": "failed",
+            "level": "error",
+            "uid": sent["request"]["uid"],
+            "error": "ZeroDivisionError: division by zero",
+        }
+    ]

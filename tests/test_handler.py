@@ -1,0 +1,191 @@
+"""Creates and updates through the handler: what is decided, remembered, and given back."""
+
+import copy
+import json
+
+import pytest
+
+from tests.reviews import light_job
+from tests.servers import Server, paper_snapshot
+from webhook.cluster.seen import Seen
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+DECISION = "kueue-fallback.dev/decision"
+OPTION = "kueue-fallback.dev/option"
+SENTENCE = "kueue-fallback: sent to cpu-lq (cpu): starts now; gpu-lq has 10 pending"
+
+
+def queue(job):
+    return job["metadata"]["labels"].get(QUEUE)
+
+
+def decision(job):
+    return json.loads(job["metadata"]["annotations"][DECISION])
+
+
+def reservations(server, total, **metadata):
+    return [queue(server.create(light_job(f"job-{n}", **metadata))[0]) for n in range(total)]
+
+
+def test_a_burst_counts_its_own_decisions():
+    server = Server(paper_snapshot())
+
+    assert reservations(server, 5) == ["cpu-lq"] * 3 + ["gpu-lq"] * 2
+
+
+def test_a_placement_leaves_the_ledger_once_its_workload_is_seen():
+    server = Server(paper_snapshot())
+    first, _ = server.create(light_job("first"))
+    before = server.handler.placements()
+
+    server.show(paper_snapshot(cpu_reserving=1), seen=[Seen(key=decision(first)["id"])])
+
+    assert (before, server.handler.placements()) == (1, 0)
+    assert reservations(server, 3) == ["cpu-lq"] * 2 + ["gpu-lq"]
+
+
+def test_a_placement_whose_workload_never_comes_is_forgotten():
+    server = Server(paper_snapshot(as_of=100.0))
+    reservations(server, 3)
+
+    server.now = 131.0
+    server.show(paper_snapshot(as_of=131.0))
+
+    assert reservations(server, 1) == ["cpu-lq"]
+
+
+def test_a_dry_run_is_decided_and_not_remembered():
+    server = Server(paper_snapshot())
+
+    shown = [queue(server.create(light_job(f"dry-{n}"), dry_run=True)[0]) for n in range(5)]
+
+    assert shown == ["cpu-lq"] * 5
+    assert server.handler.placements() == 0
+    assert server.count("kueue_fallback_placements_total") == 0
+
+
+def test_a_reinvocation_gets_the_same_answer_and_is_counted_once():
+    server = Server(paper_snapshot())
+    first, warnings = server.create(light_job(name=""))
+    suspended = {**first, "spec": {**first["spec"], "suspend": True}}
+
+    again, repeated = server.create(suspended)
+
+    assert (again, repeated) == (suspended, warnings)
+    assert warnings == [SENTENCE]
+    assert server.handler.placements() == 1
+
+
+def test_an_untouched_job_that_comes_again_suspended_is_counted_once():
+    server = Server(paper_snapshot())
+    heavy = light_job(name="", labels={QUEUE: "gpu-lq"})
+    server.create(heavy)
+
+    server.create({**heavy, "spec": {**heavy["spec"], "suspend": True}})
+
+    assert server.handler.placements() == 1
+
+
+def test_a_stale_state_leaves_the_job_with_that_reason():
+    server = Server(paper_snapshot(as_of=80.0))
+
+    job, warnings = server.create(light_job())
+
+    text = "left as submitted: stale: the queues were last seen 20 s ago (limit 15 s)"
+    assert queue(job) == "gpu-lq"
+    assert job["spec"] == light_job()["spec"]
+    assert warnings == [f"kueue-fallback: {text}"]
+    assert "option" not in decision(job)
+    assert decision(job)["reason"] == text
+
+
+def test_before_the_first_sync_nothing_is_touched():
+    server = Server()
+
+    assert server.create(light_job()) == (light_job(), [])
+    assert server.considered[0].outcome.skip == "notSynced"
+
+
+def test_a_manifest_applied_again_keeps_what_was_decided():
+    server = Server(paper_snapshot())
+    stored, _ = server.create(light_job())
+    again = light_job(annotations=copy.deepcopy(stored["metadata"]["annotations"]))
+    again["metadata"]["labels"][OPTION] = "cpu"
+
+    restored, warnings = server.update(stored, again)
+
+    assert (restored, warnings) == (stored, [])
+    assert server.considered[-1].restored > 0
+
+
+@pytest.mark.parametrize("state", ["stale", "no policy", "off", "unsynced"])
+def test_restoration_depends_on_the_jobs_own_decision_alone(state):
+    server = Server(paper_snapshot())
+    stored, _ = server.create(light_job())
+    again = light_job(annotations=stored["metadata"]["annotations"])
+    later = {
+        "stale": Server(paper_snapshot(as_of=0.0)),
+        "no policy": Server(paper_snapshot(mode="Observe")),
+        "off": Server(paper_snapshot()),
+        "unsynced": Server(),
+    }[state]
+
+    restored, _ = later.update(stored, again)
+
+    assert restored == stored
+
+
+def test_only_the_change_of_a_changed_manifest_gets_through():
+    server = Server(paper_snapshot())
+    stored, _ = server.create(light_job())
+    changed = light_job(annotations=stored["metadata"]["annotations"])
+    changed["spec"]["backoffLimit"] = 2
+
+    restored, _ = server.update(stored, changed)
+
+    assert restored == {**stored, "spec": {**stored["spec"], "backoffLimit": 2}}
+
+
+def test_an_update_that_changes_the_decision_passes():
+    server = Server(paper_snapshot())
+    stored, _ = server.create(light_job())
+    undone = light_job(annotations={"kueue-fallback.dev/policy": "none"})
+
+    assert server.update(stored, undone) == (undone, [])
+
+
+def test_a_copy_under_another_name_is_decided_anew():
+    server = Server(paper_snapshot(), now=100.0)
+    first, _ = server.create(light_job("first"))
+    reservations(server, 2)
+    copied = {**first, "metadata": {**first["metadata"], "name": "copy"}}
+
+    job, _ = server.create(copied)
+
+    assert queue(job) == "gpu-lq"
+    assert decision(job)["id"] != decision(first)["id"]
+    assert job["spec"]["template"]["spec"] == light_job()["spec"]["template"]["spec"]
+
+
+def test_a_copy_of_a_job_whose_workload_was_seen_is_no_reinvocation():
+    server = Server(paper_snapshot())
+    first, _ = server.create(light_job(name=""))
+    server.show(paper_snapshot(), seen=[Seen(key=decision(first)["id"])])
+
+    job, _ = server.create(first)
+
+    assert decision(job)["id"] != decision(first)["id"]
+
+
+@pytest.mark.parametrize("mode", ["Observe", "Advise"])
+def test_before_enforce_the_spec_stays_as_submitted(mode):
+    server = Server(paper_snapshot(mode=mode))
+
+    job, warnings = server.create(light_job())
+
+    assert job["spec"] == light_job()["spec"]
+    assert job["metadata"]["labels"] == light_job()["metadata"]["labels"]
+    would = SENTENCE.replace("sent", "would be sent")
+    assert warnings == ([would] if mode == "Advise" else [])
+    assert (DECISION in job["metadata"].get("annotations", {})) == (mode == "Advise")
+    assert server.considered[0].outcome.decision.option == "cpu"
