@@ -25,7 +25,8 @@ NAMESPACE: Final = "kueue-fallback"
 SERVICE: Final = "kueue-fallback"
 SERVER_ACCOUNT: Final = "kueue-fallback"
 CONTROLLER_ACCOUNT: Final = "kueue-fallback-controller"
-TOKEN_SECONDS: Final = 24 * 3600
+# No kubelet renews these tokens, and a cluster of `make up` may stay for weeks.
+TOKEN_SECONDS: Final = 30 * 24 * 3600
 REPLACED: Final = frozenset({"Deployment"})
 
 
@@ -62,7 +63,11 @@ class Installation:
         self._chart_values = tuple(chart_values)
 
     def __enter__(self) -> Self:
-        self.up()
+        try:
+            self.up()
+        except BaseException:
+            self.down()
+            raise
         return self
 
     def __exit__(
@@ -95,7 +100,8 @@ class Installation:
             self._run_replica(replica, server)
         if len(self.replicas) > 1:
             self._run_proxy()
-        self._run_controller(self._kubeconfig_for(CONTROLLER_ACCOUNT))
+        if (ROOT / "webhook" / "commands" / "control.py").exists():
+            self._run_controller(self._kubeconfig_for(CONTROLLER_ACCOUNT))
         self.wait_until_ready()
 
     def down(self) -> None:

@@ -280,4 +280,7 @@ class Progress:
 
 
 if __name__ == "__main__":
-    print(ensure().root)
+    try:
+        print(ensure().root)
+    except KeyboardInterrupt:
+        sys.exit("Interrupted; nothing half-built is kept.")
