@@ -15,7 +15,7 @@ class Unreachable(ClusterError):  # noqa: N818 - names a condition of the cluste
         self.detail = detail
 
     def __str__(self) -> str:
-        return f"the API server cannot be reached: {self.detail}"
+        return self.detail
 
 
 class Forbidden(ClusterError):  # noqa: N818
@@ -25,7 +25,7 @@ class Forbidden(ClusterError):  # noqa: N818
         self.detail = detail
 
     def __str__(self) -> str:
-        return f"not allowed: {self.detail or self.resource}"
+        return self.detail or self.resource
 
 
 class NotServed(ClusterError):  # noqa: N818

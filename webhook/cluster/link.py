@@ -26,14 +26,15 @@ class ObserverLink:
         command: Sequence[str],
         on_update: Callable[[Update], None],
         on_log: Callable[[str], None],
+        on_start: Callable[[], object] = lambda: None,
     ) -> None:
         self._command = tuple(command)
         self._on_update = on_update
         self._on_log = on_log
+        self._on_start = on_start
         self._stopped = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._run, name="observer-link", daemon=True)
-        self.restarts = 0
 
     def start(self) -> None:
         self._thread.start()
@@ -52,7 +53,6 @@ class ObserverLink:
             code = self._follow_one()
             if self._stopped.is_set():
                 return
-            self.restarts += 1
             if time.monotonic() - started > _HEALTHY_SECONDS:
                 wait = _FIRST_WAIT_SECONDS
             self._on_log(f"the observer ended with {code}; starting it again in {wait:.1f} s")
@@ -67,6 +67,7 @@ class ObserverLink:
             stderr=subprocess.PIPE,
         ) as child:
             self._child = child
+            self._on_start()
             log = threading.Thread(target=self._pass_on, args=(child,), daemon=True)
             log.start()
             if self._stopped.is_set():

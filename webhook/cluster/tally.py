@@ -26,6 +26,8 @@ class Tally:
     reserving: int = 0
     usage: Counter[FlavorResource] = field(default_factory=Counter)
     guests: Counter[tuple[str, str]] = field(default_factory=Counter)
+    priorities: Counter[int] = field(default_factory=Counter)
+    """Of the reserving."""
     refused: Counter[_Shape] = field(default_factory=Counter)
     """Shapes of Workloads that Kueue has judged and left pending."""
     unjudged: dict[Key, Workload] = field(default_factory=dict)
@@ -67,6 +69,7 @@ class Tally:
             reserving=self.reserving,
             usage={cell: amount for cell, amount in self.usage.items() if amount},
             guests={guest: count for guest, count in guests.items() if count},
+            lowest_priority=min(self.priorities, default=None),
         )
 
     def _count(self, workload: Workload, step: int) -> None:
@@ -77,6 +80,7 @@ class Tally:
             _bump(self.refused, _shape(workload), step)
             return
         self.reserving += step
+        _bump(self.priorities, workload.priority, step)
         for cell, amount in workload.charge:
             _bump(self.usage, cell, step * amount)
 

@@ -58,6 +58,35 @@ class Message:
     """What is known must not be used any longer: we are not allowed to read it."""
 
 
+def path_of(transport: Transport, resource: Resource) -> str:
+    """Fill in the version in which Kueue is served.
+
+    Raises:
+        NotServed: there is no Kueue.
+
+    """
+    if "{kueue}" not in resource.path:
+        return resource.path
+    version = transport.kueue_version()
+    if version is None:
+        raise NotServed(resource.kind)
+    return resource.path.format(kueue=version)
+
+
+def list_pages(
+    transport: Transport, path: str, params: Mapping[str, str]
+) -> Iterator[Mapping[str, Any]]:
+    """Get a list page by page; all of it is as of one resourceVersion."""
+    asked = {**params, "limit": str(PAGE)}
+    while True:
+        page = transport.get(path, asked)
+        yield page
+        token = (page.get("metadata") or {}).get("continue")
+        if not token:
+            return
+        asked["continue"] = token
+
+
 class Follower:
     """One resource's list-then-watch. Clock, sleep and random come from outside."""
 
@@ -88,7 +117,7 @@ class Follower:
     def step(self) -> None:
         """List if need be, then watch until the watch ends; wait as long as a failure demands."""
         try:
-            path = self._path()
+            path = path_of(self._transport, self._resource)
             if not self._version:
                 self._list(path)
             self._watch(path)
@@ -108,27 +137,14 @@ class Follower:
                 self._version = ""
             self._back_off()
 
-    def _path(self) -> str:
-        if "{kueue}" not in self._resource.path:
-            return self._resource.path
-        version = self._transport.kueue_version()
-        if version is None:
-            raise NotServed(self._resource.kind)
-        return self._resource.path.format(kueue=version)
-
     def _list(self, path: str) -> None:
         entries: list[Entry] = []
-        params = {**self._resource.params, "limit": str(PAGE)}
-        while True:
-            at = self._clock()
-            page = self._transport.get(path, params)
+        at, version = self._clock(), ""
+        for page in list_pages(self._transport, path, self._resource.params):
             # Cut down page by page: whole objects of a large list would fill the memory.
             entries.extend(read(self._resource.kind, item) for item in page.get("items") or ())
-            metadata = page.get("metadata") or {}
-            if not metadata.get("continue"):
-                break
-            params["continue"] = metadata["continue"]
-        self._version = str(metadata.get("resourceVersion") or "")
+            version = str((page.get("metadata") or {}).get("resourceVersion") or "")
+        self._version = version
         self._emit(Message(kind=self._resource.kind, at=at, entries=tuple(entries)))
 
     def _watch(self, path: str) -> None:

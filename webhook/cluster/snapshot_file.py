@@ -1,0 +1,160 @@
+"""A saved or a live cluster, read once, to a Snapshot: what ``explain`` decides on.
+
+A file is what ``kubectl get ... -A -o json`` prints: a List, or several documents; YAML is read
+too. Kinds that decisions do not need are passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from webhook.cluster import resources as kinds
+from webhook.cluster.errors import Forbidden, NotServed
+from webhook.cluster.reduce import READERS, Entry, key_of, read
+from webhook.cluster.resources import Resource, watched
+from webhook.cluster.state import State
+from webhook.cluster.watch import Transport, list_pages, path_of
+from webhook.model import fields
+from webhook.model.fields import FieldError, as_mapping
+from webhook.model.policy import PolicyError
+from webhook.model.queues import Snapshot
+
+_KINDS: Mapping[str, str] = {
+    "ClusterQueue": kinds.CLUSTER_QUEUES,
+    "LocalQueue": kinds.LOCAL_QUEUES,
+    "Cohort": kinds.COHORTS,
+    "ResourceFlavor": kinds.FLAVORS,
+    "Workload": kinds.WORKLOADS,
+    "AdmissionCheck": kinds.CHECKS,
+    "WorkloadPriorityClass": kinds.PRIORITY_CLASSES,
+    "Namespace": kinds.NAMESPACES,
+    "LimitRange": kinds.LIMIT_RANGES,
+    "RuntimeClass": kinds.RUNTIME_CLASSES,
+    "FallbackPolicy": kinds.POLICIES,
+    "MutatingWebhookConfiguration": kinds.WEBHOOKS,
+}
+_CONFIG_MAPS = (kinds.KUEUE_CONFIG, kinds.OFF_SWITCH)
+_DEFAULTED = {*_CONFIG_MAPS, kinds.WEBHOOKS}
+"""Not every user may read these; without them the usual is taken for granted."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Leaves times as the text that they are in JSON."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own way
+        first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def read_snapshot(path: str, now: float = 0.0) -> Snapshot:
+    """Read a file (``-``: standard input); the state in it is as of *now*.
+
+    Raises:
+        FieldError: it cannot be read; names the file and the place in it.
+
+    """
+    try:
+        content = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FieldError(path, str(getattr(error, "strerror", "") or error)) from error
+    entries: defaultdict[str, list[Entry]] = defaultdict(list)
+    for source, place in _objects(content, path):
+        kind = _kind(source)
+        if kind:
+            entries[kind].append(_read(kind, source, f"{path} {place}"))
+    return _snapshot(entries, now)
+
+
+def fetch_snapshot(
+    client: Transport,
+    *,
+    namespace: str = "kueue-fallback",
+    kueue_namespace: str = "kueue-system",
+    now: float = 0.0,
+) -> Snapshot:
+    """List everything once.
+
+    Raises:
+        Forbidden: names what may not be listed.
+        Unreachable: there is no answer.
+
+    """
+    entries: dict[str, list[Entry]] = {}
+    for resource in watched(namespace=namespace, kueue_namespace=kueue_namespace):
+        try:
+            entries[resource.kind] = list(_listed(client, resource))
+        except NotServed:
+            entries[resource.kind] = []
+        except Forbidden:
+            if resource.kind not in _DEFAULTED:
+                raise
+    return _snapshot(entries, now)
+
+
+def _snapshot(entries: Mapping[str, list[Entry]], now: float) -> Snapshot:
+    state = State()
+    for kind, found in {kinds.KUEUE_CONFIG: [], **entries}.items():
+        state.replace_read(kind, found)
+    return state.snapshot(now)
+
+
+def _listed(client: Transport, resource: Resource) -> Iterator[Entry]:
+    for page in list_pages(client, path_of(client, resource), resource.params):
+        for item in page.get("items") or ():
+            yield read(resource.kind, item)
+
+
+def _kind(source: Mapping[str, Any]) -> str:
+    if source.get("kind") == "ConfigMap":
+        name = key_of(source)[1]
+        return name if name in _CONFIG_MAPS else ""
+    return _KINDS.get(str(source.get("kind")), "")
+
+
+def _read(kind: str, source: Mapping[str, Any], place: str) -> Entry:
+    try:
+        return Entry(key_of(source), READERS[kind](source))
+    except FieldError as error:
+        raise FieldError(f"{place}.{error.path}", error.message) from error
+    except PolicyError as error:
+        raise FieldError(place, str(error)) from error
+
+
+def _objects(content: str, path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """List the objects with their places; a List's items stand for it."""
+    for number, document in enumerate(_documents(content, path), 1):
+        if document is None:
+            continue
+        here = f"document {number}" if number > 1 else ""
+        source = as_mapping(document, f"{path} {here}".strip())
+        if "items" not in source:
+            yield source, here or "document 1"
+            continue
+        for item, place in fields.objects(source, "items", ""):
+            yield item, f"{here} {place}".strip()
+
+
+def _documents(content: str, path: str) -> Iterator[Any]:
+    # JSON first: it is a hundred times faster than YAML, which would read it too.
+    if content.lstrip().startswith("{"):
+        try:
+            yield json.loads(content)
+        except json.JSONDecodeError as error:
+            where = f"{path} line {error.lineno}"
+            raise FieldError(where, f"expected JSON: {error.msg}") from error
+        return
+    try:
+        yield from yaml.load_all(content, Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path} line {mark.line + 1}" if mark else path
+        problem = getattr(error, "problem", None) or error
+        raise FieldError(where, f"expected YAML: {problem}") from error
