@@ -1,0 +1,178 @@
+import pytest
+
+from tests.model.policies import policy
+from webhook.controller import policy_status
+from webhook.controller.policy_status import Condition
+from webhook.model.policy import PolicyError, read_policy
+from webhook.model.queues import ClusterQueue, LocalQueue, Snapshot
+
+READY = Condition(
+    ready=True,
+    reason="Resolved",
+    message="every option has its queue, and what it names exists",
+)
+
+
+def snapshot(*, namespaces=None, local=None, cluster=("gpu-cq", "cpu-cq"), **rest):
+    local = local or {("team", "gpu-lq"): "gpu-cq", ("team", "cpu-lq"): "cpu-cq"}
+    return Snapshot(
+        namespaces=namespaces or {"team": {"team": "a"}, "kube-system": {}, "own": {}},
+        local_queues={
+            key: LocalQueue(namespace=key[0], name=key[1], cluster_queue=target)
+            for key, target in local.items()
+        },
+        cluster_queues={name: ClusterQueue(name=name) for name in cluster},
+        **rest,
+    )
+
+
+def condition(found, **state):
+    return policy_status.condition(read_policy(found), snapshot(**state), own_namespace="own")
+
+
+def not_ready(reason, message):
+    return Condition(ready=False, reason=reason, message=message)
+
+
+def test_a_policy_whose_queues_exist_is_ready():
+    assert condition(policy()) == READY
+
+
+def test_a_queue_in_no_selected_namespace_is_named_with_its_path():
+    found = condition(policy(), local={("team", "gpu-lq"): "gpu-cq", ("own", "cpu-lq"): "cpu-cq"})
+
+    assert found == not_ready(
+        "QueueNotFound",
+        'spec.options[1].queue: no LocalQueue "cpu-lq" in any selected namespace',
+    )
+
+
+def test_a_queue_in_a_system_namespace_counts_only_where_a_selector_selects_it():
+    local = {("kube-system", "gpu-lq"): "gpu-cq", ("kube-system", "cpu-lq"): "cpu-cq"}
+
+    assert condition(policy(), local=local).reason == "QueueNotFound"
+    assert condition(policy(match={"namespaceSelector": {}}), local=local) == READY
+
+
+def test_a_selector_that_selects_nothing_is_named():
+    found = condition(policy(match={"namespaceSelector": {"matchLabels": {"team": "b"}}}))
+
+    assert found == not_ready(
+        "NoNamespace", "spec.match.namespaceSelector: no namespace is selected"
+    )
+
+
+def test_a_queue_that_points_to_no_cluster_queue_is_named():
+    found = condition(policy(), cluster=("gpu-cq",))
+
+    assert found == not_ready(
+        "ClusterQueueNotFound",
+        'spec.options[1].queue: LocalQueue "cpu-lq" points to no ClusterQueue that exists: '
+        '"cpu-cq"',
+    )
+
+
+def test_one_namespace_where_the_queue_works_is_enough():
+    found = condition(
+        policy(),
+        namespaces={"team": {}, "other": {}},
+        local={
+            ("team", "gpu-lq"): "gone",
+            ("other", "gpu-lq"): "gpu-cq",
+            ("team", "cpu-lq"): "cpu-cq",
+        },
+    )
+
+    assert found == READY
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "message"),
+    [
+        ("tpu-cq", "ClusterQueueNotFound", 'no ClusterQueue "tpu-cq"'),
+        (
+            "idle-cq",
+            "QueueNotFound",
+            'no LocalQueue of any selected namespace points to ClusterQueue "idle-cq"',
+        ),
+    ],
+)
+def test_a_cluster_queue_out_of_reach_is_named(name, reason, message):
+    found = condition(policy(options=[{"clusterQueue": name}]), cluster=("idle-cq",))
+
+    assert found == not_ready(reason, f"spec.options[0].clusterQueue: {message}")
+
+
+def test_classes_that_do_not_exist_are_named_together():
+    options = [
+        {
+            "queue": "gpu-lq",
+            "guests": {"maxJobs": 1, "priorityClass": "low"},
+            "adaptation": {"runtimeClassName": "gvisor"},
+        }
+    ]
+
+    missing = condition(policy(options=options))
+    there = condition(
+        policy(options=options), priority_classes={"low": 1}, overheads={"gvisor": {}}
+    )
+
+    assert missing == not_ready(
+        "PriorityClassNotFound",
+        'spec.options[0].guests.priorityClass: no WorkloadPriorityClass "low"; '
+        'spec.options[0].adaptation.runtimeClassName: no RuntimeClass "gvisor"',
+    )
+    assert there == READY
+
+
+def test_an_invalid_policy_says_every_mistake():
+    with pytest.raises(PolicyError) as caught:
+        read_policy(policy(priority=-(2**40)))
+
+    assert policy_status.invalid(caught.value, 4) == Condition(
+        ready=False,
+        reason="Invalid",
+        message="spec.priority: Invalid value: -1099511627776: spec.priority in body should be "
+        "greater than or equal to -2147483648",
+        generation=4,
+    )
+
+
+def test_a_status_is_written_only_when_it_changes():
+    first = policy_status.status(READY, {}, now="2026-01-01T00:00:00Z")
+
+    assert first == {
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "True",
+                "observedGeneration": 0,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+                "reason": "Resolved",
+                "message": "every option has its queue, and what it names exists",
+            }
+        ]
+    }
+    assert policy_status.status(READY, first, now="2026-01-02T00:00:00Z") is None
+
+
+def test_the_time_of_the_last_transition_stays_while_only_the_message_changes():
+    before = policy_status.status(not_ready("A", "a"), {}, now="2026-01-01T00:00:00Z")
+    assert before is not None
+
+    same = policy_status.status(not_ready("B", "b"), before, now="2026-01-02T00:00:00Z")
+    turned = policy_status.status(READY, before, now="2026-01-02T00:00:00Z")
+
+    assert same is not None
+    assert turned is not None
+    assert same["conditions"][0]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+    assert turned["conditions"][0]["lastTransitionTime"] == "2026-01-02T00:00:00Z"
+
+
+def test_conditions_of_others_are_kept():
+    other = {"type": "Audited", "status": "True"}
+
+    written = policy_status.status(READY, {"conditions": [other]}, now="2026-01-01T00:00:00Z")
+
+    assert written is not None
+    assert written["conditions"][0] == other

@@ -1,0 +1,110 @@
+import copy
+
+import pytest
+
+from tests.controller.test_policy_status import READY, snapshot
+from tests.model.policies import policy
+from webhook.cluster.errors import NotServed, Refused, Unreachable
+from webhook.controller import reconcile
+
+
+class Policies:
+    """An API server that holds policies."""
+
+    def __init__(self, *items):
+        self.items = [copy.deepcopy(item) for item in items]
+        self.patches = []
+        self.refusal = None
+
+    def get(self, path, params=None):
+        assert path == reconcile.PATH
+        start = int(params.get("continue", 0))
+        following = str(start + 1) if start + 1 < len(self.items) else ""
+        return {"items": self.items[start : start + 1], "metadata": {"continue": following}}
+
+    def patch(self, path, body):
+        self.patches.append((path, body))
+        if self.refusal:
+            raise self.refusal
+        name = path.split("/")[-2]
+        (found,) = (item for item in self.items if item["metadata"]["name"] == name)
+        found["status"] = body["status"]
+        return found
+
+
+def stored(name, **spec):
+    metadata = {"name": name, "generation": 1, "resourceVersion": "9"}
+    return {**policy(**spec), "metadata": metadata}
+
+
+def look(server):
+    return reconcile.look(
+        server, snapshot(), own_namespace="own", clock=lambda: "2026-01-01T00:00:00Z"
+    )
+
+
+def test_every_policy_gets_its_condition_and_a_second_look_writes_nothing():
+    server = Policies(stored("a"), stored("b", options=[{"queue": "tpu-lq"}]))
+
+    first, second = look(server), look(server)
+
+    assert (first.ready, first.not_ready) == (second.ready, second.not_ready) == (1, 1)
+    assert [(name, found.ready) for name, found in first.written] == [("a", True), ("b", False)]
+    assert second.written == ()
+    assert [path for path, _ in server.patches] == [
+        f"{reconcile.PATH}/a/status",
+        f"{reconcile.PATH}/b/status",
+    ]
+
+
+def test_a_write_carries_the_version_that_was_read():
+    server = Policies(stored("a"))
+
+    look(server)
+
+    (_, body) = server.patches[0]
+    assert body["metadata"] == {"resourceVersion": "9"}
+    assert body["status"]["conditions"][0]["message"] == READY.message
+
+
+def test_an_invalid_policy_is_said_to_be_invalid_and_the_next_one_is_judged():
+    server = Policies(stored("a", mode="Foo"), stored("b"))
+
+    found = look(server)
+
+    assert [(name, one.reason) for name, one in found.written] == [
+        ("a", "Invalid"),
+        ("b", "Resolved"),
+    ]
+
+
+@pytest.mark.parametrize("error", [Refused(409, "conflict"), NotServed("a")])
+def test_a_policy_that_changed_meanwhile_is_looked_at_again(error):
+    server = Policies(stored("a"))
+    server.refusal = error
+
+    assert (look(server).again, look(server).failed) == (True, ())
+
+
+def test_a_refused_write_is_told():
+    server = Policies(stored("a"))
+    server.refusal = Refused(422, "no")
+
+    assert look(server).failed == (("a", "no (422)"),)
+
+
+def test_without_the_definition_there_is_nothing_to_do():
+    class Nothing(Policies):
+        def get(self, path, params=None):
+            raise NotServed(path)
+
+    assert look(Nothing()) == reconcile.Look()
+
+
+def test_an_api_server_that_is_away_is_the_callers_to_handle():
+    class Away(Policies):
+        def get(self, path, params=None):
+            raise Unreachable("away")
+
+    with pytest.raises(Unreachable):
+        look(Away())

@@ -1,0 +1,152 @@
+"""Says of each policy whether its options can be taken as the cluster stands: condition Ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.decide.match import SYSTEM_NAMESPACES
+from webhook.model.policy import FallbackPolicy, Option, PolicyError
+from webhook.model.policy_values import selector
+from webhook.model.queues import LocalQueue, Snapshot
+from webhook.model.selector import EVERYTHING
+
+READY: Final = "Ready"
+_KEPT: Final = frozenset({"Keep", "Remove"})
+_LONGEST_MESSAGE: Final = 32768
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """The condition Ready, but for when it last changed: that depends on what was written."""
+
+    ready: bool
+    reason: str
+    message: str
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    reason: str
+    path: str
+    message: str
+
+
+def condition(policy: FallbackPolicy, snapshot: Snapshot, *, own_namespace: str = "") -> Condition:
+    """Judge a valid policy: not ready where an option can never be taken, with its path."""
+    namespaces = _selected(policy, snapshot, own_namespace)
+    findings = tuple(_findings(policy, snapshot, namespaces))
+    if not findings:
+        message = "every option has its queue, and what it names exists"
+        return Condition(
+            ready=True, reason="Resolved", message=message, generation=policy.generation
+        )
+    return Condition(
+        ready=False,
+        reason=findings[0].reason,
+        message=_joined(f"{finding.path}: {finding.message}" for finding in findings),
+        generation=policy.generation,
+    )
+
+
+def invalid(error: PolicyError, generation: int) -> Condition:
+    """Judge a policy that the webhook must pass over: stored before the rules it breaks."""
+    return Condition(
+        ready=False,
+        reason="Invalid",
+        message=_joined(str(one) for one in error.errors),
+        generation=generation,
+    )
+
+
+def status(found: Condition, before: Mapping[str, Any], *, now: str) -> Mapping[str, Any] | None:
+    """Write the status that holds *found*; None where *before*, the status as it is, says it."""
+    conditions = [item for item in before.get("conditions") or () if isinstance(item, dict)]
+    old = next((item for item in conditions if item.get("type") == READY), {})
+    state = "True" if found.ready else "False"
+    changed = old.get("status") != state
+    new = {
+        "type": READY,
+        "status": state,
+        "observedGeneration": found.generation,
+        "lastTransitionTime": now if changed else old.get("lastTransitionTime", now),
+        "reason": found.reason,
+        "message": found.message,
+    }
+    if new == old:
+        return None
+    return {"conditions": [*(item for item in conditions if item.get("type") != READY), new]}
+
+
+def _joined(lines: Iterator[str]) -> str:
+    return "; ".join(lines)[:_LONGEST_MESSAGE]
+
+
+def _selected(policy: FallbackPolicy, snapshot: Snapshot, own_namespace: str) -> frozenset[str]:
+    given = policy.spec.match.namespace_selector
+    if given is None:
+        return frozenset(snapshot.namespaces) - SYSTEM_NAMESPACES - {own_namespace}
+    wanted = selector(given, EVERYTHING)
+    return frozenset(name for name, labels in snapshot.namespaces.items() if wanted.matches(labels))
+
+
+def _findings(
+    policy: FallbackPolicy, snapshot: Snapshot, namespaces: frozenset[str]
+) -> Iterator[_Finding]:
+    if not namespaces:
+        message = "no namespace is selected"
+        yield _Finding(reason="NoNamespace", path="spec.match.namespaceSelector", message=message)
+        return
+    queues = [queue for queue in snapshot.local_queues.values() if queue.namespace in namespaces]
+    for index, option in enumerate(policy.spec.options):
+        path = f"spec.options[{index}]"
+        if option.queue:
+            yield from _queue(option, path, queues, snapshot)
+        else:
+            yield from _cluster_queue(option, path, queues, snapshot)
+        yield from _classes(option, path, snapshot)
+
+
+def _queue(
+    option: Option, path: str, queues: list[LocalQueue], snapshot: Snapshot
+) -> Iterator[_Finding]:
+    targets = {queue.cluster_queue for queue in queues if queue.name == option.queue}
+    here = f"{path}.queue"
+    if not targets:
+        message = f'no LocalQueue "{option.queue}" in any selected namespace'
+        yield _Finding(reason="QueueNotFound", path=here, message=message)
+    elif not targets & set(snapshot.cluster_queues):
+        names = ", ".join(f'"{name}"' for name in sorted(targets))
+        message = f'LocalQueue "{option.queue}" points to no ClusterQueue that exists: {names}'
+        yield _Finding(reason="ClusterQueueNotFound", path=here, message=message)
+
+
+def _cluster_queue(
+    option: Option, path: str, queues: list[LocalQueue], snapshot: Snapshot
+) -> Iterator[_Finding]:
+    name, here = option.cluster_queue, f"{path}.clusterQueue"
+    if name not in snapshot.cluster_queues:
+        message = f'no ClusterQueue "{name}"'
+        yield _Finding(reason="ClusterQueueNotFound", path=here, message=message)
+    elif not any(queue.cluster_queue == name for queue in queues):
+        message = f'no LocalQueue of any selected namespace points to ClusterQueue "{name}"'
+        yield _Finding(reason="QueueNotFound", path=here, message=message)
+
+
+def _classes(option: Option, path: str, snapshot: Snapshot) -> Iterator[_Finding]:
+    priority = option.guests.priority_class if option.guests else ""
+    if priority and priority not in snapshot.priority_classes:
+        yield _Finding(
+            reason="PriorityClassNotFound",
+            path=f"{path}.guests.priorityClass",
+            message=f'no WorkloadPriorityClass "{priority}"',
+        )
+    runtime = option.adaptation.runtime_class_name
+    if runtime not in _KEPT and runtime not in snapshot.overheads:
+        yield _Finding(
+            reason="RuntimeClassNotFound",
+            path=f"{path}.adaptation.runtimeClassName",
+            message=f'no RuntimeClass "{runtime}"',
+        )

@@ -1,0 +1,110 @@
+"""One look at all policies: reads them, judges each, and writes the statuses that changed.
+
+Writes carry the resourceVersion that was read, and say the same however often they are made: two
+controllers at once do no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from webhook.cluster.errors import NotServed, Refused
+from webhook.controller import policy_status
+from webhook.controller.policy_status import Condition
+from webhook.model.policy import GROUP, PLURAL, VERSION, PolicyError, read_policy
+from webhook.model.queues import Snapshot
+
+PATH: Final = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
+_PAGE: Final = "200"
+_CONFLICT: Final = 409
+
+
+class Transport(Protocol):
+    """What is needed of ``cluster.client.Client``."""
+
+    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
+
+    def patch(self, path: str, body: object) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one look came to."""
+
+    ready: int = 0
+    not_ready: int = 0
+    written: tuple[tuple[str, Condition], ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
+    """Policy and what the API server said about the write."""
+    again: bool = False
+    """A policy changed meanwhile."""
+
+
+def look(
+    transport: Transport, snapshot: Snapshot, *, own_namespace: str, clock: Callable[[], str]
+) -> Look:
+    """Write the condition of every policy whose status does not say it yet.
+
+    Raises:
+        ClusterError: the policies cannot be read.
+
+    """
+    found = Look()
+    for source in _policies(transport):
+        name = source["metadata"]["name"]
+        condition = _judge(source, snapshot, own_namespace)
+        status = policy_status.status(condition, source.get("status") or {}, now=clock())
+        outcome = Look() if status is None else _write(transport, source, name, condition, status)
+        found = Look(
+            ready=found.ready + condition.ready,
+            not_ready=found.not_ready + (not condition.ready),
+            written=(*found.written, *outcome.written),
+            failed=(*found.failed, *outcome.failed),
+            again=found.again or outcome.again,
+        )
+    return found
+
+
+def _policies(transport: Transport) -> Iterator[Mapping[str, Any]]:
+    params = {"limit": _PAGE}
+    while True:
+        try:
+            page = transport.get(PATH, params)
+        except NotServed:
+            return
+        yield from page.get("items") or ()
+        following = (page.get("metadata") or {}).get("continue")
+        if not following:
+            return
+        params = {"limit": _PAGE, "continue": following}
+
+
+def _judge(source: Mapping[str, Any], snapshot: Snapshot, own_namespace: str) -> Condition:
+    # The items of a list carry neither kind nor apiVersion; reading a policy needs neither.
+    try:
+        policy = read_policy(source)
+    except PolicyError as error:
+        return policy_status.invalid(error, source["metadata"].get("generation", 0))
+    return policy_status.condition(policy, snapshot, own_namespace=own_namespace)
+
+
+def _write(
+    transport: Transport,
+    source: Mapping[str, Any],
+    name: str,
+    condition: Condition,
+    status: Mapping[str, Any],
+) -> Look:
+    version = source["metadata"].get("resourceVersion")
+    body = {"metadata": {"resourceVersion": version}, "status": status}
+    try:
+        transport.patch(f"{PATH}/{name}/status", body)
+    except NotServed:
+        return Look(again=True)
+    except Refused as error:
+        if error.status == _CONFLICT:
+            return Look(again=True)
+        return Look(failed=((name, str(error)),))
+    return Look(written=((name, condition),))
