@@ -62,16 +62,11 @@ def fill(plane: ControlPlane, names: paper.Names, *, gpu: int, cpu: int = 0) -> 
     wanted = {"gpu": max(0, gpu - 4), "cpu": max(0, cpu - 6)}
 
     def settled() -> bool:
-        workloads = plane.client.list(paper.KUEUE, "Workload", namespace=names.namespace)
-        judged = [
-            workload
-            for workload in workloads
-            if any(
-                condition["type"] == "QuotaReserved"
-                for condition in workload.get("status", {}).get("conditions", ())
-            )
-        ]
-        return len(judged) == gpu + cpu
+        found = []
+        for name in (names.gpu_cluster_queue, names.cpu_cluster_queue):
+            status = plane.client.get(paper.KUEUE, "ClusterQueue", name).get("status", {})
+            found.append((status.get("pendingWorkloads", 0), status.get("reservingWorkloads", 0)))
+        return found == [(wanted["gpu"], min(gpu, 4)), (wanted["cpu"], min(cpu, 6))]
 
     wait_for(settled, f"Kueue has judged {gpu + cpu} Workloads")
     wait_for(lambda: counts(plane.client, names) == wanted, f"the webhook counts {wanted}")
