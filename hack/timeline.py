@@ -71,7 +71,7 @@ def read_course(job: Mapping[str, Any], before: Course | None, now: float) -> Co
         submitted=submitted,
         started=started,
         finished=finished,
-        reason=metadata.get("annotations", {}).get(REASON, ""),
+        reason=metadata.get("annotations", {}).get(REASON, "").removeprefix("kueue-fallback: "),
     )
 
 

@@ -34,8 +34,10 @@ def test_a_job_starts_and_finishes_when_it_is_first_seen_so():
     assert over == course(submitted=2.0, started=5.0, finished=9.0)
 
 
-def test_the_reason_is_the_one_on_the_job():
-    seen = read_course(job(annotations={"kueue-fallback.dev/reason": "starts now"}), None, 0.0)
+def test_the_reason_is_the_one_on_the_job_without_our_name():
+    reason = {"kueue-fallback.dev/reason": "kueue-fallback: starts now"}
+
+    seen = read_course(job(annotations=reason), None, 0.0)
 
     assert seen.reason == "starts now"
 
