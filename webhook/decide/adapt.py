@@ -18,7 +18,6 @@ from webhook.model.policy import (
     Adaptation,
     Affinity,
     Option,
-    TolerationChanges,
     TolerationMatch,
     TolerationSpec,
 )
@@ -58,7 +57,7 @@ def _adapt_template(template: PodTemplate, adaptation: Adaptation) -> PodTemplat
             **{key: value for key, value in template.node_selector.items() if key not in removed},
             **adaptation.node_selector.set,
         },
-        tolerations=_tolerations(template, adaptation.tolerations),
+        tolerations=_tolerations(template, adaptation),
         affinity=None if adaptation.affinity is Affinity.REMOVE else template.affinity,
         runtime_class=_runtime_class(template, adaptation),
     )
@@ -74,7 +73,6 @@ def _unpinned(template: PodTemplate) -> PodTemplate:
         },
         node_selector=pins.without_selector(template.node_selector),
         affinity=pins.without_affinity(template.affinity),
-        tolerations=pins.without_tolerations(template.tolerations),
     )
 
 
@@ -88,19 +86,27 @@ def _runtime_class(template: PodTemplate, adaptation: Adaptation) -> str | None:
     return None if removes and accelerators.is_accelerator_runtime(current) else current
 
 
-def _tolerations(
-    template: PodTemplate, changes: TolerationChanges
-) -> tuple[Mapping[str, Json], ...]:
+def _tolerations(template: PodTemplate, adaptation: Adaptation) -> tuple[Mapping[str, Json], ...]:
+    """Take tolerations away and add others; one that the author adds stays where it stands."""
+    added = [_written(spec) for spec in adaptation.tolerations.add]
+    wanted = {_normal(item) for item in added}
     kept = [
         item
         for item in template.tolerations
-        if not any(_is_meant(match, item) for match in changes.remove)
+        if _normal(item) in wanted or not _is_removed(item, adaptation)
     ]
-    for spec in changes.add:
-        added = _written(spec)
-        if all(_normal(item) != _normal(added) for item in kept):
-            kept.append(added)
+    present = {_normal(item) for item in kept}
+    for item in added:
+        if _normal(item) not in present:
+            present.add(_normal(item))
+            kept.append(item)
     return tuple(kept)
+
+
+def _is_removed(toleration: Mapping[str, Json], adaptation: Adaptation) -> bool:
+    if adaptation.accelerator is Accelerator.REMOVE and pins.tolerates_accelerator(toleration):
+        return True
+    return any(_is_meant(match, toleration) for match in adaptation.tolerations.remove)
 
 
 def _is_meant(match: TolerationMatch, toleration: Mapping[str, Json]) -> bool:
@@ -112,15 +118,15 @@ def _is_meant(match: TolerationMatch, toleration: Mapping[str, Json]) -> bool:
     )
 
 
-def _normal(toleration: Mapping[str, Json]) -> tuple[Json, ...]:
+def _normal(toleration: Mapping[str, Json]) -> tuple[str, ...]:
     """Read a toleration with its defaults, so that two ways to write it are one."""
     get = toleration.get
     return (
-        get("key") or "",
-        get("operator") or "Equal",
-        get("value") or "",
-        get("effect") or "",
-        get("tolerationSeconds"),
+        str(get("key") or ""),
+        str(get("operator") or "Equal"),
+        str(get("value") or ""),
+        str(get("effect") or ""),
+        str(get("tolerationSeconds")),
     )
 
 

@@ -38,15 +38,9 @@ def without_selector(node_selector: Mapping[str, str]) -> Mapping[str, str]:
     return kept if len(kept) < len(node_selector) else node_selector
 
 
-def without_tolerations(
-    tolerations: tuple[Mapping[str, Json], ...],
-) -> tuple[Mapping[str, Json], ...]:
-    kept = tuple(
-        item
-        for item in tolerations
-        if not accelerators.pins_taint(str(item.get("key", "")), str(item.get("value", "")))
-    )
-    return kept if len(kept) < len(tolerations) else tolerations
+def tolerates_accelerator(toleration: Mapping[str, Json]) -> bool:
+    """Tell a toleration of accelerators' nodes; one without a key tolerates every node."""
+    return accelerators.pins_taint(str(toleration.get("key", "")), str(toleration.get("value", "")))
 
 
 def without_affinity(affinity: Mapping[str, Json] | None) -> Mapping[str, Json] | None:

@@ -1,0 +1,12 @@
+"""What all tests share: how many examples the property tests take (HYPOTHESIS_PROFILE)."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# Time is no criterion here: the machine may be busy with a control plane meanwhile.
+_SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+
+settings.register_profile("quick", _SHARED, max_examples=200)
+settings.register_profile("full", _SHARED, max_examples=5_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
