@@ -159,3 +159,16 @@ def test_the_certificate_comes_from_the_secret_that_is_named(render):
 
     assert {"name": "tls", "secret": {"secretName": "kueue-fallback-tls"}} in by_default
     assert {"name": "tls", "secret": {"secretName": "mine"}} in by_name
+
+
+@pytest.mark.parametrize("name", ["kueue-fallback", "kueue-fallback-controller"])
+def test_both_processes_read_the_settings_and_are_probed_on_the_metrics_port(render, name):
+    (container,) = render().pod(name)["spec"]["containers"]
+
+    command = {"kueue-fallback": "serve", "kueue-fallback-controller": "control"}[name]
+    assert container["args"] == [command, "--config", "/etc/kueue-fallback/settings.yaml"]
+    probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")]
+    assert probes == [
+        {"path": "/healthz", "port": "metrics"},
+        {"path": "/readyz", "port": "metrics"},
+    ]
