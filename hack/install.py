@@ -40,7 +40,7 @@ class Replica:
     console: int
 
     def is_ready(self) -> bool:
-        return http_status(self.metrics, "/readyz") == http.client.OK
+        return is_ready(self.metrics)
 
 
 class Installation:
@@ -100,8 +100,7 @@ class Installation:
             self._run_replica(replica, server)
         if len(self.replicas) > 1:
             self._run_proxy()
-        if (ROOT / "webhook" / "commands" / "control.py").exists():
-            self._run_controller(self._kubeconfig_for(CONTROLLER_ACCOUNT))
+        self._run_controller(self._kubeconfig_for(CONTROLLER_ACCOUNT))
         self.wait_until_ready()
 
     def down(self) -> None:
@@ -111,6 +110,7 @@ class Installation:
 
     def wait_until_ready(self) -> None:
         self.plane.wait("webhook", lambda: all(replica.is_ready() for replica in self.replicas))
+        self.plane.wait("controller", lambda: is_ready(self.controller_metrics))
 
     # Single replicas.
 
@@ -201,3 +201,7 @@ class Installation:
         environment = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
         program = Program(name=name, command=command, environment=environment)
         self.plane.processes.run(program)
+
+
+def is_ready(metrics_port: int) -> bool:
+    return http_status(metrics_port, "/readyz") == http.client.OK
