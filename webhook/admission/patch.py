@@ -164,4 +164,6 @@ class _Plan:
 
 
 def _escape(part: str) -> str:
+    if "/" not in part and "~" not in part:
+        return part
     return part.replace("~", "~0").replace("/", "~1")

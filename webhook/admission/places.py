@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
@@ -47,7 +46,7 @@ def look(source: Any, path: Path) -> Any | Absent:
 
 def step(node: Any, part: str) -> Any:
     """Go down one part; None where there is nothing."""
-    if isinstance(node, Mapping):
+    if isinstance(node, dict):
         return node.get(part)
     if isinstance(node, list):
         index = place_of(node, part)
@@ -59,7 +58,7 @@ def place_of(elements: list[Any], name: str) -> int | None:
     """Find the element called *name*; the last of several, which for env is the one that counts."""
     for index in range(len(elements) - 1, -1, -1):
         element = elements[index]
-        if isinstance(element, Mapping) and element.get("name") == name:
+        if isinstance(element, dict) and element.get("name") == name:
             return index
     return None
 
