@@ -21,7 +21,7 @@ class Pki:
     """One authority and what it signed, kept in a folder as NAME.crt and NAME.key."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._authority = new_authority("control-plane", now=_now(), lifetime=LIFETIME)
         self._save("ca", self._authority)

@@ -6,12 +6,14 @@ tests that stop servers take `own_plane` and `own_webhook` and carry
 """
 
 import itertools
+import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from hack import paper
+from hack.cluster import Cluster
 from hack.controlplane import ControlPlane
 from hack.install import Installation
 
@@ -68,6 +70,14 @@ def queues(plane: ControlPlane, namespace: str) -> Iterator[paper.Names]:
             item["metadata"]["name"],
             namespace=item["metadata"].get("namespace", ""),
         )
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """The name and folder of a cluster of `make up` that no developer uses."""
+    named = Cluster(name=f"test-{uuid.uuid4().hex[:8]}")
+    yield named
+    named.remove()
 
 
 @pytest.hookimpl(wrapper=True)

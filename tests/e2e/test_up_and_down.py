@@ -3,45 +3,26 @@
 import os
 import signal
 import subprocess
-import sys
-import uuid
 
 import pytest
 
-from hack.cluster import ROOT, Cluster
+from hack.cluster import ROOT
 from hack.processes import end_leftovers
+from tests.e2e.clusters import command, run
 
 pytestmark = pytest.mark.xdist_group("own-plane")
 
 
-@pytest.fixture
-def cluster():
-    """A cluster's name and folder that no developer uses."""
-    named = Cluster(name=f"test-{uuid.uuid4().hex[:8]}")
-    yield named
-    named.remove()
-
-
-def _command(script, cluster, *arguments):
-    return [sys.executable, "-m", f"hack.{script}", "--name", cluster.name, *arguments]
-
-
-def _run(script, cluster, *arguments):
-    return subprocess.run(
-        _command(script, cluster, *arguments), cwd=ROOT, capture_output=True, text=True, check=False
-    )
-
-
 def test_a_cluster_stays_until_it_is_taken_down(cluster):
-    first = _run("up", cluster, "--bare")
-    second = _run("up", cluster, "--bare")
+    first = run("up", cluster, "--bare")
+    second = run("up", cluster, "--bare")
     nodes = subprocess.run(
         [cluster.programs / "kubectl", "--kubeconfig", cluster.kubeconfig, "get", "nodes"],
         capture_output=True,
         text=True,
         check=False,
     )
-    down = _run("down", cluster)
+    down = run("down", cluster)
 
     assert (first.returncode, first.stderr) == (0, "")
     assert f"make down NAME={cluster.name}" in first.stdout
@@ -53,11 +34,11 @@ def test_a_cluster_stays_until_it_is_taken_down(cluster):
 
 
 def test_down_ends_all_that_a_crash_left(cluster):
-    assert _run("up", cluster, "--bare").returncode == 0
+    assert run("up", cluster, "--bare").returncode == 0
     keeper = _pid_of("hack.keeper", cluster)
 
     os.kill(keeper, signal.SIGKILL)
-    down = _run("down", cluster)
+    down = run("down", cluster)
 
     assert down.returncode == 0
     assert not cluster.folder.exists()
@@ -65,10 +46,10 @@ def test_down_ends_all_that_a_crash_left(cluster):
 
 
 def test_up_clears_what_a_crash_left_and_starts_anew(cluster):
-    assert _run("up", cluster, "--bare").returncode == 0
+    assert run("up", cluster, "--bare").returncode == 0
     os.kill(_pid_of("hack.keeper", cluster), signal.SIGKILL)
 
-    again = _run("up", cluster, "--bare")
+    again = run("up", cluster, "--bare")
 
     assert again.returncode == 0
     assert again.stdout.startswith(f"Clearing what a crash left in {cluster.folder.name}.")
@@ -78,7 +59,7 @@ def test_up_clears_what_a_crash_left_and_starts_anew(cluster):
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_up_leaves_nothing(cluster, lines, how):
     with subprocess.Popen(
-        _command("up", cluster, "--bare"), cwd=ROOT, stdout=subprocess.PIPE, text=True
+        command("up", cluster, "--bare"), cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as up:
         for _ in range(lines):
             up.stdout.readline()

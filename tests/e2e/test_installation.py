@@ -1,0 +1,96 @@
+"""The project on a control plane: its own rights and certificate, as many replicas as asked."""
+
+import json
+import subprocess
+import urllib.request
+from collections import Counter
+
+import pytest
+
+from hack import paper
+from hack.install import CONTROLLER_ACCOUNT, NAMESPACE, SERVER_ACCOUNT, Installation
+from hack.processes import end_leftovers
+from tests.e2e.clusters import run
+from tests.e2e.plane import wait_for
+
+
+@pytest.mark.parametrize("account", [SERVER_ACCOUNT, CONTROLLER_ACCOUNT])
+def test_the_processes_have_the_rights_of_their_service_accounts_alone(plane, webhook, account):
+    kubeconfig = plane.state / f"{account}.kubeconfig"
+
+    def ask(*words):
+        kubectl = [plane.programs.path("kubectl"), "--kubeconfig", kubeconfig]
+        done = subprocess.run([*kubectl, *words], capture_output=True, text=True, check=False)
+        return done.stdout
+
+    who = ask("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
+    assert who == f"system:serviceaccount:{NAMESPACE}:{account}"
+    assert ask("auth", "can-i", "list", "clusterqueues.kueue.x-k8s.io") == "yes\n"
+    assert ask("auth", "can-i", "list", "secrets", "-A") == "no\n"
+    assert ask("auth", "can-i", "create", "jobs") == "no\n"
+
+
+def test_a_replica_that_was_killed_decides_again_when_started(plane, webhook, queues):
+    plane.client.apply(paper.policy(queues))
+    wait_for(lambda: _is_decided(plane, queues, "before"), "a Job is decided")
+
+    webhook.kill()
+    killed = plane.client.create(paper.light_job("killed", queues))
+    webhook.start()
+
+    assert "kueue-fallback.dev/option" not in killed["metadata"]["labels"]
+    wait_for(lambda: _is_decided(plane, queues, "after"), "a Job is decided again")
+    plane.client.delete("kueue-fallback.dev/v1alpha1", "FallbackPolicy", queues.policy)
+
+
+@pytest.mark.xdist_group("own-plane")
+def test_three_replicas_behind_one_address_decide_in_turn(own_plane):
+    names = paper.names_with("replicas", namespace="default")
+    own_plane.client.apply_all(paper.queues(names))
+    with Installation(own_plane, replicas=3) as installed:
+        own_plane.client.apply(paper.policy(names))
+        wait_for(lambda: _is_decided(own_plane, names, "first"), "a Job is decided")
+        before = _reviews(own_plane, installed)
+
+        for number in range(6):
+            own_plane.client.create(paper.light_job(f"light-{number}", names), dry_run=True)
+
+        seen = _reviews(own_plane, installed)
+    assert all(seen[name] > before[name] for name in ("webhook-0", "webhook-1", "webhook-2"))
+
+
+@pytest.mark.xdist_group("own-plane")
+def test_make_up_writes_how_to_reach_what_it_started(cluster):
+    up = run("up", cluster)
+    endpoints = json.loads(cluster.endpoints.read_text())
+    with urllib.request.urlopen(f"{endpoints['metrics']}/readyz") as ready:
+        status = ready.status
+    own = subprocess.run(
+        [cluster.programs / "kubectl-fallback", "--version"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (up.returncode, up.stderr) == (0, "")
+    assert sorted(endpoints) == ["console", "metrics", "webhook"]
+    assert status == 200
+    assert cluster.ca_certificate.read_text().startswith("-----BEGIN CERTIFICATE-----")
+    assert own.stdout.startswith("kueue-fallback, version ")
+    assert run("down", cluster).returncode == 0
+    assert end_leftovers(cluster.state) == 0
+
+
+def _is_decided(plane, names, name):
+    job = plane.client.create(paper.light_job(name, names), dry_run=True)
+    return "kueue-fallback.dev/option" in job["metadata"]["labels"]
+
+
+def _reviews(plane, installed):
+    """Count the lines that each replica logged about reviews."""
+    return Counter(
+        {
+            replica.name: plane.processes.log(replica.name).read_text().count('"uid"')
+            for replica in installed.replicas
+        }
+    )
