@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from webhook.cluster.pipe import Update, changes
 from webhook.cluster.resources import WEBHOOKS, Resource
@@ -21,7 +22,7 @@ class Feed:
         self._listed: set[str] = set()
         self._relists: Counter[str] = Counter()
         self._errors: dict[str, str] = {}
-        self._published = Snapshot()
+        self._published: Snapshot | None = None
         self._state = State()
         # Not proven until it is read.
         self._state.replace(WEBHOOKS, ())
@@ -50,9 +51,11 @@ class Feed:
     def update(self, now: float) -> Update:
         """Say what has changed since the last update, and how old the state is."""
         as_of = min(self._alive.values())
-        after = self._state.snapshot(as_of) if self.synced else self._published
-        changed = changes(self._published, after)
-        self._published = after
+        changed: dict[str, Any] = {}
+        if self.synced:
+            after = self._state.snapshot(as_of)
+            changed = changes(self._published, after)
+            self._published = after
         return Update(
             changed=changed,
             seen=self._state.take_seen() if self.synced else (),

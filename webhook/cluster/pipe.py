@@ -38,10 +38,14 @@ class Update:
     """Kind to the number of objects that cannot be read."""
 
 
-def changes(before: Snapshot, after: Snapshot) -> dict[str, Any]:
-    """Find the fields that are not the same objects any more."""
+def changes(before: Snapshot | None, after: Snapshot) -> dict[str, Any]:
+    """Find the fields that are not the same objects any more; None: all of them."""
     names = (each.name for each in fields(Snapshot) if each.name != _CARRIED_APART)
-    return {n: getattr(after, n) for n in names if getattr(after, n) is not getattr(before, n)}
+    return {
+        name: getattr(after, name)
+        for name in names
+        if before is None or getattr(after, name) is not getattr(before, name)
+    }
 
 
 def apply_update(snapshot: Snapshot, update: Update) -> Snapshot:

@@ -35,7 +35,7 @@ ARRIVALS_IN_ALL = 400
 """Each costs the server some tens of microseconds whenever the state changes."""
 ARRIVALS_PER_QUEUE = 200
 """Kueue looks at one head of each ClusterQueue at a time: those far behind can only be pending."""
-_FEWEST_PER_QUEUE = 4
+_FEWEST_PER_QUEUE = 1
 
 _Table: TypeAlias = Mapping[Key, Any]
 

@@ -29,7 +29,7 @@ class Workloads:
         """LocalQueue to its pending Workloads: they count by what it says."""
         self._replaced: Counter[Key] = Counter()
         """Slices whose replacement holds quota: that one's charge stands for both."""
-        self._seen: list[Seen] = []
+        self._seen: list[tuple[int, Seen]] = []
         self._newest = 0
 
     def put(self, key: Key, workload: Workload | None) -> None:
@@ -64,7 +64,8 @@ class Workloads:
 
     def take_seen(self) -> tuple[Seen, ...]:
         """List the Workloads that became visible since the last call."""
-        taken = tuple(self._seen)
+        oldest = self._newest - RECENT_SECONDS
+        taken = tuple(seen for created, seen in self._seen if created >= oldest)
         self._seen.clear()
         return taken
 
@@ -78,8 +79,8 @@ class Workloads:
         self._index(key, after, 1)
         self._newest = max(self._newest, after.created)
         is_new = before is None or before.created != after.created
-        if is_new and (found := _seen(after)) and after.created >= self._newest - RECENT_SECONDS:
-            self._seen.append(found)
+        if is_new and (found := _seen(after)):
+            self._seen.append((after.created, found))
 
     def _index(self, key: Key, workload: Workload, step: int) -> None:
         if workload.stage is Stage.PENDING:

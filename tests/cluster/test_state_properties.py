@@ -1,0 +1,69 @@
+"""Whatever the order of events, the counts are those of a state that lists the outcome afresh."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.cluster.objects import PENDING, condition, local_queue, reserving, workload
+from webhook.cluster import resources as kinds
+from webhook.cluster.state import State
+
+NAMES = st.sampled_from(["w1", "w2", "w3", "w4", "w5"])
+QUEUES = st.sampled_from(["gpu-lq", "cpu-lq", "lost-lq"])
+SHAPES = st.fixed_dictionaries(
+    {
+        "queue": QUEUES,
+        "cpu": st.sampled_from(["1", "1500m"]),
+        "guest": st.sampled_from([("", ""), ("p", "cpu"), ("p", "gpu")]),
+        "priority": st.integers(0, 2),
+        "annotations": st.sampled_from(
+            [{}, {"kueue.x-k8s.io/workload-slice-replacement-for": "team/w1"}]
+        ),
+    }
+)
+CONDITIONS = st.sampled_from([(), (PENDING,), (PENDING, condition("Finished"))])
+
+
+@st.composite
+def workloads(draw):
+    name, shape = draw(NAMES), draw(SHAPES)
+    if draw(st.booleans()):
+        return reserving(name, to=draw(st.sampled_from(["gpu-cq", "cpu-cq"])), **shape)
+    return workload(name, conditions=draw(CONDITIONS), **shape)
+
+
+@st.composite
+def local_queues(draw):
+    stop = draw(st.sampled_from(["None", "Hold"]))
+    return local_queue(draw(QUEUES), draw(st.sampled_from(["gpu-cq", "cpu-cq"])), stopPolicy=stop)
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["MODIFIED", "MODIFIED", "DELETED", "snapshot"]),
+        st.one_of(workloads(), local_queues()),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(EVENTS)
+def test_counts_do_not_depend_on_the_way_they_came_about(events):
+    state, there = State(), {kinds.WORKLOADS: {}, kinds.LOCAL_QUEUES: {}}
+
+    for event_type, source in events:
+        kind = kinds.WORKLOADS if source["kind"] == "Workload" else kinds.LOCAL_QUEUES
+        if event_type == "snapshot":
+            state.snapshot(0.0)
+            continue
+        state.apply(kind, event_type, source)
+        there[kind].pop(source["metadata"]["name"], None)
+        if event_type == "MODIFIED":
+            there[kind][source["metadata"]["name"]] = source
+    afresh = State()
+    for kind, objects in there.items():
+        afresh.replace(kind, objects.values())
+
+    found, wanted = state.snapshot(1.0), afresh.snapshot(1.0)
+    assert (found.held, found.arrivals) == (wanted.held, wanted.arrivals)
+    assert found.local_queues == wanted.local_queues
