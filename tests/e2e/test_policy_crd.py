@@ -18,6 +18,7 @@ from webhook.model.policy import PolicyError, read_policy
 pytestmark = pytest.mark.plane
 
 PATH = "/apis/kueue-fallback.dev/v1alpha1/fallbackpolicies"
+RULE_FAILED = " evaluating rule: "
 STRICT = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
@@ -52,6 +53,27 @@ def test_the_api_server_takes_the_crd_and_its_rules(served):
     assert conditions == {"NamesAccepted": "True", "Established": "True"}
 
 
+def test_the_rules_are_cheap_enough_for_api_servers_before_1_34(plane):
+    """Those ignore the length of an int-or-string and take it for 3 MB; so it is left out here."""
+    definition = yaml.safe_load(crd.text())
+    shown = yaml.safe_dump(_without_lengths(definition))
+
+    done = plane.kubectl(
+        "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", given=shown
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def _without_lengths(node):
+    if isinstance(node, list):
+        return [_without_lengths(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    dropped = "maxLength" if node.get("x-kubernetes-int-or-string") else ""
+    return {key: _without_lengths(value) for key, value in node.items() if key != dropped}
+
+
 @pytest.mark.parametrize("case", policies.broken(), ids=lambda case: case.it)
 def test_check_says_what_kubectl_apply_says(served, tmp_path, case: Broken):
     file = tmp_path / "policy.yaml"
@@ -70,7 +92,10 @@ def test_random_policies_get_the_same_verdict_and_the_same_texts(served):
 
     for policy in mutations.policies(300, seed=20):
         api_server, ours = _verdict(served, policy), _own_verdict(policy)
-        if not _is_list_of(ours, api_server):
+        if RULE_FAILED in api_server:
+            # A rule met a value that another line refuses already; `check` says that line alone.
+            assert ours
+        elif not _is_list_of(ours, api_server):
             differing.append((policy["spec"], api_server, ours))
 
     assert differing == []
