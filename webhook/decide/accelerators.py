@@ -56,6 +56,10 @@ _RESOURCES = _any_of(
         "tenstorrent.com/*",
         "amd.com/xilinx_*",
         "xilinx.com/fpga-*",
+        # Whose it may be, a resource of this name is one.
+        "*/gpu",
+        "*/vgpu",
+        "*/npu",
     )
 )
 _SHARES = re.compile(r"mem|core-|cores$|percentage|priority|millicores|tiles", re.IGNORECASE)

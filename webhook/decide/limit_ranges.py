@@ -122,7 +122,14 @@ def _total(template: PodTemplate, amounts: Sequence[Mapping[str, str]]) -> dict[
             _add(total, _nanos(init))
             sidecars = asked
         start = {name: max(asked.get(name, 0), start.get(name, 0)) for name in {**start, **asked}}
-    return {name: f"{max(total.get(name, 0), start.get(name, 0))}n" for name in {**total, **start}}
+    return {
+        name: _render(name, max(total.get(name, 0), start.get(name, 0)))
+        for name in {**total, **start}
+    }
+
+
+def _render(resource: str, nanos: int) -> str:
+    return quantity.render(quantity.from_nano(nanos, resource=resource), resource=resource)
 
 
 def _nanos(amounts: Mapping[str, str]) -> dict[str, int]:

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.builders import container, job, template
+from webhook.decide.validity import refusal
+
+GPU = container(limits={"nvidia.com/gpu": "1"})
+
+
+def left_over(**pins):
+    return refusal(job(pods=template(GPU, **pins)), job(pods=template(container(), **pins)), ())
+
+
+def in_terms(*terms):
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [term]} for term in terms]
+            }
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("pool", "gpu"),
+        ("pool", "a100-spot"),
+        ("accelerator", "nvidia-tesla-t4"),
+        ("has-gpu", "true"),
+        ("node.kubernetes.io/instance-type", "p4d.24xlarge"),
+        ("node.kubernetes.io/instance-type", "Standard_NC6s_v3"),
+        ("cloud.google.com/machine-family", "g2"),
+        ("karpenter.k8s.aws/instance-family", "g5"),
+    ],
+)
+def test_a_selector_that_looks_like_one_for_accelerators_is_refused(key, value):
+    assert str(left_over(node_selector={key: value})) == (
+        f"stillPinned: node selector {key}={value}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("pool", "cpu"),
+        ("gpu", "false"),
+        ("pool", "non-gpu"),
+        ("node.kubernetes.io/instance-type", "m5.large"),
+        ("cloud.google.com/machine-family", "n2"),
+        ("topology.kubernetes.io/zone", "eu-west-1a"),
+    ],
+)
+def test_other_selectors_are_no_pins(key, value):
+    assert left_over(node_selector={key: value}) is None
+
+
+def test_a_required_term_that_looks_like_one_for_accelerators_is_refused():
+    pool = {"key": "pool", "operator": "In", "values": ["gpu", "gpu-spot"]}
+
+    assert str(left_over(affinity=in_terms(pool))) == (
+        "stillPinned: required node affinity pool In gpu, gpu-spot"
+    )
+    assert str(left_over(affinity=in_terms({"key": "has-gpu", "operator": "Exists"}))) == (
+        "stillPinned: required node affinity has-gpu Exists"
+    )
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        [{"key": "pool", "operator": "In", "values": ["gpu", "cpu"]}],
+        [{"key": "pool", "operator": "NotIn", "values": ["gpu"]}],
+        [
+            {"key": "pool", "operator": "In", "values": ["gpu"]},
+            {"key": "zone", "operator": "In", "values": ["a"]},
+        ],
+    ],
+)
+def test_a_term_with_another_way_out_is_no_pin(terms):
+    assert left_over(affinity=in_terms(*terms)) is None
+
+
+def test_what_the_author_asks_for_is_no_pin():
+    after = job(pods=template(container(), node_selector={"pool": "gpu"}))
+
+    assert refusal(job(GPU), after, ()) is None
+
+
+def test_a_job_that_keeps_its_accelerator_may_stay_pinned():
+    pins = {"node_selector": {"pool": "gpu"}}
+    before, after = template(GPU, **pins), template(GPU, labels={"tier": "two"}, **pins)
+
+    assert refusal(job(pods=before), job(pods=after), ()) is None
