@@ -2,12 +2,14 @@
 
 import contextlib
 import json
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 from hack import paper
 from hack.api import ApiClient, Object
 from hack.controlplane import ControlPlane
+from hack.install import Installation
 from tests.e2e.plane import wait_for
 
 DECISION = "kueue-fallback.dev/decision"
@@ -85,3 +87,10 @@ def cpu_job(name: str, names: paper.Names) -> Object:
         run={"cpu-run": 2000},
         container=container,
     )
+
+
+def metric(webhook: Installation, name: str) -> float:
+    """Read one sample without labels from the webhook's metrics."""
+    with urllib.request.urlopen(f"{webhook.endpoints['metrics']}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return float(next(line.split()[1] for line in lines if line.split(" ")[0] == name))

@@ -8,14 +8,20 @@ import pytest
 import yaml
 
 from hack import paper
-from tests.e2e.decisions import POLICY_API, applied_policy, decision_of, fill, queue_of
+from tests.e2e.decisions import (
+    POLICY_API,
+    applied_policy,
+    decision_of,
+    fill,
+    metric,
+    queue_of,
+)
 from tests.e2e.plane import (
     container_of,
     has_condition,
     job_of,
     wait_for,
     wait_until_complete,
-    wait_until_reserved,
     workload_of,
 )
 
@@ -63,6 +69,16 @@ def essence(job):
     return metadata, job["spec"]
 
 
+def started(plane, queues):
+    """Wait until Kueue has started the Job and written all it writes into it."""
+
+    def active():
+        job = job_of(plane.client, queues.namespace, "light")
+        return job if not job["spec"]["suspend"] and job["status"].get("ready") else None
+
+    return wait_for(active, "the Job runs")
+
+
 def test_applied_again_while_pending_running_and_finished_it_stays_as_decided(
     plane, queues, policy, apply, manifest
 ):
@@ -82,7 +98,7 @@ def test_applied_again_while_pending_running_and_finished_it_stays_as_decided(
     assert decision_of(job) == decision_of(created)
 
 
-def test_applied_again_while_pending_neither_job_nor_workload_changes(
+def test_applied_again_while_it_runs_neither_job_nor_workload_changes(
     plane, queues, policy, apply, manifest
 ):
     fill(plane, queues, gpu=14, cpu=2)
@@ -90,8 +106,7 @@ def test_applied_again_while_pending_neither_job_nor_workload_changes(
     apply(path)
     job = job_of(plane.client, queues.namespace, "light")
     assert queue_of(job) == queues.cpu_queue
-    wait_until_reserved(plane.client, job)
-    before = job_of(plane.client, queues.namespace, "light")
+    before = started(plane, queues)
     workload = workload_of(plane.client, before)
 
     apply(path)
@@ -111,9 +126,7 @@ def test_whatever_the_policies_say_by_then_it_stays_as_decided(
     with applied_policy(plane.client, paper.policy(queues), queues):
         fill(plane, queues, gpu=14)
         apply(path)
-        before = job_of(plane.client, queues.namespace, "light")
-        wait_until_reserved(plane.client, before)
-        before = job_of(plane.client, queues.namespace, "light")
+        before = started(plane, queues)
         with after_event(plane, queues, event):
             apply(path)
 
@@ -148,9 +161,7 @@ def test_another_field_that_changed_gets_through_and_only_that(
 ):
     fill(plane, queues, gpu=14, cpu=2)
     apply(manifest())
-    before = job_of(plane.client, queues.namespace, "light")
-    wait_until_reserved(plane.client, before)
-    before = job_of(plane.client, queues.namespace, "light")
+    before = started(plane, queues)
 
     apply(manifest(activeDeadlineSeconds=4000))
 
@@ -200,7 +211,7 @@ def test_a_server_side_dry_run_shows_the_decision_and_records_nothing(
     plane, webhook, queues, policy
 ):
     fill(plane, queues, gpu=14)
-    placements = webhook.metric("kueue_fallback_placements_total")
+    placements = metric(webhook, "kueue_fallback_placements_total")
 
     shown = [
         decision_of(plane.client.create(paper.light_job("dry", queues), dry_run=True))
@@ -208,7 +219,7 @@ def test_a_server_side_dry_run_shows_the_decision_and_records_nothing(
     ]
 
     assert [decision["option"] for decision in shown] == ["cpu"] * 5
-    assert webhook.metric("kueue_fallback_placements_total") == placements
+    assert metric(webhook, "kueue_fallback_placements_total") == placements
     assert plane.client.find("batch/v1", "Job", "dry", namespace=queues.namespace) is None
 
 
