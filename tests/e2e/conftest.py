@@ -95,7 +95,8 @@ def pytest_runtest_makereport(
 
 
 def _ends_of_logs(folder: Path) -> Iterator[tuple[str, str]]:
+    """Read the ends of the logs; KWOK's says nothing but that its nodes are alive."""
     for path in sorted(folder.glob("*.log")):
         lines = path.read_text(errors="replace").splitlines()[-LOG_LINES:]
-        if lines:
+        if lines and path.stem != "kwok":
             yield str(path), "\n".join(line[:500] for line in lines)
