@@ -75,21 +75,15 @@ def undone(source: Mapping[str, Any], original: Original, allowed: Allowed) -> d
     """
     _check(original, allowed)
     result: dict[str, Any] = deepcopy(dict(source))
-    parents = _parents(original)
+    # A decision edits only leaves, so that a parent is recorded where it had to be created.
+    parents = [path for path in original if isinstance(places.match(path, allowed), dict)]
     for path, value in original.items():
         if path not in parents:
             _put_back(result, path, value)
     _take_marks(result, original, allowed)
     for path in sorted(parents, key=len, reverse=True):
-        if original[path] is ABSENT:
-            _take_if_empty(result, path)
+        _take_if_empty(result, path)
     return result
-
-
-def _parents(original: Original) -> frozenset[Path]:
-    """Find the recorded places that others lie below."""
-    above = {path[:end] for path in original for end in range(1, len(path))}
-    return frozenset(above.intersection(original))
 
 
 def _check(original: Original, allowed: Allowed) -> None:

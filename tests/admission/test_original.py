@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from webhook.admission import patch
+from webhook.admission.original import from_json, original_of, to_json, undone
+from webhook.jobs import KINDS
+from webhook.model.edits import ABSENT, Edit
+from webhook.model.fields import FieldError
+from webhook.model.job import DECISION, DECISION_ID, OPTION_LABEL, QUEUE_LABEL, REASON
+
+ALLOWED = KINDS["batch", "v1", "Job"].allowed
+POD = ("spec", "template", "spec")
+MAIN = (*POD, "containers", "main")
+HERE = f"metadata.annotations[{DECISION}].original"
+
+
+def job(main: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    containers = [{"name": "main", **(main or {})}]
+    return {"metadata": {}, "spec": {"template": {"spec": {"containers": containers, **spec}}}}
+
+
+def edit(path: tuple[str, ...], value: Any = "x") -> Edit:
+    return Edit(path=path, value=value, was=ABSENT)
+
+
+def test_the_original_is_what_stood_there_with_missing_parents():
+    source = job({"resources": {"limits": {"cpu": 2}}}, tolerations=[{"key": "a"}])
+    edits = (
+        edit((*MAIN, "resources", "limits", "cpu")),
+        edit((*MAIN, "resources", "requests", "cpu")),
+        edit((*POD, "tolerations")),
+        edit(("metadata", "labels", QUEUE_LABEL)),
+    )
+
+    assert original_of(edits, source) == {
+        (*MAIN, "resources", "limits", "cpu"): 2,
+        (*MAIN, "resources", "requests"): ABSENT,
+        (*MAIN, "resources", "requests", "cpu"): ABSENT,
+        (*POD, "tolerations"): [{"key": "a"}],
+        ("metadata", "labels"): ABSENT,
+        ("metadata", "labels", QUEUE_LABEL): ABSENT,
+    }
+
+
+def test_the_record_is_json_pointers_with_names():
+    original = {(*MAIN, "resources", "limits", "nvidia.com/gpu"): "1", (*MAIN, "env"): ABSENT}
+    written = {
+        "/spec/template/spec/containers/main/resources/limits/nvidia.com~1gpu": "1",
+        "/spec/template/spec/containers/main/env": None,
+    }
+
+    assert to_json(original) == written
+    assert from_json(written) == original
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (None, "expected an object, got nothing"),
+        (["/a"], "expected an object, got a list"),
+        ({"a": 1}, "expected a JSON Pointer, got 'a'"),
+        ({"": 1}, "expected a JSON Pointer, got ''"),
+    ],
+)
+def test_what_is_no_record_is_refused(source, text):
+    with pytest.raises(FieldError) as caught:
+        from_json(source)
+
+    assert str(caught.value) == f"{HERE}: {text}"
+
+
+def test_undoing_leaves_no_trace():
+    gpu = {"name": "RUN_ENV", "value": "gpu"}
+    source = job({"env": [gpu], "resources": {"limits": {"nvidia.com/gpu": "1"}}})
+    edits = (
+        edit(("metadata", "labels", QUEUE_LABEL), "cpu-lq"),
+        edit(("metadata", "annotations", DECISION), "{}"),
+        edit(("spec", "template", "metadata", "annotations", DECISION_ID), "1-a"),
+        edit((*MAIN, "resources", "limits", "nvidia.com/gpu"), ABSENT),
+        edit((*MAIN, "resources", "requests", "cpu"), "4"),
+        edit((*MAIN, "env", "RUN_ENV"), {"name": "RUN_ENV", "value": "cpu"}),
+        edit((*MAIN, "env", "B"), {"name": "B"}),
+        edit((*POD, "nodeSelector", "pool"), "cpu"),
+        edit((*POD, "runtimeClassName"), "gvisor"),
+    )
+    original, decided = original_of(edits, source), deepcopy(source)
+    patch.operations(edits, decided, ALLOWED)
+    before = deepcopy(decided)
+
+    assert undone(decided, original, ALLOWED) == source
+    assert decided == before
+
+
+def test_what_others_added_stays():
+    original = {(*POD, "nodeSelector"): ABSENT, (*POD, "nodeSelector", "pool"): ABSENT}
+    decided = job(nodeSelector={"pool": "cpu", "injected": "x"})
+
+    assert undone(decided, original, ALLOWED) == job(nodeSelector={"injected": "x"})
+
+
+def test_parents_that_the_api_server_left_out_come_back():
+    original = {(*MAIN, "resources", "limits", "nvidia.com/gpu"): "1", (*POD, "tolerations"): [{}]}
+
+    assert undone(job(), original, ALLOWED) == job(
+        {"resources": {"limits": {"nvidia.com/gpu": "1"}}}, tolerations=[{}]
+    )
+
+
+def test_marks_go_even_where_they_were_not_recorded():
+    source = job()
+    source["metadata"] = {
+        "labels": {OPTION_LABEL: "cpu", "team": "a"},
+        "annotations": {DECISION: "{}", REASON: "x"},
+    }
+    source["spec"]["template"]["metadata"] = {"annotations": {DECISION_ID: "1"}, "name": "x"}
+
+    assert undone(source, {}, ALLOWED) == {
+        "metadata": {"labels": {"team": "a"}},
+        "spec": {"template": {**job()["spec"]["template"], "metadata": {"name": "x"}}},
+    }
+
+
+def test_a_container_that_is_gone_is_not_made_up():
+    original = {(*POD, "containers", "gone", "image"): "sd", (*POD, "initContainers"): ABSENT}
+
+    assert undone(job(), original, ALLOWED) == job()
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "text"),
+    [
+        (("spec", "suspend"), False, "/spec/suspend may not be restored"),
+        (("metadata", "name"), "x", "/metadata/name may not be restored"),
+        (("spec",), {}, "/spec has a value of a wrong type"),
+        (("metadata", "labels"), {"a": "b"}, "/metadata/labels has a value of a wrong type"),
+        ((*POD, "tolerations"), ["x"], "/spec/template/spec/tolerations has a value of a"),
+        ((*POD, "affinity"), "x", "/spec/template/spec/affinity has a value of a wrong type"),
+        ((*POD, "nodeSelector", "a"), 1, "/spec/template/spec/nodeSelector/a has a value"),
+        ((*MAIN, "image"), 1, "/spec/template/spec/containers/main/image has a value of a"),
+        ((*MAIN, "env", "A"), {"name": "B"}, "/spec/template/spec/containers/main/env/A has"),
+        ((*MAIN, "resources", "limits", "cpu"), True, "main/resources/limits/cpu has a value"),
+        ((*POD, "containers"), [], "/spec/template/spec/containers has a value of a wrong type"),
+    ],
+)  # fmt: skip
+def test_a_forged_record_is_refused(path, value, text):
+    with pytest.raises(FieldError) as caught:
+        undone(job(), {path: value}, ALLOWED)
+
+    assert text in str(caught.value)
+    assert str(caught.value).startswith(f"{HERE}: /")
+
+
+def test_a_forged_record_takes_nothing_away():
+    original = {("spec",): ABSENT, (*POD, "containers"): ABSENT}
+
+    assert undone(job(), original, ALLOWED) == job()

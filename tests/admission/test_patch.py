@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from webhook.admission.patch import PatchError, operations
+from webhook.jobs import KINDS
+from webhook.model.edits import ABSENT, Edit
+from webhook.model.job import DECISION, OPTION_LABEL, QUEUE_LABEL
+
+ALLOWED = KINDS["batch", "v1", "Job"].allowed
+POD = ("spec", "template", "spec")
+MAIN = (*POD, "containers", "main")
+
+
+def job(main: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    containers = [{"name": "proxy"}, {"name": "main", **(main or {})}]
+    return {"metadata": {}, "spec": {"template": {"spec": {"containers": containers, **spec}}}}
+
+
+def edit(path: tuple[str, ...], value: Any) -> Edit:
+    return Edit(path=path, value=value, was=ABSENT)
+
+
+def patch(source: dict[str, Any], *edits: Edit) -> list[tuple[Any, ...]]:
+    found = operations(edits, source, ALLOWED)
+    return [tuple(operation.values()) for operation in found]
+
+
+def refused(source: dict[str, Any], *edits: Edit) -> str:
+    with pytest.raises(PatchError) as caught:
+        operations(edits, source, ALLOWED)
+    return str(caught.value)
+
+
+def test_no_edits_make_no_operations():
+    assert operations((), {}, ALLOWED) == []
+
+
+def test_what_stands_there_decides_between_add_and_replace():
+    source = job({"image": "sd", "resources": {"requests": {"cpu": "1"}}})
+
+    assert patch(
+        source,
+        edit((*MAIN, "image"), "sd-cpu"),
+        edit((*MAIN, "resources", "requests", "cpu"), "4"),
+        edit((*MAIN, "resources", "requests", "example.com/nic"), "1"),
+    ) == [
+        ("replace", "/spec/template/spec/containers/1/image", "sd-cpu"),
+        ("replace", "/spec/template/spec/containers/1/resources/requests/cpu", "4"),
+        ("add", "/spec/template/spec/containers/1/resources/requests/example.com~1nic", "1"),
+    ]
+    assert source["spec"]["template"]["spec"]["containers"][1] == {
+        "name": "main",
+        "image": "sd-cpu",
+        "resources": {"requests": {"cpu": "4", "example.com/nic": "1"}},
+    }
+
+
+def test_a_value_that_is_there_needs_no_operation():
+    source = job({"image": "sd"}, nodeSelector={})
+
+    assert patch(
+        source,
+        edit((*MAIN, "image"), "sd"),
+        edit((*POD, "nodeSelector", "pool"), ABSENT),
+        edit((*POD, "tolerations"), ABSENT),
+        edit((*MAIN, "resources", "limits", "cpu"), ABSENT),
+    ) == []  # fmt: skip
+
+
+def test_missing_parents_come_whole_in_one_operation():
+    assert patch(
+        job(),
+        edit(("metadata", "labels", QUEUE_LABEL), "cpu-lq"),
+        edit(("metadata", "labels", OPTION_LABEL), "cpu"),
+        edit((*MAIN, "resources", "requests", "cpu"), "4"),
+        edit((*MAIN, "resources", "requests", "memory"), "6Gi"),
+        edit((*MAIN, "resources", "limits", "cpu"), "4"),
+        edit((*MAIN, "env", "A"), {"name": "A", "value": "1"}),
+        edit((*MAIN, "env", "B"), {"name": "B", "value": "2"}),
+        edit(("spec", "template", "metadata", "labels", "x"), "y"),
+    ) == [
+        ("add", "/metadata/labels", {QUEUE_LABEL: "cpu-lq", OPTION_LABEL: "cpu"}),
+        (
+            "add",
+            "/spec/template/spec/containers/1/resources",
+            {"requests": {"cpu": "4", "memory": "6Gi"}, "limits": {"cpu": "4"}},
+        ),
+        (
+            "add",
+            "/spec/template/spec/containers/1/env",
+            [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
+        ),
+        ("add", "/spec/template/metadata", {"labels": {"x": "y"}}),
+    ]
+
+
+def test_a_null_parent_is_replaced():
+    source = {**job(), "metadata": {"annotations": None}}
+
+    assert patch(source, edit(("metadata", "annotations", DECISION), "{}")) == [
+        ("replace", "/metadata/annotations", {DECISION: "{}"})
+    ]
+
+
+def test_env_entries_go_by_name():
+    env = [{"name": "A"}, {"name": "B"}, {"name": "A"}, {"name": "C"}, {"name": "B"}]
+    source = job({"env": env})
+
+    assert patch(
+        source,
+        edit((*MAIN, "env", "B"), ABSENT),
+        edit((*MAIN, "env", "A"), {"name": "A", "value": "1"}),
+        edit((*MAIN, "env", "D"), {"name": "D"}),
+    ) == [
+        ("replace", "/spec/template/spec/containers/1/env/2", {"name": "A", "value": "1"}),
+        ("add", "/spec/template/spec/containers/1/env/-", {"name": "D"}),
+        ("remove", "/spec/template/spec/containers/1/env/4"),
+        ("remove", "/spec/template/spec/containers/1/env/1"),
+    ]
+    assert source["spec"]["template"]["spec"]["containers"][1]["env"] == [
+        {"name": "A"},
+        {"name": "A", "value": "1"},
+        {"name": "C"},
+        {"name": "D"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("spec", "suspend"),
+        ("spec",),
+        (),
+        ("metadata", "name"),
+        ("metadata", "labels"),
+        ("metadata", "labels", "team"),
+        ("metadata", "annotations", "note"),
+        ("metadata", "annotations", "evil.kueue-fallback.dev/x"),
+        (*MAIN, "command"),
+        (*MAIN, "resources"),
+        (*MAIN, "resources", "claims"),
+        (*MAIN, "resources", "requests", "cpu", "x"),
+        (*POD, "serviceAccountName"),
+        (*POD, "volumes"),
+    ],
+)
+def test_other_places_are_never_patched(path):
+    source = job()
+    before = deepcopy(source)
+
+    assert refused(source, edit(path, "x")).endswith(": may not be patched")
+    assert source == before
+
+
+def test_a_place_edited_twice_is_refused():
+    path = (*MAIN, "image")
+
+    assert refused(job(), edit(path, "a"), edit(path, "b")) == (
+        "/spec/template/spec/containers/main/image: edited twice"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "text"),
+    [
+        (job(), (*POD, "containers", "gone", "image"), "nothing called gone"),
+        ({}, (*MAIN, "image"), "nothing called main at /spec"),
+        ({"metadata": []}, ("metadata", "labels", QUEUE_LABEL), "nothing called labels"),
+        (job(nodeSelector="x"), (*POD, "nodeSelector", "pool"), "no object at"),
+        (job({"resources": "x"}), (*MAIN, "resources", "requests", "cpu"), "nothing called"),
+    ],
+)  # fmt: skip
+def test_a_place_that_cannot_be_reached_is_refused(source, path, text):
+    assert text in refused(source, edit(path, "x"))
