@@ -1,4 +1,4 @@
-"""Workloads that Kueue has not judged yet as Arrivals, with what they need."""
+"""Pending Workloads as Arrivals, with what they need."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Arrivals:
         self._limit_ranges, self._overheads, self._kueue = limit_ranges, overheads, kueue
         self._needs.clear()
 
-    def of(self, workload: Workload) -> Arrival | None:
+    def of(self, workload: Workload, count: int = 1) -> Arrival | None:
         """None: its needs cannot be read, so it can only be counted as pending."""
         needs = self._needs_of(workload)
         if needs is None:
@@ -52,6 +52,7 @@ class Arrivals:
             priority=workload.priority,
             policy=workload.policy,
             option=workload.option,
+            count=count,
         )
 
     def _needs_of(self, workload: Workload) -> _Needs | None:

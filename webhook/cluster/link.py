@@ -36,6 +36,11 @@ class ObserverLink:
         self._child: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._run, name="observer-link", daemon=True)
 
+    @property
+    def pid(self) -> int | None:
+        """The child's; None: there is none at the moment."""
+        return self._child.pid if self._child and self._child.poll() is None else None
+
     def start(self) -> None:
         self._thread.start()
 

@@ -138,7 +138,11 @@ def _objects(content: str, path: str) -> Iterator[tuple[Mapping[str, Any], str]]
         if "items" not in source:
             yield source, here or "document 1"
             continue
-        for item, place in fields.objects(source, "items", ""):
+        try:
+            items = fields.objects(source, "items", "")
+        except FieldError as error:
+            raise FieldError(f"{path} {error.path}", error.message) from error
+        for item, place in items:
             yield item, f"{here} {place}".strip()
 
 

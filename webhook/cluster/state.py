@@ -38,6 +38,8 @@ ARRIVALS_PER_QUEUE = 200
 _FEWEST_PER_QUEUE = 1
 
 _Table: TypeAlias = Mapping[Key, Any]
+_Ranked: TypeAlias = tuple[tuple[int, int], Arrival]
+"""(priority negated, creation) in Kueue's order, and the Workloads."""
 
 
 class State:
@@ -48,8 +50,7 @@ class State:
         """Kinds that have been listed; the others keep the snapshot's defaults."""
         self._workloads = Workloads()
         self._arrivals = Arrivals()
-        self._by_queue: dict[str, tuple[tuple[int, Arrival], ...]] = {}
-        self._limit = ARRIVALS_PER_QUEUE
+        self._by_queue: dict[str, tuple[_Ranked, ...]] = {}
         self._snapshot = Snapshot()
         self._problems: dict[tuple[str, Key], str] = {}
         self._new_problems: list[str] = []
@@ -151,18 +152,16 @@ class State:
             or snapshot.overheads is not before.overheads
             or snapshot.kueue is not before.kueue
         )
-        limit = _limit(tallies)
-        if needs_changed or limit != self._limit:
-            dirty.update(name for name, tally in tallies.items() if tally.unjudged)
+        if needs_changed:
+            dirty.update(name for name, tally in tallies.items() if tally.competing)
         if not dirty:
             return snapshot
-        self._limit = limit
         self._arrivals.adopt(snapshot.limit_ranges, snapshot.overheads, snapshot.kueue)
         held = dict(snapshot.held)
         for name in dirty:
             self._rebuild(name, snapshot, held)
         dirty.clear()
-        arrivals = self._oldest_first()
+        arrivals = self._in_order()
         unchanged = arrivals == snapshot.arrivals
         return replace(snapshot, held=held, arrivals=snapshot.arrivals if unchanged else arrivals)
 
@@ -175,29 +174,21 @@ class State:
             return
         queue = snapshot.cluster_queues.get(name)
         takes = queue is not None and queue.active and queue.stop_policy is StopPolicy.NONE
-        strict = queue is not None and queue.queueing is Queueing.STRICT
-        first = tally.first_unjudged(self._limit, strict=strict) if takes else ()
+        first = tally.in_order(SHAPES_PER_QUEUE) if takes else ()
         known = tuple(
             (workload, arrival)
-            for workload in first
-            if (arrival := self._arrivals.of(workload)) is not None
+            for workload, count in first
+            if (arrival := self._arrivals.of(workload, count)) is not None
         )
-        held[name] = tally.held(tuple(workload for workload, _ in known))
+        held[name] = tally.held((workload, arrival.count) for workload, arrival in known)
         if known:
-            self._by_queue[name] = tuple((w.created, arrival) for w, arrival in known)
+            self._by_queue[name] = tuple(
+                ((-workload.priority, workload.created), arrival) for workload, arrival in known
+            )
 
-    def _oldest_first(self) -> tuple[Arrival, ...]:
-        dated = [pair for name in sorted(self._by_queue) for pair in self._by_queue[name]]
-        return tuple(arrival for _, arrival in sorted(dated, key=lambda pair: pair[0]))
-
-
-def _limit(tallies: Mapping[str, Tally]) -> int:
-    """Share out the Arrivals between the ClusterQueues that have any, in powers of two."""
-    counts = [len(tally.unjudged) for tally in tallies.values() if tally.unjudged]
-    if sum(counts) <= ARRIVALS_IN_ALL:
-        return ARRIVALS_PER_QUEUE
-    share = max(_FEWEST_PER_QUEUE, ARRIVALS_IN_ALL // len(counts))
-    return min(ARRIVALS_PER_QUEUE, 1 << (share.bit_length() - 1))
+    def _in_order(self) -> tuple[Arrival, ...]:
+        ranked = [pair for name in sorted(self._by_queue) for pair in self._by_queue[name]]
+        return tuple(arrival for _, arrival in sorted(ranked, key=lambda pair: pair[0]))
 
 
 _Tables: TypeAlias = Mapping[str, _Table]

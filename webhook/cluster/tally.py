@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from heapq import nsmallest
 from typing import TypeAlias, TypeVar
 
 from webhook.cluster.reduce import Key
 from webhook.cluster.workload import Workload
 from webhook.model.queues import FlavorResource, Held, Stage
 
-_Shape: TypeAlias = tuple[str, int, int]
+_Group: TypeAlias = tuple[str, str, int, str, str, int]
 _Key = TypeVar("_Key")
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of judged Workloads, and those that Kueue has not judged yet as they are.
+    """Counts of what holds quota or stands back, and those that compete for quota by shape.
 
     Every ``add`` is undone by a ``remove`` with the same values.
     """
@@ -28,47 +28,51 @@ class Tally:
     guests: Counter[tuple[str, str]] = field(default_factory=Counter)
     priorities: Counter[int] = field(default_factory=Counter)
     """Of the reserving."""
-    refused: Counter[_Shape] = field(default_factory=Counter)
-    """Shapes of Workloads that Kueue has judged and left pending."""
-    unjudged: dict[Key, Workload] = field(default_factory=dict)
+    competing: dict[_Group, dict[Key, Workload]] = field(default_factory=dict)
+    """Pending Workloads that differ in nothing but name and age, together."""
 
     def add(self, key: Key, workload: Workload) -> None:
-        if workload.stage is Stage.PENDING and not workload.judged:
-            self.unjudged[key] = workload
+        if workload.competes:
+            self.competing.setdefault(_group(workload), {})[key] = workload
         else:
             self._count(workload, 1)
 
     def remove(self, key: Key, workload: Workload) -> None:
-        if workload.stage is Stage.PENDING and not workload.judged:
-            del self.unjudged[key]
-        else:
+        if not workload.competes:
             self._count(workload, -1)
+            return
+        group = _group(workload)
+        del self.competing[group][key]
+        if not self.competing[group]:
+            del self.competing[group]
 
     def is_empty(self) -> bool:
-        return not (self.pending or self.reserving or self.unjudged)
+        return not (self.pending or self.reserving or self.competing)
 
-    def first_unjudged(self, limit: int, *, strict: bool) -> tuple[Workload, ...]:
-        """List those that Kueue may give quota at its next look, oldest first.
+    def in_order(self, limit: int) -> tuple[tuple[Workload, int], ...]:
+        """List shapes in Kueue's order, each as its oldest Workload and their number.
 
-        Not among them: any that stands behind a pending head, any like one that Kueue has just
-        refused (it does not look at equal ones again), and those too far down the queue.
+        Workloads of one shape are taken together at the place of the oldest: while quota is
+        short none of them fits, so what stands between them matters only at the margin.
         """
-        if strict and self.pending:
-            return ()
-        fresh = (w for w in self.unjudged.values() if not self.refused.get(_shape(w)))
-        return tuple(nsmallest(limit, fresh, key=_age))
+        groups = [(min(group.values(), key=_age), len(group)) for group in self.competing.values()]
+        return tuple(sorted(groups, key=lambda found: _rank(found[0]))[:limit])
 
-    def held(self, arrivals: tuple[Workload, ...]) -> Held:
-        """Sum up; unjudged Workloads that are not among the *arrivals* are simply pending."""
-        guests = Counter(self.guests)
-        guests.update(_guest(w) for w in self.unjudged.values() if w.policy)
-        guests.subtract(_guest(w) for w in arrivals if w.policy)
-        waiting = len(self.unjudged) - len(arrivals)
+    def held(self, arrivals: Iterable[tuple[Workload, int]]) -> Held:
+        """Sum up; competing Workloads that are not among the *arrivals* are simply pending."""
+        guests, waiting = Counter(self.guests), 0
+        for group in self.competing.values():
+            workload = next(iter(group.values()))
+            waiting += len(group)
+            guests[_guest(workload)] += len(group)
+        for workload, count in arrivals:
+            waiting -= count
+            guests[_guest(workload)] -= count
         return Held(
             pending=self.pending + waiting,
             reserving=self.reserving,
             usage={cell: amount for cell, amount in self.usage.items() if amount},
-            guests={guest: count for guest, count in guests.items() if count},
+            guests={guest: count for guest, count in guests.items() if count and guest[0]},
             lowest_priority=min(self.priorities, default=None),
         )
 
@@ -77,7 +81,6 @@ class Tally:
             _bump(self.guests, _guest(workload), step)
         if workload.stage is Stage.PENDING:
             self.pending += step
-            _bump(self.refused, _shape(workload), step)
             return
         self.reserving += step
         _bump(self.priorities, workload.priority, step)
@@ -95,10 +98,21 @@ def _guest(workload: Workload) -> tuple[str, str]:
     return workload.policy, workload.option
 
 
-def _shape(workload: Workload) -> _Shape:
-    # By identity: equal shapes are one object, and hashing a pod template costs more than this.
-    return workload.namespace, workload.priority, id(workload.pod_sets)
+def _group(workload: Workload) -> _Group:
+    # The shape by identity: equal ones are one object, and hashing a pod template costs more.
+    return (
+        workload.namespace,
+        workload.queue,
+        workload.priority,
+        workload.policy,
+        workload.option,
+        id(workload.pod_sets),
+    )
 
 
 def _age(workload: Workload) -> tuple[int, str, str]:
     return workload.created, workload.namespace, workload.name
+
+
+def _rank(workload: Workload) -> tuple[int, int, str, str]:
+    return -workload.priority, *_age(workload)

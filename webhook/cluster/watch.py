@@ -1,7 +1,8 @@
 """Follows one resource: lists it in pages, watches from there, and lists again where it must.
 
 Watches are short and resumed from the last resourceVersion, so that a quiet cluster gives a sign
-of life every ten seconds: an opened watch, an event, a bookmark, a clean close.
+of life every ten seconds: an event, a bookmark, a clean close. That a watch could be opened is
+none: the API server says only afterwards that it is too late to go on from there.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from webhook.cluster.resources import Resource
 PAGE = 200
 """Larger ones hold up other requests of the API server and of this process."""
 WATCH_SECONDS = (8.0, 12.0)
+_FIRST_WATCH_SECONDS = 2.0
+"""After a list or a failure: its close proves soon that all is well."""
 _GRACE_SECONDS = 2.0
 """Silence beyond the watch's own end after which the connection is taken for dead."""
 _FIRST_WAIT_SECONDS = 0.1
@@ -109,6 +112,8 @@ class Follower:
         self._version = ""
         """The resourceVersion to go on from; empty: list first."""
         self._failures = 0
+        self._proven = False
+        """The last watch went well to its end."""
 
     def run(self) -> None:
         while True:
@@ -148,7 +153,7 @@ class Follower:
         self._emit(Message(kind=self._resource.kind, at=at, entries=tuple(entries)))
 
     def _watch(self, path: str) -> None:
-        seconds = self._uniform(*WATCH_SECONDS)
+        seconds = self._uniform(*WATCH_SECONDS) if self._proven else _FIRST_WATCH_SECONDS
         params = {
             **self._resource.params,
             "allowWatchBookmarks": "true",
@@ -156,11 +161,11 @@ class Follower:
             "timeoutSeconds": str(int(seconds)),
         }
         opened = self._clock()
-        events = self._transport.watch(path, params, read_seconds=seconds + _GRACE_SECONDS)
-        self._tell()
-        for event in events:
+        self._proven = False
+        for event in self._transport.watch(path, params, read_seconds=seconds + _GRACE_SECONDS):
             self._take(event)
         self._tell()
+        self._proven = True
         if self._clock() - opened < _TOO_SHORT_SECONDS:
             self._back_off()
         else:

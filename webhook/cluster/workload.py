@@ -43,8 +43,8 @@ class Workload(NamedTuple):
     name: str
     queue: str
     stage: Stage
-    judged: bool
-    """Kueue's scheduler has spoken: reserved, or not and why."""
+    competes: bool
+    """Pending, and not backing off after an eviction: it is given quota as soon as it fits."""
     cluster_queue: str
     """Where its quota is reserved."""
     charge: _Charge
@@ -73,7 +73,7 @@ def read_workload(source: Mapping[str, Any]) -> Workload:
         name=fields.text(metadata, "name", "metadata"),
         queue=intern(fields.text(spec, "queueName", "spec")),
         stage=stage,
-        judged="QuotaReserved" in conditions,
+        competes=stage is Stage.PENDING and conditions.get("Requeued", ("",))[0] != "False",
         cluster_queue=intern(fields.text(admission, "clusterQueue", "status.admission")),
         charge=_charge(spec, status, admission) if stage is Stage.RESERVING else (),
         priority=fields.integer(spec, "priority", "spec") or 0,

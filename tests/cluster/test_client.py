@@ -1,0 +1,223 @@
+"""The client against a small HTTP server in the API server's place."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import yaml
+
+from webhook.cluster.client import Client, connect
+from webhook.cluster.errors import Forbidden, Gone, NotServed, Refused, Unreachable
+
+
+class Server(ThreadingHTTPServer):
+    """Answers by path: a status and a body, or a list of chunks for a watch."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers, self.requests = {}, []
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def answer(self):
+        size = int(self.headers.get("Content-Length", 0))
+        body = json.loads(self.rfile.read(size)) if size else None
+        self.server.requests.append((self.command, self.path, dict(self.headers), body))
+        found = self.server.answers.get(self.path.partition("?")[0], (404, {"message": "none"}))
+        if callable(found):
+            found = found(self.headers)
+        if isinstance(found, list):
+            self.stream(found)
+            return
+        status, message = found
+        content = message if isinstance(message, bytes) else json.dumps(message).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST = do_PATCH = answer  # noqa: N815 - the base class calls them so
+
+    def stream(self, chunks):
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for chunk in chunks:
+            if isinstance(chunk, threading.Event):
+                chunk.wait(30.0)
+                continue
+            self.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+            self.wfile.flush()
+        self.wfile.write(b"0\r\n\r\n")
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def kubeconfig(server, tmp_path):
+    path = tmp_path / "kubeconfig"
+    address = f"http://127.0.0.1:{server.server_port}"
+
+    def write(token="t1"):
+        config = {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": address}}],
+            "users": [{"name": "u", "user": {"token": token}}],
+        }
+        path.write_text(yaml.safe_dump(config))
+        return str(path)
+
+    return write
+
+
+def test_an_object_is_got_with_the_credentials_and_the_parameters(server, kubeconfig):
+    server.answers["/api/v1/namespaces"] = 200, {"items": []}
+
+    found = Client(kubeconfig()).get("/api/v1/namespaces", {"limit": "2", "continue": "a b"})
+
+    command, path, headers, _ = server.requests[0]
+    assert (found, command, path) == (
+        {"items": []},
+        "GET",
+        "/api/v1/namespaces?limit=2&continue=a+b",
+    )
+    credentials = {name.lower(): value for name, value in headers.items()}["authorization"]
+    assert credentials == "Bearer t1"
+
+
+def test_changes_are_sent_as_json_of_their_type(server, kubeconfig):
+    server.answers["/a"] = 200, {"ok": True}
+    client = Client(kubeconfig())
+
+    client.post("/a", {"b": 1}, {"dryRun": "All"})
+    client.patch("/a", [{"op": "test"}], content_type="application/json-patch+json")
+
+    sent = [(c, p, h["Content-Type"], b) for c, p, h, b in server.requests]
+    assert sent == [
+        ("POST", "/a?dryRun=All", "application/json", {"b": 1}),
+        ("PATCH", "/a", "application/json-patch+json", [{"op": "test"}]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (401, Unreachable("401 why")),
+        (403, Forbidden("/a", "why")),
+        (404, NotServed("/a")),
+        (409, Refused(409, "why")),
+        (410, Gone()),
+        (422, Refused(422, "why")),
+        (429, Unreachable("429 why")),
+        (503, Unreachable("503 why")),
+    ],
+)
+def test_refusals_are_told_apart(server, kubeconfig, status, error):
+    server.answers["/a"] = status, {"message": "why"}
+
+    with pytest.raises(type(error)) as caught:
+        Client(kubeconfig()).get("/a")
+
+    assert caught.value.args == error.args
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[1]"])
+def test_an_answer_that_is_no_object_is_none(server, kubeconfig, body):
+    server.answers["/a"] = 200, body
+
+    with pytest.raises(Unreachable, match="an answer that is not"):
+        Client(kubeconfig()).get("/a")
+
+
+def test_credentials_are_read_again_after_they_were_refused(server, kubeconfig):
+    def only_new(headers):
+        return (200, {}) if headers["authorization"] == "Bearer t2" else (401, {"message": "old"})
+
+    server.answers["/a"] = only_new
+    client = Client(kubeconfig("t1"))
+    with pytest.raises(Unreachable):
+        client.get("/a")
+
+    kubeconfig("t2")
+
+    assert client.get("/a") == {}
+
+
+def test_a_watch_yields_events_as_they_come_whatever_the_chunks(server, kubeconfig):
+    rest = threading.Event()
+    server.answers["/a"] = [b'{"type":"ADDED"}\n{"type":', b'"DELETED"}\n', rest, b'{"n":3}\n']
+
+    events = Client(kubeconfig()).watch("/a", {"resourceVersion": "5"}, read_seconds=30.0)
+    first = [next(events), next(events)]
+    rest.set()
+
+    assert first == [{"type": "ADDED"}, {"type": "DELETED"}]
+    assert list(events) == [{"n": 3}]
+    assert server.requests[0][1] == "/a?resourceVersion=5&watch=true"
+
+
+def test_a_silent_watch_is_given_up(server, kubeconfig):
+    silence = threading.Event()
+    server.answers["/a"] = [b'{"n":1}\n', silence]
+
+    events = Client(kubeconfig()).watch("/a", {}, read_seconds=0.1)
+
+    assert next(events) == {"n": 1}
+    with pytest.raises(Unreachable, match="timed out"):
+        next(events)
+    silence.set()
+
+
+def test_a_watch_that_is_refused_raises_at_once(server, kubeconfig):
+    server.answers["/a"] = 410, {"message": "too old"}
+
+    with pytest.raises(Gone):
+        Client(kubeconfig()).watch("/a", {}, read_seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("served", "chosen"),
+    [(["v1beta1", "v1beta2"], "v1beta2"), (["v1beta1"], "v1beta1"), (["v9"], None)],
+)
+def test_the_newest_version_of_kueue_that_is_understood(server, kubeconfig, served, chosen):
+    versions = [{"version": version} for version in served]
+    server.answers["/apis/kueue.x-k8s.io"] = 200, {"versions": versions}
+
+    assert connect(kubeconfig()).kueue_version() == chosen
+
+
+def test_without_kueue_there_is_no_version_until_it_is_asked_for_again(server, kubeconfig):
+    client = connect(kubeconfig())
+    before = client.kueue_version()
+    server.answers["/apis/kueue.x-k8s.io"] = 200, {"versions": [{"version": "v1beta2"}]}
+
+    assert (before, client.kueue_version()) == (None, "v1beta2")
+
+
+def test_no_server_and_no_configuration_are_unreachable(tmp_path, kubeconfig, server):
+    path = kubeconfig()
+    server.shutdown()
+    server.server_close()
+
+    with pytest.raises(Unreachable, match="refused"):
+        connect(path)
+    with pytest.raises(Unreachable, match="Invalid kube-config file"):
+        connect(str(tmp_path / "none"))

@@ -1,0 +1,148 @@
+from tests.cluster.objects import cluster_queue, local_queue, named, workload
+from webhook.cluster import resources as kinds
+from webhook.cluster.feed import Feed
+from webhook.cluster.pipe import apply_update
+from webhook.cluster.reduce import read
+from webhook.cluster.watch import Message
+from webhook.model.queues import Snapshot
+
+RESOURCES = kinds.watched(namespace="ours", kueue_namespace="kueue-system")
+REQUIRED = [resource.kind for resource in RESOURCES if resource.required]
+
+
+def listed(kind, *objects, at=1.0):
+    return Message(kind=kind, at=at, entries=tuple(read(kind, source) for source in objects))
+
+
+def changed(kind, event_type, source, at=2.0):
+    return Message(kind=kind, at=at, event=(event_type, read(kind, source)))
+
+
+def alive(kind, at):
+    return Message(kind=kind, at=at)
+
+
+def synced_feed(**objects):
+    feed = Feed(RESOURCES, now=0.0)
+    for kind in REQUIRED:
+        feed.take(listed(kind, *objects.get(kind, ())))
+    return feed
+
+
+def test_nothing_is_published_before_all_that_is_required_has_been_listed():
+    feed = Feed(RESOURCES, now=0.0)
+    for kind in REQUIRED[:-1]:
+        feed.take(listed(kind))
+
+    early = feed.update(2.0)
+    feed.take(listed(REQUIRED[-1]))
+    update = feed.update(3.0)
+
+    assert (early.synced, early.changed) == (False, {})
+    assert update.synced
+
+
+def test_the_first_update_carries_everything_so_that_nothing_of_another_observer_stays():
+    old = Snapshot(held={"gone-cq": None}, arrivals=("gone",), generation=99)
+
+    new = apply_update(old, synced_feed().update(2.0))
+
+    assert (new.held, new.arrivals, new.cluster_queues) == ({}, (), {})
+
+
+def test_later_updates_carry_what_has_changed():
+    feed = synced_feed(clusterqueues=[cluster_queue()], localqueues=[local_queue()])
+    first = feed.update(2.0)
+    quiet = feed.update(3.0)
+    feed.take(changed(kinds.WORKLOADS, "ADDED", workload(decision="d1")))
+    update = feed.update(4.0)
+
+    assert quiet.changed == {}
+    assert sorted(update.changed) == ["arrivals", "generation", "held"]
+    assert [seen.key for seen in update.seen] == ["d1"]
+    snapshot = apply_update(apply_update(Snapshot(), first), update)
+    assert [arrival.key for arrival in snapshot.arrivals] == ["d1"]
+
+
+def test_a_status_that_changes_nothing_we_use_is_no_change():
+    feed = synced_feed(clusterqueues=[cluster_queue()])
+    feed.update(2.0)
+    busier = {**cluster_queue(), "status": {"pendingWorkloads": 7}}
+
+    feed.take(changed(kinds.CLUSTER_QUEUES, "MODIFIED", busier))
+
+    assert feed.update(3.0).changed == {}
+
+
+def test_the_state_is_as_old_as_the_watch_that_has_been_silent_the_longest():
+    feed = synced_feed()
+    for kind in REQUIRED:
+        feed.take(alive(kind, at=9.0))
+    feed.take(alive(kinds.WORKLOADS, at=5.0))
+
+    for kind in REQUIRED[1:]:
+        feed.take(alive(kind, at=20.0))
+    update = feed.update(21.0)
+
+    assert update.as_of == 9.0
+    assert update.ages[REQUIRED[0]] == 12.0
+    assert update.ages[REQUIRED[1]] == 1.0
+
+
+def test_webhook_configurations_are_not_waited_for():
+    feed = synced_feed()
+    feed.take(alive(kinds.WEBHOOKS, at=50.0))
+
+    assert feed.update(2.0).as_of == 1.0
+
+
+def test_running_before_kueue_must_be_proven():
+    ours = named("", "a-fallback", webhooks=[{"name": "create.kueue-fallback.dev"}])
+    kueues = named("", "kueue-webhooks", webhooks=[{"name": "mjob.kb.io"}])
+    feed = synced_feed()
+    unread = feed.update(1.0).changed["runs_before_kueue"]
+    feed.take(listed(kinds.WEBHOOKS, ours, kueues))
+    proven = feed.update(2.0).changed["runs_before_kueue"]
+    feed.take(Message(kind=kinds.WEBHOOKS, at=3.0, error="no", unreadable=True))
+    forbidden = feed.update(3.0).changed["runs_before_kueue"]
+
+    assert (unread, proven, forbidden) == (False, True, False)
+
+
+def test_what_may_no_longer_be_read_ends_the_sync_and_is_said_once():
+    feed = synced_feed()
+    refusal = Message(kind=kinds.WORKLOADS, at=2.0, error="forbidden", unreadable=True)
+
+    said = feed.take(refusal), feed.take(refusal), feed.take(listed(kinds.WORKLOADS, at=9.0))
+
+    assert said == (("workloads: forbidden",), (), ("workloads: readable again",))
+    assert feed.synced
+
+
+def test_an_object_that_cannot_be_read_is_skipped_counted_and_said_once():
+    broken = cluster_queue(stopPolicy="Sometimes")
+    feed = synced_feed(clusterqueues=[cluster_queue("good")])
+    said = feed.take(changed(kinds.CLUSTER_QUEUES, "ADDED", broken))
+    again = feed.take(changed(kinds.CLUSTER_QUEUES, "MODIFIED", broken))
+    update = feed.update(3.0)
+
+    expected = "expected one of None, Hold, HoldAndDrain, got 'Sometimes'"
+    assert said == (f"skipped: clusterqueues gpu-cq: spec.stopPolicy: {expected}",)
+    assert again == ()
+    assert list(update.changed["cluster_queues"]) == ["good"]
+    assert update.problems == {kinds.CLUSTER_QUEUES: 1}
+
+
+def test_a_policy_that_stops_being_valid_is_skipped():
+    options = [{"queue": "gpu-lq"}]
+    spec = {"match": {"jobSelector": {}}, "options": options}
+    good = named("FallbackPolicy", "p", spec=spec) | {"apiVersion": "kueue-fallback.dev/v1alpha1"}
+    feed = synced_feed(fallbackpolicies=[good])
+    before = feed.update(2.0).changed["policies"]
+    said = feed.take(changed(kinds.POLICIES, "MODIFIED", {**good, "spec": {**spec, "options": 3}}))
+    after = feed.update(3.0)
+
+    assert [policy.name for policy in before] == ["p"]
+    assert after.changed["policies"] == ()
+    assert after.problems == {kinds.POLICIES: 1}
+    assert said[0].startswith("skipped: fallbackpolicies p: ")

@@ -1,0 +1,239 @@
+"""JSON of both Kueue versions to model values."""
+
+import pytest
+
+from webhook.cluster import resources as kinds
+from webhook.cluster.reduce import Entry, read
+from webhook.model.queues import (
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    KueueConfig,
+    LimitRangeItem,
+    OffSwitch,
+    Preemption,
+    Queueing,
+    Quota,
+    ResourceFlavor,
+    ResourceGroup,
+    StopPolicy,
+    Transformation,
+)
+from webhook.model.selector import (
+    EVERYTHING,
+    NOTHING,
+    Expression,
+    Operator,
+    Selector,
+    Taint,
+    Toleration,
+)
+
+CELL = ("a100", "nvidia.com/gpu")
+RESOURCE = {"name": "nvidia.com/gpu", "nominalQuota": "4", "borrowingLimit": 0, "lendingLimit": "2"}
+GROUP_JSON = {
+    "coveredResources": ["nvidia.com/gpu"],
+    "flavors": [{"name": "a100", "resources": [RESOURCE]}],
+}
+GROUP = ResourceGroup(
+    resources=("nvidia.com/gpu",),
+    flavors=("a100",),
+    quotas={CELL: Quota(nominal=4, borrowing_limit=0, lending_limit=2)},
+)
+COMMON = {
+    "resourceGroups": [GROUP_JSON],
+    "namespaceSelector": {},
+    "queueingStrategy": "StrictFIFO",
+    "stopPolicy": "HoldAndDrain",
+    "preemption": {
+        "withinClusterQueue": "LowerPriority",
+        "reclaimWithinCohort": "Any",
+        "borrowWithinCohort": {"policy": "LowerPriority"},
+    },
+    "fairSharing": {"weight": "1"},
+}
+NEWER = COMMON | {
+    "cohortName": "all",
+    "flavorFungibility": {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "MayStopSearch"},
+    "admissionChecksStrategy": {"admissionChecks": [{"name": "provision"}]},
+}
+OLDER = COMMON | {
+    "cohort": "all",
+    "flavorFungibility": {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "Preempt"},
+    "admissionChecks": ["provision"],
+}
+INACTIVE = {"conditions": [{"type": "Active", "status": "False", "message": "no flavor a100"}]}
+
+
+def value(kind, name="x", **source):
+    return read(kind, {"metadata": {"name": name, "namespace": ""}, **source}).value
+
+
+@pytest.mark.parametrize("spec", [NEWER, OLDER], ids=["v1beta2", "v1beta1"])
+def test_a_cluster_queue_is_read_from_both_versions(spec):
+    assert value(kinds.CLUSTER_QUEUES, "gpu-cq", spec=spec, status=INACTIVE) == ClusterQueue(
+        name="gpu-cq",
+        cohort="all",
+        groups=(GROUP,),
+        queueing=Queueing.STRICT,
+        namespaces=EVERYTHING,
+        stop_policy=StopPolicy.HOLD_AND_DRAIN,
+        active=False,
+        inactive_because="no flavor a100",
+        preemption=Preemption(
+            within_cluster_queue="LowerPriority",
+            reclaim_within_cohort="Any",
+            borrow_within_cohort="LowerPriority",
+        ),
+        when_can_borrow="TryNextFlavor",
+        when_can_preempt="MayStopSearch",
+        checks=("provision",),
+        fair_sharing=True,
+    )
+
+
+def test_a_cluster_queue_without_a_namespace_selector_takes_nothing():
+    found = value(kinds.CLUSTER_QUEUES, spec={})
+
+    assert (found.namespaces, found.active, found.when_can_preempt) == (
+        NOTHING,
+        True,
+        "TryNextFlavor",
+    )
+
+
+def test_cohorts_flavors_checks_and_priorities():
+    taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+    flavor = {
+        "nodeLabels": {"zone": "a"},
+        "nodeTaints": [taint],
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "topologyName": "racks",
+    }
+
+    assert value(kinds.COHORTS, spec={"parentName": "p", "resourceGroups": [GROUP_JSON]}) == Cohort(
+        name="x", parent="p", groups=(GROUP,)
+    )
+    assert value(kinds.FLAVORS, spec=flavor) == ResourceFlavor(
+        name="x",
+        node_labels={"zone": "a"},
+        taints=(Taint(key="gpu", value="yes", effect="NoSchedule"),),
+        tolerations=(Toleration(key="gpu", operator="Exists"),),
+        topology="racks",
+    )
+    assert value(kinds.CHECKS, spec={"controllerName": "c"}, status=INACTIVE) == AdmissionCheck(
+        name="x", controller="c", active=False
+    )
+    assert value(kinds.PRIORITY_CLASSES, value=1000) == 1000
+
+
+def test_what_a_namespace_a_limit_range_and_a_runtime_class_say():
+    limits = [{"type": "Container", "max": {"cpu": "4"}, "maxLimitRequestRatio": {"cpu": 2}}]
+
+    assert read(kinds.NAMESPACES, {"metadata": {"name": "t", "labels": {"a": "b"}}}).value == {
+        "a": "b"
+    }
+    assert value(kinds.LIMIT_RANGES, spec={"limits": limits}) == (
+        LimitRangeItem(type="Container", max={"cpu": "4"}, max_ratio={"cpu": "2"}),
+    )
+    assert value(kinds.RUNTIME_CLASSES, overhead={"podFixed": {"cpu": "250m"}}) == {"cpu": "250m"}
+    assert value(kinds.RUNTIME_CLASSES) == {}
+
+
+def test_the_off_switch_names_namespaces_or_means_everywhere():
+    assert value(kinds.OFF_SWITCH) == OffSwitch()
+    assert value(kinds.OFF_SWITCH, data={"namespaces": "a, b\nc"}) == OffSwitch(
+        namespaces=frozenset({"a", "b", "c"})
+    )
+
+
+def config(text):
+    source = {
+        "metadata": {"name": "kueue-manager-config", "namespace": "kueue-system"},
+        "data": {"controller_manager_config.yaml": "kind: Configuration\n" + text},
+    }
+    return read(kinds.KUEUE_CONFIG, source)
+
+
+def all_but(*names):
+    expression = Expression(
+        key="kubernetes.io/metadata.name", operator=Operator.NOT_IN, values=names
+    )
+    return Selector(labels={}, expressions=(expression,))
+
+
+def test_kueues_defaults():
+    assert config("").value == KueueConfig(
+        managed_namespaces=all_but("kube-system", "kueue-system")
+    )
+
+
+def test_kueues_configuration():
+    found = config(
+        """
+manageJobsWithoutQueueName: true
+managedJobsNamespaceSelector: {matchLabels: {managed: "yes"}}
+integrations: {frameworks: [batch/job, pod], externalFrameworks: [Foo.v1.example.com]}
+fairSharing: {preemptionStrategies: [LessThanInitialShare]}
+waitForPodsReady: {timeout: 5m, blockAdmission: true}
+resources:
+  excludeResourcePrefixes: [example.com/]
+  quotaCheckStrategy: IgnoreUndeclared
+  transformations:
+  - {input: nvidia.com/mig-1g, strategy: Replace, multiplyBy: cpu, outputs: {gpu-slices: 0.5}}
+"""
+    )
+
+    assert found.value == KueueConfig(
+        excluded_prefixes=("example.com/",),
+        transformations=(
+            Transformation(
+                input="nvidia.com/mig-1g",
+                outputs={"gpu-slices": "0.5"},
+                replace=True,
+                multiply_by="cpu",
+            ),
+        ),
+        ignore_undeclared=True,
+        manage_without_queue=True,
+        managed_namespaces=Selector(labels={"managed": "yes"}),
+        frameworks=("batch/job", "pod"),
+        external_frameworks=("Foo.v1.example.com",),
+        fair_sharing=True,
+        block_admission=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks", "fair"),
+    [
+        ("waitForPodsReady: {enable: true}\nfairSharing: {enable: false}", True, False),
+        ("waitForPodsReady: {enable: true, blockAdmission: false}", False, False),
+        ("waitForPodsReady: {enable: false}\nfairSharing: {enable: true}", False, True),
+        ("waitForPodsReady: {timeout: 5m}", False, False),
+    ],
+)
+def test_the_older_configuration_has_switches(text, blocks, fair):
+    found = config(text).value
+
+    assert (found.block_admission, found.fair_sharing) == (blocks, fair)
+
+
+def test_a_configuration_that_is_no_yaml_is_a_problem_with_its_place():
+    entry = config("a: [")
+
+    assert entry.value is None
+    assert entry.problem.startswith(
+        "kueue-manager-config kueue-system/kueue-manager-config: "
+        "data[controller_manager_config.yaml]: expected YAML: "
+    )
+
+
+def test_an_object_that_cannot_be_read_is_a_problem_that_names_it():
+    source = {"metadata": {"name": "q", "namespace": "team"}, "spec": {"clusterQueue": 7}}
+
+    assert read(kinds.LOCAL_QUEUES, source) == Entry(
+        ("team", "q"),
+        None,
+        "localqueues team/q: spec.clusterQueue: expected a string, got a number",
+    )
