@@ -1,0 +1,138 @@
+"""Runs tests/cases/*.yaml through the very function that admission runs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+import pytest
+import yaml
+
+from webhook import flow
+from webhook.admission import patch
+from webhook.cluster.snapshot_file import read_snapshot
+from webhook.decide import occupancy
+from webhook.jobs import KINDS
+from webhook.model.decision import Outcome
+
+CASES = Path(__file__).parent / "cases"
+FILES = sorted(CASES.glob("*.yaml"))
+KIND = KINDS["batch", "v1", "Job"]
+MOMENT = flow.Moment(now=0.0, unix=1795240800.0, time="2026-11-21T06:00:00Z", uid="5f0c")
+TIME = "2026-11-21T05:00:00Z"
+ASKED = {"cpu": "4", "memory": "6Gi"}
+GPU = "nvidia.com/gpu"
+PART = re.compile(r"([^.\[\]]+)|\[([^\]]+)\]")
+
+Object = dict[str, Any]
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_case(path, tmp_path):
+    case = yaml.safe_load(path.read_text())
+    snapshot = tmp_path / "snapshot.json"
+    snapshot.write_text(json.dumps({"kind": "List", "items": objects_of(case)}))
+
+    state = occupancy.build(read_snapshot(str(snapshot)))
+    outcome = flow.consider(case["job"], KIND, state, MOMENT, flow.Rules())
+
+    patched = apply(outcome, case["job"])
+    assert found(outcome, patched, case["want"]) == case["want"]
+
+
+def objects_of(case: Object) -> list[Object]:
+    world = yaml.safe_load((CASES / "worlds" / f"{case['world']}.yaml").read_text())
+    items = {identity(item): item for item in world}
+    for item in case.get("objects", ()):
+        items[identity(item)] = item
+    kept = [item for item in items.values() if not item.get("absent")]
+    return [*kept, *workloads(case, kept)]
+
+
+def identity(item: Object) -> tuple[str, str, str]:
+    return item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]
+
+
+def workloads(case: Object, items: list[Object]) -> list[Object]:
+    """Make as many Workloads as the case counts in each LocalQueue."""
+    queues = {i["metadata"]["name"]: i["spec"] for i in items if i["kind"] == "LocalQueue"}
+    specs = {i["metadata"]["name"]: i["spec"] for i in items if i["kind"] == "ClusterQueue"}
+    return [
+        workload(name, f"{stage}-{number}", queues[name]["clusterQueue"], specs, stage)
+        for stage in ("pending", "reserving")
+        for name, count in case.get(stage, {}).items()
+        for number in range(count)
+    ]
+
+
+def workload(queue: str, name: str, target: str, specs: Object, stage: str) -> Object:
+    (group, *_) = specs[target]["resourceGroups"]
+    asked = ASKED | ({GPU: "1"} if GPU in group["coveredResources"] else {})
+    flavor = group["flavors"][0]["name"]
+    container = {"name": "main", "resources": {"requests": asked}}
+    assigned = {
+        "name": "main",
+        "count": 1,
+        "flavors": dict.fromkeys(asked, flavor),
+        "resourceUsage": asked,
+    }
+    reserved: Object = {"type": "QuotaReserved", "status": "False", "reason": "Pending"}
+    status: Object = {"conditions": [reserved]}
+    if stage == "reserving":
+        reserved["status"] = "True"
+        status["admission"] = {"clusterQueue": target, "podSetAssignments": [assigned]}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {
+            "name": f"{queue}-{name}",
+            "namespace": "research",
+            "creationTimestamp": TIME,
+        },
+        "spec": {
+            "queueName": queue,
+            "active": True,
+            "podSets": [
+                {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
+            ],
+        },
+        "status": status,
+    }
+
+
+def apply(outcome: Outcome, job: Object) -> Object:
+    # Verifying a patch applies it to the very object that it is given.
+    operations = patch.operations(outcome.edits, copy.deepcopy(job), KIND.allowed)
+    return jsonpatch.apply_patch(copy.deepcopy(job), operations)
+
+
+def found(outcome: Outcome, patched: Object, want: Object) -> Object:
+    """Answer each question that the case asks."""
+    decision = outcome.decision
+    options = decision.options if decision else ()
+    answers: Object = {
+        "skip": str(outcome.skip) if outcome.skip else None,
+        "option": decision.option if decision else None,
+        "reason": decision.reason if decision else None,
+        "rejected": {o.option: str(o.rejection) for o in options if o.rejection},
+        "untouched": not outcome.edits,
+        "patched": {path: look(patched, path) for path in want.get("patched", {})},
+    }
+    return {question: answers[question] for question in want}
+
+
+def look(value: Any, path: str) -> Any:
+    for plain, bracketed in PART.findall(path):
+        part = plain or bracketed
+        if isinstance(value, list):
+            named = [item for item in value if item.get("name") == part]
+            value = named[0] if named else None
+        else:
+            value = value.get(part)
+        if value is None:
+            return None
+    return value
