@@ -30,7 +30,6 @@ class _Stripped:
 
     container: Container
     lost: bool
-    lost_accelerator: bool
     units: int
     """Devices taken away: 8 for ``nvidia.com/gpu: 8``."""
 
@@ -66,44 +65,51 @@ def _targets(adaptation: Adaptation) -> Callable[[_Stripped, bool], bool]:
 def _strip(container: Container, adaptation: Adaptation) -> _Stripped:
     resources = container.resources
     asked = {**resources.requests, **resources.limits}
-    taken = _taken_accelerators(asked, adaptation)
-    removed = taken | _taken_by_name(container, asked, adaptation)
-    if not removed:
-        return _Stripped(container=container, lost=False, lost_accelerator=False, units=0)
+    accelerators_asked = _accelerators(asked, adaptation)
+    units = _units(asked, accelerators_asked)
+    removed = accelerators_asked | _named(container, asked, adaptation, units)
     kept = Resources(
         requests=_without(resources.requests, removed),
         limits=_without(resources.limits, removed),
     )
     return _Stripped(
-        container=replace(container, resources=kept),
+        container=replace(container, resources=kept) if removed else container,
         lost=any(_is_positive(name, asked[name]) for name in removed),
-        lost_accelerator=any(_is_positive(name, asked[name]) for name in taken),
-        units=sum(
-            quantity.parse(asked[name], resource=name)
-            for name in taken
-            if accelerators.counts_devices(name)
-        ),
+        units=units,
     )
 
 
-def _taken_accelerators(asked: Mapping[str, str], adaptation: Adaptation) -> set[str]:
+def _accelerators(asked: Mapping[str, str], adaptation: Adaptation) -> set[str]:
     if adaptation.accelerator is not Accelerator.REMOVE:
         return set()
     return {resource for resource in asked if accelerators.is_accelerator(resource)}
 
 
-def _taken_by_name(
-    container: Container, asked: Mapping[str, str], adaptation: Adaptation
+def _units(asked: Mapping[str, str], removed: set[str]) -> int:
+    """Count devices; who asks for a device's memory alone shares one."""
+    lost = [name for name in removed if _is_positive(name, asked[name])]
+    counted = [name for name in lost if accelerators.counts_devices(name)]
+    devices = sum(quantity.parse(asked[name], resource=name) for name in counted)
+    return max(devices, 1) if lost else 0
+
+
+def _named(
+    container: Container, asked: Mapping[str, str], adaptation: Adaptation, units: int
 ) -> set[str]:
+    """Find what ``resources.remove`` takes here.
+
+    What ``perRemoved`` gives is taken only where it is given anew.
+    """
     if adaptation.containers is not None and container.name not in adaptation.containers:
         return set()
-    return set(adaptation.resources.remove).intersection(asked)
+    given = set() if units else set(adaptation.per_removed)
+    return set(adaptation.resources.remove).intersection(asked) - given
 
 
 def _give(item: _Stripped, adaptation: Adaptation, *, targeted: bool) -> Container:
     container, env = item.container, dict(adaptation.env)
     resources = container.resources
-    if item.lost_accelerator:
+    if item.units:
         env = {**_NO_DEVICE, **env}
         resources = _compensated(resources, adaptation.per_removed, item.units)
     if targeted:
