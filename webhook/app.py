@@ -93,6 +93,7 @@ def serve_forever(settings: Settings) -> Callable[..., object]:
         observer_command(settings),
         on_update=on_update,
         on_log=lambda text: log.put({"msg": "observer", "text": text}),
+        on_start=metrics.observer_starts.inc,
     )
     link.start()
 
@@ -106,7 +107,6 @@ def serve_forever(settings: Settings) -> Callable[..., object]:
     def before_scrape() -> None:
         metrics.state_age.set(handler.state_age_seconds() if first.done else float("inf"))
         metrics.ledger.set(handler.placements())
-        metrics.observer_restarts.set(link.restarts)
 
     probes.serve(
         settings.metrics_listen, metrics.registry, not_ready=not_ready, before_scrape=before_scrape

@@ -56,9 +56,7 @@ class Metrics:
         self.relists = self._gauge(
             "watch_relists", "Lists made since the observer started.", "resource"
         )
-        self.observer_restarts = self._gauge(
-            "observer_restarts", "Times that the observer process had to be started again."
-        )
+        self.observer_starts = self._counter("observer_starts", "Starts of the observer process.")
         self.certificate_expiry = self._gauge(
             "certificate_expiration_timestamp_seconds",
             "When the served certificate ends, Unix time.",

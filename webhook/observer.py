@@ -22,6 +22,7 @@ from webhook.cluster.feed import Feed
 from webhook.cluster.pipe import write_update
 from webhook.cluster.resources import watched
 from webhook.cluster.watch import Follower, Message
+from webhook.decide.settle import Settler
 from webhook.settings import Settings
 
 COALESCE_SECONDS = 0.005
@@ -57,7 +58,7 @@ def observe(settings: Settings, frames: BinaryIO) -> NoReturn:
             uniform=random.uniform,
         )
         threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
-    feed = Feed(resources, time.monotonic())
+    feed = Feed(resources, time.monotonic(), settle=Settler())
     try:
         _publish(feed, messages, frames)
     except BrokenPipeError:

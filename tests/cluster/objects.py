@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from webhook.cluster import resources as kinds
 from webhook.cluster.state import State
+from webhook.model.queues import Held, Snapshot
 
 NAMESPACE = "team"
 CREATED = "2026-11-21T06:00:00Z"
@@ -112,3 +114,18 @@ def state_with(*workloads: dict[str, Any], **queue: Any) -> State:
     state.replace(kinds.LOCAL_QUEUES, [local_queue()])
     state.replace(kinds.WORKLOADS, workloads)
     return state
+
+
+def counted(snapshot: Snapshot) -> dict[str, Held]:
+    """Return what each ClusterQueue holds, with those that compete for quota as pending."""
+    found = dict(snapshot.held)
+    for arrival in snapshot.arrivals:
+        queue = snapshot.local_queues[arrival.namespace, arrival.local_queue].cluster_queue
+        held, guest = found[queue], (arrival.policy, arrival.option)
+        guests = {**held.guests, guest: held.guests.get(guest, 0) + arrival.count}
+        found[queue] = replace(
+            held,
+            pending=held.pending + arrival.count,
+            guests=guests if arrival.policy else held.guests,
+        )
+    return found

@@ -1,10 +1,11 @@
-"""Workloads that Kueue has not judged yet."""
+"""Pending Workloads that compete for quota, by shape."""
 
 import pytest
 
 from tests.cluster.objects import (
     PENDING,
     cluster_queue,
+    condition,
     local_queue,
     named,
     reserving,
@@ -13,7 +14,7 @@ from tests.cluster.objects import (
 )
 from webhook.cluster import resources as kinds
 from webhook.cluster.seen import Seen
-from webhook.cluster.state import ARRIVALS_IN_ALL, ARRIVALS_PER_QUEUE, State
+from webhook.cluster.state import SHAPES_PER_QUEUE
 from webhook.model.queues import Held
 
 
@@ -21,7 +22,7 @@ def keys(snapshot):
     return [arrival.key for arrival in snapshot.arrivals]
 
 
-def test_an_unjudged_workload_is_an_arrival_with_its_needs():
+def test_a_pending_workload_is_an_arrival_with_its_needs():
     source = workload(decision="d1", guest=("light-gpu", "cpu"), count=2, priority=5)
 
     snapshot = state_with(source).snapshot(1.0)
@@ -33,7 +34,7 @@ def test_an_unjudged_workload_is_an_arrival_with_its_needs():
     assert snapshot.held == {"gpu-cq": Held()}
 
 
-def test_it_becomes_pending_or_reserving_when_kueue_has_judged():
+def test_it_is_none_any_more_once_it_reserves():
     state = state_with(workload())
 
     state.apply(kinds.WORKLOADS, "MODIFIED", reserving())
@@ -61,21 +62,32 @@ def test_arrivals_come_oldest_first_over_all_queues():
     assert keys(state.snapshot(1.0)) == ["job:team/early", "job:team/late"]
 
 
-def test_behind_a_strict_head_an_unjudged_workload_is_simply_pending():
-    judged, fresh = workload("a", conditions=(PENDING,)), workload("b", cpu="1")
+def test_workloads_of_one_shape_are_one_arrival_with_their_number():
+    small = workload("c", cpu="1", job="small", created="2026-11-21T06:00:09Z")
 
-    snapshot = state_with(judged, fresh, queueingStrategy="StrictFIFO").snapshot(1.0)
+    snapshot = state_with(workload("a"), workload("b", job="b"), small).snapshot(1.0)
 
-    assert (snapshot.held["gpu-cq"].pending, snapshot.arrivals) == (2, ())
+    assert [(arrival.key, arrival.count) for arrival in snapshot.arrivals] == [
+        ("job:team/train", 2),
+        ("job:team/small", 1),
+    ]
+    assert snapshot.held["gpu-cq"].pending == 0
 
 
-def test_one_like_a_workload_just_refused_is_simply_pending():
-    judged = workload("a", conditions=(PENDING,))
+def test_higher_priority_goes_before_age():
+    urgent = workload("b", job="urgent", priority=9, created="2026-11-21T06:00:09Z")
 
-    snapshot = state_with(judged, workload("b"), workload("c", cpu="1", job="small")).snapshot(1.0)
+    snapshot = state_with(workload("a", job="old"), urgent).snapshot(1.0)
 
-    assert snapshot.held["gpu-cq"].pending == 2
-    assert keys(snapshot) == ["job:team/small"]
+    assert keys(snapshot) == ["job:team/urgent", "job:team/old"]
+
+
+def test_a_workload_that_backs_off_waits_and_does_not_compete():
+    backing_off = workload(conditions=(PENDING, condition("Requeued", status="False")))
+
+    snapshot = state_with(backing_off).snapshot(1.0)
+
+    assert (snapshot.held["gpu-cq"].pending, snapshot.arrivals) == (1, ())
 
 
 @pytest.mark.parametrize("spec", [{"stopPolicy": "Hold"}, {"stopPolicy": "HoldAndDrain"}])
@@ -85,27 +97,16 @@ def test_a_stopped_cluster_queue_has_pending_workloads_and_no_arrivals(spec):
     assert (snapshot.held["gpu-cq"].pending, snapshot.arrivals) == (1, ())
 
 
-def test_those_far_down_the_queue_are_simply_pending():
-    many = [workload(f"w{n:04}", job=f"j{n:04}", guest=("p", "o")) for n in range(300)]
+def test_shapes_beyond_the_limit_are_simply_pending():
+    many = [
+        workload(f"w{n:04}", job=f"j{n:04}", cpu=str(n + 1), guest=("p", "o"))
+        for n in range(SHAPES_PER_QUEUE + 9)
+    ]
 
     snapshot = state_with(*many).snapshot(1.0)
 
-    assert keys(snapshot)[::199] == ["job:team/j0000", "job:team/j0199"]
-    assert len(snapshot.arrivals) == ARRIVALS_PER_QUEUE
-    assert snapshot.held["gpu-cq"] == Held(pending=100, guests={("p", "o"): 100})
-
-
-def test_many_queues_share_out_the_arrivals():
-    state = State()
-    state.replace(kinds.CLUSTER_QUEUES, [cluster_queue(f"q{n}") for n in range(9)])
-    state.replace(kinds.LOCAL_QUEUES, [local_queue(f"q{n}", f"q{n}") for n in range(9)])
-    many = [workload(f"w{n}", job=f"j{n}", queue=f"q{n % 9}") for n in range(900)]
-
-    state.replace(kinds.WORKLOADS, many)
-    snapshot = state.snapshot(1.0)
-
-    assert 9 * 32 == len(snapshot.arrivals) <= ARRIVALS_IN_ALL
-    assert {held.pending for held in snapshot.held.values()} == {68}
+    assert len(snapshot.arrivals) == SHAPES_PER_QUEUE
+    assert snapshot.held["gpu-cq"] == Held(pending=9, guests={("p", "o"): 9})
 
 
 def test_needs_follow_limit_ranges_and_kueues_configuration():

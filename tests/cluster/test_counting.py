@@ -6,6 +6,7 @@ from tests.cluster.objects import (
     PENDING,
     RESERVED,
     condition,
+    counted,
     local_queue,
     reserving,
     state_with,
@@ -18,7 +19,7 @@ CPU = ("a100", "cpu")
 
 
 def held(*workloads, **queue):
-    return state_with(*workloads, **queue).snapshot(1.0).held.get("gpu-cq", Held())
+    return counted(state_with(*workloads, **queue).snapshot(1.0)).get("gpu-cq", Held())
 
 
 def test_a_judged_workload_without_quota_is_pending():
@@ -118,7 +119,7 @@ def test_a_stopped_local_queue_has_no_pending_workloads_until_it_resumes():
     state.apply(kinds.LOCAL_QUEUES, "MODIFIED", local_queue(stopPolicy="Hold"))
     stopped = state.snapshot(1.0).held["gpu-cq"]
     state.apply(kinds.LOCAL_QUEUES, "MODIFIED", local_queue(stopPolicy="None"))
-    resumed = state.snapshot(2.0).held["gpu-cq"]
+    resumed = counted(state.snapshot(2.0))["gpu-cq"]
 
     assert stopped == charged
     assert (resumed.pending, resumed.reserving) == (1, 1)

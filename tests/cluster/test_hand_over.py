@@ -87,7 +87,9 @@ class HandOver(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(self.waiting()))
         placement = self.placements[key]
         decision = key if key.startswith("d") else ""
-        source = workload(f"w-{placement.job}", job=placement.job, decision=decision)
+        # Each of a shape of its own, so that each is an arrival of its own.
+        cpu = str(len(self.placements) - len(self.waiting()) + 1)
+        source = workload(f"w-{placement.job}", job=placement.job, decision=decision, cpu=cpu)
         placement.workload = source
         self.there.add(key)
         self.events.append(("ADDED", key))

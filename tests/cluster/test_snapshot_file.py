@@ -4,7 +4,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.objects import CREATED, PENDING, cluster_queue, local_queue, named, workload
+from tests.cluster.objects import (
+    CREATED,
+    PENDING,
+    cluster_queue,
+    counted,
+    local_queue,
+    named,
+    workload,
+)
 from webhook.cluster.errors import Forbidden, NotServed
 from webhook.cluster.snapshot_file import fetch_snapshot, read_snapshot
 from webhook.model.fields import FieldError
@@ -36,14 +44,14 @@ def test_a_file_is_read_whatever_its_form(tmp_path, text):
 
     assert list(snapshot.cluster_queues) == ["gpu-cq"]
     assert list(snapshot.local_queues) == [("team", "gpu-lq")]
-    assert snapshot.held == {"gpu-cq": Held(pending=1)}
+    assert counted(snapshot) == {"gpu-cq": Held(pending=1)}
     assert (snapshot.as_of, snapshot.runs_before_kueue) == (7.0, True)
 
 
 def test_the_example_holds_a_full_queue():
     snapshot = read_snapshot(str(EXAMPLE))
 
-    held = {name: (held.pending, held.reserving) for name, held in snapshot.held.items()}
+    held = {name: (held.pending, held.reserving) for name, held in counted(snapshot).items()}
     assert held == {"gpu-cq": (11, 4)}
 
 
@@ -116,7 +124,7 @@ def test_a_live_cluster_is_listed_once():
 
     snapshot = fetch_snapshot(cluster)
 
-    assert snapshot.held == {"gpu-cq": Held(pending=1)}
+    assert counted(snapshot) == {"gpu-cq": Held(pending=1)}
     assert (snapshot.off, snapshot.runs_before_kueue) == (None, True)
 
 

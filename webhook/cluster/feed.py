@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from webhook.cluster.pipe import Update, changes
@@ -16,7 +16,14 @@ from webhook.model.queues import Snapshot
 class Feed:
     """Until every required resource has been listed nothing but signs of life is published."""
 
-    def __init__(self, resources: Iterable[Resource], now: float) -> None:
+    def __init__(
+        self,
+        resources: Iterable[Resource],
+        now: float,
+        settle: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
+    ) -> None:
+        """Publish snapshots as *settle* returns them."""
+        self._settle = settle
         self._required = {resource.kind for resource in resources if resource.required}
         self._alive = dict.fromkeys(self._required, now)
         self._listed: set[str] = set()
@@ -53,7 +60,7 @@ class Feed:
         as_of = min(self._alive.values())
         changed: dict[str, Any] = {}
         if self.synced:
-            after = self._state.snapshot(as_of)
+            after = self._settle(self._state.snapshot(as_of))
             changed = changes(self._published, after)
             self._published = after
         return Update(

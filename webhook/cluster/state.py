@@ -16,7 +16,6 @@ from webhook.cluster.arrivals import Arrivals
 from webhook.cluster.kueue_config import read_kueue_config
 from webhook.cluster.reduce import Entry, Key, read
 from webhook.cluster.seen import Seen
-from webhook.cluster.tally import Tally
 from webhook.cluster.workloads import Workloads
 from webhook.model.fields import EMPTY
 from webhook.model.policy import FallbackPolicy
@@ -26,16 +25,12 @@ from webhook.model.queues import (
     Cohort,
     Held,
     LimitRangeItem,
-    Queueing,
     Snapshot,
     StopPolicy,
 )
 
-ARRIVALS_IN_ALL = 400
-"""Each costs the server some tens of microseconds whenever the state changes."""
-ARRIVALS_PER_QUEUE = 200
-"""Kueue looks at one head of each ClusterQueue at a time: those far behind can only be pending."""
-_FEWEST_PER_QUEUE = 1
+SHAPES_PER_QUEUE = 64
+"""Each costs some tens of microseconds whenever its cohort changes; further shapes only wait."""
 
 _Table: TypeAlias = Mapping[Key, Any]
 _Ranked: TypeAlias = tuple[tuple[int, int], Arrival]

@@ -63,14 +63,14 @@ def command(
 
 
 def _state(path: str | None, kubeconfig: str | None) -> Snapshot:
-    from webhook.cluster import snapshot_file
+    from webhook.cluster.snapshot_file import fetch_snapshot, read_snapshot
 
     if path is not None:
-        return snapshot_file.read_snapshot(path)
+        return read_snapshot(path)
     from webhook.commands.connect import connected
 
     with connected(kubeconfig) as client:
-        return snapshot_file.fetch_snapshot(client)
+        return fetch_snapshot(client)
 
 
 def _with_policies(state: Snapshot, paths: tuple[str, ...]) -> Snapshot:

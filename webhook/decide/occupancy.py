@@ -1,6 +1,8 @@
-"""A snapshot with the Workloads that Kueue has not judged yet folded into its counts.
+"""A snapshot with its pending Workloads folded into its counts, as Kueue would take them now.
 
-Each of them, oldest first, either would start at once and is charged, or joins the pending.
+In Kueue's order each either gets quota and is charged, or waits. So quota that has just been freed
+goes to those who wait for it, and a Workload that Kueue has not looked at yet counts as what it
+will be a moment later.
 """
 
 from __future__ import annotations
@@ -58,14 +60,19 @@ def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
     cluster_queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
     if cluster_queue is None:
         return occupancy
-    assignment = _assignment_of(occupancy, arrival, cluster_queue)
-    reserves = reserves_now(occupancy, assignment, local_queue, cluster_queue)
-    held = _joined(occupancy.held(cluster_queue.name), arrival, assignment, reserves=reserves)
-    quotas = occupancy.quotas
-    if reserves:
-        quotas = quota.charge(quotas, cluster_queue.name, assignment.usage)
-    holdings = {**occupancy.holdings, cluster_queue.name: held}
-    return Occupancy(snapshot=snapshot, quotas=quotas, holdings=holdings)
+    for left in range(arrival.count, 0, -1):
+        found = _assignment_of(occupancy, arrival, cluster_queue)
+        if not reserves_now(occupancy, found, local_queue, cluster_queue):
+            held = _joined(occupancy.held(cluster_queue.name), arrival, left)
+            return _holding(occupancy, cluster_queue, held)
+        held = _reserving(occupancy.held(cluster_queue.name), arrival, found)
+        quotas = quota.charge(occupancy.quotas, cluster_queue.name, found.usage)
+        occupancy = _holding(replace(occupancy, quotas=quotas), cluster_queue, held)
+    return occupancy
+
+
+def _holding(occupancy: Occupancy, cluster_queue: ClusterQueue, held: Held) -> Occupancy:
+    return replace(occupancy, holdings={**occupancy.holdings, cluster_queue.name: held})
 
 
 def assignment(
@@ -161,13 +168,11 @@ def _assignment_of(
         return Assignment(fit=Fit.WAITS, detail=str(error))
 
 
-def _joined(held: Held, arrival: Arrival, found: Assignment, *, reserves: bool) -> Held:
-    guests = held.guests
-    if arrival.policy:
-        key = (arrival.policy, arrival.option)
-        guests = {**guests, key: guests.get(key, 0) + 1}
-    if not reserves:
-        return replace(held, pending=held.pending + 1, guests=guests)
+def _joined(held: Held, arrival: Arrival, count: int) -> Held:
+    return replace(held, pending=held.pending + count, guests=_with_guests(held, arrival, count))
+
+
+def _reserving(held: Held, arrival: Arrival, found: Assignment) -> Held:
     usage = dict(held.usage)
     for cell, amount in found.usage.items():
         usage[cell] = usage.get(cell, 0) + amount
@@ -175,9 +180,16 @@ def _joined(held: Held, arrival: Arrival, found: Assignment, *, reserves: bool) 
         held,
         reserving=held.reserving + 1,
         usage=usage,
-        guests=guests,
+        guests=_with_guests(held, arrival, 1),
         lowest_priority=_lowest(held, arrival.priority),
     )
+
+
+def _with_guests(held: Held, arrival: Arrival, count: int) -> Mapping[tuple[str, str], int]:
+    if not arrival.policy:
+        return held.guests
+    key = (arrival.policy, arrival.option)
+    return {**held.guests, key: held.guests.get(key, 0) + count}
 
 
 def _lowest(held: Held, priority: int) -> int | None:

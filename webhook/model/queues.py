@@ -175,9 +175,9 @@ class PodSetNeeds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """One Workload that Kueue has not judged yet: a placement, or one seen without a verdict.
+    """Workloads of one shape that want quota: pending ones as seen, or a placement.
 
-    Whether it will reserve quota at once or wait is what ``decide.occupancy`` predicts.
+    Which of them reserve quota now and which wait is what ``decide.occupancy`` predicts.
     """
 
     key: str
@@ -188,6 +188,7 @@ class Arrival:
     priority: int = 0
     policy: str = ""
     option: str = ""
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,9 +237,9 @@ class Snapshot:
     """Our mutating webhook is proven to run before Kueue's (it suspends what we give a queue)."""
     off: OffSwitch | None = None
     held: Mapping[str, Held] = field(default_factory=dict)
-    """ClusterQueue to what Kueue has judged there."""
+    """ClusterQueue to what it holds; pending are here only those that do not compete for quota."""
     arrivals: tuple[Arrival, ...] = ()
-    """Workloads that Kueue has not judged yet, oldest first."""
+    """Pending Workloads that compete, by shape, in Kueue's order: priority down, then age."""
     generation: int = 0
     as_of: float = 0.0
     """Seconds on the monotonic clock (files: on the clock that ``now`` is read from) of the last

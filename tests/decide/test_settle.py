@@ -1,0 +1,93 @@
+"""Pending Workloads folded into the counts where the snapshot is made."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import builders
+from webhook.decide import occupancy
+from webhook.decide.settle import Settler
+
+GPU = {"nvidia.com/gpu": "1"}
+
+
+def snapshot(*arrivals, used=4, pending=0):
+    """Two ClusterQueues of one cohort and one of its own; the first has *used* of its 4 GPUs."""
+    cells = {"t4": {"nvidia.com/gpu": "4"}}
+    held = builders.held({"t4": {"nvidia.com/gpu": str(used)}}, reserving=used, pending=pending)
+    return builders.snapshot(
+        builders.cluster_queue("gpu-cq", cells, cohort="all"),
+        builders.cluster_queue("more-cq", cells, cohort="all", borrowing="0"),
+        builders.cluster_queue("own-cq", cells),
+        held={"gpu-cq": held},
+        arrivals=arrivals,
+    )
+
+
+def counts(found):
+    return {name: (held.pending, held.reserving) for name, held in found.held.items()}
+
+
+def test_quota_just_freed_goes_to_those_who_wait_for_it():
+    waiting = builders.arrival("w", GPU, count=1)
+    full = snapshot(replace(waiting, count=10), used=4, pending=0)
+
+    settled = Settler()(snapshot(replace(waiting, count=10), used=3))
+
+    # One of the ten is as good as started, and the cohort lends four more.
+    assert counts(settled) == {"gpu-cq": (5, 8)}
+    assert settled.arrivals == ()
+    assert counts(Settler()(full)) == {"gpu-cq": (6, 8)}
+
+
+def test_a_new_job_finds_no_room_where_others_wait():
+    waiting = replace(builders.arrival("w", GPU), count=10)
+
+    settled = Settler()(snapshot(waiting, used=2))
+    found = occupancy.build(settled)
+
+    again = occupancy.with_arrival(found, builders.arrival("new", GPU))
+    assert again.held("gpu-cq").reserving == found.held("gpu-cq").reserving
+
+
+def test_what_did_not_change_stays_the_same_object():
+    settler = Settler()
+    first = snapshot(replace(builders.arrival("w", GPU), count=3))
+
+    before = settler(first)
+    after = settler(replace(first, as_of=9.0))
+
+    assert after.held is before.held
+    assert after.as_of == 9.0
+
+
+@given(
+    counts=st.lists(
+        st.tuples(
+            st.sampled_from(["gpu-lq", "more-lq", "own-lq"]),
+            st.integers(1, 6),
+            st.integers(1, 3),
+        ),
+        max_size=5,
+    ),
+    used=st.integers(0, 4),
+)
+def test_it_counts_as_one_fold_over_everything_does(counts, used):
+    arrivals = tuple(
+        replace(
+            builders.arrival(f"a{n}", {"nvidia.com/gpu": str(gpus)}, local_queue=queue),
+            count=count,
+        )
+        for n, (queue, count, gpus) in enumerate(counts)
+    )
+    settler = Settler()
+    settler(snapshot(used=used))
+    given_ = snapshot(*arrivals, used=used)
+
+    settled = settler(given_)
+
+    whole = occupancy.build(given_)
+    assert {n: h for n, h in settled.held.items() if h != builders.held()} == {
+        n: h for n, h in whole.holdings.items() if h != builders.held()
+    }
