@@ -33,7 +33,7 @@ def serve(
     """Serve in a daemon thread. *not_ready* says why not; empty: ready."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  
+        def do_GET(self) -> None:
             match self.path.partition("?")[0]:
                 case "/healthz":
                     self._answer(200, b"ok\n")
