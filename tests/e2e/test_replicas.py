@@ -1,0 +1,45 @@
+"""The paper's Burst against three replicas, which share nothing but the API server."""
+
+import re
+import urllib.request
+
+import pytest
+
+from hack import paper
+from hack.install import Installation
+from tests.e2e.decisions import applied_policy
+from tests.e2e.test_burst import burst, expected_by_the_rule
+
+pytestmark = pytest.mark.xdist_group("own-plane")
+
+CREATES = re.compile(r'_reviews_total\{[^}]*operation="CREATE"[^}]*\} (\S+)')
+
+
+def test_three_replicas_decide_a_burst_within_two_jobs_of_the_rule(own_plane):
+    names = paper.names_with("replicas", namespace="default")
+    own_plane.client.apply_all(paper.queues(names))
+    expected = expected_by_the_rule([False] * 15 + [True] * 15)
+
+    with (
+        Installation(own_plane, replicas=3) as installed,
+        applied_policy(own_plane.client, paper.policy(names), names),
+    ):
+        before = [creates_of(replica) for replica in installed.replicas]
+        taken = burst(own_plane, names)
+        after = [creates_of(replica) for replica in installed.replicas]
+
+    differing = [
+        number
+        for number, pair in enumerate(zip(taken, expected, strict=True))
+        if pair[0] != pair[1]
+    ]
+    print(f"differs from the rule at {differing}, {taken.count('cpu')} sent to CPU")
+    assert len(differing) <= 2, taken
+    # In turn: each has had a third, give or take what the API server asks again.
+    assert all(now - then >= 10 for then, now in zip(before, after, strict=True))
+
+
+def creates_of(replica):
+    """Read how many reviews of creations a replica has answered."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{replica.metrics}/metrics", timeout=5) as answer:
+        return sum(map(float, CREATES.findall(answer.read().decode())))
