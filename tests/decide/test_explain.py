@@ -180,4 +180,4 @@ def test_long_names_move_the_reasons_to_lines_of_their_own():
 def test_a_job_that_is_passed_over_has_no_table():
     found = explain.table(Outcome(skip=Skip.NO_POLICY, warnings=("a warning",)))
 
-    assert found == "Left untouched: noPolicy.\na warning"
+    assert found == "Left untouched: no policy matches this Job.\na warning"

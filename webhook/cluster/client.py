@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import urllib3
+import yaml
 from kubernetes import config
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
@@ -207,6 +208,8 @@ def _load(kubeconfig: str) -> Configuration:
             from_file(client_configuration=configuration)
     except (config.ConfigException, OSError) as error:
         raise Unreachable(str(error)) from error
+    except yaml.YAMLError as error:
+        raise Unreachable(f"{kubeconfig or 'kubeconfig'} is not YAML: {error}") from error
     return configuration
 
 

@@ -52,25 +52,51 @@ def command(
       kubectl get job train -o yaml | kueue-fallback explain -f - -o json
     """
     try:
+        read = _read_job(job, namespace)
         state = _state(snapshot, kubeconfig)
+        if state is None:
+            _show_dry_run(read, kubeconfig, output)
+            return
         if policies:
             state = _with_policies(state, policies)
-        outcome = _consider(_read_job(job, namespace), state)
+        outcome = _consider(read, state)
     except FieldError as error:
         click.echo(str(error), err=True)
         sys.exit(2)
     click.echo(_render(outcome, output))
 
 
-def _state(path: str | None, kubeconfig: str | None) -> Snapshot:
+def _state(path: str | None, kubeconfig: str | None) -> Snapshot | None:
+    """Read the state; None: the user may not list it."""
+    from webhook.cluster.errors import Forbidden
     from webhook.cluster.snapshot_file import fetch_snapshot, read_snapshot
+    from webhook.commands.connect import connected
 
     if path is not None:
         return read_snapshot(path)
-    from webhook.commands.connect import connected
-
     with connected(kubeconfig) as client:
-        return fetch_snapshot(client)
+        try:
+            return fetch_snapshot(client)
+        except Forbidden as error:
+            click.echo(f"{error}: asking the webhook by a server-side dry run instead", err=True)
+            return None
+
+
+def _show_dry_run(job: Mapping[str, Any], kubeconfig: str | None, output: str) -> None:
+    """Let the API server ask the webhook: for those who may create Jobs and list nothing."""
+    from webhook.commands.connect import connected
+    from webhook.model.job import DECISION
+
+    path = f"/apis/batch/v1/namespaces/{job['metadata']['namespace']}/jobs"
+    with connected(kubeconfig) as client:
+        created = client.post(path, dict(job), {"dryRun": "All"})
+    text = created.get("metadata", {}).get("annotations", {}).get(DECISION)
+    if text is None:
+        click.echo("Left untouched: no decision came back.")
+        return
+    found = json.loads(text)
+    found.pop("original", None)
+    click.echo(_dump(found, "yaml" if output == "text" else output))
 
 
 def _with_policies(state: Snapshot, paths: tuple[str, ...]) -> Snapshot:
@@ -148,9 +174,12 @@ def _render(outcome: Outcome, output: str) -> str:
 
     if output == "text":
         return explain.table(outcome)
-    found = explain.outcome_json(outcome)
+    return _dump(explain.outcome_json(outcome), output)
+
+
+def _dump(found: Mapping[str, Any], output: str) -> str:
     if output == "json":
         return json.dumps(found, indent=2)
     import yaml
 
-    return str(yaml.safe_dump(found, sort_keys=False)).rstrip()
+    return str(yaml.safe_dump(dict(found), sort_keys=False)).rstrip()

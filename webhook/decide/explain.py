@@ -12,7 +12,7 @@ from typing import Any
 from webhook.decide.choice import clip
 from webhook.model import edits as edits_model
 from webhook.model import fields
-from webhook.model.decision import Assessment, Decision, Fit, Outcome
+from webhook.model.decision import Assessment, Decision, Fit, Outcome, Skip
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION
 from webhook.model.policy import Mode
@@ -26,6 +26,22 @@ _NAME_WIDTH = 18
 _WHY_WIDTH = 28
 """With less room than this the reasons stand on lines of their own."""
 _HEADER = ("OPTION", "QUEUE", "CLUSTERQUEUE", "FITS", "PENDING", "RESERVING", "WHY")
+SKIPPED: Mapping[Skip, str] = {
+    Skip.NO_POLICY: "no policy matches this Job",
+    Skip.OPTED_OUT: "the Job's annotation kueue-fallback.dev/policy says none",
+    Skip.OFF: "switched off by the ConfigMap kueue-fallback-off",
+    Skip.OWNER_MANAGED: "its owner is queued by Kueue, not the Job itself",
+    Skip.MULTIKUEUE_ORIGIN: "MultiKueue brought it here from another cluster",
+    Skip.PREBUILT_WORKLOAD: "it names a Workload that exists already",
+    Skip.ELASTIC_JOB: "Kueue resizes it while it runs (elastic-job)",
+    Skip.MANAGED_BY: "spec.managedBy names another controller",
+    Skip.NAMESPACE_NOT_MANAGED: "Kueue leaves this namespace alone (managedJobsNamespaceSelector)",
+    Skip.KIND_NOT_MANAGED: "Kueue's integration for this kind of Job is off",
+    Skip.NO_QUEUE: "it names no queue",
+    Skip.DECIDED_ALREADY: "it was decided in this very admission",
+    Skip.NOT_SYNCED: "the state of the cluster is not known yet",
+}
+"""Why a Job is not ours to decide, in words."""
 _PATH = f"metadata.annotations[{DECISION}]"
 
 
@@ -138,8 +154,8 @@ def unreadable(error: FieldError) -> str:
 def table(outcome: Outcome) -> str:
     """Lay a decision out for a terminal of 100 columns: the options with numbers and reasons."""
     if outcome.decision is None:
-        reason = outcome.skip if outcome.skip is not None else "nothing to decide"
-        return "\n".join([f"Left untouched: {reason}.", *outcome.warnings])
+        why = SKIPPED[outcome.skip] if outcome.skip is not None else "nothing to decide"
+        return "\n".join([f"Left untouched: {why}.", *outcome.warnings])
     decision = outcome.decision
     head = f"Policy {decision.policy} ({decision.mode}): {decision.reason}"
     lines = textwrap.wrap(head, _WIDTH, subsequent_indent="  ")

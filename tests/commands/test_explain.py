@@ -1,0 +1,120 @@
+"""`kueue-fallback explain` on files: no cluster is asked."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from webhook.__main__ import main
+
+LIGHT, HEAVY = "examples/light-job.yaml", "examples/heavy-job.yaml"
+SNAPSHOT, POLICY = "examples/snapshot.json", "examples/policy.yaml"
+
+
+def explain(*arguments, given=None):
+    found = CliRunner().invoke(main, ["explain", *arguments], input=given)
+    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+    return found
+
+
+def test_the_example_goes_to_the_cpu_with_a_table_that_fits_a_terminal():
+    found = explain("-f", LIGHT, "--snapshot", SNAPSHOT, "--policy", POLICY)
+
+    lines = found.output.splitlines()
+    assert found.exit_code == 0
+    assert lines[0] == (
+        "Policy light-gpu (Enforce): sent to cpu-lq (cpu): starts now; gpu-lq has 11 pending"
+    )
+    assert lines[2].split() == [
+        "OPTION",
+        "QUEUE",
+        "CLUSTERQUEUE",
+        "FITS",
+        "PENDING",
+        "RESERVING",
+        "WHY",
+    ]
+    assert [line.split()[:6] for line in lines if line.startswith("> ")] == [
+        [">", "cpu", "cpu-lq", "cpu-cq", "now", "0"]
+    ]
+    assert max(map(len, lines)) <= 100
+
+
+def test_without_policies_the_snapshots_own_decide():
+    found = explain("-f", LIGHT, "--snapshot", SNAPSHOT)
+
+    assert found.output.startswith("Policy light-gpu (Enforce): sent to cpu-lq")
+
+
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_programs_get_the_same_with_every_edit(form, read):
+    found = read(explain("-f", LIGHT, "--snapshot", SNAPSHOT, "-o", form).output)
+
+    assert found["decision"]["option"] == "cpu"
+    assert [option["name"] for option in found["decision"]["options"]] == ["gpu", "cpu"]
+    assert {
+        "path": "/metadata/labels/kueue.x-k8s.io~1queue-name",
+        "value": "cpu-lq",
+    } in found["edits"]
+
+
+def test_a_job_that_no_policy_matches_is_said_to_be_untouched():
+    found = explain("-f", HEAVY, "--snapshot", SNAPSHOT)
+
+    assert (found.exit_code, found.output) == (
+        0,
+        "Left untouched: no policy matches this Job.\n",
+    )
+
+
+def test_the_job_may_come_from_standard_input():
+    given = Path(LIGHT).read_text(encoding="utf-8")
+
+    found = explain("-f", "-", "--snapshot", SNAPSHOT, given=given)
+
+    assert found.output.startswith("Policy light-gpu (Enforce): sent to cpu-lq")
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        ("kind: Job\n  x: [", "not YAML"),
+        ("kind: Pod", "expected one Job, found 0"),
+        ("kind: Job", "metadata: expected an object"),
+        ("[1]", "document 1: expected an object"),
+        (
+            "{kind: Job, apiVersion: batch/v2, metadata: {name: a}, spec: {}}",
+            "apiVersion: expected batch/v1, got batch/v2",
+        ),
+        (
+            "{kind: Job, apiVersion: batch/v1, metadata: {name: a}, spec: {parallelism: x}}",
+            "spec.parallelism: expected a whole number, got a string",
+        ),
+    ],
+)
+def test_a_job_that_cannot_be_read_ends_with_2_and_the_place(tmp_path, job, message):
+    path = tmp_path / "job.yaml"
+    path.write_text(job)
+
+    found = explain("-f", str(path), "--snapshot", SNAPSHOT)
+
+    assert found.exit_code == 2
+    assert message in found.output
+
+
+def test_a_missing_file_ends_with_2_and_its_name():
+    found = explain("-f", "nowhere.yaml", "--snapshot", SNAPSHOT)
+
+    assert (found.exit_code, found.output) == (2, "nowhere.yaml: No such file or directory\n")
+
+
+def test_a_cluster_that_cannot_be_reached_ends_with_3(tmp_path):
+    path = tmp_path / "kubeconfig"
+    path.write_text("apiVersion: v1\nkind: Config\n")
+
+    found = explain("-f", LIGHT, "--kubeconfig", str(path))
+
+    assert found.exit_code == 3
+    assert "Invalid kube-config file" in found.output
