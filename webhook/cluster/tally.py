@@ -16,6 +16,28 @@ _Key = TypeVar("_Key")
 
 
 @dataclass(slots=True)
+class _Alike:
+    """Workloads of one group; the oldest is looked for only after it has left, as of thousands."""
+
+    members: dict[Key, Workload] = field(default_factory=dict)
+    oldest: Workload | None = None
+
+    def add(self, key: Key, workload: Workload) -> None:
+        if self.oldest is not None or not self.members:
+            self.oldest = min(self.oldest or workload, workload, key=_age)
+        self.members[key] = workload
+
+    def remove(self, key: Key) -> None:
+        if self.members.pop(key) is self.oldest:
+            self.oldest = None
+
+    def first(self) -> Workload:
+        if self.oldest is None:
+            self.oldest = min(self.members.values(), key=_age)
+        return self.oldest
+
+
+@dataclass(slots=True)
 class Tally:
     """Counts of what holds quota or stands back, and those that compete for quota by shape.
 
@@ -28,12 +50,12 @@ class Tally:
     guests: Counter[tuple[str, str]] = field(default_factory=Counter)
     priorities: Counter[int] = field(default_factory=Counter)
     """Of the reserving."""
-    competing: dict[_Group, dict[Key, Workload]] = field(default_factory=dict)
+    competing: dict[_Group, _Alike] = field(default_factory=dict)
     """Pending Workloads that differ in nothing but name and age, together."""
 
     def add(self, key: Key, workload: Workload) -> None:
         if workload.competes:
-            self.competing.setdefault(_group(workload), {})[key] = workload
+            self.competing.setdefault(_group(workload), _Alike()).add(key, workload)
         else:
             self._count(workload, 1)
 
@@ -42,8 +64,8 @@ class Tally:
             self._count(workload, -1)
             return
         group = _group(workload)
-        del self.competing[group][key]
-        if not self.competing[group]:
+        self.competing[group].remove(key)
+        if not self.competing[group].members:
             del self.competing[group]
 
     def is_empty(self) -> bool:
@@ -55,16 +77,15 @@ class Tally:
         Workloads of one shape are taken together at the place of the oldest: while quota is
         short none of them fits, so what stands between them matters only at the margin.
         """
-        groups = [(min(group.values(), key=_age), len(group)) for group in self.competing.values()]
+        groups = [(group.first(), len(group.members)) for group in self.competing.values()]
         return tuple(sorted(groups, key=lambda found: _rank(found[0]))[:limit])
 
     def held(self, arrivals: Iterable[tuple[Workload, int]]) -> Held:
         """Sum up; competing Workloads that are not among the *arrivals* are simply pending."""
         guests, waiting = Counter(self.guests), 0
         for group in self.competing.values():
-            workload = next(iter(group.values()))
-            waiting += len(group)
-            guests[_guest(workload)] += len(group)
+            waiting += len(group.members)
+            guests[_guest(group.first())] += len(group.members)
         for workload, count in arrivals:
             waiting -= count
             guests[_guest(workload)] -= count
