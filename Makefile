@@ -27,7 +27,7 @@ $(READY): pyproject.toml requirements/dev.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
 ## Start a cluster with this project in it, in the background; NAME=second for another.
