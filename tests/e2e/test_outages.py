@@ -1,0 +1,188 @@
+"""The webhook, its observer or the API server is gone for a while: no Job ever waits for them."""
+
+import contextlib
+import json
+import os
+import signal
+import ssl
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hack import paper
+from tests import reviews
+from tests.e2e.decisions import OPTION, POLICY_API, decision_of, fill, metric, probe, queue_of
+from tests.e2e.plane import container_of, job_of, wait_for
+
+pytestmark = pytest.mark.xdist_group("own-plane")
+
+NAMES = paper.names_with("outages", namespace="default")
+SLOW = 0.05
+STALE_SECONDS = 15.0
+PATIENCE_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def plane(own_plane, own_webhook):
+    """A plane where a light Job is sent to CPU: 4 reserve on GPU and 10 are pending."""
+    own_plane.client.apply_all(paper.queues(NAMES))
+    own_plane.client.apply(paper.policy(NAMES))
+    wait_for(lambda: probe(own_plane.client, NAMES), "the webhook decides by the policy")
+    fill(own_plane, NAMES, gpu=14)
+    yield own_plane
+    own_plane.client.delete(POLICY_API, "FallbackPolicy", NAMES.policy)
+
+
+def light(plane, name, **how):
+    return plane.client.create(paper.light_job(name, NAMES, faster=SLOW), **how)
+
+
+def untouched(job):
+    """Tell whether a light Job is as submitted, but for what Kueue's own webhook did."""
+    submitted = paper.light_job("any", NAMES, faster=SLOW)
+    template, given = job["spec"]["template"], submitted["spec"]["template"]
+    container, own = container_of(job), container_of(submitted)
+    return (
+        job["metadata"]["labels"] == submitted["metadata"]["labels"]
+        and "annotations" not in job["metadata"]
+        and template["metadata"]["annotations"] == given["metadata"]["annotations"]
+        and {key: container[key] for key in own} == own
+    )
+
+
+def wait_until_decided(plane, since, what):
+    """Wait for a decision onto CPU; print how long it took since the moment given."""
+    wait_for(
+        lambda: (probe(plane.client, NAMES) or {}).get("option") == "cpu",
+        what,
+        timeout_seconds=PATIENCE_SECONDS,
+    )
+    print(f"{what} after {time.monotonic() - since:.1f} s")
+
+
+def test_without_the_webhook_jobs_are_admitted_as_submitted(plane, own_webhook):
+    own_webhook.kill()
+    start = time.monotonic()
+    jobs = [light(plane, f"killed-{number}", dry_run=True) for number in range(5)]
+    print(f"5 Jobs admitted in {time.monotonic() - start:.2f} s")
+    start = time.monotonic()
+    own_webhook.start()
+
+    assert [untouched(job) for job in jobs] == [True] * 5
+    wait_until_decided(plane, start, "decided again, the webhook started")
+
+
+def test_a_webhook_that_hangs_costs_its_time_out_and_no_more(plane, own_webhook):
+    pids = processes_of(plane, "webhook-0")
+    with frozen(*pids):
+        start = time.monotonic()
+        job = light(plane, "hung", dry_run=True)
+        seconds = time.monotonic() - start
+    thawed = time.monotonic()
+
+    print(f"admitted after {seconds:.1f} s")
+    assert untouched(job)
+    wait_until_decided(plane, thawed, "decided again, the webhook thawed")
+
+
+def test_an_observer_that_dies_is_started_again_and_decisions_go_on(plane, own_webhook):
+    starts = metric(own_webhook, "kueue_fallback_observer_starts_total")
+    observer = observer_of(plane)
+    start = time.monotonic()
+    os.kill(observer, signal.SIGKILL)
+
+    # The last state is still there and young enough.
+    meanwhile = probe(plane.client, NAMES)
+    new = wait_for(lambda: observer_of(plane, other_than=observer), "another observer")
+    wait_until_decided(plane, start, "decided by another observer's state")
+
+    assert meanwhile["option"] == "cpu"
+    assert new != observer
+    assert metric(own_webhook, "kueue_fallback_observer_starts_total") == starts + 1
+
+
+def test_a_stale_state_decides_nothing_but_restores_what_was_decided(plane, own_webhook, tmp_path):
+    manifest = tmp_path / "early.yaml"
+    manifest.write_text(yaml.safe_dump(paper.light_job("early", NAMES, faster=SLOW)))
+    assert plane.kubectl("apply", "-f", str(manifest)).returncode == 0
+    early = job_of(plane.client, NAMES.namespace, "early")
+
+    with frozen(observer_of(plane)):
+        wait_for(lambda: not own_webhook.replicas[0].is_ready(), "the state is stale")
+        late = plane.client.create_for_answer(paper.light_job("late", NAMES, faster=SLOW))
+        again = plane.kubectl("apply", "-f", str(manifest))
+        after = job_of(plane.client, NAMES.namespace, "early")
+    thawed = time.monotonic()
+
+    decision = decision_of(late.json())
+    assert decision_of(early)["option"] == "cpu"
+    assert "option" not in decision
+    assert decision["reason"].startswith("left as submitted: stale: the queues were last seen ")
+    assert decision["stateAge"] > STALE_SECONDS
+    assert [warning.partition(" the")[0] for warning in late.warnings] == [
+        "kueue-fallback: left as submitted: stale:"
+    ]
+    assert queue_of(late.json()) == NAMES.gpu_queue
+    assert OPTION not in late.json()["metadata"]["labels"]
+    assert again.returncode == 0
+    assert after["metadata"]["labels"] == early["metadata"]["labels"]
+    assert container_of(after) == container_of(early)
+    wait_until_decided(plane, thawed, "decided again, the state is fresh")
+
+
+def test_while_the_api_server_is_down_nothing_is_decided_and_soon_after_it_is(plane, own_webhook):
+    plane.kill("kube-apiserver")
+    wait_for(lambda: not own_webhook.replicas[0].is_ready(), "the state is stale")
+    meanwhile = ask(own_webhook, paper.light_job("meanwhile", NAMES))
+    plane.compact_etcd()
+    plane.start("kube-apiserver")
+    returned = time.monotonic()
+
+    wait_until_decided(plane, returned, "decided again, the API server returned")
+    assert decision_of(meanwhile)["reason"].startswith("left as submitted: stale: ")
+    assert queue_of(meanwhile) == NAMES.gpu_queue
+    assert metric(own_webhook, "kueue_fallback_failures_total") == 0
+
+
+def ask(webhook, job):
+    """Ask the webhook as the API server would; returns the Job as admitted."""
+    tls = ssl.create_default_context(cafile=str(webhook.ca_certificate))
+    body = json.dumps(reviews.review(job, namespace=NAMES.namespace)).encode()
+    headers = {"Content-Type": "application/json"}
+    called = urllib.request.Request(f"{webhook.endpoints['webhook']}/mutate", body, headers)
+    with urllib.request.urlopen(called, context=tls, timeout=10) as answer:
+        return reviews.admitted(answer.read(), job)
+
+
+@contextlib.contextmanager
+def frozen(*pids):
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def processes_of(plane, name):
+    """List a program's process and all that it started: they are one session."""
+    session, found = plane.processes.pid(name), []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(int(folder.name)) == session:
+                found.append(int(folder.name))
+    return found
+
+
+def observer_of(plane, *, other_than=None):
+    """Find the observer's process; None while there is none."""
+    for pid in processes_of(plane, "webhook-0"):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"webhook.observer" in words and pid != other_than:
+                return pid
+    return None
