@@ -6,6 +6,7 @@ in which the snapshot that contains its Workload comes into use: so it is never 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 from webhook.cluster.seen import BY_NAME, Seen
@@ -44,10 +45,11 @@ class Ledger:
     def expire(self, now: float) -> tuple[Arrival, ...]:
         """Drop and return those whose Workloads never came."""
         self._clock = max(self._clock, now)
-        gone = tuple(a for a, until in self._entries.values() if until <= now)
+        # Both are in the order in which they were entered, so the oldest stand first.
+        ended = itertools.takewhile(lambda entry: entry[1] <= now, self._entries.values())
+        gone = tuple(arrival for arrival, _ in ended)
         for arrival in gone:
             del self._entries[arrival.key]
-        # Both are in the order in which they were entered, so the oldest stand first.
         for key, until in tuple(self._names.items()):
             if until > now:
                 break
