@@ -46,6 +46,8 @@ def as_mapping(value: Any, path: str) -> Mapping[str, Any]:
 def mapping(source: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:
     """Read an object; absent and null read as an empty one."""
     value = source.get(key)
+    if isinstance(value, dict):
+        return value
     return EMPTY if value is None else as_mapping(value, child(path, key))
 
 
@@ -63,11 +65,23 @@ def objects(
     source: Mapping[str, Any], key: str, path: str
 ) -> Sequence[tuple[Mapping[str, Any], str]]:
     """Read a list of objects, each with its own path."""
+    found = sequence(source, key, path)
+    if not found:
+        return ()
     here = child(path, key)
     return tuple(
-        (as_mapping(item, child(here, index)), child(here, index))
-        for index, item in enumerate(sequence(source, key, path))
+        (as_mapping(item, where), where)
+        for item, where in ((item, f"{here}[{index}]") for index, item in enumerate(found))
     )
+
+
+def mappings(source: Mapping[str, Any], key: str, path: str) -> tuple[Mapping[str, Any], ...]:
+    """Read a list of objects whose insides are of no interest, so that no path is needed."""
+    found = sequence(source, key, path)
+    for index, item in enumerate(found):
+        if not isinstance(item, dict):
+            as_mapping(item, child(child(path, key), index))
+    return tuple(found)
 
 
 def text(source: Mapping[str, Any], key: str, path: str, default: str = "") -> str:

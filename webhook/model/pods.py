@@ -58,7 +58,7 @@ def read_template(source: Mapping[str, Any], path: str) -> PodTemplate:
         containers=_read_containers(spec, "containers", here),
         init_containers=_read_containers(spec, "initContainers", here),
         node_selector=fields.texts(spec, "nodeSelector", here),
-        tolerations=tuple(item for item, _ in fields.objects(spec, "tolerations", here)),
+        tolerations=fields.mappings(spec, "tolerations", here),
         affinity=fields.mapping(spec, "affinity", here) if spec.get("affinity") else None,
         runtime_class=fields.text(spec, "runtimeClassName", here) or None,
         overhead=_read_quantities(spec, "overhead", here),
@@ -81,7 +81,7 @@ def _read_containers(spec: Mapping[str, Any], key: str, path: str) -> tuple[Cont
             name=fields.text(item, "name", here),
             image=fields.text(item, "image", here),
             resources=read_resources(item, here),
-            env=tuple(entry for entry, _ in fields.objects(item, "env", here)),
+            env=fields.mappings(item, "env", here),
             sidecar=fields.text(item, "restartPolicy", here) == "Always",
             claims=bool(fields.mapping(item, "resources", here).get("claims")),
         )

@@ -38,7 +38,7 @@ def parse(value: str | float, *, resource: str, path: str = "") -> int:
 
 
 @lru_cache(maxsize=4096)
-def nano(value: str, *, path: str = "") -> int:
+def nano(value: str) -> int:
     """Read a quantity as a whole number of billionths, the finest that Kubernetes keeps.
 
     Sums and products of these are rounded once, at their end, as Kueue does.
@@ -49,7 +49,7 @@ def nano(value: str, *, path: str = "") -> int:
     """
     if value.isascii() and value.isdigit():
         return int(value) * NANO
-    scaled = exact(value, path) * NANO
+    scaled = exact(value) * NANO
     return -(-scaled.numerator // scaled.denominator)
 
 

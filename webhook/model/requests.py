@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from webhook.model import quantity
-from webhook.model.fields import EMPTY, child
+from webhook.model.fields import EMPTY, FieldError, child
 from webhook.model.job import Job
 from webhook.model.pods import Container, PodTemplate, Resources
 from webhook.model.queues import KueueConfig, LimitRangeItem, PodSetNeeds, Snapshot, Transformation
@@ -158,10 +158,11 @@ def _filled(resources: Resources, defaults: Resources | None, path: str) -> _Nan
 
 
 def _read(amounts: Mapping[str, str], path: str) -> _Nanos:
-    return {
-        resource: quantity.nano(amount, path=child(path, resource))
-        for resource, amount in amounts.items()
-    }
+    try:
+        return {resource: quantity.nano(amount) for resource, amount in amounts.items()}
+    except FieldError as error:
+        wrong = next(name for name in amounts if not quantity.is_quantity(amounts[name]))
+        raise FieldError(child(path, wrong), error.message) from None
 
 
 def _add(total: _Nanos, more: Mapping[str, int | Fraction]) -> None:
