@@ -17,6 +17,13 @@ from webhook.model.edits import ABSENT, Edit, Path, to_pointer
 
 Operation: TypeAlias = dict[str, Any]
 
+# A JsonPatch would take each operation apart twice: once to check it, once to apply it.
+_APPLIED_BY: Mapping[str, type[jsonpatch.PatchOperation]] = {
+    "add": jsonpatch.AddOperation,
+    "remove": jsonpatch.RemoveOperation,
+    "replace": jsonpatch.ReplaceOperation,
+}
+
 
 class PatchError(Exception):
     """Edits do not make a patch that is sure to apply."""
@@ -64,7 +71,8 @@ def _check(edits: Sequence[Edit], allowed: Allowed) -> None:
 
 def _verify(edits: Sequence[Edit], found: list[Operation], source: dict[str, Any]) -> None:
     try:
-        jsonpatch.JsonPatch(found).apply(source, in_place=True)
+        for operation in found:
+            _APPLIED_BY[operation["op"]](operation).apply(source)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
         raise PatchError((), f"does not apply: {error}") from error
     for edit in edits:
