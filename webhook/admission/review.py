@@ -20,6 +20,7 @@ KIND = "AdmissionReview"
 
 _MAX_DEPTH = 128
 """Nesting of a request; a Job's own is below 20."""
+_NESTING = frozenset({dict, list})
 _MAX_WARNING = 256
 _MAX_WARNINGS = 4096
 """Characters that a warning and all together may have; clients cut or drop what is longer."""
@@ -99,9 +100,7 @@ def read(body: bytes) -> Review:
 
 def _parse(body: bytes) -> Any:
     try:
-        parsed = json.loads(
-            body.decode("utf-8"), parse_constant=_refuse_number, parse_float=_finite
-        )
+        parsed = _DECODER.decode(body.decode("utf-8"))
     except RecursionError:
         raise FieldError("", "nested too deeply") from None
     except UnicodeDecodeError as error:
@@ -123,21 +122,22 @@ def _finite(text: str) -> float:
     return number if isfinite(number) else _refuse_number(text)
 
 
+_DECODER = json.JSONDecoder(parse_constant=_refuse_number, parse_float=_finite)
+
+
 def _check_depth(value: Any) -> None:
     """Refuse what later, recursive code could stumble over."""
-    level = [value]
-    for _ in range(_MAX_DEPTH):
-        level = [item for parent in level for item in _nested(parent)]
+    level = [value] if type(value) in _NESTING else []
+    for _ in range(_MAX_DEPTH + 1):
         if not level:
             return
+        level = [
+            item
+            for parent in level
+            for item in (parent.values() if type(parent) is dict else parent)
+            if type(item) in _NESTING
+        ]
     raise FieldError("", f"nested more than {_MAX_DEPTH} deep")
-
-
-def _nested(value: Any) -> list[Any]:
-    children = value.values() if isinstance(value, dict) else value
-    if not isinstance(value, (dict, list)):
-        return []
-    return [item for item in children if isinstance(item, (dict, list))]
 
 
 def _expect(source: Mapping[str, Any], key: str, expected: str) -> None:
