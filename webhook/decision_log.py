@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 from webhook.decide import explain
 from webhook.handler import Considered
 
-_CAPACITY = 10_000
+CAPACITY = 10_000
 _CLOSE = None
 
 
@@ -21,7 +22,7 @@ class DecisionLog:
     def __init__(self, stream: TextIO, on_dropped: Callable[[], None]) -> None:
         self._stream = stream
         self._on_dropped = on_dropped
-        self._lines: queue.Queue[Mapping[str, Any] | None] = queue.Queue(_CAPACITY)
+        self._lines: queue.Queue[Mapping[str, Any] | None] = queue.Queue(CAPACITY)
         self._thread = threading.Thread(target=self._write, name="decision-log", daemon=True)
         self._thread.start()
 
@@ -41,6 +42,19 @@ class DecisionLog:
             print(json.dumps(line, separators=(",", ":")), file=self._stream, flush=True)
 
 
+class Latest:
+    """The last decisions, for the console: only of Jobs that a policy matched."""
+
+    def __init__(self, kept: int = 500) -> None:
+        self._lines: deque[dict[str, Any]] = deque(maxlen=kept)
+
+    def put(self, line: dict[str, Any]) -> None:
+        self._lines.append(line)
+
+    def to_bytes(self) -> bytes:
+        return json.dumps({"decisions": list(self._lines)}).encode()
+
+
 def line(considered: Considered) -> dict[str, Any]:
     """Describe one review for the log; no part of the object's body is in it."""
     review, outcome = considered.review, considered.outcome
@@ -57,7 +71,7 @@ def line(considered: Considered) -> dict[str, Any]:
     if outcome.skip is not None:
         return {**found, "msg": "skipped", "reason": str(outcome.skip)}
     if outcome.decision is not None:
-        found["decision"] = json.loads(explain.to_json(outcome.decision, {}))
+        found["decision"] = explain.decision_json(outcome.decision)
     return found
 
 

@@ -22,8 +22,6 @@ from webhook.model.policy import (
     TolerationSpec,
 )
 
-_NOTHING = Adaptation()
-
 
 def adapt(job: Job, option: Option) -> Job:
     """Apply the option's adaptation to each pod set; the very same Job where nothing changes.
@@ -32,7 +30,8 @@ def adapt(job: Job, option: Option) -> Job:
         FieldError: a quantity that has to be compared cannot be read.
 
     """
-    if option.adaptation == _NOTHING:
+    # Nothing given, nothing to do; comparing whole adaptations would cost more than most of them.
+    if not option.adaptation.model_fields_set:
         return job
     pod_sets = tuple(
         replace(pod_set, template=_adapt_template(pod_set.template, option.adaptation))

@@ -43,6 +43,7 @@ SKIPPED: Mapping[Skip, str] = {
 }
 """Why a Job is not ours to decide, in words."""
 _PATH = f"metadata.annotations[{DECISION}]"
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ class Recorded:
 def to_json(decision: Decision, original: Mapping[str, Any]) -> str:
     """Write what stands in the Job's annotation: compact, seconds as numbers, unknown left out."""
     found = {**decision_json(decision), "original": original}
-    return json.dumps(found, separators=(",", ":"))
+    return _ENCODER.encode(found)
 
 
 def decision_json(decision: Decision) -> dict[str, Any]:
