@@ -76,6 +76,18 @@ def test_a_reinvocation_gets_the_same_answer_and_is_counted_once():
     assert server.handler.placements() == 1
 
 
+def test_a_reinvocation_at_another_replica_tells_it_of_the_placement():
+    first, second = Server(paper_snapshot()), Server(paper_snapshot())
+    jobs = [first.create(light_job(f"job-{n}"))[0] for n in range(2)]
+
+    for job in (*jobs, *jobs):
+        again, _ = second.create({**job, "spec": {**job["spec"], "suspend": True}})
+        assert queue(again) == "cpu-lq"
+
+    assert second.handler.placements() == 2
+    assert reservations(second, 2) == ["cpu-lq", "gpu-lq"]
+
+
 def test_an_untouched_job_that_comes_again_suspended_is_counted_once():
     server = Server(paper_snapshot())
     heavy = light_job(name="", labels={QUEUE: "gpu-lq"})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook.admission import original as originals
-from webhook.decide import explain, match, options, strategies
+from webhook.decide import arrivals, explain, match, options, strategies
 from webhook.decide.occupancy import Occupancy
 from webhook.jobs import JobKind
 from webhook.model import job as jobs
@@ -20,8 +20,6 @@ from webhook.model.decision import Assessment, Decision, LeftAlone, Outcome, Ski
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy, Mode
-from webhook.model.queues import Arrival
-from webhook.model.requests import needs
 
 _NEVER_QUEUED = frozenset(
     {
@@ -88,12 +86,14 @@ def consider(
     recorded = _recorded(raw)
     if recorded is not None and _is_reinvocation(raw, recorded, moment):
         warnings = (recorded.warning,) if recorded.mode is not Mode.OBSERVE else ()
-        return Outcome(skip=Skip.DECIDED_ALREADY, warnings=warnings)
+        arrival = arrivals.decided_before(raw, recorded, occupancy.snapshot)
+        return Outcome(skip=Skip.DECIDED_ALREADY, warnings=warnings, arrival=arrival)
     case = _case(source, kind, raw, recorded)
     outcome = _outcome(case, occupancy, moment, rules)
     if outcome.arrival is not None or outcome.skip in _NEVER_QUEUED:
         return outcome
-    return replace(outcome, arrival=_arrival(raw, occupancy, moment))
+    arrival = arrivals.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
+    return replace(outcome, arrival=arrival)
 
 
 def _outcome(case: _Case, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome:
@@ -168,7 +168,7 @@ def _apply(
         edits=_record(case, after, decision, originals.to_json(original)),
         original=original,
         warnings=warnings,
-        arrival=_decided_arrival(after, taken, decision, occupancy),
+        arrival=arrivals.decided(after, taken, decision, occupancy.snapshot),
     )
 
 
@@ -250,42 +250,3 @@ def _decision_id(job: Job, moment: Moment) -> str:
 def _name_digest(job: Job) -> str:
     name = f"{job.namespace}/{job.name or job.generate_name}"
     return f"{zlib.crc32(name.encode()):08x}"
-
-
-def _decided_arrival(
-    after: Job, taken: Assessment, decision: Decision, occupancy: Occupancy
-) -> Arrival:
-    return Arrival(
-        key=decision.id,
-        namespace=after.namespace,
-        local_queue=taken.queue,
-        needs=taken.needs,
-        priority=_priority(after, occupancy),
-        policy=decision.policy,
-        option=taken.option,
-    )
-
-
-def _arrival(job: Job, occupancy: Occupancy, moment: Moment) -> Arrival | None:
-    """Remember a Job left as submitted too: it takes its place in its queue like any other."""
-    queue = match.submission(job, occupancy.snapshot).queue
-    if (job.namespace, queue) not in occupancy.snapshot.local_queues:
-        return None
-    name = f"job:{job.namespace}/{job.name}"
-    generated = f"gen:{job.namespace}/{job.generate_name}/{moment.uid}"
-    try:
-        pod_sets = needs(job, occupancy.snapshot)
-    except FieldError:
-        return None
-    return Arrival(
-        key=name if job.name else generated,
-        namespace=job.namespace,
-        local_queue=queue,
-        needs=pod_sets,
-        priority=_priority(job, occupancy),
-    )
-
-
-def _priority(job: Job, occupancy: Occupancy) -> int:
-    name = job.labels.get(jobs.PRIORITY_LABEL, "")
-    return occupancy.snapshot.priority_classes.get(name, 0)

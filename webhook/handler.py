@@ -27,7 +27,7 @@ from webhook.metrics import Metrics
 from webhook.model import job as jobs
 from webhook.model.decision import Outcome, Skip
 from webhook.model.fields import FieldError
-from webhook.model.queues import Snapshot
+from webhook.model.queues import Arrival, Snapshot
 
 _VISIBLE_KEPT = 10_000
 """Ids of Workloads seen lately, kept to tell a copied Job from a reinvocation."""
@@ -113,14 +113,12 @@ class Handler:
             moment = self._moment(review, now)
             source = {**review.object, "metadata": _with_namespace(review)}
             outcome = flow.consider(source, kind, self._occupancy, moment, self._rules)
-            if not outcome.edits and not review.dry_run and self._is_echo(source, now):
+            if _is_unmarked(outcome) and not review.dry_run and self._is_echo(source, now):
                 outcome = Outcome(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
             # Verifying applies the patch to the review's own object: nothing reads it afterwards.
             operations = patch.operations(outcome.edits, review.object, kind.allowed)
             if outcome.arrival is not None and not review.dry_run:
-                self._ledger.enter(outcome.arrival, now)
-                self._occupancy = occupancy.with_arrival(self._occupancy, outcome.arrival)
-                self._metrics.placements.inc()
+                self._enter(outcome.arrival, outcome.skip, now)
         verdict = Verdict(
             uid=review.uid,
             patch=operations or None,
@@ -128,6 +126,14 @@ class Handler:
             audit=_audit(outcome),
         )
         return Considered(review=review, verdict=verdict, outcome=outcome)
+
+    def _enter(self, arrival: Arrival, skip: Skip | None, now: float) -> None:
+        # Of a reinvocation, only what another replica has decided is news.
+        if skip is Skip.DECIDED_ALREADY and self._ledger.knows(arrival.key):
+            return
+        self._ledger.enter(arrival, now)
+        self._occupancy = occupancy.with_arrival(self._occupancy, arrival)
+        self._metrics.placements.inc()
 
     def _is_echo(self, source: Mapping[str, Any], now: float) -> bool:
         metadata, spec = source["metadata"], source.get("spec") or {}
@@ -165,6 +171,11 @@ class Handler:
             return untouched
         verdict = Verdict(uid=review.uid, patch=operations)
         return Considered(review=review, verdict=verdict, outcome=None, restored=len(operations))
+
+
+def _is_unmarked(outcome: Outcome) -> bool:
+    """Tell whether nothing on the Job would say, if it came again, that it came before."""
+    return not outcome.edits and outcome.skip is not Skip.DECIDED_ALREADY
 
 
 def _with_namespace(review: Review) -> dict[str, object]:
