@@ -14,7 +14,7 @@ from webhook.admission import review as reviews
 from webhook.admission.patch import PatchError
 from webhook.cluster.link import ObserverLink
 from webhook.cluster.pipe import Update
-from webhook.decision_log import DecisionLog
+from webhook.decision_log import DecisionLog, Latest
 from webhook.handler import Considered, Handler, rejections
 from webhook.metrics import Metrics
 from webhook.model.fields import FieldError
@@ -69,6 +69,7 @@ def serve_forever(settings: Settings) -> Callable[..., object]:
     """Start everything a worker process needs; returns the WSGI application."""
     metrics = Metrics()
     log = DecisionLog(sys.stdout, metrics.log_dropped.inc)
+    latest = Latest()
     rules = flow.Rules(
         max_state_age_seconds=settings.max_state_age, own_namespace=settings.namespace
     )
@@ -76,7 +77,7 @@ def serve_forever(settings: Settings) -> Callable[..., object]:
         rules,
         metrics,
         placement_ttl_seconds=settings.placement_ttl,
-        tell=_teller(metrics, log),
+        tell=_teller(metrics, log, latest),
     )
     first = _FirstSync()
 
@@ -108,9 +109,12 @@ def serve_forever(settings: Settings) -> Callable[..., object]:
         metrics.state_age.set(handler.state_age_seconds() if first.done else float("inf"))
         metrics.ledger.set(handler.placements())
 
-    probes.serve(
-        settings.metrics_listen, metrics.registry, not_ready=not_ready, before_scrape=before_scrape
-    )
+    def decisions() -> probes.Answer:
+        return probes.Answer(body=latest.to_bytes(), content_type="application/json")
+
+    table = probes.routes(metrics.registry, not_ready=not_ready, before_scrape=before_scrape)
+    probes.serve(settings.metrics_listen, table)
+    probes.serve(settings.console_listen, {"/decisions": decisions})
     return create_app(handler, metrics, log)
 
 
@@ -128,7 +132,7 @@ class _FirstSync:
             sys.setswitchinterval(0.0005)
 
 
-def _teller(metrics: Metrics, log: DecisionLog) -> Callable[[Considered], None]:
+def _teller(metrics: Metrics, log: DecisionLog, latest: Latest) -> Callable[[Considered], None]:
     def tell(considered: Considered) -> None:
         outcome = considered.outcome
         if outcome is None:
@@ -145,7 +149,10 @@ def _teller(metrics: Metrics, log: DecisionLog) -> Callable[[Considered], None]:
             metrics.decisions.labels(decision.policy, decision.mode, option, reason).inc()
             for name, refused in rejections(outcome):
                 metrics.rejections.labels(decision.policy, name, refused).inc()
-        log.put(decision_log.line(considered))
+        line = decision_log.line(considered)
+        if outcome.decision is not None:
+            latest.put(line)
+        log.put(line)
 
     return tell
 

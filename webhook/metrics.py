@@ -57,10 +57,6 @@ class Metrics:
             "watch_relists", "Lists made since the observer started.", "resource"
         )
         self.observer_starts = self._counter("observer_starts", "Starts of the observer process.")
-        self.certificate_expiry = self._gauge(
-            "certificate_expiration_timestamp_seconds",
-            "When the served certificate ends, Unix time.",
-        )
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"kueue_fallback_{name}", text, labels, registry=self.registry)

@@ -1,13 +1,25 @@
-"""Plain HTTP for machines: ``/healthz``, ``/readyz``, ``/metrics``, and nothing else."""
+"""Plain HTTP for machines: a table of paths, each with what answers it, and nothing else."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    body: bytes
+    status: int = 200
+    content_type: str = "text/plain; charset=utf-8"
+
+
+Routes = Mapping[str, Callable[[], Answer]]
+_NOT_FOUND = Answer(body=b"not found\n", status=404)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -23,40 +35,42 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what an empty host means
 
 
-def serve(
-    address: str,
+def routes(
     registry: CollectorRegistry,
     *,
     not_ready: Callable[[], str],
     before_scrape: Callable[[], None] = lambda: None,
-) -> ThreadingHTTPServer:
-    """Serve in a daemon thread. *not_ready* says why not; empty: ready."""
+) -> Routes:
+    """Answer ``/healthz``, ``/readyz``, ``/metrics``; *not_ready* says why not, empty: ready."""
+
+    def ready() -> Answer:
+        why = not_ready()
+        return Answer(body=f"{why or 'ok'}\n".encode(), status=503 if why else 200)
+
+    def metrics() -> Answer:
+        before_scrape()
+        return Answer(body=generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+    return {"/healthz": lambda: Answer(body=b"ok\n"), "/readyz": ready, "/metrics": metrics}
+
+
+def serve(address: str, table: Routes) -> ThreadingHTTPServer:
+    """Serve the table in a daemon thread."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            match self.path.partition("?")[0]:
-                case "/healthz":
-                    self._answer(200, b"ok\n")
-                case "/readyz":
-                    why = not_ready()
-                    self._answer(503 if why else 200, f"{why or 'ok'}\n".encode())
-                case "/metrics":
-                    before_scrape()
-                    self._answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)
-                case _:
-                    self._answer(404, b"not found\n")
-
-        def _answer(self, status: int, body: bytes, content_type: str = "text/plain") -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
+            found = table.get(self.path.partition("?")[0])
+            answer = _NOT_FOUND if found is None else found()
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.content_type)
+            self.send_header("Content-Length", str(len(answer.body)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(answer.body)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - likewise
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
             """Keep probes and scrapes out of the decision log."""
 
     server = ThreadingHTTPServer(split_address(address), Handler)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, name="probes", daemon=True).start()
+    threading.Thread(target=server.serve_forever, name=f"http {address}", daemon=True).start()
     return server

@@ -19,7 +19,7 @@ class Settings(BaseModel):
     """Address of plain ``/healthz``, ``/readyz``, ``/metrics``."""
 
     console_listen: str = "127.0.0.1:8081"
-    """Address of the plain Quota API; loopback, for port-forward only."""
+    """Address of plain ``/decisions``, the latest as JSON; loopback, for port-forward only."""
 
     tls_cert: str = "/tls/tls.crt"
     """File of the certificate chain, PEM."""

@@ -19,7 +19,7 @@ _CONF = Path(__file__).parent.parent / "gunicorn.conf.py"
 @click.option("--config", type=click.Path(exists=True, dir_okay=False), help="Settings, YAML.")
 @click.option("--listen", help="Address of TLS POST /mutate.  [default: 0.0.0.0:10250]")
 @click.option("--metrics-listen", help="Address of /healthz, /readyz, /metrics.  [0.0.0.0:8080]")
-@click.option("--console-listen", help="Address of the Quota API.  [127.0.0.1:8081]")
+@click.option("--console-listen", help="Address of /decisions.  [127.0.0.1:8081]")
 @click.option("--tls-cert", type=click.Path(), help="Certificate chain, PEM.")
 @click.option("--tls-key", type=click.Path(), help="Private key, PEM.")
 @click.option("--kubeconfig", type=click.Path(), help="Default: the pod's ServiceAccount.")

@@ -143,9 +143,8 @@ def serve(settings: Settings) -> None:
     """Run the controller with its probes until the process ends."""
     threading.excepthook = _end_with
     controller = Controller(settings, Client(settings.kubeconfig), _log)
-    server: ThreadingHTTPServer = probes.serve(
-        settings.metrics_listen, controller.registry, not_ready=controller.not_ready
-    )
+    table = probes.routes(controller.registry, not_ready=controller.not_ready)
+    server: ThreadingHTTPServer = probes.serve(settings.metrics_listen, table)
     try:
         controller.run()
     finally:

@@ -58,6 +58,10 @@ class Assignment:
     fit: Fit
     usage: Amounts = field(default_factory=dict)
     """What it would charge. Empty unless it fits."""
+    height: int = 0
+    """How far up the cohorts it borrows, or would borrow, from; 0: not at all."""
+    set_aside: Amounts = field(default_factory=dict)
+    """What Kueue keeps free for it at each look while it is the head of a StrictFIFO queue."""
     detail: str = ""
     """The numbers behind ``fit``, for people."""
     rejection: Rejection | None = None
@@ -98,7 +102,7 @@ def assign(needs: Sequence[PodSetNeeds], place: Place) -> Assignment:
         detail = f"the cohorts of ClusterQueue {place.cluster_queue.name} form a cycle"
         return _refused(Reason.INACTIVE, detail)
     usage: dict[FlavorResource, int] = {}
-    worst = _Try(level=(_Mode.FITS, 0))
+    tries: list[_Try] = [_Try(level=(_Mode.FITS, 0))]
     for pod_set in needs:
         refused = _uncovered(pod_set, place)
         if refused is not None:
@@ -107,13 +111,35 @@ def assign(needs: Sequence[PodSetNeeds], place: Place) -> Assignment:
             found = _best_flavor(pod_set, group, usage, place)
             if found.reason is not None:
                 return _refused(found.reason, found.detail)
-            worst = min(worst, found, key=lambda item: item.level[0])
+            tries.append(found)
             for resource, amount in found.usage.items():
                 usage[resource] = usage.get(resource, 0) + amount
-    fit = _FIT_OF[worst.level[0]]
+    return _summed(tries, usage, place)
+
+
+def _summed(tries: Sequence[_Try], usage: Amounts, place: Place) -> Assignment:
+    worst = min(tries, key=lambda found: found.level[0])
+    mode, height = worst.level[0], max(found.level[1] for found in tries)
+    fit = _FIT_OF[mode]
     if fit is Fit.FITS:
-        return Assignment(fit=fit, usage=usage, detail=_taken(usage, place))
-    return Assignment(fit=fit, detail=worst.detail)
+        return Assignment(fit=fit, usage=usage, height=height, detail=_taken(usage, place))
+    set_aside = _set_aside(usage, height, place) if mode > _Mode.WAITS else {}
+    return Assignment(fit=fit, height=height, set_aside=set_aside, detail=worst.detail)
+
+
+def _set_aside(usage: Amounts, height: int, place: Place) -> Amounts:
+    """Say what Kueue keeps free for a Workload that has a right to quota which others hold.
+
+    Not where the ClusterQueue may always take its quota back (``CanAlwaysReclaim``): then nobody
+    needs to be kept from it (``quotaResourcesToReserve`` in Kueue's ``scheduler.go``).
+    """
+    if place.cluster_queue.preemption.reclaim_within_cohort == "Any":
+        return {}
+    found: dict[FlavorResource, int] = {}
+    for cell, amount in usage.items():
+        ceiling = quota.ceiling(place.quotas, place.cluster_queue.name, cell, borrows=height > 0)
+        found[cell] = amount if ceiling is None else min(amount, ceiling)
+    return {cell: amount for cell, amount in found.items() if amount > 0}
 
 
 def _refused(reason: Reason, detail: str) -> Assignment:

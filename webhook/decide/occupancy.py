@@ -20,6 +20,7 @@ from webhook.model.queues import (
     Arrival,
     ClusterQueue,
     Cohort,
+    Head,
     Held,
     LocalQueue,
     PodSetNeeds,
@@ -37,6 +38,8 @@ class Occupancy:
     quotas: Quotas
     holdings: Mapping[str, Held]
     """ClusterQueue to what it holds, arrivals included."""
+    heads: tuple[str, ...] = ()
+    """ClusterQueues that quota is set aside for."""
 
     def held(self, cluster_queue: str) -> Held:
         return self.holdings.get(cluster_queue, _EMPTY)
@@ -45,7 +48,8 @@ class Occupancy:
 def build(snapshot: Snapshot, placements: Sequence[Arrival] = ()) -> Occupancy:
     """Fold the snapshot's own arrivals, then *placements*, in order."""
     quotas = _BASE.quotas(snapshot)
-    occupancy = Occupancy(snapshot=snapshot, quotas=quotas, holdings=snapshot.held)
+    heads = tuple(name for name, held in snapshot.held.items() if held.head is not None)
+    occupancy = Occupancy(snapshot=snapshot, quotas=quotas, holdings=snapshot.held, heads=heads)
     for arrival in (*snapshot.arrivals, *placements):
         occupancy = with_arrival(occupancy, arrival)
     return occupancy
@@ -62,13 +66,31 @@ def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
         return occupancy
     for left in range(arrival.count, 0, -1):
         found = _assignment_of(occupancy, arrival, cluster_queue)
-        if not reserves_now(occupancy, found, local_queue, cluster_queue):
-            held = _joined(occupancy.held(cluster_queue.name), arrival, left)
-            return _holding(occupancy, cluster_queue, held)
+        if not reserves_now(
+            occupancy, found, local_queue, cluster_queue, priority=arrival.priority
+        ):
+            return _waiting(occupancy, arrival, found, cluster_queue, left)
         held = _reserving(occupancy.held(cluster_queue.name), arrival, found)
         quotas = quota.charge(occupancy.quotas, cluster_queue.name, found.usage)
         occupancy = _holding(replace(occupancy, quotas=quotas), cluster_queue, held)
     return occupancy
+
+
+def _waiting(
+    occupancy: Occupancy,
+    arrival: Arrival,
+    found: Assignment,
+    cluster_queue: ClusterQueue,
+    count: int,
+) -> Occupancy:
+    """Add to the pending; the first one under StrictFIFO may have quota set aside for it."""
+    before = occupancy.held(cluster_queue.name)
+    held = _joined(before, arrival, count)
+    if cluster_queue.queueing is Queueing.STRICT and not before.pending and found.set_aside:
+        head = Head(priority=arrival.priority, height=found.height, set_aside=found.set_aside)
+        held = replace(held, head=head)
+        occupancy = replace(occupancy, heads=(*occupancy.heads, cluster_queue.name))
+    return _holding(occupancy, cluster_queue, held)
 
 
 def _holding(occupancy: Occupancy, cluster_queue: ClusterQueue, held: Held) -> Occupancy:
@@ -105,11 +127,14 @@ def reserves_now(
     found: Assignment,
     local_queue: LocalQueue,
     cluster_queue: ClusterQueue,
+    *,
+    priority: int = 0,
 ) -> bool:
     """Tell whether Kueue would reserve quota for it as soon as it sees it.
 
     Under BestEffortFIFO the older Workloads that are pending were tried and do not fit, so a new
-    one that fits overtakes them; under StrictFIFO it waits for them.
+    one that fits overtakes them; under StrictFIFO it waits for them, and so does one of another
+    queue that needs what is set aside for them.
     """
     return (
         found.fit is Fit.FITS
@@ -118,6 +143,7 @@ def reserves_now(
         and cluster_queue.stop_policy is StopPolicy.NONE
         and _namespace_is_selected(occupancy.snapshot, local_queue, cluster_queue)
         and not _is_behind(occupancy.held(cluster_queue.name), cluster_queue)
+        and not _is_kept_out(occupancy, found, cluster_queue, priority)
     )
 
 
@@ -126,6 +152,8 @@ def starts_now(
     found: Assignment,
     local_queue: LocalQueue,
     cluster_queue: ClusterQueue,
+    *,
+    priority: int = 0,
 ) -> bool:
     """Tell whether it would start at once: reserved, and no check or slow start holds it back.
 
@@ -133,7 +161,7 @@ def starts_now(
     others; which ones are ready is not known, so any that reserves quota counts as not ready.
     """
     return (
-        reserves_now(occupancy, found, local_queue, cluster_queue)
+        reserves_now(occupancy, found, local_queue, cluster_queue, priority=priority)
         and not cluster_queue.checks
         and not (occupancy.snapshot.kueue.block_admission and _somebody_reserves(occupancy))
     )
@@ -152,6 +180,25 @@ def _namespace_is_selected(
 
 def _is_behind(held: Held, cluster_queue: ClusterQueue) -> bool:
     return cluster_queue.queueing is Queueing.STRICT and held.pending > 0
+
+
+def _is_kept_out(
+    occupancy: Occupancy, found: Assignment, cluster_queue: ClusterQueue, priority: int
+) -> bool:
+    """Tell whether it fits only with what Kueue sets aside for others that it looks at before.
+
+    Kueue looks first at those that borrow from nearer by, then at higher priorities, then at older
+    ones (``makeClassicalIterator`` in its ``scheduler.go``); nobody is younger than a new one.
+    """
+    quotas = occupancy.quotas
+    for name in occupancy.heads:
+        head = occupancy.held(name).head
+        if head is not None and (head.height, -head.priority) <= (found.height, -priority):
+            quotas = quota.charge(quotas, name, head.set_aside)
+    return quotas is not occupancy.quotas and any(
+        quota.available(quotas, cluster_queue.name, cell) < amount
+        for cell, amount in found.usage.items()
+    )
 
 
 def _somebody_reserves(occupancy: Occupancy) -> bool:

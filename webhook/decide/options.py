@@ -82,7 +82,7 @@ def _judge(candidate: Candidate) -> Assessment:
         queue=local_queue.name,
         cluster_queue=cluster_queue.name,
         fit=found.fit,
-        starts_now=starts_now(occupancy, found, local_queue, cluster_queue),
+        starts_now=starts_now(occupancy, found, local_queue, cluster_queue, priority=priority),
         pending=held.pending,
         reserving=held.reserving,
         rejection=found.rejection,

@@ -99,6 +99,18 @@ def nominal(quotas: Quotas, cluster_queue: str, resource: FlavorResource) -> int
     return 0 if index is None else quotas.forest.nodes[index].nominal.get(resource, 0)
 
 
+def ceiling(
+    quotas: Quotas, cluster_queue: str, resource: FlavorResource, *, borrows: bool
+) -> int | None:
+    """Say how much more a ClusterQueue may use by its own limits alone; None: no limit."""
+    index = quotas.forest.places[cluster_queue]
+    node = quotas.forest.nodes[index]
+    limit = node.borrowing.get(resource) if borrows else 0
+    if limit is None:
+        return None
+    return node.nominal.get(resource, 0) + limit - quotas.used[index].get(resource, 0)
+
+
 def charge(quotas: Quotas, cluster_queue: str, amounts: Amounts) -> Quotas:
     """Add usage to a ClusterQueue, and to its cohorts what exceeds its own part.
 

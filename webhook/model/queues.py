@@ -192,6 +192,16 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The first pending Workload of a StrictFIFO queue, for which Kueue sets free quota aside."""
+
+    priority: int
+    height: int
+    """How far up its cohorts it would borrow from; 0: not at all."""
+    set_aside: Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """What one ClusterQueue holds: counts of Workloads and quota charged to it."""
 
@@ -202,6 +212,8 @@ class Held:
     """(policy, option) to its Workloads here, pending or reserving."""
     lowest_priority: int | None = None
     """Of its reserving Workloads; None where nothing is known of them."""
+    head: Head | None = None
+    """None also where nothing is set aside for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,101 @@
+"""Plain HTTP for probes, scrapes and the latest decisions."""
+
+import contextlib
+import io
+import json
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from tests.reviews import light_job
+from tests.servers import Server, paper_snapshot
+from webhook import decision_log, probes
+
+
+@contextlib.contextmanager
+def serving(table):
+    server = probes.serve("127.0.0.1:0", table)
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def get(url):
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_readiness_says_why_not():
+    whys = ["not synced yet", ""]
+    table = probes.routes(CollectorRegistry(), not_ready=lambda: whys.pop(0))
+
+    with serving(table) as url:
+        answers = [get(f"{url}/readyz"), get(f"{url}/readyz"), get(f"{url}/healthz")]
+
+    assert answers == [(503, "not synced yet\n"), (200, "ok\n"), (200, "ok\n")]
+
+
+def test_a_scrape_reads_values_of_that_moment():
+    registry = CollectorRegistry()
+    gauge = Gauge("age", "Age.", registry=registry)
+    table = probes.routes(registry, not_ready=str, before_scrape=lambda: gauge.set(7))
+
+    with serving(table) as url:
+        status, text = get(f"{url}/metrics")
+
+    assert (status, "age 7.0" in text.splitlines()) == (200, True)
+
+
+def test_any_other_path_is_not_found():
+    with serving({}) as url:
+        assert get(f"{url}/mutate") == (404, "not found\n")
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:port", ""])
+def test_an_address_without_a_port_is_refused(address):
+    with pytest.raises(ValueError, match="expected host:port"):
+        probes.split_address(address)
+
+
+def test_the_log_and_the_latest_tell_of_a_decision_without_the_objects_body():
+    server = Server(paper_snapshot())
+    server.create(light_job(annotations={"secret": "s3cret"}))
+    latest = decision_log.Latest(kept=1)
+
+    line = decision_log.line(server.considered[0])
+    latest.put({"old": True})
+    latest.put(line)
+
+    assert json.loads(latest.to_bytes()) == {"decisions": [line]}
+    assert (line["msg"], line["namespace"], line["name"]) == ("decided", "team", "light")
+    assert line["decision"]["option"] == "cpu"
+    assert "s3cret" not in json.dumps(line)
+
+
+def test_a_full_queue_drops_lines_and_counts_them():
+    dropped = []
+    log = decision_log.DecisionLog(_Stalled(), lambda: dropped.append(1))
+    for number in range(decision_log.CAPACITY + 10):
+        log.put({"n": number})
+
+    # One line may be in the stalled writer's hands.
+    assert len(dropped) in (9, 10)
+    _Stalled.go.set()
+    log.close()
+
+
+class _Stalled(io.StringIO):
+    go = threading.Event()
+
+    def write(self, text):
+        self.go.wait(30)
+        return super().write(text)
