@@ -1,7 +1,7 @@
 """Follows one resource: lists it in pages, watches from there, and lists again where it must.
 
 Watches are short and resumed from the last resourceVersion, so that a quiet cluster gives a sign
-of life every ten seconds: an event, a bookmark, a clean close. That a watch could be opened is
+of life every few seconds: an event, a bookmark, a clean close. That a watch could be opened is
 none: the API server says only afterwards that it is too late to go on from there.
 """
 
@@ -17,7 +17,9 @@ from webhook.cluster.resources import Resource
 
 PAGE = 200
 """Larger ones hold up other requests of the API server and of this process."""
-WATCH_SECONDS = (8.0, 12.0)
+WATCH_SECONDS = (6.0, 9.0)
+"""Between two signs of life of a quiet watch; the limit for the state's age is 15 s, and a loaded
+machine needs some of that itself."""
 _FIRST_WATCH_SECONDS = 2.0
 """After a list or a failure: its close proves soon that all is well."""
 _GRACE_SECONDS = 2.0
