@@ -41,7 +41,7 @@ class Settings(BaseModel):
 
     max_state_age: Seconds = 15.0
     """Seconds without a sign of life from a watch after which Jobs are left alone; a watch is
-    resumed about every 10 s, so a quiet cluster stays below."""
+    resumed every 6 to 9 s, so a quiet cluster stays below."""
 
     placement_ttl: Seconds = 30.0
     """Seconds after which a placement whose Workload never came is forgotten: Jobs that another

@@ -77,10 +77,10 @@ def test_every_sign_of_life_is_told_with_its_time():
 
 
 def test_watches_are_longer_while_all_goes_well():
-    script = Script(page("a"), [2.0], [12.0], Unreachable("x"), [2.0], [12.0]).steps(5)
+    script = Script(page("a"), [2.0], [9.0], Unreachable("x"), [2.0], [9.0]).steps(5)
 
     lengths = [params.get("timeoutSeconds") for _, _, params in script.asked]
-    assert lengths == [None, "2", "12", "12", "2", "12"]
+    assert lengths == [None, "2", "9", "9", "2", "9"]
 
 
 def test_an_opened_watch_that_says_it_is_too_late_is_no_sign_of_life():
