@@ -57,3 +57,14 @@ def test_generated_names_are_counted_exactly_too(plane, webhook, queues):
 
     decided = [decision_of(job) for job in created[15:]]
     assert [decision["option"] for decision in decided] == ["cpu", "cpu", "cpu", "gpu", "gpu"]
+
+
+def test_jobs_created_at_the_same_instant_are_counted_one_after_the_other(plane, webhook, queues):
+    heavy = [paper.heavy_job(f"heavy-{n}", queues, faster=SLOW) for n in range(15)]
+    light = [paper.light_job(f"light-{n}", queues, faster=SLOW) for n in range(15)]
+
+    with applied_policy(plane.client, paper.policy(queues), queues):
+        plane.client.create_all(heavy)
+        created = plane.client.create_all(light, at_once=15)
+
+    assert [decision_of(job)["option"] for job in created].count("cpu") == 3
