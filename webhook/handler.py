@@ -20,7 +20,8 @@ from webhook.admission import patch, restore
 from webhook.admission.review import Review, Verdict
 from webhook.cluster.ledger import Ledger
 from webhook.cluster.pipe import Update, apply_update
-from webhook.decide import explain, occupancy
+from webhook.decide import explain
+from webhook.decide.fold import Fold
 from webhook.echoes import Echoes
 from webhook.jobs import KINDS, JobKind
 from webhook.metrics import Metrics
@@ -62,7 +63,7 @@ class Handler:
         self._lock = threading.Lock()
         self._snapshot = Snapshot()
         self._ledger = Ledger(ttl_seconds=placement_ttl_seconds)
-        self._occupancy = occupancy.build(self._snapshot, ())
+        self._fold = Fold()
         self._echoes = Echoes()
         self._visible: OrderedDict[str, None] = OrderedDict()
 
@@ -80,13 +81,13 @@ class Handler:
         """Take over what the observer published; placements that it contains leave the ledger."""
         with self._lock:
             self._snapshot = apply_update(self._snapshot, update)
-            self._ledger.seen(update.seen)
-            self._ledger.expire(self._clock())
+            self._fold.drop(self._ledger.seen(update.seen))
+            self._fold.drop(self._ledger.expire(self._clock()))
             for seen in update.seen:
                 self._visible[seen.key] = None
             while len(self._visible) > _VISIBLE_KEPT:
                 self._visible.popitem(last=False)
-            self._occupancy = occupancy.build(self._snapshot, self._ledger.entries())
+            self._fold.adopt(self._snapshot)
 
     def admit(self, review: Review) -> Verdict:
         """Answer one review.
@@ -108,11 +109,12 @@ class Handler:
     def _create(self, review: Review, kind: JobKind) -> Considered:
         with self._lock:
             now = self._clock()
-            if self._ledger.expire(now):
-                self._occupancy = occupancy.build(self._snapshot, self._ledger.entries())
+            if gone := self._ledger.expire(now):
+                self._fold.drop(gone)
+                self._fold.adopt(self._snapshot)
             moment = self._moment(review, now)
             source = {**review.object, "metadata": _with_namespace(review)}
-            outcome = flow.consider(source, kind, self._occupancy, moment, self._rules)
+            outcome = flow.consider(source, kind, self._fold.occupancy, moment, self._rules)
             if _is_unmarked(outcome) and not review.dry_run and self._is_echo(source, now):
                 outcome = Outcome(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
             # Verifying applies the patch to the review's own object: nothing reads it afterwards.
@@ -132,7 +134,7 @@ class Handler:
         if skip is Skip.DECIDED_ALREADY and self._ledger.knows(arrival.key):
             return
         self._ledger.enter(arrival, now)
-        self._occupancy = occupancy.with_arrival(self._occupancy, arrival)
+        self._fold.add(arrival)
         self._metrics.placements.inc()
 
     def _is_echo(self, source: Mapping[str, Any], now: float) -> bool:

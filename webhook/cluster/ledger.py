@@ -36,11 +36,14 @@ class Ledger:
         self._entries.pop(arrival.key, None)
         self._entries[arrival.key] = arrival, now + self._ttl_seconds
 
-    def seen(self, workloads: Iterable[Seen]) -> None:
-        """Drop the placements whose Workloads the snapshot in use contains."""
+    def seen(self, workloads: Iterable[Seen]) -> tuple[Arrival, ...]:
+        """Drop and return the placements whose Workloads the snapshot in use contains."""
+        gone: list[Arrival] = []
         for workload in workloads:
-            if self._entries.pop(workload.key, None) is None:
-                self._claim_unnamed(workload)
+            entry = self._entries.pop(workload.key, None) or self._claim_unnamed(workload)
+            if entry is not None:
+                gone.append(entry[0])
+        return tuple(gone)
 
     def expire(self, now: float) -> tuple[Arrival, ...]:
         """Drop and return those whose Workloads never came."""
@@ -63,18 +66,18 @@ class Ledger:
     def knows(self, key: str) -> bool:
         return key in self._entries
 
-    def _claim_unnamed(self, workload: Seen) -> None:
+    def _claim_unnamed(self, workload: Seen) -> tuple[Arrival, float] | None:
         """Let a Workload stand for the oldest unnamed placement that may be its own.
 
         Each Job does so once, however often it is told of.
         """
         if not workload.key.startswith(BY_NAME) or workload.key in self._names:
-            return
+            return None
         self._names[workload.key] = self._clock + _NAMES_KEPT_SECONDS
         for key, (arrival, _) in self._entries.items():
             if key.startswith(UNNAMED) and _may_be(arrival, workload):
-                del self._entries[key]
-                return
+                return self._entries.pop(key)
+        return None
 
 
 def _may_be(arrival: Arrival, workload: Seen) -> bool:

@@ -15,7 +15,7 @@ from webhook.model.queues import ResourceFlavor
 from webhook.model.selector import Expression, Taint, read_expressions, read_toleration
 
 _KEEPS_OUT = frozenset({"NoSchedule", "NoExecute"})
-_TOPOLOGY = (
+TOPOLOGY = (
     "kueue.x-k8s.io/podset-required-topology",
     "kueue.x-k8s.io/podset-preferred-topology",
     "kueue.x-k8s.io/podset-unconstrained-topology",
@@ -26,7 +26,7 @@ _AFFINITY = "spec.template.spec.affinity.nodeAffinity"
 
 
 def asks_for_topology(template: PodTemplate) -> bool:
-    return any(name in template.annotations for name in _TOPOLOGY)
+    return any(name in template.annotations for name in TOPOLOGY)
 
 
 def mismatch(template: PodTemplate, flavor: ResourceFlavor) -> str | None:

@@ -7,7 +7,8 @@ will be a moment later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from webhook.decide import quota
@@ -19,7 +20,6 @@ from webhook.model.queues import (
     Amounts,
     Arrival,
     ClusterQueue,
-    Cohort,
     Head,
     Held,
     LocalQueue,
@@ -30,6 +30,7 @@ from webhook.model.queues import (
 )
 
 _EMPTY = Held()
+_ANY_NUMBER = sys.maxsize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +48,34 @@ class Occupancy:
 
 def build(snapshot: Snapshot, placements: Sequence[Arrival] = ()) -> Occupancy:
     """Fold the snapshot's own arrivals, then *placements*, in order."""
-    quotas = _BASE.quotas(snapshot)
-    heads = tuple(name for name, held in snapshot.held.items() if held.head is not None)
-    occupancy = Occupancy(snapshot=snapshot, quotas=quotas, holdings=snapshot.held, heads=heads)
+    occupancy = as_held(idle(snapshot), snapshot.held)
     for arrival in (*snapshot.arrivals, *placements):
         occupancy = with_arrival(occupancy, arrival)
     return occupancy
 
 
+def idle(snapshot: Snapshot) -> Occupancy:
+    """Begin with queues that hold nothing."""
+    quotas = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
+    return Occupancy(snapshot=snapshot, quotas=quotas, holdings={})
+
+
+def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
+    """Put some queues back to what the snapshot says that they hold."""
+    held, holdings, quotas = occupancy.snapshot.held, dict(occupancy.holdings), occupancy.quotas
+    heads = {name for name in occupancy.heads if name not in cluster_queues}
+    for name in cluster_queues:
+        before, after = holdings.pop(name, _EMPTY), held.get(name, _EMPTY)
+        if name in held:
+            holdings[name] = after
+        if after.head is not None:
+            heads.add(name)
+        quotas = quota.charge(quotas, name, _difference(before.usage, after.usage))
+    return replace(occupancy, quotas=quotas, holdings=holdings, heads=tuple(heads))
+
+
 def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
-    """Add one Workload: it reserves quota if Kueue would give it quota at once, else it pends."""
+    """Add Workloads of one shape: each reserves quota if Kueue would give it at once, or pends."""
     snapshot = occupancy.snapshot
     local_queue = snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
     if local_queue is None or local_queue.stop_policy is not StopPolicy.NONE:
@@ -64,16 +83,36 @@ def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
     cluster_queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
     if cluster_queue is None:
         return occupancy
-    for left in range(arrival.count, 0, -1):
+    left = arrival.count
+    while left > 0:
         found = _assignment_of(occupancy, arrival, cluster_queue)
         if not reserves_now(
             occupancy, found, local_queue, cluster_queue, priority=arrival.priority
         ):
             return _waiting(occupancy, arrival, found, cluster_queue, left)
-        held = _reserving(occupancy.held(cluster_queue.name), arrival, found)
-        quotas = quota.charge(occupancy.quotas, cluster_queue.name, found.usage)
+        count = min(left, _alike(occupancy, found, cluster_queue, arrival.priority))
+        usage = {cell: amount * count for cell, amount in found.usage.items()}
+        held = _reserving(occupancy.held(cluster_queue.name), arrival, usage, count)
+        quotas = quota.charge(occupancy.quotas, cluster_queue.name, usage)
         occupancy = _holding(replace(occupancy, quotas=quotas), cluster_queue, held)
+        left -= count
     return occupancy
+
+
+def _alike(
+    occupancy: Occupancy, found: Assignment, cluster_queue: ClusterQueue, priority: int
+) -> int:
+    """Count the Workloads of one shape that get the very same flavors, one after another.
+
+    As long as nothing is borrowed, the first flavor that fits stays the first that fits.
+    """
+    quotas = _without_set_aside(occupancy, found, priority)
+    rooms = (
+        quota.own_room(quotas, cluster_queue.name, cell) // amount
+        for cell, amount in found.usage.items()
+        if amount
+    )
+    return max(1, min(rooms, default=_ANY_NUMBER))
 
 
 def _waiting(
@@ -190,15 +229,20 @@ def _is_kept_out(
     Kueue looks first at those that borrow from nearer by, then at higher priorities, then at older
     ones (``makeClassicalIterator`` in its ``scheduler.go``); nobody is younger than a new one.
     """
+    quotas = _without_set_aside(occupancy, found, priority)
+    return quotas is not occupancy.quotas and any(
+        quota.available(quotas, cluster_queue.name, cell) < amount
+        for cell, amount in found.usage.items()
+    )
+
+
+def _without_set_aside(occupancy: Occupancy, found: Assignment, priority: int) -> Quotas:
     quotas = occupancy.quotas
     for name in occupancy.heads:
         head = occupancy.held(name).head
         if head is not None and (head.height, -head.priority) <= (found.height, -priority):
             quotas = quota.charge(quotas, name, head.set_aside)
-    return quotas is not occupancy.quotas and any(
-        quota.available(quotas, cluster_queue.name, cell) < amount
-        for cell, amount in found.usage.items()
-    )
+    return quotas
 
 
 def _somebody_reserves(occupancy: Occupancy) -> bool:
@@ -219,15 +263,15 @@ def _joined(held: Held, arrival: Arrival, count: int) -> Held:
     return replace(held, pending=held.pending + count, guests=_with_guests(held, arrival, count))
 
 
-def _reserving(held: Held, arrival: Arrival, found: Assignment) -> Held:
+def _reserving(held: Held, arrival: Arrival, charged: Amounts, count: int) -> Held:
     usage = dict(held.usage)
-    for cell, amount in found.usage.items():
+    for cell, amount in charged.items():
         usage[cell] = usage.get(cell, 0) + amount
     return replace(
         held,
-        reserving=held.reserving + 1,
+        reserving=held.reserving + count,
         usage=usage,
-        guests=_with_guests(held, arrival, 1),
+        guests=_with_guests(held, arrival, count),
         lowest_priority=_lowest(held, arrival.priority),
     )
 
@@ -243,36 +287,6 @@ def _lowest(held: Held, priority: int) -> int | None:
     if held.lowest_priority is None:
         return None if held.reserving else priority
     return min(held.lowest_priority, priority)
-
-
-class _Base:
-    """Keep the last snapshot's trees and usage, and charge only what differs in the next one.
-
-    Snapshots follow one another many times a second and share most of what they hold. The three
-    values are replaced in one assignment, so that threads never see them mixed.
-    """
-
-    def __init__(self) -> None:
-        topology: tuple[Mapping[str, ClusterQueue], Mapping[str, Cohort]] = ({}, {})
-        usages: Mapping[str, Amounts] = {}
-        self._last = (topology, usages, quota.plant({}, {}))
-
-    def quotas(self, snapshot: Snapshot) -> Quotas:
-        topology, usages, quotas = self._last
-        if topology[0] is not snapshot.cluster_queues or topology[1] is not snapshot.cohorts:
-            topology = (snapshot.cluster_queues, snapshot.cohorts)
-            usages, quotas = {}, quota.plant(*topology)
-        for name in {**usages, **snapshot.held}:
-            before = usages.get(name, {})
-            after = snapshot.held[name].usage if name in snapshot.held else {}
-            if after is not before and after != before:
-                quotas = quota.charge(quotas, name, _difference(before, after))
-        found = {name: held.usage for name, held in snapshot.held.items()}
-        self._last = (topology, found, quotas)
-        return quotas
-
-
-_BASE = _Base()
 
 
 def _difference(before: Amounts, after: Amounts) -> Amounts:

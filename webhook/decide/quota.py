@@ -94,6 +94,16 @@ def potential(quotas: Quotas, cluster_queue: str, resource: FlavorResource) -> i
     return 0 if index is None else quotas.forest.potentials[index].get(resource, 0)
 
 
+def own_room(quotas: Quotas, cluster_queue: str, resource: FlavorResource) -> int:
+    """Say how much a ClusterQueue may still take now without borrowing."""
+    index = quotas.forest.places.get(cluster_queue)
+    if index is None:
+        return 0
+    used = quotas.used[index].get(resource, 0)
+    own = quotas.forest.nodes[index].subtree.get(resource, 0) - used
+    return max(0, min(own, _available(quotas, index, resource)))
+
+
 def nominal(quotas: Quotas, cluster_queue: str, resource: FlavorResource) -> int:
     index = quotas.forest.places.get(cluster_queue)
     return 0 if index is None else quotas.forest.nodes[index].nominal.get(resource, 0)

@@ -1,0 +1,108 @@
+"""An Occupancy kept up to date is the one that is built anew, whatever happened in between."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import builders
+from webhook.decide import occupancy
+from webhook.decide.fold import Fold
+from webhook.decide.quota import available
+from webhook.model.queues import Queueing
+
+GPU = "nvidia.com/gpu"
+CELL = ("t4", GPU)
+QUEUES = ("a-cq", "b-cq", "own-cq")
+
+
+def snapshot(used=None, *, strict=False, cohort="all"):
+    """Two ClusterQueues of one cohort and one of its own; *used* are GPUs by ClusterQueue."""
+    quotas = {"t4": {GPU: "4"}}
+    queues = [
+        builders.cluster_queue("a-cq", quotas, cohort=cohort),
+        builders.cluster_queue("b-cq", quotas, cohort=cohort, borrowing="1"),
+        builders.cluster_queue("own-cq", quotas),
+    ]
+    if strict:
+        queues = [replace(queue, queueing=Queueing.STRICT) for queue in queues]
+    held = {
+        name: builders.held({"t4": {GPU: str(gpus)}}, reserving=gpus)
+        for name, gpus in (used or {}).items()
+    }
+    return builders.snapshot(*queues, held=held)
+
+
+def placement(key, queue="own", gpus=1):
+    return builders.arrival(f"p{key}", {GPU: str(gpus)}, local_queue=f"{queue}-lq")
+
+
+def seen_by(found):
+    """What a decision could tell two occupancies apart by."""
+    holdings = {name: held for name, held in found.holdings.items() if held != builders.held()}
+    return holdings, [available(found.quotas, name, CELL) for name in QUEUES], set(found.heads)
+
+
+changes = st.one_of(
+    st.tuples(
+        st.just("add"),
+        st.integers(0, 9),
+        st.sampled_from(["a", "a", "b", "own", "none"]),
+        st.integers(1, 3),
+    ),
+    st.tuples(st.just("drop"), st.integers(0, 9)),
+    st.tuples(st.just("held"), st.dictionaries(st.sampled_from(QUEUES), st.integers(0, 4))),
+    st.tuples(st.just("cohort"), st.sampled_from(["all", ""])),
+)
+
+
+@given(happened=st.lists(changes, max_size=20), strict=st.booleans())
+def test_it_is_what_building_anew_would_give(happened, strict):
+    fold, placed = Fold(), {}
+    used, cohort, shown = {}, "all", snapshot(strict=strict)
+    fold.adopt(shown)
+
+    for what, *rest in happened:
+        if what == "add":
+            key, queue, gpus = rest
+            placed.pop(key, None)
+            placed[key] = placement(key, queue, gpus)
+            fold.add(placed[key])
+        elif what == "drop" and rest[0] in placed:
+            fold.drop([placed.pop(rest[0])])
+            fold.adopt(shown)
+        elif what == "held":
+            used = rest[0]
+            shown = replace(shown, held=snapshot(used).held)
+            fold.adopt(shown)
+        elif what == "cohort":
+            (cohort,) = rest
+            shown = snapshot(used, strict=strict, cohort=cohort)
+            fold.adopt(shown)
+
+    anew = occupancy.build(shown, tuple(placed.values()))
+    assert seen_by(fold.occupancy) == seen_by(anew)
+
+
+def test_many_of_one_shape_count_as_one_after_another():
+    alike = placement("x", "a")
+    shown = snapshot({"b-cq": 2})
+
+    together = occupancy.build(shown, [replace(alike, count=9)])
+    one_by_one = occupancy.build(shown, [replace(alike, key=str(n)) for n in range(9)])
+
+    assert seen_by(together) == seen_by(one_by_one)
+    assert (together.held("a-cq").reserving, together.held("a-cq").pending) == (6, 3)
+
+
+def test_a_sign_of_life_alone_folds_nothing_again():
+    fold = Fold()
+    fold.adopt(snapshot({"a-cq": 3}))
+    fold.add(placement(1, "a"))
+    before = fold.occupancy
+
+    fold.adopt(replace(before.snapshot, as_of=9.0))
+
+    assert fold.occupancy.holdings is before.holdings
+    assert fold.occupancy.quotas is before.quotas
+    assert fold.occupancy.snapshot.as_of == 9.0

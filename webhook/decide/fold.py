@@ -1,0 +1,198 @@
+"""An Occupancy that is kept up to date: what changes costs, and what does not change costs nothing.
+
+Cohort trees do not touch one another, so only those in which something changed are folded again;
+and placements of one shape that came one after another are folded in one step. So a long ledger
+beside many events delays no review.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TypeAlias
+
+from webhook.decide import occupancy
+from webhook.decide.flavor_match import TOPOLOGY
+from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
+
+_UNTIL_ROOT = 64
+"""Cohorts above a ClusterQueue at most; a cycle of parents must not loop."""
+_ALONE = "queue "
+_Shape: TypeAlias = tuple[object, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """Placements of one shape that came one after another in a tree."""
+
+    shape: _Shape
+    first: Arrival
+    count: int = 0
+
+    def arrival(self) -> Arrival:
+        return replace(self.first, count=self.count)
+
+
+class Fold:
+    """``occupancy`` is the snapshot with its own arrivals, then the placements, folded in order."""
+
+    def __init__(self) -> None:
+        self.occupancy = occupancy.build(Snapshot())
+        self._roots: Mapping[str, str] = {}
+        """ClusterQueue to the name of its tree."""
+        self._members: Mapping[str, tuple[str, ...]] = {}
+        self._arrivals: Mapping[str, tuple[Arrival, ...]] = {}
+        """The snapshot's own, by tree."""
+        self._runs: defaultdict[str, list[_Run]] = defaultdict(list)
+        self._placed: dict[str, tuple[str, _Run]] = {}
+        """Key of each placement to its tree and run."""
+        self._stale: set[str] = set()
+        """Trees that have to be folded again."""
+
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Take over a snapshot, and what was dropped since the last one."""
+        before = self.occupancy.snapshot
+        self.occupancy = replace(self.occupancy, snapshot=snapshot)
+        if not _same_topology(before, snapshot):
+            self._plant(snapshot)
+        else:
+            self._note_held(before, snapshot)
+            if snapshot.arrivals is not before.arrivals:
+                self._note_arrivals(snapshot)
+        for root in self._stale:
+            self._fold_again(root)
+        self._stale.clear()
+
+    def add(self, placement: Arrival) -> None:
+        """Add a placement as the newest; one of the same key is replaced."""
+        replaced = self._placed.get(placement.key)
+        self.drop((placement,))
+        root = self._root_of(placement)
+        self._append(root, placement)
+        if replaced is None and root not in self._stale:
+            self.occupancy = occupancy.with_arrival(self.occupancy, placement)
+        else:
+            self.adopt(self.occupancy.snapshot)
+
+    def drop(self, placements: Iterable[Arrival]) -> None:
+        """Forget placements; it takes effect with the next ``adopt``."""
+        for placement in placements:
+            place = self._placed.pop(placement.key, None)
+            if place is not None:
+                root, run = place
+                run.count -= 1
+                self._stale.add(root)
+
+    def _append(self, root: str, placement: Arrival) -> None:
+        runs, shape = self._runs[root], _shape(placement)
+        if not runs or runs[-1].shape != shape:
+            runs.append(_Run(shape=shape, first=placement))
+        runs[-1].count += 1
+        self._placed[placement.key] = root, runs[-1]
+
+    def _fold_again(self, root: str) -> None:
+        runs = self._runs[root] = [run for run in self._runs[root] if run.count]
+        names = self._members.get(root) or (root.removeprefix(_ALONE),)
+        found = occupancy.as_held(self.occupancy, names)
+        for arrival in chain(self._arrivals.get(root, ()), (run.arrival() for run in runs)):
+            found = occupancy.with_arrival(found, arrival)
+        self.occupancy = found
+
+    def _plant(self, snapshot: Snapshot) -> None:
+        """Begin anew where more than counts has changed."""
+        self.occupancy = occupancy.idle(snapshot)
+        parents = {name: cohort.parent for name, cohort in snapshot.cohorts.items()}
+        self._roots = {
+            name: _root(queue.cohort, parents) if queue.cohort else f"{_ALONE}{name}"
+            for name, queue in snapshot.cluster_queues.items()
+        }
+        members: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
+        for name in {**snapshot.cluster_queues, **snapshot.held}:
+            members[self._root_of_queue(name)] += (name,)
+        self._members = dict(members)
+        self._stale = set(members)
+        self._note_arrivals(snapshot)
+        placed, self._placed = self._placed, {}
+        self._runs.clear()
+        for key, (_, run) in placed.items():
+            placement = replace(run.first, key=key)
+            self._append(self._root_of(placement), placement)
+
+    def _note_held(self, before: Snapshot, after: Snapshot) -> None:
+        if after.held is before.held:
+            return
+        for name in {**before.held, **after.held}:
+            old, new = before.held.get(name), after.held.get(name)
+            if old is not new and old != new:
+                self._stale.add(self._root_of_queue(name))
+
+    def _note_arrivals(self, snapshot: Snapshot) -> None:
+        found: defaultdict[str, list[Arrival]] = defaultdict(list)
+        for arrival in snapshot.arrivals:
+            found[self._root_of(arrival)].append(arrival)
+        arrivals = {root: tuple(of_tree) for root, of_tree in found.items()}
+        for root in {**self._arrivals, **arrivals}:
+            if not _same(self._arrivals.get(root, ()), arrivals.get(root, ())):
+                self._stale.add(root)
+        self._arrivals = arrivals
+
+    def _root_of(self, arrival: Arrival) -> str:
+        """Name its tree; what names no queue changes nothing, in whatever tree it is."""
+        place = arrival.namespace, arrival.local_queue
+        queue = self.occupancy.snapshot.local_queues.get(place)
+        return self._root_of_queue(queue.cluster_queue if queue is not None else "")
+
+    def _root_of_queue(self, cluster_queue: str) -> str:
+        return self._roots.get(cluster_queue, f"{_ALONE}{cluster_queue}")
+
+
+def _shape(arrival: Arrival) -> _Shape:
+    """Name everything about a placement that folding looks at."""
+    return (
+        arrival.namespace,
+        arrival.local_queue,
+        arrival.priority,
+        arrival.policy,
+        arrival.option,
+        *map(_shape_of_pods, arrival.needs),
+    )
+
+
+def _shape_of_pods(needs: PodSetNeeds) -> _Shape:
+    template = needs.template
+    return (
+        needs.count,
+        needs.per_pod,
+        template.node_selector,
+        template.tolerations,
+        template.affinity,
+        [name for name in template.annotations if name in TOPOLOGY],
+    )
+
+
+def _root(cohort: str, parents: Mapping[str, str]) -> str:
+    for _ in range(_UNTIL_ROOT):
+        above = parents.get(cohort)
+        if not above:
+            break
+        cohort = above
+    return f"cohort {cohort}"
+
+
+def _same_topology(before: Snapshot, after: Snapshot) -> bool:
+    """Tell whether folding differs by counts alone."""
+    return (
+        before.cluster_queues is after.cluster_queues
+        and before.local_queues is after.local_queues
+        and before.cohorts is after.cohorts
+        and before.flavors is after.flavors
+        and before.namespaces is after.namespaces
+        and before.kueue is after.kueue
+    )
+
+
+def _same(before: tuple[Arrival, ...], after: tuple[Arrival, ...]) -> bool:
+    return len(before) == len(after) and all(map(operator.is_, before, after))
