@@ -8,5 +8,8 @@ from hypothesis import HealthCheck, settings
 _SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 
 settings.register_profile("quick", _SHARED, max_examples=200)
-settings.register_profile("full", _SHARED, max_examples=5_000)
+settings.register_profile("full", _SHARED, max_examples=1_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
+
+THOROUGH = 200 if os.environ.get("HYPOTHESIS_PROFILE") == "quick" else 5_000
+"""Examples for what must hold for every Job and every policy."""

@@ -8,8 +8,9 @@ from copy import deepcopy
 from typing import Any
 
 import jsonpatch
-from hypothesis import given
+from hypothesis import given, settings
 
+from tests.conftest import THOROUGH
 from tests.properties.jobs import jobs, options
 from webhook.admission import original as originals
 from webhook.admission import patch, restore
@@ -50,8 +51,7 @@ def _patched(source: dict[str, Any], edits: tuple[Edit, ...]) -> dict[str, Any]:
     return result
 
 
-@given(jobs(), options())
-def test_the_patch_applies_and_makes_the_decided_job(source, option):
+def _the_patch_applies_and_makes_the_decided_job(source, option):
     wanted = _decided(KIND.read(source), option)
 
     operations = patch.operations(_edits(source, option), deepcopy(source), KIND.allowed)
@@ -61,8 +61,7 @@ def test_the_patch_applies_and_makes_the_decided_job(source, option):
     assert KIND.read(patched) == wanted
 
 
-@given(jobs(), options())
-def test_adapted_and_patched_twice_is_once(source, option):
+def _adapted_and_patched_twice_is_once(source, option):
     edits = _edits(source, option)
     adapted = adapt(KIND.read(source), option)
     patched = _patched(source, edits)
@@ -71,8 +70,7 @@ def test_adapted_and_patched_twice_is_once(source, option):
     assert patch.operations(edits, patched, KIND.allowed) == []
 
 
-@given(jobs(), options())
-def test_undoing_gives_the_submitted_object(source, option):
+def _undoing_gives_the_submitted_object(source, option):
     edits = (*_edits(source, option), DECISION_EDIT)
     original = originals.original_of(edits, source)
     recorded = originals.from_json(json.loads(json.dumps(originals.to_json(original))))
@@ -85,8 +83,7 @@ def test_undoing_gives_the_submitted_object(source, option):
     assert _without_empty(from_stored) == _without_empty(source)
 
 
-@given(jobs(), options())
-def test_a_manifest_applied_again_changes_nothing(source, option):
+def _a_manifest_applied_again_changes_nothing(source, option):
     edits = _edits(source, option)
     original = originals.original_of(edits, source)
     stored = _patched(source, edits)
@@ -95,6 +92,16 @@ def test_a_manifest_applied_again_changes_nothing(source, option):
     patch.operations(restore.restoration(stored, applied, original), applied, KIND.allowed)
 
     assert _without_empty(applied) == _without_empty(stored)
+
+
+@settings(max_examples=THOROUGH)
+@given(jobs(), options())
+def test_each_patch_applies_once_and_for_all_and_can_be_undone_and_restored(source, option):
+    # One generated Job for all four: making it costs more than looking at it.
+    _the_patch_applies_and_makes_the_decided_job(source, option)
+    _adapted_and_patched_twice_is_once(source, option)
+    _undoing_gives_the_submitted_object(source, option)
+    _a_manifest_applied_again_changes_nothing(source, option)
 
 
 def _applied(manifest: Any, stored: Any) -> Any:
