@@ -27,6 +27,8 @@ class Case:
     namespace: str
     objects: tuple[Object, ...]
     jobs: tuple[Object, ...]
+    marker: Object
+    """A Job that gets quota only from the cohort made last: Kueue then knows all of them."""
 
     def manifests(self) -> list[Object]:
         return [*self.objects, *self.jobs]
@@ -54,6 +56,7 @@ class _Maker:
             *self.cohort_objects(),
             *(self.cluster_queue(name) for name in queues),
             *(self.local_queue(name) for name in queues),
+            *self.marker_objects(),
         ]
         if self.chance(0.3):
             objects.append(self.limit_range())
@@ -150,10 +153,39 @@ class _Maker:
     def local_queue(self, name: str) -> Object:
         return self.namespaced(KUEUE, "LocalQueue", name, {"clusterQueue": name})
 
+    def marker_objects(self) -> list[Object]:
+        name = f"{self.name}-marker"
+        none, some = ({"name": "cpu", "nominalQuota": amount} for amount in ("0", "9"))
+        groups = [
+            [{"coveredResources": ["cpu"], "flavors": [{"name": name, "resources": [cell]}]}]
+            for cell in (none, some)
+        ]
+        queue = {"namespaceSelector": {}, "cohortName": name, "resourceGroups": groups[0]}
+        return [
+            self.cluster_scoped("ResourceFlavor", name, {}),
+            self.cluster_scoped("ClusterQueue", name, queue),
+            self.local_queue(name),
+            self.cluster_scoped("Cohort", name, {"resourceGroups": groups[1]}),
+        ]
+
+    def marker_job(self) -> Object:
+        container = {
+            "name": "main",
+            "image": "example.com/none",
+            "resources": {"requests": {"cpu": "1"}},
+        }
+        pods = {"restartPolicy": "Never", "containers": [container]}
+        template = {"metadata": {"annotations": dict(RUNS_ON)}, "spec": pods}
+        job = self.namespaced("batch/v1", "Job", "marker", {"template": template})
+        job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = f"{self.name}-marker"
+        return job
+
     def limit_range(self) -> Object:
         item = {"type": "Container", "defaultRequest": {"cpu": "500m"}}
         if self.chance(0.5):
-            item["default"] = {"memory": "4Gi"}
+            # Below every limit and above every request of a case: else the pods are refused.
+            item["default"] = {"memory": "2Gi"}
+            item["defaultRequest"]["memory"] = "256Mi"
         return self.namespaced("v1", "LimitRange", "defaults", {"limits": [item]})
 
     def job(self, index: int, queues: list[str]) -> Object:

@@ -115,7 +115,13 @@ def compare(client: ApiClient, case: Case) -> list[Comparison]:
     for item in case.objects:
         client.create(item)
     try:
-        wait_for(lambda: queues_are_active(client, case), f"queues of seed {case.seed} are active")
+        wait_for(
+            lambda: queues_are_active(client, case),
+            f"queues of seed {case.seed} are active",
+            timeout_seconds=JUDGED_SECONDS,
+        )
+        marker = client.create(case.marker)
+        assert wait_until_judged(client, marker, "True") is not None, "Kueue knows all cohorts"
         state = read_state(client, case)
         found: list[Comparison] = []
         for job in case.jobs:
@@ -133,8 +139,9 @@ def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> 
     snapshot = state.snapshot(0.0)
     created = client.create(source)
     predicted, assignment = predict(snapshot, source)
-    limit = UNJUDGED_SECONDS if is_behind(snapshot, batch.read(source)) else JUDGED_SECONDS
-    workload = wait_until_judged(client, created, limit)
+    behind = is_behind(snapshot, batch.read(source))
+    seconds = UNJUDGED_SECONDS if behind else JUDGED_SECONDS
+    workload = wait_until_judged(client, created, seconds=seconds)
     reserved = workload is not None and has_condition(workload, "QuotaReserved")
     return Comparison(
         seed=case.seed,
@@ -143,7 +150,7 @@ def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> 
         assignment=assignment,
         reserved=reserved,
         usage=charged(workload) if workload is not None and reserved else {},
-        message=verdict(workload) if workload is not None else "",
+        message=verdict(workload or {}).get("message", ""),
     )
 
 
@@ -177,8 +184,11 @@ def read_state(client: ApiClient, case: Case) -> State:
     return state
 
 
-def wait_until_judged(client: ApiClient, job: Object, limit_seconds: float) -> Object | None:
-    deadline = time.monotonic() + limit_seconds
+def wait_until_judged(
+    client: ApiClient, job: Object, status: str = "", *, seconds: float = JUDGED_SECONDS
+) -> Object | None:
+    """Return the Workload once Kueue has said something of it, or *status*; None: it has not."""
+    deadline = time.monotonic() + seconds
     workload = None
     while time.monotonic() < deadline:
         if workload is None:
@@ -186,18 +196,19 @@ def wait_until_judged(client: ApiClient, job: Object, limit_seconds: float) -> O
         else:
             found = workload["metadata"]
             workload = client.get(KUEUE, "Workload", found["name"], namespace=found["namespace"])
-        if workload is not None and verdict(workload):
+        said = verdict(workload or {})
+        if said and status in ("", said["status"]):
             return workload
         time.sleep(POLL_SECONDS)
     return None
 
 
-def verdict(workload: Object) -> str:
-    """Take what Kueue says in the condition QuotaReserved; empty while there is none."""
+def verdict(workload: Object) -> Object:
+    """Find the condition QuotaReserved; empty while there is none."""
     for condition in workload.get("status", {}).get("conditions") or ():
         if condition["type"] == "QuotaReserved":
-            return str(condition["message"])
-    return ""
+            return dict(condition)
+    return {}
 
 
 def charged(workload: Object) -> Amounts:
@@ -213,5 +224,5 @@ def charged(workload: Object) -> Amounts:
 def clean_up(client: ApiClient, case: Case) -> None:
     client.delete("v1", "Namespace", case.namespace)
     for item in case.objects:
-        if item["kind"] in ("ClusterQueue", "Cohort"):
+        if item["kind"] in ("ClusterQueue", "Cohort", "ResourceFlavor"):
             client.delete(KUEUE, item["kind"], item["metadata"]["name"])
