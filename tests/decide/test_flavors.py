@@ -37,7 +37,8 @@ def test_what_is_in_use_makes_it_wait_with_its_numbers():
 
     found = assign(needs({GPU: "2"}), cluster_queue(quotas=T4), held=busy)
 
-    assert found == Assignment(fit=Fit.WAITS, detail="needs nvidia.com/gpu 2 (flavor t4), 1 free")
+    detail = "needs nvidia.com/gpu 2 (flavor t4), 1 free"
+    assert found == Assignment(fit=Fit.WAITS, set_aside={("t4", GPU): 1}, detail=detail)
 
 
 def test_more_than_could_ever_be_there_is_refused():

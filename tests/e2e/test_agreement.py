@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from hack.api import ApiClient, Object
-from tests.e2e.agreement import KUEUE, LABEL, Case, make_case
+from tests.e2e.agreement import Case, case_of_a_strict_head, make_case
+from tests.e2e.agreement_maker import KUEUE, LABEL
 from tests.e2e.plane import has_condition, wait_for, workload_of
 from webhook.cluster import resources as kinds
 from webhook.cluster.state import State
@@ -94,6 +95,17 @@ def test_what_starts_now_is_what_kueue_gives_quota_at_once(plane):
     assert [str(item) for item in wrong] == []
 
 
+def test_quota_set_aside_for_a_strict_head_is_given_to_nobody_else(plane):
+    found = compare(plane.client, case_of_a_strict_head())
+
+    assert [(item.predicted, item.reserved) for item in found] == [
+        (True, True),
+        (False, False),
+        (False, False),
+        (True, True),
+    ]
+
+
 @pytest.mark.parametrize("seed", [7, 300])
 def test_a_seed_makes_the_same_case_again(seed):
     assert yaml.safe_dump(make_case(seed).manifests()) == yaml.safe_dump(
@@ -137,6 +149,8 @@ def compare(client: ApiClient, case: Case) -> list[Comparison]:
 def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> Comparison:
     state.replace(kinds.WORKLOADS, client.list(KUEUE, "Workload", namespace=case.namespace))
     snapshot = state.snapshot(0.0)
+    if occupancy.build(snapshot).heads:
+        wait_for_the_next_second()
     created = client.create(source)
     predicted, assignment = predict(snapshot, source)
     behind = is_behind(snapshot, batch.read(source))
@@ -152,6 +166,12 @@ def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> 
         usage=charged(workload) if workload is not None and reserved else {},
         message=verdict(workload or {}).get("message", ""),
     )
+
+
+def wait_for_the_next_second() -> None:
+    """Make the next Job younger: times of creation are whole seconds, and Kueue goes by them."""
+    now = int(time.time())
+    wait_for(lambda: int(time.time()) > now, "a second passes")
 
 
 def predict(snapshot: Snapshot, source: Object) -> tuple[bool, Assignment]:
