@@ -75,6 +75,7 @@ class Fold:
         if replaced is None and root not in self._stale:
             self.occupancy = occupancy.with_arrival(self.occupancy, placement)
         else:
+            self._stale.add(root)
             self.adopt(self.occupancy.snapshot)
 
     def drop(self, placements: Iterable[Arrival]) -> None:
