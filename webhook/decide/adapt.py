@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from webhook.decide import accelerators, pins
 from webhook.decide.adapt_containers import adapt_containers
@@ -21,6 +22,9 @@ from webhook.model.policy import (
     TolerationMatch,
     TolerationSpec,
 )
+
+_Pins: TypeAlias = tuple[Mapping[str, str], Mapping[str, str], Mapping[str, Json] | None]
+"""(annotations, node selector, affinity)"""
 
 
 def adapt(job: Job, option: Option) -> Job:
@@ -42,37 +46,36 @@ def adapt(job: Job, option: Option) -> Job:
 
 def _adapt_template(template: PodTemplate, adaptation: Adaptation) -> PodTemplate:
     """Take away first, then give, so that what an author gives always stands at the end."""
-    if adaptation.accelerator is Accelerator.REMOVE:
-        template = _unpinned(template)
     containers, init_containers = adapt_containers(template, adaptation)
+    annotations, node_selector, affinity = _pins(template, adaptation)
     removed = adaptation.node_selector.remove
     return replace(
         template,
         containers=containers,
         init_containers=init_containers,
         labels={**template.labels, **adaptation.labels},
-        annotations={**template.annotations, **adaptation.annotations},
+        annotations={**annotations, **adaptation.annotations},
         node_selector={
-            **{key: value for key, value in template.node_selector.items() if key not in removed},
+            **{key: value for key, value in node_selector.items() if key not in removed},
             **adaptation.node_selector.set,
         },
         tolerations=_tolerations(template, adaptation),
-        affinity=None if adaptation.affinity is Affinity.REMOVE else template.affinity,
+        affinity=None if adaptation.affinity is Affinity.REMOVE else affinity,
         runtime_class=_runtime_class(template, adaptation),
     )
 
 
-def _unpinned(template: PodTemplate) -> PodTemplate:
-    return replace(
-        template,
-        annotations={
-            key: value
-            for key, value in template.annotations.items()
-            if key not in accelerators.TOPOLOGY_ANNOTATIONS
-        },
-        node_selector=pins.without_selector(template.node_selector),
-        affinity=pins.without_affinity(template.affinity),
-    )
+def _pins(template: PodTemplate, adaptation: Adaptation) -> _Pins:
+    """Give what may tie the pod to nodes, without what ties it to accelerators."""
+    if adaptation.accelerator is not Accelerator.REMOVE:
+        return template.annotations, template.node_selector, template.affinity
+    annotations = {
+        key: value
+        for key, value in template.annotations.items()
+        if key not in accelerators.TOPOLOGY_ANNOTATIONS
+    }
+    selector = pins.without_selector(template.node_selector)
+    return annotations, selector, pins.without_affinity(template.affinity)
 
 
 def _runtime_class(template: PodTemplate, adaptation: Adaptation) -> str | None:

@@ -91,6 +91,10 @@ class _Try:
     """Why it can never be; None: it can."""
 
 
+_OWN_QUOTA = _Try(level=(_Mode.FITS, 0))
+"""It fits, and nothing is borrowed."""
+
+
 def assign(needs: Sequence[PodSetNeeds], place: Place) -> Assignment:
     """Find flavors for all pod sets; later ones see what earlier ones take.
 
@@ -102,13 +106,17 @@ def assign(needs: Sequence[PodSetNeeds], place: Place) -> Assignment:
         detail = f"the cohorts of ClusterQueue {place.cluster_queue.name} form a cycle"
         return _refused(Reason.INACTIVE, detail)
     usage: dict[FlavorResource, int] = {}
-    tries: list[_Try] = [_Try(level=(_Mode.FITS, 0))]
+    tries: list[_Try] = [_OWN_QUOTA]
     for pod_set in needs:
-        refused = _uncovered(pod_set, place)
+        total = pod_set.total
+        refused = _uncovered(pod_set, total, place)
         if refused is not None:
             return refused
         for group in place.cluster_queue.groups:
-            found = _best_flavor(pod_set, group, usage, place)
+            wanted = {name: total[name] for name in total if name in group.resources}
+            if _PODS in group.resources:
+                wanted[_PODS] = pod_set.count
+            found = _best_flavor(pod_set, group, wanted, usage, place)
             if found.reason is not None:
                 return _refused(found.reason, found.detail)
             tries.append(found)
@@ -147,28 +155,30 @@ def _refused(reason: Reason, detail: str) -> Assignment:
     return Assignment(fit=Fit.NEVER, detail=detail, rejection=rejection)
 
 
-def _uncovered(pod_set: PodSetNeeds, place: Place) -> Assignment | None:
-    name = place.cluster_queue.name
+def _uncovered(pod_set: PodSetNeeds, total: Mapping[str, int], place: Place) -> Assignment | None:
     if asks_for_topology(pod_set.template):
         return _refused(Reason.UNSUPPORTED, "topology requests are not modelled")
     if place.snapshot.kueue.ignore_undeclared:
         return None
     covered = {resource for group in place.cluster_queue.groups for resource in group.resources}
-    for resource, amount in sorted(pod_set.total.items()):
-        if amount and resource not in covered:
-            text = quantity.render(amount, resource=resource)
-            detail = f"asks for {resource} {text}, which ClusterQueue {name} does not cover"
-            return _refused(Reason.NOT_COVERED, detail)
-    return None
+    missing = [name for name, amount in total.items() if amount and name not in covered]
+    if not missing:
+        return None
+    text = f"{min(missing)} {quantity.render(total[min(missing)], resource=min(missing))}"
+    detail = f"asks for {text}, which ClusterQueue {place.cluster_queue.name} does not cover"
+    return _refused(Reason.NOT_COVERED, detail)
 
 
-def _best_flavor(pod_set: PodSetNeeds, group: ResourceGroup, taken: Amounts, place: Place) -> _Try:
+def _best_flavor(
+    pod_set: PodSetNeeds,
+    group: ResourceGroup,
+    wanted: Mapping[str, int],
+    taken: Amounts,
+    place: Place,
+) -> _Try:
     """Try the group's flavors in order, and stop where the ClusterQueue's fungibility says."""
-    wanted = {name: amount for name, amount in pod_set.total.items() if name in group.resources}
-    if _PODS in group.resources:
-        wanted[_PODS] = pod_set.count
     if not wanted:
-        return _Try(level=(_Mode.FITS, 0))
+        return _OWN_QUOTA
     best: _Try | None = None
     refusals: list[_Try] = []
     for flavor in group.flavors:
@@ -203,7 +213,7 @@ def _try_flavor(
     refusal = _flavor_refusal(pod_set, name, place)
     if refusal is not None:
         return _Try(level=(_Mode.EXCEEDS, 0), reason=Reason.NO_FLAVOR, detail=refusal)
-    worst = _Try(level=(_Mode.FITS, 0))
+    worst = _OWN_QUOTA
     for resource, amount in wanted.items():
         cell = (name, resource)
         found = _try_quota(cell, amount + taken.get(cell, 0), place)
@@ -242,7 +252,7 @@ def _try_quota(cell: FlavorResource, amount: int, place: Place) -> _Try:
     height, reclaims = quota.borrowing_height(place.quotas, queue, cell, amount)
     free = quota.available(place.quotas, queue, cell)
     if amount <= free:
-        return _Try(level=(_Mode.FITS, height))
+        return _Try(level=(_Mode.FITS, height)) if height else _OWN_QUOTA
     free_text = quantity.render(free, resource=cell[1])
     detail = f"needs {_amount(cell, amount)}, {free_text} free"
     return _Try(

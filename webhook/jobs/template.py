@@ -43,7 +43,7 @@ def edits(path: Path, before: PodTemplate, after: PodTemplate) -> Iterator[Edit]
 
 def text_edits(path: Path, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Edit]:
     """List the differences between two objects of strings, key by key."""
-    if before is after:
+    if before == after:
         return
     for key, value in after.items():
         if before.get(key) != value:
