@@ -5,6 +5,7 @@ It alone knows several stages. It is pure: the moment comes in, what to remember
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
@@ -31,6 +32,8 @@ _NEVER_QUEUED = frozenset(
     }
 )
 """Skipped Jobs that bring no new Workload to a queue."""
+
+_NOT_IN_IDS = re.compile(r"[\W_]+")
 
 REINVOCATION_SECONDS = 30.0
 """A decision older than this came with the manifest, whatever else speaks for a reinvocation."""
@@ -138,15 +141,14 @@ def _decide(
     assessments = options.assess(
         case.clean, policy, occupancy, submitted=submitted.queue, allowed=allowed
     )
-    return _chosen(replace(blank, options=assessments), policy, submitted.queue)
-
-
-def _chosen(blank: Decision, policy: FallbackPolicy, submitted: str) -> Decision:
-    choice = strategies.choose(policy, blank.options, submitted)
-    if choice.index is None:
-        return replace(blank, left_alone=LeftAlone.NO_OPTION, reason=choice.sentence)
-    taken = blank.options[choice.index]
-    return replace(blank, option=taken.option, reason=choice.sentence)
+    choice = strategies.choose(policy, assessments, submitted.queue)
+    return replace(
+        blank,
+        options=assessments,
+        option=None if choice.index is None else assessments[choice.index].option,
+        left_alone=LeftAlone.NO_OPTION if choice.index is None else None,
+        reason=choice.sentence,
+    )
 
 
 def _apply(
@@ -243,7 +245,7 @@ def _is_reinvocation(job: Job, recorded: explain.Recorded, moment: Moment) -> bo
 
 
 def _decision_id(job: Job, moment: Moment) -> str:
-    random_part = "".join(char for char in moment.uid.lower() if char.isalnum())[:12]
+    random_part = _NOT_IN_IDS.sub("", moment.uid.lower())[:12]
     return f"{random_part or '0'}-{_name_digest(job)}"
 
 

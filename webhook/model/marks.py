@@ -34,6 +34,8 @@ def marked(job: Job, *, option: str, decision_id: str, policy: str) -> Job:
 
 def unmarked(job: Job) -> Job:
     """Take every mark off: an undone decision leaves none, a forged one may."""
+    if not _is_marked(job):
+        return job
 
     def unmark(pod_set: PodSet) -> PodSet:
         template = pod_set.template
@@ -46,6 +48,13 @@ def unmarked(job: Job) -> Job:
         annotations=_without(job.annotations),
         pod_sets=tuple(unmark(item) for item in job.pod_sets),
     )
+
+
+def _is_marked(job: Job) -> bool:
+    templates = [pod_set.template for pod_set in job.pod_sets]
+    texts = [job.labels, job.annotations]
+    texts += [text for item in templates for text in (item.labels, item.annotations)]
+    return not all(map(MARKS.isdisjoint, texts))
 
 
 def _without(texts: Mapping[str, str]) -> Mapping[str, str]:
