@@ -13,7 +13,7 @@ import jsonpatch
 
 from webhook.admission import places
 from webhook.admission.places import Allowed
-from webhook.model.edits import ABSENT, Edit, Path, to_pointer
+from webhook.model.edits import ABSENT, Edit, Path, escaped, to_pointer
 
 Operation: TypeAlias = dict[str, Any]
 
@@ -111,7 +111,7 @@ class _Plan:
     def _below(self, node: Any, part: str, pointer: str, edit: Edit) -> tuple[Any, str]:
         """Go down one part; returns what is there (None: nothing) and the pointer's last part."""
         if isinstance(node, dict):
-            return node.get(part), _escape(part)
+            return node.get(part), escaped(part)
         index = places.place_of(node, part) if isinstance(node, list) else None
         if index is None:
             raise PatchError(edit.path, f"nothing called {part} at {pointer}")
@@ -145,7 +145,7 @@ class _Plan:
 
     def _set_member(self, edit: Edit, node: Mapping[str, Any], pointer: str) -> None:
         key = edit.path[-1]
-        path = f"{pointer}/{_escape(key)}"
+        path = f"{pointer}/{escaped(key)}"
         if edit.value is ABSENT:
             if node.get(key) is not None:
                 self._operations.append({"op": "remove", "path": path})
@@ -169,9 +169,3 @@ class _Plan:
         elif node[index] != edit.value:
             path = f"{pointer}/{index}"
             self._operations.append({"op": "replace", "path": path, "value": edit.value})
-
-
-def _escape(part: str) -> str:
-    if "/" not in part and "~" not in part:
-        return part
-    return part.replace("~", "~0").replace("/", "~1")

@@ -38,7 +38,14 @@ Original: TypeAlias = Mapping[Path, "Json | Absent"]
 
 def to_pointer(path: Path) -> str:
     """Write a path as a JSON Pointer (RFC 6901) with names in the place of list indices."""
-    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
+    return "/" + "/".join(map(escaped, path)) if path else ""
+
+
+def escaped(part: str) -> str:
+    """Write one part of a JSON Pointer."""
+    if "/" not in part and "~" not in part:
+        return part
+    return part.replace("~", "~0").replace("/", "~1")
 
 
 def from_pointer(pointer: str) -> Path:
