@@ -11,5 +11,7 @@ settings.register_profile("quick", _SHARED, max_examples=200)
 settings.register_profile("full", _SHARED, max_examples=1_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
 
+FULL = bool(os.environ.get("FULL"))
+"""Take the time that `make test` does not have."""
 THOROUGH = 200 if os.environ.get("HYPOTHESIS_PROFILE") == "quick" else 5_000
 """Examples for what must hold for every Job and every policy."""
