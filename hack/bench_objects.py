@@ -1,0 +1,156 @@
+"""The bench's cluster: its queues, its pending Workloads, and events on them."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Self
+
+from hack import paper
+from hack.api import Object
+from hack.controlplane import ControlPlane
+from hack.kwok import GPU
+
+NAMESPACE: Final = "bench"
+NAMES: Final = paper.Names(namespace=NAMESPACE)
+CONNECTIONS: Final = 24
+COHORT_SIZE: Final = 10
+SHAPES: Final = 10
+PROGRESS_EVERY: Final = 2000
+_WEBHOOKS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+
+def create_queues(plane: ControlPlane, count: int) -> None:
+    """Create the paper's two queues and many more in cohorts; return when Kueue has them active.
+
+    The CPU queue is wide, so that every review is one with a whole patch.
+    """
+    client = plane.client
+    client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    policy = paper.policy(NAMES)
+    policy["spec"]["strategy"]["threshold"][1] = {"option": "cpu", "andReservingBelow": 1_000_000}
+    wide = {"cpu": "1000000", "memory": "4000Ti"}
+    pair = paper.queues(NAMES)
+    pair[3] = paper.cluster_queue(NAMES.cpu_cluster_queue, flavor=NAMES.cpu_flavor, quota=wide)
+    client.apply_all(pair)
+    quota = {"cpu": "1000", "memory": "4000Gi", GPU: "4"}
+    others = [
+        paper.cluster_queue(name, flavor=NAMES.gpu_flavor, quota=quota)
+        for name in _names(count)[2:]
+    ]
+    for number, queue in enumerate(others):
+        queue["spec"]["cohortName"] = f"cohort-{number // COHORT_SIZE}"
+    client.apply_all(others)
+    client.apply_all(
+        [paper.local_queue(name, NAMESPACE, cluster_queue=name) for name in _names(count)[2:]]
+    )
+    client.apply(policy)
+    plane.wait("ClusterQueues", lambda: _are_active(plane, count))
+
+
+def _names(count: int) -> list[str]:
+    return [NAMES.gpu_queue, NAMES.cpu_queue, *(f"queue-{number}" for number in range(2, count))]
+
+
+def _are_active(plane: ControlPlane, count: int) -> bool:
+    active = [
+        condition
+        for queue in plane.client.list(paper.KUEUE, "ClusterQueue")
+        for condition in queue.get("status", {}).get("conditions", ())
+        if (condition["type"], condition["status"]) == ("Active", "True")
+    ]
+    return len(active) == count
+
+
+def create_workloads(
+    plane: ControlPlane, count: int, queues: int, report: Callable[[str], None]
+) -> float:
+    """Create pending Workloads, spread over the queues; return the seconds that it took.
+
+    Kueue is stopped first, and its webhooks are taken away, so that all of them stay pending.
+    """
+    plane.stop("kueue")
+    for kind in _WEBHOOKS:
+        for found in plane.client.list("admissionregistration.k8s.io/v1", kind):
+            if "kueue-fallback" not in found["metadata"]["name"]:
+                plane.client.delete(
+                    "admissionregistration.k8s.io/v1", kind, found["metadata"]["name"]
+                )
+    started = time.monotonic()
+    places = _names(queues)
+    with ThreadPoolExecutor(max_workers=CONNECTIONS) as pool:
+        for first in range(0, count, PROGRESS_EVERY):
+            numbers = range(first, min(first + PROGRESS_EVERY, count))
+            tuple(pool.map(plane.client.create, (workload(n, places) for n in numbers)))
+            done, seconds = numbers[-1] + 1, time.monotonic() - started
+            report(f"{done} Workloads, {done / seconds:.0f} a second")
+    return time.monotonic() - started
+
+
+def workload(number: int, queues: list[str]) -> Object:
+    """Return one Workload as Kueue makes it of a Job; some shapes come again and again."""
+    queue = queues[number % len(queues)]
+    template = paper.light_job("light", NAMES)["spec"]["template"]
+    container = template["spec"]["containers"][0]
+    container["env"] += [{"name": f"VARIABLE_{n}", "value": f"{n}"} for n in range(5)]
+    container["resources"]["requests"]["cpu"] = str(1 + number // len(queues) % SHAPES)
+    if queue == NAMES.cpu_queue:
+        del container["resources"]["requests"][GPU]
+        del container["resources"]["limits"]
+    return {
+        "apiVersion": paper.KUEUE,
+        "kind": "Workload",
+        "metadata": {"name": _workload_name(number), "namespace": NAMESPACE},
+        "spec": {
+            "queueName": queue,
+            "podSets": [{"name": "main", "count": 1, "template": template}],
+        },
+    }
+
+
+def _workload_name(number: int) -> str:
+    return f"job-bench-{number}"
+
+
+class Events:
+    """Changes of Workloads at a fixed rate while the `with` block runs: evicted, queued again."""
+
+    def __init__(self, plane: ControlPlane, rate: float, workloads: int) -> None:
+        self._plane = plane
+        self._rate = rate
+        self._workloads = workloads
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.done = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        started = time.monotonic()
+        while not self._over.wait(max(0.0, started + self.done / self._rate - time.monotonic())):
+            number = self.done * 7 % self._workloads
+            self._change(number, "False" if self.done // self._workloads % 2 == 0 else "True")
+            self.done += 1
+
+    def _change(self, number: int, requeued: str) -> None:
+        condition: dict[str, Any] = {
+            "type": "Requeued",
+            "status": requeued,
+            "reason": "Bench",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        self._plane.client.patch(
+            paper.KUEUE,
+            "Workload",
+            _workload_name(number),
+            {"status": {"conditions": [condition]}},
+            namespace=NAMESPACE,
+            subresource="status",
+        )

@@ -1,0 +1,123 @@
+"""What the bench reads off: histograms, quantiles, memory, and the handler on its own."""
+
+import gc
+import http.client
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from hack import load, paper
+from webhook.admission import review as reviews_wire
+from webhook.cluster.client import Client
+from webhook.cluster.pipe import Update, changes
+from webhook.cluster.snapshot_file import fetch_snapshot
+from webhook.decide.settle import Settler
+from webhook.flow import Rules
+from webhook.handler import Handler
+from webhook.metrics import Metrics
+from webhook.model.queues import Snapshot
+
+Quantiles = dict[str, float]
+Buckets = dict[float, float]
+
+ALONE: Final = 2000
+WARM_UP: Final = 50
+_BUCKET: Final = re.compile(
+    r'kueue_fallback_review_seconds_bucket\{.*?le="([^"]+)".*?operation="CREATE".*?\} (\S+)'
+)
+
+
+def reviews(metrics_port: int) -> Buckets:
+    """Scrape the histogram of CREATE reviews: upper bound in seconds to the count up to it."""
+    connection = http.client.HTTPConnection("127.0.0.1", metrics_port, timeout=30)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return {float(bound): float(count) for bound, count in _BUCKET.findall(text)}
+
+
+def difference(before: Buckets, after: Buckets) -> Quantiles:
+    """Give the quantiles, in milliseconds, of what was counted between two scrapes."""
+    counts = {bound: count - before.get(bound, 0.0) for bound, count in sorted(after.items())}
+    total = max(counts.values())
+    return {
+        "p50": _quantile(counts, 0.5 * total),
+        "p99": _quantile(counts, 0.99 * total),
+        "within2ms": round(counts[0.002] / total, 5),
+    }
+
+
+def _quantile(counts: Mapping[float, float], rank: float) -> float:
+    """Interpolate inside a bucket, as Prometheus does."""
+    lower, below = 0.0, 0.0
+    for bound, count in counts.items():
+        if count >= rank:
+            if math.isinf(bound):
+                return lower * 1000
+            share = (rank - below) / (count - below)
+            return round((lower + (bound - lower) * share) * 1000, 3)
+        lower, below = bound, count
+    return lower * 1000
+
+
+def quantiles(values: Sequence[float]) -> Quantiles:
+    ranked = sorted(values)
+    last = len(ranked) - 1
+    return {
+        "p50": round(ranked[last // 2], 3),
+        "p99": round(ranked[math.ceil(last * 0.99)], 3),
+        "worst": round(ranked[-1], 3),
+    }
+
+
+def memory_megabytes(pid: int) -> dict[str, float]:
+    """Read the proportional set size of a process and all its descendants, by what they run."""
+    return {name: _pss(each) for name, each in _family(pid)}
+
+
+def _family(pid: int) -> Iterator[tuple[str, int]]:
+    parents = dict(_parents())
+    for each in sorted({pid, *parents}):
+        above = each
+        while above != pid and above in parents:
+            above = parents[above]
+        if above == pid:
+            words = Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")
+            what = "observer" if b"webhook.observer" in words else "server"
+            yield f"{what} (pid {each})", each
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            after_name = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        yield int(folder.name), int(after_name[1])
+
+
+def _pss(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    kilobytes = next(line.split()[1] for line in lines if line.startswith("Pss:"))
+    return round(int(kilobytes) / 1024, 1)
+
+
+def handler_alone(kubeconfig: str, names: paper.Names) -> dict[str, Quantiles]:
+    """Decide in this process, on the live cluster's state: milliseconds of wall and of CPU."""
+    now = time.monotonic()
+    snapshot = Settler()(fetch_snapshot(Client(kubeconfig), now=now))
+    handler = Handler(Rules(), Metrics(), clock=lambda: now)
+    changed = changes(Snapshot(), snapshot)
+    handler.update(Update(changed=changed, as_of=now, synced=True))
+    given = [reviews_wire.read(load.body(n, names)) for n in range(ALONE + WARM_UP)]
+    gc.freeze()
+    wall, cpu = [], []
+    for review in given:
+        times = time.perf_counter(), time.thread_time()
+        handler.admit(review)
+        wall.append((time.perf_counter() - times[0]) * 1000)
+        cpu.append((time.thread_time() - times[1]) * 1000)
+    return {"wall": quantiles(wall[WARM_UP:]), "cpu": quantiles(cpu[WARM_UP:])}
