@@ -84,6 +84,11 @@ def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
     if cluster_queue is None:
         return occupancy
     left = arrival.count
+    if cluster_queue.queueing is not Queueing.STRICT and not _has_room(
+        occupancy.quotas, arrival, cluster_queue
+    ):
+        held = _joined(occupancy.held(cluster_queue.name), arrival, left)
+        return _holding(occupancy, cluster_queue, held)
     while left > 0:
         found = _assignment_of(occupancy, arrival, cluster_queue)
         if not reserves_now(
@@ -97,6 +102,21 @@ def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
         occupancy = _holding(replace(occupancy, quotas=quotas), cluster_queue, held)
         left -= count
     return occupancy
+
+
+def _has_room(quotas: Quotas, arrival: Arrival, cluster_queue: ClusterQueue) -> bool:
+    """Tell whether it might fit, which most of a long queue do not; only quotas are looked at."""
+    name = cluster_queue.name
+    for pod_set in arrival.needs:
+        total = pod_set.total
+        for group in cluster_queue.groups:
+            wanted = [(each, total[each]) for each in total if each in group.resources]
+            if not any(
+                all(quota.available(quotas, name, (flavor, each)) >= n for each, n in wanted)
+                for flavor in group.flavors
+            ):
+                return False
+    return True
 
 
 def _alike(
