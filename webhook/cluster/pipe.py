@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import IO, Any
 
 from webhook.cluster.seen import Seen
-from webhook.model.queues import Snapshot
+from webhook.model.queues import Held, Snapshot
 
 _LENGTH = struct.Struct(">I")
 _CARRIED_APART = "as_of"
@@ -24,7 +24,7 @@ class Update:
     """What has changed since the last one; the first of an observer carries everything."""
 
     changed: Mapping[str, Any] = field(default_factory=dict)
-    """Field of Snapshot to its new value."""
+    """Field of Snapshot to its new value; of what queues hold, only what has changed."""
     seen: tuple[Seen, ...] = ()
     """Workloads that this update is the first to count."""
     as_of: float = 0.0
@@ -38,18 +38,46 @@ class Update:
     """Kind to the number of objects that cannot be read."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """What has changed in a mapping: an event in one queue must not carry all the others."""
+
+    put: Mapping[str, Held]
+    gone: tuple[str, ...] = ()
+
+    def applied(self, before: Mapping[str, Held]) -> Mapping[str, Held]:
+        after = {**before, **self.put}
+        for name in self.gone:
+            after.pop(name, None)
+        return after
+
+
 def changes(before: Snapshot | None, after: Snapshot) -> dict[str, Any]:
     """Find the fields that are not the same objects any more; None: all of them."""
     names = (each.name for each in fields(Snapshot) if each.name != _CARRIED_APART)
-    return {
+    found = {
         name: getattr(after, name)
         for name in names
         if before is None or getattr(after, name) is not getattr(before, name)
     }
+    if before is not None and "held" in found:
+        found["held"] = _delta(before.held, after.held)
+    return found
 
 
 def apply_update(snapshot: Snapshot, update: Update) -> Snapshot:
-    return replace(snapshot, as_of=update.as_of, **update.changed)
+    changed = dict(update.changed)
+    held = changed.get("held")
+    if isinstance(held, Delta):
+        changed["held"] = held.applied(snapshot.held)
+    return replace(snapshot, as_of=update.as_of, **changed)
+
+
+def _delta(before: Mapping[str, Held], after: Mapping[str, Held]) -> Delta:
+    return Delta(
+        put={name: held for name, held in after.items() if before.get(name) != held},
+        gone=tuple(name for name in before if name not in after),
+    )
 
 
 def write_update(stream: IO[bytes], update: Update) -> None:
