@@ -121,17 +121,30 @@ class Maker:
 
     def marker_objects(self) -> list[Object]:
         name = f"{self.name}-marker"
-        none, some = ({"name": "cpu", "nominalQuota": amount} for amount in ("0", "9"))
-        groups = [
-            [{"coveredResources": ["cpu"], "flavors": [{"name": name, "resources": [cell]}]}]
-            for cell in (none, some)
-        ]
-        queue = {"namespaceSelector": {}, "cohortName": name, "resourceGroups": groups[0]}
+        queue = {
+            "namespaceSelector": {},
+            "cohortName": name,
+            "resourceGroups": self.marker_groups(name, "0"),
+        }
+        cohort = {"resourceGroups": self.marker_groups(name, "9")}
         return [
             self.cluster_scoped("ResourceFlavor", name, {}),
             self.cluster_scoped("ClusterQueue", name, queue),
             self.local_queue(name),
-            self.cluster_scoped("Cohort", name, {"resourceGroups": groups[1]}),
+            self.cluster_scoped("Cohort", name, cohort),
+        ]
+
+    def marker_groups(self, flavor: str, amount: str) -> list[Object]:
+        """Cover memory too: a LimitRange may ask for some."""
+        cells = [
+            {"name": "cpu", "nominalQuota": amount},
+            {"name": "memory", "nominalQuota": f"{amount}Gi"},
+        ]
+        return [
+            {
+                "coveredResources": ["cpu", "memory"],
+                "flavors": [{"name": flavor, "resources": cells}],
+            }
         ]
 
     def marker_job(self) -> Object:
