@@ -184,8 +184,9 @@ def _namespace_is_managed(job: Job, snapshot: Snapshot) -> bool:
 def _owner_is_managed(job: Job, snapshot: Snapshot) -> bool:
     if job.owner is None:
         return False
-    group = job.owner.api_version.rpartition("/")[0]
-    external = f"{job.owner.kind}.{group}".lower()
-    return (group, job.owner.kind) in _MANAGED_OWNERS or any(
-        name.lower().startswith(external) for name in snapshot.kueue.external_frameworks
+    group, _, version = job.owner.api_version.rpartition("/")
+    # Kueue's externalFrameworks are written Kind.version.group.
+    external = f"{job.owner.kind}.{version}.{group}".lower()
+    return (group, job.owner.kind) in _MANAGED_OWNERS or external in map(
+        str.lower, snapshot.kueue.external_frameworks
     )

@@ -1,0 +1,180 @@
+"""Whether a Job is ours to decide, and which policy applies."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests import builders
+from webhook.decide import match
+from webhook.model.decision import Skip
+from webhook.model.fields import FieldError
+from webhook.model.job import Owner
+from webhook.model.queues import KueueConfig, LocalQueue, OffSwitch
+from webhook.model.selector import Selector
+
+LIGHT = {"matchLabels": {"workload-type": "light"}}
+
+
+def world(*policies, **rest):
+    queues = (builders.cluster_queue("gpu-cq"), builders.cluster_queue("cpu-cq"))
+    return builders.snapshot(*queues, policies=policies, **{"generation": 1, **rest})
+
+
+def owner(api_version, kind):
+    return Owner(api_version=api_version, kind=kind)
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        ({"owner": owner("jobset.x-k8s.io/v1alpha2", "JobSet")}, Skip.OWNER_MANAGED),
+        ({"owner": owner("example.com/v1", "Train")}, Skip.OWNER_MANAGED),
+        ({"labels": {"kueue.x-k8s.io/multikueue-origin": "m"}}, Skip.MULTIKUEUE_ORIGIN),
+        ({"labels": {"kueue.x-k8s.io/prebuilt-workload-name": "w"}}, Skip.PREBUILT_WORKLOAD),
+        ({"annotations": {"kueue.x-k8s.io/prebuilt-workload-name": "w"}}, Skip.PREBUILT_WORKLOAD),
+        ({"annotations": {"kueue.x-k8s.io/elastic-job": "true"}}, Skip.ELASTIC_JOB),
+        ({"managed_by": "kueue.x-k8s.io/multikueue"}, Skip.MANAGED_BY),
+        ({"annotations": {"kueue-fallback.dev/policy": "none"}}, Skip.OPTED_OUT),
+        ({"owner": owner("batch/v1", "CronJob")}, None),
+        ({"owner": owner("example.com/v2", "Train")}, None),
+        ({}, None),
+    ],
+)
+def test_jobs_that_others_decide_are_skipped(job, reason):
+    kueue = KueueConfig(external_frameworks=("Train.v1.example.com",))
+
+    assert match.skip(builders.job(**job), world(kueue=kueue)) == reason
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ({"generation": 0}, Skip.NOT_SYNCED),
+        ({"off": OffSwitch()}, Skip.OFF),
+        ({"off": OffSwitch(namespaces=frozenset({"team"}))}, Skip.OFF),
+        ({"off": OffSwitch(namespaces=frozenset({"other"}))}, None),
+        ({"kueue": KueueConfig(frameworks=("jobset.x-k8s.io/jobset",))}, Skip.KIND_NOT_MANAGED),
+        (
+            {"kueue": KueueConfig(managed_namespaces=Selector(labels={"kueue": "yes"}))},
+            Skip.NAMESPACE_NOT_MANAGED,
+        ),
+        (
+            {
+                "kueue": KueueConfig(managed_namespaces=Selector(labels={"kueue": "yes"})),
+                "namespaces": {"team": {"kueue": "yes"}},
+            },
+            None,
+        ),
+    ],
+)
+def test_nothing_is_touched_where_kueue_or_an_admin_says_so(state, reason):
+    assert match.skip(builders.job(), world(**state)) == reason
+
+
+def test_the_highest_priority_applies_then_the_first_by_name():
+    low = builders.policy(name="a", match={"jobSelector": LIGHT})
+    high = builders.policy(name="b", match={"jobSelector": LIGHT}, priority=5)
+    job = builders.job(labels={"workload-type": "light"})
+
+    # The snapshot holds them in that order.
+    assert match.policy_for(job, world(high, low)).name == "b"
+
+
+def test_a_job_may_name_the_policy():
+    first, second = builders.policy(name="a"), builders.policy(name="b")
+    job = builders.job(annotations={"kueue-fallback.dev/policy": "b"})
+
+    assert match.policy_for(job, world(first, second)).name == "b"
+
+
+def test_a_job_that_names_a_policy_that_does_not_match_it_is_told():
+    job = builders.job(annotations={"kueue-fallback.dev/policy": "c"})
+
+    with pytest.raises(FieldError) as error:
+        match.policy_for(job, world(builders.policy(name="a")))
+
+    assert str(error.value) == (
+        "metadata.annotations[kueue-fallback.dev/policy]: no policy 'c' matches this Job"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "matches"),
+    [
+        ({}, True),
+        ({"queues": ["gpu-lq"]}, True),
+        ({"queues": ["cpu-lq"]}, False),
+        ({"queues": [""]}, False),
+        ({"maxRequests": {"cpu": "2"}}, True),
+        ({"maxRequests": {"cpu": "1"}}, False),
+        ({"maxRequests": {"nvidia.com/gpu": "1"}}, True),
+        ({"namespaceSelector": {"matchLabels": {"team": "a"}}}, True),
+        ({"namespaceSelector": {"matchLabels": {"team": "b"}}}, False),
+        ({"jobSelector": LIGHT}, False),
+    ],
+)
+def test_all_that_is_given_must_hold(given, matches):
+    policy = builders.policy(match={"jobSelector": {}, **given})
+    job = builders.job(builders.container(requests={"cpu": "2"}))
+    found = match.policy_for(job, world(policy, namespaces={"team": {"team": "a"}}))
+
+    assert (found is policy) == matches
+
+
+@pytest.mark.parametrize(
+    ("given", "default_exists", "matches"),
+    [
+        ({"queues": [""]}, False, True),
+        ({"queues": [""]}, True, True),
+        ({"withoutQueue": True}, False, True),
+        ({"withoutQueue": True}, True, False),
+        ({"queues": ["default"]}, True, True),
+        ({}, False, False),
+    ],
+)
+def test_jobs_that_name_no_queue(given, default_exists, matches):
+    policy = builders.policy(match={"jobSelector": {}, **given})
+    state = world(policy)
+    if default_exists:
+        default = LocalQueue(namespace="team", name="default", cluster_queue="own-cq")
+        found = {**state.local_queues, ("team", "default"): default}
+        state = replace(state, local_queues=found)
+
+    assert (match.policy_for(builders.job(queue=""), state) is policy) == matches
+
+
+def test_our_own_and_system_namespaces_are_left_alone_unless_selected():
+    policy, chosen = (
+        builders.policy(),
+        builders.policy(match={"jobSelector": {}, "namespaceSelector": {}}),
+    )
+
+    assert match.policy_for(builders.job(), world(policy), own_namespace="team") is None
+    assert match.policy_for(builders.job(), world(chosen), own_namespace="team") is chosen
+
+
+@pytest.mark.parametrize(
+    ("value", "found"), [("gpu", {"gpu"}), ("gpu, cpu", {"gpu", "cpu"}), (None, None)]
+)
+def test_allowed_options_are_read(value, found):
+    annotations = {} if value is None else {"kueue-fallback.dev/allow": value}
+
+    allowed = match.allowed_options(builders.job(annotations=annotations), builders.policy())
+
+    assert allowed == found
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("gpuu", "no option 'gpuu'; policy light-gpu has gpu, cpu"),
+        (" , ", "no option named; policy light-gpu has gpu, cpu"),
+    ],
+)
+def test_an_allow_that_names_no_option_is_an_error(value, message):
+    job = builders.job(annotations={"kueue-fallback.dev/allow": value})
+
+    with pytest.raises(FieldError) as error:
+        match.allowed_options(job, builders.policy())
+
+    assert error.value.message == message
