@@ -95,6 +95,22 @@ def test_many_of_one_shape_count_as_one_after_another():
     assert (together.held("a-cq").reserving, together.held("a-cq").pending) == (6, 3)
 
 
+def test_a_long_ledger_counts_as_many_as_if_each_came_in_its_turn():
+    fold, shown = Fold(), snapshot()
+    fold.adopt(shown)
+    placed = [placement(n, queue) for n, queue in enumerate(["a", "b", "own", "a"] * 30)]
+
+    for each in placed:
+        fold.add(each)
+    fold.drop(placed[:1])
+    fold.adopt(replace(shown, held=snapshot({"own-cq": 1}).held))
+
+    anew = occupancy.build(snapshot({"own-cq": 1}), placed[1:])
+    assert {name: held.pending + held.reserving for name, held in anew.holdings.items()} == {
+        name: held.pending + held.reserving for name, held in fold.occupancy.holdings.items()
+    }
+
+
 def test_a_sign_of_life_alone_folds_nothing_again():
     fold = Fold()
     fold.adopt(snapshot({"a-cq": 3}))

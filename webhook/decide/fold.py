@@ -1,8 +1,8 @@
 """An Occupancy that is kept up to date: what changes costs, and what does not change costs nothing.
 
 Cohort trees do not touch one another, so only those in which something changed are folded again;
-and placements of one shape that came one after another are folded in one step. So a long ledger
-beside many events delays no review.
+and placements of one shape are folded in one step. So a long ledger beside many events delays no
+review.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
 
 _UNTIL_ROOT = 64
 """Cohorts above a ClusterQueue at most; a cycle of parents must not loop."""
+_RUNS_IN_ORDER = 16
+"""Beyond so many in a tree, placements join an earlier run of their shape: as with Workloads that
+have been pending for long, what stands between them matters only at the margin."""
 _ALONE = "queue "
 _Shape: TypeAlias = tuple[object, ...]
 
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """Placements of one shape that came one after another in a tree."""
+    """Placements of one shape in a tree, folded in one step."""
 
     shape: _Shape
     first: Arrival
@@ -89,10 +92,13 @@ class Fold:
 
     def _append(self, root: str, placement: Arrival) -> None:
         runs, shape = self._runs[root], _shape(placement)
-        if not runs or runs[-1].shape != shape:
-            runs.append(_Run(shape=shape, first=placement))
-        runs[-1].count += 1
-        self._placed[placement.key] = root, runs[-1]
+        near = runs[-1:] if len(runs) < _RUNS_IN_ORDER else runs
+        run = next((each for each in near if each.shape == shape), None)
+        if run is None:
+            run = _Run(shape=shape, first=placement)
+            runs.append(run)
+        run.count += 1
+        self._placed[placement.key] = root, run
 
     def _fold_again(self, root: str) -> None:
         runs = self._runs[root] = [run for run in self._runs[root] if run.count]
