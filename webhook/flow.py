@@ -161,28 +161,33 @@ def _apply(
     taken = next((item for item in decision.options if item.option == decision.option), None)
     if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:
         # A manifest that carries an older decision keeps the record by which that one is undone.
-        edits = () if case.carried else _record(case, case.raw, decision, {})
+        recorded = _annotated(case.raw, decision, {})
+        edits = () if case.carried else case.kind.edits(case.raw, recorded)
         return Outcome(decision=decision, edits=edits, warnings=warnings)
     after = _named(taken.job, taken, decision, policy)
-    original = originals.original_of(case.kind.edits(case.clean, after), case.clean_source)
+    changed = case.kind.edits(case.clean, after)
+    original = originals.original_of(changed, case.clean_source)
+    recorded = _annotated(after, decision, originals.to_json(original))
+    if case.raw is case.clean:
+        edits = changed + case.kind.edits(after, recorded)
+    else:
+        edits = case.kind.edits(case.raw, recorded)
     return Outcome(
         decision=decision,
-        edits=_record(case, after, decision, originals.to_json(original)),
+        edits=edits,
         original=original,
         warnings=warnings,
         arrival=arrivals.decided(after, taken, decision, occupancy.snapshot),
     )
 
 
-def _record(
-    case: _Case, after: Job, decision: Decision, original: Mapping[str, Any]
-) -> tuple[Any, ...]:
+def _annotated(job: Job, decision: Decision, original: Mapping[str, Any]) -> Job:
     annotations = {
-        **after.annotations,
+        **job.annotations,
         jobs.DECISION: explain.to_json(decision, original),
         jobs.REASON: explain.warning(decision),
     }
-    return case.kind.edits(case.raw, replace(after, annotations=annotations))
+    return replace(job, annotations=annotations)
 
 
 def _named(job: Job, taken: Assessment, decision: Decision, policy: FallbackPolicy) -> Job:
