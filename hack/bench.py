@@ -98,12 +98,16 @@ def _start(installation: Installation) -> Figures:
     installation.start()
     return {
         "readySeconds": round(time.monotonic() - started, 2),
-        "memoryAtStartMegabytes": _memory(installation),
+        "cpuSecondsToReady": meters.cpu_seconds(_pid(installation)),
     }
 
 
 def _memory(installation: Installation) -> dict[str, float]:
-    return meters.memory_megabytes(installation.plane.processes.pid(installation.replicas[0].name))
+    return meters.memory_megabytes(_pid(installation))
+
+
+def _pid(installation: Installation) -> int:
+    return installation.plane.processes.pid(installation.replicas[0].name)
 
 
 def _reviews(installation: Installation, given: argparse.Namespace) -> Figures:
@@ -157,7 +161,11 @@ def _table(figures: Figures, targets: Sequence[Mapping[str, Any]]) -> list[str]:
     for name, row in _rows(figures):
         worst = f"{row['worst']:9.2f}" if "worst" in row else ""
         lines.append(f"{name:<34}{row['p50']:9.2f}{row['p99']:9.2f}{worst}")
-    lines += ["", *(f"memory of {k}: {v} MB" for k, v in figures["memoryMegabytes"].items()), ""]
+    lines.append("")
+    for name, megabytes in figures["memoryMegabytes"].items():
+        seconds = figures["cpuSecondsToReady"].get(name, 0.0)
+        lines.append(f"{name}: {megabytes} MB, {seconds} s of CPU until ready")
+    lines.append("")
     for target in targets:
         verdict = "met" if target["met"] else "MISSED"
         lines.append(

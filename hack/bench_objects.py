@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Self
 
 from hack import paper
-from hack.api import Object
+from hack.api import ApiError, Object
 from hack.controlplane import ControlPlane
 from hack.kwok import GPU
 
@@ -76,8 +76,9 @@ def create_workloads(
                 plane.client.delete(
                     "admissionregistration.k8s.io/v1", kind, found["metadata"]["name"]
                 )
-    started = time.monotonic()
     places = _names(queues)
+    plane.wait("Kueue's webhooks to be gone", lambda: _passes(plane, workload(0, places)))
+    started = time.monotonic()
     with ThreadPoolExecutor(max_workers=CONNECTIONS) as pool:
         for first in range(0, count, PROGRESS_EVERY):
             numbers = range(first, min(first + PROGRESS_EVERY, count))
@@ -85,6 +86,15 @@ def create_workloads(
             done, seconds = numbers[-1] + 1, time.monotonic() - started
             report(f"{done} Workloads, {done / seconds:.0f} a second")
     return time.monotonic() - started
+
+
+def _passes(plane: ControlPlane, item: Object) -> bool:
+    """Tell whether the API server has noticed that it has no webhook to call any more."""
+    try:
+        plane.client.create(item, dry_run=True)
+    except ApiError:
+        return False
+    return True
 
 
 def workload(number: int, queues: list[str]) -> Object:

@@ -3,6 +3,7 @@
 import gc
 import http.client
 import math
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,6 +77,16 @@ def quantiles(values: Sequence[float]) -> Quantiles:
 def memory_megabytes(pid: int) -> dict[str, float]:
     """Read the proportional set size of a process and all its descendants, by what they run."""
     return {name: _pss(each) for name, each in _family(pid)}
+
+
+def cpu_seconds(pid: int) -> dict[str, float]:
+    """Read the CPU time that a process and its descendants have used: load does not change it."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    found = {name: Path(f"/proc/{each}/stat").read_text() for name, each in _family(pid)}
+    return {
+        name: round(sum(map(int, text.rpartition(")")[2].split()[11:13])) / ticks, 2)
+        for name, text in found.items()
+    }
 
 
 def _family(pid: int) -> Iterator[tuple[str, int]]:
