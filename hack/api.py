@@ -189,17 +189,27 @@ class ApiClient:
         headers = {"Content-Type": content_type, "Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
+        answer = self._exchange(method, target, content, headers)
+        if answer.status >= http.client.BAD_REQUEST:
+            raise ApiError(answer.status, _message(answer.body))
+        return answer
+
+    def _exchange(
+        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> Answer:
         with self._connection() as connection:
-            connection.request(method, target, content, headers)
+            try:
+                connection.request(method, target, content, dict(headers))
+            except OSError:
+                # The API server has closed it while it was idle: nothing of this call arrived.
+                connection.close()
+                connection.request(method, target, content, dict(headers))
             response = connection.getresponse()
-            answer = Answer(
+            return Answer(
                 status=response.status,
                 body=response.read(),
                 warnings=tuple(_warning_text(w) for w in response.msg.get_all("Warning", ())),
             )
-        if answer.status >= http.client.BAD_REQUEST:
-            raise ApiError(answer.status, _message(answer.body))
-        return answer
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[http.client.HTTPSConnection]:

@@ -59,7 +59,11 @@ def test_up_clears_what_a_crash_left_and_starts_anew(cluster):
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_up_leaves_nothing(cluster, lines, how):
     with subprocess.Popen(
-        command("up", cluster, "--bare"), cwd=ROOT, stdout=subprocess.PIPE, text=True
+        command("up", cluster, "--bare"),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=_heed_signals,  # noqa: PLW1509 - no thread is about to fork here
     ) as up:
         for _ in range(lines):
             up.stdout.readline()
@@ -69,6 +73,12 @@ def test_an_interrupted_up_leaves_nothing(cluster, lines, how):
     assert up.returncode != 0
     assert not cluster.folder.exists()
     assert end_leftovers(cluster.state) == 0
+
+
+def _heed_signals():
+    """A shell that runs the tests in the background makes its children ignore Ctrl-C."""
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_DFL)
 
 
 def _pid_of(module, cluster):
