@@ -104,6 +104,7 @@ def _next_steps(cluster: Cluster, *, bare: bool) -> str:
     if not bare:
         lines += [
             "  kubectl apply -f examples/policy.yaml",
+            "  for n in {1..14}; do kubectl create -f examples/heavy-job.yaml; done",
             "  kubectl create -f examples/light-job.yaml",
             "  kubectl get jobs -L kueue-fallback.dev/option",
             "  kubectl fallback explain -f examples/light-job.yaml",
