@@ -75,7 +75,7 @@ class Comparison:
         return found
 
 
-def test_what_starts_now_is_what_kueue_gives_quota_at_once(plane):
+def test_what_starts_now_is_what_kueue_gives_quota_at_once(plane, tmp_path):
     comparisons: list[Comparison] = []
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         for found in pool.map(lambda seed: compare(plane.client, make_case(seed)), seeds()):
@@ -89,7 +89,9 @@ def test_what_starts_now_is_what_kueue_gives_quota_at_once(plane):
         f"{len(excused)} set aside for preemption, {len(wrong)} disagreements"
     )
     for item in wrong:
-        print(item)
+        saved = tmp_path / f"seed-{item.seed}.yaml"
+        saved.write_text(yaml.safe_dump_all(make_case(item.seed).manifests()))
+        print(f"{item} (the case is in {saved})")
     if not os.environ.get("AGREEMENT_SEEDS"):
         assert len(comparisons) > CASES
     assert [str(item) for item in wrong] == []
