@@ -36,8 +36,8 @@ class Settings(BaseModel):
     kueue_namespace: str = "kueue-system"
     """Where Kueue's configuration lies."""
 
-    threads: int = Field(default=4, ge=1, le=64)
-    """Handler threads. Decisions hold one lock, so a few are enough to overlap the sockets."""
+    threads: int = Field(default=2, ge=1, le=64)
+    """Handler threads. Decisions hold one lock, so two are enough: one decides, one writes."""
 
     max_state_age: Seconds = 15.0
     """Seconds without a sign of life from a watch after which Jobs are left alone; a watch is

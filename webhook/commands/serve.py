@@ -25,7 +25,7 @@ _CONF = Path(__file__).parent.parent / "gunicorn.conf.py"
 @click.option("--kubeconfig", type=click.Path(), help="Default: the pod's ServiceAccount.")
 @click.option("--namespace", help="Our own namespace.  [kueue-fallback]")
 @click.option("--kueue-namespace", help="Where Kueue's configuration lies.  [kueue-system]")
-@click.option("--threads", type=int, help="Handler threads.  [4]")
+@click.option("--threads", type=int, help="Handler threads.  [2]")
 @click.option("--max-state-age", type=float, help="Seconds; older state decides nothing.  [15]")
 def command(config: str | None, **given: Any) -> None:
     """Serve admission reviews over TLS until SIGTERM.
