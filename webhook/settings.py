@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -27,6 +27,29 @@ class Settings(BaseModel):
     tls_key: str = "/tls/tls.key"
     """File of its private key, PEM."""
 
+    certificates: Literal["files", "self-managed"] = "files"
+    """Where the certificate comes from: the two files above, or an authority of our own that lies
+    in a Secret."""
+
+    ca_secret: str = "kueue-fallback-ca"  # noqa: S105 - a name
+    """Name of that Secret, in our own namespace."""
+
+    webhook_configuration: str = "kueue-fallback"
+    """Name of the MutatingWebhookConfiguration whose ``caBundle`` names the authority."""
+
+    service: str = "kueue-fallback"
+    """Name of the Service by which the API server calls; the certificate is made out to it."""
+
+    ca_lifetime: Seconds = 365 * 86_400.0
+    """Seconds that the authority is valid."""
+
+    leaf_lifetime: Seconds = 86_400.0
+    """Seconds that a replica's own certificate is valid; it never leaves the process."""
+
+    ca_settle: Seconds = 60.0
+    """Seconds between a new authority's being published and its first signature, in which every
+    API server reads it."""
+
     kubeconfig: str = ""
     """File of a kubeconfig; empty: the pod's own ServiceAccount."""
 
@@ -49,3 +72,7 @@ class Settings(BaseModel):
 
     keep_alive: int = 120
     """Seconds; longer than the API server's 90, so that it is never us who close."""
+
+    drain_seconds: float = Field(default=15.0, ge=0)
+    """Seconds between SIGTERM and the end, in which reviews are still answered: the time that the
+    API server needs to see that this replica has left the Service."""
