@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -76,3 +76,12 @@ class Settings(BaseModel):
     drain_seconds: float = Field(default=15.0, ge=0)
     """Seconds between SIGTERM and the end, in which reviews are still answered: the time that the
     API server needs to see that this replica has left the Service."""
+
+    @model_validator(mode="after")
+    def _lifetimes_leave_time(self) -> Self:
+        """Refuse lifetimes under which a certificate could run out before it may be renewed."""
+        if self.leaf_lifetime < 6 * self.ca_settle:
+            raise ValueError("leaf_lifetime: must be at least 6 times ca_settle")
+        if self.ca_lifetime < 3 * self.leaf_lifetime:
+            raise ValueError("ca_lifetime: must be at least 3 times leaf_lifetime")
+        return self
