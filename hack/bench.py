@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from hack import bench_objects, meters, tools
+from hack import bench_objects, bodies, load, meters, tools
 from hack.bench_objects import Events
 from hack.controlplane import ControlPlane
-from hack.install import ROOT, Installation
+from hack.install import NAMESPACE, SERVICE, Installation
 
 READY_SECONDS: Final = 20.0
 HANDLER_MILLISECONDS: Final = 2.0
@@ -113,27 +112,20 @@ def _pid(installation: Installation) -> int:
 def _reviews(installation: Installation, given: argparse.Namespace) -> Figures:
     replica = installation.replicas[0]
     before = meters.reviews(replica.metrics)
-    answered = _load(installation, given)
-    after = meters.reviews(replica.metrics)
-    since_moment, since_sent = zip(*answered["answers"], strict=True)
-    return {
-        "reviews": len(since_sent),
-        "patched": answered["patched"],
-        "failed": answered["failed"],
-        "handler": meters.difference(before, after),
-        "client": meters.quantiles(since_sent),
-        "clientSinceItsMoment": meters.quantiles(since_moment),
-    }
+    flags = (f"-rate={given.rate}", f"-seconds={given.seconds}", "-warm-up=50")
+    answered = load.reviews(_webhook(installation), *flags)
+    return {**answered, "handler": meters.difference(before, meters.reviews(replica.metrics))}
 
 
-def _load(installation: Installation, given: argparse.Namespace) -> Figures:
-    replica = installation.replicas[0]
-    command = [sys.executable, "-m", "hack.load", str(replica.listen)]
-    command += [str(installation.ca_certificate), bench_objects.NAMESPACE]
-    command += [f"--rate={given.rate}", f"--seconds={given.seconds}"]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    found: Figures = json.loads(result.stdout)
-    return found
+def _webhook(installation: Installation) -> load.Webhook:
+    bodies_file = installation.plane.state / "reviews.jsonl"
+    bodies_file.write_text(bodies.review(bench_objects.NAMES))
+    return load.Webhook(
+        port=installation.replicas[0].listen,
+        authority=installation.ca_certificate,
+        server_name=f"{SERVICE}.{NAMESPACE}.svc",
+        bodies=bodies_file,
+    )
 
 
 def _targets(figures: Figures) -> list[dict[str, Any]]:
@@ -156,10 +148,10 @@ def _table(figures: Figures, targets: Sequence[Mapping[str, Any]]) -> list[str]:
         f"{figures['workloads']} pending Workloads in {figures['clusterQueues']} ClusterQueues",
         f"load average {before:.1f} before, {after:.1f} after, on {os.cpu_count()} CPUs",
         "",
-        f"{'milliseconds':<34}{'p50':>9}{'p99':>9}{'worst':>9}",
+        f"{'milliseconds':<34}{'p50':>9}{'p99':>9}{'max':>9}",
     ]
     for name, row in _rows(figures):
-        worst = f"{row['worst']:9.2f}" if "worst" in row else ""
+        worst = f"{row['max']:9.2f}" if "max" in row else ""
         lines.append(f"{name:<34}{row['p50']:9.2f}{row['p99']:9.2f}{worst}")
     lines.append("")
     for name, megabytes in figures["memoryMegabytes"].items():
@@ -180,8 +172,8 @@ def _rows(figures: Figures) -> list[tuple[str, Mapping[str, float]]]:
         found = figures[phase]
         rows += [
             (f"handler, {words}", found["handler"]),
-            (f"client, {words}", found["client"]),
-            (f"client since its moment, {words}", found["clientSinceItsMoment"]),
+            (f"client, {words}", found["latency"]),
+            (f"client since its moment, {words}", found["sinceMoment"]),
         ]
     alone = figures["alone"]
     return [*rows, ("alone, wall", alone["wall"]), ("alone, CPU", alone["cpu"])]
@@ -194,4 +186,5 @@ def _say(text: str) -> None:
 
 if __name__ == "__main__":
     tools.ensure()
+    load.program()
     main()

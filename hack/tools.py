@@ -79,7 +79,7 @@ def ensure() -> Programs:
     if finished.root.is_dir():
         return finished
     folder.mkdir(parents=True, exist_ok=True)
-    with _one_builder(folder / "lock"):
+    with one_builder(folder / "lock"):
         if not finished.root.is_dir():
             _build_beside(finished)
             _forget_old_builds(folder)
@@ -95,7 +95,7 @@ def _fingerprint() -> str:
 
 
 @contextlib.contextmanager
-def _one_builder(lock: Path) -> Iterator[None]:
+def one_builder(lock: Path) -> Iterator[None]:
     with lock.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,7 +111,7 @@ def _build_beside(finished: Programs) -> None:
         shutil.rmtree(leftover)
     partial = tempfile.mkdtemp(suffix=".partial", dir=finished.root.parent)
     try:
-        go = Go(program=_find_go())
+        go = Go(program=find_go())
         built = Programs(root=Path(partial))
         _build_programs(go, built)
         _keep_module_files(go, built)
@@ -217,7 +217,7 @@ def _required_version(module: str) -> str:
     return found[1]
 
 
-def _find_go() -> Path:
+def find_go() -> Path:
     """Take Go from PATH when it is new enough, else PyPI's."""
     found = re.search(r"^go (\S+)", (TOOLS / "go.mod").read_text(), re.MULTILINE)
     wanted = found[1] if found else "1.26"

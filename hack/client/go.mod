@@ -1,0 +1,3 @@
+module kueue-fallback.dev/hack/client
+
+go 1.26.0
