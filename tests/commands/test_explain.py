@@ -58,6 +58,9 @@ def test_programs_get_the_same_with_every_edit(form, read):
         "path": "/metadata/labels/kueue.x-k8s.io~1queue-name",
         "value": "cpu-lq",
     } in found["edits"]
+    assert found["job"]["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "cpu-lq"
+    (container,) = found["job"]["spec"]["template"]["spec"]["containers"]
+    assert "nvidia.com/gpu" not in container["resources"]["requests"]
 
 
 def test_a_job_that_no_policy_matches_is_said_to_be_untouched():

@@ -15,6 +15,7 @@ import click
 from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
+    from webhook.jobs import JobKind
     from webhook.model.decision import Outcome
     from webhook.model.policy import FallbackPolicy
     from webhook.model.queues import Snapshot
@@ -63,7 +64,7 @@ def command(
     except FieldError as error:
         click.echo(str(error), err=True)
         sys.exit(2)
-    click.echo(_render(outcome, output))
+    click.echo(_render(outcome, read, output))
 
 
 def _state(path: str | None, kubeconfig: str | None) -> Snapshot | None:
@@ -149,9 +150,7 @@ def _read_job(path: str, namespace: str | None) -> Mapping[str, Any]:
     return {**jobs[0], "metadata": {**metadata, "namespace": where}}
 
 
-def _consider(job: Mapping[str, Any], state: Snapshot) -> Outcome:
-    from webhook import flow
-    from webhook.decide import occupancy
+def _kind(job: Mapping[str, Any]) -> JobKind:
     from webhook.jobs import KINDS
 
     api_version = str(job.get("apiVersion", "batch/v1"))
@@ -159,6 +158,13 @@ def _consider(job: Mapping[str, Any], state: Snapshot) -> Outcome:
     kind = KINDS.get((group, version, "Job"))
     if kind is None:
         raise FieldError("apiVersion", f"expected batch/v1, got {api_version}")
+    return kind
+
+
+def _consider(job: Mapping[str, Any], state: Snapshot) -> Outcome:
+    from webhook import flow
+    from webhook.decide import occupancy
+
     unix = time.time()
     moment = flow.Moment(
         now=state.as_of,
@@ -166,15 +172,30 @@ def _consider(job: Mapping[str, Any], state: Snapshot) -> Outcome:
         time=datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         uid="0",
     )
-    return flow.consider(job, kind, occupancy.build(state, ()), moment, flow.Rules())
+    return flow.consider(job, _kind(job), occupancy.build(state, ()), moment, flow.Rules())
 
 
-def _render(outcome: Outcome, output: str) -> str:
+def _render(outcome: Outcome, job: Mapping[str, Any], output: str) -> str:
     from webhook.decide import explain
 
     if output == "text":
         return explain.table(outcome)
-    return _dump(explain.outcome_json(outcome), output)
+    found = explain.outcome_json(outcome)
+    if outcome.edits:
+        found["job"] = _patched(job, outcome)
+    return _dump(found, output)
+
+
+def _patched(job: Mapping[str, Any], outcome: Outcome) -> Any:
+    """Apply the patch that admission would send with what everybody else applies patches with."""
+    import copy
+
+    import jsonpatch
+
+    from webhook.admission import patch
+
+    operations = patch.operations(outcome.edits, copy.deepcopy(dict(job)), _kind(job).allowed)
+    return jsonpatch.apply_patch(job, operations)
 
 
 def _dump(found: Mapping[str, Any], output: str) -> str:
