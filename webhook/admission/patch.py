@@ -9,20 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-import jsonpatch
-
 from webhook.admission import places
+from webhook.admission.apply import CannotApplyError, apply
 from webhook.admission.places import Allowed
 from webhook.model.edits import ABSENT, Edit, Path, escaped, to_pointer
 
 Operation: TypeAlias = dict[str, Any]
-
-# A JsonPatch would take each operation apart twice: once to check it, once to apply it.
-_APPLIED_BY: Mapping[str, type[jsonpatch.PatchOperation]] = {
-    "add": jsonpatch.AddOperation,
-    "remove": jsonpatch.RemoveOperation,
-    "replace": jsonpatch.ReplaceOperation,
-}
 
 
 class PatchError(Exception):
@@ -72,8 +64,8 @@ def _check(edits: Sequence[Edit], allowed: Allowed) -> None:
 def _verify(edits: Sequence[Edit], found: list[Operation], source: dict[str, Any]) -> None:
     try:
         for operation in found:
-            _APPLIED_BY[operation["op"]](operation).apply(source)
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+            apply(operation, source)
+    except CannotApplyError as error:
         raise PatchError((), f"does not apply: {error}") from error
     for edit in edits:
         if places.look(source, edit.path) != edit.value:
@@ -86,6 +78,8 @@ class _Plan:
     def __init__(self, source: dict[str, Any]) -> None:
         self._source = source
         self._operations: list[Operation] = []
+        self._reached: dict[Path, tuple[Any, str]] = {}
+        """Parents that exist, by path: (what is there, pointer); several edits share most."""
         self._created: dict[str, Any] = {}
         """Parents that do not exist yet, by pointer: each goes in whole, in one operation."""
         self._removals: list[tuple[str, int]] = []
@@ -98,15 +92,18 @@ class _Plan:
         ]
 
     def add(self, edit: Edit) -> None:
-        pointer, node = "", self._source
-        for depth, part in enumerate(edit.path[:-1]):
-            below, last = self._below(node, part, pointer, edit)
-            pointer = f"{pointer}/{last}"
-            if below is None:
-                self._create(edit, depth, pointer, is_new=part not in node)
-                return
-            node = below
-        self._set(edit, node, pointer)
+        parent = edit.path[:-1]
+        if parent not in self._reached:
+            pointer, node = "", self._source
+            for depth, part in enumerate(parent):
+                below, last = self._below(node, part, pointer, edit)
+                pointer = f"{pointer}/{last}"
+                if below is None:
+                    self._create(edit, depth, pointer, is_new=part not in node)
+                    return
+                node = below
+            self._reached[parent] = node, pointer
+        self._set(edit, *self._reached[parent])
 
     def _below(self, node: Any, part: str, pointer: str, edit: Edit) -> tuple[Any, str]:
         """Go down one part; returns what is there (None: nothing) and the pointer's last part."""

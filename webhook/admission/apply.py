@@ -1,0 +1,82 @@
+"""One JSON Patch operation (RFC 6902) carried out on a parsed object, in place.
+
+It is as strict as the API server: what is not there can be neither replaced nor removed.
+``add``, ``remove`` and ``replace`` are known, which is all that is ever sent. A library would do it
+too, at a fifth of a review's time; the tests hold this against one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class CannotApplyError(ValueError):
+    """An operation does not apply; the text says where and why."""
+
+
+def apply(operation: Mapping[str, Any], source: dict[str, Any]) -> None:
+    """Change *source* as *operation* says.
+
+    Raises:
+        CannotApplyError: it does not apply.
+
+    """
+    pointer = operation["path"]
+    *above, last = _parts(pointer)
+    node: Any = source
+    for part in above:
+        node = _below(node, part, pointer)
+    if isinstance(node, dict):
+        _apply_to_object(operation, node, last)
+    elif isinstance(node, list):
+        _apply_to_list(operation, node, last)
+    else:
+        raise CannotApplyError(f"{pointer}: its parent is neither an object nor a list")
+
+
+def _apply_to_object(operation: Mapping[str, Any], node: dict[str, Any], key: str) -> None:
+    kind = operation["op"]
+    if kind != "add" and key not in node:
+        raise CannotApplyError(f"{operation['path']}: there is nothing to {kind}")
+    if kind == "remove":
+        del node[key]
+    else:
+        node[key] = operation["value"]
+
+
+def _apply_to_list(operation: Mapping[str, Any], node: list[Any], part: str) -> None:
+    kind, pointer = operation["op"], operation["path"]
+    if kind == "add" and part == "-":
+        node.append(operation["value"])
+    elif kind == "add":
+        node.insert(_index(part, len(node) + 1, pointer), operation["value"])
+    elif kind == "remove":
+        del node[_index(part, len(node), pointer)]
+    else:
+        node[_index(part, len(node), pointer)] = operation["value"]
+
+
+def _parts(pointer: str) -> list[str]:
+    """Take a JSON Pointer (RFC 6901) apart."""
+    start, *parts = pointer.split("/")
+    if start or not parts:
+        raise CannotApplyError(f"{pointer!r} points to no place in the object")
+    if "~" not in pointer:
+        return parts
+    return [part.replace("~1", "/").replace("~0", "~") for part in parts]
+
+
+def _below(node: Any, part: str, pointer: str) -> Any:
+    if isinstance(node, dict) and part in node:
+        return node[part]
+    if isinstance(node, list):
+        return node[_index(part, len(node), pointer)]
+    raise CannotApplyError(f"{pointer}: nothing called {part}")
+
+
+def _index(part: str, end: int, pointer: str) -> int:
+    is_number = part.isascii() and part.isdigit() and (part == "0" or part[0] != "0")
+    if not is_number or int(part) >= end:
+        raise CannotApplyError(f"{pointer}: no element {part}")
+    return int(part)
