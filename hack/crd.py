@@ -7,7 +7,7 @@ import yaml
 
 from webhook.model import policy_schema
 
-TARGET: Final = Path(__file__).resolve().parent.parent / "helm" / "crds" / "fallbackpolicies.yaml"
+TARGET: Final = Path(__file__).resolve().parent.parent / "helm" / "files" / "fallbackpolicies.yaml"
 _HEADER = "# Generated from webhook/model by `python -m hack.crd`; change it there.\n"
 
 
@@ -19,7 +19,11 @@ class _Dumper(yaml.SafeDumper):
 
 
 def text() -> str:
-    return _HEADER + yaml.dump(policy_schema.crd(), Dumper=_Dumper, sort_keys=False, width=96)
+    """Write it out; deleting it would delete every policy, so helm shall keep it on uninstall."""
+    definition = policy_schema.crd()
+    kept = {**definition["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}
+    definition = {**definition, "metadata": kept}
+    return _HEADER + yaml.dump(definition, Dumper=_Dumper, sort_keys=False, width=96)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import yaml
 
+from hack import crd
 from hack.controlplane import ControlPlane
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -30,7 +31,7 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         ControlPlane(Path(folder), report=print) as plane,
     ):
-        for path in (ROOT / "helm/crds", EXAMPLES / "queues.yaml"):
+        for path in (crd.TARGET, EXAMPLES / "queues.yaml"):
             _checked(plane.kubectl("create", "-f", str(path)))
         wait = ("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
         _checked(plane.kubectl(*wait))
