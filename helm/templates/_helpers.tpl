@@ -35,8 +35,22 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
 {{- end -}}
 {{- end -}}
 
+{{- /* The Secret with the certificate authority. */ -}}
+{{- define "kueue-fallback.caSecret" -}}
+{{- include "kueue-fallback.fullname" . }}-ca
+{{- end -}}
+
+{{- /* Whether cert-manager signs with an authority of this release's own. */ -}}
+{{- define "kueue-fallback.ownIssuer" -}}
+{{- and (eq .Values.certificates.mode "certManager") (not .Values.certificates.certManager.issuerRef.name) -}}
+{{- end -}}
+
+{{- /* The Secret that is mounted; nothing where the servers manage their certificates. */ -}}
 {{- define "kueue-fallback.tlsSecret" -}}
-{{- .Values.tls.secretName | default (printf "%s-tls" (include "kueue-fallback.fullname" .)) -}}
+{{- $named := eq .Values.certificates.mode "files" | ternary .Values.certificates.files.secretName "" -}}
+{{- if ne .Values.certificates.mode "selfManaged" -}}
+{{- $named | default (printf "%s-tls" (include "kueue-fallback.fullname" .)) -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* What the state is made of: read by the webhook and by the controller alike. */ -}}
@@ -79,8 +93,72 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
 
 {{- define "kueue-fallback.podSecurity" -}}
 runAsNonRoot: true
+{{- if not (kindIs "invalid" .Values.runAsUser) }}
+runAsUser: {{ .Values.runAsUser }}
+{{- end }}
 seccompProfile:
   type: RuntimeDefault
+{{- end -}}
+
+{{- /* Labels and annotations of the pods of one component. */ -}}
+{{- define "kueue-fallback.podMetadata" -}}
+labels:
+  {{- with .root.Values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- include "kueue-fallback.labels" . | nindent 2 }}
+  kueue-fallback.dev/metrics: "true"
+annotations:
+  # Settings are read once at start, so a change of them must start new pods.
+  checksum/settings: {{ include (print .root.Template.BasePath "/settings-configmap.yaml") .root | sha256sum }}
+  {{- with .root.Values.podAnnotations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{- define "kueue-fallback.probes" -}}
+startupProbe:
+  httpGet:
+    path: /healthz
+    port: metrics
+  periodSeconds: 1
+  failureThreshold: 60
+livenessProbe:
+  httpGet:
+    path: /healthz
+    port: metrics
+  periodSeconds: 10
+  timeoutSeconds: 5
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: metrics
+  periodSeconds: {{ .readyEverySeconds }}
+{{- end -}}
+
+{{- /* The one place to write to; in memory, so that no disk ever delays an answer. */ -}}
+{{- define "kueue-fallback.tmp" -}}
+- name: tmp
+  emptyDir:
+    medium: Memory
+    sizeLimit: 16Mi
+{{- end -}}
+
+{{- /* Over nodes, then zones; a new version is spread for itself, not around the old one's pods. */ -}}
+{{- define "kueue-fallback.spread" -}}
+{{- if .Values.topologySpreadConstraints -}}
+{{- toYaml .Values.topologySpreadConstraints -}}
+{{- else -}}
+{{- range $index, $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+- topologyKey: {{ $key }}
+  maxSkew: 1
+  whenUnsatisfiable: ScheduleAnyway
+  matchLabelKeys: [pod-template-hash]
+  labelSelector:
+    matchLabels:
+      {{- include "kueue-fallback.selectorLabels" (dict "root" $ "component" "webhook") | nindent 6 }}
+{{- end }}
+{{- end -}}
 {{- end -}}
 
 {{- define "kueue-fallback.containerSecurity" -}}
@@ -113,10 +191,24 @@ affinity:
 {{- end }}
 {{- end -}}
 
+{{- define "kueue-fallback.webhookAnnotations" -}}
+{{- $own := dict -}}
+{{- if eq .Values.certificates.mode "certManager" -}}
+{{- $own = dict "cert-manager.io/inject-ca-from" (printf "%s/%s" .Release.Namespace (include "kueue-fallback.fullname" .)) -}}
+{{- end -}}
+{{- with merge $own .Values.webhook.annotations -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "kueue-fallback.namespaceSelector" -}}
 matchExpressions:
   - key: kubernetes.io/metadata.name
     operator: NotIn
     values:
       {{- concat .Values.webhook.excludedNamespaces (list .Values.kueue.namespace .Release.Namespace) | uniq | toYaml | nindent 6 }}
+{{- with .Values.webhook.namespaceLabels }}
+matchLabels:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}

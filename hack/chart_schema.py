@@ -1,0 +1,58 @@
+"""Write the part of the chart's values.schema.json that says which settings there are.
+
+`python -m hack.chart_schema`; run it again when webhook/settings.py changes.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from webhook.settings import Settings
+
+TARGET: Final = Path(__file__).resolve().parent.parent / "helm" / "values.schema.json"
+# What the chart derives from its own values, or what has no meaning in a pod.
+GIVEN_BY_VALUES: Final = frozenset(
+    {
+        "listen",
+        "metrics_listen",
+        "console_listen",
+        "namespace",
+        "kueue_namespace",
+        "certificates",
+        "ca_secret",
+        "webhook_configuration",
+        "service",
+        "tls_cert",
+        "tls_key",
+        "kubeconfig",
+        "drain_seconds",
+    }
+)
+# What pydantic adds that helm has no use for.
+_SILENT: Final = frozenset({"title", "default", "description"})
+
+
+def settings() -> dict[str, Any]:
+    """Return the schema of the value `settings`."""
+    found = Settings.model_json_schema()["properties"]
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            name: {key: value for key, value in field.items() if key not in _SILENT}
+            for name, field in found.items()
+            if name not in GIVEN_BY_VALUES
+        },
+    }
+
+
+def text() -> str:
+    """Return the whole file with that part as it must be."""
+    schema = json.loads(TARGET.read_text(encoding="utf-8"))
+    schema["properties"]["settings"] = settings()
+    return json.dumps(schema, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(text(), encoding="utf-8")
+    print(TARGET)

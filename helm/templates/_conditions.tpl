@@ -1,0 +1,42 @@
+{{- /*
+What the API server can tell by itself, so that it need not call. Each condition says what a Job must
+be to be sent, and holds for exactly those that webhook/decide/match.py would not skip and that bring
+a Workload: whatever takes a place in a queue is sent, and counted there, even if no policy matches.
+*/ -}}
+
+{{- define "kueue-fallback.conditionsCREATE" -}}
+- name: not-owned-by-what-kueue-manages
+  expression: >-
+    !has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(owner,
+    has(owner.controller) && owner.controller && (owner.apiVersion.split('/')[0] + '/' + owner.kind) in [
+    'jobset.x-k8s.io/JobSet', 'kubeflow.org/JAXJob', 'kubeflow.org/MPIJob', 'kubeflow.org/PaddleJob',
+    'kubeflow.org/PyTorchJob', 'kubeflow.org/TFJob', 'kubeflow.org/XGBoostJob',
+    'leaderworkerset.x-k8s.io/LeaderWorkerSet', 'ray.io/RayCluster', 'ray.io/RayJob',
+    'ray.io/RayService', 'sparkoperator.k8s.io/SparkApplication', 'trainer.kubeflow.org/TrainJob',
+    'workload.codeflare.dev/AppWrapper'])
+- name: not-a-copy-from-a-manager-cluster
+  expression: >-
+    !has(object.metadata.labels) || !('kueue.x-k8s.io/multikueue-origin' in object.metadata.labels)
+- name: not-with-a-workload-made-before
+  expression: >-
+    (!has(object.metadata.labels) || !('kueue.x-k8s.io/prebuilt-workload-name' in object.metadata.labels))
+    && (!has(object.metadata.annotations) ||
+    !('kueue.x-k8s.io/prebuilt-workload-name' in object.metadata.annotations))
+{{- with .Values.webhook.matchConditions }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "kueue-fallback.conditionsUPDATE" -}}
+- name: with-the-decision-that-it-had
+  expression: >-
+    has(oldObject.metadata.annotations) && has(object.metadata.annotations)
+    && 'kueue-fallback.dev/decision' in oldObject.metadata.annotations
+    && 'kueue-fallback.dev/decision' in object.metadata.annotations
+    && object.metadata.annotations['kueue-fallback.dev/decision']
+    == oldObject.metadata.annotations['kueue-fallback.dev/decision']
+- name: not-opted-out
+  expression: >-
+    !has(object.metadata.annotations) || !('kueue-fallback.dev/policy' in object.metadata.annotations)
+    || object.metadata.annotations['kueue-fallback.dev/policy'] != 'none'
+{{- end -}}
