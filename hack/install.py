@@ -1,7 +1,8 @@
 """Install this checkout on a control plane as its users would: the chart, TLS, the processes.
 
-The chart is rendered by helm; only its Deployments are replaced, by processes that have the
-ServiceAccounts' own tokens and so no more rights than the chart gives them.
+The chart is rendered by helm, and two things are replaced: its Deployments by processes, which have
+the ServiceAccounts' own tokens and so no more rights than the chart gives them; and its Service by
+one that sends the API server to localhost, which still checks the certificate against its name.
 """
 
 import dataclasses
@@ -11,11 +12,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 import yaml
 
-from hack import kueue, pki
+from hack import pki
 from hack.api import Object
 from hack.controlplane import ControlPlane, http_status
 from hack.processes import Program
@@ -27,7 +28,9 @@ SERVER_ACCOUNT: Final = "kueue-fallback"
 CONTROLLER_ACCOUNT: Final = "kueue-fallback-controller"
 # No kubelet renews these tokens, and a cluster of `make up` may stay for weeks.
 TOKEN_SECONDS: Final = 30 * 24 * 3600
-REPLACED: Final = frozenset({"Deployment"})
+REPLACED: Final = frozenset({"Deployment", "Service"})
+
+Certificates = Literal["files", "selfManaged"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +56,10 @@ class Installation:
         replicas: int = 1,
         serve_flags: Sequence[str] = (),
         chart_values: Sequence[str] = (),
+        certificates: Certificates = "files",
     ) -> None:
         self.plane = plane
+        self.certificates = certificates
         self.pki = pki.Pki(plane.state / "webhook-pki")
         self.replicas = tuple(self._replica(number) for number in range(replicas))
         self.port = self.replicas[0].listen if replicas == 1 else plane.ports.lease()
@@ -94,7 +99,9 @@ class Installation:
     def up(self) -> None:
         """Install the chart, start all processes and return when every replica is ready."""
         self.pki.issue_server("tls", f"{SERVICE}.{NAMESPACE}.svc", "localhost", "127.0.0.1")
-        self.plane.install(self.objects(), namespace=NAMESPACE)
+        items = self.objects()
+        self._settings.write_text(settings_of(items))
+        self.plane.install(items, namespace=NAMESPACE)
         server = self._kubeconfig_for(SERVER_ACCOUNT)
         for replica in self.replicas:
             self._run_replica(replica, server)
@@ -128,12 +135,18 @@ class Installation:
     # How it is installed.
 
     def objects(self) -> list[Object]:
-        """Render the chart and point its webhook configuration at this installation."""
-        bundle = f"webhook.caBundle={self.pki.ca_bundle}"
-        values = [word for value in (bundle, *self._chart_values) for word in ("--set", value)]
-        template = ["helm", "template", SERVICE, str(ROOT / "helm"), "-n", NAMESPACE]
+        """Render the chart for this installation, with a Service that leads to its port."""
+        values = [f"certificates.mode={self.certificates}", f"service.port={self.port}"]
+        if self.certificates == "files":
+            values.append(f"certificates.files.caBundle={self.pki.ca_bundle}")
+        items = self._rendered([*values, *self._chart_values])
+        return [*(item for item in items if item["kind"] not in REPLACED), service(self.port)]
+
+    def _rendered(self, values: Sequence[str]) -> list[Object]:
+        template = ["helm", "template", SERVICE, str(ROOT / "helm"), "-n", NAMESPACE, "--no-hooks"]
+        given = [word for value in values for word in ("--set", value)]
         rendered = subprocess.run(
-            [*template, "--include-crds", *values],
+            [*template, "--include-crds", *given],
             executable=self.plane.programs.path("helm"),
             capture_output=True,
             text=True,
@@ -141,11 +154,11 @@ class Installation:
         )
         if rendered.returncode:
             raise RuntimeError(f"helm template helm/ failed:\n{rendered.stderr}")
-        items = [item for item in yaml.safe_load_all(rendered.stdout) if item]
-        kept = [item for item in items if item["kind"] not in REPLACED]
-        for item in kept:
-            kueue.point_at_loopback(item, service=SERVICE, port=self.port)
-        return kept
+        return [item for item in yaml.safe_load_all(rendered.stdout) if item]
+
+    @property
+    def _settings(self) -> Path:
+        return self.plane.state / "settings.yaml"
 
     def _kubeconfig_for(self, account: str) -> Path:
         """Write a kubeconfig with a token of the ServiceAccount, and with nothing else."""
@@ -174,19 +187,23 @@ class Installation:
     def _run_replica(self, replica: Replica, kubeconfig: Path) -> None:
         self._run(
             replica.name,
-            *("webhook", "serve", f"--kubeconfig={kubeconfig}", f"--namespace={NAMESPACE}"),
-            f"--tls-cert={self.pki.certificate('tls')}",
-            f"--tls-key={self.pki.key('tls')}",
+            *("webhook", "serve", f"--config={self._settings}", f"--kubeconfig={kubeconfig}"),
+            *self._certificate_flags(),
             f"--listen=127.0.0.1:{replica.listen}",
             f"--metrics-listen=127.0.0.1:{replica.metrics}",
             f"--console-listen=127.0.0.1:{replica.console}",
             *self._serve_flags,
         )
 
+    def _certificate_flags(self) -> tuple[str, ...]:
+        if self.certificates != "files":
+            return ()
+        return f"--tls-cert={self.pki.certificate('tls')}", f"--tls-key={self.pki.key('tls')}"
+
     def _run_controller(self, kubeconfig: Path) -> None:
         self._run(
             "controller",
-            *("webhook", "control", f"--kubeconfig={kubeconfig}"),
+            *("webhook", "control", f"--config={self._settings}", f"--kubeconfig={kubeconfig}"),
             f"--metrics-listen=127.0.0.1:{self.controller_metrics}",
         )
 
@@ -201,6 +218,27 @@ class Installation:
         environment = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
         program = Program(name=name, command=command, environment=environment)
         self.plane.processes.run(program)
+
+
+def service(port: int) -> Object:
+    """Make the Service that leads the API server to a port on loopback."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": SERVICE, "namespace": NAMESPACE},
+        "spec": {
+            "type": "ExternalName",
+            "externalName": "localhost",
+            "ports": [{"name": "webhook", "port": port}],
+        },
+    }
+
+
+def settings_of(items: Sequence[Object]) -> str:
+    """Take the settings out of the chart's ConfigMap, as its pods would read them."""
+    found = (item["data"]["settings.yaml"] for item in items if item["kind"] == "ConfigMap")
+    text: str = next(found)
+    return text
 
 
 def is_ready(metrics_port: int) -> bool:
