@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from webhook.cluster.link import ObserverLink
 from webhook.cluster.pipe import Update
 from webhook.decision_log import DecisionLog, Latest
 from webhook.handler import Considered, Handler, rejections
-from webhook.metrics import Metrics
+from webhook.metrics import DECIDED, NO_OPTION, Metrics
 from webhook.model.fields import FieldError
 from webhook.settings import Settings
 
@@ -33,7 +34,8 @@ def create_app(handler: Handler, metrics: Metrics, log: DecisionLog) -> Flask:
         except FieldError as error:
             metrics.reviews.labels("unknown", "400").inc()
             return Response(f"{error}\n", status=400, content_type="text/plain")
-        verdict, code = _answer(handler, review, metrics, log)
+        with metrics.in_flight.track_inprogress():
+            verdict, code = _answer(handler, review, metrics, log)
         operation = review.operation if review.operation in ("CREATE", "UPDATE") else "other"
         metrics.reviews.labels(operation, code).inc()
         metrics.review_seconds.labels(operation).observe(time.perf_counter() - started)
@@ -83,11 +85,12 @@ def serve_forever(settings: Settings) -> Callable[..., object]:
 
     def on_update(update: Update) -> None:
         handler.update(update)
-        metrics.synced.set(update.synced)
-        for resource, age in update.ages.items():
-            metrics.watch_age.labels(resource).set(age)
-        for resource, count in update.relists.items():
-            metrics.relists.labels(resource).set(count)
+        metrics.watches.take(
+            synced=update.synced,
+            ages=update.ages,
+            relists=update.relists,
+            problems=update.problems,
+        )
         first.note(update)
 
     link = ObserverLink(
@@ -96,6 +99,7 @@ def serve_forever(settings: Settings) -> Callable[..., object]:
         on_log=lambda text: log.put({"msg": "observer", "text": text}),
         on_start=metrics.observer_starts.inc,
     )
+    metrics.table.child("observer", lambda: link.pid)
     link.start()
 
     def not_ready() -> str:
@@ -106,8 +110,9 @@ def serve_forever(settings: Settings) -> Callable[..., object]:
         return f"stale: state is {age:.0f} s old (limit {limit:.0f} s)" if age > limit else ""
 
     def before_scrape() -> None:
-        metrics.state_age.set(handler.state_age_seconds() if first.done else float("inf"))
-        metrics.ledger.set(handler.placements())
+        age = handler.state_age_seconds() if first.done else math.inf
+        metrics.watches.show(ready=not not_ready(), age=age)
+        metrics.show(handler.snapshot, placements=handler.placements())
 
     def decisions() -> probes.Answer:
         return probes.Answer(body=latest.to_bytes(), content_type="application/json")
@@ -144,8 +149,8 @@ def _teller(metrics: Metrics, log: DecisionLog, latest: Latest) -> Callable[[Con
             metrics.skipped.labels(outcome.skip).inc()
         elif outcome.decision is not None:
             decision = outcome.decision
-            option = decision.option or "none"
-            reason = decision.left_alone or "decided"
+            option = decision.option or NO_OPTION
+            reason = decision.left_alone or DECIDED
             metrics.decisions.labels(decision.policy, decision.mode, option, reason).inc()
             for name, refused in rejections(outcome):
                 metrics.rejections.labels(decision.policy, name, refused).inc()

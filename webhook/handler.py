@@ -82,7 +82,7 @@ class Handler:
         with self._lock:
             self._snapshot = apply_update(self._snapshot, update)
             self._fold.drop(self._ledger.seen(update.seen))
-            self._fold.drop(self._ledger.expire(self._clock()))
+            self._fold.drop(self._expired(self._clock()))
             for seen in update.seen:
                 self._visible[seen.key] = None
             while len(self._visible) > _VISIBLE_KEPT:
@@ -109,7 +109,7 @@ class Handler:
     def _create(self, review: Review, kind: JobKind) -> Considered:
         with self._lock:
             now = self._clock()
-            if gone := self._ledger.expire(now):
+            if gone := self._expired(now):
                 self._fold.drop(gone)
                 self._fold.adopt(self._snapshot)
             moment = self._moment(review, now)
@@ -128,6 +128,11 @@ class Handler:
             audit=_audit(outcome),
         )
         return Considered(review=review, verdict=verdict, outcome=outcome)
+
+    def _expired(self, now: float) -> Sequence[Arrival]:
+        if gone := self._ledger.expire(now):
+            self._metrics.expired.inc(len(gone))
+        return gone
 
     def _enter(self, arrival: Arrival, skip: Skip | None, now: float) -> None:
         # Of a reinvocation, only what another replica has decided is news.

@@ -1,65 +1,125 @@
-"""The metrics of the server: names, label sets and buckets in one place, label values closed."""
+"""The metrics of the server: names, texts, label values and buckets stand here and only here."""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from collections.abc import Iterable
+from typing import Final
 
-_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+from webhook.metric_table import Table, Watches, series
+from webhook.model.decision import LeftAlone, Reason, Skip
+from webhook.model.policy import FallbackPolicy, Mode
+from webhook.model.queues import Snapshot
+
+REVIEW_BUCKETS: Final = (
+    0.0005,
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+)
+"""The API server's own histogram starts at 5 ms, too coarse here."""
+
+DECIDED: Final = "decided"
+"""Reason of a decision that took an option."""
+NO_OPTION: Final = "none"
+"""Option of a decision that took none; no policy may name one so."""
+
+A_POLICY: Final = "a policy that exists"
+AN_OPTION: Final = "an option of the policy"
+OPERATIONS: Final = ("CREATE", "UPDATE", "other", "unknown")
+CODES: Final = ("200", "400", "unreadable", "unpatchable", "error")
+SCOPES: Final = ("everywhere", "namespaces")
 
 
 class Metrics:
-    """All metrics of one server process, on a registry of their own."""
+    """All metrics of one server process."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.reviews = self._counter("reviews", "Reviews answered.", "operation", "code")
-        self.review_seconds = Histogram(
-            "kueue_fallback_review_seconds",
+        self.table = table = Table()
+        self.registry = table.registry
+        table.version()
+        table.process()
+        self.watches = Watches(table)
+        self._reviews(table)
+        self._decisions(table)
+        self._ledger(table)
+        self.log_dropped = table.counter(
+            "decision_log_dropped", "Log lines dropped because standard output stalled."
+        )
+        self.observer_starts = table.counter("observer_starts", "Starts of the observer process.")
+        self.off = table.gauge(
+            "switched_off", "1 while the off switch stops decisions there.", scope=SCOPES
+        )
+
+    def _reviews(self, table: Table) -> None:
+        self.reviews = table.counter(
+            "reviews", "Reviews answered.", operation=OPERATIONS, code=CODES
+        )
+        self.review_seconds = table.histogram(
+            "review_seconds",
             "Time in the handler, from body to answer.",
-            ("operation",),
-            buckets=_BUCKETS,
-            registry=self.registry,
+            REVIEW_BUCKETS,
+            operation=OPERATIONS[:-1],
         )
-        self.decisions = self._counter(
-            "decisions",
-            "Decisions on Jobs that a policy matched.",
-            "policy",
-            "mode",
-            "option",
-            "reason",
-        )
-        self.skipped = self._counter("skipped", "Jobs that were not ours to decide.", "reason")
-        self.rejections = self._counter(
-            "rejections", "Options refused.", "policy", "option", "reason"
-        )
-        self.restorations = self._counter(
-            "restorations", "Updates in which decided values were put back."
-        )
-        self.failures = self._counter(
+        self.in_flight = table.gauge("reviews_in_flight", "Reviews being answered.")
+        self.failures = table.counter(
             "failures", "Reviews admitted unpatched because of an error in this program."
         )
-        self.unpatchable = self._counter(
+        self.unpatchable = table.counter(
             "patch_verification_failures", "Patches that did not verify and were not sent."
         )
-        self.placements = self._counter("placements", "Decisions entered into the ledger.")
-        self.ledger = self._gauge("ledger_placements", "Placements whose Workload is not yet seen.")
-        self.log_dropped = self._counter(
-            "decision_log_dropped", "Decision lines dropped because standard output stalled."
-        )
-        self.state_age = self._gauge(
-            "state_age_seconds", "Seconds since the last sign of life of the quietest watch."
-        )
-        self.synced = self._gauge("state_synced", "1 once every watch has listed.")
-        self.watch_age = self._gauge(
-            "watch_age_seconds", "Seconds since the last sign of life of one watch.", "resource"
-        )
-        self.relists = self._gauge(
-            "watch_relists", "Lists made since the observer started.", "resource"
-        )
-        self.observer_starts = self._counter("observer_starts", "Starts of the observer process.")
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"kueue_fallback_{name}", text, labels, registry=self.registry)
+    def _decisions(self, table: Table) -> None:
+        self.decisions = table.counter(
+            "decisions",
+            "Decisions on Jobs that a policy matched; option none leaves them as submitted.",
+            policy=A_POLICY,
+            mode=tuple(Mode),
+            option=AN_OPTION,
+            reason=(DECIDED, *LeftAlone),
+        )
+        self.skipped = table.counter(
+            "skipped", "Jobs that were not ours to decide.", reason=tuple(Skip)
+        )
+        self.rejections = table.counter(
+            "rejections",
+            "Options refused.",
+            policy=A_POLICY,
+            option=AN_OPTION,
+            reason=tuple(Reason),
+        )
+        self.restorations = table.counter(
+            "restorations", "Updates in which decided values were put back."
+        )
 
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"kueue_fallback_{name}", text, labels, registry=self.registry)
+    def _ledger(self, table: Table) -> None:
+        self.placements = table.counter("placements", "Placements entered into the ledger.")
+        self.expired = table.counter("placements_expired", "Placements whose Workload never came.")
+        self.ledger = table.gauge("ledger_placements", "Placements whose Workload is not yet seen.")
+
+    def show(self, snapshot: Snapshot, *, placements: int) -> None:
+        """Bring up to date what is looked at only when it is scraped."""
+        off = snapshot.off
+        self.ledger.set(placements)
+        self.off.labels("everywhere").set(off is not None and not off.namespaces)
+        self.off.labels("namespaces").set(off is not None and bool(off.namespaces))
+        self._forget_all_but(snapshot.policies)
+
+    def _forget_all_but(self, policies: Iterable[FallbackPolicy]) -> None:
+        """Remove the series of policies, and of options, that are gone."""
+        known = {
+            (policy.name, name)
+            for policy in policies
+            for name in (NO_OPTION, *(option.name for option in policy.spec.options))
+        }
+        for counter in (self.decisions, self.rejections):
+            for labels in series(counter):
+                if (labels["policy"], labels["option"]) not in known:
+                    counter.remove(*labels.values())
