@@ -53,7 +53,7 @@ test: lint programs
 ## Check the same, then run the tests that need no control plane.
 .PHONY: quick
 quick: lint
-	HYPOTHESIS_PROFILE=quick $(BIN)/pytest --ignore=tests/e2e
+	HYPOTHESIS_PROFILE=quick $(BIN)/pytest --ignore=tests/e2e --ignore=tests/alerts
 
 ## Check style, types and import contracts.
 .PHONY: lint
@@ -75,10 +75,11 @@ verify: setup programs
 	AGREEMENT_SEEDS=1-1000 $(BIN)/pytest tests/e2e/test_agreement.py
 	$(BIN)/python -m hack.bench
 
-## Build the control plane's programs into ~/.cache/kueue-fallback, if needed.
+## Build the control plane's programs and promtool into ~/.cache/kueue-fallback, if needed.
 .PHONY: programs
 programs: setup
 	@$(BIN)/python -m hack.tools
+	@$(BIN)/python -m hack.promtool
 
 ## End all clusters and delete what was made in the tree.
 .PHONY: clean
