@@ -6,17 +6,19 @@ if its Jobs had come one after the other. No API call is made here.
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any
 
 from webhook import flow
 from webhook.admission import original as originals
-from webhook.admission import patch, restore
+from webhook.admission import patch, probe, restore
 from webhook.admission.review import Review, Verdict
 from webhook.cluster.ledger import Ledger
 from webhook.cluster.pipe import Update, apply_update
@@ -55,11 +57,13 @@ class Handler:
         placement_ttl_seconds: float = 30.0,
         tell: Callable[[Considered], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
+        seen_by: str = "",
     ) -> None:
         self._rules = rules
         self._metrics = metrics
         self._tell = tell
         self._clock = clock
+        self._seen_by = seen_by or f"{socket.gethostname()} {version('kueue-fallback')}"
         self._lock = threading.Lock()
         self._snapshot = Snapshot()
         self._ledger = Ledger(ttl_seconds=placement_ttl_seconds)
@@ -99,6 +103,8 @@ class Handler:
         kind = KINDS.get(review.kind)
         if kind is None or review.subresource or review.operation not in ("CREATE", "UPDATE"):
             return Verdict(uid=review.uid)
+        if probed := probe.answer(review, seen_by=self._seen_by):
+            return probed
         if review.operation == "UPDATE":
             considered = self._restore(review, kind)
         else:
