@@ -13,7 +13,9 @@ _COMMANDS = {
     "explain": ("webhook.commands.explain", "command", "Say what would be decided, and why."),
     "off": ("webhook.commands.switch", "off", "Stop all new decisions within a second."),
     "on": ("webhook.commands.switch", "on", "Decide again."),
+    "probe": ("webhook.commands.probe", "command", "Check that the API server calls the webhook."),
     "serve": ("webhook.commands.serve", "command", "Run the webhook's server."),
+    "unfinished": ("webhook.commands.unfinished", "command", "List decided Jobs still to do."),
 }
 
 

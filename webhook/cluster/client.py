@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -61,6 +62,17 @@ class Client:
         self, path: str, body: object, params: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
         return self._call("POST", path, params, body=body)
+
+    def warnings_on_create(
+        self, path: str, body: object, params: Mapping[str, str]
+    ) -> tuple[str, ...]:
+        """Create an object and return the warnings that the API server sends along."""
+        headers = {"Content-Type": "application/json"}
+        response = self._open("POST", path, params, body=body, headers=headers)
+        try:
+            return tuple(map(_warning, response.headers.getlist("Warning")))
+        finally:
+            response.close()
 
     def patch(
         self,
@@ -236,6 +248,12 @@ def _parse(content: bytes) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise Unreachable("an answer that is not an object")
     return found
+
+
+def _warning(header: str) -> str:
+    """Take the text out of ``299 - "text"``."""
+    _, _, quoted = header.partition('"')
+    return re.sub(r"\\(.)", r"\1", quoted.removesuffix('"'))
 
 
 def _message(response: urllib3.BaseHTTPResponse) -> str:

@@ -1,0 +1,76 @@
+"""The check after an install: only the webhook's own words count as an answer."""
+
+import pytest
+from click.testing import CliRunner
+
+from tests.commands.apiserver import serving
+from webhook.admission import probe
+from webhook.commands.probe import command
+
+JOBS = "/apis/batch/v1/namespaces/team/jobs?dryRun=All"
+
+
+@pytest.fixture
+def run(tmp_path):
+    def probed(answer, *, wait="0"):
+        with serving(answer, tmp_path) as kubeconfig:
+            words = ["--namespace", "team", "--wait", wait, "--kubeconfig", kubeconfig]
+            return CliRunner().invoke(command, words)
+
+    return probed
+
+
+def seen(body):
+    nonce = body["metadata"]["annotations"][probe.PROBE]
+    return [("Warning", f'299 - "{probe.text(nonce, seen_by="web-1 0.1.0")}"')]
+
+
+def test_an_answer_that_comes_back_says_who_saw_the_probe(run):
+    asked = []
+
+    def answer(method, path, body):
+        asked.append((method, path, body["kind"], body["spec"]["suspend"]))
+        return 201, [("Warning", '299 - "another \\"warning\\""'), *seen(body)], body
+
+    result = run(answer)
+
+    assert asked == [("POST", JOBS, "Job", True)]
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "The API server calls the webhook: the probe was seen by web-1 0.1.0.\n",
+    )
+
+
+def test_a_webhook_that_comes_later_is_waited_for(run, monkeypatch):
+    monkeypatch.setattr("webhook.commands.probe.EVERY_SECONDS", 0.01)
+    asked = []
+
+    def answer(method, path, body):
+        asked.append(path)
+        return 201, seen(body) if len(asked) == 3 else [], body
+
+    assert run(answer, wait="60").exit_code == 0
+    assert len(asked) == 3
+
+
+def test_no_answer_is_a_failure_that_says_what_to_look_at(run):
+    result = run(lambda method, path, body: (201, [], body))
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("No answer of the webhook came back within 0 s")
+    assert "Does it exclude namespace team?" in result.stderr
+
+
+def test_another_probes_answer_is_none(run):
+    warning = ("Warning", f'299 - "{probe.text("0123", seen_by="web-1")}"')
+
+    assert run(lambda method, path, body: (201, [warning], body)).exit_code == 1
+
+
+def test_a_refused_dry_run_is_told_in_the_api_servers_words(run):
+    refused = {"message": "jobs.batch is forbidden"}
+
+    result = run(lambda method, path, body: (403, [], refused))
+
+    assert result.exit_code == 3
+    assert "jobs.batch is forbidden" in result.stderr

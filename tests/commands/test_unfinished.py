@@ -1,0 +1,65 @@
+"""What an uninstall leaves to itself: unfinished Jobs that carry a decision."""
+
+import pytest
+from click.testing import CliRunner
+
+from tests.commands.apiserver import serving
+from webhook.commands.unfinished import command
+
+
+@pytest.fixture
+def run(tmp_path):
+    def listed(answer):
+        with serving(answer, tmp_path) as kubeconfig:
+            return CliRunner().invoke(command, ["--kubeconfig", kubeconfig])
+
+    return listed
+
+
+def job(name, *, suspend=False, finished=()):
+    labels = {"kueue-fallback.dev/option": "cpu", "kueue.x-k8s.io/queue-name": "cpu-lq"}
+    conditions = [{"type": kind, "status": "True"} for kind in finished]
+    return {
+        "metadata": {"namespace": "team", "name": name, "labels": labels},
+        "spec": {"suspend": suspend},
+        "status": {"conditions": conditions} if conditions else {},
+    }
+
+
+def test_unfinished_jobs_of_all_pages_are_listed_with_what_becomes_of_them(run):
+    asked = []
+    pages = [
+        {"metadata": {"continue": "more"}, "items": [job("a"), job("b", finished=["Complete"])]},
+        {"metadata": {}, "items": [job("long-name", suspend=True), job("d", finished=["Failed"])]},
+    ]
+
+    def answer(method, path, body):
+        asked.append(path)
+        return 200, [], pages[len(asked) - 1]
+
+    result = run(answer)
+
+    selected = "/apis/batch/v1/jobs?labelSelector=kueue-fallback.dev%2Foption&limit=200"
+    assert asked == [selected, selected + "&continue=more"]
+    assert result.stdout.splitlines()[:4] == [
+        "NAMESPACE  NAME       OPTION  QUEUE   STATE",
+        "team       a          cpu     cpu-lq  running",
+        "team       long-name  cpu     cpu-lq  pending",
+        "Unfinished Jobs with a decision: 2.",
+    ]
+    assert result.exit_code == 0
+
+
+def test_without_such_jobs_it_says_so(run):
+    result = run(lambda *_: (200, [], {"metadata": {}, "items": []}))
+
+    assert (result.exit_code, result.stdout) == (0, "No unfinished Job carries a decision.\n")
+
+
+def test_a_list_that_is_refused_does_not_hold_up_an_uninstall(run):
+    result = run(lambda *_: (403, [], {"message": "not allowed"}))
+
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "The unfinished Jobs with a decision could not be listed: not allowed\n"
+    )

@@ -1,0 +1,101 @@
+"""``probe``: whether the API server calls the webhook, shown by an answer that comes back."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from webhook.commands.connect import UNREACHED
+
+if TYPE_CHECKING:
+    from webhook.cluster.client import Client
+
+EVERY_SECONDS = 1.0
+_PRIVILEGES = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+_UNSEEN = """\
+No answer of the webhook came back within {wait:g} s: new Jobs are admitted as they are submitted.
+Look at, in this order:
+  1. kubectl get pods -A -l app.kubernetes.io/name=kueue-fallback
+     Are the servers ready? If not, their log and /readyz on their metrics port say why.
+  2. kubectl get mutatingwebhookconfigurations -o yaml
+     Has kueue-fallback's a caBundle? Does it exclude namespace {namespace}?
+  3. kubectl get --raw /metrics | grep apiserver_admission_webhook_fail_open_count
+     If it counts, the API server calls in vain: a firewall before the pods' port, a
+     NetworkPolicy, or a certificate that it does not trust (its log names the error)."""
+
+
+@click.command("probe", short_help="Check that the API server calls the webhook.")
+@click.option("--namespace", default="default", show_default=True, help="Of the dry run.")
+@click.option("--wait", type=click.FloatRange(min=0), default=120, show_default=True, help="s")
+@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
+def command(namespace: str, wait: float, kubeconfig: str | None) -> None:
+    """Create a Job as a dry run and wait until the webhook's own words come back with it.
+
+    Nothing is created. Whoever asks needs the right to create Jobs in the namespace.
+    """
+    from webhook.cluster.client import Client
+    from webhook.cluster.errors import ClusterError
+
+    client, started = Client(kubeconfig or ""), time.monotonic()
+    while True:
+        left = wait - (time.monotonic() - started)
+        trouble = ""
+        try:
+            if seen_by := _ask(client, namespace):
+                break
+        except ClusterError as error:
+            trouble = str(error)
+        if left <= 0:
+            click.echo(trouble or _UNSEEN.format(wait=wait, namespace=namespace), err=True)
+            sys.exit(UNREACHED if trouble else 1)
+        time.sleep(min(EVERY_SECONDS, left))
+    click.echo(f"The API server calls the webhook: the probe was seen by {seen_by}.")
+
+
+def _ask(client: Client, namespace: str) -> str:
+    """Send one probe; return who saw it, or nothing."""
+    from webhook.admission import probe
+
+    nonce = secrets.token_hex(8)
+    warnings = client.warnings_on_create(
+        f"/apis/batch/v1/namespaces/{namespace}/jobs", _job(nonce), {"dryRun": "All"}
+    )
+    start = probe.text(nonce)
+    return next((text.removeprefix(start) for text in warnings if text.startswith(start)), "")
+
+
+def _job(nonce: str) -> dict[str, Any]:
+    """Make a Job that any admission policy should like: it asks for nothing."""
+    from webhook.admission import probe
+
+    container = {
+        "name": "probe",
+        "image": "kueue-fallback.dev/probe:none",
+        "securityContext": _PRIVILEGES,
+        "resources": {
+            "requests": {"cpu": "1m", "memory": "1Mi"},
+            "limits": {"cpu": "1m", "memory": "1Mi"},
+        },
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "generateName": "kueue-fallback-probe-",
+            "annotations": {probe.PROBE: nonce},
+        },
+        "spec": {
+            "suspend": True,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+        },
+    }
