@@ -6,9 +6,10 @@ import gc
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from flask import Flask, Response, request
+from flask import Flask
 
 from webhook import decision_log, flow, probes
 from webhook.admission import review as reviews
@@ -21,46 +22,71 @@ from webhook.metrics import DECIDED, NO_OPTION, Metrics
 from webhook.model.fields import FieldError
 from webhook.settings import Settings
 
+StartResponse = Callable[[str, list[tuple[str, str]]], object]
+Environ = dict[str, Any]
+
 
 def create_app(handler: Handler, metrics: Metrics, log: DecisionLog) -> Flask:
-    """Build the WSGI application: ``POST /mutate`` and nothing else."""
+    """Build the WSGI application: ``POST /mutate``, answered before Flask takes a call apart."""
     app = Flask(__name__)
-
-    @app.post("/mutate")
-    def mutate() -> Response:
-        started = time.perf_counter()
-        try:
-            review = reviews.read(request.get_data())
-        except FieldError as error:
-            metrics.reviews.labels("unknown", "400").inc()
-            return Response(f"{error}\n", status=400, content_type="text/plain")
-        with metrics.in_flight.track_inprogress():
-            verdict, code = _answer(handler, review, metrics, log)
-        operation = review.operation if review.operation in ("CREATE", "UPDATE") else "other"
-        metrics.reviews.labels(operation, code).inc()
-        metrics.review_seconds.labels(operation).observe(time.perf_counter() - started)
-        return Response(verdict.to_bytes(), content_type="application/json")
-
+    app.wsgi_app = _Mutate(app.wsgi_app, handler, metrics, log)  # type: ignore[method-assign]
     return app
 
 
-def _answer(
-    handler: Handler, review: reviews.Review, metrics: Metrics, log: DecisionLog
-) -> tuple[reviews.Verdict, str]:
-    """Admit, whatever happens: an error of ours is counted and logged, never the user's."""
-    try:
-        return handler.admit(review), "200"
-    except FieldError as error:
-        _report(log, review, "unreadable", str(error))
-        return reviews.Verdict(uid=review.uid), "unreadable"
-    except PatchError as error:
-        metrics.unpatchable.inc()
-        _report(log, review, "patch did not verify", str(error))
-        return reviews.Verdict(uid=review.uid), "unpatchable"
-    except Exception as error:  # noqa: BLE001 - the one place: an error of ours blocks no Job
-        metrics.failures.inc()
-        _report(log, review, "failed", f"{type(error).__name__}: {error}")
-        return reviews.Verdict(uid=review.uid), "error"
+class _Mutate:
+    """``POST /mutate`` as WSGI middleware: Flask's routing took a tenth of a review's time."""
+
+    def __init__(
+        self, others: Callable[..., Any], handler: Handler, metrics: Metrics, log: DecisionLog
+    ) -> None:
+        self._others = others
+        self._handler = handler
+        self._metrics = metrics
+        self._log = log
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] != "/mutate":
+            found: Iterable[bytes] = self._others(environ, start_response)
+            return found
+        if environ["REQUEST_METHOD"] != "POST":
+            start_response("405 Method Not Allowed", [("Allow", "POST"), ("Content-Length", "0")])
+            return ()
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        status, content_type, body = self._answer(environ["wsgi.input"].read(length))
+        size = ("Content-Length", str(len(body)))
+        start_response(status, [("Content-Type", content_type), size])
+        return (body,)
+
+    def _answer(self, body: bytes) -> tuple[str, str, bytes]:
+        started, metrics = time.perf_counter(), self._metrics
+        try:
+            review = reviews.read(body)
+        except FieldError as error:
+            metrics.reviews.labels("unknown", "400").inc()
+            return "400 Bad Request", "text/plain; charset=utf-8", f"{error}\n".encode()
+        with metrics.in_flight.track_inprogress():
+            verdict, code = self._admit(review)
+            answer = verdict.to_bytes()
+        operation = review.operation if review.operation in ("CREATE", "UPDATE") else "other"
+        metrics.reviews.labels(operation, code).inc()
+        metrics.review_seconds.labels(operation).observe(time.perf_counter() - started)
+        return "200 OK", "application/json", answer
+
+    def _admit(self, review: reviews.Review) -> tuple[reviews.Verdict, str]:
+        """Admit, whatever happens: an error of ours is counted and logged, never the user's."""
+        try:
+            return self._handler.admit(review), "200"
+        except FieldError as error:
+            _report(self._log, review, "unreadable", str(error))
+            return reviews.Verdict(uid=review.uid), "unreadable"
+        except PatchError as error:
+            self._metrics.unpatchable.inc()
+            _report(self._log, review, "patch did not verify", str(error))
+            return reviews.Verdict(uid=review.uid), "unpatchable"
+        except Exception as error:  # noqa: BLE001 - the one place: an error of ours blocks no Job
+            self._metrics.failures.inc()
+            _report(self._log, review, "failed", f"{type(error).__name__}: {error}")
+            return reviews.Verdict(uid=review.uid), "error"
 
 
 def _report(log: DecisionLog, review: reviews.Review, message: str, error: str) -> None:
