@@ -12,26 +12,32 @@ NUMBER: Final = "#NUMBER#"
 VARIABLES: Final = 17
 
 
+def job(names: paper.Names, number: str = NUMBER) -> Object:
+    """Return a light Job of the size that Jobs have in practice."""
+    made = paper.light_job(f"light-{number}", names)
+    container = made["spec"]["template"]["spec"]["containers"][0]
+    container["env"] += [{"name": f"VARIABLE_{n}", "value": f"{n}"} for n in range(VARIABLES)]
+    return made
+
+
 def review(names: paper.Names, number: str = NUMBER) -> str:
     """Return the review of one light Job, with what the API server and kubectl add to it."""
-    job = paper.light_job(f"light-{number}", names)
-    pod = job["spec"]["template"]["spec"]
-    container = pod["containers"][0]
-    container["env"] += [{"name": f"VARIABLE_{n}", "value": f"{n}"} for n in range(VARIABLES)]
-    container |= {"imagePullPolicy": "Always", "terminationMessagePolicy": "File"}
+    sent = job(names, number)
+    pod = sent["spec"]["template"]["spec"]
+    pod["containers"][0] |= {"imagePullPolicy": "Always", "terminationMessagePolicy": "File"}
     pod |= {"dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler"}
-    job["spec"] |= {"parallelism": 1, "completions": 1, "completionMode": "NonIndexed"}
+    sent["spec"] |= {"parallelism": 1, "completions": 1, "completionMode": "NonIndexed"}
     entry = {"manager": "kubectl-create", "operation": "Update", "apiVersion": "batch/v1"}
-    job["metadata"]["managedFields"] = [{**entry, "fieldsV1": _owned(job["spec"])}]
+    sent["metadata"]["managedFields"] = [{**entry, "fieldsV1": _owned(sent["spec"])}]
     called = {
         "uid": f"00000000-0000-4000-8000-{number}",
         "kind": {"group": "batch", "version": "v1", "kind": "Job"},
         "resource": {"group": "batch", "version": "v1", "resource": "jobs"},
         "operation": "CREATE",
-        "name": job["metadata"]["name"],
+        "name": sent["metadata"]["name"],
         "namespace": names.namespace,
         "userInfo": {"username": "bench", "groups": ["system:authenticated"]},
-        "object": job,
+        "object": sent,
         "dryRun": False,
     }
     return json.dumps(

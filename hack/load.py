@@ -36,6 +36,28 @@ class Webhook:
         )
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ApiServer:
+    """Where Jobs are created, by whom, and what they are."""
+
+    port: int
+    authority: Path
+    certificate: Path
+    key: Path
+    namespace: str
+    bodies: Path
+
+    def flags(self) -> tuple[str, ...]:
+        return (
+            f"-server=https://127.0.0.1:{self.port}",
+            f"-ca={self.authority}",
+            f"-cert={self.certificate}",
+            f"-key={self.key}",
+            f"-namespace={self.namespace}",
+            f"-bodies={self.bodies}",
+        )
+
+
 def reviews(target: Webhook, *flags: str) -> Figures:
     """Post reviews as an API server does; the flags say when, `client reviews -h` lists them."""
     return _run("reviews", *target.flags(), *flags)
@@ -44,6 +66,11 @@ def reviews(target: Webhook, *flags: str) -> Figures:
 def stall(target: Webhook, *flags: str) -> Figures:
     """Time reviews beside connections that say nothing, or half of something."""
     return _run("stall", *target.flags(), *flags)
+
+
+def jobs(target: ApiServer, *flags: str) -> Figures:
+    """Create Jobs at an API server, as kubectl does."""
+    return _run("jobs", *target.flags(), *flags)
 
 
 def _run(command: str, *flags: str) -> Figures:
@@ -56,7 +83,7 @@ def _run(command: str, *flags: str) -> Figures:
 
 def program() -> Path:
     """Return the program, building it first when these sources were never built here."""
-    folder = tools.cache_folder() / "client"
+    folder = builds()
     finished = folder / _fingerprint()
     if finished.exists():
         return finished
@@ -66,6 +93,10 @@ def program() -> Path:
             _build(finished)
             _forget_old_builds(folder)
     return finished
+
+
+def builds() -> Path:
+    return tools.cache_folder() / "client"
 
 
 def _fingerprint() -> str:

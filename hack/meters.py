@@ -1,5 +1,6 @@
 """What the bench reads off: histograms, quantiles, memory, and the handler on its own."""
 
+import contextlib
 import gc
 import http.client
 import math
@@ -33,11 +34,30 @@ _BUCKET: Final = re.compile(
 
 def reviews(metrics_port: int) -> Buckets:
     """Scrape the histogram of CREATE reviews: upper bound in seconds to the count up to it."""
+    found = _BUCKET.findall(_scrape(metrics_port))
+    return {float(bound): float(count) for bound, count in found}
+
+
+class Counter:
+    """Tells by how much a metric, summed over its labels, has grown since this was made."""
+
+    def __init__(self, metrics_port: int, name: str) -> None:
+        self._port = metrics_port
+        self._line = re.compile(rf"^{name}(?:\{{.*\}})? (\S+)$", re.MULTILINE)
+        self._before = self._sum()
+
+    def grown(self) -> float:
+        return self._sum() - self._before
+
+    def _sum(self) -> float:
+        return sum(map(float, self._line.findall(_scrape(self._port))))
+
+
+def _scrape(metrics_port: int) -> str:
     connection = http.client.HTTPConnection("127.0.0.1", metrics_port, timeout=30)
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
-    connection.close()
-    return {float(bound): float(count) for bound, count in _BUCKET.findall(text)}
+    with contextlib.closing(connection):
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read().decode()
 
 
 def difference(before: Buckets, after: Buckets) -> Quantiles:
@@ -87,6 +107,11 @@ def cpu_seconds(pid: int) -> dict[str, float]:
         name: round(sum(map(int, text.rpartition(")")[2].split()[11:13])) / ticks, 2)
         for name, text in found.items()
     }
+
+
+def observer(pid: int) -> int:
+    """Return the observer's process among the descendants of a server's."""
+    return next(each for name, each in _family(pid) if name.startswith("observer"))
 
 
 def _family(pid: int) -> Iterator[tuple[str, int]]:

@@ -169,7 +169,9 @@ func (s *stall) timeReviews(ctx context.Context, count int, every time.Duration)
 		if i == 0 {
 			first = rounded(milliseconds(time.Since(started)))
 		}
-		s.target.call(s.target.newClient(), number+2*int64(i)+1, time.Now(), fresh)
+		unused := s.target.newClient()
+		s.target.call(unused, number+2*int64(i)+1, time.Now(), fresh)
+		unused.CloseIdleConnections()
 		sleepUntil(ctx, started.Add(every))
 	}
 	onKept, onNew := kept.take(0), fresh.take(0)

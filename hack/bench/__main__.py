@@ -1,0 +1,120 @@
+"""Measure what the webhook costs, on control planes of its own.
+
+usage: python -m hack.bench [--quick] [--dry-run] [-o json] [--folder FOLDER] [SECTION...]
+
+Sections: `creates` of Jobs at the API server, against its own policy engine; `state`, the webhook
+beside 20,000 pending Workloads; `serving`, the load program alone against the webhook beside them.
+Exits with 1 when a target is missed. Every figure is wall time, so what else runs on the machine
+counts: the load average is printed beside them.
+"""
+
+import argparse
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from hack import load, tools
+from hack.bench import creates, report, serving, state
+from hack.bench.report import QUICK, Figures, Scale
+from hack.controlplane import ControlPlane
+from hack.install import Installation
+
+SECTIONS: Final = {"creates": creates, "state": state, "serving": serving}
+PICTURE: Final = "bench.png"
+
+
+def main() -> None:
+    given = _arguments()
+    tools.ensure()
+    load.program()
+    scale = QUICK if given.quick else Scale()
+    figures: Figures = {"machine": report.machine()}
+    try:
+        if "creates" in given.sections:
+            with _installed() as installation:
+                figures["creates"] = creates.measure(
+                    installation, scale, _say, dry_run=given.dry_run
+                )
+        beside_workloads = [name for name in ("state", "serving") if name in given.sections]
+        if beside_workloads:
+            with _installed() as installation:
+                figures["cluster"] = state.fill(installation, scale, _say)
+                for name in beside_workloads:
+                    figures[name] = SECTIONS[name].measure(installation, scale, _say)
+    except KeyboardInterrupt:
+        sys.exit("Interrupted; nothing is left running.")
+    sys.exit(0 if _tell(figures, given) else 1)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__.splitlines()[0])
+    parser.add_argument("sections", nargs="*", choices=tuple(SECTIONS), help="default: all")
+    parser.add_argument("--quick", action="store_true", help="less of everything")
+    parser.add_argument("--dry-run", action="store_true", help="create no Jobs, only ask")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    parser.add_argument("--folder", type=Path, help="for bench.json and bench.png")
+    given = parser.parse_args()
+    given.sections = given.sections or list(SECTIONS)
+    return given
+
+
+@contextlib.contextmanager
+def _installed() -> Iterator[Installation]:
+    """Start a control plane with the webhook on it, and leave nothing of it."""
+    folder = Path(tempfile.mkdtemp(prefix="kueue-fallback-bench-"))
+    try:
+        _say("starting a control plane")
+        with ControlPlane(folder, report=_say) as plane, Installation(plane) as installation:
+            yield installation
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tell(figures: Figures, given: argparse.Namespace) -> bool:
+    """Print the figures and tell whether every target is met."""
+    found = {name: SECTIONS[name].targets(figures[name]) for name in SECTIONS if name in figures}
+    if given.output == "json":
+        print(json.dumps(figures, indent=1))
+    else:
+        print(_text(figures, found))
+    if given.folder:
+        given.folder.mkdir(parents=True, exist_ok=True)
+        (given.folder / "bench.json").write_text(json.dumps(figures, indent=1))
+        _draw(figures, given.folder / PICTURE)
+    return all(target.is_met for targets in found.values() for target in targets)
+
+
+def _text(figures: Figures, targets: dict[str, list[report.Target]]) -> str:
+    lines = [", ".join(f"{key} {value}" for key, value in figures["machine"].items())]
+    if "cluster" in figures:
+        lines.append(", ".join(f"{key} {value}" for key, value in figures["cluster"].items()))
+    for name, wanted in targets.items():
+        lines += ["", f"== {name} ==", *SECTIONS[name].lines(figures[name]), ""]
+        lines += [target.line() for target in wanted]
+    return "\n".join(lines)
+
+
+def _draw(figures: Figures, path: Path) -> None:
+    if "creates" not in figures:
+        return
+    try:
+        from hack.bench import plot  # noqa: PLC0415 - matplotlib is an extra
+
+        plot.draw(figures["creates"], path)
+    except ImportError:
+        _say("no picture: matplotlib is missing, `pip install kueue-fallback[plots]`")
+
+
+def _say(text: str) -> None:
+    """Show progress apart from the result."""
+    print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

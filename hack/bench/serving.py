@@ -1,0 +1,171 @@
+"""The load program alone against the server: bursts, connections that stall, a busy observer."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Self
+
+from hack import load, meters
+from hack.api import ApiClient
+from hack.bench import reviews
+from hack.bench.report import Figures, Scale, Target, table
+from hack.install import Installation
+
+HANDLER_MILLISECONDS: Final = 2.0
+ABOVE_HANDLER_MILLISECONDS: Final = 1.0
+BESIDE_STALLED_MILLISECONDS: Final = 50.0
+RELIST_EVERY_SECONDS: Final = 3.0
+KILL_EVERY_SECONDS: Final = 10.0
+
+BURSTS: Final = (
+    ("64 from one client", ("-burst=64",)),
+    ("64 from each of three clients", ("-burst=64", "-clients=3")),
+    ("256 from one client", ("-burst=256",)),
+)
+STALLS: Final = (
+    ("200 silent TLS connections", ("-silent=200",)),
+    ("200 half handshakes", ("-half-handshakes=200",)),
+    # Long enough that the first ones are dropped and others take their place.
+    ("64 half-sent bodies", ("-half-bodies=64", "-settle=3s")),
+)
+PHASES: Final = (
+    ("quiet", "idle observer"),
+    ("relist", "during relists"),
+    ("observerKilled", "observer killed"),
+)
+
+Say = Callable[[str], None]
+
+
+def measure(installation: Installation, scale: Scale, say: Say) -> Figures:
+    target = reviews.target(installation)
+    figures: Figures = {"bursts": {}, "stalls": {}}
+    say(f"{scale.rate:.0f} reviews a second beside an idle observer")
+    figures["quiet"] = reviews.at_rate(installation, scale)
+    say("the same during relists")
+    figures["relist"] = _during_relists(installation, scale)
+    say("the same while the observer is killed and comes back")
+    figures["observerKilled"] = _while_killed(installation, scale)
+    for words, flags in BURSTS:
+        say(f"bursts of {words}")
+        rounds = (f"-rounds={scale.burst_rounds}", "-pause=200ms")
+        figures["bursts"][words] = load.reviews(target, *flags, *rounds)
+    for words, flags in STALLS:
+        say(words)
+        figures["stalls"][words] = load.stall(target, *flags)
+    return figures
+
+
+def _during_relists(installation: Installation, scale: Scale) -> Figures:
+    relists = meters.Counter(installation.replicas[0].metrics, "kueue_fallback_watch_relists")
+    breaker = _WatchBreaker(installation.plane.client)
+    with Meanwhile(breaker.end_watches, every=RELIST_EVERY_SECONDS):
+        found = reviews.at_rate(installation, scale)
+    return {**found, "relists": relists.grown()}
+
+
+def _while_killed(installation: Installation, scale: Scale) -> Figures:
+    replica = installation.replicas[0]
+    server = installation.plane.processes.pid(replica.name)
+    starts = meters.Counter(replica.metrics, "kueue_fallback_observer_starts_total")
+
+    def kill() -> None:
+        os.kill(meters.observer(server), signal.SIGKILL)
+
+    with Meanwhile(kill, every=KILL_EVERY_SECONDS):
+        found = reviews.at_rate(installation, scale)
+    return {**found, "observerStarts": starts.grown()}
+
+
+class _WatchBreaker:
+    """Changes the definition of Workloads: the API server ends their watches and forgets events.
+
+    So whoever watched is told that it is too late to resume, and lists again.
+    """
+
+    NAME: Final = "workloads.kueue.x-k8s.io"
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._turn = 0
+
+    def end_watches(self) -> None:
+        self._turn += 1
+        change: dict[str, Any] = {"spec": {"names": {"categories": [f"bench-{self._turn}"]}}}
+        self._client.patch("apiextensions.k8s.io/v1", "CustomResourceDefinition", self.NAME, change)
+
+
+class Meanwhile:
+    """Does something again and again while the `with` block runs; first after a whole interval."""
+
+    def __init__(self, act: Callable[[], None], *, every: float) -> None:
+        self._act = act
+        self._every = every
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(self._every):
+            self._act()
+
+
+def targets(figures: Figures) -> list[Target]:
+    found = []
+    for phase, words in PHASES:
+        handler, client = (figures[phase][side]["p99"] for side in ("handler", "latency"))
+        found += [
+            Target(name=f"handler p99, {words}, ms", value=handler, limit=HANDLER_MILLISECONDS),
+            Target(
+                name=f"client's p99 above the handler's, {words}, ms",
+                value=round(client - handler, 2),
+                limit=ABOVE_HANDLER_MILLISECONDS,
+            ),
+        ]
+    found += [
+        Target(
+            name=f"first answer beside {words}, ms",
+            value=stall["first"],
+            limit=BESIDE_STALLED_MILLISECONDS,
+        )
+        for words, stall in figures["stalls"].items()
+    ]
+    return [*found, Target(name="errors", value=_errors(figures), limit=0)]
+
+
+def _errors(figures: Figures) -> int:
+    results = [*figures["bursts"].values(), *(figures[phase] for phase, _ in PHASES)]
+    stalls = figures["stalls"].values()
+    kinds = [found["errors"] for found in (*results, *stalls)]
+    kinds += [found["newConnectionErrors"] for found in stalls]
+    return sum(sum(kind.values()) for kind in kinds)
+
+
+def lines(figures: Figures) -> list[str]:
+    at_rate = [row for phase, words in PHASES for row in reviews.rows(words, figures[phase])]
+    bursts = [
+        [words, found["calls"], found["errors"] or 0, found["dials"], *found["latency"].values()]
+        for words, found in figures["bursts"].items()
+    ]
+    stalls = [
+        [words, found["first"], found["latency"]["max"], found["newConnectionLatency"]["max"]]
+        for words, found in figures["stalls"].items()
+    ]
+    relists = figures["relist"]["relists"]
+    starts = figures["observerKilled"]["observerStarts"]
+    return [
+        *table(reviews.HEADER, at_rate),
+        f"{relists:.0f} relists, {starts:.0f} starts of the observer",
+        "",
+        *table(("bursts", "reviews", "errors", "dials", "p50", "p90", "p99", "max"), bursts),
+        "",
+        *table(("answers beside, ms", "first", "kept, max", "new, max"), stalls),
+    ]
