@@ -1,0 +1,106 @@
+"""What the bench makes of its figures."""
+
+from hack.bench import creates, report
+from hack.bench.contenders import admission_policy
+from hack.bench.creates import NOTHING, POINTS, POLICY, WEBHOOK
+from hack.bench.report import Target
+from hack.paper import Names
+
+WAYS = {NOTHING: "gpu-lq", POLICY: "cpu-lq", WEBHOOK: "cpu-lq"}
+
+
+def result(p50, per_second, queue, errors=0):
+    return {
+        "calls": 10,
+        "errors": {"timed out": errors} if errors else {},
+        "notes": {f"queue {queue}": 10},
+        "perSecond": per_second,
+        "latency": {"p50": p50, "p90": p50 * 2, "p99": p50 * 3},
+    }
+
+
+def one_round(latency, throughput, **more):
+    return {
+        name: {
+            point.name: result(latency[name], throughput[name], queue, **more) for point in POINTS
+        }
+        for name, queue in WAYS.items()
+    }
+
+
+def figures(*rounds):
+    return {"dryRun": False, "rounds": list(rounds)}
+
+
+EVEN = one_round(
+    {NOTHING: 2.0, POLICY: 3.0, WEBHOOK: 3.5}, {NOTHING: 700, POLICY: 500, WEBHOOK: 520}
+)
+SLOW = one_round(
+    {NOTHING: 4.0, POLICY: 6.0, WEBHOOK: 5.0}, {NOTHING: 300, POLICY: 200, WEBHOOK: 210}
+)
+
+
+def test_what_a_contender_adds_is_taken_within_a_round():
+    added, throughput, wrong = creates.targets(figures(EVEN, SLOW, SLOW))
+
+    assert (added.value, added.limit, added.is_met) == (1.0, 2.0, True)
+    assert (throughput.value, throughput.limit, throughput.is_met) == (210, 200, True)
+    assert (wrong.value, wrong.is_met) == (0, True)
+
+
+def test_a_webhook_that_adds_more_than_the_policy_misses_its_target():
+    added, throughput, _ = creates.targets(figures(EVEN))
+
+    assert (added.value, added.limit, added.is_met) == (1.5, 1.0, False)
+    assert throughput.is_met
+
+
+def test_failed_creates_and_those_in_another_queue_are_wrong():
+    astray = {**EVEN, WEBHOOK: EVEN[NOTHING]}
+    failed = one_round(dict.fromkeys(WAYS, 1.0), dict.fromkeys(WAYS, 1), errors=1)
+
+    assert creates.targets(figures(astray))[-1].value == 10 * len(POINTS)
+    assert creates.targets(figures(failed))[-1].value == len(WAYS) * len(POINTS)
+
+
+def test_the_table_has_a_row_for_each_point_and_contender():
+    lines = creates.lines(figures(EVEN, SLOW, SLOW))
+
+    assert lines[0] == "Jobs created: kept until the point is over; 3 rounds, interleaved"
+    assert len(lines) == 2 + len(POINTS) * len(WAYS)
+    assert _one_space(lines[4]) == (
+        "1 at once, kueue-fallback 10 5.00 (3.50-5.00) 10.00 (7.00-10.00) 15.00 (10.50-15.00)"
+        " 210 (210-520) 1.25 (1.25-1.75)"
+    )
+
+
+def _one_space(text):
+    return " ".join(text.split())
+
+
+def test_a_table_is_aligned():
+    assert report.table(("what", "ms"), [["a", 1.0], ["longer", "-"]]) == [
+        "what      ms",
+        "a       1.00",
+        "longer     -",
+    ]
+
+
+def test_a_target_says_whether_it_is_met():
+    low = Target(name="p99, ms", value=1.5, limit=2)
+    high = Target(name="a second", value=1.5, limit=2, at_least=True)
+
+    assert _one_space(low.line()) == "p99, ms 1.50 <= 2: met"
+    assert _one_space(high.line()) == "a second 1.50 >= 2: MISSED"
+
+
+def test_the_admission_policy_reads_the_queue_and_takes_the_gpu_away():
+    policy, binding = admission_policy(Names())
+
+    assert policy["spec"]["matchConditions"] == [
+        {"name": "long-queue", "expression": "params.status.pendingWorkloads >= 10"}
+    ]
+    expression = policy["spec"]["mutations"][0]["jsonPatch"]["expression"]
+    assert '"/metadata/labels/kueue.x-k8s.io~1queue-name", value: "cpu-lq"' in expression
+    assert expression.count("nvidia.com~1gpu") == 2
+    assert binding["spec"]["paramRef"]["name"] == "gpu-cq"
