@@ -32,15 +32,27 @@ def original_of(edits: Iterable[Edit], source: Mapping[str, Any]) -> Original:
     Only the edits' paths are used. A null counts as ABSENT.
     """
     found: dict[Path, Json | Absent] = {}
+    # Most edits share their parents, and walking is what costs.
+    reached: dict[Path, Any] = {}
     for edit in edits:
-        node: Any = source
-        for depth, part in enumerate(edit.path, start=1):
-            node = places.step(node, part)
-            if node is None:
-                found.update((edit.path[:end], ABSENT) for end in range(depth, len(edit.path)))
-                break
+        *above, last = edit.path
+        parent = tuple(above)
+        if parent not in reached:
+            reached[parent] = _reach(source, parent, found)
+        node = places.step(reached[parent], last)
         found[edit.path] = ABSENT if node is None else node
     return found
+
+
+def _reach(source: Mapping[str, Any], path: Path, found: dict[Path, Json | Absent]) -> Any:
+    """Walk to a parent; where it is missing, record it and all that is missing above it."""
+    node: Any = source
+    for depth, part in enumerate(path, start=1):
+        node = places.step(node, part)
+        if node is None:
+            found.update((path[:end], ABSENT) for end in range(depth, len(path) + 1))
+            break
+    return node
 
 
 def to_json(original: Original) -> dict[str, Json]:

@@ -67,8 +67,13 @@ def _verify(edits: Sequence[Edit], found: list[Operation], source: dict[str, Any
             apply(operation, source)
     except CannotApplyError as error:
         raise PatchError((), f"does not apply: {error}") from error
+    reached: dict[Path, Any] = {}
     for edit in edits:
-        if places.look(source, edit.path) != edit.value:
+        parent = edit.path[:-1]
+        if parent not in reached:
+            reached[parent] = places.look(source, parent)
+        value = places.step(reached[parent], edit.path[-1])
+        if (ABSENT if value is None else value) != edit.value:
             raise PatchError(edit.path, "does not have its value after the patch")
 
 
