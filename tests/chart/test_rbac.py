@@ -37,6 +37,7 @@ READS = [
         "verbs": ["list", "watch"],
     },
 ]
+CONFIG_MAP_ROLES = ("kueue-fallback-kueue-config", "kueue-fallback-off-switch")
 WEBHOOK = {"kind": "ServiceAccount", "name": "kueue-fallback", "namespace": "ours"}
 CONTROLLER = {"kind": "ServiceAccount", "name": "kueue-fallback-controller", "namespace": "ours"}
 
@@ -48,7 +49,7 @@ def test_the_webhook_reads_what_a_decision_needs_and_writes_nothing(render):
     assert rendering.one("ClusterRoleBinding")["subjects"] == [WEBHOOK]
 
 
-def test_the_controller_may_also_write_the_status_of_policies(render):
+def test_the_controller_may_also_write_the_status_of_policies_and_watch_jobs(render):
     rendering = render()
 
     assert rendering.one("ClusterRole", "kueue-fallback-controller")["rules"] == [
@@ -58,6 +59,7 @@ def test_the_controller_may_also_write_the_status_of_policies(render):
             "resources": ["fallbackpolicies/status"],
             "verbs": ["patch", "update"],
         },
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch"]},
     ]
     binding = rendering.one("ClusterRoleBinding", "kueue-fallback-controller")
     assert binding["subjects"] == [CONTROLLER]
@@ -68,8 +70,7 @@ def test_one_configmap_is_readable_in_each_of_two_namespaces(render):
 
     found = {
         role["metadata"]["namespace"]: role["rules"]
-        for (kind, _), role in rendering.objects.items()
-        if kind == "Role"
+        for role in (rendering.one("Role", name) for name in CONFIG_MAP_ROLES)
     }
     assert found == {
         "kueue-system": [_one_configmap("kueue-manager-config")],
@@ -92,7 +93,7 @@ def test_what_is_watched_and_what_may_be_read_are_the_same(render):
     asked = watched(namespace="ours", kueue_namespace="kueue-system")
     paths = {resource.path.format(kueue="v1beta2") for resource in asked}
     named = {resource.kind for resource in asked if resource.field_selector}
-    roles = [role for (kind, _), role in rendering.objects.items() if kind == "Role"]
+    roles = [rendering.one("Role", name) for name in CONFIG_MAP_ROLES]
     assert {path.rpartition("/")[2] for path in paths} == {
         *(resource for rule in READS for resource in rule["resources"]),
         "configmaps",
@@ -103,7 +104,7 @@ def test_what_is_watched_and_what_may_be_read_are_the_same(render):
 def test_both_processes_read_those_configmaps_if_both_run(render):
     both, alone = render(), render({"controller.enabled": "false"})
 
-    for name in ("kueue-fallback-kueue-config", "kueue-fallback-off-switch"):
+    for name in CONFIG_MAP_ROLES:
         assert both.one("RoleBinding", name)["subjects"] == [WEBHOOK, CONTROLLER]
         assert alone.one("RoleBinding", name)["subjects"] == [WEBHOOK]
 

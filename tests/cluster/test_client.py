@@ -103,6 +103,29 @@ def test_an_object_is_got_with_the_credentials_and_the_parameters(server, kubeco
     assert credentials == "Bearer t1"
 
 
+@pytest.mark.parametrize(
+    ("metadata_only", "accepted"),
+    [
+        (False, ["application/json"] * 2),
+        (
+            True,
+            [
+                f"application/json;as=PartialObjectMetadata{what};g=meta.k8s.io;v=v1"
+                for what in ("List", "")
+            ],
+        ),
+    ],
+)
+def test_a_client_of_metadata_asks_for_nothing_else(server, kubeconfig, metadata_only, accepted):
+    server.answers["/jobs"] = 200, {"items": []}
+    client = Client(kubeconfig(), metadata_only=metadata_only)
+
+    client.get("/jobs")
+    list(client.watch("/jobs", {}, read_seconds=5.0))
+
+    assert [headers["Accept"] for _, _, headers, _ in server.requests] == accepted
+
+
 def test_changes_are_sent_as_json_of_their_type(server, kubeconfig):
     server.answers["/a"] = 200, {"ok": True}
     client = Client(kubeconfig())

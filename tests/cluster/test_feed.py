@@ -5,6 +5,7 @@ from webhook.cluster.pipe import apply_update
 from webhook.cluster.reduce import read
 from webhook.cluster.watch import Message
 from webhook.model.queues import Snapshot
+from webhook.model.selector import Selector
 
 RESOURCES = kinds.watched(namespace="ours", kueue_namespace="kueue-system")
 REQUIRED = [resource.kind for resource in RESOURCES if resource.required]
@@ -146,3 +147,24 @@ def test_a_policy_that_stops_being_valid_is_skipped():
     assert after.changed["policies"] == ()
     assert after.problems == {kinds.POLICIES: 1}
     assert said[0].startswith("skipped: fallbackpolicies p: ")
+
+
+def test_lists_are_counted_and_looks_for_what_is_not_served_are_none():
+    feed = synced_feed()
+    feed.take(listed(kinds.COHORTS, at=2.0))
+    feed.take(Message(kind=kinds.CHECKS, at=2.0, entries=(), served=False))
+
+    relists = feed.update(3.0).relists
+
+    assert (relists[kinds.COHORTS], relists[kinds.CHECKS]) == (2, 1)
+
+
+def test_the_namespaces_that_we_are_asked_about_are_known_from_our_configuration():
+    selector = {"matchLabels": {"team": "a"}}
+    ours = {"name": "create.kueue-fallback.dev", "namespaceSelector": selector}
+    feed = synced_feed()
+    nothing = feed.update(1.0).changed["reviewed_namespaces"]
+    feed.take(listed(kinds.WEBHOOKS, named("", "a", webhooks=[ours]), named("", "b")))
+
+    assert nothing == ()
+    assert feed.update(2.0).changed["reviewed_namespaces"] == (Selector(labels={"team": "a"}),)

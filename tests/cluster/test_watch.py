@@ -154,6 +154,7 @@ def test_what_is_not_served_is_empty_and_looked_for_again():
     script = Script(NotServed("cohorts"), page("a"), [10.0]).steps(2, COHORTS)
 
     assert changes(script) == [[], ["a"]]
+    assert [m.served for m in script.messages if m.entries is not None] == [False, True]
     assert script.slept == [8.0]
     assert script.forgotten == 1
 

@@ -36,6 +36,8 @@ __all__ = [
 
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 30.0
+_METADATA_OF_LISTS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_METADATA_OF_EVENTS = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _CONNECTIONS = 32
 """A watch holds one each."""
 _KUEUE_VERSIONS = ("v1beta2", "v1beta1")
@@ -49,8 +51,12 @@ class Client:
     ``~/.kube/config``; it is read again after a 401, so that rotated credentials are picked up.
     """
 
-    def __init__(self, kubeconfig: str = "") -> None:
+    def __init__(self, kubeconfig: str = "", *, metadata_only: bool = False) -> None:
+        """Speak with the API server; *metadata_only*: lists and watches carry nothing else."""
         self._kubeconfig = kubeconfig
+        self._accepted = ("application/json", "application/json")
+        if metadata_only:
+            self._accepted = (_METADATA_OF_LISTS, _METADATA_OF_EVENTS)
         self._lock = threading.Lock()
         self._loaded: tuple[Configuration, urllib3.PoolManager] | None = None
         self._kueue_version: str | None = None
@@ -148,7 +154,11 @@ class Client:
                 method,
                 f"{configuration.host}{path}{query}",
                 body=None if body is None else json.dumps(body).encode(),
-                headers={**self._headers(configuration), **(headers or {})},
+                headers={
+                    **self._headers(configuration),
+                    "Accept": self._accepted["watch" in params],
+                    **(headers or {}),
+                },
                 preload_content=False,
                 timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=read_seconds),
                 retries=False,
@@ -190,7 +200,7 @@ class Client:
         with self._lock:  # it may refresh the token
             settings: Any = configuration.auth_settings().values()
             credentials = {item["key"]: item["value"] for item in settings if item["value"]}
-        return {"Accept": "application/json", "User-Agent": "kueue-fallback", **credentials}
+        return {"User-Agent": "kueue-fallback", **credentials}
 
 
 def connect(kubeconfig: str = "") -> Client:

@@ -49,7 +49,7 @@ class Feed:
         if message.entries is not None:
             self._state.replace_read(kind, message.entries)
             self._listed.add(kind)
-            self._relists[kind] += 1
+            self._relists[kind] += message.served
         elif message.event is not None:
             self._state.apply_read(kind, *message.event)
         problems = tuple(f"skipped: {problem}" for problem in self._state.take_problems())

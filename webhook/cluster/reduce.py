@@ -23,6 +23,7 @@ from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.policy import PolicyError, read_policy
 from webhook.model.queues import LimitRangeItem, OffSwitch
+from webhook.model.selector import EVERYTHING, Selector, read_selector
 
 Key: TypeAlias = tuple[str, str]
 """(namespace, name); the namespace of what has none is empty."""
@@ -36,6 +37,8 @@ class Webhooks(NamedTuple):
 
     ours: bool
     kueues: bool
+    namespaces: Selector = EVERYTHING
+    """Of ours: whose new Jobs we are asked about."""
 
 
 class Entry(NamedTuple):
@@ -98,11 +101,17 @@ def _read_off_switch(source: Mapping[str, Any]) -> OffSwitch:
 
 
 def _read_webhooks(source: Mapping[str, Any]) -> Webhooks:
-    names = {
-        fields.text(webhook, "name", here)
+    selectors = {
+        fields.text(webhook, "name", here): read_selector(
+            fields.mapping(webhook, "namespaceSelector", here), f"{here}.namespaceSelector"
+        )
         for webhook, here in fields.objects(source, "webhooks", "")
     }
-    return Webhooks(ours=OUR_WEBHOOK in names, kueues=KUEUES_WEBHOOK in names)
+    return Webhooks(
+        ours=OUR_WEBHOOK in selectors,
+        kueues=KUEUES_WEBHOOK in selectors,
+        namespaces=selectors.get(OUR_WEBHOOK, EVERYTHING),
+    )
 
 
 READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 KUEUE_GROUP = "kueue.x-k8s.io"
 
@@ -16,6 +18,8 @@ class Resource:
     field_selector: str = ""
     required: bool = True
     """Without it the state is not synced, and its silence is the state's age."""
+    read: Callable[[str, Mapping[str, Any]], Any] | None = None
+    """Kind and object to a ``reduce.Entry``; None: as ``reduce`` reads it."""
 
     @property
     def params(self) -> dict[str, str]:

@@ -28,6 +28,7 @@ from webhook.model.queues import (
     Snapshot,
     StopPolicy,
 )
+from webhook.model.selector import Selector
 
 SHAPES_PER_QUEUE = 64
 """Each costs some tens of microseconds whenever its cohort changes; further shapes only wait."""
@@ -87,8 +88,8 @@ class State:
         """Build what has changed and keep the rest; *now* is when all this was so."""
         fresh: dict[str, Any] = {}
         for kind in self._changed:
-            name, build = _BUILDERS[kind]
-            fresh[name] = build(self._tables)
+            for name, build in _BUILDERS[kind]:
+                fresh[name] = build(self._tables)
         self._changed.clear()
         built = replace(self._snapshot, as_of=now, **fresh)
         built = self._with_workloads(built)
@@ -236,18 +237,26 @@ def _runs_before_kueue(tables: _Tables) -> bool:
     return bool(ours and kueues) and max(ours) < min(kueues)
 
 
-_BUILDERS: Mapping[str, tuple[str, _Builder]] = {
-    kinds.CLUSTER_QUEUES: ("cluster_queues", _by_name(kinds.CLUSTER_QUEUES)),
-    kinds.LOCAL_QUEUES: ("local_queues", _by_key(kinds.LOCAL_QUEUES)),
-    kinds.COHORTS: ("cohorts", _cohorts),
-    kinds.FLAVORS: ("flavors", _by_name(kinds.FLAVORS)),
-    kinds.CHECKS: ("checks", _by_name(kinds.CHECKS)),
-    kinds.PRIORITY_CLASSES: ("priority_classes", _by_name(kinds.PRIORITY_CLASSES)),
-    kinds.NAMESPACES: ("namespaces", _by_name(kinds.NAMESPACES)),
-    kinds.LIMIT_RANGES: ("limit_ranges", _limit_ranges),
-    kinds.RUNTIME_CLASSES: ("overheads", _by_name(kinds.RUNTIME_CLASSES)),
-    kinds.POLICIES: ("policies", _policies),
-    kinds.KUEUE_CONFIG: ("kueue", _kueue),
-    kinds.OFF_SWITCH: ("off", _off),
-    kinds.WEBHOOKS: ("runs_before_kueue", _runs_before_kueue),
+def _reviewed_namespaces(tables: _Tables) -> tuple[Selector, ...]:
+    return tuple(found.namespaces for found in tables[kinds.WEBHOOKS].values() if found.ours)
+
+
+_BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
+    kinds.CLUSTER_QUEUES: (("cluster_queues", _by_name(kinds.CLUSTER_QUEUES)),),
+    kinds.LOCAL_QUEUES: (("local_queues", _by_key(kinds.LOCAL_QUEUES)),),
+    kinds.COHORTS: (("cohorts", _cohorts),),
+    kinds.FLAVORS: (("flavors", _by_name(kinds.FLAVORS)),),
+    kinds.CHECKS: (("checks", _by_name(kinds.CHECKS)),),
+    kinds.PRIORITY_CLASSES: (("priority_classes", _by_name(kinds.PRIORITY_CLASSES)),),
+    kinds.NAMESPACES: (("namespaces", _by_name(kinds.NAMESPACES)),),
+    kinds.LIMIT_RANGES: (("limit_ranges", _limit_ranges),),
+    kinds.RUNTIME_CLASSES: (("overheads", _by_name(kinds.RUNTIME_CLASSES)),),
+    kinds.POLICIES: (("policies", _policies),),
+    kinds.KUEUE_CONFIG: (("kueue", _kueue),),
+    kinds.OFF_SWITCH: (("off", _off),),
+    kinds.WEBHOOKS: (
+        ("runs_before_kueue", _runs_before_kueue),
+        ("reviewed_namespaces", _reviewed_namespaces),
+    ),
 }
+"""Kind to the fields of Snapshot that depend on it."""

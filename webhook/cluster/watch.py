@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from webhook.cluster import reduce
 from webhook.cluster.errors import Forbidden, Gone, NotServed, Refused, Unreachable
-from webhook.cluster.reduce import Entry, read
+from webhook.cluster.reduce import Entry
 from webhook.cluster.resources import Resource
 
 PAGE = 200
@@ -59,6 +60,8 @@ class Message:
     event: tuple[str, Entry] | None = None
     """(type, object) of one change."""
     error: str = ""
+    served: bool = True
+    """False: the list is empty because there is no such resource."""
     unreadable: bool = False
     """What is known must not be used any longer: we are not allowed to read it."""
 
@@ -111,6 +114,7 @@ class Follower:
         self._clock = clock
         self._sleep = sleep
         self._uniform = uniform
+        self._read = resource.read or reduce.read
         self._version = ""
         """The resourceVersion to go on from; empty: list first."""
         self._failures = 0
@@ -149,7 +153,9 @@ class Follower:
         at, version = self._clock(), ""
         for page in list_pages(self._transport, path, self._resource.params):
             # Cut down page by page: whole objects of a large list would fill the memory.
-            entries.extend(read(self._resource.kind, item) for item in page.get("items") or ())
+            entries.extend(
+                self._read(self._resource.kind, item) for item in page.get("items") or ()
+            )
             version = str((page.get("metadata") or {}).get("resourceVersion") or "")
         self._version = version
         self._emit(Message(kind=self._resource.kind, at=at, entries=tuple(entries)))
@@ -183,7 +189,7 @@ class Follower:
         version = (source.get("metadata") or {}).get("resourceVersion")
         change = None
         if event_type != "BOOKMARK":
-            change = event_type, read(self._resource.kind, source)
+            change = event_type, self._read(self._resource.kind, source)
         self._emit(Message(kind=self._resource.kind, at=self._clock(), event=change))
         self._version = str(version or self._version)
 
@@ -194,7 +200,7 @@ class Follower:
             self._back_off()
             return
         self._failures = 0
-        self._emit(Message(kind=self._resource.kind, at=self._clock(), entries=()))
+        self._emit(Message(kind=self._resource.kind, at=self._clock(), entries=(), served=False))
         self._sleep(self._uniform(0.8, 1.0) * _PROBE_SECONDS)
 
     def _tell(self, *, error: str = "", unreadable: bool = False) -> None:

@@ -7,7 +7,7 @@ controllers at once do no harm.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from webhook.cluster.errors import NotServed, Refused
@@ -33,8 +33,8 @@ class Transport(Protocol):
 class Look:
     """What one look came to."""
 
-    ready: int = 0
-    not_ready: int = 0
+    ready: Mapping[str, bool] = field(default_factory=dict)
+    """Every policy, and whether it is."""
     written: tuple[tuple[str, Condition], ...] = ()
     failed: tuple[tuple[str, str], ...] = ()
     """Policy and what the API server said about the write."""
@@ -58,8 +58,7 @@ def look(
         status = policy_status.status(condition, source.get("status") or {}, now=clock())
         outcome = Look() if status is None else _write(transport, source, name, condition, status)
         found = Look(
-            ready=found.ready + condition.ready,
-            not_ready=found.not_ready + (not condition.ready),
+            ready={**found.ready, name: condition.ready},
             written=(*found.written, *outcome.written),
             failed=(*found.failed, *outcome.failed),
             again=found.again or outcome.again,

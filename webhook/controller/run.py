@@ -1,6 +1,7 @@
-"""The controller's process: follows the cluster and looks at all policies when something changed.
+"""The controller's process: follows the cluster and looks again when something changed.
 
-It follows everything that the webhook does but the Workloads, which no condition depends on.
+It follows everything that the webhook does but the Workloads, which nothing here depends on, and
+the metadata of Jobs.
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from http.server import ThreadingHTTPServer
-from typing import Final
-
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from typing import Any, Final
 
 from webhook import probes
 from webhook.cluster.client import Client
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.feed import Feed
-from webhook.cluster.pipe import apply_update
+from webhook.cluster.pipe import Update, apply_update
 from webhook.cluster.resources import POLICIES, WORKLOADS, Resource, watched
 from webhook.cluster.watch import Follower, Message
+from webhook.controller.glimpse import JOBS
+from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.reconcile import Look, look
+from webhook.controller.unreviewed import Found, Unreviewed
 from webhook.model.queues import Snapshot
 from webhook.settings import Settings
 
@@ -35,14 +37,20 @@ COALESCE_SECONDS: Final = 0.2
 AGAIN_SECONDS: Final = 1.0
 """Until the next look after a failed one."""
 IDLE_SECONDS: Final = 5.0
+NAMED_A_MINUTE: Final = 10
+"""Jobs created without a review that are named in the log; the others are only counted."""
+_MINUTE: Final = 60.0
 
 
 class Controller:
     """The loop; what it needs of the world comes in."""
 
-    def __init__(self, settings: Settings, client: Client, log: Callable[[str], None]) -> None:
+    def __init__(
+        self, settings: Settings, client: Client, jobs_client: Client, log: Callable[[str], None]
+    ) -> None:
         self._settings = settings
         self._client = client
+        self._jobs_client = jobs_client
         self._log = log
         kinds = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
         self._resources = tuple(one for one in kinds if one.kind != WORKLOADS)
@@ -52,26 +60,17 @@ class Controller:
         self._looked_at = -1
         """Generation of the snapshot at the last look."""
         self._due = False
-        self.registry = CollectorRegistry()
-        self._writes = Counter(
-            "kueue_fallback_policy_status_writes",
-            "Statuses of policies written, or tried to.",
-            ("result",),
-            registry=self.registry,
-        )
-        self._policies = Gauge(
-            "kueue_fallback_policies",
-            "Policies by their condition Ready.",
-            ("ready",),
-            registry=self.registry,
-        )
+        self._unreviewed = Unreviewed(self._fetch_job, settings.namespace)
+        self._named: list[float] = []
+        """When Jobs were named in the log, in the last minute."""
+        self.metrics = ControllerMetrics()
 
     def run(self) -> None:
         """Follow and look until the process ends."""
-        for resource in self._resources:
-            thread = threading.Thread(target=self._follower(resource).run, name=resource.kind)
-            thread.daemon = True
-            thread.start()
+        followed = [(one, self._client) for one in self._resources]
+        for resource, client in (*followed, (JOBS, self._jobs_client)):
+            follower = self._follower(resource, client)
+            threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
         while True:
             self.step()
 
@@ -80,16 +79,26 @@ class Controller:
         self._gather(AGAIN_SECONDS if self._due else IDLE_SECONDS)
         update = self._feed.update(time.monotonic())
         self._snapshot = apply_update(self._snapshot, update)
-        if update.synced and (self._due or self._snapshot.generation != self._looked_at):
+        self._count(update)
+        if not update.synced:
+            return
+        self._unreviewed.note(self._snapshot, time.time())
+        self._report_unreviewed(self._unreviewed.look(as_of=update.as_of))
+        if self._due or self._snapshot.generation != self._looked_at:
             self._look()
 
     def not_ready(self) -> str:
         return "" if self._feed.synced else "not synced yet"
 
-    def _follower(self, resource: Resource) -> Follower:
+    def before_scrape(self) -> None:
+        synced = self._feed.synced
+        age = time.monotonic() - self._snapshot.as_of if synced else float("inf")
+        self.metrics.watches.show(ready=synced, age=age)
+
+    def _follower(self, resource: Resource, client: Client) -> Follower:
         return Follower(
             resource,
-            self._client,
+            client,
             self._messages.put,
             clock=time.monotonic,
             sleep=time.sleep,
@@ -103,13 +112,27 @@ class Controller:
                 message = self._messages.get(timeout=wait)
             except queue.Empty:
                 return
-            for line in self._feed.take(message):
-                self._log(line)
+            if message.kind == JOBS.kind:
+                self._log_all(self._unreviewed.take(message))
+                continue
+            self._log_all(self._feed.take(message))
             changed = message.entries is not None or message.event is not None
             # A policy that cannot be read changes no snapshot, yet its status must say so.
             self._due = self._due or (changed and message.kind == POLICIES)
             if changed:
                 until = min(until, time.monotonic() + COALESCE_SECONDS)
+
+    def _log_all(self, lines: tuple[str, ...]) -> None:
+        for line in lines:
+            self._log(line)
+
+    def _count(self, update: Update) -> None:
+        self.metrics.watches.take(
+            synced=update.synced,
+            ages=update.ages,
+            relists=update.relists,
+            problems=update.problems,
+        )
 
     def _look(self) -> None:
         try:
@@ -128,22 +151,48 @@ class Controller:
         self._report(found)
 
     def _report(self, found: Look) -> None:
-        self._policies.labels("True").set(found.ready)
-        self._policies.labels("False").set(found.not_ready)
-        self._writes.labels("written").inc(len(found.written))
-        self._writes.labels("failed").inc(len(found.failed))
+        self.metrics.expect(self._snapshot)
+        self.metrics.show(found.ready)
+        self.metrics.writes.labels("written").inc(len(found.written))
+        self.metrics.writes.labels("failed").inc(len(found.failed))
         for name, condition in found.written:
             state = "ready" if condition.ready else f"not ready: {condition.message}"
             self._log(f"FallbackPolicy {name}: {state}")
         for name, message in found.failed:
             self._log(f"FallbackPolicy {name}: status not written: {message}")
 
+    def _fetch_job(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        # A list of one: so the right to list Jobs is all that is needed.
+        path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        items = self._client.get(path, {"fieldSelector": f"metadata.name={name}"}).get("items")
+        return items[0] if items else None
+
+    def _report_unreviewed(self, found: Found) -> None:
+        self.metrics.unjudged.inc(found.unjudged)
+        for policy, name in found.unreviewed:
+            self.metrics.unreviewed.labels(policy).inc()
+            if self._may_name():
+                self._log(f"Job {name}: created without a review; FallbackPolicy {policy} matches")
+
+    def _may_name(self) -> bool:
+        now = time.monotonic()
+        self._named = [at for at in self._named if at > now - _MINUTE]
+        if len(self._named) >= NAMED_A_MINUTE:
+            return False
+        self._named.append(now)
+        return True
+
 
 def serve(settings: Settings) -> None:
     """Run the controller with its probes until the process ends."""
     threading.excepthook = _end_with
-    controller = Controller(settings, Client(settings.kubeconfig), _log)
-    table = probes.routes(controller.registry, not_ready=controller.not_ready)
+    jobs_client = Client(settings.kubeconfig, metadata_only=True)
+    controller = Controller(settings, Client(settings.kubeconfig), jobs_client, _log)
+    table = probes.routes(
+        controller.metrics.registry,
+        not_ready=controller.not_ready,
+        before_scrape=controller.before_scrape,
+    )
     server: ThreadingHTTPServer = probes.serve(settings.metrics_listen, table)
     try:
         controller.run()
@@ -162,5 +211,7 @@ def _now() -> str:
 
 
 def _log(text: str) -> None:
-    line = json.dumps({"ts": round(time.time(), 3), "process": "controller", "msg": text})
+    line = json.dumps(
+        {"ts": round(time.time(), 3), "level": "info", "process": "controller", "msg": text}
+    )
     print(line, file=sys.stdout, flush=True)  # noqa: T201 - the log is standard output

@@ -247,6 +247,8 @@ class Snapshot:
     kueue: KueueConfig = field(default_factory=KueueConfig)
     runs_before_kueue: bool = True
     """Our mutating webhook is proven to run before Kueue's (it suspends what we give a queue)."""
+    reviewed_namespaces: tuple[Selector, ...] = ()
+    """Of our webhooks for new Jobs, one each: whose Jobs the API server asks us about."""
     off: OffSwitch | None = None
     held: Mapping[str, Held] = field(default_factory=dict)
     """ClusterQueue to what it holds; pending are here only those that do not compete for quota."""

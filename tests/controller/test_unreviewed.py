@@ -1,0 +1,241 @@
+"""Jobs that came without a review, told from those that came with one and from those of nobody."""
+
+import copy
+import dataclasses
+
+import pytest
+
+from tests.reviews import light_job
+from tests.servers import Server, paper_snapshot
+from webhook.cluster.errors import Unreachable
+from webhook.cluster.watch import Message
+from webhook.controller import glimpse
+from webhook.controller.unreviewed import MOST_WAITING, Found, Unreviewed
+from webhook.model.queues import OffSwitch
+from webhook.model.selector import Selector
+
+STARTED = 1_800_000_000.0
+CREATED = STARTED + 60
+STAMP = "2027-01-15T08:01:00Z"
+OURS = "kueue-fallback.dev/"
+POLICY = "light-gpu"
+
+
+def stored(name="light", *, uid="", spec=None, **metadata):
+    job = light_job(name, uid=uid or f"uid-{name}", creationTimestamp=STAMP, **metadata)
+    job["spec"].update(spec or {})
+    return job
+
+
+def entry(job):
+    metadata = copy.deepcopy(job["metadata"])
+    return glimpse.read("jobs", {"kind": "PartialObjectMetadata", "metadata": metadata})
+
+
+class Cluster:
+    """Jobs as they are stored, told of one by one; the state is the paper's from the start."""
+
+    def __init__(self, *jobs, snapshot=None, at=STARTED):
+        self.jobs = {job["metadata"]["name"]: job for job in jobs}
+        self.fetched = []
+        self.away = False
+        self.unreviewed = Unreviewed(self.fetch, "kueue-fallback")
+        self.generation = 0
+        self.show(snapshot or paper_snapshot(), at)
+        self.list()
+
+    def fetch(self, namespace, name):
+        assert namespace == "team"
+        self.fetched.append(name)
+        if self.away:
+            raise Unreachable("away")
+        return self.jobs.get(name)
+
+    def show(self, snapshot, at):
+        self.generation += 1
+        state = dataclasses.replace(snapshot, generation=self.generation)
+        self.unreviewed.note(state, at)
+
+    def list(self, at=1.0):
+        entries = tuple(entry(job) for job in self.jobs.values())
+        return self.unreviewed.take(Message(kind="jobs", at=at, entries=entries))
+
+    def create(self, *jobs, event="ADDED"):
+        for job in jobs:
+            self.jobs[job["metadata"]["name"]] = job
+            self.unreviewed.take(Message(kind="jobs", at=5.0, event=(event, entry(job))))
+        return self
+
+    def found(self, as_of=9.0):
+        return self.unreviewed.look(as_of=as_of)
+
+
+def missed(*names):
+    return Found(unreviewed=tuple((POLICY, f"team/{name}") for name in names))
+
+
+def test_a_matching_job_without_a_decision_came_without_a_review():
+    cluster = Cluster().create(stored("a"), stored("b"))
+
+    assert cluster.found() == missed("a", "b")
+    assert cluster.found() == Found()
+
+
+@pytest.mark.parametrize("mode", ["Enforce", "Advise"])
+@pytest.mark.parametrize(
+    ("state", "annotations"),
+    [
+        ({}, {}),
+        ({"pending": 0}, {}),
+        ({"as_of": 50.0}, {}),
+        ({}, {OURS + "allow": "nothing"}),
+        ({}, {OURS + "decision": "{}"}),
+    ],
+    ids=["moved", "kept", "stale", "unreadable", "forged"],
+)
+def test_whatever_a_review_came_to_it_left_a_decision(mode, state, annotations):
+    server = Server(paper_snapshot(mode=mode, **state))
+    reviewed, _ = server.create(stored(annotations=annotations))
+
+    cluster = Cluster(snapshot=paper_snapshot(mode=mode)).create(reviewed)
+
+    assert cluster.found() == Found()
+    assert cluster.fetched == []
+
+
+def test_a_policy_that_only_observes_leaves_nothing_to_tell_by():
+    cluster = Cluster(snapshot=paper_snapshot(mode="Observe")).create(stored())
+
+    assert cluster.found() == Found()
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": {"kueue.x-k8s.io/queue-name": "gpu-lq"}},
+        {"annotations": {OURS + "policy": "none"}},
+        {"annotations": {OURS + "policy": "another"}},
+        {
+            "ownerReferences": [
+                {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "controller": True}
+            ]
+        },
+        {"annotations": {"kueue.x-k8s.io/elastic-job": "true"}},
+    ],
+    ids=["unmatched", "opted out", "other policy", "owned", "elastic"],
+)
+def test_what_metadata_rules_out_needs_no_call(metadata):
+    cluster = Cluster().create(stored(**metadata))
+
+    assert cluster.found() == Found()
+    assert cluster.fetched == []
+
+
+def test_what_only_the_spec_rules_out_is_found_there():
+    cluster = Cluster().create(stored(spec={"managedBy": "example.com/other"}))
+
+    assert cluster.found() == Found()
+    assert cluster.fetched == ["light"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        paper_snapshot(mode="Observe"),
+        paper_snapshot(off=OffSwitch()),
+        dataclasses.replace(paper_snapshot(), policies=()),
+        paper_snapshot(reviewed_namespaces=(Selector(labels={"reviewed": "yes"}),)),
+    ],
+    ids=["mode", "off switch", "policy", "webhook configuration"],
+)
+@pytest.mark.parametrize("change", ["before", "after", "always"])
+def test_only_a_state_that_stood_still_around_the_creation_tells(other, change):
+    ours = paper_snapshot()
+    first, second = {"before": (other, ours), "after": (ours, other), "always": (other, other)}[
+        change
+    ]
+    cluster = Cluster(snapshot=first)
+    cluster.show(second, CREATED + (-1 if change == "before" else 1))
+
+    assert cluster.create(stored()).found() == Found()
+
+
+def test_a_change_that_does_not_matter_to_the_job_does_not_matter():
+    cluster = Cluster()
+    cluster.show(paper_snapshot(pending=3), CREATED - 1)
+
+    assert cluster.create(stored()).found() == missed("light")
+
+
+def test_jobs_that_were_there_before_are_nobodys_business():
+    cluster = Cluster(stored())
+
+    cluster.list(at=5.0)
+
+    assert cluster.create(stored(), event="MODIFIED").found() == Found()
+
+
+def test_a_job_that_a_later_list_brings_is_judged_once():
+    cluster = Cluster()
+    cluster.jobs["light"] = stored()
+
+    cluster.list(at=5.0)
+    cluster.list(at=6.0)
+
+    assert cluster.found() == missed("light")
+
+
+def test_a_job_from_before_the_state_was_known_is_not_judged():
+    cluster = Cluster(at=CREATED - 1)
+
+    assert cluster.create(stored()).found() == Found()
+
+
+def test_a_job_waits_until_every_watch_was_alive_since():
+    cluster = Cluster().create(stored())
+
+    assert cluster.found(as_of=5.0) == Found()
+    assert cluster.found(as_of=5.1) == missed("light")
+
+
+def test_a_job_waits_for_an_api_server_that_is_away():
+    cluster = Cluster().create(stored())
+    cluster.away = True
+    without = cluster.found()
+    cluster.away = False
+
+    assert (without, cluster.found()) == (Found(), missed("light"))
+
+
+@pytest.mark.parametrize("now", [None, stored(uid="another")], ids=["gone", "another"])
+def test_a_job_that_is_gone_is_let_go(now):
+    cluster = Cluster().create(stored())
+    cluster.jobs = {"light": now}
+
+    assert cluster.found() == Found()
+
+
+def test_what_is_too_much_is_counted():
+    cluster = Cluster().create(*[stored(f"job-{n}") for n in range(MOST_WAITING + 2)])
+
+    found = cluster.found()
+
+    assert (len(found.unreviewed), found.unjudged) == (100, 2)
+
+
+def test_a_refusal_is_said_once_and_what_came_meanwhile_is_not_judged():
+    cluster = Cluster()
+    refusal = Message(kind="jobs", at=2.0, error="forbidden", unreadable=True)
+    said = cluster.unreviewed.take(refusal), cluster.unreviewed.take(refusal)
+    cluster.jobs["light"] = stored()
+
+    assert (*said, cluster.list(at=5.0)) == (("jobs: forbidden",), (), ("jobs: readable again",))
+    assert cluster.found() == Found()
+
+
+def test_of_metadata_only_what_decides_is_kept():
+    found = entry(stored(annotations={"a": "x", OURS + "policy": "p"}))
+
+    assert found.key == ("team", "light")
+    assert (found.value.uid, found.value.created) == ("uid-light", CREATED)
+    assert found.value.job.annotations == {OURS + "policy": "p"}

@@ -1,0 +1,61 @@
+"""The controller's metrics: names, texts and label values stand here and only here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from webhook.metric_table import Table, Watches, series
+from webhook.metrics import A_POLICY
+from webhook.model.policy import FallbackPolicy, Mode
+from webhook.model.queues import Snapshot
+
+
+class ControllerMetrics:
+    def __init__(self) -> None:
+        self.table = table = Table()
+        self.registry = table.registry
+        table.version()
+        table.process()
+        self.watches = Watches(table, "controller_")
+        self.writes = table.counter(
+            "policy_status_writes",
+            "Statuses of policies written, or tried to.",
+            result=("written", "failed"),
+        )
+        self._policies = table.gauge(
+            "policies", "Policies by their condition Ready.", ready=("True", "False")
+        )
+        self._ready = table.gauge(
+            "policy_ready", "1 where the policy's condition Ready is True, else 0.", policy=A_POLICY
+        )
+        self.unreviewed = table.counter(
+            "unreviewed_jobs",
+            "Jobs that a policy in mode Enforce or Advise matched and that were created without "
+            "being reviewed. Of mode Observe it cannot be told: nothing is written there.",
+            policy=A_POLICY,
+        )
+        self.unjudged = table.counter(
+            "unjudged_jobs",
+            "Jobs without a decision that were let go unjudged because too many came at once.",
+        )
+
+    def show(self, ready: Mapping[str, bool]) -> None:
+        """Take over the condition Ready of every policy there is; those that are gone go here."""
+        for state in (True, False):
+            count = sum(1 for one in ready.values() if one is state)
+            self._policies.labels(str(state)).set(count)
+        for name, state in ready.items():
+            self._ready.labels(name).set(state)
+        for metric in (self._ready, self.unreviewed):
+            for labels in series(metric):
+                if labels["policy"] not in ready:
+                    metric.remove(labels["policy"])
+
+    def expect(self, snapshot: Snapshot) -> None:
+        """Start at zero for each policy that leaves decisions: an increase is seen from there."""
+        for policy in filter(_leaves_decisions, snapshot.policies):
+            self.unreviewed.labels(policy.name)
+
+
+def _leaves_decisions(policy: FallbackPolicy) -> bool:
+    return policy.spec.mode is not Mode.OBSERVE
