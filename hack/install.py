@@ -192,6 +192,7 @@ class Installation:
             f"--listen=127.0.0.1:{replica.listen}",
             f"--metrics-listen=127.0.0.1:{replica.metrics}",
             f"--console-listen=127.0.0.1:{replica.console}",
+            "--drain-seconds=0",  # whoever stops a replica here wants it gone
             *self._serve_flags,
         )
 

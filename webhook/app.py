@@ -93,7 +93,7 @@ def _report(log: DecisionLog, review: reviews.Review, message: str, error: str) 
     log.put({"msg": message, "level": "error", "uid": review.uid, "error": error})
 
 
-def serve_forever(settings: Settings) -> Callable[..., object]:
+def serve_forever(settings: Settings, *, is_draining: Callable[[], bool]) -> Flask:
     """Start everything a worker process needs; returns the WSGI application."""
     metrics = Metrics()
     log = DecisionLog(sys.stdout, metrics.log_dropped.inc)
@@ -129,6 +129,8 @@ def serve_forever(settings: Settings) -> Callable[..., object]:
     link.start()
 
     def not_ready() -> str:
+        if is_draining():
+            return "draining"
         if not first.done:
             return "not synced yet"
         age = handler.state_age_seconds()

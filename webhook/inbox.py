@@ -1,14 +1,20 @@
-"""Bytes of one connection in, whole HTTP/1.1 messages out; it knows no sockets."""
+"""Bytes of one connection in, whole HTTP/1.1 messages out; it knows no sockets.
+
+Strict, as nothing but an API server is expected: what RFC 9112 lets a server refuse is refused.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-_HEADERS_MAX = 64 << 10
+_HEAD_MAX = 64 << 10
+_HEADERS_MAX = 100
 _END = b"\r\n\r\n"
-_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,12})[ \t]*(?=\r\n)", re.IGNORECASE)
-_CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
-_CONTINUE = re.compile(rb"\r\nexpect:[ \t]*100-continue[ \t]*(?=\r\n)", re.IGNORECASE)
+_REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.([01])")
+_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*)")
+_BAD = "400 Bad Request"
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer, not a failure of ours
@@ -19,16 +25,31 @@ class Refused(Exception):  # noqa: N818 - it is an answer, not a failure of ours
         self.status = status
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    method: str
+    path: str
+    """As sent, percent signs and all."""
+    query: str
+    headers: Mapping[str, str]
+    """By name in lower case; values of the same name are joined by commas."""
+    body: bytes
+    closing: bool
+    """The client reads no second answer on this connection."""
+
+
 class Inbox:
     """Collects what a client sends until a whole message is there."""
 
-    __slots__ = ("_buffer", "_max_body", "_needed", "wants_continue")
+    __slots__ = ("_buffer", "_head", "_max_body", "_seen", "wants_continue")
 
     def __init__(self, max_body: int) -> None:
         self._buffer = bytearray()
         self._max_body = max_body
-        self._needed = 0
+        self._head: _Head | None = None
+        self._seen = 0
         self.wants_continue = False
+        """The client waits for leave to send its body; whoever gives it sets this to False."""
 
     def __len__(self) -> int:
         return len(self._buffer)
@@ -36,44 +57,100 @@ class Inbox:
     def feed(self, data: bytes) -> None:
         self._buffer += data
 
-    def take(self) -> bytes | None:
-        """Hand out the next whole message, head and body; None: more bytes are needed.
+    def clear(self) -> None:
+        self._buffer.clear()
+
+    def take(self) -> Message | None:
+        """Hand out the next whole message; None: more bytes are needed.
 
         Raises:
-            Refused: too large, or of a length that is not said beforehand.
+            Refused: malformed, too large, or of a length that is not said beforehand.
 
         """
-        if not self._needed and not self._read_head():
+        head = self._head or self._read_head()
+        if head is None or len(self._buffer) < head.end + head.length:
             return None
-        if len(self._buffer) < self._needed:
-            return None
-        message = bytes(self._buffer[: self._needed])
-        del self._buffer[: self._needed]
-        self._needed, self.wants_continue = 0, False
-        return message
+        whole = head.end + head.length
+        body = bytes(memoryview(self._buffer)[head.end : whole])
+        del self._buffer[:whole]
+        self._head, self._seen, self.wants_continue = None, 0, False
+        return Message(
+            method=head.method,
+            path=head.path,
+            query=head.query,
+            headers=head.headers,
+            body=body,
+            closing=head.closing,
+        )
 
-    def _read_head(self) -> bool:
-        end = self._buffer.find(_END)
+    def _read_head(self) -> _Head | None:
+        # A head that comes byte by byte is not searched from its start each time.
+        end = self._buffer.find(_END, max(0, self._seen - len(_END)))
+        self._seen = len(self._buffer)
+        if max(end, self._seen if end < 0 else 0) > _HEAD_MAX:
+            raise Refused("431 Request Header Fields Too Large")
         if end < 0:
-            if len(self._buffer) > _HEADERS_MAX:
-                raise Refused("431 Request Header Fields Too Large")
-            return False
-        head = self._without_expect(bytes(self._buffer[: end + len(_END)]))
-        if _CHUNKED.search(head):
-            raise Refused("411 Length Required")
-        lengths = {int(match) for match in _LENGTH.findall(head)}
-        if len(lengths) > 1:
-            raise Refused("400 Bad Request")
-        length = lengths.pop() if lengths else 0
-        if length > self._max_body:
-            raise Refused("413 Content Too Large")
-        self._needed = len(head) + length
-        return True
+            return None
+        head = _parse(bytes(memoryview(self._buffer)[:end]), self._max_body)
+        expects = head.headers.get("expect")
+        if expects is not None and expects.lower() != "100-continue":
+            raise Refused("417 Expectation Failed")
+        self.wants_continue = expects is not None and len(self._buffer) < head.end + head.length
+        self._head = head
+        return head
 
-    def _without_expect(self, head: bytes) -> bytes:
-        """Answering ``Expect`` is the poller's part: gunicorn would give leave a second time."""
-        shorter = _CONTINUE.sub(b"", head)
-        if shorter != head:
-            self.wants_continue = True
-            self._buffer[: len(head)] = shorter
-        return shorter
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Head:
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    closing: bool
+    end: int
+    """Bytes up to the body."""
+    length: int
+    """Bytes of the body."""
+
+
+def _parse(text: bytes, max_body: int) -> _Head:
+    first, *lines = text.split(b"\r\n")
+    if (line := _REQUEST_LINE.fullmatch(first)) is None:
+        raise Refused(_BAD)
+    if len(lines) > _HEADERS_MAX:
+        raise Refused("431 Request Header Fields Too Large")
+    headers = _headers(lines)
+    path, _, query = line[2].decode("ascii").partition("?")
+    options = headers.get("connection", "").lower()
+    return _Head(
+        method=line[1].decode("ascii"),
+        path=path,
+        query=query,
+        headers=headers,
+        # HTTP/1.0 has no keep-alive worth the name.
+        closing=line[3] == b"0" or "close" in options,
+        end=len(text) + len(_END),
+        length=_length(headers, max_body),
+    )
+
+
+def _headers(lines: list[bytes]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in lines:
+        if (header := _HEADER.fullmatch(line)) is None:
+            raise Refused(_BAD)
+        name, value = header[1].decode("ascii").lower(), header[2].decode("latin-1").rstrip(" \t")
+        found[name] = f"{found[name]},{value}" if name in found else value
+    return found
+
+
+def _length(headers: Mapping[str, str], max_body: int) -> int:
+    if "transfer-encoding" in headers:
+        raise Refused("411 Length Required")
+    text = headers.get("content-length", "0")
+    # Said twice, with a sign or in other digits, it would be read otherwise by others.
+    if not (text.isascii() and text.isdigit()):
+        raise Refused(_BAD)
+    if len(text) > len(str(max_body)) or int(text) > max_body:
+        raise Refused("413 Content Too Large")
+    return int(text)

@@ -1,234 +1,141 @@
-"""A gunicorn thread worker whose threads only ever get whole messages.
+"""A gunicorn worker of one thread that waits for nobody.
 
-The poller drives TLS handshakes and collects head and body without blocking, so no connection can
-park a thread: not one that was dialled and never used (the API server's client keeps up to 25 of
-those), not one that sends half a body. Leans on gunicorn 27's ThreadWorker.
+Only whole messages are answered, and where they were read: the handler waits for nothing either,
+so that threads would add only the hand-overs between them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import heapq
-import itertools
 import math
+import os
+import resource
 import selectors
-import socket
-import ssl
 import time
-from concurrent.futures import Future
-from functools import partial
 from typing import Any
 
-from gunicorn import http, util
-from gunicorn import sock as gunicorn_sockets
-from gunicorn.workers.gthread import TConn, ThreadWorker
+from gunicorn.workers.base import Worker
 
-from webhook.inbox import Inbox, Refused
+from webhook.clients import Clients
 
-HANDSHAKE_SECONDS = 10.0
-MESSAGE_SECONDS = 2.0
-"""From a message's first byte to its last, and for writing an answer: the webhook's own time-out;
-anything later is of no use to the API server."""
-LINGER_SECONDS = 2.0
-"""How long idle connections are kept while stopping, for a review that is on its way."""
-MAX_BODY = (3 << 20) + (256 << 10)
-"""Bytes: the API server's limit for objects, and room for the review around them."""
-_CHUNK = 64 << 10
-_MAX_COLLECTED = 64 << 20
-"""Bytes of unfinished messages held at once, over all connections."""
-_AGAIN = (errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED)
+END_SECONDS = 4.0
+"""From the drain's end to the worker's, at most."""
+HURRY_SECONDS = 1.5
+"""The same when asked to hurry; gunicorn kills after 2."""
+_ACCEPTED_AT_ONCE = 32
+_PAUSE_SECONDS = 0.5
+_FILES = 4096
+_SPARE_FILES = 100
+"""Left for the observer's pipes, probes and certificates."""
+_NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_BROKEN = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})
 
 
-class Connection(TConn):  # type: ignore[misc]
-    """One client, with what it has sent so far and the instant after which it is dropped."""
-
-    def __init__(self, cfg: Any, sock: socket.socket, client: Any, server: Any) -> None:
-        super().__init__(cfg, sock, client, server)
-        self.inbox = Inbox(MAX_BODY)
-        self.message = b""
-        self.deadline = math.inf
-        self.scheduled = math.inf
-        self.polled = False
-        self.closed = False
-
-
-class WholeMessageWorker(ThreadWorker):  # type: ignore[misc]
-    """Hands a connection to a thread when a whole message is there, never before."""
+class PollingWorker(Worker):  # type: ignore[misc]
+    """Serves ``app.wsgi()`` with the certificate of ``app.context()``; sets ``app.draining``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._deadlines: list[tuple[float, int, Connection]] = []
-        self._order = itertools.count()
-        self._collected = 0
-        self._idle: set[Connection] = set()
+        self._listening = False
+        self._listen_at = self._notified = 0.0
+        self._stop_at = self._end_at = math.inf
 
-    def accept(self, listener: Any) -> None:
-        try:
-            client, address = listener.accept()
-        except OSError as error:
-            if error.errno in _AGAIN:
-                return
-            raise
-        self.nr_conns += 1
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        conn = Connection(self.cfg, client, address, listener.getsockname())
-        self._expire_in(conn, HANDSHAKE_SECONDS)
-        if not self.cfg.is_ssl:
-            self._wait(conn, selectors.EVENT_READ, self._collect)
-            return
-        try:
-            context = gunicorn_sockets.ssl_context(self.cfg)
-            conn.sock = context.wrap_socket(client, server_side=True, do_handshake_on_connect=False)
-        except (OSError, ValueError) as error:
-            self._drop(conn, error)
-            return
-        self._shake_hands(conn, client)
+    # The arbiter's signals; the byte that they leave in the worker's pipe wakes the poller.
 
-    def _shake_hands(self, conn: Connection, _: Any) -> None:
-        try:
-            conn.sock.do_handshake()
-        except ssl.SSLWantReadError:
-            self._wait(conn, selectors.EVENT_READ, self._shake_hands)
-        except ssl.SSLWantWriteError:
-            self._wait(conn, selectors.EVENT_WRITE, self._shake_hands)
-        except (OSError, ValueError) as error:
-            self._drop(conn, error)
-        else:
-            self._rest(conn)
+    def handle_exit(self, sig: int, frame: object) -> None:  # noqa: ARG002
+        """SIGTERM: serve on for the drain, with each answer its connection's last."""
+        self.app.draining = True
+        self._stop_at = min(self._stop_at, time.monotonic() + self.app.drain_seconds)
 
-    def _rest(self, conn: Connection) -> None:
-        """Wait for the next message; a new one gets the time for a message from its first byte."""
-        conn.sock.setblocking(False)
-        self._idle.add(conn)
-        self._expire_in(conn, float(self.cfg.keepalive) if self.alive else LINGER_SECONDS)
-        # What TLS has decrypted already, or came with the last message, wakes no poller.
-        self._collect(conn, None)
+    def handle_quit(self, sig: int, frame: object) -> None:  # noqa: ARG002
+        """SIGQUIT, SIGINT: answer what is here, then end."""
+        self.app.draining = True
+        self._stop_at = min(self._stop_at, time.monotonic())
+        self._end_at = min(self._end_at, time.monotonic() + HURRY_SECONDS)
 
-    def _collect(self, conn: Connection, _: Any) -> None:
-        try:
-            message = self._receive(conn)
-        except Refused as refused:
-            self._refuse(conn, refused.status)
-        except (OSError, ValueError) as error:
-            self._drop(conn, error)
-        else:
-            if message is None:
-                self._wait(conn, selectors.EVENT_READ, self._collect)
-                return
-            self._leave_poller(conn)
-            self._idle.discard(conn)
-            conn.message = message
-            # While a thread has it, no deadline may close the socket under it.
-            conn.deadline = math.inf
-            self.enqueue_req(conn)
+    def run(self) -> None:
+        with selectors.DefaultSelector() as poller:
+            self._poller = poller
+            self._clients = Clients(
+                poller,
+                self.wsgi,
+                limit=min(self.cfg.worker_connections, _raise_file_limit() - _SPARE_FILES),
+                keep_alive_seconds=self.cfg.keepalive,
+                on_error=self.log.error,
+            )
+            poller.register(self.PIPE[0], selectors.EVENT_READ, (_empty, self.PIPE[0]))
+            while (now := time.monotonic()) < self._stop_at:
+                self._turn(now, self._stop_at)
+            self._stop(now)
+            while len(self._clients) and (now := time.monotonic()) < self._end_at:
+                self._turn(now, self._end_at)
+            self._clients.close()
 
-    def _receive(self, conn: Connection) -> bytes | None:
-        """Read what is there; a whole message, or None when more must come."""
-        held = len(conn.inbox)
-        try:
-            while (message := conn.inbox.take()) is None:
-                self._answer_continue(conn)
-                try:
-                    data = conn.sock.recv(_CHUNK)
-                except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
-                    return None
-                if not data:
-                    raise ConnectionResetError(errno.ECONNRESET, "closed by the client")
-                if conn in self._idle:
-                    self._idle.discard(conn)
-                    self._expire_in(conn, MESSAGE_SECONDS)
-                conn.inbox.feed(data)
-                if self._collected + len(conn.inbox) - held > _MAX_COLLECTED:
-                    raise Refused("503 Service Unavailable")
-            return message
-        finally:
-            self._collected += len(conn.inbox) - held
+    def _turn(self, now: float, until: float) -> None:
+        self._look_after_process(now)
+        self._clients.draining = self.app.draining
+        wait = min(1.0, until - now, self._clients.idle_seconds(now))
+        for key, _ in self._poller.select(max(0.0, wait)):
+            step, subject = key.data
+            step(subject)
+        self._clients.work()
 
-    def _answer_continue(self, conn: Connection) -> None:
-        if conn.inbox.wants_continue:
-            conn.inbox.wants_continue = False
-            conn.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+    def _look_after_process(self, now: float) -> None:
+        if now - self._notified >= 1.0:
+            self._notified = now
+            self.notify()
+            if os.getppid() != self.ppid:
+                self.log.warning("the arbiter is gone; ending")
+                self.handle_quit(0, None)
+        if not self._listening and self._listen_at <= now < self._stop_at:
+            self._listening = True
+            for listener in self.sockets:
+                listener.setblocking(False)
+                self._poller.register(listener, selectors.EVENT_READ, (self._accept, listener))
 
-    def handle(self, conn: Connection) -> bool:
-        """Answer the one message that was collected. Runs in a thread."""
-        req = None
-        try:
-            conn.sock.settimeout(MESSAGE_SECONDS)
-            conn.parser = http.get_parser(self.cfg, iter((conn.message,)), conn.client)
-            conn.message = b""
-            req = next(conn.parser)
-            return bool(self.handle_request(req, conn))
-        except (http.errors.NoMoreData, StopIteration, ssl.SSLError, OSError) as error:
-            self.log.debug("connection ended: %s", error)
-        except Exception as error:  # noqa: BLE001 - the thread's last line: gunicorn answers it
-            self.handle_error(req, conn.sock, conn.client, error)
-        return False
+    def _stop(self, now: float) -> None:
+        """Take in who has dialled already, then nobody more, and let everyone go."""
+        self._end_at = min(self._end_at, now + END_SECONDS)
+        for listener in self.sockets if self._listening else ():
+            while self._accept(listener) and self._listening:
+                pass
+        self._pause()
+        for listener in self.sockets:
+            listener.close()
+        self._clients.let_go()
 
-    def finish_request(self, conn: Connection, fs: Future[bool]) -> None:
-        """Take the connection back from the thread. Runs in the poller."""
-        if not fs.cancelled() and fs.exception() is None and fs.result():
+    def _pause(self) -> None:
+        if self._listening:
+            self._listening = False
+            for listener in self.sockets:
+                self._poller.unregister(listener)
+
+    def _accept(self, listener: Any) -> bool:
+        """Take in some of those who wait; tell whether there may be more."""
+        for _ in range(_ACCEPTED_AT_ONCE):
             try:
-                self._rest(conn)
-            except (OSError, ValueError) as error:
-                self._drop(conn, error)
-        else:
-            self._drop(conn, None)
+                client, _address = listener.accept()
+            except OSError as error:
+                if error.errno in _BROKEN:
+                    raise
+                if error.errno in _NO_ROOM and not self._clients.make_room():
+                    # The files are not ours to close: accepting again at once would only spin.
+                    self._pause()
+                    self._listen_at = time.monotonic() + _PAUSE_SECONDS
+                return False
+            self._clients.welcome(client, self.app.context())
+        return True
 
-    def murder_pending(self) -> None:
-        """Close every connection whose time is up."""
-        now = time.monotonic()
-        while self._deadlines and self._deadlines[0][0] <= now:
-            at, _, conn = heapq.heappop(self._deadlines)
-            if conn.closed or at > conn.scheduled:
-                continue
-            conn.scheduled = math.inf
-            if conn.deadline <= now:
-                self._drop(conn, TimeoutError("no whole message in time"))
-            elif conn.deadline < math.inf:
-                self._schedule(conn)
 
-    def _cap_keepalive(self, deadline: float) -> None:
-        for conn in tuple(self._idle):
-            self._expire_in(conn, deadline - time.monotonic())
+def _empty(pipe: int) -> None:
+    with contextlib.suppress(BlockingIOError):
+        os.read(pipe, 4096)
 
-    def _expire_in(self, conn: Connection, seconds: float) -> None:
-        conn.deadline = time.monotonic() + seconds
-        # One heap entry a connection: a later deadline is looked up when the entry comes up.
-        if conn.deadline < conn.scheduled:
-            self._schedule(conn)
 
-    def _schedule(self, conn: Connection) -> None:
-        conn.scheduled = conn.deadline
-        heapq.heappush(self._deadlines, (conn.deadline, next(self._order), conn))
-
-    def _wait(self, conn: Connection, events: int, then: Any) -> None:
-        if conn.polled:
-            self.poller.modify(conn.sock, events, partial(then, conn))
-        else:
-            self.poller.register(conn.sock, events, partial(then, conn))
-            conn.polled = True
-
-    def _leave_poller(self, conn: Connection) -> None:
-        if conn.polled:
-            conn.polled = False
-            with contextlib.suppress(KeyError, ValueError, OSError):
-                self.poller.unregister(conn.sock)
-
-    def _refuse(self, conn: Connection, status: str) -> None:
-        answer = f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-        with contextlib.suppress(OSError):
-            conn.sock.send(answer.encode())
-        self._drop(conn, None)
-
-    def _drop(self, conn: Connection, error: BaseException | None) -> None:
-        if conn.closed:
-            return
-        if error is not None:
-            self.log.debug("connection dropped: %s", error)
-        conn.closed = True
-        self._leave_poller(conn)
-        self._idle.discard(conn)
-        self._collected -= len(conn.inbox)
-        self.nr_conns -= 1
-        util.close(conn.sock)
+def _raise_file_limit() -> int:
+    """Take what the system lets us have, up to what we may need; return the limit in force."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted

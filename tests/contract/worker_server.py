@@ -1,39 +1,34 @@
-"""Serves one constant answer under the worker, for the tests of the worker."""
+"""Serves echoes under the worker, for the tests of the worker.
 
-import runpy
+usage: python -m tests.contract.worker_server PORT CERTIFICATE KEY [DRAIN_SECONDS]
+"""
+
 import sys
+import time
 
-from gunicorn.app.base import BaseApplication
-
+from webhook.server import Server
 from webhook.tls import LiveContext
 
 
 def answer(environ, start_response):
     body = environ["wsgi.input"].read()
+    if body.startswith(b"fail "):
+        raise ValueError(body.decode())
+    if body.startswith(b"sleep "):
+        time.sleep(float(body[6:]))
+    if body == b"waited":
+        body = str(environ["kueue_fallback.waited_seconds"]).encode()
+    if body.startswith(b"give "):
+        body = b"x" * int(body[5:])
     start_response("200 OK", [("Content-Length", str(len(body)))])
     return [body]
 
 
-class Server(BaseApplication):
-    def __init__(self, port, certificate, key):
-        self.port, self.certificate, self.key = port, certificate, key
-        self.live = LiveContext(certificate, key, on_error=print)
-        super().__init__()
-
-    def load_config(self):
-        for name, value in runpy.run_path("webhook/gunicorn.conf.py").items():
-            if name in self.cfg.settings:
-                self.cfg.set(name, value)
-        self.cfg.set("bind", f"127.0.0.1:{self.port}")
-        self.cfg.set("threads", 2)
-        self.cfg.set("keepalive", 120)
-        self.cfg.set("certfile", self.certificate)
-        self.cfg.set("keyfile", self.key)
-        self.cfg.set("ssl_context", lambda _conf, _default: self.live())
-
-    def load(self):
-        return answer
-
-
 if __name__ == "__main__":
-    Server(*sys.argv[1:]).run()
+    port, certificate, key, *drain = sys.argv[1:]
+    Server(
+        listen=f"127.0.0.1:{port}",
+        context=LiveContext(certificate, key, on_error=print),
+        load_application=lambda: answer,
+        drain_seconds=float(*drain or (0,)),
+    ).run()

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import runpy
-import ssl
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from webhook.gateway import Application
 from webhook.settings import Settings
-
-_CONF = Path(__file__).parent.parent / "gunicorn.conf.py"
 
 
 @click.command("serve", short_help="Run the webhook's server.")
@@ -25,8 +22,8 @@ _CONF = Path(__file__).parent.parent / "gunicorn.conf.py"
 @click.option("--kubeconfig", type=click.Path(), help="Default: the pod's ServiceAccount.")
 @click.option("--namespace", help="Our own namespace.  [kueue-fallback]")
 @click.option("--kueue-namespace", help="Where Kueue's configuration lies.  [kueue-system]")
-@click.option("--threads", type=int, help="Handler threads.  [2]")
 @click.option("--max-state-age", type=float, help="Seconds; older state decides nothing.  [15]")
+@click.option("--drain-seconds", type=float, help="Seconds to serve on after SIGTERM.  [15]")
 def command(config: str | None, **given: Any) -> None:
     """Serve admission reviews over TLS until SIGTERM.
 
@@ -71,34 +68,22 @@ def _fail(where: str, lines: list[str]) -> None:
 
 
 def _run(settings: Settings) -> None:
-    from gunicorn.app.base import BaseApplication
-
+    from webhook.server import Server
     from webhook.tls import LiveContext
 
-    live = LiveContext(settings.tls_cert, settings.tls_key, on_error=_log_error)
+    def load_application() -> Application:
+        from webhook import app
 
-    class Server(BaseApplication):  # type: ignore[misc]
-        def load_config(self) -> None:
-            for name, value in runpy.run_path(str(_CONF)).items():
-                if name in self.cfg.settings:
-                    self.cfg.set(name, value)
-            self.cfg.set("bind", settings.listen)
-            self.cfg.set("threads", settings.threads)
-            self.cfg.set("keepalive", settings.keep_alive)
-            self.cfg.set("certfile", settings.tls_cert)
-            self.cfg.set("keyfile", settings.tls_key)
-            self.cfg.set("ssl_context", _hook)
+        return app.serve_forever(settings, is_draining=lambda: server.draining)
 
-        def load(self) -> Any:
-            # In the worker, after the fork: threads and the observer belong to it.
-            from webhook import app
-
-            return app.serve_forever(settings)
-
-    def _hook(_conf: Any, _default: Any) -> ssl.SSLContext:
-        return live()
-
-    Server().run()
+    server = Server(
+        listen=settings.listen,
+        context=LiveContext(settings.tls_cert, settings.tls_key, on_error=_log_error),
+        load_application=load_application,
+        keep_alive_seconds=settings.keep_alive,
+        drain_seconds=settings.drain_seconds,
+    )
+    server.run()
 
 
 def _log_error(text: str) -> None:

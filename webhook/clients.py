@@ -1,0 +1,274 @@
+"""All connections of the worker, and the steps that the poller's events take them through.
+
+Handshake, message, answer, and again; each has its time, all together have their room, and no step
+waits for a client.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import ssl
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+
+from webhook import gateway
+from webhook.connection import Connection
+from webhook.deadlines import Deadlines
+from webhook.inbox import Refused
+
+HANDSHAKE_SECONDS = 10.0
+MESSAGE_SECONDS = 2.0
+"""From a message's first byte to its last, and for taking an answer: the webhook's own time-out;
+anything later is of no use to the API server."""
+HANG_UP_SECONDS = 1.0
+"""For a client to read its last answer and hang up, too."""
+FRESH_SECONDS = 1.0
+"""While ending, how long a connection may still bring what it was dialled for."""
+MAX_HELD = 64 << 20
+"""Bytes of messages, unfinished or waiting, held at once over all connections."""
+_SLICE_SECONDS = 0.005
+"""Of answering, or of handshakes, before the poller looks again."""
+
+
+class Clients:
+    """Registers with *poller* pairs of a step and its subject, to be called on an event."""
+
+    def __init__(
+        self,
+        poller: selectors.BaseSelector,
+        application: gateway.Application,
+        *,
+        limit: int,
+        keep_alive_seconds: float,
+        on_error: Callable[[str], object],
+    ) -> None:
+        self._poller = poller
+        self._application = application
+        self._limit = limit
+        self._keep_alive_seconds = keep_alive_seconds
+        self._on_error = on_error
+        self._deadlines = Deadlines()
+        self._open: set[Connection] = set()
+        # In the order in which they were last heard of; those being answered are not in it.
+        self._silent: dict[Connection, None] = {}
+        self._greeting: deque[Connection] = deque()
+        self._whole: deque[Connection] = deque()
+        self._held = 0
+        self._ending = False
+        self.draining = False
+        """Each answer is its connection's last."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def idle_seconds(self, now: float) -> float:
+        """Say how long the poller may wait."""
+        if self._whole or self._greeting:
+            return 0.0
+        return max(0.0, self._deadlines.next_at() - now)
+
+    def work(self) -> None:
+        """Answer whole messages, then shake hands, then close what is overdue."""
+        _in_slice(self._whole, self._answer)
+        # Handshakes are dear: clients that have sent a message go first.
+        _in_slice(self._greeting, self._shake_hands)
+        for conn in self._deadlines.overdue(time.monotonic()):
+            self._drop(conn)
+
+    def welcome(self, client: socket.socket, context: ssl.SSLContext | None) -> None:
+        """Take a new connection; without a certificate, or without room, it is closed."""
+        if len(self._open) >= self._limit:
+            self.make_room()
+        if context is None or len(self._open) >= self._limit:
+            client.close()
+            return
+        try:
+            conn = Connection(client, context)
+        except (OSError, ValueError):
+            client.close()
+            return
+        self._open.add(conn)
+        self._heard_of(conn, HANDSHAKE_SECONDS)
+        self._wait(conn, selectors.EVENT_READ, self._greet)
+
+    def make_room(self) -> bool:
+        """Close who was silent longest: an API server's connections are in use, or dialled anew."""
+        if not self._silent:
+            return False
+        self._drop(next(iter(self._silent)))
+        return True
+
+    def let_go(self) -> None:
+        """Hang up on the idle ones; the others get what they are waiting for, but not long."""
+        self.draining = self._ending = True
+        now = time.monotonic()
+        for conn in tuple(self._silent):
+            idle_since = conn.since
+            if conn.greeted and not len(conn.inbox):
+                # What was sent before we hang up is not lost.
+                self._collect(conn)
+            if conn.closed or conn.queued or len(conn.inbox):
+                continue
+            if conn.greeted and now - idle_since > FRESH_SECONDS:
+                self._hang_up(conn)
+            else:
+                self._deadlines.set(conn, now + FRESH_SECONDS)
+
+    def close(self) -> None:
+        for conn in tuple(self._open):
+            self._drop(conn)
+
+    # The steps.
+
+    def _greet(self, conn: Connection) -> None:
+        if not conn.queued:
+            conn.queued = True
+            self._greeting.append(conn)
+
+    def _shake_hands(self, conn: Connection) -> None:
+        try:
+            wanted = conn.shake_hands()
+        except (OSError, ValueError):
+            self._drop(conn)
+            return
+        if wanted is None:
+            conn.greeted = True
+            self._rest(conn)
+        else:
+            self._wait(conn, wanted, self._greet)
+
+    def _rest(self, conn: Connection) -> None:
+        """Wait for the next message."""
+        self._heard_of(conn, FRESH_SECONDS if self._ending else self._keep_alive_seconds)
+        if conn.has_more:
+            self._collect(conn)
+        else:
+            self._wait(conn, selectors.EVENT_READ, self._collect)
+
+    def _collect(self, conn: Connection) -> None:
+        if conn.queued:
+            return
+        began = len(conn.inbox) > 0
+        try:
+            wanted = conn.receive()
+            self._count(conn)
+        except Refused as refused:
+            self._silent.pop(conn, None)
+            conn.put(gateway.failure(refused.status), close=True)
+            self._send(conn)
+            return
+        except (OSError, ValueError):
+            self._drop(conn)
+            return
+        if wanted is None:
+            self._silent.pop(conn, None)
+            self._deadlines.clear(conn)
+            conn.queued = True
+            self._whole.append(conn)
+            return
+        if len(conn.inbox) and not began:
+            self._heard_of(conn, MESSAGE_SECONDS)
+        self._wait(conn, wanted, self._collect)
+
+    def _answer(self, conn: Connection) -> None:
+        if conn.message is None:
+            return
+        close = self.draining or conn.message.closing
+        waited = conn.waited_seconds()
+        try:
+            answer = gateway.respond(
+                self._application, conn.message, waited_seconds=waited, close=close
+            )
+        except Exception as error:  # noqa: BLE001 - the last line: it costs this client its answer
+            self._on_error(f"no answer: {_where(error)}")
+            answer, close = gateway.failure("500 Internal Server Error"), True
+        conn.put(answer, close=close)
+        self._send(conn)
+
+    def _send(self, conn: Connection) -> None:
+        try:
+            wanted = conn.send()
+        except (OSError, ValueError):
+            self._drop(conn)
+            return
+        self._count(conn)
+        if wanted is not None:
+            self._deadlines.set(conn, time.monotonic() + MESSAGE_SECONDS)
+            self._wait(conn, wanted, self._send)
+        elif conn.closing:
+            self._hang_up(conn)
+        else:
+            self._rest(conn)
+
+    def _hang_up(self, conn: Connection) -> None:
+        self._silent.pop(conn, None)
+        try:
+            conn.hang_up()
+        except (OSError, ValueError):
+            self._drop(conn)
+            return
+        self._count(conn)
+        self._deadlines.set(conn, time.monotonic() + HANG_UP_SECONDS)
+        self._wait(conn, selectors.EVENT_READ, self._discard)
+
+    def _discard(self, conn: Connection) -> None:
+        try:
+            left = conn.discard()
+        except (OSError, ValueError):
+            left = False
+        if not left:
+            self._drop(conn)
+
+    # What they share.
+
+    def _heard_of(self, conn: Connection, seconds: float) -> None:
+        conn.since = time.monotonic()
+        self._silent.pop(conn, None)
+        self._silent[conn] = None
+        self._deadlines.set(conn, conn.since + seconds)
+
+    def _count(self, conn: Connection) -> None:
+        size = conn.size
+        self._held += size - conn.held
+        grown, conn.held = size > conn.held, size
+        if grown and self._held > MAX_HELD:
+            raise Refused("503 Service Unavailable")
+
+    def _wait(self, conn: Connection, events: int, then: Callable[[Connection], None]) -> None:
+        if not conn.polled:
+            self._poller.register(conn.sock, events, (then, conn))
+        elif conn.polled != (events, then):
+            self._poller.modify(conn.sock, events, (then, conn))
+        conn.polled = (events, then)
+
+    def _drop(self, conn: Connection) -> None:
+        if conn.closed:
+            return
+        if conn.polled:
+            self._poller.unregister(conn.sock)
+            conn.polled = None
+        conn.close()
+        self._count(conn)
+        self._silent.pop(conn, None)
+        self._open.discard(conn)
+
+
+def _in_slice(waiting: deque[Connection], step: Callable[[Connection], None]) -> None:
+    until = time.monotonic() + _SLICE_SECONDS
+    while waiting:
+        conn = waiting.popleft()
+        conn.queued = False
+        if not conn.closed:
+            step(conn)
+        if time.monotonic() >= until:
+            return
+
+
+def _where(error: BaseException) -> str:
+    """Name an error by its class and place: its text may hold parts of a Job."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = (f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in frames[-3:])
+    return f"{type(error).__name__} at {' > '.join(places)}"
