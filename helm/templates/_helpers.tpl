@@ -25,6 +25,16 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
 {{- end -}}
 
+{{- define "kueue-fallback.podLabels" -}}
+{{- range $name, $value := .root.Values.podLabels }}
+{{- if regexMatch "^(app[.]kubernetes[.]io|helm[.]sh|kueue-fallback[.]dev)/" $name }}
+{{- fail (printf "podLabels cannot set %s: pods are found by it" $name) }}
+{{- end }}
+{{ $name }}: {{ $value | quote }}
+{{- end }}
+{{ include "kueue-fallback.labels" . }}
+{{- end -}}
+
 {{- define "kueue-fallback.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}
@@ -103,10 +113,7 @@ seccompProfile:
 {{- /* Labels and annotations of the pods of one component. */ -}}
 {{- define "kueue-fallback.podMetadata" -}}
 labels:
-  {{- with .root.Values.podLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-  {{- include "kueue-fallback.labels" . | nindent 2 }}
+  {{- include "kueue-fallback.podLabels" . | nindent 2 }}
   kueue-fallback.dev/metrics: "true"
 annotations:
   # Settings are read once at start, so a change of them must start new pods.

@@ -25,10 +25,7 @@ spec:
   template:
     metadata:
       labels:
-        {{- with .root.Values.podLabels }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
-        {{- include "kueue-fallback.labels" . | nindent 8 }}
+        {{- include "kueue-fallback.podLabels" . | nindent 8 }}
       {{- with .root.Values.podAnnotations }}
       annotations:
         {{- toYaml . | nindent 8 }}

@@ -1,48 +1,84 @@
-"""Each conditional of the chart, and what it makes of the objects."""
+"""Which objects the chart makes, and under which names."""
 
 import pytest
 import yaml
 
-NOTHING_SET = {}
-ALL_SET = {
-    "image.digest": f'"sha256:{"a" * 64}"',
-    "imagePullSecrets": '[{"name": "pull"}]',
-    "nodeSelector": '{"pool": "system"}',
-    "tolerations": '[{"key": "system", "operator": "Exists"}]',
-    "affinity": '{"nodeAffinity": {}}',
-    "podAnnotations": '{"team": "batch"}',
-    "webhook.caBundle": '"QQ=="',
-    "webhook.annotations": '{"inject": "yes"}',
-    "settings": '{"threads": 8}',
-}
-ALL_OFF = {
-    "priorityClassName": '""',
+from hack import crd
+from tests.chart.values import EVERY_RENDERING
+from webhook.settings import Settings
+
+PARTS = [
+    ("ClusterRole", "kueue-fallback"),
+    ("ClusterRole", "kueue-fallback-ca"),
+    ("ClusterRole", "kueue-fallback-controller"),
+    ("ClusterRole", "kueue-fallback-policy-editor"),
+    ("ClusterRole", "kueue-fallback-policy-viewer"),
+    ("ClusterRole", "kueue-fallback-unfinished"),
+    ("ClusterRoleBinding", "kueue-fallback"),
+    ("ClusterRoleBinding", "kueue-fallback-ca"),
+    ("ClusterRoleBinding", "kueue-fallback-controller"),
+    ("ClusterRoleBinding", "kueue-fallback-unfinished"),
+    ("ConfigMap", "kueue-fallback"),
+    ("CustomResourceDefinition", "fallbackpolicies.kueue-fallback.dev"),
+    ("Deployment", "kueue-fallback"),
+    ("Deployment", "kueue-fallback-controller"),
+    ("Job", "kueue-fallback-probe"),
+    ("Job", "kueue-fallback-unfinished"),
+    ("MutatingWebhookConfiguration", "kueue-fallback"),
+    ("PodDisruptionBudget", "kueue-fallback"),
+    ("Role", "kueue-fallback-ca"),
+    ("Role", "kueue-fallback-kueue-config"),
+    ("Role", "kueue-fallback-off-switch"),
+    ("Role", "kueue-fallback-probe"),
+    ("RoleBinding", "kueue-fallback-ca"),
+    ("RoleBinding", "kueue-fallback-kueue-config"),
+    ("RoleBinding", "kueue-fallback-off-switch"),
+    ("RoleBinding", "kueue-fallback-probe"),
+    ("Secret", "kueue-fallback-ca"),
+    ("Service", "kueue-fallback"),
+    ("ServiceAccount", "kueue-fallback"),
+    ("ServiceAccount", "kueue-fallback-controller"),
+    ("ServiceAccount", "kueue-fallback-probe"),
+    ("ServiceAccount", "kueue-fallback-unfinished"),
+]
+OFF = {
     "controller.enabled": "false",
     "policyRoles.create": "false",
+    "podDisruptionBudget.enabled": "false",
+    "crds.install": "false",
+    "hooks.probe.enabled": "false",
+    "hooks.unfinished.enabled": "false",
+    "certificates.mode": '"files"',
 }
 
 
-@pytest.mark.parametrize("values", [NOTHING_SET, ALL_SET, ALL_OFF])
-def test_every_rendering_is_a_set_of_distinct_objects(template, values):
+@pytest.mark.parametrize("values", EVERY_RENDERING.values(), ids=EVERY_RENDERING)
+def test_every_rendering_is_a_set_of_distinct_objects_that_carry_the_charts_labels(
+    template, values
+):
     result = template(values)
 
     objects = [each for each in yaml.safe_load_all(result.stdout) if each]
     names = {(each["kind"], each["metadata"]["name"]) for each in objects}
     assert all(each["apiVersion"] for each in objects)
     assert len(names) == len(objects)
+    assert {
+        each["metadata"].get("labels", {}).get("app.kubernetes.io/name")
+        for each in objects
+        if each["kind"] != "CustomResourceDefinition"
+    } == {"kueue-fallback"}
 
 
-def test_by_default_all_parts_are_installed(render):
-    assert sorted(render().objects) == [
+def test_by_default_all_parts_are_installed_and_nothing_that_needs_another_operator(render):
+    assert sorted(render().objects) == PARTS
+
+
+def test_with_all_that_can_be_off_only_the_webhook_is_left(render):
+    assert sorted(render(OFF).objects) == [
         ("ClusterRole", "kueue-fallback"),
-        ("ClusterRole", "kueue-fallback-controller"),
-        ("ClusterRole", "kueue-fallback-policy-editor"),
-        ("ClusterRole", "kueue-fallback-policy-viewer"),
         ("ClusterRoleBinding", "kueue-fallback"),
-        ("ClusterRoleBinding", "kueue-fallback-controller"),
         ("ConfigMap", "kueue-fallback"),
         ("Deployment", "kueue-fallback"),
-        ("Deployment", "kueue-fallback-controller"),
         ("MutatingWebhookConfiguration", "kueue-fallback"),
         ("Role", "kueue-fallback-kueue-config"),
         ("Role", "kueue-fallback-off-switch"),
@@ -50,78 +86,35 @@ def test_by_default_all_parts_are_installed(render):
         ("RoleBinding", "kueue-fallback-off-switch"),
         ("Service", "kueue-fallback"),
         ("ServiceAccount", "kueue-fallback"),
-        ("ServiceAccount", "kueue-fallback-controller"),
     ]
 
 
-def test_without_controller_and_policy_roles_only_the_webhook_is_left(render):
-    names = {name for _, name in render(ALL_OFF).objects}
+@pytest.mark.parametrize("part", sorted(OFF))
+def test_each_part_can_be_off_alone(render, part):
+    left = set(render({part: OFF[part]}).objects)
 
-    assert names == {
-        "kueue-fallback",
-        "kueue-fallback-kueue-config",
-        "kueue-fallback-off-switch",
-    }
+    assert left < set(PARTS)
 
 
 def test_a_release_of_another_name_carries_it_in_every_object(render):
     rendering = render(release="second")
 
-    assert all(name.startswith("kueue-fallback-second") for _, name in rendering.objects)
+    names = [name for kind, name in rendering.objects if kind != "CustomResourceDefinition"]
+    assert all(name.startswith("kueue-fallback-second") for name in names)
 
 
 def test_a_full_name_given_by_hand_wins(render):
     rendering = render({"fullnameOverride": '"gate"'})
 
-    assert all(name.startswith("gate") for _, name in rendering.objects)
+    names = [name for kind, name in rendering.objects if kind != "CustomResourceDefinition"]
+    assert all(name.startswith("gate") for name in names)
 
 
-def test_the_image_is_the_charts_version_unless_a_digest_is_given(render):
-    by_tag = render().pod()["spec"]["containers"][0]["image"]
-    by_digest = render(ALL_SET).pod()["spec"]["containers"][0]["image"]
+def test_the_definition_of_policies_is_the_generated_one_and_stays_on_uninstall(render):
+    definition = render().one("CustomResourceDefinition", "fallbackpolicies.kueue-fallback.dev")
 
-    assert by_tag == "kueue-fallback:0.1.0"
-    assert by_digest == f"kueue-fallback@sha256:{'a' * 64}"
-
-
-@pytest.mark.parametrize("name", ["kueue-fallback", "kueue-fallback-controller"])
-def test_placement_values_reach_both_deployments(render, name):
-    pod = render(ALL_SET).pod(name)
-
-    given = ("imagePullSecrets", "nodeSelector", "tolerations", "affinity", "priorityClassName")
-    assert {key: pod["spec"][key] for key in given} == {
-        "imagePullSecrets": [{"name": "pull"}],
-        "nodeSelector": {"pool": "system"},
-        "tolerations": [{"key": "system", "operator": "Exists"}],
-        "affinity": {"nodeAffinity": {}},
-        "priorityClassName": "system-cluster-critical",
-    }
-    assert pod["metadata"]["annotations"]["team"] == "batch"
-
-
-@pytest.mark.parametrize("name", ["kueue-fallback", "kueue-fallback-controller"])
-def test_placement_values_that_are_not_given_leave_no_trace(render, name):
-    pod = render({"priorityClassName": '""'}).pod(name)
-
-    given = {"imagePullSecrets", "nodeSelector", "tolerations", "affinity", "priorityClassName"}
-    assert not given & set(pod["spec"])
-
-
-@pytest.mark.parametrize("name", ["kueue-fallback", "kueue-fallback-controller"])
-def test_pods_run_without_any_privilege(render, name):
-    spec = render().pod(name)["spec"]
-
-    assert spec["securityContext"] == {
-        "runAsNonRoot": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    assert [container["securityContext"] for container in spec["containers"]] == [
-        {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
-    ]
+    assert definition == yaml.safe_load(crd.text())
+    assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
 def test_settings_are_passed_on_and_start_new_pods_when_they_change(render):
@@ -130,8 +123,14 @@ def test_settings_are_passed_on_and_start_new_pods_when_they_change(render):
     assert after.one("ConfigMap")["data"]["settings.yaml"] == (
         "listen: 0.0.0.0:10250\n"
         "metrics_listen: 0.0.0.0:8080\n"
+        "console_listen: 127.0.0.1:8081\n"
         "namespace: ours\n"
         "kueue_namespace: kueue-system\n"
+        "certificates: self-managed\n"
+        "ca_secret: kueue-fallback-ca\n"
+        "webhook_configuration: kueue-fallback\n"
+        "service: kueue-fallback\n"
+        "drain_seconds: 15\n"
         "threads: 8\n"
     )
     assert _settings_sum(before) != _settings_sum(after)
@@ -141,34 +140,10 @@ def _settings_sum(rendering):
     return rendering.pod()["metadata"]["annotations"]["checksum/settings"]
 
 
-def test_ports_are_values(render):
-    rendering = render({"webhook.port": "9443", "metrics.port": "9090", "service.port": "8443"})
+@pytest.mark.parametrize("values", EVERY_RENDERING.values(), ids=EVERY_RENDERING)
+def test_the_server_accepts_the_settings_of_every_rendering(render, values):
+    written = render(values).one("ConfigMap")["data"]["settings.yaml"]
 
-    container = rendering.pod()["spec"]["containers"][0]
-    assert [port["containerPort"] for port in container["ports"]] == [9443, 9090]
-    assert rendering.one("Service")["spec"]["ports"] == [
-        {"name": "webhook", "port": 8443, "targetPort": "webhook"}
-    ]
-    webhooks = rendering.one("MutatingWebhookConfiguration")["webhooks"]
-    assert [each["clientConfig"]["service"]["port"] for each in webhooks] == [8443, 8443]
+    settings = Settings.model_validate(yaml.safe_load(written))
 
-
-def test_the_certificate_comes_from_the_secret_that_is_named(render):
-    by_default = render().pod()["spec"]["volumes"]
-    by_name = render({"tls.secretName": '"mine"'}).pod()["spec"]["volumes"]
-
-    assert {"name": "tls", "secret": {"secretName": "kueue-fallback-tls"}} in by_default
-    assert {"name": "tls", "secret": {"secretName": "mine"}} in by_name
-
-
-@pytest.mark.parametrize("name", ["kueue-fallback", "kueue-fallback-controller"])
-def test_both_processes_read_the_settings_and_are_probed_on_the_metrics_port(render, name):
-    (container,) = render().pod(name)["spec"]["containers"]
-
-    command = {"kueue-fallback": "serve", "kueue-fallback-controller": "control"}[name]
-    assert container["args"] == [command, "--config", "/etc/kueue-fallback/settings.yaml"]
-    probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")]
-    assert probes == [
-        {"path": "/healthz", "port": "metrics"},
-        {"path": "/readyz", "port": "metrics"},
-    ]
+    assert settings.namespace == "ours"

@@ -1,5 +1,11 @@
 """What the API server is told: which Jobs to send, and what to do without an answer."""
 
+import json
+import re
+
+from tests.chart.values import CERT_MANAGER
+from webhook.decide import match
+
 KUEUES_CONFIGURATION = "kueue-mutating-webhook-configuration"
 
 
@@ -58,23 +64,66 @@ def test_it_is_called_before_kueues_webhook(render):
     assert name < KUEUES_CONFIGURATION
 
 
-def test_every_new_job_is_sent_and_only_decided_jobs_when_they_change(render):
+def test_every_new_job_may_be_sent_and_only_decided_jobs_when_they_change(render):
     decided = {"matchExpressions": [{"key": "kueue-fallback.dev/option", "operator": "Exists"}]}
+    sent = webhooks(render())
 
-    assert webhooks(render()) == [
-        expected("CREATE"),
-        expected("UPDATE", objectSelector=decided),
+    conditions = [each.pop("matchConditions") for each in sent]
+    assert sent == [expected("CREATE"), expected("UPDATE", objectSelector=decided)]
+    assert [[each["name"] for each in few] for few in conditions] == [
+        [
+            "not-owned-by-what-kueue-manages",
+            "not-a-copy-from-a-manager-cluster",
+            "not-with-a-workload-made-before",
+        ],
+        ["with-the-decision-that-it-had", "not-opted-out"],
     ]
 
 
-def test_the_certificate_authority_and_annotations_are_given_where_set(render):
-    rendering = render(
-        {"webhook.caBundle": '"QQ=="', "webhook.annotations": '{"inject": "ours/tls"}'}
-    )
+def test_the_owners_that_the_api_server_knows_are_those_that_the_webhook_skips(render):
+    condition = webhooks(render())[0]["matchConditions"][0]["expression"]
 
-    assert [each["clientConfig"]["caBundle"] for each in webhooks(rendering)] == ["QQ==", "QQ=="]
-    metadata = rendering.one("MutatingWebhookConfiguration")["metadata"]
-    assert metadata["annotations"] == {"inject": "ours/tls"}
+    _, _, listed = condition.partition(" in [")
+    assert set(re.findall(r"'([^']+)'", listed)) == {
+        f"{group}/{kind}"
+        for group, kind in match._MANAGED_OWNERS  # noqa: SLF001 - the rule itself
+    }
+
+
+def test_conditions_of_the_admin_are_added_for_new_jobs_alone(render):
+    more = {"name": "gpu-only", "expression": "true"}
+    create, update = webhooks(render({"webhook.matchConditions": json.dumps([more])}))
+
+    assert more in create["matchConditions"]
+    assert more not in update["matchConditions"]
+
+
+def test_the_authority_is_given_where_the_admin_has_one(render):
+    values = {"certificates.mode": '"files"', "certificates.files.caBundle": '"QQ=="'}
+
+    bundles = [each["clientConfig"].get("caBundle") for each in webhooks(render(values))]
+    assert bundles == ["QQ==", "QQ=="]
+
+
+def test_annotations_are_the_admins_and_the_injectors(render):
+    given = {"webhook.annotations": '{"inject": "ours/tls"}'}
+    configuration = "MutatingWebhookConfiguration"
+
+    of_admin = render(given).one(configuration)["metadata"]["annotations"]
+    of_both = render({**given, **CERT_MANAGER}).one(configuration)["metadata"]["annotations"]
+    assert of_admin == {"inject": "ours/tls"}
+    assert of_both == {
+        "inject": "ours/tls",
+        "cert-manager.io/inject-ca-from": "ours/kueue-fallback",
+    }
+    assert "annotations" not in render().one(configuration)["metadata"]
+
+
+def test_only_namespaces_with_the_given_labels_are_looked_at(render):
+    rendering = render({"webhook.namespaceLabels": '{"fallback": "yes"}'})
+
+    selectors = [each["namespaceSelector"] for each in webhooks(rendering)]
+    assert [each["matchLabels"] for each in selectors] == [{"fallback": "yes"}] * 2
 
 
 def test_failure_policy_time_out_and_excluded_namespaces_are_values(render):

@@ -1,0 +1,96 @@
+"""What other operators are given; by hand, as no test control plane serves most of these kinds."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.chart.values import EVERYTHING
+
+FILES = Path(__file__).resolve().parents[2] / "helm" / "files"
+
+
+@pytest.fixture(scope="module")
+def rendering(render):
+    return render(EVERYTHING)
+
+
+@pytest.fixture(scope="module")
+def pods(rendering):
+    """The labels of the pods that have metrics."""
+    names = ("kueue-fallback", "kueue-fallback-controller")
+    return [rendering.pod(name)["metadata"]["labels"] for name in names]
+
+
+def test_a_pod_monitor_scrapes_servers_and_controller(rendering, pods):
+    monitor = rendering.one("PodMonitor")
+
+    assert monitor["apiVersion"] == "monitoring.coreos.com/v1"
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["podMetricsEndpoints"] == [{"port": "metrics", "interval": "30s"}]
+    selector = monitor["spec"]["selector"]["matchLabels"].items()
+    assert all(selector <= labels.items() for labels in pods)
+
+
+def test_a_service_monitor_scrapes_them_through_a_service_of_its_own(rendering, pods):
+    monitor = rendering.one("ServiceMonitor")
+    service = rendering.one("Service", "kueue-fallback-metrics")
+
+    assert monitor["apiVersion"] == "monitoring.coreos.com/v1"
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["endpoints"] == [{"port": "metrics", "interval": "30s"}]
+    chosen = monitor["spec"]["selector"]["matchLabels"].items()
+    assert chosen <= service["metadata"]["labels"].items()
+    assert not chosen <= rendering.one("Service")["metadata"]["labels"].items()
+    assert all(service["spec"]["selector"].items() <= labels.items() for labels in pods)
+    assert service["spec"]["ports"] == [{"name": "metrics", "port": 8080, "targetPort": "metrics"}]
+    assert service["spec"]["publishNotReadyAddresses"] is True
+
+
+def test_the_alerts_are_those_of_the_file(rendering):
+    rule = rendering.one("PrometheusRule")
+
+    assert rule["apiVersion"] == "monitoring.coreos.com/v1"
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    assert rule["spec"] == yaml.safe_load((FILES / "alerts.yaml").read_text())
+
+
+def test_the_dashboard_is_that_of_the_file_and_grafana_finds_it(rendering):
+    dashboard = rendering.one("ConfigMap", "kueue-fallback-dashboard")
+
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+    written = json.loads(dashboard["data"]["kueue-fallback.json"])
+    assert written == json.loads((FILES / "dashboard.json").read_text())
+
+
+def test_by_default_none_of_these_is_made(render):
+    kinds = {kind for kind, _ in render().objects}
+
+    assert not kinds & {"PodMonitor", "ServiceMonitor", "PrometheusRule", "NetworkPolicy"}
+
+
+def test_network_policies_let_in_reviews_and_scrapes_alone(rendering):
+    server = rendering.one("NetworkPolicy")["spec"]
+    controller = rendering.one("NetworkPolicy", "kueue-fallback-controller")["spec"]
+
+    scrapes = {"ports": [{"port": "metrics"}], "from": [{"namespaceSelector": {}}]}
+    reviews = {"ports": [{"port": "webhook"}], "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
+    assert server["ingress"] == [reviews, scrapes]
+    assert controller["ingress"] == [scrapes]
+    assert (server["policyTypes"], controller["policyTypes"]) == (["Ingress"], ["Ingress"])
+
+
+def test_network_policies_without_peers_let_both_in_from_everywhere(render):
+    spec = render({"networkPolicy.enabled": "true"}).one("NetworkPolicy")["spec"]
+
+    assert spec["ingress"] == [
+        {"ports": [{"port": "webhook"}]},
+        {"ports": [{"port": "metrics"}]},
+    ]
+
+
+def test_network_policies_select_the_pods_that_they_are_for(rendering):
+    for name in ("kueue-fallback", "kueue-fallback-controller"):
+        selector = rendering.one("NetworkPolicy", name)["spec"]["podSelector"]["matchLabels"]
+        assert selector == rendering.one("Deployment", name)["spec"]["selector"]["matchLabels"]

@@ -1,0 +1,53 @@
+"""Sets of values that between them take both ways at every conditional of the templates."""
+
+EVERYTHING = {
+    "image.digest": f'"sha256:{"a" * 64}"',
+    "imagePullSecrets": '[{"name": "pull"}]',
+    "nodeSelector": '{"pool": "system"}',
+    "tolerations": '[{"key": "system", "operator": "Exists"}]',
+    "affinity": '{"nodeAffinity": {}}',
+    "topologySpreadConstraints": (
+        '[{"topologyKey": "rack", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]'
+    ),
+    "runAsUser": "4711",
+    "podAnnotations": '{"team": "batch"}',
+    "podLabels": '{"cost-centre": "17"}',
+    "hostNetwork": "true",
+    "webhook.port": "10260",
+    "webhook.annotations": '{"inject": "yes"}',
+    "webhook.namespaceLabels": '{"fallback": "yes"}',
+    "webhook.matchConditions": '[{"name": "gpu-only", "expression": "true"}]',
+    "certificates.mode": '"files"',
+    "certificates.files.secretName": '"mine"',
+    "certificates.files.caBundle": '"QQ=="',
+    "settings": '{"threads": 8}',
+    "metrics.podMonitor": '{"enabled": true, "labels": {"release": "prometheus"}}',
+    "metrics.serviceMonitor": '{"enabled": true, "labels": {"release": "prometheus"}}',
+    "metrics.prometheusRule": '{"enabled": true, "labels": {"release": "prometheus"}}',
+    "metrics.dashboard.enabled": "true",
+    "networkPolicy": (
+        '{"enabled": true, "reviewsFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],'
+        ' "scrapesFrom": [{"namespaceSelector": {}}]}'
+    ),
+}
+NOTHING = {
+    "nodeSelector": "null",
+    "priorityClassName": '""',
+    "podDisruptionBudget.enabled": "false",
+    "controller.enabled": "false",
+    "policyRoles.create": "false",
+    "crds.install": "false",
+    "hooks.probe.enabled": "false",
+    "hooks.unfinished.enabled": "false",
+    "networkPolicy.enabled": "true",
+}
+CERT_MANAGER = {"certificates.mode": '"certManager"'}
+CERT_MANAGER_ISSUER = {**CERT_MANAGER, "certificates.certManager.issuerRef.name": '"company"'}
+
+EVERY_RENDERING = {
+    "default": {},
+    "everything": EVERYTHING,
+    "nothing": NOTHING,
+    "cert-manager": CERT_MANAGER,
+    "cert-manager-issuer": CERT_MANAGER_ISSUER,
+}
