@@ -48,7 +48,7 @@ class Server:
         self.handler = Handler(
             Rules(own_namespace="kueue-fallback"),
             self.metrics,
-            tell=self.considered.append,
+            tell=lambda considered, _: self.considered.append(considered),
             clock=lambda: self.now,
         )
         if snapshot is not None:

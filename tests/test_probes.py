@@ -1,18 +1,13 @@
 """Plain HTTP for probes, scrapes and the latest decisions."""
 
 import contextlib
-import io
-import json
-import threading
 import urllib.error
 import urllib.request
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from tests.reviews import light_job
-from tests.servers import Server, paper_snapshot
-from webhook import decision_log, probes
+from webhook import probes
 
 
 @contextlib.contextmanager
@@ -64,38 +59,3 @@ def test_any_other_path_is_not_found():
 def test_an_address_without_a_port_is_refused(address):
     with pytest.raises(ValueError, match="expected host:port"):
         probes.split_address(address)
-
-
-def test_the_log_and_the_latest_tell_of_a_decision_without_the_objects_body():
-    server = Server(paper_snapshot())
-    server.create(light_job(annotations={"secret": "s3cret"}))
-    latest = decision_log.Latest(kept=1)
-
-    line = decision_log.line(server.considered[0])
-    latest.put({"old": True})
-    latest.put(line)
-
-    assert json.loads(latest.to_bytes()) == {"decisions": [line]}
-    assert (line["msg"], line["namespace"], line["name"]) == ("decided", "team", "light")
-    assert line["decision"]["option"] == "cpu"
-    assert "s3cret" not in json.dumps(line)
-
-
-def test_a_full_queue_drops_lines_and_counts_them():
-    dropped = []
-    log = decision_log.DecisionLog(_Stalled(), lambda: dropped.append(1))
-    for number in range(decision_log.CAPACITY + 10):
-        log.put({"n": number})
-
-    # One line may be in the stalled writer's hands.
-    assert len(dropped) in (9, 10)
-    _Stalled.go.set()
-    log.close()
-
-
-class _Stalled(io.StringIO):
-    go = threading.Event()
-
-    def write(self, text):
-        self.go.wait(30)
-        return super().write(text)

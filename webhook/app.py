@@ -18,7 +18,7 @@ from webhook.cluster.link import ObserverLink
 from webhook.cluster.pipe import Update
 from webhook.decision_log import DecisionLog, Latest
 from webhook.handler import Considered, Handler, rejections
-from webhook.metrics import DECIDED, NO_OPTION, Metrics
+from webhook.metrics import Metrics
 from webhook.model.fields import FieldError
 from webhook.settings import Settings
 
@@ -90,12 +90,13 @@ class _Mutate:
 
 
 def _report(log: DecisionLog, review: reviews.Review, message: str, error: str) -> None:
-    log.put({"msg": message, "level": "error", "uid": review.uid, "error": error})
+    log.put({"level": "error", "msg": message, **decision_log.about(review), "error": error})
 
 
 def serve_forever(settings: Settings, *, is_draining: Callable[[], bool]) -> Flask:
     """Start everything a worker process needs; returns the WSGI application."""
     metrics = Metrics()
+    metrics.age_limit.set(settings.max_state_age)
     log = DecisionLog(sys.stdout, metrics.log_dropped.inc)
     latest = Latest()
     rules = flow.Rules(
@@ -122,7 +123,7 @@ def serve_forever(settings: Settings, *, is_draining: Callable[[], bool]) -> Fla
     link = ObserverLink(
         observer_command(settings),
         on_update=on_update,
-        on_log=lambda text: log.put({"msg": "observer", "text": text}),
+        on_log=lambda text: log.put(decision_log.observers(text)),
         on_start=metrics.observer_starts.inc,
     )
     metrics.table.child("observer", lambda: link.pid)
@@ -165,24 +166,25 @@ class _FirstSync:
             sys.setswitchinterval(0.0005)
 
 
-def _teller(metrics: Metrics, log: DecisionLog, latest: Latest) -> Callable[[Considered], None]:
-    def tell(considered: Considered) -> None:
+def _teller(
+    metrics: Metrics, log: DecisionLog, latest: Latest
+) -> Callable[[Considered, float], None]:
+    def tell(considered: Considered, seconds: float) -> None:
         outcome = considered.outcome
         if outcome is None:
             if considered.restored:
                 metrics.restorations.inc()
-                log.put(decision_log.line(considered))
+                log.put(decision_log.line(considered, seconds))
             return
         if outcome.skip is not None:
             metrics.skipped.labels(outcome.skip).inc()
         elif outcome.decision is not None:
             decision = outcome.decision
-            option = decision.option or NO_OPTION
-            reason = decision.left_alone or DECIDED
+            option, reason = decision_log.taken(decision)
             metrics.decisions.labels(decision.policy, decision.mode, option, reason).inc()
             for name, refused in rejections(outcome):
                 metrics.rejections.labels(decision.policy, name, refused).inc()
-        line = decision_log.line(considered)
+        line = decision_log.line(considered, seconds)
         if outcome.decision is not None:
             latest.put(line)
         log.put(line)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
+from webhook.admission.review import Review
 from webhook.decide import explain
 from webhook.handler import Considered
+from webhook.metrics import DECIDED, NO_OPTION
+from webhook.model.decision import Decision
+from webhook.model.job import QUEUE_LABEL
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 CAPACITY = 10_000
@@ -31,7 +36,7 @@ class DecisionLog:
 
     def put(self, line: Mapping[str, Any]) -> None:
         if len(self._lines) < CAPACITY:
-            self._lines.append(line)
+            self._lines.append({"ts": round(time.time(), 3), "level": "info", **line})
         else:
             self._on_dropped()
 
@@ -48,9 +53,16 @@ class DecisionLog:
     def _write_all(self) -> None:
         while self._lines:
             # A line leaves the bound only when it is written, so that a stalled stream fills it.
-            print(_ENCODER.encode(self._lines[0]), file=self._stream)
+            self._try(lambda: print(_ENCODER.encode(self._lines[0]), file=self._stream))
             self._lines.popleft()
-        self._stream.flush()
+        self._try(self._stream.flush)
+
+    def _try(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except OSError:
+            # Whoever read it may come back; a thread that has ended writes nothing any more.
+            self._on_dropped()
 
 
 class Latest:
@@ -66,26 +78,59 @@ class Latest:
         return json.dumps({"decisions": list(self._lines)}).encode()
 
 
-def line(considered: Considered) -> dict[str, Any]:
-    """Describe one review for the log; no part of the object's body is in it."""
+def line(considered: Considered, seconds: float) -> dict[str, Any]:
+    """Describe one review for the log, *seconds* after it came; nothing of the Job's spec is in it.
+
+    ``queue`` is where the Job goes; option and reason are the metrics' own.
+    """
     review, outcome = considered.review, considered.outcome
     found: dict[str, Any] = {
         "msg": "restored" if outcome is None else "decided",
-        "uid": review.uid,
-        "operation": review.operation,
-        "namespace": review.namespace,
-        "name": review.name or _generate_name(review.object),
-        "dryRun": review.dry_run,
+        **about(review),
+        "dry_run": review.dry_run,
+        "latency_ms": round(seconds * 1000, 3),
     }
     if outcome is None:
         return {**found, "restored": considered.restored}
+    found["queue"] = _text(review.object, "labels", QUEUE_LABEL)
     if outcome.skip is not None:
         return {**found, "msg": "skipped", "reason": str(outcome.skip)}
     if outcome.decision is not None:
+        found["option"], found["reason"] = taken(outcome.decision)
+        found["state_age_s"] = round(outcome.decision.state_age_seconds, 3)
         found["decision"] = explain.decision_json(outcome.decision)
     return found
 
 
-def _generate_name(source: Mapping[str, Any]) -> str:
-    metadata = source.get("metadata")
-    return str(metadata.get("generateName", "")) if isinstance(metadata, dict) else ""
+def about(review: Review) -> dict[str, Any]:
+    """Say which review it is; a Job that the API server has yet to name goes by what it gave."""
+    name = review.name or _text(review.object, "name")
+    named = {"name": name} if name else {"generateName": _text(review.object, "generateName")}
+    return {
+        "uid": review.uid,
+        "operation": review.operation,
+        "namespace": review.namespace,
+        **named,
+    }
+
+
+def taken(decision: Decision) -> tuple[str, str]:
+    """Name option and reason as the metrics do."""
+    return decision.option or NO_OPTION, str(decision.left_alone or DECIDED)
+
+
+def observers(text: str) -> dict[str, Any]:
+    """Take up a line of the observer: JSON as it is, anything else (a traceback) as text."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {"process": "observer", "msg": text}
+
+
+def _text(source: Mapping[str, Any], *path: str) -> str:
+    """Read a text below ``metadata``, which may be anything in a review that failed."""
+    found: Any = source.get("metadata")
+    for part in path:
+        found = found.get(part) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else ""

@@ -55,7 +55,7 @@ class Handler:
         metrics: Metrics,
         *,
         placement_ttl_seconds: float = 30.0,
-        tell: Callable[[Considered], None] = lambda _: None,
+        tell: Callable[[Considered, float], None] = lambda *_: None,
         clock: Callable[[], float] = time.monotonic,
         seen_by: str = "",
     ) -> None:
@@ -105,11 +105,12 @@ class Handler:
             return Verdict(uid=review.uid)
         if probed := probe.answer(review, seen_by=self._seen_by):
             return probed
+        started = time.perf_counter()
         if review.operation == "UPDATE":
             considered = self._restore(review, kind)
         else:
             considered = self._create(review, kind)
-        self._tell(considered)
+        self._tell(considered, time.perf_counter() - started)
         return considered.verdict
 
     def _create(self, review: Review, kind: JobKind) -> Considered:

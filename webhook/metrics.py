@@ -53,6 +53,9 @@ class Metrics:
         self.log_dropped = table.counter(
             "decision_log_dropped", "Log lines dropped because standard output stalled."
         )
+        self.age_limit = table.gauge(
+            "state_age_limit_seconds", "State older than this decides nothing."
+        )
         self.observer_starts = table.counter("observer_starts", "Starts of the observer process.")
         self.off = table.gauge(
             "switched_off", "1 while the off switch stops decisions there.", scope=SCOPES

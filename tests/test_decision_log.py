@@ -1,0 +1,159 @@
+"""The log: one line of JSON a review, none of the Job's spec in it, and never in the way."""
+
+import io
+import json
+import threading
+
+import pytest
+
+from tests.reviews import light_job
+from tests.servers import Server, paper_snapshot
+from webhook import decision_log
+from webhook.decision_log import DecisionLog
+
+
+def line_of(server):
+    return decision_log.line(server.considered[-1], 0.0012345)
+
+
+def test_a_decision_is_told_with_its_numbers_and_without_the_jobs_spec():
+    server = Server(paper_snapshot(as_of=98.5))
+    job, _ = server.create(light_job(annotations={"secret": "s3cret"}))
+
+    line = line_of(server)
+
+    decision = json.loads(job["metadata"]["annotations"]["kueue-fallback.dev/decision"])
+    assert line == {
+        "msg": "decided",
+        "uid": server.considered[0].review.uid,
+        "operation": "CREATE",
+        "namespace": "team",
+        "name": "light",
+        "dry_run": False,
+        "latency_ms": 1.234,
+        "queue": "cpu-lq",
+        "option": "cpu",
+        "reason": "decided",
+        "state_age_s": 1.5,
+        "decision": {key: value for key, value in decision.items() if key != "original"},
+    }
+    assert "s3cret" not in json.dumps(line)
+
+
+@pytest.mark.parametrize(
+    ("job", "named"),
+    [
+        (light_job("a"), {"name": "a"}),
+        (light_job(""), {"generateName": "light-"}),
+    ],
+)
+def test_a_job_without_a_name_goes_by_what_it_gave(job, named):
+    server = Server(paper_snapshot())
+    server.create(job)
+
+    line = line_of(server)
+
+    assert {key: line[key] for key in line if "ame" in key[1:] and key != "namespace"} == named
+
+
+def test_a_job_left_alone_says_why_in_the_metrics_words():
+    server = Server(paper_snapshot(as_of=50.0))
+    server.create(light_job(), dry_run=True)
+
+    line = line_of(server)
+
+    expected = ("gpu-lq", "none", "stale", 50.0, True)
+    assert (*(line[key] for key in ("queue", "option", "reason", "state_age_s", "dry_run")),) == (
+        expected
+    )
+
+
+def test_a_skipped_job_and_a_restored_one_are_told_too():
+    server = Server(paper_snapshot())
+    server.create(light_job(labels={}))
+    skipped = line_of(server)
+    decided, _ = server.create(light_job())
+    server.update(decided, {**light_job(), "metadata": {**decided["metadata"], "labels": {}}})
+    restored = line_of(server)
+
+    assert (skipped["msg"], skipped["reason"], skipped["queue"]) == ("skipped", "noPolicy", "")
+    assert (restored["msg"], restored["restored"] > 0) == ("restored", True)
+
+
+def test_each_line_has_a_time_and_a_level():
+    stream = io.StringIO()
+    log = DecisionLog(stream, lambda: None)
+    log.put({"msg": "a"})
+    log.put({"msg": "b", "level": "error", "ts": 7})
+    log.close()
+
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert (first["level"], first["msg"], first["ts"] > 1.7e9) == ("info", "a", True)
+    assert second == {"ts": 7, "level": "error", "msg": "b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('{"ts":1,"msg":"x"}', {"ts": 1, "msg": "x"}),
+        ("Traceback", {"process": "observer", "msg": "Traceback"}),
+        ("[1]", {"process": "observer", "msg": "[1]"}),
+    ],
+)
+def test_the_observers_lines_are_taken_up_as_they_are(text, line):
+    assert decision_log.observers(text) == line
+
+
+def test_the_latest_decisions_are_kept_for_the_console():
+    latest = decision_log.Latest(kept=1)
+    latest.put({"old": True})
+    latest.put({"new": True})
+
+    assert json.loads(latest.to_bytes()) == {"decisions": [{"new": True}]}
+
+
+def test_a_full_log_drops_lines_and_counts_them():
+    dropped, stalled = [], Stalled()
+    log = DecisionLog(stalled, lambda: dropped.append(1))
+    for number in range(decision_log.CAPACITY + 10):
+        log.put({"n": number})
+
+    # One line may be in the stalled writer's hands.
+    assert len(dropped) in (9, 10)
+    stalled.go.set()
+    log.close()
+
+
+def test_a_broken_stream_costs_the_lines_and_not_the_writer():
+    dropped, broken = [], Broken()
+    log = DecisionLog(broken, lambda: dropped.append(1))
+    log.put({"n": 1})
+    broken.tried.wait(30)
+    broken.works = True
+    log.put({"n": 2})
+    log.close()
+
+    assert json.loads(broken.getvalue())["n"] == 2
+    assert dropped == [1]
+
+
+class Stalled(io.StringIO):
+    def __init__(self):
+        super().__init__()
+        self.go = threading.Event()
+
+    def write(self, text):
+        self.go.wait(30)
+        return super().write(text)
+
+
+class Broken(io.StringIO):
+    def __init__(self):
+        super().__init__()
+        self.tried, self.works = threading.Event(), False
+
+    def write(self, text):
+        if self.works:
+            return super().write(text)
+        self.tried.set()
+        raise BrokenPipeError
