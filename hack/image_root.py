@@ -53,8 +53,7 @@ def main() -> None:
         dependencies(Path(environment), target)
     else:
         project(Path(environment), target, Path(below[0]))
-    _compile(target)
-    _level(target)
+    finish(target)
 
 
 def dependencies(environment: Path, layer: Path) -> None:
@@ -95,6 +94,12 @@ def python(environment: Path, layer: Path) -> None:
         (layer / name).write_text(text)
     _describe_packages(layer)
     _index_libraries(layer)
+
+
+def finish(layer: Path) -> None:
+    """Make the layer independent of when, where and by whom it was made."""
+    _compile(layer)
+    _level(layer)
 
 
 def copy(path: Path, layer: Path) -> None:

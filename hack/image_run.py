@@ -59,9 +59,9 @@ class Root:
     def _bundle(
         self, arguments: Sequence[str], *, entry: Sequence[str] = (), files: Path | None = None
     ) -> Iterator[list[str]]:
-        """Describe a container; *entry* replaces ENTRYPOINT, *files* is a folder seen as /given."""
+        """Describe a container; *entry* replaces all that it runs, *files* is seen as /given."""
         config = self.image.config
-        command = [*(entry or config["Entrypoint"]), *(arguments or config["Cmd"])]
+        command = entry or [*config["Entrypoint"], *(arguments or config["Cmd"])]
         with tempfile.TemporaryDirectory(prefix="kueue-fallback-run-") as folder:
             spec = _spec(self.folder, command, config["Env"], files)
             (Path(folder) / "config.json").write_text(json.dumps(spec))
