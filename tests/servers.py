@@ -5,9 +5,9 @@ import json
 
 from tests import builders
 from tests.reviews import admitted, review
-from webhook.app import create_app
+from webhook.app import create_app, teller
 from webhook.cluster.pipe import Update, changes
-from webhook.decision_log import DecisionLog
+from webhook.decision_log import DecisionLog, Latest
 from webhook.flow import Rules
 from webhook.handler import Handler
 from webhook.metrics import Metrics
@@ -48,13 +48,14 @@ class Server:
         self.handler = Handler(
             Rules(own_namespace="kueue-fallback"),
             self.metrics,
-            tell=lambda considered, _: self.considered.append(considered),
+            tell=self._tell,
             clock=lambda: self.now,
         )
         if snapshot is not None:
             self.show(snapshot)
         self.log = io.StringIO()
         self.lines = DecisionLog(self.log, self.metrics.log_dropped.inc)
+        self.latest = Latest()
         self.client = create_app(self.handler, self.metrics, self.lines).test_client()
 
     def show(self, snapshot, seen=()):
@@ -84,6 +85,10 @@ class Server:
     def logged(self):
         self.lines.close()
         return [json.loads(line) for line in self.log.getvalue().splitlines()]
+
+    def _tell(self, considered, seconds):
+        self.considered.append(considered)
+        teller(self.metrics, self.lines, self.latest)(considered, seconds)
 
     def _admit(self, job, sent):
         answer = self.post(json.dumps(sent))

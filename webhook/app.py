@@ -106,7 +106,7 @@ def serve_forever(settings: Settings, *, is_draining: Callable[[], bool]) -> Fla
         rules,
         metrics,
         placement_ttl_seconds=settings.placement_ttl,
-        tell=_teller(metrics, log, latest),
+        tell=teller(metrics, log, latest),
     )
     first = _FirstSync()
 
@@ -126,7 +126,7 @@ def serve_forever(settings: Settings, *, is_draining: Callable[[], bool]) -> Fla
         on_log=lambda text: log.put(decision_log.observers(text)),
         on_start=metrics.observer_starts.inc,
     )
-    metrics.table.child("observer", lambda: link.pid)
+    metrics.observer_pid = lambda: link.pid
     link.start()
 
     def not_ready() -> str:
@@ -166,7 +166,7 @@ class _FirstSync:
             sys.setswitchinterval(0.0005)
 
 
-def _teller(
+def teller(
     metrics: Metrics, log: DecisionLog, latest: Latest
 ) -> Callable[[Considered, float], None]:
     def tell(considered: Considered, seconds: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from webhook.metric_table import Table, Watches, series
@@ -46,6 +46,9 @@ class Metrics:
         self.registry = table.registry
         table.version()
         table.process()
+        self.observer_pid: Callable[[], int | None] = lambda: None
+        """To be set by whoever starts one."""
+        table.child("observer", self._pid_of_observer)
         self.watches = Watches(table)
         self._reviews(table)
         self._decisions(table)
@@ -106,6 +109,9 @@ class Metrics:
         self.placements = table.counter("placements", "Placements entered into the ledger.")
         self.expired = table.counter("placements_expired", "Placements whose Workload never came.")
         self.ledger = table.gauge("ledger_placements", "Placements whose Workload is not yet seen.")
+
+    def _pid_of_observer(self) -> int | None:
+        return self.observer_pid()
 
     def show(self, snapshot: Snapshot, *, placements: int) -> None:
         """Bring up to date what is looked at only when it is scraped."""

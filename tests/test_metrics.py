@@ -1,0 +1,231 @@
+"""What is scraped after each kind of traffic is what the table says, and its page too."""
+
+import dataclasses
+import json
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from hack import metrics_page
+from tests.builders import policy
+from tests.reviews import light_job, review
+from tests.servers import Server, paper_snapshot
+from webhook.admission.patch import PatchError
+from webhook.cluster.resources import watched
+from webhook.controller.glimpse import JOBS
+from webhook.controller.metrics import ControllerMetrics
+from webhook.metric_table import Kind
+from webhook.metrics import A_POLICY, AN_OPTION
+from webhook.model.queues import OffSwitch
+
+RESOURCES = {
+    JOBS.kind,
+    *(one.kind for one in watched(namespace="ours", kueue_namespace="kueue-system")),
+}
+BOUNDED = {
+    A_POLICY: {"light-gpu", "another"},
+    AN_OPTION: {"gpu", "cpu", "none"},
+    "a resource that is watched": RESOURCES,
+}
+
+
+def scraped(registry):
+    """Each series as (name of its metric, labels)."""
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    return [
+        (family.name + "_total" * (family.type == "counter"), family.type, sample.labels)
+        for family in families
+        for sample in family.samples
+    ]
+
+
+def check(metrics):
+    """Hold what is scraped against the table; return the names."""
+    table = {metric.name: metric for metric in metrics.table.metrics}
+    found = scraped(metrics.registry)
+    for name, kind, labels in found:
+        metric = table[name]
+        assert kind == metric.kind, name
+        given = {label: value for label, value in labels.items() if label != "le"}
+        assert set(given) == set(metric.labels), name
+        for label, values in metric.labels.items():
+            allowed = BOUNDED[values] if isinstance(values, str) else set(map(str, values))
+            assert given[label] in allowed, (name, label)
+    return {name for name, _, _ in found}
+
+
+def left_alone(server):
+    server.create(light_job(annotations={"kueue-fallback.dev/allow": "nothing"}))
+    server.now = 200.0
+    server.create(light_job())
+
+
+def skipped(server):
+    server.create(light_job(labels={}))
+    server.show(paper_snapshot(off=OffSwitch()))
+    server.create(light_job())
+
+
+def restored(server):
+    decided, _ = server.create(light_job())
+    server.update(decided, {**light_job(), "metadata": {**decided["metadata"], "labels": {}}})
+
+
+def rejected(server):
+    options = [{"queue": "nowhere-lq"}, {"queue": "gpu-lq"}]
+    found = policy(*options, name="another", match={"jobSelector": {}, "queues": ["gpu-lq"]})
+    server.show(dataclasses.replace(paper_snapshot(), policies=(found,)))
+    server.create(light_job())
+
+
+def unreadable(server):
+    server.post(b"x")
+    server.post(json.dumps(review({**light_job(), "spec": None})))
+    server.post(json.dumps(review(light_job(), operation="CONNECT")))
+
+
+def raising(error):
+    def traffic(server):
+        def admit(_):
+            raise error
+
+        server.handler.admit = admit
+        server.post(json.dumps(review(light_job())))
+
+    return traffic
+
+
+@pytest.mark.parametrize(
+    ("traffic", "counted"),
+    [
+        (lambda _: None, {}),
+        (lambda server: server.create(light_job()), {"decisions_total": 1, "reviews_total": 1}),
+        (left_alone, {"decisions_total": 2}),
+        (skipped, {"skipped_total": 2}),
+        (restored, {"restorations_total": 1}),
+        (unreadable, {"reviews_total": 3}),
+        (raising(PatchError("/spec", "no")), {"patch_verification_failures_total": 1}),
+        (raising(ZeroDivisionError()), {"failures_total": 1}),
+    ],
+    ids=[
+        "nothing",
+        "decided",
+        "left alone",
+        "skipped",
+        "restored",
+        "unreadable",
+        "unpatchable",
+        "failed",
+    ],
+)
+def test_after_each_kind_of_traffic_what_is_scraped_is_in_the_table(traffic, counted):
+    server = Server(paper_snapshot())
+    traffic(server)
+    server.metrics.show(server.handler.snapshot, placements=server.handler.placements())
+
+    names = check(server.metrics)
+
+    assert {f"kueue_fallback_{name}" for name in counted} <= names
+    assert {name: total(server.metrics, name) for name in counted} == counted
+
+
+def test_series_of_policies_and_options_that_are_gone_are_removed():
+    server = Server(paper_snapshot())
+    server.create(light_job())
+    rejected(server)
+    before = policies(server.metrics)
+
+    server.show(paper_snapshot())
+    server.metrics.show(server.handler.snapshot, placements=0)
+
+    assert before == {"light-gpu", "another"}
+    assert policies(server.metrics) == {"light-gpu"}
+    assert total(server.metrics, "rejections_total") == 0
+
+
+def test_the_off_switch_is_shown_by_how_far_it_reaches():
+    server = Server(paper_snapshot(off=OffSwitch(namespaces=frozenset({"team"}))))
+
+    server.metrics.show(server.handler.snapshot, placements=0)
+
+    scopes = ("everywhere", "namespaces")
+    shown = [server.count("kueue_fallback_switched_off", scope=scope) for scope in scopes]
+    assert shown == [0, 1]
+
+
+def test_lists_are_counted_on_when_the_observer_starts_again():
+    server = Server()
+    for count in (3, 3, 4, 1):
+        server.metrics.watches.take(
+            synced=True, ages={"jobs": 1.0}, relists={"jobs": count}, problems={}
+        )
+
+    assert total(server.metrics, "watch_relists_total") == 5
+
+
+def test_an_object_that_can_be_read_again_is_no_longer_counted():
+    server = Server()
+    for problems in ({"cohorts": 2}, {}):
+        server.metrics.watches.take(synced=True, ages={}, relists={}, problems=problems)
+
+    assert server.count("kueue_fallback_unreadable_objects", resource="cohorts") == 0
+
+
+def test_the_controllers_metrics_are_in_its_table():
+    metrics = ControllerMetrics()
+    snapshot = paper_snapshot()
+    metrics.watches.take(synced=True, ages={"jobs": 1.0}, relists={"jobs": 1}, problems={"jobs": 1})
+    metrics.watches.show(ready=True, age=1.0)
+    metrics.expect(snapshot)
+    metrics.show({"light-gpu": True, "another": False})
+    metrics.unreviewed.labels("another").inc()
+    metrics.writes.labels("written").inc()
+
+    names = check(metrics)
+    before = policies(metrics)
+    metrics.show({"light-gpu": True})
+
+    missing = {metric.name for metric in metrics.table.metrics} - names
+    assert missing == set()
+    assert (before, policies(metrics)) == ({"light-gpu", "another"}, {"light-gpu"})
+    assert metrics.registry.get_sample_value("kueue_fallback_policies", {"ready": "False"}) == 0
+
+
+def test_jobs_without_a_review_are_counted_from_zero_only_where_they_can_be_told():
+    metrics = ControllerMetrics()
+    observing = dataclasses.replace(
+        paper_snapshot(), policies=(policy(name="another", mode="Observe"), policy())
+    )
+
+    metrics.expect(observing)
+
+    counted = [
+        labels
+        for name, _, labels in scraped(metrics.registry)
+        if name.endswith("viewed_jobs_total")
+    ]
+    assert counted == [{"policy": "light-gpu"}]
+
+
+def test_names_follow_the_conventions():
+    tables = [Server().metrics.table.metrics, ControllerMetrics().table.metrics]
+    for metric in (metric for table in tables for metric in table):
+        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
+        assert metric.text.endswith("."), metric.name
+    for table in tables:
+        assert len({metric.name for metric in table}) == len(table)
+
+
+def test_the_page_is_current():
+    assert metrics_page.PAGE.read_text() == metrics_page.text()
+
+
+def total(metrics, name):
+    families = metrics.registry.collect()
+    samples = [sample for family in families for sample in family.samples]
+    return sum(one.value for one in samples if one.name == f"kueue_fallback_{name}")
+
+
+def policies(metrics):
+    return {labels["policy"] for _, _, labels in scraped(metrics.registry) if "policy" in labels}
