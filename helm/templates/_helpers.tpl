@@ -153,19 +153,15 @@ readinessProbe:
 
 {{- /* Over nodes, then zones; a new version is spread for itself, not around the old one's pods. */ -}}
 {{- define "kueue-fallback.spread" -}}
-{{- if .Values.topologySpreadConstraints -}}
-{{- toYaml .Values.topologySpreadConstraints -}}
-{{- else -}}
-{{- range $index, $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
-- topologyKey: {{ $key }}
-  maxSkew: 1
-  whenUnsatisfiable: ScheduleAnyway
-  matchLabelKeys: [pod-template-hash]
-  labelSelector:
-    matchLabels:
-      {{- include "kueue-fallback.selectorLabels" (dict "root" $ "component" "webhook") | nindent 6 }}
-{{- end }}
+{{- $default := list -}}
+{{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" -}}
+{{- $default = append $default (dict "topologyKey" . "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway" "matchLabelKeys" (list "pod-template-hash")) -}}
 {{- end -}}
+{{- $own := include "kueue-fallback.selectorLabels" (dict "root" . "component" "webhook") | fromYaml -}}
+{{- range .Values.topologySpreadConstraints | default $default }}
+{{- $constraint := merge (dict) . (dict "labelSelector" (dict "matchLabels" $own)) }}
+- {{- toYaml $constraint | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{- define "kueue-fallback.containerSecurity" -}}

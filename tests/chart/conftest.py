@@ -1,15 +1,9 @@
-"""Renderings of the chart with the helm that the control plane's build keeps in its cache."""
-
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
+"""Renderings of the chart, as objects that tests can ask for."""
 
 import pytest
 import yaml
 
-from hack import tools
-
-CHART = Path(__file__).resolve().parents[2] / "helm"
+from tests.chart import helm as helms
 
 
 class Rendering:
@@ -26,34 +20,27 @@ class Rendering:
 
 
 @pytest.fixture(scope="session")
-def helm() -> Callable[..., subprocess.CompletedProcess]:
-    program = tools.ensure().path("helm")
-
-    def run(*arguments):
-        return subprocess.run(
-            [program, *arguments], capture_output=True, text=True, check=False, timeout=60
-        )
-
-    return run
+def helm():
+    return helms.helm
 
 
 @pytest.fixture(scope="session")
-def template(helm):
-    """Run `helm template`; values are given as JSON by their path."""
-
-    def run(values=None, *, release="kueue-fallback"):
-        given = [f"--set-json={key}={value}" for key, value in (values or {}).items()]
-        return helm("template", release, str(CHART), "--namespace", "ours", *given)
-
-    return run
+def template():
+    return helms.template
 
 
 @pytest.fixture(scope="session")
 def render(template):
+    """Render once for each set of values; tests must not change what they get."""
+    known = {}
+
     def run(values=None, **more):
-        result = template(values, **more)
-        assert result.returncode == 0, result.stderr
-        return Rendering([each for each in yaml.safe_load_all(result.stdout) if each])
+        key = (*sorted((values or {}).items()), *more.items())
+        if key not in known:
+            result = template(values, **more)
+            assert result.returncode == 0, result.stderr
+            known[key] = [each for each in yaml.safe_load_all(result.stdout) if each]
+        return Rendering(known[key])
 
     return run
 

@@ -109,10 +109,17 @@ def test_two_servers_are_spread_over_nodes_and_zones_and_disrupted_one_at_a_time
     assert budget["maxUnavailable"] == 1
 
 
-def test_a_spread_that_is_given_wins(render):
-    spec = render(EVERYTHING).pod()["spec"]
+def test_a_spread_that_is_given_wins_and_means_the_servers(render):
+    rendering = render(EVERYTHING)
 
-    assert [each["topologyKey"] for each in spec["topologySpreadConstraints"]] == ["rack"]
+    assert rendering.pod()["spec"]["topologySpreadConstraints"] == [
+        {
+            "topologyKey": "rack",
+            "maxSkew": 1,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": rendering.one("Deployment")["spec"]["selector"],
+        }
+    ]
 
 
 @pytest.mark.parametrize("seconds", [0, 15, 60])

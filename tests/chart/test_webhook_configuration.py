@@ -68,8 +68,11 @@ def test_every_new_job_may_be_sent_and_only_decided_jobs_when_they_change(render
     decided = {"matchExpressions": [{"key": "kueue-fallback.dev/option", "operator": "Exists"}]}
     sent = webhooks(render())
 
-    conditions = [each.pop("matchConditions") for each in sent]
-    assert sent == [expected("CREATE"), expected("UPDATE", objectSelector=decided)]
+    conditions = [each["matchConditions"] for each in sent]
+    assert sent == [
+        expected("CREATE", matchConditions=conditions[0]),
+        expected("UPDATE", objectSelector=decided, matchConditions=conditions[1]),
+    ]
     assert [[each["name"] for each in few] for few in conditions] == [
         [
             "not-owned-by-what-kueue-manages",

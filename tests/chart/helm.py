@@ -1,0 +1,27 @@
+"""Running helm on the chart of this checkout."""
+
+import subprocess
+from pathlib import Path
+
+from hack import tools
+
+CHART = Path(__file__).resolve().parents[2] / "helm"
+NAMESPACE = "ours"
+
+
+def helm(*arguments, timeout=60):
+    """Run the helm that the control plane's build keeps in its cache."""
+    program = tools.ensure().path("helm")
+    return subprocess.run(
+        [program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+
+
+def template(values=None, *, release="kueue-fallback"):
+    """Render the chart; values are given as JSON by their path."""
+    given = [f"--set-json={key}={value}" for key, value in (values or {}).items()]
+    return helm("template", release, CHART, "--namespace", NAMESPACE, *given)
