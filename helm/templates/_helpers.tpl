@@ -63,7 +63,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
 {{- end -}}
 {{- end -}}
 
-{{- /* What the state is made of: read by the webhook and by the controller alike. */ -}}
+{{- /* What the webhook and the controller both read; Workloads are the webhook's alone. */ -}}
 {{- define "kueue-fallback.readRules" -}}
 - apiGroups: [kueue.x-k8s.io]
   resources:
@@ -73,7 +73,6 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
     - localqueues
     - resourceflavors
     - workloadpriorityclasses
-    - workloads
   verbs: [list, watch]
 - apiGroups: [kueue-fallback.dev]
   resources: [fallbackpolicies]

@@ -12,7 +12,6 @@ READS = [
             "localqueues",
             "resourceflavors",
             "workloadpriorityclasses",
-            "workloads",
         ],
         "verbs": ["list", "watch"],
     },
@@ -37,6 +36,11 @@ READS = [
         "verbs": ["list", "watch"],
     },
 ]
+WORKLOADS = {
+    "apiGroups": ["kueue.x-k8s.io"],
+    "resources": ["workloads"],
+    "verbs": ["list", "watch"],
+}
 CONFIG_MAP_ROLES = ("kueue-fallback-kueue-config", "kueue-fallback-off-switch")
 WEBHOOK = {"kind": "ServiceAccount", "name": "kueue-fallback", "namespace": "ours"}
 CONTROLLER = {"kind": "ServiceAccount", "name": "kueue-fallback-controller", "namespace": "ours"}
@@ -45,7 +49,7 @@ CONTROLLER = {"kind": "ServiceAccount", "name": "kueue-fallback-controller", "na
 def test_the_webhook_reads_what_a_decision_needs_and_writes_nothing(render):
     rendering = render()
 
-    assert rendering.one("ClusterRole")["rules"] == READS
+    assert rendering.one("ClusterRole")["rules"] == [*READS, WORKLOADS]
     assert rendering.one("ClusterRoleBinding")["subjects"] == [WEBHOOK]
 
 
@@ -57,7 +61,7 @@ def test_the_controller_may_also_write_the_status_of_policies_and_watch_jobs(ren
         {
             "apiGroups": ["kueue-fallback.dev"],
             "resources": ["fallbackpolicies/status"],
-            "verbs": ["patch", "update"],
+            "verbs": ["patch"],
         },
         {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch"]},
     ]
@@ -95,7 +99,7 @@ def test_what_is_watched_and_what_may_be_read_are_the_same(render):
     named = {resource.kind for resource in asked if resource.field_selector}
     roles = [rendering.one("Role", name) for name in CONFIG_MAP_ROLES]
     assert {path.rpartition("/")[2] for path in paths} == {
-        *(resource for rule in READS for resource in rule["resources"]),
+        *(resource for rule in (*READS, WORKLOADS) for resource in rule["resources"]),
         "configmaps",
     }
     assert named == {name for role in roles for name in role["rules"][0]["resourceNames"]}
