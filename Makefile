@@ -66,7 +66,12 @@ lint: setup
 ## Measure what the webhook costs; BENCH="--quick creates" for less, --help for more.
 .PHONY: bench
 bench: setup
-	@$(BIN)/python -m hack.bench $(BENCH)
+	@$(BIN)/python -m hack.bench --folder build/bench $(BENCH)
+
+## Create 50 Jobs a second for an hour and watch memory; SECONDS=600 for less.
+.PHONY: soak
+soak: setup
+	@$(BIN)/python -m hack.soak --folder build/soak --seconds $(or $(SECONDS),3600)
 
 ## Take an hour: outages and quiet at full length, 1,000 cases against Kueue, the benchmark.
 .PHONY: verify

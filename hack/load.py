@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import subprocess
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,6 +72,17 @@ def stall(target: Webhook, *flags: str) -> Figures:
 def jobs(target: ApiServer, *flags: str) -> Figures:
     """Create Jobs at an API server, as kubectl does."""
     return _run("jobs", *target.flags(), *flags)
+
+
+def jobs_meanwhile(target: ApiServer, *flags: str) -> Generator[Figures]:
+    """Create Jobs and yield what came back in each interval, as it comes; see `client jobs -h`."""
+    command = [str(program()), "jobs", *target.flags(), *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            for line in process.stdout or ():
+                yield json.loads(line)
+        finally:
+            process.terminate()
 
 
 def _run(command: str, *flags: str) -> Figures:

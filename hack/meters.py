@@ -122,8 +122,13 @@ def _family(pid: int) -> Iterator[tuple[str, int]]:
             above = parents[above]
         if above == pid:
             words = Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")
-            what = "observer" if b"webhook.observer" in words else "server"
-            yield f"{what} (pid {each})", each
+            yield f"{_role(words)} (pid {each})", each
+
+
+def _role(words: Sequence[bytes]) -> str:
+    if b"webhook.observer" in words:
+        return "observer"
+    return "controller" if b"control" in words else "server"
 
 
 def _parents() -> Iterator[tuple[int, int]]:

@@ -69,9 +69,9 @@ def _all_points(installation: Installation, scale: Scale, *, dry_run: bool) -> F
     target = full_queues.api_server(plane)
     found = {}
     for point in POINTS:
-        flags = (*point.flags(scale.share), "-warm-up=20", f"-dry-run={str(dry_run).lower()}")
+        flags = (*point.flags(scale.share), "-warm-up=20", "-dry-run" if dry_run else "-clean-up")
         found[point.name] = load.jobs(target, *flags)
-        full_queues.clear(plane)
+        full_queues.wait_until_alone(plane)
     return found
 
 

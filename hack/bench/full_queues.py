@@ -21,7 +21,7 @@ def create(plane: ControlPlane) -> None:
     client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMES.namespace}})
     client.apply_all(paper.queues(NAMES))
     policy = paper.policy(NAMES)
-    policy["spec"]["strategy"]["threshold"][1] = {"option": "cpu", "orPendingBelow": 10_000_000}
+    policy["spec"]["strategy"]["threshold"][1] = {"option": "cpu", "orPendingBelow": 1_000_000}
     client.apply(policy)
     client.create_all([_endless_job(f"heavy-{n}") for n in range(RUNNING + WAITING)])
     client.create(_all_of_the_cpu_queue())
@@ -67,14 +67,8 @@ def api_server(plane: ControlPlane) -> load.ApiServer:
     )
 
 
-def clear(plane: ControlPlane) -> None:
-    """Delete all light Jobs and wait until Kueue has nothing left of them."""
-    client = plane.client
-    jobs = client.path("batch/v1", "Job", namespace=NAMES.namespace)
-    selector = ",".join(f"{key}={value}" for key, value in paper.LIGHT.items())
-    client.send(
-        "DELETE", jobs, {"propagationPolicy": "Background"}, query={"labelSelector": selector}
-    )
+def wait_until_alone(plane: ControlPlane) -> None:
+    """Wait until Kueue has nothing left of the Jobs that were deleted."""
     plane.wait("Workloads to be gone", lambda: _workloads(plane) == RUNNING + WAITING + 1)
 
 

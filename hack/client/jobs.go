@@ -1,181 +1,31 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
-	"io"
-	"net/http"
-	"os"
-	"strings"
+	"math"
 	"sync"
 	"time"
 )
 
-const (
-	queueLabel         = "kueue.x-k8s.io/queue-name"
-	decisionAnnotation = "kueue-fallback.dev/decision"
-	warningStart       = `299 - "kueue-fallback: `
-	deletersAtOnce     = 8
-)
+// deletersAtOnce is how many deletions are under way at once.
+const deletersAtOnce = 8
 
-// An apiServer is where Jobs are created, and what they are.
-type apiServer struct {
-	url         string
-	authority   string
-	certificate string
-	key         string
-	tokenFile   string
-	namespace   string
-	bodyFile    string
-	dryRun      bool
-	timeout     time.Duration
-
-	token  string
-	bodies templates
-	client *http.Client
-}
-
-func (a *apiServer) addFlags(set *flag.FlagSet) {
-	set.StringVar(&a.url, "server", "", "URL of the API server")
-	set.StringVar(&a.authority, "ca", "", "file of its CA certificates, PEM")
-	set.StringVar(&a.certificate, "cert", "", "file of a client certificate, PEM")
-	set.StringVar(&a.key, "key", "", "file of its private key, PEM")
-	set.StringVar(&a.tokenFile, "token-file", "", "file of a bearer token")
-	set.StringVar(&a.namespace, "namespace", "default", "of the Jobs")
-	set.StringVar(&a.bodyFile, "bodies", "", "file of Jobs, one a line, with "+placeholder+" in the name")
-	set.BoolVar(&a.dryRun, "dry-run", false, "on the server: nothing is kept")
-	set.DurationVar(&a.timeout, "timeout", 40*time.Second, "of a call")
-}
-
-func (a *apiServer) open() (err error) {
-	if a.bodies, err = readTemplates(a.bodyFile); err != nil {
-		return err
-	}
-	pool, err := readAuthority(a.authority)
-	if err != nil {
-		return err
-	}
-	config := &tls.Config{RootCAs: pool}
-	if a.certificate != "" {
-		pair, err := tls.LoadX509KeyPair(a.certificate, a.key)
-		if err != nil {
-			return err
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	if a.tokenFile != "" {
-		text, err := os.ReadFile(a.tokenFile)
-		if err != nil {
-			return err
-		}
-		a.token = strings.TrimSpace(string(text))
-	}
-	// HTTP/2, as kubectl and every controller speak it.
-	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
-	a.client = &http.Client{Transport: transport, Timeout: a.timeout}
-	return nil
-}
-
-// A job is what is read of a created one.
-type job struct {
-	Metadata struct {
-		Name        string            `json:"name"`
-		Labels      map[string]string `json:"labels"`
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-}
-
-// create creates one Job, enters the outcome and returns its name, "" when it failed.
-func (a *apiServer) create(number int64, moment time.Time, into *tally) string {
-	path := fmt.Sprintf("/apis/batch/v1/namespaces/%s/jobs", a.namespace)
-	if a.dryRun {
-		path += "?dryRun=All"
-	}
-	body := a.bodies.body(number)
-	sent := time.Now()
-	text, header, err := a.send(http.MethodPost, path, body)
-	answered := time.Now()
-	var created job
-	if err == nil {
-		err = json.Unmarshal(text, &created)
-	}
-	if err != nil {
-		into.fail(kindOf(err))
-		return ""
-	}
-	into.add(moment, sent, answered, notesOfJob(&created, header))
-	return created.Metadata.Name
-}
-
-func notesOfJob(created *job, header http.Header) []string {
-	notes := []string{"queue " + created.Metadata.Labels[queueLabel]}
-	if created.Metadata.Annotations[decisionAnnotation] != "" {
-		notes = append(notes, "decided")
-	}
-	for _, warning := range header.Values("Warning") {
-		if strings.HasPrefix(warning, warningStart) {
-			return append(notes, "warned")
-		}
-	}
-	return notes
-}
-
-func (a *apiServer) delete(name string, into *tally) {
-	path := fmt.Sprintf("/apis/batch/v1/namespaces/%s/jobs/%s", a.namespace, name)
-	started := time.Now()
-	_, _, err := a.send(http.MethodDelete, path, []byte(`{"propagationPolicy":"Background"}`))
-	if err != nil {
-		into.fail("deleting: " + kindOf(err))
-		return
-	}
-	into.add(started, started, time.Now(), nil)
-}
-
-func (a *apiServer) send(method, path string, body []byte) ([]byte, http.Header, error) {
-	request, err := http.NewRequest(method, a.url+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	if a.token != "" {
-		request.Header.Set("Authorization", "Bearer "+a.token)
-	}
-	response, err := a.client.Do(request)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode >= http.StatusBadRequest {
-		err = refusal(response.StatusCode, text)
-	}
-	return text, response.Header, err
-}
-
-func refusal(status int, text []byte) error {
-	var said struct{ Message string }
-	_ = json.Unmarshal(text, &said)
-	return fmt.Errorf("status %d: %.200s", status, said.Message)
-}
-
-// jobsResult has the deletions beside the creates when older Jobs are deleted meanwhile.
+// jobsResult has the deletions beside the creates.
 type jobsResult struct {
 	result
-	Deleted *result `json:"deleted,omitempty"`
+	Deleted result `json:"deleted"`
 }
 
-// A run is one series of creates, with the deletion of what is old.
+// A run is one series of creates, with the deletion of what it created.
 type run struct {
-	target   *apiServer
-	created  *tally
-	deleted  *tally
-	kept     chan string
-	deleting bool
+	target  *apiServer
+	created *tally
+	deleted *tally
+	keep    int
+	mutex   sync.Mutex
+	names   []string
 }
 
 func runJobs(ctx context.Context, arguments []string) error {
@@ -184,26 +34,66 @@ func runJobs(ctx context.Context, arguments []string) error {
 	set := flag.NewFlagSet("jobs", flag.ExitOnError)
 	target.addFlags(set)
 	when.addFlags(set)
-	keep := set.Int("keep", 0, "delete a Job when so many were created after it; 0: delete none")
+	keep := set.Int("keep", math.MaxInt, "delete a Job when so many were created after it")
+	cleanUp := set.Bool("clean-up", false, "delete, when all is measured, what is left")
 	every := set.Duration("every", 0, "print a result so often, for what came since the last")
 	warmUp := set.Int("warm-up", 0, "creates before, one after the other, that are not counted")
 	_ = set.Parse(arguments)
 	if err := errors.Join(when.check(), target.open()); err != nil {
 		return err
 	}
-	jobs := &run{target: &target, created: newTally(), deleted: newTally()}
-	jobs.kept, jobs.deleting = make(chan string, *keep), *keep > 0
-	return jobs.do(ctx, when, *warmUp, *every)
+	jobs := &run{target: &target, created: newTally(), deleted: newTally(), keep: *keep}
+	jobs.create(ctx, when, *warmUp, *every)
+	created := jobs.created.take(0)
+	if *cleanUp {
+		jobs.deleteAll()
+	}
+	return printResult(jobsResult{created, jobs.deleted.take(0)})
 }
 
-func (r *run) do(ctx context.Context, when pace, warmUp int, every time.Duration) error {
-	first := firstNumber()
-	for number := range warmUp {
-		r.target.create(first+int64(number), time.Now(), r.created)
+func (r *run) create(ctx context.Context, when pace, warmUp int, every time.Duration) {
+	old, finish := r.startDeleting()
+	defer finish()
+	createOne := func(number int64, moment time.Time) {
+		if name := r.target.create(number, moment, r.created); name != "" {
+			r.enter(name, old)
+		}
 	}
-	first += int64(warmUp)
+	first := firstNumber()
+	for number := range int64(warmUp) {
+		createOne(first+number, time.Now())
+	}
 	r.created.take(0)
-	stop := r.printEvery(every)
+	defer r.printEvery(every)()
+	when.run(ctx, func(number int, moment time.Time) {
+		createOne(first+int64(warmUp+number), moment)
+	})
+}
+
+// enter notes a created Job, and hands out for deletion the oldest that is one too many.
+func (r *run) enter(name string, old chan<- string) {
+	r.mutex.Lock()
+	r.names = append(r.names, name)
+	oldest := ""
+	if len(r.names) > r.keep {
+		oldest, r.names = r.names[0], r.names[1:]
+	}
+	r.mutex.Unlock()
+	if oldest != "" {
+		old <- oldest
+	}
+}
+
+func (r *run) deleteAll() {
+	old, finish := r.startDeleting()
+	defer finish()
+	for _, name := range r.names {
+		old <- name
+	}
+}
+
+// startDeleting returns where to put names of Jobs, and what waits until all of them are deleted.
+func (r *run) startDeleting() (chan<- string, func()) {
 	old := make(chan string, 1_000)
 	var deleters sync.WaitGroup
 	for range deletersAtOnce {
@@ -213,35 +103,7 @@ func (r *run) do(ctx context.Context, when pace, warmUp int, every time.Duration
 			}
 		})
 	}
-	when.run(ctx, func(number int, moment time.Time) {
-		name := r.target.create(first+int64(number), moment, r.created)
-		r.keep(name, old)
-	})
-	close(old)
-	deleters.Wait()
-	stop()
-	return printResult(r.take())
-}
-
-// keep hands out the oldest kept name, for deletion, when there is no room for another.
-func (r *run) keep(name string, old chan<- string) {
-	for r.deleting && name != "" {
-		select {
-		case r.kept <- name:
-			return
-		default:
-			old <- <-r.kept
-		}
-	}
-}
-
-func (r *run) take() jobsResult {
-	found := jobsResult{result: r.created.take(0)}
-	if r.deleting {
-		deleted := r.deleted.take(0)
-		found.Deleted = &deleted
-	}
-	return found
+	return old, func() { close(old); deleters.Wait() }
 }
 
 // printEvery prints intermediate results until the returned function is called.
@@ -254,7 +116,7 @@ func (r *run) printEvery(every time.Duration) func() {
 		for {
 			select {
 			case <-ticker.C:
-				_ = printResult(r.take())
+				_ = printResult(jobsResult{r.created.take(0), r.deleted.take(0)})
 			case <-done:
 				return
 			}

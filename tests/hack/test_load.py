@@ -218,15 +218,17 @@ def test_created_jobs_are_counted_by_queue_and_decision(pki, serve):
     }
 
 
-def test_older_jobs_are_deleted_meanwhile(pki, serve):
+@pytest.mark.parametrize(("flag", "deletes"), [("-keep=3", 7), ("-clean-up", 10)])
+def test_what_was_created_is_deleted_the_oldest_first(pki, serve, flag, deletes):
     server = serve(create)
 
-    found = load.jobs(api_server(pki, server), "-at-once=1", "-count=10", "-keep=3")
+    found = load.jobs(api_server(pki, server), "-at-once=1", "-count=10", flag)
 
-    assert (found["calls"], found["deleted"]["calls"], found["deleted"]["errors"]) == (10, 7, {})
+    assert (found["calls"], found["deleted"]["errors"]) == (10, {})
+    assert found["deleted"]["calls"] == deletes
     created = [job["metadata"]["name"] for command, _, job in server.requests if command == "POST"]
     deleted = [path.split("/")[-1] for command, path, _ in server.requests if command == "DELETE"]
-    assert sorted(deleted) == created[:7]
+    assert sorted(deleted) == created[:deletes]
 
 
 def test_a_refused_job_is_an_error_with_the_reason(pki, serve):
