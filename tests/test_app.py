@@ -1,6 +1,7 @@
 """The HTTP side: whatever is posted, a 400 with the path or an admission; never a 5xx."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -128,6 +129,8 @@ def test_an_error_of_ours_blocks_no_job_and_is_logged_with_the_uid(monkeypatch):
     assert server.count("kueue_fallback_failures_total") == 1
     (line,) = server.logged()
     del line["ts"]
+    # Where, but not the text: it could hold parts of the Job.
+    assert re.fullmatch(r"ZeroDivisionError at .*test_app\.py:\d+", line.pop("error"))
     assert line == {
         "msg": "failed",
         "level": "error",
@@ -135,5 +138,4 @@ def test_an_error_of_ours_blocks_no_job_and_is_logged_with_the_uid(monkeypatch):
         "operation": "CREATE",
         "namespace": "team",
         "name": "light",
-        "error": "ZeroDivisionError: division by zero",
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -11,7 +12,7 @@ from typing import Any
 
 from flask import Flask
 
-from webhook import decision_log, flow, probes
+from webhook import decision_log, faults, flow, gateway, probes
 from webhook.admission import review as reviews
 from webhook.admission.patch import PatchError
 from webhook.cluster.link import ObserverLink
@@ -21,9 +22,14 @@ from webhook.handler import Considered, Handler, rejections
 from webhook.metrics import Metrics
 from webhook.model.fields import FieldError
 from webhook.settings import Settings
+from webhook.tls import Source
 
 StartResponse = Callable[[str, list[tuple[str, str]]], object]
 Environ = dict[str, Any]
+
+_SHORTEST_TIMEOUT_SECONDS = 1.0
+"""The least ``timeoutSeconds`` that a webhook configuration may have."""
+_TIMEOUT = re.compile(r"(?:^|&)timeout=(\d{1,4}(?:\.\d{1,9})?)s(?:&|$)")
 
 
 def create_app(handler: Handler, metrics: Metrics, log: DecisionLog) -> Flask:
@@ -52,12 +58,13 @@ class _Mutate:
             start_response("405 Method Not Allowed", [("Allow", "POST"), ("Content-Length", "0")])
             return ()
         length = int(environ.get("CONTENT_LENGTH") or 0)
-        status, content_type, body = self._answer(environ["wsgi.input"].read(length))
+        body = environ["wsgi.input"].read(length)
+        status, content_type, body = self._answer(body, is_late=_is_late(environ))
         size = ("Content-Length", str(len(body)))
         start_response(status, [("Content-Type", content_type), size])
         return (body,)
 
-    def _answer(self, body: bytes) -> tuple[str, str, bytes]:
+    def _answer(self, body: bytes, *, is_late: bool) -> tuple[str, str, bytes]:
         started, metrics = time.perf_counter(), self._metrics
         try:
             review = reviews.read(body)
@@ -65,7 +72,7 @@ class _Mutate:
             metrics.reviews.labels("unknown", "400").inc()
             return "400 Bad Request", "text/plain; charset=utf-8", f"{error}\n".encode()
         with metrics.in_flight.track_inprogress():
-            verdict, code = self._admit(review)
+            verdict, code = self._late(review) if is_late else self._admit(review)
             answer = verdict.to_bytes()
         operation = review.operation if review.operation in ("CREATE", "UPDATE") else "other"
         metrics.reviews.labels(operation, code).inc()
@@ -85,17 +92,34 @@ class _Mutate:
             return reviews.Verdict(uid=review.uid), "unpatchable"
         except Exception as error:  # noqa: BLE001 - the one place: an error of ours blocks no Job
             self._metrics.failures.inc()
-            _report(self._log, review, "failed", f"{type(error).__name__}: {error}")
+            _report(self._log, review, "failed", faults.describe(error))
             return reviews.Verdict(uid=review.uid), "error"
+
+    def _late(self, review: reviews.Review) -> tuple[reviews.Verdict, str]:
+        """Decide nothing: the API server has gone on without us, and the Job is as it was."""
+        _report(self._log, review, "late", "its time was over before its turn came")
+        return reviews.Verdict(uid=review.uid), "late"
+
+
+def _is_late(environ: Environ) -> bool:
+    """Compare the time since the review came with the ``timeout`` that the API server names."""
+    waited = environ.get(gateway.WAITED, 0.0)
+    if waited < _SHORTEST_TIMEOUT_SECONDS:
+        return False
+    named = _TIMEOUT.search(environ["QUERY_STRING"])
+    return named is not None and waited >= float(named[1])
 
 
 def _report(log: DecisionLog, review: reviews.Review, message: str, error: str) -> None:
     log.put({"level": "error", "msg": message, **decision_log.about(review), "error": error})
 
 
-def serve_forever(settings: Settings, *, is_draining: Callable[[], bool]) -> Flask:
+def serve_forever(
+    settings: Settings, *, certificates: Source, is_draining: Callable[[], bool]
+) -> Flask:
     """Start everything a worker process needs; returns the WSGI application."""
     metrics = Metrics()
+    certificates.on_reload = lambda result: metrics.certificate_reloads.labels(result).inc()
     metrics.age_limit.set(settings.max_state_age)
     log = DecisionLog(sys.stdout, metrics.log_dropped.inc)
     latest = Latest()
@@ -118,6 +142,8 @@ def serve_forever(settings: Settings, *, is_draining: Callable[[], bool]) -> Fla
             relists=update.relists,
             problems=update.problems,
         )
+        if update.certificates is not None:
+            certificates.take(update.certificates)
         first.note(update)
 
     link = ObserverLink(
@@ -132,6 +158,8 @@ def serve_forever(settings: Settings, *, is_draining: Callable[[], bool]) -> Fla
     def not_ready() -> str:
         if is_draining():
             return "draining"
+        if untrusted := certificates.not_ready():
+            return untrusted
         if not first.done:
             return "not synced yet"
         age = handler.state_age_seconds()
@@ -142,11 +170,18 @@ def serve_forever(settings: Settings, *, is_draining: Callable[[], bool]) -> Fla
         age = handler.state_age_seconds() if first.done else math.inf
         metrics.watches.show(ready=not not_ready(), age=age)
         metrics.show(handler.snapshot, placements=handler.placements())
+        for kind, at in certificates.expirations().items():
+            metrics.certificate_expiration.labels(kind).set(at)
 
     def decisions() -> probes.Answer:
         return probes.Answer(body=latest.to_bytes(), content_type="application/json")
 
-    table = probes.routes(metrics.registry, not_ready=not_ready, before_scrape=before_scrape)
+    table = probes.routes(
+        metrics.registry,
+        not_ready=not_ready,
+        notice=certificates.notice,
+        before_scrape=before_scrape,
+    )
     probes.serve(settings.metrics_listen, table)
     probes.serve(settings.console_listen, {"/decisions": decisions})
     return create_app(handler, metrics, log)

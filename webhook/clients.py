@@ -10,11 +10,10 @@ import selectors
 import socket
 import ssl
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable
 
-from webhook import gateway
+from webhook import faults, gateway
 from webhook.connection import Connection
 from webhook.deadlines import Deadlines
 from webhook.inbox import Refused
@@ -29,8 +28,8 @@ FRESH_SECONDS = 1.0
 """While ending, how long a connection may still bring what it was dialled for."""
 MAX_HELD = 64 << 20
 """Bytes of messages, unfinished or waiting, held at once over all connections."""
-_SLICE_SECONDS = 0.005
-"""Of answering, or of handshakes, before the poller looks again."""
+GREETING_SECONDS = 0.01
+"""Of handshakes before messages have their turn again."""
 
 
 class Clients:
@@ -71,10 +70,13 @@ class Clients:
         return max(0.0, self._deadlines.next_at() - now)
 
     def work(self) -> None:
-        """Answer whole messages, then shake hands, then close what is overdue."""
-        _in_slice(self._whole, self._answer)
-        # Handshakes are dear: clients that have sent a message go first.
-        _in_slice(self._greeting, self._shake_hands)
+        """Answer what is whole, then shake some hands, then close what is overdue."""
+        for _ in range(len(self._whole)):
+            self._next(self._whole, self._answer)
+        # Handshakes are dear, and a client whose connection comes free may need no new one.
+        until = time.monotonic() + GREETING_SECONDS
+        while self._greeting and time.monotonic() < until:
+            self._next(self._greeting, self._shake_hands)
         for conn in self._deadlines.overdue(time.monotonic()):
             self._drop(conn)
 
@@ -122,6 +124,12 @@ class Clients:
             self._drop(conn)
 
     # The steps.
+
+    def _next(self, waiting: deque[Connection], step: Callable[[Connection], None]) -> None:
+        conn = waiting.popleft()
+        conn.queued = False
+        if not conn.closed:
+            step(conn)
 
     def _greet(self, conn: Connection) -> None:
         if not conn.queued:
@@ -183,7 +191,7 @@ class Clients:
                 self._application, conn.message, waited_seconds=waited, close=close
             )
         except Exception as error:  # noqa: BLE001 - the last line: it costs this client its answer
-            self._on_error(f"no answer: {_where(error)}")
+            self._on_error(f"no answer: {faults.describe(error)}")
             answer, close = gateway.failure("500 Internal Server Error"), True
         conn.put(answer, close=close)
         self._send(conn)
@@ -254,21 +262,3 @@ class Clients:
         self._count(conn)
         self._silent.pop(conn, None)
         self._open.discard(conn)
-
-
-def _in_slice(waiting: deque[Connection], step: Callable[[Connection], None]) -> None:
-    until = time.monotonic() + _SLICE_SECONDS
-    while waiting:
-        conn = waiting.popleft()
-        conn.queued = False
-        if not conn.closed:
-            step(conn)
-        if time.monotonic() >= until:
-            return
-
-
-def _where(error: BaseException) -> str:
-    """Name an error by its class and place: its text may hold parts of a Job."""
-    frames = traceback.extract_tb(error.__traceback__)
-    places = (f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in frames[-3:])
-    return f"{type(error).__name__} at {' > '.join(places)}"

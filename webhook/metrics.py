@@ -34,7 +34,7 @@ NO_OPTION: Final = "none"
 A_POLICY: Final = "a policy that exists"
 AN_OPTION: Final = "an option of the policy"
 OPERATIONS: Final = ("CREATE", "UPDATE", "other", "unknown")
-CODES: Final = ("200", "400", "unreadable", "unpatchable", "error")
+CODES: Final = ("200", "400", "unreadable", "unpatchable", "late", "error")
 SCOPES: Final = ("everywhere", "namespaces")
 
 
@@ -56,12 +56,25 @@ class Metrics:
         self.log_dropped = table.counter(
             "decision_log_dropped", "Log lines dropped because standard output stalled."
         )
+        self._certificates(table)
         self.age_limit = table.gauge(
             "state_age_limit_seconds", "State older than this decides nothing."
         )
         self.observer_starts = table.counter("observer_starts", "Starts of the observer process.")
         self.off = table.gauge(
             "switched_off", "1 while the off switch stops decisions there.", scope=SCOPES
+        )
+
+    def _certificates(self, table: Table) -> None:
+        self.certificate_expiration = table.gauge(
+            "certificate_expiration_timestamp_seconds",
+            "When the serving certificate, and the authority, are valid no longer; since 1970.",
+            kind=("leaf", "ca"),
+        )
+        self.certificate_reloads = table.counter(
+            "certificate_reloads",
+            "Certificates taken into use, or not because they cannot be.",
+            result=("success", "failure"),
         )
 
     def _reviews(self, table: Table) -> None:
