@@ -1,0 +1,112 @@
+"""Speaks raw JSON with the API server; the only module here that imports the Kubernetes client."""
+
+from __future__ import annotations
+
+import http
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import urllib3
+import yaml
+from kubernetes import config
+from kubernetes.client.configuration import Configuration
+from kubernetes.client.rest import RESTClientObject
+
+from certs.errors import Conflict, Missing, Unavailable
+
+_TIMEOUT = urllib3.Timeout(connect=5.0, read=10.0)
+# A JSON patch whose test does not hold is answered with 422.
+_CONFLICTS = (http.HTTPStatus.CONFLICT, http.HTTPStatus.UNPROCESSABLE_ENTITY)
+
+
+class Client:
+    """One API server, as *kubeconfig*, the pod's ServiceAccount or ``~/.kube/config`` name it."""
+
+    def __init__(self, kubeconfig: str = "") -> None:
+        self._kubeconfig = kubeconfig
+        self._loaded: tuple[Configuration, urllib3.PoolManager] | None = None
+
+    def get(self, path: str) -> Mapping[str, Any]:
+        return self._call("GET", path)
+
+    def post(self, path: str, body: object) -> Mapping[str, Any]:
+        return self._call("POST", path, body)
+
+    def put(self, path: str, body: object) -> Mapping[str, Any]:
+        return self._call("PUT", path, body)
+
+    def patch(self, path: str, operations: object) -> Mapping[str, Any]:
+        return self._call("PATCH", path, operations, content_type="application/json-patch+json")
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        content_type: str = "application/json",
+    ) -> Mapping[str, Any]:
+        try:
+            configuration, pool = self._connection()
+            response = pool.request(
+                method,
+                f"{configuration.host}{path}",
+                body=None if body is None else json.dumps(body).encode(),
+                headers={"Content-Type": content_type, **_headers(configuration)},
+                timeout=_TIMEOUT,
+                retries=False,
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unavailable(str(error)) from error
+        return self._answer(response, path)
+
+    def _answer(self, response: urllib3.BaseHTTPResponse, path: str) -> Mapping[str, Any]:
+        try:
+            found = json.loads(response.data)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise Unavailable(f"{response.status}: an answer that is not an object")
+        if response.status < http.HTTPStatus.MULTIPLE_CHOICES:
+            return found
+        message = str(found.get("message") or response.status)
+        if response.status == http.HTTPStatus.NOT_FOUND:
+            raise Missing(path)
+        if response.status in _CONFLICTS:
+            raise Conflict(message)
+        if response.status == http.HTTPStatus.UNAUTHORIZED:
+            # Credentials are rotated too: read them again.
+            self._loaded = None
+        raise Unavailable(message, reached=response.status < http.HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    def _connection(self) -> tuple[Configuration, urllib3.PoolManager]:
+        if self._loaded is None:
+            configuration = _load(self._kubeconfig)
+            configuration.connection_pool_maxsize = 2
+            self._loaded = configuration, RESTClientObject(configuration).pool_manager
+        return self._loaded
+
+
+def _headers(configuration: Configuration) -> dict[str, str]:
+    settings: Any = configuration.auth_settings().values()
+    credentials = {item["key"]: item["value"] for item in settings if item["value"]}
+    return {"Accept": "application/json", "User-Agent": "kueue-fallback-certs", **credentials}
+
+
+def _load(kubeconfig: str) -> Configuration:
+    # The client's own annotations are partial.
+    from_file: Any = config.load_kube_config
+    from_pod: Any = config.load_incluster_config
+    configuration = Configuration()
+    try:
+        if kubeconfig:
+            from_file(kubeconfig, client_configuration=configuration)
+            return configuration
+        try:
+            from_pod(client_configuration=configuration)
+        except config.ConfigException:
+            from_file(client_configuration=configuration)
+    except (config.ConfigException, OSError, yaml.YAMLError) as error:
+        raise Unavailable(f"{kubeconfig or 'kubeconfig'}: {error}") from error
+    return configuration

@@ -1,0 +1,213 @@
+"""Looks every few seconds whether all is well with the certificates, and takes the next steps.
+
+One keeper a replica; they share nothing but the API server. While that cannot be reached, or holds
+nothing that can be read, the leaf in memory goes on being served.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from cryptography import x509
+
+from certs import issue
+from certs.errors import Conflict, StoreError
+from certs.leaf import Leaf, lifetime, signer
+from certs.plan import Action, Bundle, Drop, Lifetimes, Mend, Prepare, Promote, Publish, after, plan
+from certs.secret import State
+from certs.store import Kept, Published
+
+_LONGEST_WAIT: Final = timedelta(seconds=5)
+_MOST_STEPS: Final = 10
+"""In one look: two would do for one replica, the others are for those that were second."""
+
+
+class Storage(Protocol):
+    """What is needed of ``store.Store``."""
+
+    def read(self) -> tuple[Published, Kept]: ...
+
+    def write(self, kept: Kept, state: State) -> None: ...
+
+    def publish(self, published: Published, certificates: Sequence[x509.Certificate]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a replica has at the end of a look."""
+
+    leaf: Leaf | None = None
+    trusted_at: float = 0.0
+    """By the keeper's monotonic clock: until then API servers may not know who signed the leaf.
+    Whoever has one of another authority that is valid shall use that."""
+    authority_expires: datetime | None = None
+    notice: str = ""
+    """What is not as it should be; empty: all is well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    state: State
+    bundle: Bundle
+    at: float
+
+
+class Keeper:
+    """Call ``look`` every ``wait``; clocks come from outside."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        names: Sequence[str],
+        lifetimes: Lifetimes,
+        now: Callable[[], datetime],
+        monotonic: Callable[[], float],
+        log: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._storage = storage
+        self._names = tuple(names)
+        self._lifetimes = lifetimes
+        self._now, self._monotonic, self._log = now, monotonic, log
+        self._leaf: Leaf | None = None
+        self._trusted_at = 0.0
+        self._seen: _Seen | None = None
+        self._version, self._version_since = "", 0.0
+        self._mending = ""
+        self._trouble = ""
+
+    @property
+    def wait(self) -> timedelta:
+        """Return how long to wait between two looks."""
+        return min(_LONGEST_WAIT, self._lifetimes.settle / 4, self._lifetimes.leaf / 24)
+
+    def look(self) -> Report:
+        """Read, take all steps that can be taken now, and sign a leaf if it is time."""
+        trouble = ""
+        try:
+            self._take_steps()
+        except StoreError as error:
+            trouble = str(error)
+        if trouble != self._trouble:
+            self._log(trouble or "the API server answers again")
+        self._trouble = trouble
+        self._sign()
+        return self._report()
+
+    def _take_steps(self) -> None:
+        conflict = Conflict("no end of steps")
+        for _ in range(_MOST_STEPS):
+            published, kept = self._storage.read()
+            seen = self._remember(published, kept.state)
+            action = plan(
+                seen.state,
+                seen.bundle,
+                now=self._now(),
+                lifetimes=self._lifetimes,
+                own=self._own_authority(),
+            )
+            if action is None:
+                self._heal(seen)
+                return
+            try:
+                self._take(action, published, kept)
+            except Conflict as error:
+                conflict = error
+        raise conflict
+
+    def _remember(self, published: Published, state: State) -> _Seen:
+        at = self._monotonic()
+        if published.version != self._version:
+            self._version, self._version_since = published.version, at
+        bundle = Bundle(
+            webhooks=published.webhooks,
+            clean=published.clean,
+            unchanged_for=timedelta(seconds=at - self._version_since),
+        )
+        seen = _Seen(state=state, bundle=bundle, at=at)
+        # What is broken or gone must not be forgotten while there is nothing better.
+        if state.signing is not None or self._seen is None:
+            self._seen = seen
+        return seen
+
+    def _take(self, action: Action, published: Published, kept: Kept) -> None:
+        if isinstance(action, Publish):
+            self._storage.publish(published, action.certificates)
+            self._log(f"caBundle: {len(action.certificates)} authorities published")
+            return
+        now, authority = self._now(), None
+        if action.needs_authority:
+            authority = issue.new_authority(self._names[0], now=now, lifetime=self._lifetimes.ca)
+        if isinstance(action, Mend) and self._is_news(published, kept):
+            self._mending = f"the authority's Secret {action.reason}"
+        changed = after(kept.state, action, now=now, lifetimes=self._lifetimes, authority=authority)
+        self._storage.write(kept, changed)
+        self._log(_said(action))
+
+    def _is_news(self, published: Published, kept: Kept) -> bool:
+        """Say whether something was lost; at the first start there is nothing."""
+        return bool(self._leaf or kept.state.faults or any(published.webhooks))
+
+    def _own_authority(self) -> x509.Certificate | None:
+        leaf = self._leaf
+        return leaf.authority if leaf is not None and self._now() < leaf.expires else None
+
+    def _heal(self, seen: _Seen) -> None:
+        signing = seen.state.signing
+        if signing is None or not seen.bundle.carries(signing.certificate):
+            return
+        if self._mending and seen.bundle.unchanged_for >= self._lifetimes.settle:
+            self._log("the authority is whole again")
+            self._mending = ""
+
+    def _sign(self) -> None:
+        seen, now, at = self._seen, self._now(), self._monotonic()
+        if seen is None:
+            return
+        age = timedelta(seconds=at - seen.at)
+        authority = signer(
+            self._leaf,
+            seen.state,
+            seen.bundle,
+            now=now,
+            lifetimes=self._lifetimes,
+            is_fresh=age < self._lifetimes.settle,
+        )
+        if authority is None:
+            return
+        life = lifetime(authority, now=now, lifetimes=self._lifetimes)
+        issued = issue.new_leaf(authority, self._names, now=now, lifetime=life)
+        # Who has had no leaf may stand in for one who is still being served an older one.
+        unsettled = self._lifetimes.settle - seen.bundle.unchanged_for
+        first = self._leaf is None
+        self._trusted_at = at + max(0.0, unsettled.total_seconds()) if first else at
+        self._leaf = Leaf(issued=issued, authority=authority.certificate, made=now)
+        self._log(f"a certificate that is valid until {self._leaf.expires.isoformat()}")
+
+    def _report(self) -> Report:
+        seen = self._seen
+        signing = seen.state.signing if seen else None
+        return Report(
+            leaf=self._leaf,
+            trusted_at=self._trusted_at,
+            authority_expires=signing.certificate.not_valid_after_utc if signing else None,
+            notice="; ".join(filter(None, (self._mending, self._trouble, self._missing(seen)))),
+        )
+
+    def _missing(self, seen: _Seen | None) -> str:
+        if seen is not None and not self._version:
+            return "there is no webhook configuration to publish the authority in"
+        return ""
+
+
+def _said(action: Mend | Prepare | Promote | Drop) -> str:
+    match action:
+        case Mend(reason=reason):
+            return f"the authority's Secret {reason}: written anew"
+        case Prepare():
+            return "the next authority is made"
+        case Promote():
+            return "the next authority signs from now on"
+        case Drop():
+            return "old authorities are dropped"

@@ -1,0 +1,224 @@
+"""The next step towards certificates that every API server trusts, now and later. Pure.
+
+The Secret says what must be trusted; caBundle follows it. An authority is published before it
+signs, and stays published until the last leaf that it signed is out of validity. Any replica may
+take any step: every write is of one version, and whoever is second reads again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+
+from certs.issue import BACKDATED, Issued
+from certs.secret import State
+
+_MOST_OLD: Final = 16
+"""A rotation a minute must not fill caBundle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lifetimes:
+    ca: timedelta
+    leaf: timedelta
+    settle: timedelta
+    """How long an API server may take to see a new caBundle."""
+
+    @property
+    def clock_margin(self) -> timedelta:
+        """By how much clocks may differ."""
+        return min(BACKDATED, self.leaf)
+
+    @property
+    def retire(self) -> timedelta:
+        """How long leaves of an authority may be in use after it was retired."""
+        return self.leaf + self.settle + self.clock_margin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """The caBundle of each webhook of the configuration."""
+
+    webhooks: tuple[tuple[x509.Certificate, ...], ...]
+    clean: bool = True
+    """There is nothing else in them."""
+    unchanged_for: timedelta = timedelta()
+    """For how long, at the least, nobody has changed the configuration."""
+
+    def carries(self, certificate: x509.Certificate) -> bool:
+        """Say whether every webhook's does."""
+        return bool(self.webhooks) and all(certificate in each for each in self.webhooks)
+
+    def is_exactly(self, certificates: Iterable[x509.Certificate]) -> bool:
+        wanted = set(certificates)
+        return self.clean and all(set(each) == wanted for each in self.webhooks)
+
+    @property
+    def certificates(self) -> tuple[x509.Certificate, ...]:
+        """All that is in any of them."""
+        return tuple(dict.fromkeys(each for found in self.webhooks for each in found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mend:
+    """Make the Secret whole: a signing authority, and as old ones all that are in use."""
+
+    reason: str
+    adopted: tuple[x509.Certificate, ...] = ()
+    needs_authority: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish:
+    """Make caBundle exactly these."""
+
+    certificates: tuple[x509.Certificate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """Make the authority that is to sign next."""
+
+    needs_authority: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promote:
+    """Let the next authority sign, and retire the one that did."""
+
+    needs_authority: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """Forget old authorities of which no leaf is in use."""
+
+    needs_authority: bool = False
+
+
+Change = Mend | Prepare | Promote | Drop
+"""What is written to the Secret."""
+Action = Change | Publish
+
+
+def plan(
+    state: State,
+    bundle: Bundle,
+    *,
+    now: datetime,
+    lifetimes: Lifetimes,
+    own: x509.Certificate | None = None,
+) -> Action | None:
+    """Find the next step; None: all is well. *own* has signed the leaf that is being served."""
+    usable = state.signing is not None and not expired(state.signing.certificate, now)
+    mend = _mend(state, bundle, now=now, own=own, usable=usable)
+    if mend is not None:
+        return mend
+    if not bundle.is_exactly(state.certificates):
+        return Publish(certificates=state.certificates)
+    if state.next is None and wants_rotation(state, now):
+        return Prepare()
+    if state.next is not None and bundle.unchanged_for >= lifetimes.settle:
+        return Promote()
+    if state.old != _still_old(state, now, lifetimes):
+        return Drop()
+    return None
+
+
+def after(
+    state: State,
+    change: Change,
+    *,
+    now: datetime,
+    lifetimes: Lifetimes,
+    authority: Issued | None = None,
+) -> State:
+    """Return what the Secret is to hold; *authority* is the new one, where one is needed."""
+    match change:
+        case Mend(adopted=adopted):
+            signing, following = _in_order(state, authority, now)
+            old = _unexpired((*adopted, *state.old), now)
+            asked = state.rotation_asked and following is None
+            return State(
+                signing=signing, next=following, old=old, retired_at=now, rotation_asked=asked
+            )
+        case Prepare():
+            return replace(state, next=authority, rotation_asked=False)
+        case Promote():
+            retired = () if state.signing is None else (state.signing.certificate,)
+            old = _unexpired((*retired, *state.old), now)
+            return State(signing=state.next, old=old, retired_at=now)
+        case Drop():
+            return replace(state, old=_still_old(state, now, lifetimes))
+
+
+def wants_rotation(state: State, now: datetime) -> bool:
+    """Say whether the signing authority has had two thirds of its life, or was asked to go."""
+    if state.signing is None:
+        return False
+    made = state.signing.certificate.not_valid_before_utc + BACKDATED
+    life = state.signing.certificate.not_valid_after_utc - made
+    return state.rotation_asked or now >= made + life * 2 / 3
+
+
+def expired(certificate: x509.Certificate, now: datetime) -> bool:
+    # Not its beginning: a clock that runs behind must not throw a new authority away.
+    return now >= certificate.not_valid_after_utc
+
+
+def _mend(
+    state: State, bundle: Bundle, *, now: datetime, own: x509.Certificate | None, usable: bool
+) -> Mend | None:
+    known = set(state.certificates)
+    own_is_unknown = own is not None and own not in known and bundle.carries(own)
+    signing = state.signing.certificate if state.signing and usable else None
+    # While the signing one is published, what else is in caBundle is a leftover. Else it is what
+    # leaves in use were signed by: the Secret was emptied, or put back from elsewhere.
+    lost = () if signing in bundle.certificates and not state.faults else bundle.certificates
+    unknown = tuple(each for each in lost if each not in known and not expired(each, now))
+    if usable and not (state.faults or unknown or own_is_unknown):
+        return None
+    adopted = (own, *unknown) if own is not None and own not in known else unknown
+    signs, _ = _in_order(state, None, now)
+    return Mend(reason=_reason(state, now), adopted=adopted, needs_authority=signs is None)
+
+
+def _in_order(
+    state: State, authority: Issued | None, now: datetime
+) -> tuple[Issued | None, Issued | None]:
+    """Say which authority is to sign and which is to follow: the first of them that still can."""
+    found = [
+        each
+        for each in (state.signing, authority, state.next)
+        if each is not None and not expired(each.certificate, now)
+    ]
+    return (found[0] if found else None), (found[1] if len(found) > 1 else None)
+
+
+def _reason(state: State, now: datetime) -> str:
+    if state.faults:
+        return "; ".join(state.faults)
+    if state.signing is None:
+        return "holds no authority"
+    if expired(state.signing.certificate, now):
+        return "its authority has expired"
+    return "does not know an authority that is in use"
+
+
+def _still_old(state: State, now: datetime, lifetimes: Lifetimes) -> tuple[x509.Certificate, ...]:
+    since = state.retired_at
+    if since is None or now >= since + lifetimes.retire:
+        return ()
+    return _unexpired(state.old, now)
+
+
+def _unexpired(
+    certificates: Iterable[x509.Certificate], now: datetime
+) -> tuple[x509.Certificate, ...]:
+    """Keep each once, the youngest first, and not too many."""
+    found = dict.fromkeys(each for each in certificates if not expired(each, now))
+    # The sort is stable: with the same answer for the same Secret nobody writes for nothing.
+    youngest = sorted(found, key=lambda each: each.not_valid_before_utc, reverse=True)
+    return tuple(youngest[:_MOST_OLD])

@@ -1,0 +1,152 @@
+"""The Secret of the authority and the caBundle of the webhook configuration: the only I/O here.
+
+Every write is of the version that was read; whoever is second gets a Conflict and reads again.
+"""
+
+import base64
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from cryptography import x509
+
+from certs import secret
+from certs.errors import Conflict, Missing
+from certs.pem import read_certificates, write_certificates
+from certs.secret import State
+
+_CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+
+class Transport(Protocol):
+    """What is needed of ``client.Client``."""
+
+    def get(self, path: str) -> Mapping[str, Any]: ...
+
+    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
+
+    def put(self, path: str, body: object) -> Mapping[str, Any]: ...
+
+    def patch(self, path: str, operations: object) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The caBundle of each webhook, at one version of the configuration."""
+
+    version: str
+    webhooks: tuple[tuple[x509.Certificate, ...], ...]
+    clean: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What the Secret holds, with the object as it was read; None: there is no such Secret."""
+
+    state: State
+    source: Mapping[str, Any] | None
+
+
+class Store:
+    def __init__(
+        self, transport: Transport, *, namespace: str, name: str, configuration: str
+    ) -> None:
+        self._transport = transport
+        self._namespace, self._name = namespace, name
+        self._secrets = f"/api/v1/namespaces/{namespace}/secrets"
+        self._secret = f"{self._secrets}/{name}"
+        self._configuration = f"{_CONFIGURATIONS}/{configuration}"
+
+    def read(self) -> tuple[Published, Kept]:
+        """Read caBundle, then the Secret.
+
+        In this order what the Secret says is never older than what was published from it, so that
+        a replica that was held up takes nothing away that has been added since.
+        """
+        published = self._published()
+        return published, self._kept()
+
+    def write(self, kept: Kept, state: State) -> None:
+        """Write the Secret; a missing one is made anew."""
+        data, annotations = secret.write(state)
+        if kept.source is None:
+            self._create(data, annotations)
+            return
+        metadata = dict(kept.source["metadata"])
+        others = {
+            key: value
+            for key, value in (metadata.get("annotations") or {}).items()
+            if key not in (secret.ROTATE, secret.RETIRED_AT)
+        }
+        if state.rotation_asked:
+            others[secret.ROTATE] = "asked"
+        metadata["annotations"] = {**others, **annotations}
+        rest = {k: v for k, v in (kept.source.get("data") or {}).items() if k not in secret.KEYS}
+        changed = {**kept.source, "metadata": metadata, "data": {**rest, **data}}
+        self._put(changed)
+
+    def ask(self, kept: Kept, at: datetime) -> None:
+        """Ask for a rotation."""
+        if kept.source is None:
+            raise Missing(f"Secret {self._name}")
+        metadata = dict(kept.source["metadata"])
+        asked = {secret.ROTATE: at.isoformat(timespec="seconds")}
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **asked}
+        self._put({**kept.source, "metadata": metadata})
+
+    def publish(self, published: Published, certificates: Iterable[x509.Certificate]) -> None:
+        """Write the caBundle of every webhook at once."""
+        text = base64.b64encode(write_certificates(certificates)).decode()
+        operations = [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": published.version},
+            *(
+                {"op": "add", "path": f"/webhooks/{number}/clientConfig/caBundle", "value": text}
+                for number in range(len(published.webhooks))
+            ),
+        ]
+        self._transport.patch(self._configuration, operations)
+
+    def _published(self) -> Published:
+        try:
+            found = self._transport.get(self._configuration)
+        except Missing:
+            return Published(version="", webhooks=(), clean=True)
+        texts = [each.get("clientConfig", {}) for each in found.get("webhooks") or ()]
+        read = [_bundle(each.get("caBundle") or "") for each in texts]
+        return Published(
+            version=str(found["metadata"]["resourceVersion"]),
+            webhooks=tuple(certificates for certificates, _ in read),
+            clean=all(clean for _, clean in read),
+        )
+
+    def _kept(self) -> Kept:
+        try:
+            source = self._transport.get(self._secret)
+        except Missing:
+            return Kept(state=State(), source=None)
+        annotations = source["metadata"].get("annotations") or {}
+        return Kept(state=secret.read(source.get("data") or {}, annotations), source=source)
+
+    def _create(self, data: Mapping[str, str], annotations: Mapping[str, str]) -> None:
+        metadata = {
+            "name": self._name,
+            "namespace": self._namespace,
+            "annotations": dict(annotations),
+            "labels": {"app.kubernetes.io/name": "kueue-fallback"},
+        }
+        kinds = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque"}
+        self._transport.post(self._secrets, {**kinds, "metadata": metadata, "data": dict(data)})
+
+    def _put(self, changed: Mapping[str, Any]) -> None:
+        try:
+            self._transport.put(self._secret, changed)
+        except Missing as error:
+            raise Conflict("deleted in the meantime") from error
+
+
+def _bundle(text: str) -> tuple[tuple[x509.Certificate, ...], bool]:
+    try:
+        return read_certificates(base64.b64decode(text, validate=True))
+    except ValueError:
+        return (), False

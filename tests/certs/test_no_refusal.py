@@ -1,0 +1,96 @@
+"""At every instant every API server trusts every replica, whatever happens in whatever order."""
+
+import random
+
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.certs.world import LEAF, World
+
+LOOKS = ("look", "look", "look", "skip", "cut", "lose")
+COMMON = (*6 * ("nothing",), "rotate", "restart", "restart keeper", "outage")
+ON_SECRET = ("delete", "corrupt ca.key", "corrupt next.crt", "corrupt old.crt", "empty")
+LONGEST_SILENCE = 20.0
+TICKS = 150
+EXAMPLES = 30
+
+
+ANYTHING = st.integers(0, 1 << 32)
+# What happens is drawn from one seed: a shorter run of the same kind would be another story.
+once = settings(phases=(Phase.explicit, Phase.reuse, Phase.generate), max_examples=EXAMPLES)
+
+
+@once
+@given(ANYTHING)
+def test_rotations_restarts_and_lost_writes_refuse_nobody(seed):
+    play(random.Random(seed), COMMON)
+
+
+@once
+@given(ANYTHING)
+def test_a_chart_that_takes_the_bundle_away_costs_no_more_than_that_moment(seed):
+    play(random.Random(seed), (*COMMON, "reset"))
+
+
+@once
+@given(ANYTHING)
+def test_a_secret_that_is_broken_or_gone_refuses_nobody(seed):
+    play(random.Random(seed), (*COMMON, *ON_SECRET))
+
+
+def play(chance, happenings):
+    world = World(replicas=chance.randint(1, 3))
+    world.between = lambda replica: interleave(world, chance, replica)
+    outage_until = 0.0
+    for _ in range(TICKS):
+        what = chance.choice(happenings)
+        if what == "outage" and world.time > outage_until + LEAF:
+            outage_until = world.time + chance.uniform(1, LEAF)
+        is_out = world.time < outage_until
+        # Who starts while there is no API server has nothing to serve.
+        happen(world, chance, "nothing" if is_out else what)
+        for replica in chance.sample(world.replicas, len(world.replicas)):
+            look(world, chance, replica, is_out=is_out)
+        world.pass_time(chance.uniform(1, 13))
+        assert world.refusals() == []
+
+
+def happen(world, chance, what):
+    match what.split():
+        case ["rotate"] if world.cluster.data:
+            world.cluster.ask_for_rotation()
+        case ["reset"]:
+            world.reset()
+        case ["restart"]:
+            chance.choice(world.replicas).start()
+        case ["restart", "keeper"]:
+            chance.choice(world.replicas).start_keeper()
+        case ["delete"]:
+            world.cluster.delete_secret()
+        case ["empty"]:
+            world.cluster.put_secret()
+        case ["corrupt", key] if world.cluster.data:
+            world.cluster.corrupt(key)
+
+
+def look(world, chance, replica, *, is_out):
+    how = chance.choice(LOOKS)
+    if is_out:
+        how = "cut"
+    elif world.time - replica.looked_at > LONGEST_SILENCE:
+        how = "look"
+    if how == "skip":
+        return
+    replica.wire.is_cut, replica.wire.loses = how == "cut", how == "lose"
+    replica.look()
+    replica.wire.is_cut = replica.wire.loses = False
+    world.record()
+
+
+def interleave(world, chance, replica):
+    """Let others go on between two calls of one look."""
+    world.record()
+    others = [each for each in world.replicas if each is not replica and not each.busy]
+    if others and not replica.wire.is_cut and chance.random() < 0.2:
+        chance.choice(others).look()
+        world.record()
