@@ -15,11 +15,13 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import BinaryIO, NoReturn
 
 from webhook.cluster.client import Client
 from webhook.cluster.feed import Feed
-from webhook.cluster.pipe import write_update
+from webhook.cluster.pipe import Certificates, write_update
 from webhook.cluster.resources import watched
 from webhook.cluster.watch import Follower, Message
 from webhook.decide.settle import Settler
@@ -60,16 +62,33 @@ def observe(settings: Settings, frames: BinaryIO) -> NoReturn:
         threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
     feed = Feed(resources, time.monotonic(), settle=Settler())
     try:
-        _publish(feed, messages, frames)
+        _publish(feed, messages, frames, certificates=_certificates(settings))
     except BrokenPipeError:
         os._exit(0)
 
 
-def _publish(feed: Feed, messages: queue.SimpleQueue[Message], frames: BinaryIO) -> NoReturn:
+def _certificates(settings: Settings) -> Callable[[], Certificates | None]:
+    """Start looking after certificates, where that is ours; return what asks for news of them."""
+    if settings.certificates == "files":
+        return lambda: None
+    from webhook.certify import Certifier  # noqa: PLC0415 - cryptography for those who need it
+
+    certifier = Certifier(settings, _log)
+    certifier.start()
+    return certifier.news
+
+
+def _publish(
+    feed: Feed,
+    messages: queue.SimpleQueue[Message],
+    frames: BinaryIO,
+    *,
+    certificates: Callable[[], Certificates | None],
+) -> NoReturn:
     frozen = False
     while True:
         _gather(feed, messages)
-        write_update(frames, feed.update(time.monotonic()))
+        write_update(frames, replace(feed.update(time.monotonic()), certificates=certificates()))
         if feed.synced and not frozen:
             _settle()
             frozen = True

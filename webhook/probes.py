@@ -39,13 +39,19 @@ def routes(
     registry: CollectorRegistry,
     *,
     not_ready: Callable[[], str],
+    notice: Callable[[], str] = lambda: "",
     before_scrape: Callable[[], None] = lambda: None,
 ) -> Routes:
-    """Answer ``/healthz``, ``/readyz``, ``/metrics``; *not_ready* says why not, empty: ready."""
+    """Answer ``/healthz``, ``/readyz``, ``/metrics``.
+
+    *not_ready* says why not, empty: ready; *notice* what an admin should know all the same.
+    """
 
     def ready() -> Answer:
-        why = not_ready()
-        return Answer(body=f"{why or 'ok'}\n".encode(), status=503 if why else 200)
+        if why := not_ready():
+            return Answer(body=f"{why}\n".encode(), status=503)
+        but = notice()
+        return Answer(body=f"ok, but {but}\n".encode() if but else b"ok\n")
 
     def metrics() -> Answer:
         before_scrape()

@@ -20,6 +20,30 @@ _CARRIED_APART = "as_of"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A certificate to serve with; times in seconds since 1970, unless they say otherwise."""
+
+    pem: bytes = field(repr=False)
+    """Certificate and key; in memory alone, and never in a log."""
+    authority: bytes
+    """Fingerprint of the certificate that signed it."""
+    made: float
+    expires: float
+    trusted_at: float
+    """Monotonic clock: until then some API servers may not know the authority."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificates:
+    """What the observer's keeper of certificates has to say."""
+
+    served: Served | None = None
+    authority_expires: float | None = None
+    notice: str = ""
+    """What is not as it should be with the authority; empty: all is well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
     """What has changed since the last one; the first of an observer carries everything."""
 
@@ -36,6 +60,8 @@ class Update:
     """Kind to the number of lists it took so far."""
     problems: Mapping[str, int] = field(default_factory=dict)
     """Kind to the number of objects that cannot be read."""
+    certificates: Certificates | None = None
+    """None: as before, or somebody else looks after them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

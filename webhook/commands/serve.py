@@ -55,7 +55,8 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
         _fail(config or "options", lines)
     except ValueError as error:
         _fail(config or "options", [str(error)])
-    for path in (settings.tls_cert, settings.tls_key):
+    files = (settings.tls_cert, settings.tls_key) if settings.certificates == "files" else ()
+    for path in files:
         if not Path(path).is_file():
             _fail("tls", [f"{path}: no such file"])
     return settings
@@ -69,16 +70,22 @@ def _fail(where: str, lines: list[str]) -> None:
 
 def _run(settings: Settings) -> None:
     from webhook.server import Server
-    from webhook.tls import LiveContext
+    from webhook.tls import LiveContext, SentContext, Source
+
+    source: Source
+    if settings.certificates == "files":
+        source = LiveContext(settings.tls_cert, settings.tls_key, on_error=_log_error)
+    else:
+        source = SentContext(on_error=_log_error)
 
     def load_application() -> Application:
         from webhook import app
 
-        return app.serve_forever(settings, is_draining=lambda: server.draining)
+        return app.serve_forever(settings, certificates=source, is_draining=lambda: server.draining)
 
     server = Server(
         listen=settings.listen,
-        context=LiveContext(settings.tls_cert, settings.tls_key, on_error=_log_error),
+        context=source,
         load_application=load_application,
         keep_alive_seconds=settings.keep_alive,
         drain_seconds=settings.drain_seconds,
