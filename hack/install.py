@@ -98,16 +98,20 @@ class Installation:
 
     def up(self) -> None:
         """Install the chart, start all processes and return when every replica is ready."""
-        self.pki.issue_server("tls", f"{SERVICE}.{NAMESPACE}.svc", "localhost", "127.0.0.1")
         items = self.objects()
-        self._settings.write_text(settings_of(items))
         self.plane.install(items, namespace=NAMESPACE)
-        server = self._kubeconfig_for(SERVER_ACCOUNT)
+        self.run(settings_of(items))
+
+    def run(self, settings: str) -> None:
+        """Start what the chart's pods would run, with their settings; wait until all is ready."""
+        self.pki.issue_server("tls", f"{SERVICE}.{NAMESPACE}.svc", "localhost", "127.0.0.1")
+        self._settings.write_text(settings)
+        server = kubeconfig_of(self.plane, SERVER_ACCOUNT)
         for replica in self.replicas:
             self._run_replica(replica, server)
         if len(self.replicas) > 1:
             self._run_proxy()
-        self._run_controller(self._kubeconfig_for(CONTROLLER_ACCOUNT))
+        self._run_controller(kubeconfig_of(self.plane, CONTROLLER_ACCOUNT))
         self.wait_until_ready()
 
     def down(self) -> None:
@@ -160,26 +164,6 @@ class Installation:
     def _settings(self) -> Path:
         return self.plane.state / "settings.yaml"
 
-    def _kubeconfig_for(self, account: str) -> Path:
-        """Write a kubeconfig with a token of the ServiceAccount, and with nothing else."""
-        client = self.plane.client
-        path = client.path("v1", "ServiceAccount", namespace=NAMESPACE, name=account)
-        wanted = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": TOKEN_SECONDS},
-        }
-        token = client.send("POST", f"{path}/token", wanted).json()["status"]["token"]
-        kubeconfig = self.plane.state / f"{account}.kubeconfig"
-        pki.write_kubeconfig(
-            kubeconfig,
-            server=self.plane.server,
-            authority=self.plane.pki.certificate("ca"),
-            user={"token": token},
-            name=account,
-        )
-        return kubeconfig
-
     def _replica(self, number: int) -> Replica:
         lease = self.plane.ports.lease
         return Replica(name=f"webhook-{number}", listen=lease(), metrics=lease(), console=lease())
@@ -209,9 +193,14 @@ class Installation:
         )
 
     def _run_proxy(self) -> None:
+        if self.certificates != "files":
+            # Only who has the servers' key could end TLS in between.
+            ports = (str(replica.listen) for replica in self.replicas)
+            self._run("proxy", "hack.forward", str(self.port), *ports)
+            return
         files = (self.pki.certificate("tls"), self.pki.key("tls"), self.ca_certificate)
-        ports = (replica.listen for replica in self.replicas)
-        self._run("proxy", "hack.proxy", str(self.port), *map(str, files), *map(str, ports))
+        addresses = map(str, (*files, *(replica.listen for replica in self.replicas)))
+        self._run("proxy", "hack.proxy", str(self.port), *addresses)
 
     def _run(self, name: str, module: str, *arguments: str) -> None:
         command = [sys.executable, "-m", module, *arguments]
@@ -219,6 +208,26 @@ class Installation:
         environment = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
         program = Program(name=name, command=command, environment=environment)
         self.plane.processes.run(program)
+
+
+def kubeconfig_of(plane: ControlPlane, account: str, *, namespace: str = NAMESPACE) -> Path:
+    """Write a kubeconfig with a token of the ServiceAccount, and with nothing else."""
+    path = plane.client.path("v1", "ServiceAccount", namespace=namespace, name=account)
+    wanted = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": TOKEN_SECONDS},
+    }
+    token = plane.client.send("POST", f"{path}/token", wanted).json()["status"]["token"]
+    kubeconfig = plane.state / f"{account}.kubeconfig"
+    pki.write_kubeconfig(
+        kubeconfig,
+        server=plane.server,
+        authority=plane.pki.certificate("ca"),
+        user={"token": token},
+        name=account,
+    )
+    return kubeconfig
 
 
 def service(port: int) -> Object:
