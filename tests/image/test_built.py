@@ -70,7 +70,15 @@ def files(tmp_path):
     (tmp_path / "tls.crt").write_bytes(leaf.certificate_pem)
     (tmp_path / "tls.key").write_bytes(leaf.key_pem)
     (tmp_path / "kubeconfig").write_text(json.dumps(_kubeconfig()))
+    tmp_path.chmod(0o755)
     return tmp_path
+
+
+@pytest.fixture
+def ports():
+    ports = Ports()
+    yield ports
+    ports.release()
 
 
 def test_two_builds_have_the_same_layers(builds):
@@ -125,14 +133,14 @@ def test_the_command_runs_as_anyone_on_a_read_only_root(root, files):
     assert checked.stdout == "/given/policy.yaml:3: FallbackPolicy light-gpu is valid\n"
 
 
-def test_it_serves_reviews_and_health_and_ends_when_told(root, files):
-    ports = Ports()
+def test_it_serves_reviews_and_health_and_ends_when_told(root, files, ports):
     settings = _settings(ports.lease(), ports.lease(), ports.lease())
     (files / "settings.yaml").write_text(json.dumps(settings))
 
     with root.start("serve", "--config", "/given/settings.yaml", files=files) as process:
         metrics = settings["metrics_listen"].rpartition(":")[2]
         wait_for(lambda: _is_healthy(metrics) or process.poll(), "/healthz", timeout_seconds=60)
+        assert process.poll() is None, process.communicate()
         checked = root.run(entry=_health_check(root, metrics), files=files)
         answer = _post(settings, files, sent := review(light_job()))
         process.send_signal(signal.SIGTERM)
@@ -145,10 +153,10 @@ def test_it_serves_reviews_and_health_and_ends_when_told(root, files):
     assert (process.returncode, "Traceback" in log) == (0, False)
 
 
-def test_the_health_check_fails_while_nothing_listens(root):
-    port = Ports().lease()
+def test_the_health_check_fails_while_nothing_listens(root, ports):
+    result = root.run(entry=_health_check(root, ports.lease()))
 
-    assert root.run(entry=_health_check(root, port)).returncode == 1
+    assert result.returncode == 1
 
 
 def _health_check(root, port):
