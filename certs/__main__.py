@@ -1,0 +1,171 @@
+"""``python -m certs``: show the self-managed certificates, rotate their authority by hand."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from certs.errors import Conflict, Missing, StoreError, Unavailable
+
+if TYPE_CHECKING:
+    from certs.secret import State
+    from certs.store import Store
+
+_POLL_SECONDS = 1.0
+_TRIES = 5
+_NO, _UNREACHABLE = 1, 3
+
+
+def _place(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say which certificates are meant."""
+    for option in (
+        click.option(
+            "--webhook-configuration",
+            default="kueue-fallback",
+            show_default=True,
+            help="MutatingWebhookConfiguration that trusts the authority.",
+        ),
+        click.option(
+            "--ca-secret",
+            default="kueue-fallback-ca",
+            show_default=True,
+            help="Secret of the authority.",
+        ),
+        click.option(
+            "-n",
+            "--namespace",
+            default="kueue-fallback",
+            show_default=True,
+            help="Namespace of the Secret.",
+        ),
+        click.option("--kubeconfig", default="", help="Default: as kubectl finds it."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 1 the answer is no, 2 input is wrong, 3 no cluster reached.",
+)
+def main() -> None:
+    """Look at the self-managed certificates of kueue-fallback.
+
+    \b
+    Examples:
+      python -m certs show
+      python -m certs rotate --wait 300
+    """
+
+
+@main.command()
+@_place
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+def show(output: str, **place: str) -> None:
+    """Show every authority: its part, its validity, and whether API servers trust it.
+
+    Exit code 1: something is not as it should be; the last lines say what.
+    """
+    from certs.overview import overview, to_json, to_text
+
+    try:
+        published, kept = _store(place).read()
+    except StoreError as error:
+        _end(error)
+    now = datetime.now(UTC)
+    found = overview(published, kept.state, now=now)
+    text = json.dumps(to_json(found), indent=2) if output == "json" else to_text(found, now=now)
+    click.echo(text)
+    sys.exit(_NO if found.faults else 0)
+
+
+@main.command()
+@_place
+@click.option(
+    "--wait", type=click.FloatRange(min=0), default=0.0, help="Seconds to wait for its end.  [0]"
+)
+def rotate(wait: float, **place: str) -> None:
+    """Ask for a new authority; the replicas make it, publish it, and then sign with it.
+
+    Serving certificates of the present one go on being trusted until the last has run out.
+    """
+    store = _store(place)
+    try:
+        before = _ask(store)
+        click.echo("a rotation is asked for")
+        if wait:
+            _follow(store, before, until=time.monotonic() + wait)
+    except StoreError as error:
+        _end(error)
+
+
+def _ask(store: Store) -> State:
+    """Ask, and return what there was before."""
+    for attempt in range(_TRIES):
+        _, kept = store.read()
+        try:
+            store.ask(kept, datetime.now(UTC))
+        except Conflict:
+            if attempt == _TRIES - 1:
+                raise
+        else:
+            break
+    return kept.state
+
+
+def _follow(store: Store, before: State, *, until: float) -> None:
+    said = ""
+    while time.monotonic() < until:
+        try:
+            state = store.read()[1].state
+        except Unavailable as error:
+            text, done = f"waiting: {error}", False
+        else:
+            text, done = _progress(before, state)
+        if text != said:
+            click.echo(text)
+            said = text
+        if done:
+            return
+        time.sleep(_POLL_SECONDS)
+    click.echo("not done in time; it goes on without this command", err=True)
+    sys.exit(_NO)
+
+
+def _progress(before: State, now: State) -> tuple[str, bool]:
+    from certs.overview import fingerprint
+
+    was, signs = before.signing, now.signing
+    if signs is not None and (was is None or signs.certificate != was.certificate):
+        return f"{fingerprint(signs.certificate)} signs; the one before is trusted on", True
+    if now.next is not None:
+        return f"{fingerprint(now.next.certificate)} is made and being published", False
+    return "waiting for a replica to make the next authority", False
+
+
+def _store(place: dict[str, str]) -> Any:
+    from certs.client import Client
+    from certs.store import Store
+
+    return Store(
+        Client(place["kubeconfig"]),
+        namespace=place["namespace"],
+        name=place["ca_secret"],
+        configuration=place["webhook_configuration"],
+    )
+
+
+def _end(error: StoreError) -> NoReturn:
+    click.echo(f"Error: {error}", err=True)
+    answered = isinstance(error, Missing | Conflict) or getattr(error, "reached", False)
+    sys.exit(_NO if answered else _UNREACHABLE)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m certs")

@@ -1,0 +1,130 @@
+"""What an admin wants to know of the certificates, as rows, a table or JSON. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+
+from certs.plan import expired
+from certs.secret import State
+from certs.store import Published
+
+_HEAD: Final = ("AUTHORITY", "FINGERPRINT", "VALID UNTIL", "LEFT", "IN caBundle")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One authority, by the part it plays."""
+
+    part: str
+    certificate: x509.Certificate
+    webhooks: int
+    """How many webhooks' caBundle carry it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    rows: tuple[Row, ...]
+    webhooks: int
+    faults: tuple[str, ...]
+    """What is not as it should be; empty: all is well."""
+    rotation_asked: bool
+
+
+def overview(published: Published, state: State, *, now: datetime) -> Overview:
+    parts = [
+        *((part, each.certificate) for part, each in _pairs(state)),
+        *(("old", each) for each in state.old),
+        *(("unknown", each) for each in _unknown(published, state)),
+    ]
+    rows = tuple(
+        Row(
+            part=part,
+            certificate=certificate,
+            webhooks=sum(certificate in each for each in published.webhooks),
+        )
+        for part, certificate in parts
+    )
+    return Overview(
+        rows=rows,
+        webhooks=len(published.webhooks),
+        faults=tuple(_faults(published, state, rows, now=now)),
+        rotation_asked=state.rotation_asked,
+    )
+
+
+def to_text(found: Overview, *, now: datetime) -> str:
+    lines = [_HEAD]
+    for row in found.rows:
+        ends = row.certificate.not_valid_after_utc
+        where = "yes" if row.webhooks == found.webhooks else f"{row.webhooks} of {found.webhooks}"
+        until = ends.strftime("%Y-%m-%d %H:%M:%S")
+        lines.append((row.part, fingerprint(row.certificate), until, _left(ends - now), where))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
+    table = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+    asked = ("a rotation is asked for",) if found.rotation_asked else ()
+    return "\n".join((*table, *asked, *(f"fault: {fault}" for fault in found.faults)))
+
+
+def to_json(found: Overview) -> Mapping[str, Any]:
+    return {
+        "authorities": [
+            {
+                "part": row.part,
+                "fingerprint": fingerprint(row.certificate),
+                "notBefore": row.certificate.not_valid_before_utc.isoformat(),
+                "notAfter": row.certificate.not_valid_after_utc.isoformat(),
+                "webhooks": row.webhooks,
+            }
+            for row in found.rows
+        ],
+        "webhooks": found.webhooks,
+        "rotationAsked": found.rotation_asked,
+        "faults": list(found.faults),
+    }
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """Return enough of it to tell authorities apart."""
+    return certificate.fingerprint(hashes.SHA256()).hex()[:16]
+
+
+def _pairs(state: State) -> Iterable[tuple[str, Any]]:
+    pairs = (("signing", state.signing), ("next", state.next))
+    return ((part, each) for part, each in pairs if each is not None)
+
+
+def _unknown(published: Published, state: State) -> Iterable[x509.Certificate]:
+    every = dict.fromkeys(each for found in published.webhooks for each in found)
+    return (each for each in every if each not in state.certificates)
+
+
+def _faults(
+    published: Published, state: State, rows: Iterable[Row], *, now: datetime
+) -> Iterable[str]:
+    yield from state.faults
+    if state.signing is None:
+        yield "no authority can sign"
+    elif expired(state.signing.certificate, now):
+        yield "the signing authority has expired"
+    if not published.webhooks:
+        yield "there is no webhook configuration, or it has no webhooks"
+    for row in rows:
+        if row.part != "unknown" and row.webhooks < len(published.webhooks):
+            yield f"{row.part} {fingerprint(row.certificate)} is not in every caBundle"
+
+
+def _left(left: timedelta) -> str:
+    seconds = int(left.total_seconds())
+    if seconds <= 0:
+        return "expired"
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
