@@ -154,6 +154,19 @@ def test_the_off_switch_is_shown_by_how_far_it_reaches():
     assert shown == [0, 1]
 
 
+def test_a_counter_with_one_closed_label_starts_at_zero_for_each_value():
+    metrics = Server().metrics
+
+    results = ("success", "failure")
+    counted = [
+        metrics.registry.get_sample_value(
+            "kueue_fallback_certificate_reloads_total", {"result": result}
+        )
+        for result in results
+    ]
+    assert counted == [0, 0]
+
+
 def test_lists_are_counted_on_when_the_observer_starts_again():
     server = Server()
     for count in (3, 3, 4, 1):

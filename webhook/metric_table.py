@@ -66,7 +66,13 @@ class Table:
 
     def counter(self, name: str, text: str, **labels: Values) -> Counter:
         self._note(f"{PREFIX}{name}_total", Kind.COUNTER, text, labels)
-        return Counter(f"{PREFIX}{name}", text, tuple(labels), registry=self.registry)
+        made = Counter(f"{PREFIX}{name}", text, tuple(labels), registry=self.registry)
+        match tuple(labels.values()):
+            case (tuple() as values,):
+                # A series that begins with its first event hides that event from `increase`.
+                for value in values:
+                    made.labels(value)
+        return made
 
     def gauge(self, name: str, text: str, **labels: Values) -> Gauge:
         self._note(f"{PREFIX}{name}", Kind.GAUGE, text, labels)
