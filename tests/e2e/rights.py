@@ -1,0 +1,96 @@
+"""What a process does with each of its rights, done once: by its own code, with its own token.
+
+Each use returns the complaint that the process would log, or nothing.
+"""
+
+import itertools
+import time
+from datetime import UTC, datetime, timedelta
+
+from click.testing import CliRunner
+
+from certs.client import Client as CertsClient
+from certs.keeper import Keeper
+from certs.plan import Lifetimes
+from certs.store import Store
+from webhook.cluster.client import Client
+from webhook.cluster.errors import ClusterError
+from webhook.cluster.resources import watched
+from webhook.cluster.watch import Follower
+from webhook.commands import probe, unfinished
+from webhook.controller import reconcile
+from webhook.controller.glimpse import JOBS
+from webhook.model.queues import Snapshot
+
+KUEUE_NAMESPACE = "kueue-system"
+
+
+def following(right, kubeconfig, namespace):
+    """List and watch one resource, as observer and controller do."""
+    resource = _followed(right, namespace)
+    client = Client(kubeconfig, metadata_only=resource is JOBS)
+    messages = []
+    follower = Follower(
+        resource,
+        client,
+        messages.append,
+        clock=time.monotonic,
+        sleep=lambda _: None,
+        uniform=lambda low, _: low,
+    )
+    follower.step()
+    return " ".join(message.error for message in messages if message.error)
+
+
+def _followed(right, namespace):
+    if right["resources"] == ["jobs"]:
+        return JOBS
+    (name,) = right.get("resourceNames", right["resources"])
+    resources = watched(namespace=namespace, kueue_namespace=KUEUE_NAMESPACE)
+    return next(resource for resource in resources if resource.kind == name)
+
+
+def writing_status(_, kubeconfig, namespace):
+    """Judge all policies, as the controller does; one has no status yet."""
+    client = Client(kubeconfig)
+    try:
+        found = reconcile.look(client, Snapshot(), own_namespace=namespace, clock=_now_as_text)
+    except ClusterError as error:
+        return str(error)
+    return " ".join(message for _, message in found.failed)
+
+
+def keeping_certificates(_, kubeconfig, namespace, *, release):
+    """Look after the authority, as the observer does."""
+    secret = f"{release}-ca"
+    keeper = Keeper(
+        Store(
+            CertsClient(kubeconfig),
+            namespace=namespace,
+            name=secret,
+            configuration=release,
+        ),
+        names=[f"{release}.{namespace}.svc"],
+        lifetimes=Lifetimes(
+            ca=timedelta(days=1), leaf=timedelta(hours=1), settle=timedelta(seconds=1)
+        ),
+        now=lambda: datetime.now(UTC),
+        # Every look at the clock is long after the last: what was mended has settled.
+        monotonic=itertools.count(step=10.0).__next__,
+    )
+    keeper.look()
+    return keeper.look().notice
+
+
+def probing(_, kubeconfig, __):
+    result = CliRunner().invoke(probe.command, ["--wait", "0", "--kubeconfig", kubeconfig])
+    # Nobody answers here: that is no complaint about rights.
+    return result.stderr if result.exit_code == probe.UNREACHED else ""
+
+
+def listing_unfinished(_, kubeconfig, __):
+    return CliRunner().invoke(unfinished.command, ["--kubeconfig", kubeconfig]).stderr
+
+
+def _now_as_text():
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

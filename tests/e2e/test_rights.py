@@ -1,0 +1,216 @@
+"""Every right that the chart asks for is used: taken away, something names what is missing.
+
+The chart's roles are installed a second time under another name, where nothing runs, with a rule
+for each verb on each resource; each test takes one of these away. What a process does with the
+right is then done once, by its own code and with its ServiceAccount's token.
+"""
+
+import functools
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import yaml
+
+from hack import paper
+from hack.install import kubeconfig_of
+from tests.chart import helm
+from tests.e2e import rights
+from tests.e2e.plane import wait_for
+
+RELEASE = "kueue-fallback-rights"
+PARTS = {
+    "webhook": (RELEASE, f"{RELEASE}-kueue-config", f"{RELEASE}-off-switch", f"{RELEASE}-ca"),
+    "controller": (f"{RELEASE}-controller", f"{RELEASE}-kueue-config", f"{RELEASE}-off-switch"),
+    "probe": (f"{RELEASE}-probe",),
+    "unfinished": (f"{RELEASE}-unfinished",),
+}
+INSTALLED = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount", "Secret")
+NAMES = paper.names_with("rights", namespace="rights")
+POLICIES = ("kueue-fallback.dev/v1alpha1", "FallbackPolicy")
+CONFIGURATION = "MutatingWebhookConfiguration"
+
+
+def _objects():
+    result = helm.template(release=RELEASE)
+    assert result.returncode == 0, result.stderr
+    found = [each for each in yaml.safe_load_all(result.stdout) if each]
+    for role in found:
+        if "rules" in role:
+            role["rules"] = [right for rule in role["rules"] for right in _taken_apart(rule)]
+        if role["kind"] == CONFIGURATION:
+            for each in role["webhooks"]:
+                # Nobody answers here.
+                each["objectSelector"] = {"matchLabels": {"never": "sent"}}
+    return found
+
+
+def _taken_apart(rule):
+    for resource in rule["resources"]:
+        for verb in rule["verbs"]:
+            yield {**rule, "resources": [resource], "verbs": [verb]}
+
+
+OBJECTS = _objects()
+
+
+def _cases():
+    for part, names in PARTS.items():
+        for role in OBJECTS:
+            if "rules" not in role or role["metadata"]["name"] not in names:
+                continue
+            for right in role["rules"]:
+                (verb,), (resource,) = right["verbs"], right["resources"]
+                which = {f"{RELEASE}-kueue-config": "-of-kueue", f"{RELEASE}-ca": "-of-ca"}
+                suffix = which.get(role["metadata"]["name"], "")
+                name = f"{part}-{verb}-{resource.replace('/', '-')}{suffix}"
+                yield pytest.param(part, role, right, id=name)
+
+
+CASES = list(_cases())
+
+
+@pytest.fixture(scope="module")
+def installed(plane):
+    """The chart's rights and what they are about, without any process."""
+    client = plane.client
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": helm.NAMESPACE}}
+    chosen = [each for each in OBJECTS if each["kind"] in (*INSTALLED, CONFIGURATION)]
+    definition = next(each for each in OBJECTS if each["kind"] == "CustomResourceDefinition")
+    plane.install([definition, *chosen], namespace=helm.NAMESPACE)
+    client.apply(paper.policy(NAMES))
+    yield
+    for each in chosen:
+        metadata = each["metadata"]
+        place = metadata.get("namespace", "")
+        client.delete(each["apiVersion"], each["kind"], metadata["name"], namespace=place)
+    client.delete(*POLICIES, NAMES.policy)
+    client.delete("v1", "Namespace", namespace["metadata"]["name"])
+
+
+@pytest.fixture(scope="module")
+def kubeconfigs(plane, installed):
+    accounts = {part: f"{RELEASE}-{part}" for part in PARTS} | {"webhook": RELEASE}
+    return {
+        part: str(kubeconfig_of(plane, account, namespace=helm.NAMESPACE))
+        for part, account in accounts.items()
+    }
+
+
+@pytest.fixture
+def use(plane, kubeconfigs):
+    """Do what the part does with the right; return its complaint."""
+
+    def used(part, right):
+        kubeconfig = kubeconfigs[part]
+        return _use_of(part, right)(right, kubeconfig, helm.NAMESPACE)
+
+    return used
+
+
+def _use_of(part, right):
+    (resource,) = right["resources"]
+    if part == "probe":
+        return rights.probing
+    if part == "unfinished":
+        return rights.listing_unfinished
+    if resource == "fallbackpolicies/status":
+        return rights.writing_status
+    if {"get", "create", "update", "patch"} & set(right["verbs"]):
+        return functools.partial(rights.keeping_certificates, release=RELEASE)
+    return rights.following
+
+
+@pytest.fixture
+def without(plane, installed):
+    """Take one right out of a role; give it back in the end."""
+    changed = []
+
+    def taken(role, right):
+        changed.append(role)
+        left = [each for each in role["rules"] if each != right]
+        _write(plane, role, left)
+
+    yield taken
+    for role in changed:
+        _write(plane, role, role["rules"])
+
+
+def _write(plane, role, rules):
+    metadata = role["metadata"]
+    path = plane.client.path(
+        role["apiVersion"],
+        role["kind"],
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+    )
+    body = {"rules": rules}
+    plane.client.send("PATCH", path, body, content_type="application/merge-patch+json")
+
+
+def is_allowed(plane, part, role, right):
+    """Ask the API server whether it would let the part do it; its view lags a moment behind."""
+    account = RELEASE if part == "webhook" else f"{RELEASE}-{part}"
+    resource, _, subresource = right["resources"][0].partition("/")
+    asked = {
+        "verb": right["verbs"][0],
+        "group": right["apiGroups"][0],
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": role["metadata"].get("namespace", ""),
+        "name": right.get("resourceNames", [""])[0],
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{helm.NAMESPACE}:{account}",
+            "resourceAttributes": asked,
+        },
+    }
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    return plane.client.send("POST", path, review).json()["status"]["allowed"]
+
+
+def prepare(plane, right):
+    """Bring about the situation in which the right is needed."""
+    if right["resources"] == ["secrets"]:
+        plane.client.delete("v1", "Secret", f"{RELEASE}-ca", namespace=helm.NAMESPACE)
+        if right["verbs"] != ["create"]:
+            secret = next(each for each in OBJECTS if each["kind"] == "Secret")
+            plane.client.create(secret)
+    if right["resources"] == ["fallbackpolicies/status"]:
+        path = plane.client.path(*POLICIES, name=NAMES.policy)
+        plane.client.send(
+            "PATCH", f"{path}/status", {"status": None}, content_type="application/merge-patch+json"
+        )
+
+
+@pytest.mark.parametrize(("part", "role", "right"), CASES)
+def test_without(plane, use, without, part, role, right):
+    prepare(plane, right)
+    without(role, right)
+    wait_for(lambda: not is_allowed(plane, part, role, right), "the right is taken away")
+
+    complaint = use(part, right)
+
+    (verb,), (resource,) = right["verbs"], right["resources"]
+    assert f'cannot {verb} resource "{resource}"' in complaint
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_with_all_rights_nothing_is_missing(plane, use, part):
+    held = [case.values[1:] for case in CASES if case.values[0] == part]
+    # One resource, one use: a watch takes seconds.
+    uses = {json.dumps({**right, "verbs": []}): (role, right) for role, right in held}
+
+    def complain(used):
+        role, right = used
+        wait_for(lambda: is_allowed(plane, part, role, right), "the right is there")
+        prepare(plane, right)
+        return use(part, right)
+
+    with ThreadPoolExecutor(max_workers=len(uses)) as pool:
+        complaints = dict(zip(uses, pool.map(complain, uses.values()), strict=True))
+
+    assert {name: text for name, text in complaints.items() if text} == {}
