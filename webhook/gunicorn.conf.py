@@ -16,5 +16,6 @@ timeout = 30
 worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
 accesslog = None
 errorlog = "-"
+logger_class = "webhook.server_log.ServerLog"
 control_socket_disable = True
 proc_name = "kueue-fallback"

@@ -25,7 +25,7 @@ HURRY_SECONDS = 1.5
 """The same when asked to hurry; gunicorn kills after 2."""
 _ACCEPTED_AT_ONCE = 32
 _PAUSE_SECONDS = 0.5
-_FILES = 4096
+_ENOUGH_FILES = 4096
 _SPARE_FILES = 100
 """Left for the observer's pipes, probes and certificates."""
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -60,7 +60,7 @@ class PollingWorker(Worker):  # type: ignore[misc]
             self._clients = Clients(
                 poller,
                 self.wsgi,
-                limit=min(self.cfg.worker_connections, _raise_file_limit() - _SPARE_FILES),
+                limit=min(self.cfg.worker_connections, _files() - _SPARE_FILES),
                 keep_alive_seconds=self.cfg.keepalive,
                 on_error=self.log.error,
             )
@@ -133,9 +133,12 @@ def _empty(pipe: int) -> None:
         os.read(pipe, 4096)
 
 
-def _raise_file_limit() -> int:
-    """Take what the system lets us have, up to what we may need; return the limit in force."""
+def _files() -> int:
+    """Say how many files may be open, after taking as many as we may need and get."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = max(soft, _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES))
+    wanted = max(
+        soft, _ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_FILES)
+    )
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return wanted
+    # However few it is, some clients can be served.
+    return max(wanted, 2 * _SPARE_FILES)
