@@ -2,12 +2,14 @@
 
 import contextlib
 import http.client
+import os
 import socket
 import ssl
 import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -17,18 +19,29 @@ from certs import issue
 class Running:
     """A server process with its port and the authority that its clients trust."""
 
-    def __init__(self, process, port, authority):
-        self.process, self.port = process, port
+    def __init__(self, process, port, authority, log=None):
+        self.process, self.port, self.log = process, port, log
         self.tls = ssl.create_default_context(cafile=str(authority))
         self.opened = contextlib.ExitStack()
+
+    @property
+    def worker(self):
+        """The worker's process id."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return int(children.read_text().split()[0])
+
+    def cpu_seconds(self):
+        fields = Path(f"/proc/{self.worker}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def dial(self):
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=30)
         self.opened.callback(connection.close)
         return connection
 
-    def connect(self):
-        connection = self.tls.wrap_socket(self.dial(), server_hostname="localhost")
+    def connect(self, dialled=None):
+        dialled = dialled or self.dial()
+        connection = self.tls.wrap_socket(dialled, server_hostname="localhost")
         self.opened.callback(connection.close)
         return connection
 
@@ -48,6 +61,15 @@ def exchange(client, body):
     client.request("POST", "/mutate?timeout=2s", body=body)
     response = client.getresponse()
     return response.status, response.read()
+
+
+def receive_all(connection):
+    """Read until the server hangs up."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while data := connection.recv(4096):
+            received += data
+    return received
 
 
 def free_port():
@@ -70,17 +92,47 @@ def certificate(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def server(certificate):
+@contextlib.contextmanager
+def started(certificate, log, *, drain_seconds=0.0):
     port = free_port()
-    command = [sys.executable, "-m", "tests.contract.worker_server", str(port)]
-    process = subprocess.Popen([*command, certificate / "tls.crt", certificate / "tls.key"])
-    running = Running(process, port, certificate / "ca.crt")
-    wait_until_it_answers(running)
-    with running.opened:
+    program = [sys.executable, "-m", "tests.contract.worker_server", str(port)]
+    files = [certificate / "tls.crt", certificate / "tls.key"]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen([*program, *files, str(drain_seconds)], stderr=stderr)
+    running = Running(process, port, certificate / "ca.crt", log)
+    try:
+        wait_until_it_answers(running)
+        with running.opened:
+            yield running
+    finally:
+        # The arbiter would leave its worker behind.
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        process.kill()
+        process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def shared(certificate, tmp_path_factory):
+    """One server for the tests that leave it as they found it."""
+    with started(certificate, tmp_path_factory.mktemp("log") / "server.log") as running:
         yield running
-    process.kill()
-    process.wait(10)
+
+
+@pytest.fixture
+def server(shared):
+    with contextlib.ExitStack() as shared.opened:
+        yield shared
+
+
+@pytest.fixture
+def start(certificate, tmp_path):
+    """Start servers of one's own."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **given: stack.enter_context(
+            started(certificate, tmp_path / "server.log", **given)
+        )
 
 
 def wait_until_it_answers(running):

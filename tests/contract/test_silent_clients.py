@@ -1,0 +1,106 @@
+"""Clients that never finish what they begin delay nobody, and are closed in the end."""
+
+import resource
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.contract.conftest import receive_all
+
+SILENT = 200
+DRIPPING = 64
+HALF = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf"
+
+
+def half_handshake(server):
+    connection = server.dial()
+    connection.sendall(b"\x16\x03\x01")
+    return connection
+
+
+def half_message(server):
+    connection = server.connect()
+    connection.sendall(HALF)
+    return connection
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        pytest.param(lambda server: server.connect(), SILENT, id="silent"),
+        pytest.param(half_handshake, SILENT, id="half handshakes"),
+        pytest.param(lambda server: server.dial(), SILENT, id="silent before TLS"),
+        pytest.param(half_message, DRIPPING, id="half messages"),
+    ],
+)
+def test_connections_that_never_finish_delay_nobody(server, kind, count):
+    for _ in range(count):
+        kind(server)
+
+    assert server.post(b"still here") == (200, b"still here")
+
+
+def test_bodies_that_drip_delay_nobody_and_are_dropped(server):
+    dripping = [half_message(server) for _ in range(DRIPPING)]
+    stopped, dropped = threading.Event(), []
+
+    def drip():
+        while not stopped.wait(0.5):
+            for connection in list(dripping):
+                try:
+                    connection.send(b"x")
+                except OSError:
+                    dripping.remove(connection)
+                    dropped.append(connection)
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    try:
+        answers = [server.post(b"%d" % number) for number in range(20)]
+        ends = [receive_all(connection) for connection in list(dripping)]
+    finally:
+        stopped.set()
+        thread.join()
+
+    assert answers == [(200, b"%d" % number) for number in range(20)]
+    assert b"".join(ends) == b""
+
+
+def test_a_message_that_stays_half_sent_is_dropped(server):
+    assert receive_all(half_message(server)) == b""
+
+
+def files(server):
+    return len(list(Path(f"/proc/{server.worker}/fd").iterdir()))
+
+
+def test_where_there_is_no_more_room_the_longest_silent_makes_some(start):
+    server = start()
+    few = files(server) + 20
+    resource.prlimit(server.worker, resource.RLIMIT_NOFILE, (few, few))
+
+    silent = [server.dial() for _ in range(60)]
+    answer = server.post(b"still here")
+
+    assert answer == (200, b"still here")
+    assert receive_all(silent[0]) == b""
+
+
+def test_where_nothing_can_be_closed_nobody_spins(start):
+    server = start()
+    taken = files(server) - 1
+    resource.prlimit(server.worker, resource.RLIMIT_NOFILE, (taken, 4096))
+
+    before = server.cpu_seconds()
+    waiting = server.dial()
+    time.sleep(1.5)
+    spent = server.cpu_seconds() - before
+    resource.prlimit(server.worker, resource.RLIMIT_NOFILE, (4096, 4096))
+
+    # A loop that spins would have used all of it.
+    assert spent < 0.5
+    connection = server.connect(waiting)
+    connection.sendall(HALF + b"-sent!")
+    assert connection.recv(100).startswith(b"HTTP/1.1 200 OK\r\n")
