@@ -34,13 +34,12 @@ def main() -> None:
     tools.ensure()
     load.program()
     scale = QUICK if given.quick else Scale()
+    kinds = ("dry run",) if given.dry_run else tuple(creates.KINDS)
     figures: Figures = {"machine": report.machine()}
     try:
         if "creates" in given.sections:
             with _installed() as installation:
-                figures["creates"] = creates.measure(
-                    installation, scale, _say, dry_run=given.dry_run
-                )
+                figures["creates"] = creates.measure(installation, scale, _say, kinds=kinds)
         beside_workloads = [name for name in ("state", "serving") if name in given.sections]
         if beside_workloads:
             with _installed() as installation:
@@ -56,7 +55,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__.splitlines()[0])
     parser.add_argument("sections", nargs="*", choices=tuple(SECTIONS), help="default: all")
     parser.add_argument("--quick", action="store_true", help="less of everything")
-    parser.add_argument("--dry-run", action="store_true", help="create no Jobs, only ask")
+    parser.add_argument("--dry-run", action="store_true", help="keep no Job, only ask")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     parser.add_argument("--folder", type=Path, help="for bench.json and bench.png")
     given = parser.parse_args()

@@ -1,12 +1,15 @@
 """What a Job's creation costs with each contender in the API server's path, Kueue running.
 
-In each round every contender has its turn, in another order, so that what drifts on the machine
-falls on all of them alike; compare within one run only.
+Once as dry runs, which cost what is in the path and no more; once with Jobs that are kept until the
+point is over, so that Kueue and the webhook's observer work on them meanwhile. In each round every
+contender has its turn, in another order, so that what drifts on the machine falls on all of them
+alike; compare within one run only.
 """
 
 import dataclasses
+import operator
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from hack import load
@@ -38,79 +41,88 @@ class Point:
 
 
 POINTS: Final = (
-    Point(name="1 at once", at_once=1, count=400),
-    Point(name="8 at once", at_once=8, count=1200),
-    Point(name="32 at once", at_once=32, count=1600),
-    Point(name="50 a second", rate=50, count=300),
-    Point(name="200 a second", rate=200, count=1000),
+    Point(name="1 at once", at_once=1, count=200),
+    Point(name="8 at once", at_once=8, count=600),
+    Point(name="32 at once", at_once=32, count=800),
+    Point(name="50 a second", rate=50, count=200),
+    Point(name="200 a second", rate=200, count=600),
 )
+# A dry run costs a fraction, so there is time for more of them.
+KINDS: Final[Mapping[str, tuple[float, str]]] = {
+    "dry run": (2.0, "-dry-run"),
+    "kept": (1.0, "-clean-up"),
+}
 OF_INTEREST: Final = ("p50", "p90", "p99")
 
+# By kind a round each, in which by contender and point there is what the load program found.
+Rounds = list[Figures]
 
-def measure(installation: Installation, scale: Scale, say: Say, *, dry_run: bool) -> Figures:
-    plane = installation.plane
-    full_queues.create(plane)
+
+def measure(installation: Installation, scale: Scale, say: Say, *, kinds: Sequence[str]) -> Figures:
+    full_queues.create(installation.plane)
     contenders = Contenders(installation, full_queues.NAMES).by_name
-    figures: Figures = {"dryRun": dry_run, "rounds": []}
+    figures: dict[str, Rounds] = {kind: [] for kind in kinds}
     order = list(contenders)
     for number in range(scale.rounds):
-        found = {}
+        for rounds in figures.values():
+            rounds.append({})
         for name in order:
-            say(f"round {number + 1} of {scale.rounds}: {name}")
             with contenders[name]():
-                found[name] = _all_points(installation, scale, dry_run=dry_run)
-        figures["rounds"].append(found)
+                for kind in kinds:
+                    say(f"round {number + 1} of {scale.rounds}: {name}, {kind}")
+                    figures[kind][-1][name] = _all_points(installation, scale, kind)
         order = [*order[1:], order[0]]
     return figures
 
 
-def _all_points(installation: Installation, scale: Scale, *, dry_run: bool) -> Figures:
+def _all_points(installation: Installation, scale: Scale, kind: str) -> Figures:
     plane = installation.plane
     target = full_queues.api_server(plane)
+    share, flag = KINDS[kind]
     found = {}
     for point in POINTS:
-        flags = (*point.flags(scale.share), "-warm-up=20", "-dry-run" if dry_run else "-clean-up")
+        flags = (*point.flags(share * scale.share), "-warm-up=20", flag)
         found[point.name] = load.jobs(target, *flags)
         full_queues.wait_until_alone(plane)
     return found
 
 
 def targets(figures: Figures) -> list[Target]:
+    return [target for kind, rounds in figures.items() for target in _targets(kind, rounds)]
+
+
+def _targets(kind: str, rounds: Rounds) -> list[Target]:
     def added(name: str) -> float:
-        rounds = zip(
-            values(figures, name, "1 at once", "p50"),
-            values(figures, NOTHING, "1 at once", "p50"),
-            strict=True,
-        )
-        return statistics.median(with_it - without for with_it, without in rounds)
+        before, after = (values(rounds, each, "1 at once", "p50") for each in (NOTHING, name))
+        return float(statistics.median(map(operator.sub, after, before)))
 
     def throughput(name: str) -> float:
-        return statistics.median(values(figures, name, "8 at once", "perSecond"))
+        return statistics.median(values(rounds, name, "8 at once", "perSecond"))
 
     return [
         Target(
-            name=f"p50 added at 1 at once, ms, against the {POLICY}'s",
+            name=f"{kind}: p50 added at 1 at once, ms, against the {POLICY}'s",
             value=round(added(WEBHOOK), 2),
             limit=round(added(POLICY), 2),
         ),
         Target(
-            name=f"creates a second at 8 at once, against the {POLICY}'s",
+            name=f"{kind}: creates a second at 8 at once, against the {POLICY}'s",
             value=throughput(WEBHOOK),
             limit=throughput(POLICY),
             at_least=True,
         ),
-        Target(name="creates that failed or went the wrong way", value=_wrong(figures), limit=0),
+        Target(name=f"{kind}: failed or went the wrong way", value=_wrong(rounds), limit=0),
     ]
 
 
-def values(figures: Figures, name: str, point: str, what: str) -> list[float]:
-    found = [each[name][point] for each in figures["rounds"]]
+def values(rounds: Rounds, name: str, point: str, what: str) -> list[float]:
+    found = [each[name][point] for each in rounds]
     return [each["perSecond"] if what == "perSecond" else each["latency"][what] for each in found]
 
 
-def _wrong(figures: Figures) -> int:
+def _wrong(rounds: Rounds) -> int:
     wrong = 0
-    for found in figures["rounds"]:
+    for found in rounds:
         for name, points in found.items():
             queue = full_queues.NAMES.gpu_queue if name == NOTHING else full_queues.NAMES.cpu_queue
             for result in points.values():
@@ -120,24 +132,21 @@ def _wrong(figures: Figures) -> int:
 
 
 def lines(figures: Figures) -> list[str]:
-    rounds = len(figures["rounds"])
-    kind = "dry run" if figures["dryRun"] else "kept until the point is over"
-    rows = [
-        _row(figures, point.name, name) for point in POINTS for name in (NOTHING, POLICY, WEBHOOK)
-    ]
-    header = ("median (least-most)", *COLUMNS)
-    return [f"Jobs created: {kind}; {rounds} rounds, interleaved", *table(header, rows)]
+    found: list[str] = []
+    for kind, rounds in figures.items():
+        names = (NOTHING, POLICY, WEBHOOK)
+        rows = [_row(rounds, point.name, name) for point in POINTS for name in names]
+        header = (f"{kind}, {len(rounds)} rounds: median (least-most)", *COLUMNS)
+        found += ["", *table(header, rows)]
+    return found[1:]
 
 
-def _row(figures: Figures, point: str, name: str) -> list[object]:
-    first = figures["rounds"][0][name][point]
-    against = zip(
-        values(figures, name, point, "p50"), values(figures, NOTHING, point, "p50"), strict=True
-    )
+def _row(rounds: Rounds, point: str, name: str) -> list[object]:
+    before, after = (values(rounds, each, point, "p50") for each in (NOTHING, name))
     return [
         f"{point}, {name}",
-        first["calls"],
-        *(spread(values(figures, name, point, what)) for what in OF_INTEREST),
-        spread(values(figures, name, point, "perSecond"), digits=0),
-        spread([with_it / without for with_it, without in against]),
+        rounds[0][name][point]["calls"],
+        *(spread(values(rounds, name, point, what)) for what in OF_INTEREST),
+        spread(values(rounds, name, point, "perSecond"), digits=0),
+        spread(tuple(map(operator.truediv, after, before))),
     ]

@@ -29,7 +29,7 @@ def one_round(latency, throughput, **more):
 
 
 def figures(*rounds):
-    return {"dryRun": False, "rounds": list(rounds)}
+    return {"kept": list(rounds)}
 
 
 EVEN = one_round(
@@ -66,9 +66,9 @@ def test_failed_creates_and_those_in_another_queue_are_wrong():
 def test_the_table_has_a_row_for_each_point_and_contender():
     lines = creates.lines(figures(EVEN, SLOW, SLOW))
 
-    assert lines[0] == "Jobs created: kept until the point is over; 3 rounds, interleaved"
-    assert len(lines) == 2 + len(POINTS) * len(WAYS)
-    assert _one_space(lines[4]) == (
+    assert lines[0].startswith("kept, 3 rounds: median (least-most)  creates  ")
+    assert len(lines) == 1 + len(POINTS) * len(WAYS)
+    assert _one_space(lines[3]) == (
         "1 at once, kueue-fallback 10 5.00 (3.50-5.00) 10.00 (7.00-10.00) 15.00 (10.50-15.00)"
         " 210 (210-520) 1.25 (1.25-1.75)"
     )
