@@ -31,6 +31,7 @@ TOKEN_SECONDS: Final = 30 * 24 * 3600
 REPLACED: Final = frozenset({"Deployment", "Service"})
 
 Certificates = Literal["files", "selfManaged"]
+Balanced = Literal["reviews", "connections"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class Installation:
         serve_flags: Sequence[str] = (),
         chart_values: Sequence[str] = (),
         certificates: Certificates = "files",
+        balanced: Balanced = "reviews",
     ) -> None:
         self.plane = plane
         self.certificates = certificates
@@ -66,6 +68,8 @@ class Installation:
         self.controller_metrics = plane.ports.lease()
         self._serve_flags = tuple(serve_flags)
         self._chart_values = tuple(chart_values)
+        # Only who has the servers' key could end TLS in between.
+        self._balanced = "connections" if certificates == "selfManaged" else balanced
 
     def __enter__(self) -> Self:
         try:
@@ -193,8 +197,7 @@ class Installation:
         )
 
     def _run_proxy(self) -> None:
-        if self.certificates != "files":
-            # Only who has the servers' key could end TLS in between.
+        if self._balanced == "connections":
             ports = (str(replica.listen) for replica in self.replicas)
             self._run("proxy", "hack.forward", str(self.port), *ports)
             return
