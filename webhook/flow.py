@@ -87,16 +87,29 @@ def consider(
     if not all(pod_set.template.containers for pod_set in raw.pod_sets):
         raise FieldError("spec.template.spec.containers", "expected at least one container")
     recorded = _recorded(raw)
-    if recorded is not None and _is_reinvocation(raw, recorded, moment):
-        warnings = (recorded.warning,) if recorded.mode is not Mode.OBSERVE else ()
-        arrival = arrivals.decided_before(raw, recorded, occupancy.snapshot)
-        return Outcome(skip=Skip.DECIDED_ALREADY, warnings=warnings, arrival=arrival)
+    if recorded is not None and (settled := _decided_already(raw, recorded, occupancy, moment)):
+        return settled
     case = _case(source, kind, raw, recorded)
     outcome = _outcome(case, occupancy, moment, rules)
     if outcome.arrival is not None or outcome.skip in _NEVER_QUEUED:
         return outcome
     arrival = arrivals.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
     return replace(outcome, arrival=arrival)
+
+
+def _decided_already(
+    raw: Job, recorded: explain.Recorded, occupancy: Occupancy, moment: Moment
+) -> Outcome | None:
+    """Leave a Job that was decided in this admission, or by a version that knows more."""
+    if recorded.is_newer:
+        arrival = arrivals.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
+    elif _is_reinvocation(raw, recorded, moment):
+        arrival = arrivals.decided_before(raw, recorded, occupancy.snapshot)
+    else:
+        return None
+    is_silent = recorded.mode is Mode.OBSERVE and not recorded.is_newer
+    warnings = () if is_silent else (recorded.warning,)
+    return Outcome(skip=Skip.DECIDED_ALREADY, warnings=warnings, arrival=arrival)
 
 
 def _outcome(case: _Case, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome:

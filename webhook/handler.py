@@ -178,6 +178,9 @@ class Handler:
         recorded = _unchanged_decision(old, review.object)
         if recorded is None:
             return untouched
+        if recorded.is_newer:
+            verdict = Verdict(uid=review.uid, warnings=(recorded.warning,))
+            return Considered(review=review, verdict=verdict, outcome=None)
         original = originals.from_json(recorded.original)
         edits = restore.restoration(old, review.object, original)
         operations = patch.operations(edits, review.object, kind.allowed)

@@ -43,6 +43,7 @@ SKIPPED: Mapping[Skip, str] = {
 }
 """Why a Job is not ours to decide, in words."""
 _PATH = f"metadata.annotations[{DECISION}]"
+_NEWER = "left as it is: its decision is of a newer version ({}) than this webhook can read"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -64,8 +65,13 @@ class Recorded:
     """JSON pointers to what stood there, as ``admission.original`` writes it."""
 
     @property
+    def is_newer(self) -> bool:
+        """Say whether a newer version of this program wrote it: only that one can undo it."""
+        return self.version > VERSION
+
+    @property
     def warning(self) -> str:
-        return warned(self.reason)
+        return warned(_NEWER.format(self.version) if self.is_newer else self.reason)
 
 
 def to_json(decision: Decision, original: Mapping[str, Any]) -> str:
@@ -107,7 +113,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def from_json(text: str) -> Recorded:
-    """Read a decision back; what a newer version adds is passed over.
+    """Read a decision back; of a newer version's nothing but the version is taken for known.
 
     Raises:
         FieldError: it is no decision.
@@ -122,6 +128,8 @@ def from_json(text: str) -> Recorded:
     version = fields.integer(source, "version", _PATH)
     if version is None or version < 1:
         raise FieldError(fields.child(_PATH, "version"), "expected a version number")
+    if version > VERSION:
+        return _newer(version)
     time = fields.text(source, "time", _PATH)
     origin = fields.mapping(source, "from", _PATH)
     return Recorded(
@@ -135,6 +143,21 @@ def from_json(text: str) -> Recorded:
         reason=fields.text(source, "reason", _PATH),
         from_queue=fields.text(origin, "queue", fields.child(_PATH, "from")),
         original=fields.mapping(source, "original", _PATH),
+    )
+
+
+def _newer(version: int) -> Recorded:
+    return Recorded(
+        version=version,
+        id="",
+        time="",
+        unix=0.0,
+        policy="",
+        mode=Mode.OBSERVE,
+        option=None,
+        reason="",
+        from_queue="",
+        original={},
     )
 
 
