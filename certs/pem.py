@@ -15,6 +15,16 @@ _BLOCK = re.compile(
 )
 
 
+class UnreadableError(Exception):
+    """One of a pair is not what it should be."""
+
+    def __init__(self, part: str, reason: str) -> None:
+        super().__init__(part, reason)
+        self.part = part
+        """``crt`` or ``key``."""
+        self.reason = reason
+
+
 def read_certificates(text: bytes) -> tuple[tuple[x509.Certificate, ...], bool]:
     """Read all certificates of authorities, each once; also say whether that was all there is."""
     found: dict[x509.Certificate, None] = {}
@@ -38,21 +48,22 @@ def read_authority(certificate_text: bytes, key_text: bytes) -> Issued:
     """Read an authority with its key.
 
     Raises:
-        ValueError: one of the two cannot be read, or they are not an authority's pair.
+        UnreadableError: one of the two cannot be read, or they are not an authority's pair.
 
     """
     try:
         certificate = x509.load_pem_x509_certificate(certificate_text)
-        key = serialization.load_pem_private_key(key_text, password=None)
         public = certificate.public_key()
-    except (TypeError, UnsupportedAlgorithm) as error:
-        raise ValueError(str(error)) from error
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError("the key is not of an elliptic curve")  # noqa: TRY004 - as all the others
-    if key.public_key() != public:
-        raise ValueError("the key is not the certificate's")
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise UnreadableError("crt", "not a certificate") from error
     if not is_authority(certificate):
-        raise ValueError("the certificate is not an authority's")
+        raise UnreadableError("crt", "not an authority's")
+    try:
+        key = serialization.load_pem_private_key(key_text, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise UnreadableError("key", "not a private key") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != public:
+        raise UnreadableError("key", "not the certificate's")
     return Issued(certificate=certificate, key=key)
 
 

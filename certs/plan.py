@@ -199,7 +199,7 @@ def _in_order(
 
 def _reason(state: State, now: datetime) -> str:
     if state.faults:
-        return "; ".join(state.faults)
+        return f"cannot be read ({'; '.join(state.faults)})"
     if state.signing is None:
         return "holds no authority"
     if expired(state.signing.certificate, now):

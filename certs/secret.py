@@ -12,7 +12,7 @@ from typing import Final
 from cryptography import x509
 
 from certs.issue import Issued
-from certs.pem import read_authority, read_certificates, write_certificates
+from certs.pem import UnreadableError, read_authority, read_certificates, write_certificates
 
 ROTATE: Final = "kueue-fallback.dev/rotate"
 """Annotation that asks for a rotation; taken away when it has begun."""
@@ -88,9 +88,8 @@ def _authority(name: str, given: Mapping[str, bytes], faults: list[str]) -> Issu
         return None
     try:
         return read_authority(certificate, key)
-    except ValueError as error:
-        reason = str(error).splitlines()[0].partition(". See ")[0][:120] if str(error) else "?"
-        faults.append(f"{name}.crt, {name}.key: {reason}")
+    except UnreadableError as error:
+        faults.append(f"{name}.{error.part}: {error.reason}")
         return None
 
 

@@ -1,0 +1,123 @@
+"""Self-managed certificates on the real control plane: no call fails, whatever is done to them."""
+
+import base64
+
+import pytest
+
+from tests.conftest import FULL
+from tests.e2e import certificates
+from tests.e2e.certificates import Load, authorities, certs, probe, readiness, secret
+from tests.e2e.plane import wait_for
+
+pytestmark = pytest.mark.xdist_group("own-plane")
+
+RATE, LEAVES, ROTATIONS = (200, 40, 3) if FULL else (50, 4, 1)
+"""Calls a second on each way; certificates taken into use by two replicas; new authorities."""
+
+
+@pytest.fixture(scope="module")
+def installed(own_plane):
+    with certificates.install(own_plane) as found:
+        yield found
+
+
+def test_two_replicas_that_start_at_once_make_one_authority(own_plane, installed):
+    certificates.wait_until_whole(own_plane, installed)
+
+    logs = [own_plane.processes.log(each.name).read_text() for each in installed.replicas]
+    assert sum(text.count("written anew") for text in logs) == 1
+    assert list(authorities(own_plane)) == ["signing"]
+    assert certificates.bundle(own_plane).count("BEGIN CERTIFICATE") == 1
+    assert probe(own_plane, "first")
+
+
+def test_no_call_fails_while_leaves_and_authorities_are_rotated(own_plane, installed, tmp_path):
+    before, leaves = authorities(own_plane), certificates.leaves(installed)
+    fail_opens = certificates.fail_opens(own_plane)
+
+    with Load(own_plane, installed, tmp_path, rate=RATE) as load:
+        rotations = [certs(own_plane, "rotate", "--wait=120") for _ in range(ROTATIONS)]
+        wait_for(
+            lambda: certificates.leaves(installed) - leaves >= LEAVES,
+            f"{LEAVES} certificates",
+            timeout_seconds=600,
+        )
+
+    print(
+        f"{load.calls()} calls, {certificates.leaves(installed) - leaves:.0f} certificates,"
+        f" {ROTATIONS} authorities"
+    )
+    assert [each.returncode for each in rotations] == [0] * ROTATIONS
+    assert load.failures() == {}
+    assert certificates.fail_opens(own_plane) == fail_opens
+    assert authorities(own_plane)["signing"] != before["signing"]
+
+
+@pytest.mark.parametrize("key", ["ca.key", "ca.crt"] if FULL else ["ca.key"])
+def test_a_broken_secret_is_told_and_mended_and_no_call_fails(own_plane, installed, key):
+    certificates.wait_until_whole(own_plane, installed)
+    signing = authorities(own_plane)["signing"]
+    broken = secret(own_plane)
+    broken["data"][key] = base64.b64encode(b"broken").decode()
+
+    with certificates.probing(own_plane) as missed:
+        own_plane.client.send("PUT", _path(own_plane), broken)
+        wait_for(lambda: _told(installed, f"({key}: not "), "a replica says what is wrong")
+        certificates.wait_until_whole(own_plane, installed)
+
+    assert missed == []
+    assert authorities(own_plane)["signing"] != signing
+
+
+def test_a_deleted_secret_is_told_and_made_anew_and_no_call_fails(own_plane, installed):
+    certificates.wait_until_whole(own_plane, installed)
+    signing = authorities(own_plane)["signing"]
+
+    with certificates.probing(own_plane) as missed:
+        own_plane.client.send("DELETE", _path(own_plane))
+        wait_for(lambda: _told(installed, "holds no authority"), "a replica says what is wrong")
+        certificates.wait_until_whole(own_plane, installed)
+
+    assert missed == []
+    assert authorities(own_plane)["signing"] != signing
+    assert signing[0] in authorities(own_plane)["old"]
+
+
+def test_a_bundle_that_was_taken_away_is_back_at_once(own_plane, installed):
+    certificates.wait_until_whole(own_plane, installed)
+    bundle = certificates.bundle(own_plane)
+
+    certificates.take_bundle_away(own_plane)
+
+    wait_for(lambda: certificates.bundle(own_plane) == bundle, "caBundle is as it was")
+    wait_for(lambda: probe(own_plane, "again"), "the API server calls again")
+
+
+def test_show_prints_a_table_for_people(own_plane, installed):
+    certificates.wait_until_whole(own_plane, installed)
+
+    shown = certs(own_plane, "show")
+
+    head, first, *_ = shown.stdout.splitlines()
+    assert head.split("  ")[0] == "AUTHORITY"
+    assert first.split()[0] == "signing"
+    assert first.split()[-1] == "yes"
+
+
+def test_the_ends_of_both_certificates_are_metrics(own_plane, installed):
+    name = "kueue_fallback_certificate_expiration_timestamp_seconds"
+    for replica in installed.replicas:
+        leaf = certificates.metric(replica, name, kind="leaf")
+        authority = certificates.metric(replica, name, kind="ca")
+        assert 0 < leaf < authority
+
+
+def _path(plane):
+    return plane.client.path("v1", "Secret", namespace="kueue-fallback", name=certificates.SECRET)
+
+
+def _told(installed, text):
+    """Say whether a replica tells of it, and whether each is ready all the same."""
+    found = [readiness(replica) for replica in installed.replicas]
+    assert [status for status, _ in found] == [200] * len(found)
+    return any(text in said for _, said in found)
