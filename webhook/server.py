@@ -59,9 +59,7 @@ class Server(BaseApplication):  # type: ignore[misc]
 class OneWorkerArbiter(Arbiter):  # type: ignore[misc]
     """Starts the worker again when it dies, and passes on that it is to end."""
 
-    def __init__(self, app: Server) -> None:
-        super().__init__(app)
-        self._asked_to_end = False
+    _asked_to_end = False
 
     def signal(self, sig: int, frame: object) -> None:
         if sig == signal.SIGTERM:

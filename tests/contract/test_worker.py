@@ -175,3 +175,13 @@ def test_the_time_that_a_message_waited_is_told_even_if_we_stood_still(server):
     answer = connection.recv(1000)
 
     assert 0.2 < float(answer.rpartition(b"\r\n")[2]) < 30
+
+
+def test_an_error_of_the_application_is_a_500_and_logged_without_its_text(server):
+    answer = server.post(b"fail hunter2")
+
+    assert answer == (500, b"")
+    lines = [line for line in server.log.read_text().splitlines() if "no answer" in line]
+    assert len(lines) == 1
+    assert "ValueError at " in lines[0]
+    assert "hunter2" not in server.log.read_text()

@@ -1,0 +1,120 @@
+"""The whole server process, without a cluster: how it says that it ends, and what it logs."""
+
+import contextlib
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.contract.conftest import Running, exchange, free_port, wait_until_it_answers
+
+TOKEN = "hunter2-token"
+
+
+@pytest.fixture
+def serving(certificate, tmp_path):
+    """A `serve` whose API server does not answer."""
+    listen, metrics, console, nobody = (free_port() for _ in range(4))
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(_kubeconfig(nobody)))
+    log = tmp_path / "log"
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "webhook", "serve", f"--kubeconfig={kubeconfig}"),
+                f"--tls-cert={certificate / 'tls.crt'}",
+                f"--tls-key={certificate / 'tls.key'}",
+                f"--listen=127.0.0.1:{listen}",
+                f"--metrics-listen=127.0.0.1:{metrics}",
+                f"--console-listen=127.0.0.1:{console}",
+                "--drain-seconds=2",
+            ],
+            stdout=stream,
+            stderr=stream,
+        )
+    running = Running(process, listen, certificate / "ca.crt", log)
+    running.metrics = metrics
+    try:
+        wait_until_it_answers(running)
+        with running.opened:
+            yield running
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        process.kill()
+        process.wait(10)
+
+
+def _kubeconfig(port):
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "x", "cluster": {"server": f"https://127.0.0.1:{port}"}}],
+        "users": [{"name": "x", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "current-context": "x",
+    }
+
+
+def get(port, path):
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as client:
+        client.request("GET", path)
+        response = client.getresponse()
+        return response.status, response.read().decode()
+
+
+def observers(worker):
+    """The worker's children that run the observer."""
+    found = []
+    for children in Path(f"/proc/{worker}/task").glob("*/children"):
+        for child in children.read_text().split():
+            with contextlib.suppress(OSError):
+                if b"webhook.observer" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    found.append(int(child))
+    return found
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_while_draining_it_is_not_ready_and_its_observer_lives(serving):
+    wait_until(lambda: observers(serving.worker))
+    (observer,) = observers(serving.worker)
+
+    serving.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: get(serving.metrics, "/readyz") == (503, "draining\n"))
+    alive = Path(f"/proc/{observer}").exists()
+    code = serving.process.wait(30)
+
+    assert (alive, code) == (True, 0)
+    wait_until(lambda: not Path(f"/proc/{observer}").exists())
+
+
+def test_every_line_of_the_log_is_json_and_none_holds_a_secret(serving):
+    connection = serving.connect()
+    connection.sendall(b"POST /mutate HTTP/1.1\r\nAuthorization: Bearer hunter2\x00\r\n\r\n")
+    connection.recv(1000)
+    for path in ("/mutate?token=hunter2", "/hunter2"):
+        client = serving.client()
+        client.request("PUT", path, body="hunter2", headers={"Authorization": "hunter2"})
+        client.getresponse().read()
+    exchange(serving.client(), b'{"apiVersion": "hunter2"')
+    wait_until(lambda: b"observer" in serving.log.read_bytes())
+
+    serving.process.send_signal(signal.SIGTERM)
+    serving.process.wait(30)
+
+    text = serving.log.read_text()
+    assert "hunter2" not in text
+    assert all(json.loads(line)["msg"] for line in text.splitlines())
