@@ -17,6 +17,9 @@ class Deadlines:
         self._heap: list[tuple[float, int, Connection]] = []
         self._order = itertools.count()
 
+    def __len__(self) -> int:
+        return len(self._heap)
+
     def set(self, conn: Connection, at: float) -> None:
         conn.deadline = at
         if at < conn.scheduled:
