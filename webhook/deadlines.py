@@ -40,6 +40,7 @@ class Deadlines:
                 continue
             conn.scheduled = math.inf
             if conn.deadline <= now:
+                conn.deadline = math.inf
                 yield conn
             elif conn.deadline < math.inf:
                 self._push(conn)
