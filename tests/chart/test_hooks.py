@@ -2,7 +2,7 @@
 
 import pytest
 
-HOOKS = {"probe": "post-install,post-upgrade", "unfinished": "pre-delete"}
+HOOKS = {"probe": "post-install,post-upgrade,post-rollback", "unfinished": "pre-delete"}
 
 
 def of(rendering, part):
