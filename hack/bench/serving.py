@@ -15,8 +15,8 @@ from hack.install import Installation
 HANDLER_MILLISECONDS: Final = 2.0
 ABOVE_HANDLER_MILLISECONDS: Final = 1.0
 BESIDE_STALLED_MILLISECONDS: Final = 50.0
-RELIST_EVERY_SECONDS: Final = 3.0
-KILL_EVERY_SECONDS: Final = 10.0
+RELISTS: Final = 3
+KILLS: Final = 2
 
 BURSTS: Final = (
     ("64 from one client", ("-burst=64",)),
@@ -58,9 +58,9 @@ def measure(installation: Installation, scale: Scale, say: Say) -> Figures:
 
 
 def _during_relists(installation: Installation, scale: Scale) -> Figures:
-    relists = meters.Counter(installation.replicas[0].metrics, "kueue_fallback_watch_relists")
+    relists = meters.Counter(installation.replicas[0].metrics, "kueue_fallback_watch_relists_total")
     breaker = _WatchBreaker(installation.plane.client)
-    with Meanwhile(breaker.end_watches, every=RELIST_EVERY_SECONDS):
+    with Meanwhile(breaker.end_watches, every=scale.seconds / (RELISTS + 1)):
         found = reviews.at_rate(installation, scale)
     return {**found, "relists": relists.grown()}
 
@@ -73,7 +73,7 @@ def _while_killed(installation: Installation, scale: Scale) -> Figures:
     def kill() -> None:
         os.kill(meters.observer(server), signal.SIGKILL)
 
-    with Meanwhile(kill, every=KILL_EVERY_SECONDS):
+    with Meanwhile(kill, every=scale.seconds / (KILLS + 1)):
         found = reviews.at_rate(installation, scale)
     return {**found, "observerStarts": starts.grown()}
 
@@ -138,6 +138,11 @@ def targets(figures: Figures) -> list[Target]:
         )
         for words, stall in figures["stalls"].items()
     ]
+    happened = (figures["relist"]["relists"], figures["observerKilled"]["observerStarts"])
+    found += [
+        Target(name=f"{what} meanwhile", value=times, limit=1, at_least=True)
+        for what, times in zip(("relists", "starts of the observer"), happened, strict=True)
+    ]
     return [*found, Target(name="errors", value=_errors(figures), limit=0)]
 
 
@@ -159,11 +164,8 @@ def lines(figures: Figures) -> list[str]:
         [words, found["first"], found["latency"]["max"], found["newConnectionLatency"]["max"]]
         for words, found in figures["stalls"].items()
     ]
-    relists = figures["relist"]["relists"]
-    starts = figures["observerKilled"]["observerStarts"]
     return [
         *table(reviews.HEADER, at_rate),
-        f"{relists:.0f} relists, {starts:.0f} starts of the observer",
         "",
         *table(("bursts", "reviews", "errors", "dials", "p50", "p90", "p99", "max"), bursts),
         "",
