@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from flask import Flask
 
@@ -37,6 +37,13 @@ def create_app(handler: Handler, metrics: Metrics, log: DecisionLog) -> Flask:
     app = Flask(__name__)
     app.wsgi_app = _Mutate(app.wsgi_app, handler, metrics, log)  # type: ignore[method-assign]
     return app
+
+
+class ServerState(Protocol):
+    """What the server around the application knows."""
+
+    draining: bool
+    in_flight: Callable[[], int]
 
 
 class _Mutate:
@@ -71,9 +78,8 @@ class _Mutate:
         except FieldError as error:
             metrics.reviews.labels("unknown", "400").inc()
             return "400 Bad Request", "text/plain; charset=utf-8", f"{error}\n".encode()
-        with metrics.in_flight.track_inprogress():
-            verdict, code = self._late(review) if is_late else self._admit(review)
-            answer = verdict.to_bytes()
+        verdict, code = self._late(review) if is_late else self._admit(review)
+        answer = verdict.to_bytes()
         operation = review.operation if review.operation in ("CREATE", "UPDATE") else "other"
         metrics.reviews.labels(operation, code).inc()
         metrics.review_seconds.labels(operation).observe(time.perf_counter() - started)
@@ -114,9 +120,7 @@ def _report(log: DecisionLog, review: reviews.Review, message: str, error: str) 
     log.put({"level": "error", "msg": message, **decision_log.about(review), "error": error})
 
 
-def serve_forever(
-    settings: Settings, *, certificates: Source, is_draining: Callable[[], bool]
-) -> Flask:
+def serve_forever(settings: Settings, *, certificates: Source, state: ServerState) -> Flask:
     """Start everything a worker process needs; returns the WSGI application."""
     metrics = Metrics()
     certificates.on_reload = lambda result: metrics.certificate_reloads.labels(result).inc()
@@ -156,7 +160,7 @@ def serve_forever(
     link.start()
 
     def not_ready() -> str:
-        if is_draining():
+        if state.draining:
             return "draining"
         if untrusted := certificates.not_ready():
             return untrusted
@@ -170,6 +174,7 @@ def serve_forever(
         age = handler.state_age_seconds() if first.done else math.inf
         metrics.watches.show(ready=not not_ready(), age=age)
         metrics.show(handler.snapshot, placements=handler.placements())
+        metrics.in_flight.set(state.in_flight())
         for kind, at in certificates.expirations().items():
             metrics.certificate_expiration.labels(kind).set(at)
 

@@ -56,12 +56,17 @@ class Clients:
         self._greeting: deque[Connection] = deque()
         self._whole: deque[Connection] = deque()
         self._held = 0
+        self._answering = False
         self._ending = False
         self.draining = False
         """Each answer is its connection's last."""
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def in_flight(self) -> int:
+        """Count the messages that wait, and the one being answered."""
+        return len(self._whole) + int(self._answering)
 
     def idle_seconds(self, now: float) -> float:
         """Say how long the poller may wait."""
@@ -186,6 +191,7 @@ class Clients:
             return
         close = self.draining or conn.message.closing
         waited = conn.waited_seconds()
+        self._answering = True
         try:
             answer = gateway.respond(
                 self._application, conn.message, waited_seconds=waited, close=close
@@ -193,6 +199,7 @@ class Clients:
         except Exception as error:  # noqa: BLE001 - the last line: it costs this client its answer
             self._on_error(f"no answer: {faults.describe(error)}")
             answer, close = gateway.failure("500 Internal Server Error"), True
+        self._answering = False
         conn.put(answer, close=close)
         self._send(conn)
 

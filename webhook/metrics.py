@@ -87,7 +87,9 @@ class Metrics:
             REVIEW_BUCKETS,
             operation=OPERATIONS[:-1],
         )
-        self.in_flight = table.gauge("reviews_in_flight", "Reviews being answered.")
+        self.in_flight = table.gauge(
+            "reviews_in_flight", "Reviews that are here whole and not yet answered."
+        )
         self.failures = table.counter(
             "failures", "Reviews admitted unpatched because of an error in this program."
         )

@@ -36,6 +36,8 @@ class Server(BaseApplication):  # type: ignore[misc]
         self.drain_seconds = drain_seconds
         self.draining = False
         """Set by the worker: this server is about to end, and not ready for new clients."""
+        self.in_flight: Callable[[], int] = int
+        """Set by the worker: counts the messages that are whole and not yet answered."""
         self._load_application = load_application
         self._given = {
             "bind": listen,

@@ -64,6 +64,7 @@ class PollingWorker(Worker):  # type: ignore[misc]
                 keep_alive_seconds=self.cfg.keepalive,
                 on_error=self.log.error,
             )
+            self.app.in_flight = self._clients.in_flight
             poller.register(self.PIPE[0], selectors.EVENT_READ, (_empty, self.PIPE[0]))
             while (now := time.monotonic()) < self._stop_at:
                 self._turn(now, self._stop_at)

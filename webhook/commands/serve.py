@@ -81,7 +81,7 @@ def _run(settings: Settings) -> None:
     def load_application() -> Application:
         from webhook import app
 
-        return app.serve_forever(settings, certificates=source, is_draining=lambda: server.draining)
+        return app.serve_forever(settings, certificates=source, state=server)
 
     server = Server(
         listen=settings.listen,
