@@ -45,7 +45,9 @@ def before(own_plane, names):
 @pytest.fixture(scope="module")
 def release(own_plane, before, tmp_path_factory):
     """An older version of the chart, installed, with two replicas behind its Service."""
-    found = Release(own_plane, tmp_path_factory.mktemp("helm"), replicas=2)
+    found = Release(
+        own_plane, tmp_path_factory.mktemp("helm"), replicas=2, certificates="selfManaged"
+    )
     package = found.package(version="0.0.9", change=former)
     with found.helming(
         "install", "kueue-fallback", package, "--create-namespace", *found.values
