@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import math
 import re
@@ -126,6 +127,7 @@ def serve_forever(settings: Settings, *, certificates: Source, state: ServerStat
     certificates.on_reload = lambda result: metrics.certificate_reloads.labels(result).inc()
     metrics.age_limit.set(settings.max_state_age)
     log = DecisionLog(sys.stdout, metrics.log_dropped.inc)
+    atexit.register(log.close)
     latest = Latest()
     rules = flow.Rules(
         max_state_age_seconds=settings.max_state_age, own_namespace=settings.namespace

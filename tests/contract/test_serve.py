@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.contract.conftest import Running, exchange, free_port, wait_until_it_answers
+from tests.reviews import light_job, review
 
 TOKEN = "hunter2-token"
 
@@ -99,6 +100,19 @@ def test_while_draining_it_is_not_ready_and_its_observer_lives(serving):
 
     assert (alive, code) == (True, 0)
     wait_until(lambda: not Path(f"/proc/{observer}").exists())
+
+
+def test_the_last_lines_of_the_log_are_written_before_the_end(serving):
+    serving.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: get(serving.metrics, "/readyz")[0] == 503)
+
+    answer = serving.post(json.dumps(review(light_job())).encode())
+    serving.process.send_signal(signal.SIGTERM)
+    serving.process.wait(30)
+
+    assert answer[0] == 200
+    lines = [json.loads(line) for line in serving.log.read_text().splitlines()]
+    assert [line["msg"] for line in lines if line.get("name") == "light"] == ["skipped"]
 
 
 def test_every_line_of_the_log_is_json_and_none_holds_a_secret(serving):
