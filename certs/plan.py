@@ -171,16 +171,17 @@ def expired(certificate: x509.Certificate, now: datetime) -> bool:
 def _mend(
     state: State, bundle: Bundle, *, now: datetime, own: x509.Certificate | None, usable: bool
 ) -> Mend | None:
-    known = set(state.certificates)
-    own_is_unknown = own is not None and own not in known and bundle.carries(own)
-    signing = state.signing.certificate if state.signing and usable else None
+    is_whole = usable and not state.faults
     # While the signing one is published, what else is in caBundle is a leftover. Else it is what
     # leaves in use were signed by: the Secret was emptied, or put back from elsewhere.
-    lost = () if signing in bundle.certificates and not state.faults else bundle.certificates
-    unknown = tuple(each for each in lost if each not in known and not expired(each, now))
-    if usable and not (state.faults or unknown or own_is_unknown):
+    signing = state.signing.certificate if state.signing else None
+    lost = () if is_whole and signing in bundle.certificates else bundle.certificates
+    mine = (own,) if own is not None and not (is_whole and not bundle.carries(own)) else ()
+    in_use = dict.fromkeys((*mine, *lost))
+    adopted = tuple(each for each in in_use if each not in state.certificates)
+    # Compared after the oldest are left out: they must not be adopted again and again.
+    if is_whole and set(_unexpired((*adopted, *state.old), now)) <= set(state.old):
         return None
-    adopted = (own, *unknown) if own is not None and own not in known else unknown
     signs, _ = _in_order(state, None, now)
     return Mend(reason=_reason(state, now), adopted=adopted, needs_authority=signs is None)
 

@@ -1,0 +1,193 @@
+"""Which step comes next, and what the Secret holds after it."""
+
+import dataclasses
+from datetime import timedelta
+
+import pytest
+
+from certs.plan import Bundle, Drop, Mend, Prepare, Promote, Publish, after, plan
+from certs.secret import State
+from tests.certs.authorities import (
+    DAY,
+    HOUR,
+    LIFETIMES,
+    MINUTE,
+    NOW,
+    YEAR,
+    authority,
+    bundle,
+    certificate,
+)
+
+A, B, C = (certificate(name) for name in "abc")
+SIGNING = State(signing=authority("a"))
+FOLLOWED = State(signing=authority("a"), next=authority("b"))
+RETIRED = State(signing=authority("b"), old=(A,), retired_at=NOW)
+
+
+def step(state, seen, *, now=NOW, own=None):
+    return plan(state, seen, now=now, lifetimes=LIFETIMES, own=own)
+
+
+def test_an_empty_secret_gets_an_authority():
+    mend = step(State(), bundle())
+
+    assert mend == Mend(reason="holds no authority", needs_authority=True)
+    made = after(State(), mend, now=NOW, lifetimes=LIFETIMES, authority=authority("a"))
+    assert made == dataclasses.replace(SIGNING, retired_at=NOW)
+
+
+def test_an_authority_is_published_before_anything_else():
+    assert step(SIGNING, bundle()) == Publish(certificates=(A,))
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        Bundle(webhooks=((A,), ())),
+        Bundle(webhooks=((A,), (A, B))),
+        bundle(A, clean=False),
+    ],
+    ids=["one webhook lacks it", "one webhook has more", "there is something else in it"],
+)
+def test_the_bundle_of_every_webhook_is_made_exactly_what_the_secret_says(seen):
+    assert step(SIGNING, seen) == Publish(certificates=(A,))
+
+
+def test_where_all_is_well_there_is_nothing_to_do():
+    assert step(SIGNING, bundle(A)) is None
+
+
+def test_without_a_webhook_configuration_nothing_is_published():
+    assert step(SIGNING, Bundle(webhooks=())) is None
+
+
+@pytest.mark.parametrize(("age", "is_due"), [(YEAR * 0.66, False), (YEAR * 0.67, True)])
+def test_the_next_authority_is_made_at_two_thirds_of_the_life_of_the_signing_one(age, is_due):
+    old = authority("old", age=age)
+
+    found = step(State(signing=old), bundle(old.certificate))
+
+    assert found == (Prepare() if is_due else None)
+
+
+def test_the_next_authority_is_made_when_it_is_asked_for():
+    asked = dataclasses.replace(SIGNING, rotation_asked=True)
+
+    prepare = step(asked, bundle(A))
+
+    assert prepare == Prepare()
+    made = after(asked, prepare, now=NOW, lifetimes=LIFETIMES, authority=authority("b"))
+    assert made == FOLLOWED
+
+
+def test_the_next_authority_is_published_beside_the_signing_one():
+    assert step(FOLLOWED, bundle(A)) == Publish(certificates=(A, B))
+
+
+@pytest.mark.parametrize(("seconds", "promoted"), [(59, False), (60, True)])
+def test_the_next_authority_signs_once_every_api_server_knows_it(seconds, promoted):
+    seen = bundle(A, B, unchanged_for=timedelta(seconds=seconds))
+
+    promote = step(FOLLOWED, seen)
+
+    assert promote == (Promote() if promoted else None)
+    signs = after(FOLLOWED, Promote(), now=NOW, lifetimes=LIFETIMES)
+    assert signs == State(signing=authority("b"), old=(A,), retired_at=NOW)
+
+
+def test_asking_again_during_a_rotation_asks_for_no_second_one():
+    asked = dataclasses.replace(FOLLOWED, rotation_asked=True)
+
+    assert step(asked, bundle(A, B)) == Promote()
+    assert not after(asked, Promote(), now=NOW, lifetimes=LIFETIMES).rotation_asked
+
+
+@pytest.mark.parametrize(("since", "dropped"), [(DAY + HOUR, False), (DAY + HOUR + MINUTE, True)])
+def test_an_old_authority_is_trusted_until_its_last_leaf_is_out_of_validity(since, dropped):
+    found = step(RETIRED, bundle(B, A), now=NOW + since)
+
+    assert found == (Drop() if dropped else None)
+    left = after(RETIRED, Drop(), now=NOW + since, lifetimes=LIFETIMES)
+    assert left.old == (() if dropped else (A,))
+
+
+def test_what_was_dropped_leaves_the_bundle_too():
+    assert step(State(signing=authority("b")), bundle(B, A)) == Publish(certificates=(B,))
+
+
+def test_an_emptied_secret_takes_over_as_old_what_the_bundle_trusts():
+    mend = step(State(), bundle(A, B), own=C)
+
+    assert mend == Mend(reason="holds no authority", adopted=(C, A, B), needs_authority=True)
+
+
+def test_a_secret_put_back_from_elsewhere_keeps_what_is_in_use():
+    mend = step(State(signing=authority("c")), bundle(A))
+
+    assert mend == Mend(
+        reason="does not know an authority that is in use", adopted=(A,), needs_authority=False
+    )
+    mended = after(State(signing=authority("c")), mend, now=NOW, lifetimes=LIFETIMES)
+    assert mended == State(signing=authority("c"), old=(A,), retired_at=NOW)
+
+
+def test_the_authority_of_our_own_leaf_is_never_taken_away():
+    mend = step(SIGNING, bundle(A, B), own=B)
+
+    assert isinstance(mend, Mend)
+    assert mend.adopted == (B,)
+
+
+def test_an_authority_that_nobody_uses_is_no_longer_trusted():
+    assert step(SIGNING, bundle(A, B), own=A) == Publish(certificates=(A,))
+
+
+def test_where_only_the_signing_one_is_broken_the_next_signs():
+    state = State(next=authority("b"), faults=("ca.key: not a private key",))
+
+    mend = step(state, bundle(A, B), own=A)
+
+    assert mend == Mend(
+        reason="cannot be read (ca.key: not a private key)", adopted=(A,), needs_authority=False
+    )
+    mended = after(state, mend, now=NOW, lifetimes=LIFETIMES)
+    assert mended == State(signing=authority("b"), old=(A,), retired_at=NOW)
+
+
+def test_a_broken_next_one_is_made_anew():
+    state = dataclasses.replace(SIGNING, faults=("next.crt: ...",), rotation_asked=True)
+
+    mended = after(state, step(state, bundle(A, B)), now=NOW, lifetimes=LIFETIMES)
+
+    assert mended.old == (B,)
+    assert step(mended, bundle(A, B)) == Prepare()
+
+
+def test_an_expired_authority_is_replaced():
+    state = State(signing=authority("x", age=YEAR * 2))
+
+    mend = step(state, bundle())
+
+    assert mend == Mend(reason="its authority has expired", needs_authority=True)
+    mended = after(state, mend, now=NOW, lifetimes=LIFETIMES, authority=authority("a"))
+    assert mended.signing == authority("a")
+
+
+def test_a_clock_that_runs_behind_throws_nothing_away():
+    assert step(SIGNING, bundle(A), now=NOW - DAY) is None
+
+
+def test_of_too_many_old_authorities_the_youngest_are_kept_and_nobody_writes_twice():
+    many = tuple(certificate(f"old-{n}", age=timedelta(minutes=n)) for n in range(20))
+
+    state = after(
+        State(),
+        Mend(reason="", adopted=many, needs_authority=True),
+        now=NOW,
+        lifetimes=LIFETIMES,
+        authority=authority("a"),
+    )
+
+    assert state.old == many[:16]
+    assert step(state, bundle(*many)) == Publish(certificates=(A, *many[:16]))

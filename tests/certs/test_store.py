@@ -1,0 +1,130 @@
+"""What is asked of the API server, and that nobody overwrites what another has written."""
+
+import base64
+
+import pytest
+
+from certs.errors import Conflict, Missing
+from certs.secret import RETIRED_AT, ROTATE, State
+from certs.store import Store
+from tests.certs.authorities import NOW, authority, certificate
+from tests.certs.fake_cluster import CONFIGURATION, SECRET, SECRETS, FakeCluster
+
+A, B = certificate("a"), certificate("b")
+STATE = State(signing=authority("a"), old=(B,), retired_at=NOW)
+
+
+@pytest.fixture
+def cluster():
+    return FakeCluster()
+
+
+@pytest.fixture
+def store(cluster):
+    return Store(
+        cluster, namespace="ours", name="kueue-fallback-ca", configuration="kueue-fallback"
+    )
+
+
+def test_the_bundle_is_read_before_the_secret(cluster, store):
+    store.read()
+
+    assert cluster.calls == [("GET", CONFIGURATION), ("GET", SECRET)]
+
+
+def test_an_empty_secret_and_bundle_hold_nothing(store):
+    published, kept = store.read()
+
+    assert (published.webhooks, published.clean) == (((), ()), True)
+    assert kept.state == State()
+
+
+def test_what_is_written_is_read_again_and_what_others_wrote_stays(cluster, store):
+    cluster.put_secret({"theirs": "eA=="}, {"their": "note", ROTATE: "now"})
+
+    store.write(store.read()[1], STATE)
+
+    assert store.read()[1].state.certificates == (A, B)
+    assert cluster.data["theirs"] == "eA=="
+    assert cluster.annotations == {"their": "note", RETIRED_AT: "2026-03-01T12:00:00.000+00:00"}
+    assert cluster.objects[SECRET]["metadata"]["labels"] == {"theirs": "kept"}
+
+
+def test_what_is_no_more_is_taken_out_of_the_secret(cluster, store):
+    store.write(store.read()[1], STATE)
+
+    store.write(store.read()[1], State(signing=authority("a")))
+
+    assert sorted(cluster.data) == ["ca.crt", "ca.key"]
+    assert cluster.annotations == {}
+
+
+def test_a_deleted_secret_is_made_anew(cluster, store):
+    cluster.delete_secret()
+
+    store.write(store.read()[1], STATE)
+
+    assert cluster.calls[-1] == ("POST", SECRETS)
+    assert store.read()[1].state.certificates == (A, B)
+
+
+@pytest.mark.parametrize("between", ["put_secret", "delete_secret"])
+def test_who_is_second_at_the_secret_must_read_again(cluster, store, between):
+    _, kept = store.read()
+    getattr(cluster, between)()
+
+    with pytest.raises(Conflict):
+        store.write(kept, STATE)
+
+
+def test_of_two_who_make_the_secret_one_must_read_again(cluster, store):
+    cluster.delete_secret()
+    _, kept = store.read()
+    cluster.put_secret()
+
+    with pytest.raises(Conflict):
+        store.write(kept, STATE)
+
+
+def test_the_bundle_of_all_webhooks_is_written_at_once(cluster, store):
+    store.publish(store.read()[0], (A, B))
+
+    assert cluster.bundles == [(A, B), (A, B)]
+
+
+def test_who_is_second_at_the_bundle_must_read_again(cluster, store):
+    published, _ = store.read()
+    cluster.reset()
+
+    with pytest.raises(Conflict):
+        store.publish(published, (A,))
+
+
+def test_what_is_no_certificate_in_a_bundle_is_noticed(cluster, store):
+    webhooks = cluster.objects[CONFIGURATION]["webhooks"]
+    webhooks[0]["clientConfig"]["caBundle"] = base64.b64encode(b"what is that").decode()
+    webhooks[1]["clientConfig"]["caBundle"] = "%"
+
+    published, _ = store.read()
+
+    assert (published.webhooks, published.clean) == (((), ()), False)
+
+
+def test_a_configuration_that_is_gone_has_no_webhooks(cluster, store):
+    del cluster.objects[CONFIGURATION]
+
+    assert store.read()[0].webhooks == ()
+
+
+def test_a_rotation_is_asked_for_in_the_secret(cluster, store):
+    store.ask(store.read()[1], NOW)
+
+    assert cluster.annotations == {ROTATE: "2026-03-01T12:00:00+00:00"}
+    assert store.read()[1].state.rotation_asked
+
+
+def test_no_rotation_can_be_asked_for_where_there_is_no_secret(cluster, store):
+    cluster.delete_secret()
+
+    with pytest.raises(Missing, match="Secret kueue-fallback-ca: not found"):
+        store.ask(store.read()[1], NOW)
