@@ -11,14 +11,14 @@ ARG SOURCE_DATE_EPOCH=315532800
 # Where pip asks, and whom it trusts, behind a mirror or a proxy; unset in most places.
 ARG PIP_INDEX_URL
 ARG PIP_CERT
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1 PIP_ROOT_USER_ACTION=ignore PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH}
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH}
 WORKDIR /src
 
 COPY requirements/run.txt requirements/build.txt requirements/
 RUN python3 -m venv /build \
  && python3 -m venv --without-pip /opt/kueue-fallback \
- && /build/bin/pip install --require-hashes --only-binary :all: -r requirements/build.txt \
- && /build/bin/pip --python /opt/kueue-fallback/bin/python install --require-hashes --only-binary :all: -r requirements/run.txt
+ && /build/bin/pip install --no-compile --require-hashes --only-binary :all: -r requirements/build.txt \
+ && /build/bin/pip --python /opt/kueue-fallback/bin/python install --no-compile --require-hashes --only-binary :all: -r requirements/run.txt
 COPY hack/image_root.py hack/
 RUN python3 hack/image_root.py dependencies /opt/kueue-fallback /layers/dependencies \
  && python3 hack/image_root.py python /opt/kueue-fallback /layers/python
@@ -27,7 +27,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY certs certs
 COPY webhook webhook
 RUN /build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
- && /build/bin/pip --python /opt/kueue-fallback/bin/python install --no-deps --no-index --find-links /wheels kueue-fallback \
+ && /build/bin/pip --python /opt/kueue-fallback/bin/python install --no-compile --no-deps --no-index --find-links /wheels kueue-fallback \
  && python3 hack/image_root.py project /opt/kueue-fallback /layers/project /layers/dependencies
 
 # No shell, no package manager, no pip: three layers, from what changes least to what changes most.

@@ -25,6 +25,7 @@ from hack.image_builder import (
     build,
     built,
     find_builder,
+    git_revision,
     project_version,
 )
 
@@ -39,9 +40,17 @@ def main() -> None:
     builder = find_builder(given.store)
     if builder is None:
         sys.exit(NO_BUILDER)
+    if given.twice and builder.program != "buildah":
+        sys.exit(f"--twice needs buildah; {builder.program} tells no digests of layers")
     try:
         base = image_base.make(builder, given.debian) if given.debian else given.base
-        wish = Wish(tag=given.tag, base=base, oci=given.format == "oci", cached=not given.no_cache)
+        wish = Wish(
+            tag=given.tag,
+            base=base,
+            revision=git_revision(),
+            oci=given.format == "oci",
+            cached=not given.no_cache,
+        )
         if given.twice:
             sys.exit(_twice(builder, wish))
         build(builder, wish)

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -47,6 +47,7 @@ class Wish:
 
     tag: str
     base: str = ""
+    revision: str = "unknown"
     oci: bool = False
     cached: bool = True
     context: Path = ROOT
@@ -70,18 +71,28 @@ def find_builder(store: str = "") -> Builder | None:
 
 
 def build(builder: Builder, wish: Wish) -> None:
-    arguments = {"VERSION": project_version(), "REVISION": _revision()}
+    arguments = {"VERSION": project_version(), "REVISION": wish.revision}
     if wish.base:
         arguments["BASE"] = wish.base
-    volumes, pip = _pip_settings()
-    options = [f"--build-arg={name}={value}" for name, value in {**arguments, **pip}.items()]
+    index, certificates = _pip_settings()
+    if index:
+        arguments["PIP_INDEX_URL"] = index
+    options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
     if not wish.cached:
         options.append("--no-cache")
     if builder.program != "docker":
-        options += ["--layers", f"--format={'oci' if wish.oci else 'docker'}", *volumes]
+        options += _mounted(certificates)
+        options += ["--layers", f"--format={'oci' if wish.oci else 'docker'}"]
         options += [f"--timestamp={EPOCH}", f"--isolation={_isolation()}"]
     command = builder.command("build", *options, "--tag", wish.tag, str(wish.context))
     subprocess.run(command, stdout=STDERR, check=True)
+
+
+def _mounted(certificates: str) -> list[str]:
+    """Let pip trust whom it trusts on this machine; docker cannot mount a file for it."""
+    if not certificates:
+        return []
+    return [f"--volume={certificates}:{PIP_CERT}:ro", f"--build-arg=PIP_CERT={PIP_CERT}"]
 
 
 def built(builder: Builder, tag: str) -> Built:
@@ -102,7 +113,7 @@ def project_version() -> str:
     return str(project["version"])
 
 
-def _revision() -> str:
+def git_revision() -> str:
     command = ["git", "rev-parse", "HEAD"]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return found.stdout.strip() or "unknown"
@@ -113,15 +124,9 @@ def _isolation() -> str:
     return os.environ.get("BUILDAH_ISOLATION", "chroot")
 
 
-def _pip_settings() -> tuple[Sequence[str], Mapping[str, str]]:
-    """Hand over this machine's index and certificates; a build sees nothing else of them."""
+def _pip_settings() -> tuple[str, str]:
+    """Find this machine's index and file of certificates, if pip has been told of any."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     found = dict(re.findall(r"\.(cert|index-url)='(.+)'$", listed, re.MULTILINE))
-    volumes, arguments = [], {}
-    if "index-url" in found:
-        arguments["PIP_INDEX_URL"] = found["index-url"]
-    if "cert" in found:
-        volumes = [f"--volume={found['cert']}:{PIP_CERT}:ro"]
-        arguments["PIP_CERT"] = PIP_CERT
-    return volumes, arguments
+    return found.get("index-url", ""), found.get("cert", "")

@@ -25,8 +25,8 @@ UNUSED_CLIENT = "kubernetes/aio"
 UNUSED_PACKAGES = (
     "aiohappyeyeballs aiohttp aiohttp_retry aiosignal frozenlist multidict propcache yarl"
 )
-# Models and calls of the Kubernetes client are there for whoever debugs; the webhook reads JSON.
-UNCOMPILED = re.compile(r"/kubernetes/client/(api|models)/")
+# Its models and calls, each loaded when asked for; the webhook sends and reads plain JSON.
+UNUSED_MODULES = ("kubernetes/client/api", "kubernetes/client/models")
 # Loaded by name while running, which no list of needed libraries shows: the end of a thread.
 BY_NAME = ("libgcc_s.so.1",)
 FILES = (
@@ -60,6 +60,10 @@ def dependencies(environment: Path, layer: Path) -> None:
     """Take the environment without what is never imported or started."""
     (packages,) = environment.glob("lib/python*/site-packages")
     shutil.rmtree(packages / UNUSED_CLIENT)
+    for folder in UNUSED_MODULES:
+        for module in (packages / folder).glob("*.py"):
+            if module.name != "__init__.py":
+                module.unlink()
     for name in UNUSED_PACKAGES.split():
         shutil.rmtree(packages / name)
         (described,) = packages.glob(f"{name}-*.dist-info")
@@ -192,7 +196,6 @@ def _compile(layer: Path) -> None:
         maxlevels=20,
         stripdir=str(layer),
         prependdir="/",
-        rx=UNCOMPILED,
         invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )
     if not done:
