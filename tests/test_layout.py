@@ -20,7 +20,7 @@ def files():
     return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
 
 
-@pytest.mark.parametrize("name", ["run.txt", "dev.txt"])
+@pytest.mark.parametrize("name", ["build.txt", "run.txt", "dev.txt"])
 def test_every_locked_dependency_has_hashes_and_no_index_is_named(name):
     lines = (ROOT / "requirements" / name).read_text().splitlines()
 
