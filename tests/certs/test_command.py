@@ -1,0 +1,169 @@
+"""``python -m certs``: what it prints, and how it exits."""
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from click.testing import CliRunner
+
+from certs import __main__ as command
+from certs.errors import Unavailable
+from certs.keeper import Keeper
+from certs.plan import Lifetimes
+from certs.store import Store
+from tests.certs.fake_cluster import FakeCluster
+
+DAY = timedelta(days=1)
+LIFETIMES = Lifetimes(ca=365 * DAY, leaf=DAY, settle=timedelta())
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    found = FakeCluster()
+    monkeypatch.setattr("certs.client.Client", lambda _: found)
+    return found
+
+
+@pytest.fixture
+def keeper(cluster):
+    store = Store(
+        cluster, namespace="ours", name="kueue-fallback-ca", configuration="kueue-fallback"
+    )
+    return Keeper(
+        store,
+        names=("x.svc",),
+        lifetimes=LIFETIMES,
+        now=lambda: datetime.now(UTC),
+        monotonic=lambda: 0.0,
+    )
+
+
+def run(*arguments):
+    return CliRunner().invoke(command.main, [*arguments, "--namespace=ours"])
+
+
+def test_all_authorities_are_shown_with_the_part_they_play(cluster, keeper):
+    keeper.look()
+    cluster.ask_for_rotation()
+    keeper.look()
+
+    result = run("show")
+
+    head, *rows = result.output.splitlines()
+    assert result.exit_code == 0
+    assert head.split("  ")[0] == "AUTHORITY"
+    assert [(row.split()[0], row.split()[-1]) for row in rows] == [
+        ("signing", "yes"),
+        ("old", "yes"),
+    ]
+    assert "364 d" in rows[0]
+
+
+def test_json_has_the_same_for_programs(cluster, keeper):
+    keeper.look()
+
+    result = run("show", "-o", "json")
+
+    found = json.loads(result.output)
+    (only,) = found.pop("authorities")
+    assert found == {"webhooks": 2, "rotationAsked": False, "faults": []}
+    assert (only["part"], only["webhooks"]) == ("signing", 2)
+    assert sorted(only) == ["fingerprint", "notAfter", "notBefore", "part", "webhooks"]
+
+
+def test_what_is_amiss_stands_last_and_the_answer_is_no(cluster, keeper):
+    keeper.look()
+    cluster.corrupt("ca.key")
+
+    result = run("show")
+
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-2:] == [
+        "fault: ca.key: not a private key",
+        "fault: no authority can sign",
+    ]
+
+
+def test_an_authority_that_is_not_published_is_a_fault(cluster, keeper):
+    keeper.look()
+    cluster.reset()
+
+    result = run("show")
+
+    last = result.output.splitlines()[-1]
+    assert result.exit_code == 1
+    assert last.startswith("fault: signing ")
+    assert last.endswith(" is not in every caBundle")
+
+
+def test_a_rotation_is_asked_for(cluster, keeper):
+    keeper.look()
+
+    result = run("rotate")
+
+    assert (result.exit_code, result.output) == (0, "a rotation is asked for\n")
+    assert "kueue-fallback.dev/rotate" in cluster.annotations
+
+
+def test_waiting_tells_how_far_it_is_and_ends_when_the_new_one_signs(cluster, keeper, monkeypatch):
+    keeper.look()
+    monkeypatch.setattr(command.time, "sleep", lambda _: keeper.look())
+
+    result = run("rotate", "--wait=60")
+
+    lines = result.output.splitlines()
+    assert result.exit_code == 0
+    assert lines[:2] == [
+        "a rotation is asked for",
+        "waiting for a replica to make the next authority",
+    ]
+    assert lines[-1].endswith(" signs; the one before is trusted on")
+
+
+def test_waiting_in_vain_is_an_answer_too(cluster, keeper):
+    keeper.look()
+
+    result = run("rotate", "--wait=0.01")
+
+    assert result.exit_code == 1
+    assert result.output.endswith("not done in time; it goes on without this command\n")
+
+
+def test_where_there_is_no_secret_nothing_can_be_rotated(cluster):
+    cluster.delete_secret()
+
+    result = run("rotate")
+
+    assert (result.exit_code, result.output) == (
+        1,
+        "Error: Secret kueue-fallback-ca: not found\n",
+    )
+
+
+@pytest.mark.parametrize(("reached", "code"), [(False, 3), (True, 1)])
+def test_a_cluster_that_does_not_answer_and_one_that_says_no_are_told_apart(cluster, reached, code):
+    def refuse(_):
+        raise Unavailable("nobody there", reached=reached)
+
+    cluster.get = refuse
+
+    result = run("show")
+
+    assert (result.exit_code, result.output) == (code, "Error: nobody there\n")
+
+
+def test_wrong_input_is_told_as_such():
+    assert run("show", "-o", "xml").exit_code == 2
+
+
+def test_help_needs_neither_the_client_nor_cryptography():
+    heavy = "import sys; print(sorted({'kubernetes', 'cryptography'} & set(sys.modules)))"
+    program = f"from certs.__main__ import main; main(['--help'], standalone_mode=False); {heavy}"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.splitlines()[-1] == "[]"
