@@ -18,14 +18,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 from hack import bodies, load, paper
 from hack.install import NAMESPACE, ROOT, SERVICE, Installation
+from tests.conftest import FULL
 from tests.e2e.plane import wait_for
 
 SECRET = "kueue-fallback-ca"
 CONFIGURATION = "kueue-fallback"
 REGISTRATION = "admissionregistration.k8s.io/v1"
 PROBE = "kueue-fallback.dev/probe"
-LEAF_SECONDS = 12
-SETTLE_SECONDS = 2
+# Long enough for a machine on which an API server under load answers late.
+LEAF_SECONDS = 24 if FULL else 12
+SETTLE_SECONDS = 4 if FULL else 2
 VALUES = (
     "settings.ca_lifetime=3600",
     f"settings.leaf_lifetime={LEAF_SECONDS}",
