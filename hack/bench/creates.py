@@ -12,14 +12,14 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from hack import load
+from hack import load, meters
 from hack.bench import full_queues
 from hack.bench.contenders import Contenders
 from hack.bench.report import Figures, Scale, Target, spread, table
 from hack.install import Installation
 
 NOTHING, POLICY, WEBHOOK = "nothing more", "admission policy", "kueue-fallback"
-COLUMNS: Final = ("creates", "p50 ms", "p90 ms", "p99 ms", "per second", "p50 / nothing")
+COLUMNS: Final = ("creates", "p50 ms", "p90 ms", "p99 ms", "per second", "CPU ms", "p50 / nothing")
 
 Say = Callable[[str], None]
 
@@ -52,6 +52,7 @@ KINDS: Final[Mapping[str, tuple[float, str]]] = {
     "dry run": (2.0, "-dry-run"),
     "kept": (1.0, "-clean-up"),
 }
+WARM_UP: Final = 20
 OF_INTEREST: Final = ("p50", "p90", "p99")
 
 # By kind a round each, in which by contender and point there is what the load program found.
@@ -81,10 +82,38 @@ def _all_points(installation: Installation, scale: Scale, kind: str) -> Figures:
     share, flag = KINDS[kind]
     found = {}
     for point in POINTS:
-        flags = (*point.flags(share * scale.share), "-warm-up=20", flag)
-        found[point.name] = load.jobs(target, *flags)
+        before = _cpu_seconds(installation)
+        flags = (*point.flags(share * scale.share), f"-warm-up={WARM_UP}", flag)
+        result = load.jobs(target, *flags)
+        after = _cpu_seconds(installation)
+        found[point.name] = {
+            **result,
+            "cpuMilliseconds": _by_create(before, after, result["calls"]),
+        }
         full_queues.wait_until_alone(plane)
     return found
+
+
+def _cpu_seconds(installation: Installation) -> dict[str, float]:
+    """Return the CPU time that the API server and the webhook have used since they started."""
+    processes = installation.plane.processes
+    names = {
+        "API server": ("kube-apiserver",),
+        "webhook": ("controller", *(replica.name for replica in installation.replicas)),
+    }
+    return {
+        who: sum(
+            sum(meters.cpu_seconds(processes.pid(name)).values())
+            for name in programs
+            if processes.is_running(name)
+        )
+        for who, programs in names.items()
+    }
+
+
+def _by_create(before: Figures, after: Figures, calls: int) -> Figures:
+    count = calls + WARM_UP
+    return {who: round((after[who] - before[who]) * 1000 / count, 2) for who in after}
 
 
 def targets(figures: Figures) -> list[Target]:
@@ -117,7 +146,11 @@ def _targets(kind: str, rounds: Rounds) -> list[Target]:
 
 def values(rounds: Rounds, name: str, point: str, what: str) -> list[float]:
     found = [each[name][point] for each in rounds]
-    return [each["perSecond"] if what == "perSecond" else each["latency"][what] for each in found]
+    if what == "perSecond":
+        return [each["perSecond"] for each in found]
+    if what == "cpu":
+        return [sum(each["cpuMilliseconds"].values()) for each in found]
+    return [each["latency"][what] for each in found]
 
 
 def _wrong(rounds: Rounds) -> int:
@@ -148,5 +181,6 @@ def _row(rounds: Rounds, point: str, name: str) -> list[object]:
         rounds[0][name][point]["calls"],
         *(spread(values(rounds, name, point, what)) for what in OF_INTEREST),
         spread(values(rounds, name, point, "perSecond"), digits=0),
+        spread(values(rounds, name, point, "cpu")),
         spread(tuple(map(operator.truediv, after, before))),
     ]

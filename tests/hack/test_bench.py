@@ -15,6 +15,7 @@ def result(p50, per_second, queue, errors=0):
         "errors": {"timed out": errors} if errors else {},
         "notes": {f"queue {queue}": 10},
         "perSecond": per_second,
+        "cpuMilliseconds": {"API server": 1.5, "webhook": 0.5},
         "latency": {"p50": p50, "p90": p50 * 2, "p99": p50 * 3},
     }
 
@@ -70,7 +71,7 @@ def test_the_table_has_a_row_for_each_point_and_contender():
     assert len(lines) == 1 + len(POINTS) * len(WAYS)
     assert _one_space(lines[3]) == (
         "1 at once, kueue-fallback 10 5.00 (3.50-5.00) 10.00 (7.00-10.00) 15.00 (10.50-15.00)"
-        " 210 (210-520) 1.25 (1.25-1.75)"
+        " 210 (210-520) 2.00 (2.00-2.00) 1.25 (1.25-1.75)"
     )
 
 
