@@ -78,7 +78,7 @@ soak: setup
 verify: setup programs
 	FULL=1 $(BIN)/pytest -n 2 --dist loadgroup tests/e2e/test_state.py tests/e2e/test_outages.py
 	AGREEMENT_SEEDS=1-1000 $(BIN)/pytest tests/e2e/test_agreement.py
-	FULL=1 $(BIN)/pytest tests/image
+	FULL=1 $(BIN)/pytest tests/image tests/e2e/test_soak.py
 	$(BIN)/python -m hack.bench
 
 ## Build the image; IMAGE="--debian trixie" where no registry is reached, --help for more.
