@@ -104,6 +104,12 @@ ROWS: Final = {
             text="As the API server counts them. Empty where it is not scraped.",
         ),
         Panel(
+            title="Turned away",
+            unit="ops",
+            queries=((_rate("unanswered_total", "reason"), "{{reason}}"),),
+            text="Broken handshakes, unfinished messages, and what was refused with a status.",
+        ),
+        Panel(
             title="Failures",
             unit="ops",
             queries=(
@@ -112,7 +118,6 @@ ROWS: Final = {
                 (_rate("decision_log_dropped_total", "pod"), "log lines dropped: {{pod}}"),
             ),
             text="Should be zero. Each line of the log names the review's uid.",
-            width=16,
         ),
     ),
     "Decisions": (

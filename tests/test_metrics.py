@@ -4,55 +4,16 @@ import dataclasses
 import json
 
 import pytest
-from prometheus_client import generate_latest
-from prometheus_client.parser import text_string_to_metric_families
 
 from hack import metrics_page
 from tests.builders import policy
 from tests.reviews import light_job, review
+from tests.scrapes import check, shown
 from tests.servers import Server, paper_snapshot
 from webhook.admission.patch import PatchError
-from webhook.cluster.resources import watched
-from webhook.controller.glimpse import JOBS
 from webhook.controller.metrics import ControllerMetrics
 from webhook.metric_table import Kind
-from webhook.metrics import A_POLICY, AN_OPTION
 from webhook.model.queues import OffSwitch
-
-RESOURCES = {
-    JOBS.kind,
-    *(one.kind for one in watched(namespace="ours", kueue_namespace="kueue-system")),
-}
-BOUNDED = {
-    A_POLICY: {"light-gpu", "another"},
-    AN_OPTION: {"gpu", "cpu", "none"},
-    "a resource that is watched": RESOURCES,
-}
-
-
-def scraped(registry):
-    """Each series as (name of its metric, labels)."""
-    families = text_string_to_metric_families(generate_latest(registry).decode())
-    return [
-        (family.name + "_total" * (family.type == "counter"), family.type, sample.labels)
-        for family in families
-        for sample in family.samples
-    ]
-
-
-def check(metrics):
-    """Hold what is scraped against the table; return the names."""
-    table = {metric.name: metric for metric in metrics.table.metrics}
-    found = scraped(metrics.registry)
-    for name, kind, labels in found:
-        metric = table[name]
-        assert kind == metric.kind, name
-        given = {label: value for label, value in labels.items() if label != "le"}
-        assert set(given) == set(metric.labels), name
-        for label, values in metric.labels.items():
-            allowed = BOUNDED[values] if isinstance(values, str) else set(map(str, values))
-            assert given[label] in allowed, (name, label)
-    return {name for name, _, _ in found}
 
 
 def left_alone(server):
@@ -177,6 +138,16 @@ def test_lists_are_counted_on_when_the_observer_starts_again():
     assert total(server.metrics, "watch_relists_total") == 5
 
 
+def test_what_the_worker_counts_is_taken_over():
+    metrics = Server().metrics
+    for unanswered in ({"handshake": 1}, {"handshake": 3, "413": 1}):
+        metrics.show_messages(in_flight=2, unanswered=unanswered)
+
+    check(metrics)
+    assert total(metrics, "unanswered_total") == 4
+    assert total(metrics, "reviews_in_flight") == 2
+
+
 def test_an_object_that_can_be_read_again_is_no_longer_counted():
     server = Server()
     for problems in ({"cohorts": 2}, {}):
@@ -213,11 +184,7 @@ def test_jobs_without_a_review_are_counted_from_zero_only_where_they_can_be_told
 
     metrics.expect(observing)
 
-    counted = [
-        labels
-        for name, _, labels in scraped(metrics.registry)
-        if name.endswith("viewed_jobs_total")
-    ]
+    counted = [labels for name, _, labels in shown(metrics) if name.endswith("viewed_jobs_total")]
     assert counted == [{"policy": "light-gpu"}]
 
 
@@ -241,4 +208,4 @@ def total(metrics, name):
 
 
 def policies(metrics):
-    return {labels["policy"] for _, _, labels in scraped(metrics.registry) if "policy" in labels}
+    return {labels["policy"] for _, _, labels in shown(metrics) if "policy" in labels}

@@ -8,7 +8,7 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from flask import Flask
@@ -45,6 +45,7 @@ class ServerState(Protocol):
 
     draining: bool
     in_flight: Callable[[], int]
+    unanswered: Mapping[str, int]
 
 
 class _Mutate:
@@ -166,17 +167,18 @@ def serve_forever(settings: Settings, *, certificates: Source, state: ServerStat
             return "draining"
         if untrusted := certificates.not_ready():
             return untrusted
+        missing = f": {', '.join(first.waiting)}" if first.waiting else ""
         if not first.done:
-            return "not synced yet"
-        age = handler.state_age_seconds()
-        limit = settings.max_state_age
-        return f"stale: state is {age:.0f} s old (limit {limit:.0f} s)" if age > limit else ""
+            return f"not synced yet{missing}"
+        age, limit = handler.state_age_seconds(), settings.max_state_age
+        stale = f"stale: state is {age:.0f} s old (limit {limit:.0f} s){missing}"
+        return stale if age > limit else ""
 
     def before_scrape() -> None:
         age = handler.state_age_seconds() if first.done else math.inf
         metrics.watches.show(ready=not not_ready(), age=age)
         metrics.show(handler.snapshot, placements=handler.placements())
-        metrics.in_flight.set(state.in_flight())
+        metrics.show_messages(in_flight=state.in_flight(), unanswered=state.unanswered)
         for kind, at in certificates.expirations().items():
             metrics.certificate_expiration.labels(kind).set(at)
 
@@ -199,8 +201,11 @@ class _FirstSync:
 
     def __init__(self) -> None:
         self.done = False
+        self.waiting: tuple[str, ...] = ()
+        """Kinds that cannot be listed now."""
 
     def note(self, update: Update) -> None:
+        self.waiting = update.waiting
         if update.synced and not self.done:
             self.done = True
             gc.freeze()

@@ -10,7 +10,7 @@ import selectors
 import socket
 import ssl
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 from webhook import faults, gateway
@@ -60,6 +60,8 @@ class Clients:
         self._ending = False
         self.draining = False
         """Each answer is its connection's last."""
+        self.unanswered: Counter[str] = Counter()
+        """What came to no answer of the application, by reason: a status or what went wrong."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -83,6 +85,7 @@ class Clients:
         while self._greeting and time.monotonic() < until:
             self._next(self._greeting, self._shake_hands)
         for conn in self._deadlines.overdue(time.monotonic()):
+            self.unanswered["unfinished"] += bool(conn.greeted and len(conn.inbox))
             self._drop(conn)
 
     def welcome(self, client: socket.socket, context: ssl.SSLContext | None) -> None:
@@ -145,6 +148,7 @@ class Clients:
         try:
             wanted = conn.shake_hands()
         except (OSError, ValueError):
+            self.unanswered["handshake"] += 1
             self._drop(conn)
             return
         if wanted is None:
@@ -170,6 +174,7 @@ class Clients:
             self._count(conn)
         except Refused as refused:
             self._silent.pop(conn, None)
+            self.unanswered[refused.status[:3]] += 1
             conn.put(gateway.failure(refused.status), close=True)
             self._send(conn)
             return
@@ -198,6 +203,7 @@ class Clients:
             )
         except Exception as error:  # noqa: BLE001 - the last line: it costs this client its answer
             self._on_error(f"no answer: {faults.describe(error)}")
+            self.unanswered["500"] += 1
             answer, close = gateway.failure("500 Internal Server Error"), True
         self._answering = False
         conn.put(answer, close=close)

@@ -5,6 +5,7 @@ A label's values are a closed set, or names that an admin gave to something that
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -67,11 +68,11 @@ class Table:
     def counter(self, name: str, text: str, **labels: Values) -> Counter:
         self._note(f"{PREFIX}{name}_total", Kind.COUNTER, text, labels)
         made = Counter(f"{PREFIX}{name}", text, tuple(labels), registry=self.registry)
-        match tuple(labels.values()):
-            case (tuple() as values,):
-                # A series that begins with its first event hides that event from `increase`.
-                for value in values:
-                    made.labels(value)
+        closed = [values for values in labels.values() if not isinstance(values, str)]
+        if closed and len(closed) == len(labels):
+            # A series that begins with its first event hides that event from `increase`.
+            for values in itertools.product(*closed):
+                made.labels(*values)
         return made
 
     def gauge(self, name: str, text: str, **labels: Values) -> Gauge:
@@ -110,6 +111,24 @@ class Table:
         self.metrics.append(Metric(name=name, kind=kind, text=text, labels=labels))
 
 
+class CountedElsewhere:
+    """A counter by one label whose counts are kept by someone who may begin anew."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self._before: dict[str, int] = {}
+
+    def catch_up(self, counts: Mapping[str, int]) -> None:
+        """Count on to *counts*."""
+        if counts == self._before:
+            return
+        now = dict(counts)
+        for value, count in now.items():
+            before = self._before.get(value, 0)
+            self._counter.labels(value).inc(count - before if count >= before else count)
+        self._before = now
+
+
 class Watches:
     """How fresh a process's state of the cluster is."""
 
@@ -125,18 +144,18 @@ class Watches:
             "Seconds since the last sign of life of one watch.",
             resource=A_RESOURCE,
         )
-        self._relists = table.counter(
+        relists = table.counter(
             f"{prefix}watch_relists",
             "Lists made, the first one of each start included.",
             resource=A_RESOURCE,
         )
+        self._relists = CountedElsewhere(relists)
         self._unreadable = table.gauge(
             f"{prefix}unreadable_objects",
             "Objects that cannot be read and count as absent.",
             resource=A_RESOURCE,
         )
         self._latest: Mapping[str, float] = {}
-        self._listed: Mapping[str, int] = {}
         self._problems: Mapping[str, int] = {}
 
     def take(
@@ -150,12 +169,7 @@ class Watches:
         """Take over what was found out; it comes hundreds of times a second, and little is new."""
         self._synced.set(synced)
         self._latest = ages
-        if relists != self._listed:
-            for resource, count in relists.items():
-                before = self._listed.get(resource, 0)
-                # It counts from zero again when the watching process was started again.
-                self._relists.labels(resource).inc(count - before if count >= before else count)
-            self._listed = relists
+        self._relists.catch_up(relists)
         if problems != self._problems:
             for resource in {*problems, *self._problems}:
                 self._unreadable.labels(resource).set(problems.get(resource, 0))

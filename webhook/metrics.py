@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from webhook.metric_table import Table, Watches, series
+from webhook.metric_table import CountedElsewhere, Table, Watches, series
 from webhook.model.decision import LeftAlone, Reason, Skip
 from webhook.model.policy import FallbackPolicy, Mode
 from webhook.model.queues import Snapshot
@@ -35,6 +35,7 @@ A_POLICY: Final = "a policy that exists"
 AN_OPTION: Final = "an option of the policy"
 OPERATIONS: Final = ("CREATE", "UPDATE", "other", "unknown")
 CODES: Final = ("200", "400", "unreadable", "unpatchable", "late", "error")
+UNANSWERED: Final = ("handshake", "unfinished", "400", "411", "413", "417", "431", "500", "503")
 SCOPES: Final = ("everywhere", "namespaces")
 
 
@@ -90,6 +91,14 @@ class Metrics:
         self.in_flight = table.gauge(
             "reviews_in_flight", "Reviews that are here whole and not yet answered."
         )
+        self.unanswered = CountedElsewhere(
+            table.counter(
+                "unanswered",
+                "Connections and messages that came to no review: TLS handshakes that failed, "
+                "messages that stayed unfinished, and those refused with a status.",
+                reason=UNANSWERED,
+            )
+        )
         self.failures = table.counter(
             "failures", "Reviews admitted unpatched because of an error in this program."
         )
@@ -135,6 +144,11 @@ class Metrics:
         self.off.labels("everywhere").set(off is not None and not off.namespaces)
         self.off.labels("namespaces").set(off is not None and bool(off.namespaces))
         self._forget_all_but(snapshot.policies)
+
+    def show_messages(self, *, in_flight: int, unanswered: Mapping[str, int]) -> None:
+        """Take over what the worker counts."""
+        self.in_flight.set(in_flight)
+        self.unanswered.catch_up(unanswered)
 
     def _forget_all_but(self, policies: Iterable[FallbackPolicy]) -> None:
         """Remove the series of policies, and of options, that are gone."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 import signal
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gunicorn.app.base import BaseApplication
@@ -38,6 +38,8 @@ class Server(BaseApplication):  # type: ignore[misc]
         """Set by the worker: this server is about to end, and not ready for new clients."""
         self.in_flight: Callable[[], int] = int
         """Set by the worker: counts the messages that are whole and not yet answered."""
+        self.unanswered: Mapping[str, int] = {}
+        """Set by the worker: counts what came to no answer of the application, by reason."""
         self._load_application = load_application
         self._given = {
             "bind": listen,

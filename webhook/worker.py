@@ -65,6 +65,7 @@ class PollingWorker(Worker):  # type: ignore[misc]
                 on_error=self.log.error,
             )
             self.app.in_flight = self._clients.in_flight
+            self.app.unanswered = self._clients.unanswered
             poller.register(self.PIPE[0], selectors.EVENT_READ, (_empty, self.PIPE[0]))
             while (now := time.monotonic()) < self._stop_at:
                 self._turn(now, self._stop_at)

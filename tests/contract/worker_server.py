@@ -3,6 +3,7 @@
 usage: python -m tests.contract.worker_server PORT CERTIFICATE KEY [DRAIN_SECONDS]
 """
 
+import json
 import sys
 import time
 
@@ -18,6 +19,8 @@ def answer(environ, start_response):
         time.sleep(float(body[6:]))
     if body == b"waited":
         body = str(environ["kueue_fallback.waited_seconds"]).encode()
+    if body == b"unanswered":
+        body = json.dumps(SERVER.unanswered).encode()
     if body.startswith(b"give "):
         body = b"x" * int(body[5:])
     start_response("200 OK", [("Content-Length", str(len(body)))])
@@ -26,9 +29,10 @@ def answer(environ, start_response):
 
 if __name__ == "__main__":
     port, certificate, key, *drain = sys.argv[1:]
-    Server(
+    SERVER = Server(
         listen=f"127.0.0.1:{port}",
         context=LiveContext(certificate, key, on_error=print),
         load_application=lambda: answer,
         drain_seconds=float(*drain or (0,)),
-    ).run()
+    )
+    SERVER.run()

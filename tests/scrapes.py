@@ -1,0 +1,50 @@
+"""What a scrape brings, held against the table that the metrics themselves keep."""
+
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from webhook.cluster.resources import watched
+from webhook.controller.glimpse import JOBS
+from webhook.metrics import A_POLICY, AN_OPTION
+
+RESOURCES = {
+    JOBS.kind,
+    *(one.kind for one in watched(namespace="ours", kueue_namespace="kueue-system")),
+}
+BOUNDED = {
+    A_POLICY: {"light-gpu", "another"},
+    AN_OPTION: {"gpu", "cpu", "none"},
+    "a resource that is watched": RESOURCES,
+}
+
+
+def scraped(text):
+    """Each series as (name of its metric, type, labels)."""
+    families = text_string_to_metric_families(text)
+    return [
+        (family.name + "_total" * (family.type == "counter"), family.type, sample.labels)
+        for family in families
+        for sample in family.samples
+    ]
+
+
+def shown(metrics):
+    return scraped(generate_latest(metrics.registry).decode())
+
+
+def check(metrics):
+    """Hold what would be scraped against the table; return the names."""
+    return check_series(shown(metrics), metrics.table.metrics)
+
+
+def check_series(found, metrics, bounded=BOUNDED):
+    table = {metric.name: metric for metric in metrics}
+    for name, kind, labels in found:
+        metric = table[name]
+        assert kind == metric.kind, name
+        given = {label: value for label, value in labels.items() if label != "le"}
+        assert set(given) == set(metric.labels), name
+        for label, values in metric.labels.items():
+            allowed = bounded[values] if isinstance(values, str) else set(map(str, values))
+            assert given[label] in allowed, (name, label)
+    return {name for name, _, _ in found}
