@@ -164,7 +164,8 @@ class Keeper:
             self._mending = ""
 
     def _sign(self) -> None:
-        seen, now, at = self._seen, self._now(), self._monotonic()
+        seen, lifetimes = self._seen, self._lifetimes
+        now, at = self._now(), self._monotonic()
         if seen is None:
             return
         age = timedelta(seconds=at - seen.at)
@@ -173,17 +174,16 @@ class Keeper:
             seen.state,
             seen.bundle,
             now=now,
-            lifetimes=self._lifetimes,
-            is_fresh=age < self._lifetimes.settle,
+            lifetimes=lifetimes,
+            is_fresh=age < lifetimes.settle,
         )
         if authority is None:
             return
-        life = lifetime(authority, now=now, lifetimes=self._lifetimes)
+        life = lifetime(authority, now=now, lifetimes=lifetimes)
         issued = issue.new_leaf(authority, self._names, now=now, lifetime=life)
-        # Who has had no leaf may stand in for one who is still being served an older one.
-        unsettled = self._lifetimes.settle - seen.bundle.unchanged_for
-        first = self._leaf is None
-        self._trusted_at = at + max(0.0, unsettled.total_seconds()) if first else at
+        is_refused = self._leaf is not None and not seen.bundle.carries(self._leaf.authority)
+        unsettled = timedelta() if is_refused else lifetimes.settle - seen.bundle.unchanged_for
+        self._trusted_at = at + max(0.0, unsettled.total_seconds())
         self._leaf = Leaf(issued=issued, authority=authority.certificate, made=now)
         self._log(f"a certificate that is valid until {self._leaf.expires.isoformat()}")
 

@@ -186,7 +186,7 @@ class SentContext:
             served, self._waiting = self._waiting, None
             if served is None or served == self._served:
                 return
-            if not self._is_time_for(served):
+            if not is_time_for(served, self._served, now=self._now(), clock=self._clock()):
                 self._waiting = served
                 return
             try:
@@ -198,13 +198,16 @@ class SentContext:
             self._served = served
         self.on_reload("success")
 
-    def _is_time_for(self, offered: Served) -> bool:
-        """Stay with what every API server trusts, as long as it is valid."""
-        served = self._served
-        if served is None or served.authority == offered.authority:
-            return True
-        is_dying = self._now() >= served.expires - (served.expires - served.made) / 6
-        return is_dying or self._clock() >= offered.trusted_at
+
+def is_time_for(offered: Served, served: Served | None, *, now: float, clock: float) -> bool:
+    """Say whether to go over: not from what every API server trusts, as long as it is valid.
+
+    *now* is in seconds since 1970, *clock* monotonic.
+    """
+    if served is None or served.authority == offered.authority:
+        return True
+    margin = (served.expires - served.made) / 12
+    return clock >= offered.trusted_at or now >= served.expires - margin
 
 
 def _context(certificate: str | Path, key: str | Path) -> ssl.SSLContext:

@@ -23,7 +23,7 @@ once = settings(phases=(Phase.explicit, Phase.reuse, Phase.generate), max_exampl
 @once
 @given(ANYTHING)
 def test_rotations_restarts_and_lost_writes_refuse_nobody(seed):
-    play(random.Random(seed), COMMON)
+    play(random.Random(seed), COMMON, longest_outage=LEAF)
 
 
 @once
@@ -38,14 +38,14 @@ def test_a_secret_that_is_broken_or_gone_refuses_nobody(seed):
     play(random.Random(seed), (*6 * COMMON, *ON_SECRET))
 
 
-def play(chance, happenings):
+def play(chance, happenings, *, longest_outage=LEAF / 6):
     world = World(replicas=chance.randint(1, 3))
     world.between = lambda replica: interleave(world, chance, replica)
     outage_until = 0.0
     for _ in range(TICKS):
         what = chance.choice(happenings)
         if what == "outage" and world.time > outage_until + LEAF:
-            outage_until = world.time + chance.uniform(1, LEAF)
+            outage_until = world.time + chance.uniform(1, longest_outage)
         is_out = world.time < outage_until
         # Who starts while there is no API server has nothing to serve.
         happen(world, chance, "nothing" if is_out else what)

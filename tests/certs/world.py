@@ -10,6 +10,8 @@ from certs.keeper import Keeper
 from certs.plan import Lifetimes
 from certs.store import Store
 from tests.certs.fake_cluster import CONFIGURATION, FakeCluster, bundles_of
+from webhook.certify import carried
+from webhook.tls import is_time_for
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 SETTLE = 60.0
@@ -55,7 +57,7 @@ class Replica:
         self.start()
 
     def start(self):
-        self.served, self.pending, self.served_since = None, None, None
+        self.served, self.sent, self.pending, self.served_since = None, None, None, None
         self.start_keeper()
 
     def start_keeper(self):
@@ -80,24 +82,20 @@ class Replica:
         if not self.wire.is_cut:
             self.looked_at = self.world.time
         if report.leaf is not None:
-            self.pending = (report.leaf, report.trusted_at)
+            self.pending = (report.leaf, carried(report).served)
         self.serve()
 
     def serve(self):
         """Take what was sent, as the server does."""
         if self.pending is None:
             return
-        leaf, trusted_at = self.pending
-        now = START + timedelta(seconds=self.world.time + self.skew)
+        leaf, offered = self.pending
+        now = START.timestamp() + self.world.time + self.skew
+        if not is_time_for(offered, self.sent, now=now, clock=self.world.time):
+            return
         if self.served is None:
             self.served_since = self.world.time
-        elif (
-            self.world.time < trusted_at
-            and leaf.authority != self.served.authority
-            and not self.served.is_dying(now)
-        ):
-            return
-        self.served = leaf
+        self.served, self.sent = leaf, offered
 
 
 class World:
