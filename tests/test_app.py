@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from tests.reviews import light_job, review
 from tests.servers import Server, paper_snapshot
+from webhook.app import FirstSync
+from webhook.cluster.pipe import Update
 
 SERVER = Server(paper_snapshot())
 
@@ -139,3 +141,25 @@ def test_an_error_of_ours_blocks_no_job_and_is_logged_with_the_uid(monkeypatch):
         "namespace": "team",
         "name": "light",
     }
+
+
+@pytest.mark.parametrize(
+    ("updates", "age", "text"),
+    [
+        ([], 0.0, "not synced yet"),
+        ([Update(waiting=("cohorts", "workloads"))], 0.0, "not synced yet: cohorts, workloads"),
+        ([Update(synced=True)], 15.0, ""),
+        ([Update(synced=True)], 16.0, "stale: state is 16 s old (limit 15 s)"),
+        (
+            [Update(synced=True), Update(waiting=("cohorts",))],
+            16.0,
+            "stale: state is 16 s old (limit 15 s): cohorts",
+        ),
+    ],
+)
+def test_who_is_not_ready_says_what_cannot_be_read(updates, age, text):
+    first_sync = FirstSync(freeze=lambda: None)
+    for update in updates:
+        first_sync.note(update)
+
+    assert first_sync.not_ready(age, limit=15.0) == text

@@ -139,7 +139,7 @@ def serve_forever(settings: Settings, *, certificates: Source, state: ServerStat
         placement_ttl_seconds=settings.placement_ttl,
         tell=teller(metrics, log, latest),
     )
-    first = _FirstSync()
+    first = FirstSync()
 
     def on_update(update: Update) -> None:
         handler.update(update)
@@ -167,12 +167,7 @@ def serve_forever(settings: Settings, *, certificates: Source, state: ServerStat
             return "draining"
         if untrusted := certificates.not_ready():
             return untrusted
-        missing = f": {', '.join(first.waiting)}" if first.waiting else ""
-        if not first.done:
-            return f"not synced yet{missing}"
-        age, limit = handler.state_age_seconds(), settings.max_state_age
-        stale = f"stale: state is {age:.0f} s old (limit {limit:.0f} s){missing}"
-        return stale if age > limit else ""
+        return first.not_ready(handler.state_age_seconds(), limit=settings.max_state_age)
 
     def before_scrape() -> None:
         age = handler.state_age_seconds() if first.done else math.inf
@@ -196,21 +191,34 @@ def serve_forever(settings: Settings, *, certificates: Source, state: ServerStat
     return create_app(handler, metrics, log)
 
 
-class _FirstSync:
-    """Freezes the collector once the state is there: its pauses were the server's worst."""
+def _freeze() -> None:
+    """Let the collector leave alone what stays: its pauses were the server's worst."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    sys.setswitchinterval(0.0005)
 
-    def __init__(self) -> None:
+
+class FirstSync:
+    """Knows whether the state has ever been there, and freezes the collector when it is."""
+
+    def __init__(self, freeze: Callable[[], None] = _freeze) -> None:
         self.done = False
-        self.waiting: tuple[str, ...] = ()
-        """Kinds that cannot be listed now."""
+        self._freeze = freeze
+        self._waiting: tuple[str, ...] = ()
 
     def note(self, update: Update) -> None:
-        self.waiting = update.waiting
+        self._waiting = update.waiting
         if update.synced and not self.done:
             self.done = True
-            gc.freeze()
-            gc.set_threshold(50_000, 20, 100)
-            sys.setswitchinterval(0.0005)
+            self._freeze()
+
+    def not_ready(self, age: float, *, limit: float) -> str:
+        """Say why nothing can be decided, and which kinds cannot be read."""
+        missing = f": {', '.join(self._waiting)}" if self._waiting else ""
+        if not self.done:
+            return f"not synced yet{missing}"
+        stale = f"stale: state is {age:.0f} s old (limit {limit:.0f} s)"
+        return stale + missing if age > limit else ""
 
 
 def teller(

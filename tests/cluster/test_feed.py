@@ -43,6 +43,18 @@ def test_nothing_is_published_before_all_that_is_required_has_been_listed():
     assert update.synced
 
 
+def test_what_is_waited_for_is_named():
+    feed = Feed(RESOURCES, now=0.0)
+    before = feed.update(1.0)
+    for kind in REQUIRED[:-2]:
+        feed.take(listed(kind))
+
+    assert before.waiting == tuple(sorted(REQUIRED))
+    assert feed.update(2.0).waiting == tuple(sorted(REQUIRED[-2:]))
+    assert feed.not_ready() == f"not synced yet: {', '.join(sorted(REQUIRED[-2:]))}"
+    assert (synced_feed().update(2.0).waiting, synced_feed().not_ready()) == ((), "")
+
+
 def test_the_first_update_carries_everything_so_that_nothing_of_another_observer_stays():
     old = Snapshot(held={"gone-cq": None}, arrivals=("gone",), generation=99)
 

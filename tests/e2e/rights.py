@@ -15,6 +15,7 @@ from certs.plan import Lifetimes
 from certs.store import Store
 from webhook.cluster.client import Client
 from webhook.cluster.errors import ClusterError
+from webhook.cluster.feed import Feed
 from webhook.cluster.resources import watched
 from webhook.cluster.watch import Follower
 from webhook.commands import probe, unfinished
@@ -39,7 +40,11 @@ def following(right, kubeconfig, namespace):
         uniform=lambda low, _: low,
     )
     follower.step()
-    return " ".join(message.error for message in messages if message.error)
+    feed = Feed((resource,), time.monotonic())
+    for message in messages:
+        feed.take(message)
+    errors = (message.error for message in messages if message.error)
+    return " ".join(filter(None, (*errors, feed.not_ready())))
 
 
 def _followed(right, namespace):

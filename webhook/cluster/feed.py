@@ -38,6 +38,15 @@ class Feed:
     def synced(self) -> bool:
         return self._required <= self._listed
 
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Name the kinds without which nothing is synced."""
+        return tuple(sorted(self._required - self._listed))
+
+    def not_ready(self) -> str:
+        """Say what is waited for; empty: nothing."""
+        return f"not synced yet: {', '.join(self.waiting)}" if self.waiting else ""
+
     def take(self, message: Message) -> tuple[str, ...]:
         """Take over one message; return what is to be logged."""
         kind = message.kind
@@ -68,6 +77,7 @@ class Feed:
             seen=self._state.take_seen() if self.synced else (),
             as_of=as_of,
             synced=self.synced,
+            waiting=self.waiting,
             ages={kind: now - at for kind, at in self._alive.items()},
             relists=dict(self._relists),
             problems=dict(self._state.problems()),

@@ -54,6 +54,8 @@ class Update:
     as_of: float = 0.0
     """Monotonic clock (one for all processes of a machine): when all that was so, at the least."""
     synced: bool = False
+    waiting: tuple[str, ...] = ()
+    """Kinds that are needed and cannot be listed, or have not been yet."""
     ages: Mapping[str, float] = field(default_factory=dict)
     """Kind to seconds since its last sign of life."""
     relists: Mapping[str, int] = field(default_factory=dict)

@@ -88,7 +88,7 @@ class Controller:
             self._look()
 
     def not_ready(self) -> str:
-        return "" if self._feed.synced else "not synced yet"
+        return self._feed.not_ready()
 
     def before_scrape(self) -> None:
         synced = self._feed.synced
