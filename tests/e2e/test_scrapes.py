@@ -1,0 +1,58 @@
+"""Both processes, as Prometheus would scrape them."""
+
+import subprocess
+import urllib.request
+
+import pytest
+
+from hack import metrics_page, paper, promtool
+from tests import scrapes
+from tests.e2e.decisions import applied_policy
+from tests.e2e.plane import wait_for
+from webhook.metrics import A_POLICY, AN_OPTION
+
+WITH_TRAFFIC_ALONE = {
+    "kueue_fallback_rejections_total",
+    "kueue_fallback_unreadable_objects",
+    "kueue_fallback_controller_unreadable_objects",
+}
+
+
+@pytest.fixture
+def scraped(plane, webhook, queues):
+    """What either process shows while a policy is in force and has decided."""
+    with applied_policy(plane.client, paper.policy(queues), queues):
+        controller = f"http://127.0.0.1:{webhook.controller_metrics}"
+        counted = f'unreviewed_jobs_total{{policy="{queues.policy}"}}'
+        wait_for(lambda: counted in scrape(controller), "the controller follows the policy")
+        yield {"server": scrape(webhook.endpoints["metrics"]), "controller": scrape(controller)}
+
+
+def scrape(endpoint):
+    with urllib.request.urlopen(f"{endpoint}/metrics", timeout=10) as answer:
+        return answer.read().decode()
+
+
+def test_what_the_processes_show_is_what_the_page_says(scraped, queues):
+    bounded = {
+        **scrapes.BOUNDED,
+        A_POLICY: {queues.policy},
+        AN_OPTION: {"gpu", "cpu", "none"},
+    }
+    tables = {"server": metrics_page.server(), "controller": metrics_page.controller()}
+
+    for process, table in tables.items():
+        names = scrapes.check_series(scrapes.scraped(scraped[process]), table, bounded)
+        assert {metric.name for metric in table} - names <= WITH_TRAFFIC_ALONE, process
+
+
+def test_what_the_processes_show_passes_the_linter(scraped):
+    for text in scraped.values():
+        done = subprocess.run(
+            [promtool.ensure(), "check", "metrics"],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
