@@ -59,9 +59,6 @@ class Settings(BaseModel):
     kueue_namespace: str = "kueue-system"
     """Where Kueue's configuration lies."""
 
-    threads: int = Field(default=2, ge=1, le=64)
-    """Handler threads. Decisions hold one lock, so two are enough: one decides, one writes."""
-
     max_state_age: Seconds = 15.0
     """Seconds without a sign of life from a watch after which Jobs are left alone; a watch is
     resumed every 6 to 9 s, so a quiet cluster stays below."""
@@ -70,7 +67,7 @@ class Settings(BaseModel):
     """Seconds after which a placement whose Workload never came is forgotten: Jobs that another
     webhook refused after us."""
 
-    keep_alive: int = 120
+    keep_alive: int = Field(default=120, gt=90)
     """Seconds; longer than the API server's 90, so that it is never us who close."""
 
     drain_seconds: float = Field(default=15.0, ge=0)

@@ -118,7 +118,7 @@ def test_the_definition_of_policies_is_the_generated_one_and_stays_on_uninstall(
 
 
 def test_settings_are_passed_on_and_start_new_pods_when_they_change(render):
-    before, after = render(), render({"settings": '{"threads": 8}'})
+    before, after = render(), render({"settings": '{"keep_alive": 100}'})
 
     assert after.one("ConfigMap")["data"]["settings.yaml"] == (
         "listen: 0.0.0.0:10250\n"
@@ -131,7 +131,7 @@ def test_settings_are_passed_on_and_start_new_pods_when_they_change(render):
         "webhook_configuration: kueue-fallback\n"
         "service: kueue-fallback\n"
         "drain_seconds: 15\n"
-        "threads: 8\n"
+        "keep_alive: 100\n"
     )
     assert _settings_sum(before) != _settings_sum(after)
 

@@ -63,7 +63,10 @@ def test_an_unknown_key_is_refused_where_it_stands(refusal, key, where):
         ({"image.digest": '"latest"'}, "- at '/image/digest': 'latest' does not match pattern"),
         ({"replicas": "0"}, "- at '/replicas': minimum: got 0, want 1"),
         ({"certificates.mode": '"magic"'}, "- at '/certificates/mode': value must be one of"),
-        ({"settings": '{"threads": 0}'}, "- at '/settings/threads': minimum: got 0, want 1"),
+        (
+            {"settings": '{"keep_alive": 90}'},
+            "- at '/settings/keep_alive': exclusiveMinimum: got 90, want 90",
+        ),
         ({"runAsUser": "0"}, "- at '/runAsUser': minimum: got 0, want 1"),
         ({"imagePullSecrets": '[{"nme": "x"}]'}, "- at '/imagePullSecrets/0'"),
         ({"tolerations": '[{"kye": "x"}]'}, "- at '/tolerations/0'"),

@@ -20,7 +20,7 @@ EVERYTHING = {
     "certificates.mode": '"files"',
     "certificates.files.secretName": '"mine"',
     "certificates.files.caBundle": '"QQ=="',
-    "settings": '{"threads": 8}',
+    "settings": '{"keep_alive": 100}',
     "metrics.podMonitor": '{"enabled": true, "labels": {"release": "prometheus"}}',
     "metrics.serviceMonitor": '{"enabled": true, "labels": {"release": "prometheus"}}',
     "metrics.prometheusRule": '{"enabled": true, "labels": {"release": "prometheus"}}',

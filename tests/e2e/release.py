@@ -133,4 +133,4 @@ def former(chart: Path) -> None:
     del definition["spec"]["names"]["shortNames"]
     path.write_text(yaml.safe_dump(definition))
     values = chart / "values.yaml"
-    values.write_text(values.read_text().replace("settings: {}", "settings: {threads: 3}"))
+    values.write_text(values.read_text().replace("settings: {}", "settings: {keep_alive: 100}"))
