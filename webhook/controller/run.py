@@ -28,6 +28,7 @@ from webhook.cluster.watch import Follower, Message
 from webhook.controller.glimpse import JOBS
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.reconcile import Look, look
+from webhook.controller.sparing import Sparing
 from webhook.controller.unreviewed import Found, Unreviewed
 from webhook.model.queues import Snapshot
 from webhook.settings import Settings
@@ -39,7 +40,6 @@ AGAIN_SECONDS: Final = 1.0
 IDLE_SECONDS: Final = 5.0
 NAMED_A_MINUTE: Final = 10
 """Jobs created without a review that are named in the log; the others are only counted."""
-_MINUTE: Final = 60.0
 
 
 class Controller:
@@ -61,8 +61,7 @@ class Controller:
         """Generation of the snapshot at the last look."""
         self._due = False
         self._unreviewed = Unreviewed(self._fetch_job, settings.namespace)
-        self._named: list[float] = []
-        """When Jobs were named in the log, in the last minute."""
+        self._naming = Sparing(NAMED_A_MINUTE, time.monotonic)
         self.metrics = ControllerMetrics()
 
     def run(self) -> None:
@@ -171,16 +170,8 @@ class Controller:
         self.metrics.unjudged.inc(found.unjudged)
         for policy, name in found.unreviewed:
             self.metrics.unreviewed.labels(policy).inc()
-            if self._may_name():
+            if self._naming.lets_pass():
                 self._log(f"Job {name}: created without a review; FallbackPolicy {policy} matches")
-
-    def _may_name(self) -> bool:
-        now = time.monotonic()
-        self._named = [at for at in self._named if at > now - _MINUTE]
-        if len(self._named) >= NAMED_A_MINUTE:
-            return False
-        self._named.append(now)
-        return True
 
 
 def serve(settings: Settings) -> None:
