@@ -2,7 +2,9 @@
 
 import io
 import json
+import re
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,8 @@ from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook import decision_log
 from webhook.decision_log import DecisionLog
+
+PAGE = Path(__file__).resolve().parent.parent / "docs/log.md"
 
 
 def line_of(server):
@@ -78,6 +82,22 @@ def test_a_skipped_job_and_a_restored_one_are_told_too():
 
     assert (skipped["msg"], skipped["reason"], skipped["queue"]) == ("skipped", "noPolicy", "")
     assert (restored["msg"], restored["restored"] > 0) == ("restored", True)
+
+
+def test_the_page_knows_every_key():
+    server = Server(paper_snapshot())
+    decided, _ = server.create(light_job())
+    server.create(light_job(""))
+    server.create(light_job(labels={}))
+    server.update(decided, {**light_job(), "metadata": {**decided["metadata"], "labels": {}}})
+    written = server.logged()
+
+    assert {line["msg"] for line in written} == {"decided", "skipped", "restored"}
+    used = {key for line in written for key in line}
+    table = re.findall(r"^\| (`.*?) \|", PAGE.read_text(), re.MULTILINE)
+    explained = {key for keys in table for key in re.findall("`(.*?)`", keys)}
+    assert explained - used == {"process", "error"}
+    assert used <= explained
 
 
 def test_each_line_has_a_time_and_a_level():
