@@ -159,6 +159,7 @@ class Clients:
 
     def _rest(self, conn: Connection) -> None:
         """Wait for the next message."""
+        conn.begun = False
         self._heard_of(conn, FRESH_SECONDS if self._ending else self._keep_alive_seconds)
         if conn.has_more:
             self._collect(conn)
@@ -168,7 +169,6 @@ class Clients:
     def _collect(self, conn: Connection) -> None:
         if conn.queued:
             return
-        began = len(conn.inbox) > 0
         try:
             wanted = conn.receive()
             self._count(conn)
@@ -187,7 +187,8 @@ class Clients:
             conn.queued = True
             self._whole.append(conn)
             return
-        if len(conn.inbox) and not began:
+        if len(conn.inbox) and not conn.begun:
+            conn.begun = True
             self._heard_of(conn, MESSAGE_SECONDS)
         self._wait(conn, wanted, self._collect)
 

@@ -25,6 +25,7 @@ class Connection:
 
     __slots__ = (
         "_outgoing",
+        "begun",
         "closed",
         "closing",
         "deadline",
@@ -56,6 +57,8 @@ class Connection:
         """On which events the poller does what with it."""
         self.greeted = False
         """The handshake is done."""
+        self.begun = False
+        """A part of a message is here, and the time for it runs."""
         self.queued = False
         """A step of it waits for its turn."""
         self.closing = False

@@ -72,6 +72,13 @@ def test_a_message_that_stays_half_sent_is_dropped(server):
     assert receive_all(half_message(server)) == b""
 
 
+def test_half_a_message_behind_a_whole_one_is_dropped_as_soon(server):
+    connection = server.connect()
+    connection.sendall(HALF + b"-sent!" + HALF)
+
+    assert receive_all(connection).endswith(b"half-sent!")
+
+
 def files(server):
     return len(list(Path(f"/proc/{server.worker}/fd").iterdir()))
 
