@@ -1,0 +1,21 @@
+"""The load program's sources are as Go's own tools want them."""
+
+import subprocess
+from pathlib import Path
+
+from hack import tools
+from hack.load import SOURCES
+
+GO = tools.Go(program=tools.find_go())
+
+
+def test_the_sources_are_vetted():
+    assert GO.run("vet", "./...", cwd=SOURCES) == ""
+
+
+def test_the_sources_are_formatted():
+    gofmt = Path(GO.run("env", "GOROOT", cwd=SOURCES), "bin/gofmt")
+
+    done = subprocess.run([gofmt, "-l", SOURCES], capture_output=True, text=True, check=True)
+
+    assert done.stdout == ""
