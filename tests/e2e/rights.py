@@ -40,11 +40,13 @@ def following(right, kubeconfig, namespace):
         uniform=lambda low, _: low,
     )
     follower.step()
-    feed = Feed((resource,), time.monotonic())
-    for message in messages:
-        feed.take(message)
-    errors = (message.error for message in messages if message.error)
-    return " ".join(filter(None, (*errors, feed.not_ready())))
+    errors = [message.error for message in messages if message.error]
+    if errors and resource.required:
+        feed = Feed((resource,), time.monotonic())
+        for message in messages:
+            feed.take(message)
+        assert feed.not_ready() == f"not synced yet: {resource.kind}"
+    return " ".join(errors)
 
 
 def _followed(right, namespace):

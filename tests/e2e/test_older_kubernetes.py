@@ -1,0 +1,53 @@
+"""The oldest Kubernetes that this API server can pass for: the chart's objects, and decisions."""
+
+import pytest
+import yaml
+
+from hack import paper
+from hack.api import APPLY_PATCH
+from hack.controlplane import ControlPlane, Options
+from hack.install import Installation
+from tests.chart import helm
+from tests.chart.values import EVERYTHING
+from tests.e2e.decisions import OPTION, applied_policy, fill
+from tests.e2e.test_chart_objects import NOT_SERVED
+
+pytestmark = pytest.mark.xdist_group("own-plane")
+
+EMULATED = "1.33"
+# An unknown field is dropped, with a warning: as users' clients ask for it.
+QUERY = {"fieldManager": "check", "force": "true", "dryRun": "All", "fieldValidation": "Warn"}
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory):
+    options = Options(apiserver_flags=(f"--emulated-version={EMULATED}",))
+    with ControlPlane(tmp_path_factory.mktemp("older"), options=options) as started:
+        yield started
+
+
+def test_it_is_older(older):
+    version = older.client.send("GET", "/version").json()
+
+    assert f"{version['emulationMajor']}.{version['emulationMinor']}" == EMULATED
+
+
+def test_every_object_of_the_chart_is_accepted(older):
+    objects = [each for each in yaml.safe_load_all(helm.template(EVERYTHING).stdout) if each]
+    metadata = {"name": helm.NAMESPACE}
+    older.client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+    for each in objects:
+        if each["apiVersion"].split("/")[0] not in NOT_SERVED:
+            path = older.client.path_of(each)
+            older.client.send("PATCH", path, each, content_type=APPLY_PATCH, query=QUERY)
+
+
+def test_jobs_are_decided(older):
+    names = paper.names_with("older", namespace="default")
+    older.client.apply_all(paper.queues(names))
+    with Installation(older), applied_policy(older.client, paper.policy(names), names):
+        fill(older, names, gpu=14)
+        job = older.client.create(paper.light_job("light", names))
+
+    assert job["metadata"]["labels"][OPTION] == "cpu"
