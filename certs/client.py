@@ -15,7 +15,8 @@ from kubernetes.client.rest import RESTClientObject
 
 from certs.errors import Conflict, Missing, Unavailable
 
-_TIMEOUT = urllib3.Timeout(connect=5.0, read=10.0)
+# Short: while an answer is waited for, no certificate is signed; the next look asks again.
+_TIMEOUT = urllib3.Timeout(connect=3.0, read=3.0)
 # A JSON patch whose test does not hold is answered with 422.
 _CONFLICTS = (http.HTTPStatus.CONFLICT, http.HTTPStatus.UNPROCESSABLE_ENTITY)
 
