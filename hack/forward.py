@@ -46,7 +46,7 @@ async def _carry(client: Streams, server: Streams) -> None:
     """Copy both ways; the end of one way is passed on, a failure ends both."""
     ways = (_copy(client[0], server[1]), _copy(server[0], client[1]))
     try:
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(OSError):
             await asyncio.gather(*ways)
     finally:
         server[1].close()
