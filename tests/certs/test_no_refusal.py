@@ -6,13 +6,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.certs.world import LEAF, World
+from tests.conftest import FULL
 
 LOOKS = ("look", "look", "look", "skip", "cut", "lose")
 COMMON = (*6 * ("nothing",), "rotate", "restart", "restart keeper", "outage")
 ON_SECRET = ("delete", "corrupt ca.key", "corrupt next.crt", "corrupt old.crt", "empty")
 LONGEST_SILENCE = 20.0
 TICKS = 150
-EXAMPLES = 30
+EXAMPLES = 500 if FULL else 30
 
 
 ANYTHING = st.integers(0, 1 << 32)

@@ -1,0 +1,46 @@
+"""What the keeper of certificates says, as the pipe carries it."""
+
+import io
+from datetime import UTC, datetime, timedelta
+
+from certs.issue import new_authority, new_leaf
+from certs.keeper import Report
+from certs.leaf import Leaf
+from webhook.certify import carried
+from webhook.cluster.pipe import Certificates, Update, read_update, write_update
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def report():
+    authority = new_authority("ours", now=NOW, lifetime=365 * DAY)
+    issued = new_leaf(authority, ("x.svc",), now=NOW, lifetime=DAY)
+    leaf = Leaf(issued=issued, authority=authority.certificate, made=NOW)
+    ends = authority.certificate.not_valid_after_utc
+    return Report(leaf=leaf, trusted_at=7.0, authority_expires=ends, notice="not well")
+
+
+def test_the_pipe_carries_certificate_key_and_times():
+    given = report()
+    stream = io.BytesIO()
+
+    write_update(stream, Update(certificates=carried(given)))
+    stream.seek(0)
+    found = read_update(stream).certificates
+
+    issued = given.leaf.issued
+    assert found.served.pem == issued.certificate_pem + issued.key_pem
+    assert found.served.made == NOW.timestamp()
+    assert found.served.expires == (NOW + DAY).timestamp()
+    assert found.served.trusted_at == 7.0
+    assert found.authority_expires == (NOW + 365 * DAY).timestamp()
+    assert found.notice == "not well"
+
+
+def test_before_the_first_leaf_there_is_only_what_is_amiss():
+    assert carried(Report(notice="nobody there")) == Certificates(notice="nobody there")
+
+
+def test_the_key_is_in_no_text():
+    assert "PRIVATE" not in repr(carried(report()))

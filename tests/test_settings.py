@@ -1,0 +1,18 @@
+"""Settings that do not go together."""
+
+import pytest
+from pydantic import ValidationError
+
+from webhook.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"leaf_lifetime": 359}, "leaf_lifetime: must be at least 6 times ca_settle"),
+        ({"ca_lifetime": 3 * 86_400 - 1}, "ca_lifetime: must be at least 3 times leaf_lifetime"),
+    ],
+)
+def test_lifetimes_that_leave_no_time_to_renew_are_refused(given, text):
+    with pytest.raises(ValidationError, match=text):
+        Settings.model_validate(given)
