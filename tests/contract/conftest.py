@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from certs import issue
+from webhook.clients import MAX_HELD
 
 
 class Running:
@@ -24,11 +25,14 @@ class Running:
         self.tls = ssl.create_default_context(cafile=str(authority))
         self.opened = contextlib.ExitStack()
 
+    def workers(self):
+        """The process ids of the arbiter's children."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(child) for child in children.read_text().split()]
+
     @property
     def worker(self):
-        """The worker's process id."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return int(children.read_text().split()[0])
+        return self.workers()[0]
 
     def cpu_seconds(self):
         fields = Path(f"/proc/{self.worker}/stat").read_text().rsplit(")", 1)[1].split()
@@ -93,12 +97,13 @@ def certificate(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def started(certificate, log, *, drain_seconds=0.0):
+def started(certificate, log, *, drain_seconds=0.0, max_held=MAX_HELD):
     port = free_port()
     program = [sys.executable, "-m", "tests.contract.worker_server", str(port)]
     files = [certificate / "tls.crt", certificate / "tls.key"]
+    limits = [str(drain_seconds), str(max_held)]
     with log.open("wb") as stderr:
-        process = subprocess.Popen([*program, *files, str(drain_seconds)], stderr=stderr)
+        process = subprocess.Popen([*program, *files, *limits], stderr=stderr)
     running = Running(process, port, certificate / "ca.crt", log)
     try:
         wait_until_it_answers(running)

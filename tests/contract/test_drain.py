@@ -1,12 +1,13 @@
 """Asked to end, the server serves on for its drain, lets every client go, and loses no message."""
 
+import os
 import signal
 import threading
 import time
 
 import pytest
 
-from tests.contract.conftest import exchange, receive_all
+from tests.contract.conftest import exchange, receive_all, wait_until_it_answers
 from tests.contract.go_client import GoClient
 
 DRAIN = 2.0
@@ -26,7 +27,7 @@ def test_while_draining_new_and_kept_connections_are_served_once_more(start):
     kept = server.client()
     exchange(kept, b"warm")
 
-    server.process.send_signal(signal.SIGTERM)
+    ask_to_end(server)
     kept.request("POST", "/", body=b"sleep 0")
     last = kept.getresponse()
     fresh = server.connect()
@@ -123,10 +124,7 @@ def test_what_was_begun_before_the_end_is_finished(start):
 def test_a_second_signal_hurries(start, second):
     server = start(drain_seconds=60.0)
     idle = server.connect()
-    server.process.send_signal(signal.SIGTERM)
-    # Only an answer shows that the first was heard.
-    while b"Connection: close" not in one_answer(server):
-        pass
+    ask_to_end(server)
 
     server.process.send_signal(second)
     seconds, code = ended_in(server)
@@ -135,10 +133,39 @@ def test_a_second_signal_hurries(start, second):
     assert (code, seconds < END) == (0, True)
 
 
+def ask_to_end(server):
+    """Send SIGTERM; only an answer shows that the worker has heard of it."""
+    server.process.send_signal(signal.SIGTERM)
+    while b"Connection: close" not in one_answer(server):
+        pass
+
+
 def one_answer(server):
     connection = server.connect()
     connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\nx")
     return receive_one(connection)
+
+
+def test_a_worker_that_dies_is_replaced(start):
+    server = start()
+    first = server.worker
+
+    os.kill(first, signal.SIGKILL)
+    wait_until_it_answers(server)
+
+    assert server.worker != first
+
+
+def test_a_reload_and_more_workers_are_refused(start):
+    server = start()
+    first = server.worker
+
+    for sig in (signal.SIGHUP, signal.SIGTTIN, signal.SIGUSR2):
+        server.process.send_signal(sig)
+    while server.log.read_text().count("nothing to reload") < 3:
+        server.post()
+
+    assert server.workers() == [first]
 
 
 def test_the_worker_ends_when_the_arbiter_is_gone(start):

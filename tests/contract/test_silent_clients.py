@@ -79,6 +79,22 @@ def test_half_a_message_behind_a_whole_one_is_dropped_as_soon(server):
     assert receive_all(connection).endswith(b"half-sent!")
 
 
+def test_more_unfinished_messages_than_fit_are_refused_and_the_others_go_on(start):
+    server = start(max_held=1 << 20)
+    kept, refused = server.connect(), server.connect()
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 700000\r\n\r\n"
+    kept.sendall(head + b"x" * 600_000)
+
+    refused.sendall(head + b"x" * 600_000)
+    answer = receive_all(refused)
+    kept.sendall(b"x" * 100_000)
+
+    assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+    assert kept.recv(100).startswith(b"HTTP/1.1 200 OK\r\n")
+    # What was refused takes no room any more.
+    assert server.post(b"x" * 900_000)[0] == 200
+
+
 def files(server):
     return len(list(Path(f"/proc/{server.worker}/fd").iterdir()))
 

@@ -1,12 +1,13 @@
 """Serves echoes under the worker, for the tests of the worker.
 
-usage: python -m tests.contract.worker_server PORT CERTIFICATE KEY [DRAIN_SECONDS]
+usage: python -m tests.contract.worker_server PORT CERTIFICATE KEY DRAIN_SECONDS MAX_HELD
 """
 
 import json
 import sys
 import time
 
+from webhook import clients
 from webhook.server import Server
 from webhook.tls import LiveContext
 
@@ -28,11 +29,12 @@ def answer(environ, start_response):
 
 
 if __name__ == "__main__":
-    port, certificate, key, *drain = sys.argv[1:]
+    port, certificate, key, drain_seconds, max_held = sys.argv[1:]
+    clients.MAX_HELD = int(max_held)
     SERVER = Server(
         listen=f"127.0.0.1:{port}",
         context=LiveContext(certificate, key, on_error=print),
         load_application=lambda: answer,
-        drain_seconds=float(*drain or (0,)),
+        drain_seconds=float(drain_seconds),
     )
     SERVER.run()
