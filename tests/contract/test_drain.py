@@ -10,7 +10,7 @@ import pytest
 from tests.contract.conftest import exchange, receive_all, wait_until_it_answers
 from tests.contract.go_client import GoClient
 
-DRAIN = 2.0
+DRAIN = 3.0
 # The promise is 5 s after the drain; the machine that runs the tests may be busy.
 END = 10.0
 
