@@ -82,7 +82,7 @@ def test_what_may_be_missing_is_empty():
     ("body", "text"),
     [
         (b"", "not JSON: Expecting value: line 1 column 1 (char 0)"),
-        (b"[1,]", "not JSON: Expecting value: line 1 column 4 (char 3)"),
+        (b"[1", "not JSON: Expecting ',' delimiter: line 1 column 3 (char 2)"),
         (b"\xff\xfe", "not UTF-8 at byte 0"),
         (b"[]", "expected an object, got a list"),
         (b"null", "expected an object, got nothing"),
