@@ -25,7 +25,7 @@ from hack.bench.report import Figures, Target, table
 from hack.controlplane import ControlPlane
 from hack.install import Installation
 
-KEPT: Final = 500
+KEPT: Final = 200
 SAMPLE_SECONDS: Final = 60.0
 LEAST_SAMPLES: Final = 6
 FLAT: Final = 1.10
