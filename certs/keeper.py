@@ -100,8 +100,9 @@ class Keeper:
     def _take_steps(self) -> None:
         conflict = Conflict("no end of steps")
         for _ in range(_MOST_STEPS):
+            asked = self._monotonic()
             published, kept = self._storage.read()
-            seen = self._remember(published, kept.state)
+            seen = self._remember(published, kept.state, asked=asked)
             action = plan(
                 seen.state,
                 seen.bundle,
@@ -118,16 +119,16 @@ class Keeper:
                 conflict = error
         raise conflict
 
-    def _remember(self, published: Published, state: State) -> _Seen:
-        at = self._monotonic()
+    def _remember(self, published: Published, state: State, *, asked: float) -> _Seen:
+        """Take over an answer: it may be as old as the question, and no older."""
         if published.version != self._version:
-            self._version, self._version_since = published.version, at
+            self._version, self._version_since = published.version, self._monotonic()
         bundle = Bundle(
             webhooks=published.webhooks,
             clean=published.clean,
-            unchanged_for=timedelta(seconds=at - self._version_since),
+            unchanged_for=timedelta(seconds=max(0.0, asked - self._version_since)),
         )
-        seen = _Seen(state=state, bundle=bundle, at=at)
+        seen = _Seen(state=state, bundle=bundle, at=asked)
         # What is broken or gone must not be forgotten while there is nothing better.
         if state.signing is not None or self._seen is None:
             self._seen = seen

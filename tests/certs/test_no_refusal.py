@@ -13,7 +13,7 @@ COMMON = (*6 * ("nothing",), "rotate", "restart", "restart keeper", "outage")
 ON_SECRET = ("delete", "corrupt ca.key", "corrupt next.crt", "corrupt old.crt", "empty")
 LONGEST_SILENCE = 20.0
 TICKS = 150
-EXAMPLES = 500 if FULL else 30
+EXAMPLES = 500 if FULL else 20
 
 
 ANYTHING = st.integers(0, 1 << 32)
@@ -92,6 +92,6 @@ def interleave(world, chance, replica):
     """Let others go on between two calls of one look."""
     world.record()
     others = [each for each in world.replicas if each is not replica and not each.busy]
-    if others and not replica.wire.is_cut and chance.random() < 0.2:
+    if others and not replica.wire.is_cut and chance.random() < 0.3:
         chance.choice(others).look()
         world.record()
