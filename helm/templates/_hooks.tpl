@@ -21,6 +21,8 @@ annotations:
 {{- define "kueue-fallback.hookJob" }}
 spec:
   backoffLimit: 0
+  # One that failed stays to be looked at, and then goes by itself.
+  ttlSecondsAfterFinished: 3600
   activeDeadlineSeconds: {{ .deadline }}
   template:
     metadata:

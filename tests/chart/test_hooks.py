@@ -29,6 +29,7 @@ def test_a_hook_ends_by_itself_and_shows_what_it_said(render, part):
 
     deadline = {"probe": 180, "unfinished": 60}[part]
     assert (job["spec"]["backoffLimit"], job["spec"]["activeDeadlineSeconds"]) == (0, deadline)
+    assert job["spec"]["ttlSecondsAfterFinished"] == 3600
     assert job["metadata"]["annotations"]["helm.sh/hook-output-log-policy"] == (
         "hook-succeeded,hook-failed"
     )

@@ -60,6 +60,15 @@ def test_placement_that_is_not_given_leaves_no_trace(render, workload):
     assert not given & set(spec)
 
 
+def test_pods_of_a_critical_class_are_allowed_where_that_takes_a_quota(render):
+    quota = render().one("ResourceQuota", "kueue-fallback-critical-pods")
+    own = render({"priorityClassName": '"important"'})
+
+    (scope,) = quota["spec"]["scopeSelector"]["matchExpressions"]
+    assert (scope["scopeName"], scope["values"]) == ("PriorityClass", ["system-cluster-critical"])
+    assert ("ResourceQuota", "kueue-fallback-critical-pods") not in own.objects
+
+
 @pytest.mark.parametrize("workload", WORKLOADS, ids="/".join)
 def test_the_image_is_the_charts_version_unless_a_digest_is_given(render, workload):
     by_tag = pod(render(), *workload)["spec"]["containers"][0]["image"]

@@ -26,6 +26,7 @@ PARTS = [
     ("Job", "kueue-fallback-unfinished"),
     ("MutatingWebhookConfiguration", "kueue-fallback"),
     ("PodDisruptionBudget", "kueue-fallback"),
+    ("ResourceQuota", "kueue-fallback-critical-pods"),
     ("Role", "kueue-fallback-ca"),
     ("Role", "kueue-fallback-kueue-config"),
     ("Role", "kueue-fallback-off-switch"),
@@ -42,6 +43,7 @@ PARTS = [
     ("ServiceAccount", "kueue-fallback-unfinished"),
 ]
 OFF = {
+    "priorityClassName": '""',
     "controller.enabled": "false",
     "policyRoles.create": "false",
     "podDisruptionBudget.enabled": "false",

@@ -101,7 +101,7 @@ class Release(Installation):
     def run_hook(self, part):
         """Run what the hook's pod would run, with its rights, and let the pod end with it."""
         account = f"{SERVICE}-{part}"
-        pod = wait_for(lambda: self._pod_of(part), f"the pod of {part} is there")
+        pod = wait_for(lambda: self.pod_of(part), f"the pod of {part} is there")
         kubeconfig = kubeconfig_of(self.plane, account)
         arguments = pod["spec"]["containers"][0]["args"]
         command = [sys.executable, "-m", "webhook", *arguments, "--kubeconfig", str(kubeconfig)]
@@ -116,7 +116,7 @@ class Release(Installation):
             "v1", "Pod", name, status, namespace=NAMESPACE, subresource="status"
         )
 
-    def _pod_of(self, part):
+    def pod_of(self, part):
         selector = f"app.kubernetes.io/component={part}"
         pods = self.plane.client.list("v1", "Pod", namespace=NAMESPACE, selector=selector)
         running = [pod for pod in pods if pod["status"].get("phase") == "Running"]

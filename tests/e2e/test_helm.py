@@ -140,6 +140,17 @@ def test_a_rollback_leaves_decisions_of_a_newer_version_as_they_are(own_plane, r
     assert own_plane.client.find(POLICY_API, "FallbackPolicy", names.policy)
 
 
+def test_an_uninstall_whose_list_cannot_be_made_stops_and_takes_nothing_away(own_plane, release):
+    with release.helming("uninstall", "kueue-fallback") as helm:
+        pod = wait_for(lambda: release.pod_of("unfinished"), "the pod of the list is there")
+        release.end_pod(pod, "Failed")
+        output = helm.communicate(timeout=120)[0]
+
+    assert helm.returncode == 1, output
+    assert own_plane.client.find("apps/v1", "Deployment", "kueue-fallback", namespace=NAMESPACE)
+    assert all(replica.is_ready() for replica in release.replicas)
+
+
 def test_an_uninstall_lists_unfinished_jobs_and_leaves_what_is_documented(
     own_plane, release, names, before
 ):
