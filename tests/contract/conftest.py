@@ -97,11 +97,11 @@ def certificate(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def started(certificate, log, *, drain_seconds=0.0, max_held=MAX_HELD):
+def started(certificate, log, *, drain_seconds=0.0, max_held=MAX_HELD, connections=2000):
     port = free_port()
     program = [sys.executable, "-m", "tests.contract.worker_server", str(port)]
     files = [certificate / "tls.crt", certificate / "tls.key"]
-    limits = [str(drain_seconds), str(max_held)]
+    limits = [str(drain_seconds), str(max_held), str(connections)]
     with log.open("wb") as stderr:
         process = subprocess.Popen([*program, *files, *limits], stderr=stderr)
     running = Running(process, port, certificate / "ca.crt", log)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.conftest import receive_all
+from tests.contract.conftest import exchange, receive_all
 
 SILENT = 200
 DRIPPING = 64
@@ -93,6 +93,23 @@ def test_more_unfinished_messages_than_fit_are_refused_and_the_others_go_on(star
     assert kept.recv(100).startswith(b"HTTP/1.1 200 OK\r\n")
     # What was refused takes no room any more.
     assert server.post(b"x" * 900_000)[0] == 200
+
+
+def test_beyond_the_limit_the_longest_silent_is_closed_and_one_in_use_is_kept(start):
+    server = start(connections=20)
+    used = server.client()
+    exchange(used, b"first")
+    silent = [server.dial() for _ in range(10)]
+    exchange(used, b"second")
+
+    more = [server.dial() for _ in range(15)]
+    answer = server.post(b"still here")
+
+    assert (answer, exchange(used, b"third")) == ((200, b"still here"), (200, b"third"))
+    assert receive_all(silent[0]) == b""
+    more[-1].setblocking(False)
+    with pytest.raises(BlockingIOError):
+        more[-1].recv(1)
 
 
 def files(server):

@@ -1,6 +1,6 @@
 """Serves echoes under the worker, for the tests of the worker.
 
-usage: python -m tests.contract.worker_server PORT CERTIFICATE KEY DRAIN_SECONDS MAX_HELD
+usage: ... PORT CERTIFICATE KEY DRAIN_SECONDS MAX_HELD CONNECTIONS
 """
 
 import json
@@ -29,7 +29,7 @@ def answer(environ, start_response):
 
 
 if __name__ == "__main__":
-    port, certificate, key, drain_seconds, max_held = sys.argv[1:]
+    port, certificate, key, drain_seconds, max_held, connections = sys.argv[1:]
     clients.MAX_HELD = int(max_held)
     SERVER = Server(
         listen=f"127.0.0.1:{port}",
@@ -37,4 +37,5 @@ if __name__ == "__main__":
         load_application=lambda: answer,
         drain_seconds=float(drain_seconds),
     )
+    SERVER.cfg.set("worker_connections", int(connections))
     SERVER.run()
