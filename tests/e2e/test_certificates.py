@@ -1,14 +1,16 @@
 """Self-managed certificates on the real control plane: no call fails, whatever is done to them."""
 
 import base64
+import functools
 import os
 
 import pytest
 
 from tests.conftest import FULL
 from tests.e2e import certificates
-from tests.e2e.certificates import Load, authorities, certs, probe, readiness, secret
+from tests.e2e.certificates import authorities, certs, readiness, secret
 from tests.e2e.plane import wait_for
+from tests.e2e.probes import Load, probe, probing
 
 pytestmark = pytest.mark.xdist_group("own-plane")
 
@@ -63,7 +65,7 @@ def test_a_broken_secret_is_told_and_mended_and_no_call_fails(own_plane, install
     broken = secret(own_plane)
     broken["data"][key] = base64.b64encode(b"broken").decode()
 
-    with certificates.probing(own_plane) as missed:
+    with probing(own_plane) as missed:
         own_plane.client.send("PUT", _path(own_plane), broken)
         wait_for(lambda: _told(installed, f"({key}: not "), "a replica says what is wrong")
         certificates.wait_until_whole(own_plane, installed)
@@ -76,7 +78,7 @@ def test_a_deleted_secret_is_told_and_made_anew_and_no_call_fails(own_plane, ins
     certificates.wait_until_whole(own_plane, installed)
     signing = authorities(own_plane)["signing"]
 
-    with certificates.probing(own_plane) as missed:
+    with probing(own_plane) as missed:
         own_plane.client.send("DELETE", _path(own_plane))
         wait_for(lambda: _told(installed, "holds no authority"), "a replica says what is wrong")
         certificates.wait_until_whole(own_plane, installed)
@@ -124,3 +126,29 @@ def _told(installed, text):
     found = [readiness(replica) for replica in installed.replicas]
     assert [status for status, _ in found] == [200] * len(found)
     return any(text in said for _, said in found)
+
+
+def test_an_upgrade_leaves_the_authority_as_it_is(own_plane, tmp_path):
+    release = "kueue-fallback-other"
+    secret_of = functools.partial(own_plane.client.get, "v1", "Secret", f"{release}-ca")
+    data = {"ca.crt": base64.b64encode(b"ours").decode()}
+    note = {"kueue-fallback.dev/retired-at": "2026-03-01T12:00:00Z"}
+    certificates.helm(own_plane, tmp_path, "install", release, "--create-namespace")
+    certificates.write_authority(own_plane, release, data=data, annotations=note, bundle="b3Vycw==")
+
+    certificates.helm(
+        own_plane, tmp_path, "upgrade", release, "--set=webhook.timeoutSeconds=3,replicas=3"
+    )
+
+    kept = secret_of(namespace=release)
+    configuration = own_plane.client.get(
+        certificates.REGISTRATION, "MutatingWebhookConfiguration", release
+    )
+    certificates.helm(own_plane, tmp_path, "uninstall", release)
+    assert kept["data"] == data
+    assert note.items() <= kept["metadata"]["annotations"].items()
+    assert [
+        (each["timeoutSeconds"], each["clientConfig"]["caBundle"])
+        for each in configuration["webhooks"]
+    ] == [(3, "b3Vycw==")] * 2
+    assert own_plane.client.find("v1", "Secret", f"{release}-ca", namespace=release) is None
