@@ -10,19 +10,16 @@ memory of a process was not flat.
 import argparse
 import contextlib
 import json
-import shutil
 import statistics
 import sys
-import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from hack import load, meters, tools
+from hack import load, meters
 from hack.bench import full_queues, report
+from hack.bench.plane import installed, say
 from hack.bench.report import Figures, Target, table
-from hack.controlplane import ControlPlane
 from hack.install import Installation
 
 KEPT: Final = 200
@@ -39,12 +36,9 @@ COUNTED: Final = (
 
 def main() -> None:
     given = _arguments()
-    tools.ensure()
-    load.program()
-    try:
-        figures = {"machine": report.machine(), **_on_a_plane(given)}
-    except KeyboardInterrupt:
-        sys.exit("Interrupted; nothing is left running.")
+    figures = {"machine": report.machine()}
+    with installed() as installation:
+        figures |= soak(installation, seconds=given.seconds, rate=given.rate)
     wanted = targets(figures)
     if given.folder:
         _save(figures, given.folder)
@@ -61,16 +55,6 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _on_a_plane(given: argparse.Namespace) -> Figures:
-    folder = Path(tempfile.mkdtemp(prefix="kueue-fallback-soak-"))
-    try:
-        _say("starting a control plane")
-        with ControlPlane(folder, report=_say) as plane, Installation(plane) as installation:
-            return soak(installation, seconds=given.seconds, rate=given.rate)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def soak(installation: Installation, *, seconds: float, rate: float) -> Figures:
     plane = installation.plane
     full_queues.create(plane)
@@ -83,7 +67,7 @@ def soak(installation: Installation, *, seconds: float, rate: float) -> Figures:
     with contextlib.closing(load.jobs_meanwhile(full_queues.api_server(plane), *flags)) as results:
         for result in results:
             samples.append({**result, "memoryMegabytes": _memory(installation)})
-            _say(_line(samples[-1]))
+            say(_line(samples[-1]))
     return {
         "seconds": seconds,
         "rate": rate,
@@ -200,7 +184,7 @@ def _save(figures: Figures, folder: Path) -> None:
     try:
         _draw(figures, folder / "soak.png")
     except ImportError:
-        _say("no picture: matplotlib is missing, `pip install kueue-fallback[plots]`")
+        say("no picture: matplotlib is missing, `pip install kueue-fallback[plots]`")
 
 
 def _draw(figures: Figures, path: Path) -> None:
@@ -234,11 +218,6 @@ def _label(axis: Any, text: str) -> None:
     axis.set_ylim(bottom=0)
     axis.legend(frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
-
-
-def _say(text: str) -> None:
-    """Show progress apart from the result."""
-    print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

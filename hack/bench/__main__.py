@@ -9,21 +9,14 @@ counts: the load average is printed beside them.
 """
 
 import argparse
-import contextlib
 import json
-import shutil
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from hack import load, tools
 from hack.bench import creates, report, serving, state
+from hack.bench.plane import installed, say
 from hack.bench.report import QUICK, Figures, Scale
-from hack.controlplane import ControlPlane
-from hack.install import Installation
 
 SECTIONS: Final = {"creates": creates, "state": state, "serving": serving}
 PICTURE: Final = "bench.png"
@@ -31,23 +24,18 @@ PICTURE: Final = "bench.png"
 
 def main() -> None:
     given = _arguments()
-    tools.ensure()
-    load.program()
     scale = QUICK if given.quick else Scale()
     kinds = ("dry run",) if given.dry_run else tuple(creates.KINDS)
     figures: Figures = {"machine": report.machine()}
-    try:
-        if "creates" in given.sections:
-            with _installed() as installation:
-                figures["creates"] = creates.measure(installation, scale, _say, kinds=kinds)
-        beside_workloads = [name for name in ("state", "serving") if name in given.sections]
-        if beside_workloads:
-            with _installed() as installation:
-                figures["cluster"] = state.fill(installation, scale, _say)
-                for name in beside_workloads:
-                    figures[name] = SECTIONS[name].measure(installation, scale, _say)
-    except KeyboardInterrupt:
-        sys.exit("Interrupted; nothing is left running.")
+    if "creates" in given.sections:
+        with installed() as installation:
+            figures["creates"] = creates.measure(installation, scale, say, kinds=kinds)
+    beside_workloads = [name for name in ("state", "serving") if name in given.sections]
+    if beside_workloads:
+        with installed() as installation:
+            figures["cluster"] = state.fill(installation, scale, say)
+            for name in beside_workloads:
+                figures[name] = SECTIONS[name].measure(installation, scale, say)
     sys.exit(0 if _tell(figures, given) else 1)
 
 
@@ -61,18 +49,6 @@ def _arguments() -> argparse.Namespace:
     given = parser.parse_args()
     given.sections = given.sections or list(SECTIONS)
     return given
-
-
-@contextlib.contextmanager
-def _installed() -> Iterator[Installation]:
-    """Start a control plane with the webhook on it, and leave nothing of it."""
-    folder = Path(tempfile.mkdtemp(prefix="kueue-fallback-bench-"))
-    try:
-        _say("starting a control plane")
-        with ControlPlane(folder, report=_say) as plane, Installation(plane) as installation:
-            yield installation
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _tell(figures: Figures, given: argparse.Namespace) -> bool:
@@ -107,12 +83,7 @@ def _draw(figures: Figures, path: Path) -> None:
 
         plot.draw(figures["creates"], path)
     except ImportError:
-        _say("no picture: matplotlib is missing, `pip install kueue-fallback[plots]`")
-
-
-def _say(text: str) -> None:
-    """Show progress apart from the result."""
-    print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
+        say("no picture: matplotlib is missing, `pip install kueue-fallback[plots]`")
 
 
 if __name__ == "__main__":
