@@ -112,7 +112,7 @@ seccompProfile:
 {{- /* Labels and annotations of the pods of one component. */ -}}
 {{- define "kueue-fallback.podMetadata" -}}
 labels:
-  {{- include "kueue-fallback.podLabels" . | nindent 2 }}
+  {{- include "kueue-fallback.podLabels" . | trim | nindent 2 }}
   kueue-fallback.dev/metrics: "true"
 annotations:
   # Settings are read once at start, so a change of them must start new pods.
@@ -159,7 +159,7 @@ readinessProbe:
 {{- $own := include "kueue-fallback.selectorLabels" (dict "root" . "component" "webhook") | fromYaml -}}
 {{- range .Values.topologySpreadConstraints | default $default }}
 {{- $constraint := merge (dict) . (dict "labelSelector" (dict "matchLabels" $own)) }}
-- {{- toYaml $constraint | nindent 2 }}
+- {{ toYaml $constraint | indent 2 | trim }}
 {{- end }}
 {{- end -}}
 
@@ -203,12 +203,16 @@ affinity:
 {{- end -}}
 {{- end -}}
 
+{{- define "kueue-fallback.excludedNamespaces" -}}
+{{- concat .Values.webhook.excludedNamespaces (list .Values.kueue.namespace .Release.Namespace) | uniq | toJson -}}
+{{- end -}}
+
 {{- define "kueue-fallback.namespaceSelector" -}}
 matchExpressions:
   - key: kubernetes.io/metadata.name
     operator: NotIn
     values:
-      {{- concat .Values.webhook.excludedNamespaces (list .Values.kueue.namespace .Release.Namespace) | uniq | toYaml | nindent 6 }}
+      {{- include "kueue-fallback.excludedNamespaces" . | fromJsonArray | toYaml | nindent 6 }}
 {{- with .Values.webhook.namespaceLabels }}
 matchLabels:
   {{- toYaml . | nindent 2 }}

@@ -27,7 +27,7 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "kueue-fallback.podLabels" . | nindent 8 }}
+        {{- include "kueue-fallback.podLabels" . | trim | nindent 8 }}
       {{- with .root.Values.podAnnotations }}
       annotations:
         {{- toYaml . | nindent 8 }}
@@ -39,7 +39,7 @@ spec:
       restartPolicy: Never
       securityContext:
         {{- include "kueue-fallback.podSecurity" .root | nindent 8 }}
-      {{- include "kueue-fallback.podPlacement" .root | nindent 6 }}
+      {{- include "kueue-fallback.podPlacement" .root | trim | nindent 6 }}
       containers:
         - name: {{ .component }}
           image: {{ include "kueue-fallback.image" .root }}

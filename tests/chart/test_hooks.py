@@ -49,6 +49,14 @@ def test_the_probe_may_create_jobs_in_the_namespace_of_its_dry_run_alone(render)
     assert container["args"] == ["probe", "--namespace", "team", "--wait", "30"]
 
 
+@pytest.mark.parametrize("namespace", ["kube-system", "kueue-system", "ours"])
+def test_a_probe_that_nobody_would_see_is_refused(template, namespace):
+    result = template({"hooks.probe.namespace": f'"{namespace}"'})
+
+    assert result.returncode == 1
+    assert f"hooks.probe.namespace: Jobs of {namespace} are never looked at" in result.stderr
+
+
 def test_the_list_before_an_uninstall_may_list_jobs_and_nothing_else(render):
     objects = of(render(), "unfinished")
 

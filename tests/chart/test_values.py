@@ -172,7 +172,9 @@ def test_the_notes_claim_no_check_that_was_not_made(notes):
 def notes(helm):
     def run(values):
         given = [f"--set-json={key}={value}" for key, value in values.items()]
-        result = helm("install", "kueue-fallback", str(CHART), "--dry-run=client", *given)
+        result = helm(
+            "install", "kueue-fallback", str(CHART), "-n", "ours", "--dry-run=client", *given
+        )
         assert result.returncode == 0, result.stderr
         return result.stdout
 
