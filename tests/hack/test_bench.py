@@ -1,6 +1,9 @@
 """What the bench makes of its figures."""
 
+import pytest
+
 from hack.bench import creates, report
+from hack.bench.__main__ import arguments
 from hack.bench.contenders import admission_policy
 from hack.bench.creates import NOTHING, POINTS, POLICY, WEBHOOK
 from hack.bench.report import Target
@@ -105,3 +108,15 @@ def test_the_admission_policy_reads_the_queue_and_takes_the_gpu_away():
     assert '"/metadata/labels/kueue.x-k8s.io~1queue-name", value: "cpu-lq"' in expression
     assert expression.count("nvidia.com~1gpu") == 2
     assert binding["spec"]["paramRef"]["name"] == "gpu-cq"
+
+
+def test_all_sections_are_measured_unless_some_are_named():
+    assert arguments([]).sections == ["creates", "state", "serving"]
+    assert arguments(["--quick", "state"]).sections == ["state"]
+
+
+def test_a_section_that_is_none_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        arguments(["stat"])
+
+    assert "stat is none of creates, state, serving" in capsys.readouterr().err
