@@ -82,3 +82,16 @@ def test_an_update_goes_through_the_pipe_whole():
 
     assert [read_update(stream) for _ in range(3)] == [update, Update(), None]
     assert apply_update(Snapshot(), update) == Snapshot(generation=3, as_of=5.0)
+
+
+def test_a_program_that_cannot_be_started_is_tried_again():
+    lines = queue.SimpleQueue()
+    link = ObserverLink(["/nowhere/observer"], lambda _: None, lines.put)
+    link.start()
+
+    found = [lines.get(timeout=WAIT_SECONDS) for _ in range(2)]
+    link.stop()
+
+    assert [line.partition(";")[0] for line in found] == [
+        "the observer cannot be run: [Errno 2] No such file or directory: '/nowhere/observer'"
+    ] * 2

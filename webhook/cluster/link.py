@@ -55,14 +55,22 @@ class ObserverLink:
         wait = _FIRST_WAIT_SECONDS
         while not self._stopped.is_set():
             started = time.monotonic()
-            code = self._follow_one()
+            why = self._follow_one_or_say()
             if self._stopped.is_set():
                 return
             if time.monotonic() - started > _HEALTHY_SECONDS:
                 wait = _FIRST_WAIT_SECONDS
-            self._on_log(f"the observer ended with {code}; starting it again in {wait:.1f} s")
+            self._on_log(f"{why}; starting it again in {wait:.1f} s")
             self._stopped.wait(wait)
             wait = min(_LONGEST_WAIT_SECONDS, 2 * wait)
+
+    def _follow_one_or_say(self) -> str:
+        """Follow one child to its end; returns how it ended."""
+        try:
+            return f"the observer ended with {self._follow_one()}"
+        except OSError as error:
+            # No process, no memory or no file to be had just now: that passes.
+            return f"the observer cannot be run: {error}"
 
     def _follow_one(self) -> int:
         with subprocess.Popen(  # noqa: S603 - our own program
