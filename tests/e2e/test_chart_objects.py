@@ -17,8 +17,6 @@ def ours(plane):
     """The namespace for which the chart is rendered."""
     metadata = {"name": helm.NAMESPACE}
     plane.client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    yield
-    plane.client.delete("v1", "Namespace", helm.NAMESPACE)
 
 
 @pytest.mark.parametrize("values", EVERY_RENDERING.values(), ids=EVERY_RENDERING)

@@ -73,7 +73,6 @@ CASES = list(_cases())
 def installed(plane):
     """The chart's rights and what they are about, without any process."""
     client = plane.client
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": helm.NAMESPACE}}
     chosen = [each for each in OBJECTS if each["kind"] in (*INSTALLED, CONFIGURATION)]
     definition = next(each for each in OBJECTS if each["kind"] == "CustomResourceDefinition")
     plane.install([definition, *chosen], namespace=helm.NAMESPACE)
@@ -84,7 +83,6 @@ def installed(plane):
         place = metadata.get("namespace", "")
         client.delete(each["apiVersion"], each["kind"], metadata["name"], namespace=place)
     client.delete(*POLICIES, NAMES.policy)
-    client.delete("v1", "Namespace", namespace["metadata"]["name"])
 
 
 @pytest.fixture(scope="module")
