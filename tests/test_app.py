@@ -2,6 +2,8 @@
 
 import json
 import re
+import threading
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -9,8 +11,10 @@ from hypothesis import strategies as st
 
 from tests.reviews import light_job, review
 from tests.servers import Server, paper_snapshot
-from webhook.app import FirstSync
+from webhook.app import FirstSync, serve_forever
 from webhook.cluster.pipe import Update
+from webhook.settings import Settings
+from webhook.tls import SentContext
 
 SERVER = Server(paper_snapshot())
 
@@ -163,3 +167,24 @@ def test_who_is_not_ready_says_what_cannot_be_read(updates, age, text):
         first_sync.note(update)
 
     assert first_sync.not_ready(age, limit=15.0) == text
+
+
+def test_a_thread_that_fails_ends_the_process_and_the_log_says_where(monkeypatch, capsys):
+    ended = []
+    monkeypatch.setattr("os._exit", ended.append)
+    monkeypatch.setattr("atexit.register", lambda _: None)
+    monkeypatch.setattr("webhook.app.ObserverLink", lambda *_, **__: SimpleNamespace(start=int))
+    monkeypatch.setattr("webhook.probes.serve", lambda *_: None)
+    source, state = SentContext(on_error=print), SimpleNamespace(draining=False)
+    monkeypatch.setattr("threading.excepthook", threading.excepthook)
+    serve_forever(Settings(), certificates=source, state=state)
+
+    thread = threading.Thread(target=lambda: {}["a secret"])
+    thread.start()
+    thread.join()
+
+    (line,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert ended == [70]
+    assert (line["level"], line["msg"]) == ("error", "ending")
+    assert line["error"].startswith("KeyError at ")
+    assert "a secret" not in str(line)

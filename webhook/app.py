@@ -5,38 +5,29 @@ from __future__ import annotations
 import atexit
 import gc
 import math
-import re
+import os
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+import threading
+from collections.abc import Callable, Mapping
+from typing import NoReturn, Protocol
 
 from flask import Flask
 
-from webhook import decision_log, faults, flow, gateway, probes
-from webhook.admission import review as reviews
-from webhook.admission.patch import PatchError
+from webhook import decision_log, faults, flow, probes
 from webhook.cluster.link import ObserverLink
 from webhook.cluster.pipe import Update
 from webhook.decision_log import DecisionLog, Latest
 from webhook.handler import Considered, Handler, rejections
 from webhook.metrics import Metrics
-from webhook.model.fields import FieldError
+from webhook.mutate import Mutate
 from webhook.settings import Settings
 from webhook.tls import Source
-
-StartResponse = Callable[[str, list[tuple[str, str]]], object]
-Environ = dict[str, Any]
-
-_SHORTEST_TIMEOUT_SECONDS = 1.0
-"""The least ``timeoutSeconds`` that a webhook configuration may have."""
-_TIMEOUT = re.compile(r"(?:^|&)timeout=(\d{1,4}(?:\.\d{1,9})?)s(?:&|$)")
 
 
 def create_app(handler: Handler, metrics: Metrics, log: DecisionLog) -> Flask:
     """Build the WSGI application: ``POST /mutate``, answered before Flask takes a call apart."""
     app = Flask(__name__)
-    app.wsgi_app = _Mutate(app.wsgi_app, handler, metrics, log)  # type: ignore[method-assign]
+    app.wsgi_app = Mutate(app.wsgi_app, handler, metrics, log)  # type: ignore[method-assign]
     return app
 
 
@@ -48,147 +39,99 @@ class ServerState(Protocol):
     unanswered: Mapping[str, int]
 
 
-class _Mutate:
-    """``POST /mutate`` as WSGI middleware: Flask's routing took a tenth of a review's time."""
-
-    def __init__(
-        self, others: Callable[..., Any], handler: Handler, metrics: Metrics, log: DecisionLog
-    ) -> None:
-        self._others = others
-        self._handler = handler
-        self._metrics = metrics
-        self._log = log
-
-    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        if environ["PATH_INFO"] != "/mutate":
-            found: Iterable[bytes] = self._others(environ, start_response)
-            return found
-        if environ["REQUEST_METHOD"] != "POST":
-            start_response("405 Method Not Allowed", [("Allow", "POST"), ("Content-Length", "0")])
-            return ()
-        length = int(environ.get("CONTENT_LENGTH") or 0)
-        body = environ["wsgi.input"].read(length)
-        status, content_type, body = self._answer(body, is_late=_is_late(environ))
-        size = ("Content-Length", str(len(body)))
-        start_response(status, [("Content-Type", content_type), size])
-        return (body,)
-
-    def _answer(self, body: bytes, *, is_late: bool) -> tuple[str, str, bytes]:
-        started, metrics = time.perf_counter(), self._metrics
-        try:
-            review = reviews.read(body)
-        except FieldError as error:
-            metrics.reviews.labels("unknown", "400").inc()
-            return "400 Bad Request", "text/plain; charset=utf-8", f"{error}\n".encode()
-        verdict, code = self._late(review) if is_late else self._admit(review)
-        answer = verdict.to_bytes()
-        operation = review.operation if review.operation in ("CREATE", "UPDATE") else "other"
-        metrics.reviews.labels(operation, code).inc()
-        metrics.review_seconds.labels(operation).observe(time.perf_counter() - started)
-        return "200 OK", "application/json", answer
-
-    def _admit(self, review: reviews.Review) -> tuple[reviews.Verdict, str]:
-        """Admit, whatever happens: an error of ours is counted and logged, never the user's."""
-        try:
-            return self._handler.admit(review), "200"
-        except FieldError as error:
-            _report(self._log, review, "unreadable", str(error))
-            return reviews.Verdict(uid=review.uid), "unreadable"
-        except PatchError as error:
-            self._metrics.unpatchable.inc()
-            _report(self._log, review, "patch did not verify", str(error))
-            return reviews.Verdict(uid=review.uid), "unpatchable"
-        except Exception as error:  # noqa: BLE001 - the one place: an error of ours blocks no Job
-            self._metrics.failures.inc()
-            _report(self._log, review, "failed", faults.describe(error))
-            return reviews.Verdict(uid=review.uid), "error"
-
-    def _late(self, review: reviews.Review) -> tuple[reviews.Verdict, str]:
-        """Decide nothing: the API server has gone on without us, and the Job is as it was."""
-        _report(self._log, review, "late", "its time was over before its turn came")
-        return reviews.Verdict(uid=review.uid), "late"
-
-
-def _is_late(environ: Environ) -> bool:
-    """Compare the time since the review came with the ``timeout`` that the API server names."""
-    waited = environ.get(gateway.WAITED, 0.0)
-    if waited < _SHORTEST_TIMEOUT_SECONDS:
-        return False
-    named = _TIMEOUT.search(environ["QUERY_STRING"])
-    return named is not None and waited >= float(named[1])
-
-
-def _report(log: DecisionLog, review: reviews.Review, message: str, error: str) -> None:
-    log.put({"level": "error", "msg": message, **decision_log.about(review), "error": error})
-
-
 def serve_forever(settings: Settings, *, certificates: Source, state: ServerState) -> Flask:
     """Start everything a worker process needs; returns the WSGI application."""
-    metrics = Metrics()
-    certificates.on_reload = lambda result: metrics.certificate_reloads.labels(result).inc()
-    metrics.age_limit.set(settings.max_state_age)
-    log = DecisionLog(sys.stdout, metrics.log_dropped.inc)
-    atexit.register(log.close)
-    latest = Latest()
-    rules = flow.Rules(
-        max_state_age_seconds=settings.max_state_age, own_namespace=settings.namespace
-    )
-    handler = Handler(
-        rules,
-        metrics,
-        placement_ttl_seconds=settings.placement_ttl,
-        tell=teller(metrics, log, latest),
-    )
-    first = FirstSync()
+    server = _Server(settings, certificates, state)
+    threading.excepthook = server.end_with
+    server.start()
+    return create_app(server.handler, server.metrics, server.log)
 
-    def on_update(update: Update) -> None:
-        handler.update(update)
-        metrics.watches.take(
+
+class _Server:
+    """What one worker process has, and who hands what to whom."""
+
+    def __init__(self, settings: Settings, certificates: Source, state: ServerState) -> None:
+        self._settings = settings
+        self._certificates = certificates
+        self._state = state
+        self._first = FirstSync()
+        self._latest = Latest()
+        self.metrics = Metrics()
+        self.metrics.age_limit.set(settings.max_state_age)
+        reloads = self.metrics.certificate_reloads
+        certificates.on_reload = lambda result: reloads.labels(result).inc()
+        self.log = DecisionLog(sys.stdout, self.metrics.log_dropped.inc)
+        self.handler = Handler(
+            flow.Rules(
+                max_state_age_seconds=settings.max_state_age, own_namespace=settings.namespace
+            ),
+            self.metrics,
+            placement_ttl_seconds=settings.placement_ttl,
+            tell=teller(self.metrics, self.log, self._latest),
+        )
+
+    def start(self) -> None:
+        """Start the observer, then what tells of it."""
+        atexit.register(self.log.close)
+        link = ObserverLink(
+            observer_command(self._settings),
+            on_update=self._take,
+            on_log=lambda text: self.log.put(decision_log.observers(text)),
+            on_start=self.metrics.observer_starts.inc,
+        )
+        self.metrics.observer_pid = lambda: link.pid
+        link.start()
+        table = probes.routes(
+            self.metrics.registry,
+            not_ready=self._not_ready,
+            notice=self._certificates.notice,
+            before_scrape=self._before_scrape,
+        )
+        probes.serve(self._settings.metrics_listen, table)
+        probes.serve(self._settings.console_listen, {"/decisions": self._decisions})
+
+    def end_with(self, failure: threading.ExceptHookArgs) -> NoReturn:
+        """Be started anew by gunicorn rather than go on without one of the threads."""
+        if failure.exc_value is not None:
+            self.log.put({"level": "error", "msg": "ending", **_told(failure.exc_value)})
+        self.log.close()
+        os._exit(70)
+
+    def _take(self, update: Update) -> None:
+        self.handler.update(update)
+        self.metrics.watches.take(
             synced=update.synced,
             ages=update.ages,
             relists=update.relists,
             problems=update.problems,
         )
         if update.certificates is not None:
-            certificates.take(update.certificates)
-        first.note(update)
+            self._certificates.take(update.certificates)
+        self._first.note(update)
 
-    link = ObserverLink(
-        observer_command(settings),
-        on_update=on_update,
-        on_log=lambda text: log.put(decision_log.observers(text)),
-        on_start=metrics.observer_starts.inc,
-    )
-    metrics.observer_pid = lambda: link.pid
-    link.start()
-
-    def not_ready() -> str:
-        if state.draining:
+    def _not_ready(self) -> str:
+        if self._state.draining:
             return "draining"
-        if untrusted := certificates.not_ready():
+        if untrusted := self._certificates.not_ready():
             return untrusted
-        return first.not_ready(handler.state_age_seconds(), limit=settings.max_state_age)
+        limit = self._settings.max_state_age
+        return self._first.not_ready(self.handler.state_age_seconds(), limit=limit)
 
-    def before_scrape() -> None:
-        age = handler.state_age_seconds() if first.done else math.inf
-        metrics.watches.show(ready=not not_ready(), age=age)
-        metrics.show(handler.snapshot, placements=handler.placements())
+    def _before_scrape(self) -> None:
+        metrics, state = self.metrics, self._state
+        age = self.handler.state_age_seconds() if self._first.done else math.inf
+        metrics.watches.show(ready=not self._not_ready(), age=age)
+        metrics.show(self.handler.snapshot, placements=self.handler.placements())
         metrics.show_messages(in_flight=state.in_flight(), unanswered=state.unanswered)
-        for kind, at in certificates.expirations().items():
+        for kind, at in self._certificates.expirations().items():
             metrics.certificate_expiration.labels(kind).set(at)
 
-    def decisions() -> probes.Answer:
-        return probes.Answer(body=latest.to_bytes(), content_type="application/json")
+    def _decisions(self) -> probes.Answer:
+        return probes.Answer(body=self._latest.to_bytes(), content_type="application/json")
 
-    table = probes.routes(
-        metrics.registry,
-        not_ready=not_ready,
-        notice=certificates.notice,
-        before_scrape=before_scrape,
-    )
-    probes.serve(settings.metrics_listen, table)
-    probes.serve(settings.console_listen, {"/decisions": decisions})
-    return create_app(handler, metrics, log)
+
+def _told(error: BaseException) -> dict[str, str]:
+    return {"error": faults.describe(error)}
 
 
 def _freeze() -> None:
