@@ -88,6 +88,8 @@ class Release(Installation):
         given = [f"service.port={self.port}", f"certificates.mode={self.certificates}"]
         if self.certificates == "files":
             given.append(f"certificates.files.caBundle={self.pki.ca_bundle}")
+        # A process that is asked to end has five seconds here.
+        given.append("webhook.drainSeconds=2")
         given.append(r"podAnnotations.sim\.example\.com/cpu-run=1h")
         return [word for value in given for word in ("--set", value)]
 
