@@ -66,6 +66,8 @@ class Keeper:
         monotonic: Callable[[], float],
         log: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self.on_leaf: Callable[[Report], None] = lambda _: None
+        """Called with each new leaf at once: the rest of a look may take its time."""
         self._storage = storage
         self._names = tuple(names)
         self._lifetimes = lifetimes
@@ -84,8 +86,6 @@ class Keeper:
 
     def look(self) -> Report:
         """Read, take all steps that can be taken now, and sign a leaf if it is time."""
-        # Before: an API server that takes its time must not make a certificate late.
-        self._sign()
         trouble = ""
         try:
             self._take_steps()
@@ -100,6 +100,8 @@ class Keeper:
     def _take_steps(self) -> None:
         conflict = Conflict("no end of steps")
         for _ in range(_MOST_STEPS):
+            # Before: an API server that takes its time must not make a certificate late.
+            self._sign()
             asked = self._monotonic()
             published, kept = self._storage.read()
             seen = self._remember(published, kept.state, asked=asked)
@@ -187,6 +189,7 @@ class Keeper:
         self._trusted_at = at + max(0.0, unsettled.total_seconds())
         self._leaf = Leaf(issued=issued, authority=authority.certificate, made=now)
         self._log(f"a certificate that is valid until {self._leaf.expires.isoformat()}")
+        self.on_leaf(self._report())
 
     def _report(self) -> Report:
         seen = self._seen

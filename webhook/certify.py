@@ -24,6 +24,7 @@ class Certifier:
 
     def __init__(self, settings: Settings, log: Callable[[str], None]) -> None:
         self._keeper = keeper(settings, log)
+        self._keeper.on_leaf = self._take
         self._told: Certificates | None = None
         self._news: Certificates | None = None
         self._lock = threading.Lock()
@@ -38,13 +39,16 @@ class Certifier:
 
     def _run(self) -> None:
         while True:
-            found = carried(self._keeper.look())
-            if found != self._told:
-                self._told = found
-                with self._lock:
-                    self._news = found
+            self._take(self._keeper.look())
             # Replicas that started together shall not stay in step.
             time.sleep(self._keeper.wait.total_seconds() * random.uniform(0.8, 1.0))  # noqa: S311
+
+    def _take(self, report: Report) -> None:
+        found = carried(report)
+        if found != self._told:
+            self._told = found
+            with self._lock:
+                self._news = found
 
 
 def keeper(settings: Settings, log: Callable[[str], None]) -> Keeper:

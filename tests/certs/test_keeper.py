@@ -141,3 +141,17 @@ def test_a_write_that_is_always_refused_is_given_up_until_the_next_look(world, r
     world.cluster.put = refuse
 
     assert notice(replica) == "the object has been modified"
+
+
+def test_a_new_leaf_is_told_before_the_api_server_is_waited_for(world, replica):
+    told = []
+    replica.keeper.on_leaf = told.append
+    replica.keeper.look()
+    replica.wire.is_cut = True
+    world.pass_time(LEAF * 0.9)
+    world.between = lambda _: told.append("asked")
+
+    replica.keeper.look()
+
+    (first, second, asked) = told
+    assert (first.leaf != second.leaf, asked) == (True, "asked")

@@ -5,7 +5,7 @@ import random
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.certs.world import LEAF, World
+from tests.certs.world import LEAF, SETTLE, World
 from tests.conftest import FULL
 
 LOOKS = ("look", "look", "look", "skip", "cut", "lose")
@@ -92,6 +92,21 @@ def interleave(world, chance, replica):
     """Let others go on between two calls of one look."""
     world.record()
     others = [each for each in world.replicas if each is not replica and not each.busy]
-    if others and not replica.wire.is_cut and chance.random() < 0.3:
+    if not others or replica.wire.is_cut:
+        return
+    if chance.random() < 0.3:
         chance.choice(others).look()
         world.record()
+    elif len(others) == len(world.replicas) - 1 and chance.random() < 0.02:
+        stall(world, chance, others)
+
+
+def stall(world, chance, others):
+    """Hold one replica up between two calls, for long enough that others promote an authority."""
+    until = world.time + SETTLE * 1.2
+    if world.cluster.data:
+        world.cluster.ask_for_rotation()
+    while world.time < until:
+        for other in others:
+            other.look()
+        world.pass_time(chance.uniform(5, 13))
