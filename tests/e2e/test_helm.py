@@ -6,12 +6,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from click.testing import CliRunner
 
 from hack import paper
 from hack.install import NAMESPACE
 from tests.e2e.decisions import DECISION, OPTION, POLICY_API, fill
 from tests.e2e.plane import job_of, wait_for
 from tests.e2e.release import Release, former
+from webhook.commands import probe
 
 pytestmark = pytest.mark.xdist_group("own-plane")
 
@@ -201,6 +203,9 @@ def test_an_uninstall_lists_unfinished_jobs_and_leaves_what_is_documented(
     assert not job["spec"]["suspend"]
     created = own_plane.client.create(paper.light_job("after", names))
     assert OPTION not in created["metadata"]["labels"]
+    kubeconfig = str(own_plane.kubeconfig)
+    probed = CliRunner().invoke(probe.command, ["--wait", "0", "--kubeconfig", kubeconfig])
+    assert (probed.exit_code, probed.stdout) == (1, "")
 
 
 def test_a_definition_that_helm_did_not_install_is_taken_over_when_asked(own_plane, release, names):
