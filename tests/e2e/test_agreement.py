@@ -30,7 +30,7 @@ from webhook.model.queues import Amounts, Queueing, Snapshot
 from webhook.model.requests import needs
 
 CASES = 60
-"""About a minute on two cores; `make verify` compares a thousand."""
+"""About a minute on two cores; `make verify` compares 300."""
 POLL_SECONDS = 0.3
 AT_ONCE = 25
 JUDGED_SECONDS = 90.0
