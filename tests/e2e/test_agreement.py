@@ -76,6 +76,7 @@ class Comparison:
         return found
 
 
+@pytest.mark.timeout(3600)
 def test_what_starts_now_is_what_kueue_gives_quota_at_once(plane, tmp_path):
     comparisons: list[Comparison] = []
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
