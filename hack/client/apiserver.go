@@ -29,6 +29,7 @@ type apiServer struct {
 	namespace   string
 	bodyFile    string
 	dryRun      bool
+	keepEvery   int64
 	timeout     time.Duration
 
 	token  string
@@ -45,6 +46,7 @@ func (a *apiServer) addFlags(set *flag.FlagSet) {
 	set.StringVar(&a.namespace, "namespace", "default", "of the Jobs")
 	set.StringVar(&a.bodyFile, "bodies", "", "file of Jobs, one a line, with "+placeholder+" in the name")
 	set.BoolVar(&a.dryRun, "dry-run", false, "on the server: nothing is kept")
+	set.Int64Var(&a.keepEvery, "keep-every", 1, "keep one Job of so many, the others are dry runs")
 	set.DurationVar(&a.timeout, "timeout", 40*time.Second, "of a call")
 }
 
@@ -86,10 +88,11 @@ type job struct {
 	} `json:"metadata"`
 }
 
-// create creates one Job, enters the outcome and returns its name, "" when it failed.
+// create creates one Job, enters the outcome and returns its name, "" when there is none now.
 func (a *apiServer) create(number int64, moment time.Time, into *tally) string {
 	path := fmt.Sprintf("/apis/batch/v1/namespaces/%s/jobs", a.namespace)
-	if a.dryRun {
+	dryRun := a.dryRun || number%a.keepEvery != 0
+	if dryRun {
 		path += "?dryRun=All"
 	}
 	body := a.bodies.body(number)
@@ -105,6 +108,9 @@ func (a *apiServer) create(number int64, moment time.Time, into *tally) string {
 		return ""
 	}
 	into.add(moment, sent, answered, notesOfJob(&created, header))
+	if dryRun {
+		return ""
+	}
 	return created.Metadata.Name
 }
 

@@ -1,6 +1,7 @@
 """The load program, built from its sources, against servers that answer as they should and not."""
 
 import contextlib
+import dataclasses
 import json
 import ssl
 import threading
@@ -139,14 +140,10 @@ def test_each_client_sends_its_own_bursts(pki, serve):
     assert (found["calls"], found["errors"]) == (24, {})
 
 
-def wrong_uid(_, review):
-    return 200, {"response": {"uid": "another", "allowed": True}}, {}
-
-
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (wrong_uid, "the uid of another review"),
+        (lambda *_: (200, {"response": {"uid": "another"}}, {}), "the uid of another review"),
         (lambda *_: (503, {}, {}), "status 503"),
         (lambda *_: (200, [], {}), "not a review"),
     ],
@@ -167,10 +164,7 @@ def test_a_certificate_for_another_name_is_refused(pki, serve):
 
 
 def test_a_server_that_is_not_there_is_an_error(pki, serve):
-    target = webhook(pki, serve(allow))
-    target = load.Webhook(
-        port=1, authority=target.authority, server_name=NAME, bodies=target.bodies
-    )
+    target = dataclasses.replace(webhook(pki, serve(allow)), port=1)
 
     found = load.reviews(target, "-at-once=1", "-count=2")
 
@@ -229,6 +223,16 @@ def test_what_was_created_is_deleted_the_oldest_first(pki, serve, flag, deletes)
     created = [job["metadata"]["name"] for command, _, job in server.requests if command == "POST"]
     deleted = [path.split("/")[-1] for command, path, _ in server.requests if command == "DELETE"]
     assert sorted(deleted) == created[:deletes]
+
+
+def test_most_jobs_may_be_dry_runs(pki, serve):
+    server = serve(create)
+
+    load.jobs(api_server(pki, server), "-at-once=1", "-count=12", "-keep-every=4", "-clean-up")
+
+    commands = [(command, path.endswith("?dryRun=All")) for command, path, _ in server.requests]
+    counts = {each: commands.count(each) for each in commands}
+    assert counts == {("POST", True): 9, ("POST", False): 3, ("DELETE", False): 3}
 
 
 def test_a_refused_job_is_an_error_with_the_reason(pki, serve):
