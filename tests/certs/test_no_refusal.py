@@ -97,7 +97,7 @@ def interleave(world, chance, replica):
     if chance.random() < 0.3:
         chance.choice(others).look()
         world.record()
-    elif len(others) == len(world.replicas) - 1 and chance.random() < 0.02:
+    elif world.time - replica.looked_at < LONGEST_SILENCE and chance.random() < 0.02:
         stall(world, chance, others)
 
 
