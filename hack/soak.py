@@ -3,9 +3,9 @@
 usage: python -m hack.soak [--seconds 3600] [--rate 50] [--keep-every 5] [-o json] [--folder FOLDER]
 
 On a control plane of its own. The queues are full, so no Job starts; each is deleted when `KEPT`
-others came after it, so the cluster stays the same size. A Job that is kept is written a dozen times
-until it is gone, so most creates are dry runs: two cores do not sustain more. Exits with 1 when
-anything failed or the memory of a process was not flat.
+others came after it, so the cluster stays the same size. A Job that is kept is written a dozen
+times until it is gone, so most creates are dry runs: two cores do not sustain more. Exits with 1
+when anything failed or the memory of a process was not flat.
 """
 
 import argparse

@@ -4,7 +4,7 @@ import statistics
 from pathlib import Path
 from typing import Any, Final
 
-from hack.bench.creates import NOTHING, POINTS, POLICY, WEBHOOK, Rounds, values
+from hack.bench.creates import NOTHING, POLICY, WEBHOOK, Rounds, values
 from hack.bench.report import Figures
 
 COLOURS: Final = {NOTHING: "#bdc3c7", POLICY: "#e59866", WEBHOOK: "#2b5b84"}
@@ -38,7 +38,7 @@ def draw(figures: Figures, path: Path) -> None:
 
 def _bars(axis: Any, rounds: Rounds, what: str) -> None:
     is_latency = what != "perSecond"
-    points = [point.name for point in POINTS if is_latency or point.at_once]
+    points = [name for name in rounds[0][NOTHING] if is_latency or name.endswith("at once")]
     for shift, (name, colour) in enumerate(COLOURS.items()):
         found = [values(rounds, name, point, what) for point in points]
         middle = [statistics.median(each) for each in found]
