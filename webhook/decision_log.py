@@ -53,13 +53,13 @@ class DecisionLog:
     def _write_all(self) -> None:
         while self._lines:
             # A line leaves the bound only when it is written, so that a stalled stream fills it.
-            self._try(lambda: print(_ENCODER.encode(self._lines[0]), file=self._stream))
+            self._write_line(_ENCODER.encode(self._lines[0]))
             self._lines.popleft()
-        self._try(self._stream.flush)
 
-    def _try(self, write: Callable[[], object]) -> None:
+    def _write_line(self, line: str) -> None:
         try:
-            write()
+            # Writing lets go of the interpreter: between any two lines a review can go on.
+            print(line, file=self._stream, flush=True)
         except OSError:
             # Whoever read it may come back; a thread that has ended writes nothing any more.
             self._on_dropped()
