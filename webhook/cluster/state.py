@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from webhook.cluster import resources as kinds
@@ -184,7 +185,7 @@ class State:
 
     def _in_order(self) -> tuple[Arrival, ...]:
         ranked = [pair for name in sorted(self._by_queue) for pair in self._by_queue[name]]
-        return tuple(arrival for _, arrival in sorted(ranked, key=lambda pair: pair[0]))
+        return tuple(arrival for _, arrival in sorted(ranked, key=itemgetter(0)))
 
 
 _Tables: TypeAlias = Mapping[str, _Table]

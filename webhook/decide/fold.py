@@ -138,8 +138,13 @@ class Fold:
 
     def _note_arrivals(self, snapshot: Snapshot) -> None:
         found: defaultdict[str, list[Arrival]] = defaultdict(list)
+        roots: dict[tuple[str, str], str] = {}
         for arrival in snapshot.arrivals:
-            found[self._root_of(arrival)].append(arrival)
+            place = arrival.namespace, arrival.local_queue
+            # Thousands of arrivals name hundreds of queues.
+            if (root := roots.get(place)) is None:
+                root = roots[place] = self._root_of(arrival)
+            found[root].append(arrival)
         arrivals = {root: tuple(of_tree) for root, of_tree in found.items()}
         for root in {**self._arrivals, **arrivals}:
             if not _same(self._arrivals.get(root, ()), arrivals.get(root, ())):
