@@ -5,7 +5,7 @@ nothing that can be read, the leaf in memory goes on being served.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
@@ -75,7 +75,9 @@ class Keeper:
         self._leaf: Leaf | None = None
         self._trusted_at = 0.0
         self._seen: _Seen | None = None
-        self._version, self._version_since = "", 0.0
+        self._version = ""
+        self._carried_since: dict[x509.Certificate, float] = {}
+        """When each authority was first seen in every caBundle, and from then on always."""
         self._mending = ""
         self._trouble = ""
 
@@ -123,13 +125,16 @@ class Keeper:
 
     def _remember(self, published: Published, state: State, *, asked: float) -> _Seen:
         """Take over an answer: it may be as old as the question, and no older."""
+        bundle = Bundle(webhooks=published.webhooks, clean=published.clean)
         if published.version != self._version:
-            self._version, self._version_since = published.version, self._monotonic()
-        bundle = Bundle(
-            webhooks=published.webhooks,
-            clean=published.clean,
-            unchanged_for=timedelta(seconds=max(0.0, asked - self._version_since)),
-        )
+            self._version, since = published.version, self._carried_since
+            carried = filter(bundle.carries, bundle.certificates)
+            self._carried_since = {each: since.get(each, self._monotonic()) for each in carried}
+        ages = {
+            each: timedelta(seconds=max(0.0, asked - since))
+            for each, since in self._carried_since.items()
+        }
+        bundle = replace(bundle, carried_for=ages)
         seen = _Seen(state=state, bundle=bundle, at=asked)
         # What is broken or gone must not be forgotten while there is nothing better.
         if state.signing is not None or self._seen is None:
@@ -162,7 +167,7 @@ class Keeper:
         signing = seen.state.signing
         if signing is None or not seen.bundle.carries(signing.certificate):
             return
-        if self._mending and seen.bundle.unchanged_for >= self._lifetimes.settle:
+        if self._mending and seen.bundle.has_settled(signing.certificate, self._lifetimes):
             self._log("the authority is whole again")
             self._mending = ""
 
@@ -185,7 +190,8 @@ class Keeper:
         life = lifetime(authority, now=now, lifetimes=lifetimes)
         issued = issue.new_leaf(authority, self._names, now=now, lifetime=life)
         is_refused = self._leaf is not None and not seen.bundle.carries(self._leaf.authority)
-        unsettled = timedelta() if is_refused else lifetimes.settle - seen.bundle.unchanged_for
+        carried_for = seen.bundle.carried_for.get(authority.certificate, timedelta())
+        unsettled = timedelta() if is_refused else lifetimes.settle - carried_for
         self._trusted_at = at + max(0.0, unsettled.total_seconds())
         self._leaf = Leaf(issued=issued, authority=authority.certificate, made=now)
         self._log(f"a certificate that is valid until {self._leaf.expires.isoformat()}")

@@ -54,7 +54,7 @@ def signer(
         return None
     if leaf is None or leaf.is_dying(now) or not bundle.carries(leaf.authority):
         return signing
-    settled = is_fresh and bundle.unchanged_for >= lifetimes.settle
+    settled = is_fresh and bundle.has_settled(signing.certificate, lifetimes)
     # A retired authority's leaf is replaced at once: nothing then depends on the old one any more.
     wanted = leaf.is_due(now) or leaf.authority != signing.certificate
     return signing if settled and wanted else None

@@ -5,8 +5,8 @@ signs, and stays published until the last leaf that it signed is out of validity
 take any step: every write is of one version, and whoever is second reads again.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -44,12 +44,16 @@ class Bundle:
     webhooks: tuple[tuple[x509.Certificate, ...], ...]
     clean: bool = True
     """There is nothing else in them."""
-    unchanged_for: timedelta = timedelta()
-    """For how long, at the least, nobody has changed the configuration."""
+    carried_for: Mapping[x509.Certificate, timedelta] = field(default_factory=dict)
+    """For how long, at the least, every webhook's has had it; other changes do not count."""
 
     def carries(self, certificate: x509.Certificate) -> bool:
         """Say whether every webhook's does."""
         return bool(self.webhooks) and all(certificate in each for each in self.webhooks)
+
+    def has_settled(self, certificate: x509.Certificate, lifetimes: Lifetimes) -> bool:
+        """Say whether no API server can act on a caBundle without it any more."""
+        return self.carried_for.get(certificate, timedelta()) >= lifetimes.settle
 
     def is_exactly(self, certificates: Iterable[x509.Certificate]) -> bool:
         wanted = set(certificates)
@@ -120,7 +124,7 @@ def plan(
         return Publish(certificates=state.certificates)
     if state.next is None and wants_rotation(state, now):
         return Prepare()
-    if state.next is not None and bundle.unchanged_for >= lifetimes.settle:
+    if state.next is not None and bundle.has_settled(state.next.certificate, lifetimes):
         return Promote()
     if state.old != _still_old(state, now, lifetimes):
         return Drop()

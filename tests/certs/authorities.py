@@ -26,6 +26,7 @@ def certificate(name, **more):
     return authority(name, **more).certificate
 
 
-def bundle(*certificates, unchanged_for=HOUR, clean=True):
+def bundle(*certificates, carried_for=HOUR, clean=True):
     """Return the same caBundle for both webhooks."""
-    return Bundle(webhooks=(certificates, certificates), unchanged_for=unchanged_for, clean=clean)
+    ages = dict.fromkeys(certificates, carried_for)
+    return Bundle(webhooks=(certificates, certificates), carried_for=ages, clean=clean)

@@ -39,14 +39,14 @@ def test_a_leaf_is_renewed_at_two_thirds_of_its_life(hours, signs):
 
 def test_the_first_leaf_is_signed_as_soon_as_the_bundle_carries_the_authority():
     assert sign(None, seen=bundle()) is None
-    assert sign(None, seen=bundle(A, unchanged_for=timedelta())) == authority("a")
+    assert sign(None, seen=bundle(A, carried_for=timedelta())) == authority("a")
 
 
 def test_a_leaf_of_a_retired_authority_is_renewed_once_the_new_one_is_settled():
     state = State(signing=authority("b"), old=(A,), retired_at=NOW)
 
     assert sign(leaf(), state, bundle(B, A)) == authority("b")
-    assert sign(leaf(), state, bundle(B, A, unchanged_for=timedelta(seconds=59))) is None
+    assert sign(leaf(), state, bundle(B, A, carried_for=timedelta(seconds=59))) is None
 
 
 def test_what_was_read_long_ago_signs_nothing_that_can_wait():
@@ -57,7 +57,7 @@ def test_what_was_read_long_ago_signs_nothing_that_can_wait():
 def test_a_leaf_that_nobody_trusts_any_more_is_replaced_at_once():
     state = State(signing=authority("b"))
 
-    assert sign(leaf(), state, bundle(B, unchanged_for=timedelta())) == authority("b")
+    assert sign(leaf(), state, bundle(B, carried_for=timedelta())) == authority("b")
 
 
 def test_nothing_is_signed_without_an_authority_or_with_an_expired_one():

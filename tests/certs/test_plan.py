@@ -87,7 +87,7 @@ def test_the_next_authority_is_published_beside_the_signing_one():
 
 @pytest.mark.parametrize(("seconds", "promoted"), [(59, False), (60, True)])
 def test_the_next_authority_signs_once_every_api_server_knows_it(seconds, promoted):
-    seen = bundle(A, B, unchanged_for=timedelta(seconds=seconds))
+    seen = bundle(A, B, carried_for=timedelta(seconds=seconds))
 
     promote = step(FOLLOWED, seen)
 
