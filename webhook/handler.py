@@ -76,7 +76,8 @@ class Handler:
         return self._snapshot
 
     def placements(self) -> int:
-        return len(self._ledger.entries())
+        # Scrapes ask from a thread of their own: walking the ledger meanwhile would fail.
+        return len(self._ledger)
 
     def state_age_seconds(self) -> float:
         return max(0.0, self._clock() - self._snapshot.as_of)

@@ -117,3 +117,11 @@ def test_names_are_forgotten_in_the_end():
     ledger.seen([seen_job("train-x7k2p")])
 
     assert ledger.entries() == ()
+
+
+def test_its_length_is_the_number_of_placements():
+    ledger = Ledger(ttl_seconds=30.0)
+    ledger.enter(arrival("a"), 0.0)
+    ledger.enter(arrival("b"), 1.0)
+
+    assert len(ledger) == 2

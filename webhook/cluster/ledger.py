@@ -59,6 +59,9 @@ class Ledger:
             del self._names[key]
         return gone
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def entries(self) -> tuple[Arrival, ...]:
         """List the placements, oldest first."""
         return tuple(arrival for arrival, _ in self._entries.values())
