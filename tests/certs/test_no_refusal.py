@@ -36,6 +36,8 @@ def test_a_chart_that_takes_the_bundle_away_costs_no_more_than_that_moment(seed)
 @once
 @given(ANYTHING)
 def test_a_secret_that_is_broken_or_gone_refuses_nobody(seed):
+    # With stalls beside it about one seed in 250 (241 is one) is refused for some seconds: who is
+    # held up while an authority is lost may find its leaf over before the new one has settled.
     play(random.Random(seed), (*6 * COMMON, *ON_SECRET), stalls=False)
 
 
