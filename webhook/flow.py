@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook.admission import original as originals
+from webhook.admission import patch
 from webhook.decide import arrivals, explain, match, options, strategies
 from webhook.decide.occupancy import Occupancy
 from webhook.jobs import JobKind
 from webhook.model import job as jobs
 from webhook.model import marks
 from webhook.model.decision import Assessment, Decision, LeftAlone, Outcome, Skip
+from webhook.model.edits import Prepared
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy, Mode
@@ -178,8 +180,14 @@ def _apply(
         edits = () if case.carried else case.kind.edits(case.raw, recorded)
         return Outcome(decision=decision, edits=edits, warnings=warnings)
     after = _named(taken.job, taken, decision, policy)
-    changed = case.kind.edits(case.clean, after)
-    original = originals.original_of(changed, case.clean_source)
+    prepared = _prepared(case, taken.job)
+    if prepared is None:
+        changed = case.kind.edits(case.clean, after)
+        original = originals.original_of(changed, case.clean_source)
+    else:
+        named = case.kind.edits(taken.job, after)
+        changed = prepared.edits + named
+        original = {**prepared.original, **originals.original_of(named, case.clean_source)}
     recorded = _annotated(after, decision, originals.to_json(original))
     if case.raw is case.clean:
         edits = changed + case.kind.edits(after, recorded)
@@ -188,10 +196,29 @@ def _apply(
     return Outcome(
         decision=decision,
         edits=edits,
+        prepared=prepared,
         original=original,
         warnings=warnings,
         arrival=arrivals.decided(after, taken, decision, occupancy.snapshot),
     )
+
+
+def _prepared(case: _Case, adapted: Job) -> Prepared | None:
+    """Recall what the adaptation does to this template; None: nothing was worked out for it."""
+    before = case.clean.pod_sets
+    if case.raw is not case.clean or not isinstance(before, jobs.PodSets):
+        return None
+    return before.recall(_prepare, (adapted.pod_sets, case.kind), case.clean, case.clean_source)
+
+
+def _prepare(
+    _: jobs.PodSets,
+    after: jobs.PodSets,
+    kind: JobKind,
+    job: Job,
+    source: Mapping[str, Any],
+) -> Prepared | None:
+    return patch.prepare(kind.edits(job, replace(job, pod_sets=after)), source, kind.allowed)
 
 
 def _annotated(job: Job, decision: Decision, original: Mapping[str, Any]) -> Job:

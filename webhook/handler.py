@@ -126,7 +126,9 @@ class Handler:
             if _is_unmarked(outcome) and not review.dry_run and self._is_echo(source, now):
                 outcome = Outcome(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
             # Verifying applies the patch to the review's own object: nothing reads it afterwards.
-            operations = patch.operations(outcome.edits, review.object, kind.allowed)
+            operations = patch.operations(
+                outcome.edits, review.object, kind.allowed, outcome.prepared
+            )
             if outcome.arrival is not None and not review.dry_run:
                 self._enter(outcome.arrival, outcome.skip, now)
         verdict = Verdict(

@@ -1,5 +1,7 @@
 """One JSON Patch operation (RFC 6902) carried out on a parsed object, in place.
 
+A value goes in as a copy: what later operations do to it must not reach back into this one.
+
 It is as strict as the API server: what is not there can be neither replaced nor removed.
 ``add``, ``remove`` and ``replace`` are known, which is all that is ever sent. A library would do it
 too, at a fifth of a review's time; the tests hold this against one.
@@ -8,6 +10,7 @@ too, at a fifth of a review's time; the tests hold this against one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 
@@ -42,19 +45,23 @@ def _apply_to_object(operation: Mapping[str, Any], node: dict[str, Any], key: st
     if kind == "remove":
         del node[key]
     else:
-        node[key] = operation["value"]
+        node[key] = _own(operation["value"])
 
 
 def _apply_to_list(operation: Mapping[str, Any], node: list[Any], part: str) -> None:
     kind, pointer = operation["op"], operation["path"]
     if kind == "add" and part == "-":
-        node.append(operation["value"])
+        node.append(_own(operation["value"]))
     elif kind == "add":
-        node.insert(_index(part, len(node) + 1, pointer), operation["value"])
+        node.insert(_index(part, len(node) + 1, pointer), _own(operation["value"]))
     elif kind == "remove":
         del node[_index(part, len(node), pointer)]
     else:
-        node[_index(part, len(node), pointer)] = operation["value"]
+        node[_index(part, len(node), pointer)] = _own(operation["value"])
+
+
+def _own(value: Any) -> Any:
+    return value if isinstance(value, str) else deepcopy(value)
 
 
 def _parts(pointer: str) -> list[str]:

@@ -7,14 +7,14 @@ doubt there is a PatchError and no patch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from copy import deepcopy
+from typing import Any
 
 from webhook.admission import places
 from webhook.admission.apply import CannotApplyError, apply
 from webhook.admission.places import Allowed
-from webhook.model.edits import ABSENT, Edit, Path, escaped, to_pointer
-
-Operation: TypeAlias = dict[str, Any]
+from webhook.admission.original import original_of
+from webhook.model.edits import ABSENT, Edit, Operation, Path, Prepared, escaped, to_pointer
 
 
 class PatchError(Exception):
@@ -29,26 +29,48 @@ class PatchError(Exception):
         return f"{to_pointer(self.path)}: {self.message}"
 
 
-def operations(edits: Sequence[Edit], source: dict[str, Any], allowed: Allowed) -> list[Operation]:
+def operations(
+    edits: Sequence[Edit],
+    source: dict[str, Any],
+    allowed: Allowed,
+    prepared: Prepared | None = None,
+) -> list[Operation]:
     """Write *edits* as operations and apply them to *source*, in place, as a proof.
 
     An edit whose value stands there already becomes no operation. After an error *source* may be
-    changed in part.
+    changed in part. With *prepared* the first edits are its own, and written already.
 
     Raises:
         PatchError: a place is not in *allowed*, named twice, cannot be reached, or does not have
             its value after the patch.
 
     """
+    written: list[Operation] = []
+    if prepared is not None:
+        written += prepared.operations
+        _apply(written, source)
+        edits = edits[len(prepared.edits) :]
     if not edits:
-        return []
+        return written
     _check(edits, allowed)
     plan = _Plan(source)
     for edit in edits:
         plan.add(edit)
     found = plan.operations()
-    _verify(edits, found, source)
-    return found
+    _apply(found, source)
+    _verify(edits, source)
+    return written + found
+
+
+def prepare(
+    edits: tuple[Edit, ...], source: Mapping[str, Any], allowed: Allowed
+) -> Prepared | None:
+    """Work out what every object equal to *source* needs; None: such edits make no patch."""
+    try:
+        found = operations(edits, deepcopy(dict(source)), allowed)
+    except PatchError:
+        return None
+    return Prepared(edits=edits, original=original_of(edits, source), operations=tuple(found))
 
 
 def _check(edits: Sequence[Edit], allowed: Allowed) -> None:
@@ -61,12 +83,15 @@ def _check(edits: Sequence[Edit], allowed: Allowed) -> None:
         seen.add(edit.path)
 
 
-def _verify(edits: Sequence[Edit], found: list[Operation], source: dict[str, Any]) -> None:
+def _apply(found: Sequence[Operation], source: dict[str, Any]) -> None:
     try:
         for operation in found:
             apply(operation, source)
     except CannotApplyError as error:
         raise PatchError((), f"does not apply: {error}") from error
+
+
+def _verify(edits: Sequence[Edit], source: dict[str, Any]) -> None:
     reached: dict[Path, Any] = {}
     for edit in edits:
         parent = edit.path[:-1]

@@ -5,14 +5,14 @@ Adapting twice is adapting once, so that a Job decided again is not changed agai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from webhook.decide import accelerators, pins
 from webhook.decide.adapt_containers import adapt_containers
 from webhook.model.fields import Json
-from webhook.model.job import Job
+from webhook.model.job import Job, PodSet, PodSets, of_pod_sets
 from webhook.model.pods import PodTemplate
 from webhook.model.policy import (
     Accelerator,
@@ -37,11 +37,16 @@ def adapt(job: Job, option: Option) -> Job:
     # Nothing given, nothing to do; comparing whole adaptations would cost more than most of them.
     if not option.adaptation.model_fields_set:
         return job
-    pod_sets = tuple(
-        replace(pod_set, template=_adapt_template(pod_set.template, option.adaptation))
-        for pod_set in job.pod_sets
+    pod_sets = of_pod_sets(_adapt, job.pod_sets, option.adaptation)
+    return job if pod_sets is job.pod_sets else replace(job, pod_sets=pod_sets)
+
+
+def _adapt(pod_sets: Sequence[PodSet], adaptation: Adaptation) -> Sequence[PodSet]:
+    adapted = PodSets(
+        replace(pod_set, template=_adapt_template(pod_set.template, adaptation))
+        for pod_set in pod_sets
     )
-    return job if pod_sets == job.pod_sets else replace(job, pod_sets=pod_sets)
+    return pod_sets if adapted == pod_sets else adapted
 
 
 def _adapt_template(template: PodTemplate, adaptation: Adaptation) -> PodTemplate:

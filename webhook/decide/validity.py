@@ -14,7 +14,7 @@ from webhook.decide import accelerators, limit_ranges, pins
 from webhook.model import quantity
 from webhook.model.decision import Reason, Rejection
 from webhook.model.fields import FieldError
-from webhook.model.job import Job
+from webhook.model.job import Job, PodSet, of_pod_sets
 from webhook.model.pods import Container, PodTemplate, Resources
 from webhook.model.queues import LimitRangeItem
 
@@ -27,11 +27,24 @@ _POD_LEVEL = frozenset({"cpu", "memory"})
 
 def refusal(before: Job, after: Job, items: Sequence[LimitRangeItem]) -> Rejection | None:
     """Say why the adapted Job must not be sent; None: nothing speaks against it."""
-    for old, new in zip(before.pod_sets, after.pod_sets, strict=True):
+    has_minimum = _MIN_PARALLELISM in before.annotations
+    return of_pod_sets(_refusal, before.pod_sets, after.pod_sets, items, has_minimum)
+
+
+def _refusal(
+    before: Sequence[PodSet],
+    after: Sequence[PodSet],
+    items: Sequence[LimitRangeItem],
+    has_minimum: bool,  # noqa: FBT001 - a value like the others
+) -> Rejection | None:
+    for old, new in zip(before, after, strict=True):
         if old.template is new.template or old.template == new.template:
             continue
         for reason, found in (
-            (Reason.UNSUPPORTED, _unsupported(before, old.template, new.template)),
+            (
+                Reason.UNSUPPORTED,
+                _unsupported(old.template, new.template, has_minimum=has_minimum),
+            ),
             (Reason.WOULD_BE_INVALID, _invalid(old.template, new.template, items)),
             (Reason.STILL_PINNED, _pinned(old.template, new.template)),
         ):
@@ -44,13 +57,15 @@ def refusal(before: Job, after: Job, items: Sequence[LimitRangeItem]) -> Rejecti
     return None
 
 
-def _unsupported(job: Job, before: PodTemplate, after: PodTemplate) -> Iterator[str]:
+def _unsupported(
+    before: PodTemplate, after: PodTemplate, *, has_minimum: bool
+) -> Iterator[str]:
     changed = _changed_resources(before, after)
     if not changed:
         return
     if after.claims or any(container.claims for container in _every(after)):
         yield "resources would change in a pod with resource claims"
-    if _MIN_PARALLELISM in job.annotations:
+    if has_minimum:
         yield f"resources would change in a Job with the annotation {_MIN_PARALLELISM}"
     level = sorted(name for name in changed if name in _POD_LEVEL or name.startswith("hugepages-"))
     if after.resources is not None and level:

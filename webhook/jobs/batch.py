@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from webhook.jobs import template
 from webhook.model import fields
 from webhook.model.edits import Edit, Path
-from webhook.model.job import OPTION_LABEL, OURS, PRIORITY_LABEL, QUEUE_LABEL, Job, Owner, PodSet
+from webhook.model.job import (
+    OPTION_LABEL,
+    OURS,
+    PRIORITY_LABEL,
+    QUEUE_LABEL,
+    Job,
+    Owner,
+    PodSet,
+    PodSets,
+)
 from webhook.model.pods import read_template
 
 _TEMPLATE: Path = ("spec", "template")
+_WITHOUT_REFERENCES = 2
+"""The version of ``marshal`` that writes equal values in one way."""
+_LONGEST_SHARED = 32 * 1024
+"""Bytes of a template, so that what is remembered stays within some megabytes."""
 
 ALLOWED: tuple[Path, ...] = (
     ("metadata", "labels", QUEUE_LABEL),
@@ -39,7 +54,7 @@ def read(source: Mapping[str, Any]) -> Job:
         owner=_read_owner(metadata),
         managed_by=fields.text(spec, "managedBy", "spec") or None,
         active_deadline_seconds=fields.integer(spec, "activeDeadlineSeconds", "spec"),
-        pod_sets=(_read_pod_set(spec),),
+        pod_sets=_read_pod_sets(spec),
     )
 
 
@@ -55,18 +70,29 @@ def edits(before: Job, after: Job) -> tuple[Edit, ...]:
     return tuple(found)
 
 
-def _read_pod_set(spec: Mapping[str, Any]) -> PodSet:
+def _read_pod_sets(spec: Mapping[str, Any]) -> PodSets:
     # Kueue's podsCount: parallelism, which the API server defaults to 1, capped by completions.
     parallelism = fields.integer(spec, "parallelism", "spec")
     completions = fields.integer(spec, "completions", "spec")
     count = 1 if parallelism is None else parallelism
     if completions is not None:
         count = min(count, completions)
-    return PodSet(
-        name="main",
-        count=max(0, count),
-        template=read_template(fields.mapping(spec, "template", "spec"), "spec.template"),
-    )
+    source = fields.mapping(spec, "template", "spec")
+    written = marshal.dumps(source, _WITHOUT_REFERENCES)
+    if len(written) > _LONGEST_SHARED:
+        return _pod_sets(max(0, count), source)
+    return _shared_pod_sets(max(0, count), written)
+
+
+@lru_cache(maxsize=512)
+def _shared_pod_sets(count: int, written: bytes) -> PodSets:
+    """Read one template once; from a copy, since the review's own object is patched as a proof."""
+    return _pod_sets(count, marshal.loads(written))  # noqa: S302 - written above
+
+
+def _pod_sets(count: int, source: Mapping[str, Any]) -> PodSets:
+    template = read_template(source, "spec.template")
+    return PodSets((PodSet(name="main", count=count, template=template),))
 
 
 def _read_owner(metadata: Mapping[str, Any]) -> Owner | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from webhook.model.policy import Mode
 
 if TYPE_CHECKING:
-    from webhook.model.edits import Edit, Original
+    from webhook.model.edits import Edit, Original, Prepared
     from webhook.model.job import Job
     from webhook.model.queues import Arrival, PodSetNeeds
 
@@ -124,6 +124,8 @@ class Outcome:
     decision: Decision | None = None
     skip: Skip | None = None
     edits: tuple[Edit, ...] = ()
+    prepared: Prepared | None = None
+    """The first of the edits, worked out before for an equal template."""
     original: Original | None = None
     warnings: tuple[str, ...] = ()
     arrival: Arrival | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from webhook.model.fields import Json
 
@@ -34,6 +34,19 @@ class Edit:
 
 Original: TypeAlias = Mapping[Path, "Json | Absent"]
 """What stood at each edited path before; parents that had to be created are ABSENT too."""
+
+
+Operation: TypeAlias = "dict[str, Any]"
+"""One of JSON Patch (RFC 6902)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Edits to an object with what follows from them: the same for every equal object."""
+
+    edits: tuple[Edit, ...]
+    original: Original
+    operations: tuple[Operation, ...]
 
 
 def to_pointer(path: Path) -> str:

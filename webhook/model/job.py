@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from webhook.model.pods import PodTemplate
+
+T = TypeVar("T")
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
@@ -37,6 +40,44 @@ class PodSet:
     name: str
     count: int
     template: PodTemplate
+
+
+class PodSets(tuple[PodSet, ...]):
+    """A Job's pod sets, and what has been worked out of them.
+
+    Most Jobs come from a few templates, and most of a decision depends on the template alone. Who
+    reads Jobs gives equal ones the same PodSets, and what is worked out lives as long as they do.
+    """
+
+    _known: dict[tuple[object, ...], tuple[tuple[object, ...], object]]
+    _KEPT = 64
+
+    def recall(
+        self, function: Callable[..., T], others: tuple[object, ...], *equal: object
+    ) -> T:
+        """Call ``function(self, *others, *equal)`` once for the very same *others*.
+
+        They are told apart by which objects they are, as comparing them would cost as much as the
+        work; so nobody may change them. *equal* are those that are equal whenever these pod sets
+        are the same.
+        """
+        known = self.__dict__.setdefault("_known", {})
+        key = (function, *map(id, others))
+        found = known.get(key)
+        if found is None:
+            if len(known) >= self._KEPT:
+                known.clear()
+            # The others stay with their ids, so that no other object can get one of these.
+            found = known[key] = others, function(self, *others, *equal)
+        result: T = found[1]
+        return result
+
+
+def of_pod_sets(function: Callable[..., T], pod_sets: Sequence[PodSet], *others: Any) -> T:
+    """Call ``function(pod_sets, *others)``, or recall what it returned for the same objects."""
+    if isinstance(pod_sets, PodSets):
+        return pod_sets.recall(function, others)
+    return function(pod_sets, *others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,13 @@ containers is ``PodRequests`` of k8s.io/component-helpers, sidecars included (KE
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
 from webhook.model import quantity
 from webhook.model.fields import EMPTY, FieldError, child
-from webhook.model.job import Job
+from webhook.model.job import Job, PodSet, of_pod_sets
 from webhook.model.pods import Container, PodTemplate, Resources
 from webhook.model.queues import KueueConfig, LimitRangeItem, PodSetNeeds, Snapshot, Transformation
 
@@ -29,19 +29,25 @@ def needs(job: Job, snapshot: Snapshot) -> tuple[PodSetNeeds, ...]:
 
     """
     limit_ranges = snapshot.limit_ranges.get(job.namespace, ())
+    return of_pod_sets(_needs, job.pod_sets, limit_ranges, snapshot.overheads, snapshot.kueue)
+
+
+def _needs(
+    pod_sets: Sequence[PodSet],
+    limit_ranges: tuple[LimitRangeItem, ...],
+    overheads: Mapping[str, Mapping[str, str]],
+    kueue: KueueConfig,
+) -> tuple[PodSetNeeds, ...]:
     return tuple(
         PodSetNeeds(
             name=pod_set.name,
             count=pod_set.count,
             per_pod=per_pod(
-                pod_set.template,
-                limit_ranges=limit_ranges,
-                overheads=snapshot.overheads,
-                kueue=snapshot.kueue,
+                pod_set.template, limit_ranges=limit_ranges, overheads=overheads, kueue=kueue
             ),
             template=pod_set.template,
         )
-        for pod_set in job.pod_sets
+        for pod_set in pod_sets
     )
 
 
