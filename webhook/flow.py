@@ -9,6 +9,7 @@ import re
 import zlib
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from webhook.admission import original as originals
@@ -133,32 +134,29 @@ def _decide(
 ) -> Decision:
     submitted = match.submission(case.clean, occupancy.snapshot)
     age = max(0.0, moment.now - occupancy.snapshot.as_of)
-    blank = Decision(
+    decision = partial(
+        Decision,
         id=_decision_id(case.raw, moment),
         time=moment.time,
         policy=policy.name,
         mode=policy.spec.mode,
-        option=None,
-        left_alone=None,
-        reason="",
         from_queue=submitted.named,
         state_age_seconds=round(age, 3),
     )
     if age > rules.max_state_age_seconds:
         limit = f"limit {rules.max_state_age_seconds:.0f} s"
         reason = f"left as submitted: stale: the queues were last seen {age:.0f} s ago ({limit})"
-        return replace(blank, left_alone=LeftAlone.STALE, reason=reason)
+        return decision(option=None, left_alone=LeftAlone.STALE, reason=reason)
     try:
         allowed = match.allowed_options(case.clean, policy)
     except FieldError as error:
         reason = f"left as submitted: {error}"
-        return replace(blank, left_alone=LeftAlone.UNREADABLE, reason=reason)
+        return decision(option=None, left_alone=LeftAlone.UNREADABLE, reason=reason)
     assessments = options.assess(
         case.clean, policy, occupancy, submitted=submitted.queue, allowed=allowed
     )
     choice = strategies.choose(policy, assessments, submitted.queue)
-    return replace(
-        blank,
+    return decision(
         options=assessments,
         option=None if choice.index is None else assessments[choice.index].option,
         left_alone=LeftAlone.NO_OPTION if choice.index is None else None,
@@ -237,7 +235,8 @@ def _named(job: Job, taken: Assessment, decision: Decision, policy: FallbackPoli
     if guests is not None and guests.priority_class:
         labels[jobs.PRIORITY_LABEL] = guests.priority_class
     return marks.marked(
-        replace(job, labels=labels),
+        job,
+        labels,
         option=taken.option,
         decision_id=decision.id,
         policy=policy.name,

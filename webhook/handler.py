@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
@@ -166,7 +167,7 @@ class Handler:
         return flow.Moment(
             now=now,
             unix=unix,
-            time=datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            time=_written(int(unix)),
             uid=review.uid,
             visible=self._visible,
         )
@@ -191,6 +192,11 @@ class Handler:
             return untouched
         verdict = Verdict(uid=review.uid, patch=operations)
         return Considered(review=review, verdict=verdict, outcome=None, restored=len(operations))
+
+
+@lru_cache(maxsize=2)
+def _written(unix_seconds: int) -> str:
+    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _is_unmarked(outcome: Outcome) -> bool:

@@ -9,8 +9,9 @@ too, at a fifth of a review's time; the tests hold this against one.
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Mapping
-from copy import deepcopy
+from functools import lru_cache
 from typing import Any
 
 
@@ -26,10 +27,11 @@ def apply(operation: Mapping[str, Any], source: dict[str, Any]) -> None:
 
     """
     pointer = operation["path"]
-    *above, last = _parts(pointer)
+    above, last = _parts(pointer)
     node: Any = source
     for part in above:
-        node = _below(node, part, pointer)
+        # Nearly all steps are these, and calling a function for each would cost as much again.
+        node = node[part] if type(node) is dict and part in node else _below(node, part, pointer)
     if isinstance(node, dict):
         _apply_to_object(operation, node, last)
     elif isinstance(node, list):
@@ -61,17 +63,18 @@ def _apply_to_list(operation: Mapping[str, Any], node: list[Any], part: str) -> 
 
 
 def _own(value: Any) -> Any:
-    return value if isinstance(value, str) else deepcopy(value)
+    return value if type(value) is str else marshal.loads(marshal.dumps(value))  # noqa: S302
 
 
-def _parts(pointer: str) -> list[str]:
-    """Take a JSON Pointer (RFC 6901) apart."""
+@lru_cache(maxsize=2048)
+def _parts(pointer: str) -> tuple[tuple[str, ...], str]:
+    """Take a JSON Pointer (RFC 6901) apart: what leads to the parent, and the last part."""
     start, *parts = pointer.split("/")
     if start or not parts:
         raise CannotApplyError(f"{pointer!r} points to no place in the object")
-    if "~" not in pointer:
-        return parts
-    return [part.replace("~1", "/").replace("~0", "~") for part in parts]
+    if "~" in pointer:
+        parts = [part.replace("~1", "/").replace("~0", "~") for part in parts]
+    return tuple(parts[:-1]), parts[-1]
 
 
 def _below(node: Any, part: str, pointer: str) -> Any:

@@ -12,8 +12,8 @@ from typing import Any
 
 from webhook.admission import places
 from webhook.admission.apply import CannotApplyError, apply
-from webhook.admission.places import Allowed
 from webhook.admission.original import original_of
+from webhook.admission.places import Allowed
 from webhook.model.edits import ABSENT, Edit, Operation, Path, Prepared, escaped, to_pointer
 
 
@@ -75,8 +75,9 @@ def prepare(
 
 def _check(edits: Sequence[Edit], allowed: Allowed) -> None:
     seen: set[Path] = set()
+    tree = places.tree_of(allowed)
     for edit in edits:
-        if not isinstance(places.match(edit.path, allowed), tuple):
+        if not isinstance(places.find(edit.path, tree), tuple):
             raise PatchError(edit.path, "may not be patched")
         if edit.path in seen:
             raise PatchError(edit.path, "edited twice")

@@ -14,7 +14,12 @@ Tree: TypeAlias = "dict[str, Tree | Path]"
 
 def match(path: Path, allowed: Allowed) -> Path | Tree | None:
     """Find the pattern for *path*; a tree where *path* is above allowed places; None: neither."""
-    node: Path | Tree | None = _tree(allowed)
+    return find(path, tree_of(allowed))
+
+
+def find(path: Path, tree: Tree) -> Path | Tree | None:
+    """Do the same for many paths: looking the tree up costs more than going down in it."""
+    node: Path | Tree | None = tree
     for part in path:
         if not isinstance(node, dict):
             return None
@@ -23,7 +28,7 @@ def match(path: Path, allowed: Allowed) -> Path | Tree | None:
 
 
 @lru_cache(maxsize=16)
-def _tree(allowed: Allowed) -> Tree:
+def tree_of(allowed: Allowed) -> Tree:
     tree: Tree = {}
     for pattern in allowed:
         node = tree

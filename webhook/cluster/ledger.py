@@ -53,9 +53,9 @@ class Ledger:
         gone = tuple(arrival for arrival, _ in ended)
         for arrival in gone:
             del self._entries[arrival.key]
-        for key, until in tuple(self._names.items()):
-            if until > now:
-                break
+        # A busy cluster names thousands, and this is asked with each review: no copy of them all.
+        names = itertools.takewhile(lambda entry: entry[1] <= now, self._names.items())
+        for key in [key for key, _ in names]:
             del self._names[key]
         return gone
 

@@ -5,7 +5,7 @@ Adapting twice is adapting once, so that a Job decided again is not changed agai
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -41,7 +41,7 @@ def adapt(job: Job, option: Option) -> Job:
     return job if pod_sets is job.pod_sets else replace(job, pod_sets=pod_sets)
 
 
-def _adapt(pod_sets: Sequence[PodSet], adaptation: Adaptation) -> Sequence[PodSet]:
+def _adapt(pod_sets: tuple[PodSet, ...], adaptation: Adaptation) -> tuple[PodSet, ...]:
     adapted = PodSets(
         replace(pod_set, template=_adapt_template(pod_set.template, adaptation))
         for pod_set in pod_sets

@@ -6,27 +6,26 @@ Topologies are not modelled: a Job that asks for one is refused, of the rest the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
 
-from webhook.decide import quota
-from webhook.decide.flavor_match import asks_for_topology, mismatch
+from webhook.decide import flavor_plan, quota
+from webhook.decide.flavor_plan import Flavor
 from webhook.decide.quota import Quotas
 from webhook.model import quantity
 from webhook.model.decision import Fit, Reason, Rejection
+from webhook.model.fields import FieldError
 from webhook.model.queues import (
     Amounts,
     ClusterQueue,
     FlavorResource,
     Held,
     PodSetNeeds,
-    ResourceGroup,
     Snapshot,
 )
 
-_PODS = "pods"
 _NEVER = "Never"
 _TRY_NEXT = "TryNextFlavor"
 
@@ -104,21 +103,17 @@ def assign(needs: Sequence[PodSetNeeds], place: Place) -> Assignment:
     """
     if not place.quotas.holds(place.cluster_queue.name):
         detail = f"the cohorts of ClusterQueue {place.cluster_queue.name} form a cycle"
-        return _refused(Reason.INACTIVE, detail)
+        return _refused(Rejection(reason=Reason.INACTIVE, detail=detail))
     usage: dict[FlavorResource, int] = {}
     tries: list[_Try] = [_OWN_QUOTA]
     for pod_set in needs:
-        total = pod_set.total
-        refused = _uncovered(pod_set, total, place)
-        if refused is not None:
-            return refused
-        for group in place.cluster_queue.groups:
-            wanted = {name: total[name] for name in total if name in group.resources}
-            if _PODS in group.resources:
-                wanted[_PODS] = pod_set.count
-            found = _best_flavor(pod_set, group, wanted, usage, place)
+        plan = flavor_plan.of(pod_set, place.cluster_queue, place.snapshot)
+        if plan.rejection is not None:
+            return _refused(plan.rejection)
+        for flavors in plan.groups:
+            found = _best_flavor(flavors, usage, place)
             if found.reason is not None:
-                return _refused(found.reason, found.detail)
+                return _refused(Rejection(reason=found.reason, detail=found.detail))
             tries.append(found)
             for resource, amount in found.usage.items():
                 usage[resource] = usage.get(resource, 0) + amount
@@ -150,39 +145,16 @@ def _set_aside(usage: Amounts, height: int, place: Place) -> Amounts:
     return {cell: amount for cell, amount in found.items() if amount > 0}
 
 
-def _refused(reason: Reason, detail: str) -> Assignment:
-    rejection = Rejection(reason=reason, detail=detail)
-    return Assignment(fit=Fit.NEVER, detail=detail, rejection=rejection)
+def _refused(rejection: Rejection) -> Assignment:
+    return Assignment(fit=Fit.NEVER, detail=rejection.detail, rejection=rejection)
 
 
-def _uncovered(pod_set: PodSetNeeds, total: Mapping[str, int], place: Place) -> Assignment | None:
-    if asks_for_topology(pod_set.template):
-        return _refused(Reason.UNSUPPORTED, "topology requests are not modelled")
-    if place.snapshot.kueue.ignore_undeclared:
-        return None
-    covered = {resource for group in place.cluster_queue.groups for resource in group.resources}
-    missing = [name for name, amount in total.items() if amount and name not in covered]
-    if not missing:
-        return None
-    text = f"{min(missing)} {quantity.render(total[min(missing)], resource=min(missing))}"
-    detail = f"asks for {text}, which ClusterQueue {place.cluster_queue.name} does not cover"
-    return _refused(Reason.NOT_COVERED, detail)
-
-
-def _best_flavor(
-    pod_set: PodSetNeeds,
-    group: ResourceGroup,
-    wanted: Mapping[str, int],
-    taken: Amounts,
-    place: Place,
-) -> _Try:
-    """Try the group's flavors in order, and stop where the ClusterQueue's fungibility says."""
-    if not wanted:
-        return _OWN_QUOTA
+def _best_flavor(flavors: Sequence[Flavor], taken: Amounts, place: Place) -> _Try:
+    """Try a group's flavors in order, and stop where the ClusterQueue's fungibility says."""
     best: _Try | None = None
     refusals: list[_Try] = []
-    for flavor in group.flavors:
-        found = _try_flavor(pod_set, flavor, wanted, taken, place)
+    for flavor in flavors:
+        found = _try_flavor(flavor, taken, place)
         if found.reason is not None:
             refusals.append(found)
             continue
@@ -203,42 +175,19 @@ def _least_refusal(refusals: Sequence[_Try]) -> _Try:
     return _Try(level=(_Mode.EXCEEDS, 0), reason=Reason.NO_FLAVOR, detail="it has no flavors")
 
 
-def _try_flavor(
-    pod_set: PodSetNeeds,
-    name: str,
-    wanted: Mapping[str, int],
-    taken: Amounts,
-    place: Place,
-) -> _Try:
-    refusal = _flavor_refusal(pod_set, name, place)
-    if refusal is not None:
-        return _Try(level=(_Mode.EXCEEDS, 0), reason=Reason.NO_FLAVOR, detail=refusal)
+def _try_flavor(flavor: Flavor, taken: Amounts, place: Place) -> _Try:
+    if flavor.unreadable is not None:
+        raise FieldError(flavor.unreadable.path, flavor.unreadable.message)
+    if flavor.refusal is not None:
+        return _Try(level=(_Mode.EXCEEDS, 0), reason=Reason.NO_FLAVOR, detail=flavor.refusal)
     worst = _OWN_QUOTA
-    for resource, amount in wanted.items():
-        cell = (name, resource)
+    for cell, amount in flavor.amounts.items():
         found = _try_quota(cell, amount + taken.get(cell, 0), place)
         if not _is_better(found.level, worst.level):
             worst = found
         if found.reason is not None:
             return found
-    usage = {(name, resource): amount for resource, amount in wanted.items()}
-    return _Try(level=worst.level, usage=usage, detail=worst.detail)
-
-
-def _flavor_refusal(pod_set: PodSetNeeds, name: str, place: Place) -> str | None:
-    flavor = place.snapshot.flavors.get(name)
-    if flavor is None:
-        return f"ResourceFlavor {name} not found"
-    if flavor.topology and not _only_topologies(place):
-        return f"flavor {name} serves only Jobs that ask for a topology"
-    return mismatch(pod_set.template, flavor)
-
-
-def _only_topologies(place: Place) -> bool:
-    """Tell whether Kueue takes every Job of this ClusterQueue to ask for a topology."""
-    names = [name for group in place.cluster_queue.groups for name in group.flavors]
-    flavors = place.snapshot.flavors
-    return all(name in flavors and flavors[name].topology for name in names)
+    return _Try(level=worst.level, usage=flavor.amounts, detail=worst.detail)
 
 
 def _try_quota(cell: FlavorResource, amount: int, place: Place) -> _Try:

@@ -57,9 +57,7 @@ def _refusal(
     return None
 
 
-def _unsupported(
-    before: PodTemplate, after: PodTemplate, *, has_minimum: bool
-) -> Iterator[str]:
+def _unsupported(before: PodTemplate, after: PodTemplate, *, has_minimum: bool) -> Iterator[str]:
     changed = _changed_resources(before, after)
     if not changed:
         return

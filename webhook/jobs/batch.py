@@ -77,7 +77,7 @@ def _read_pod_sets(spec: Mapping[str, Any]) -> PodSets:
     count = 1 if parallelism is None else parallelism
     if completions is not None:
         count = min(count, completions)
-    source = fields.mapping(spec, "template", "spec")
+    source = dict(fields.mapping(spec, "template", "spec"))
     written = marshal.dumps(source, _WITHOUT_REFERENCES)
     if len(written) > _LONGEST_SHARED:
         return _pod_sets(max(0, count), source)

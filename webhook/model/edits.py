@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from webhook.model.fields import Json
@@ -49,6 +50,7 @@ class Prepared:
     operations: tuple[Operation, ...]
 
 
+@lru_cache(maxsize=2048)
 def to_pointer(path: Path) -> str:
     """Write a path as a JSON Pointer (RFC 6901) with names in the place of list indices."""
     return "/" + "/".join(map(escaped, path)) if path else ""

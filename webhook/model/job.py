@@ -42,7 +42,7 @@ class PodSet:
     template: PodTemplate
 
 
-class PodSets(tuple[PodSet, ...]):
+class PodSets(tuple[PodSet, ...]):  # noqa: SLOT001 - a tuple with slots could remember nothing
     """A Job's pod sets, and what has been worked out of them.
 
     Most Jobs come from a few templates, and most of a decision depends on the template alone. Who
@@ -52,9 +52,7 @@ class PodSets(tuple[PodSet, ...]):
     _known: dict[tuple[object, ...], tuple[tuple[object, ...], object]]
     _KEPT = 64
 
-    def recall(
-        self, function: Callable[..., T], others: tuple[object, ...], *equal: object
-    ) -> T:
+    def recall(self, function: Callable[..., T], others: tuple[object, ...], *equal: object) -> T:
         """Call ``function(self, *others, *equal)`` once for the very same *others*.
 
         They are told apart by which objects they are, as comparing them would cost as much as the

@@ -19,17 +19,23 @@ MARKS = frozenset({OPTION_LABEL, DECISION, REASON, DECISION_ID, DECIDED_BY})
 """Labels and annotations that a decision leaves."""
 
 
-def marked(job: Job, *, option: str, decision_id: str, policy: str) -> Job:
-    """Mark a Job and its pods with what they got; Kueue copies the pods' marks into Workloads."""
+def marked(
+    job: Job, labels: Mapping[str, str], *, option: str, decision_id: str, policy: str
+) -> Job:
+    """Mark a Job and its pods with what they got; Kueue copies the pods' marks into Workloads.
+
+    *labels* are the Job's own, with the queue that it goes to.
+    """
 
     def mark(pod_set: PodSet) -> PodSet:
         template = pod_set.template
         labels = {**template.labels, OPTION_LABEL: option}
         annotations = {**template.annotations, DECISION_ID: decision_id, DECIDED_BY: policy}
-        return replace(pod_set, template=replace(template, labels=labels, annotations=annotations))
+        template = replace(template, labels=labels, annotations=annotations)
+        return PodSet(name=pod_set.name, count=pod_set.count, template=template)
 
-    labels = {**job.labels, OPTION_LABEL: option}
-    return replace(job, labels=labels, pod_sets=tuple(mark(item) for item in job.pod_sets))
+    pod_sets = tuple(mark(item) for item in job.pod_sets)
+    return replace(job, labels={**labels, OPTION_LABEL: option}, pod_sets=pod_sets)
 
 
 def unmarked(job: Job) -> Job:
@@ -51,9 +57,10 @@ def unmarked(job: Job) -> Job:
 
 
 def _is_marked(job: Job) -> bool:
+    if not (MARKS.isdisjoint(job.labels) and MARKS.isdisjoint(job.annotations)):
+        return True
     templates = [pod_set.template for pod_set in job.pod_sets]
-    texts = [job.labels, job.annotations]
-    texts += [text for item in templates for text in (item.labels, item.annotations)]
+    texts = (text for item in templates for text in (item.labels, item.annotations))
     return not all(map(MARKS.isdisjoint, texts))
 
 

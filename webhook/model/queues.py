@@ -167,6 +167,10 @@ class PodSetNeeds:
     count: int
     per_pod: Mapping[str, int]
     template: PodTemplate
+    known: dict[tuple[int, ...], tuple[object, object]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """What has been worked out of it for a ClusterQueue; equal templates share their needs."""
 
     @property
     def total(self) -> Mapping[str, int]:
