@@ -20,7 +20,7 @@ from webhook.jobs import JobKind
 from webhook.model import job as jobs
 from webhook.model import marks
 from webhook.model.decision import Assessment, Decision, LeftAlone, Outcome, Skip
-from webhook.model.edits import Prepared
+from webhook.model.edits import HOLE, Prepared
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy, Mode
@@ -177,15 +177,32 @@ def _apply(
         recorded = _annotated(case.raw, decision, {})
         edits = () if case.carried else case.kind.edits(case.raw, recorded)
         return Outcome(decision=decision, edits=edits, warnings=warnings)
-    after = _named(taken.job, taken, decision, policy)
-    prepared = _prepared(case, taken.job)
+    prepared = _prepared(case, taken.job, taken, policy)
     if prepared is None:
-        changed = case.kind.edits(case.clean, after)
-        original = originals.original_of(changed, case.clean_source)
-    else:
-        named = case.kind.edits(taken.job, after)
-        changed = prepared.edits + named
-        original = {**prepared.original, **originals.original_of(named, case.clean_source)}
+        after = _marked(taken.job, taken, policy, decision.id)
+        return _changed(case, after, decision, taken, occupancy)
+    # The template's part is known already; what is left are labels and annotations of the Job.
+    prepared = patch.filled(prepared, decision.id)
+    labelled = replace(case.clean, labels=_labels(taken.job, taken, policy))
+    named = case.kind.edits(case.clean, labelled)
+    original = {**prepared.original, **originals.original_of(named, case.clean_source)}
+    recorded = _annotated(labelled, decision, originals.to_json(original))
+    return Outcome(
+        decision=decision,
+        edits=prepared.edits + named + case.kind.edits(labelled, recorded),
+        prepared=prepared,
+        original=original,
+        warnings=warnings,
+        arrival=arrivals.decided(labelled, taken, decision, occupancy.snapshot),
+    )
+
+
+def _changed(
+    case: _Case, after: Job, decision: Decision, taken: Assessment, occupancy: Occupancy
+) -> Outcome:
+    """Find the edits of a Job of which nothing was worked out before, or that carries a record."""
+    changed = case.kind.edits(case.clean, after)
+    original = originals.original_of(changed, case.clean_source)
     recorded = _annotated(after, decision, originals.to_json(original))
     if case.raw is case.clean:
         edits = changed + case.kind.edits(after, recorded)
@@ -194,29 +211,24 @@ def _apply(
     return Outcome(
         decision=decision,
         edits=edits,
-        prepared=prepared,
         original=original,
-        warnings=warnings,
+        warnings=(explain.warning(decision),),
         arrival=arrivals.decided(after, taken, decision, occupancy.snapshot),
     )
 
 
-def _prepared(case: _Case, adapted: Job) -> Prepared | None:
-    """Recall what the adaptation does to this template; None: nothing was worked out for it."""
+def _prepared(case: _Case, job: Job, taken: Assessment, policy: FallbackPolicy) -> Prepared | None:
+    """Recall what this option of this policy does to this template; None: it cannot be."""
     before = case.clean.pod_sets
     if case.raw is not case.clean or not isinstance(before, jobs.PodSets):
         return None
-    return before.recall(_prepare, (adapted.pod_sets, case.kind), case.clean, case.clean_source)
 
+    def work() -> Prepared | None:
+        marked = _marked(job, taken, policy, HOLE)
+        edits = case.kind.edits(case.clean, replace(case.clean, pod_sets=marked.pod_sets))
+        return patch.prepare(edits, case.clean_source, case.kind.allowed)
 
-def _prepare(
-    _: jobs.PodSets,
-    after: jobs.PodSets,
-    kind: JobKind,
-    job: Job,
-    source: Mapping[str, Any],
-) -> Prepared | None:
-    return patch.prepare(kind.edits(job, replace(job, pod_sets=after)), source, kind.allowed)
+    return before.recall((_prepared, job.pod_sets, policy, taken.option, case.kind), work)
 
 
 def _annotated(job: Job, decision: Decision, original: Mapping[str, Any]) -> Job:
@@ -228,19 +240,23 @@ def _annotated(job: Job, decision: Decision, original: Mapping[str, Any]) -> Job
     return replace(job, annotations=annotations)
 
 
-def _named(job: Job, taken: Assessment, decision: Decision, policy: FallbackPolicy) -> Job:
-    """Put queue, option and decision's id on the adapted Job."""
-    labels = {**job.labels, jobs.QUEUE_LABEL: taken.queue}
+def _marked(job: Job, taken: Assessment, policy: FallbackPolicy, decision_id: str) -> Job:
+    """Put queue, option and the decision's id on the adapted Job."""
+    return marks.marked(
+        job,
+        _labels(job, taken, policy),
+        option=taken.option,
+        decision_id=decision_id,
+        policy=policy.name,
+    )
+
+
+def _labels(job: Job, taken: Assessment, policy: FallbackPolicy) -> dict[str, str]:
+    labels = {**job.labels, jobs.QUEUE_LABEL: taken.queue, jobs.OPTION_LABEL: taken.option}
     guests = next(o for o in policy.spec.options if o.name == taken.option).guests
     if guests is not None and guests.priority_class:
         labels[jobs.PRIORITY_LABEL] = guests.priority_class
-    return marks.marked(
-        job,
-        labels,
-        option=taken.option,
-        decision_id=decision.id,
-        policy=policy.name,
-    )
+    return labels
 
 
 def _case(

@@ -13,7 +13,9 @@ from webhook.model.queues import Snapshot
 REVIEW_BUCKETS: Final = (
     0.0005,
     0.001,
+    0.0015,
     0.002,
+    0.003,
     0.005,
     0.01,
     0.025,

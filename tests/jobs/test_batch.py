@@ -179,3 +179,14 @@ def test_of_several_env_entries_with_one_name_the_last_counts():
 
 def test_batch_v1_jobs_are_the_only_kind():
     assert set(KINDS) == {("batch", "v1", "Job")}
+
+
+def test_equal_templates_are_read_once_and_never_from_the_object_that_is_patched():
+    first, second = source(), source()
+    found = batch.read(first)
+    first["spec"]["template"]["spec"]["containers"][0]["name"] = "patched"
+
+    again = batch.read(second)
+
+    assert again.pod_sets is found.pod_sets
+    assert found.pod_sets[0].template.containers[0].name == "main"

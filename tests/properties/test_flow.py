@@ -4,6 +4,7 @@ import json
 from copy import deepcopy
 from dataclasses import replace
 
+import jsonpatch
 from hypothesis import assume, given
 
 from tests import builders
@@ -13,7 +14,7 @@ from webhook import flow
 from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.decide import explain, occupancy
-from webhook.jobs import KINDS
+from webhook.jobs import KINDS, batch
 from webhook.model.decision import Skip
 from webhook.model.job import DECISION, QUEUE_LABEL
 from webhook.model.policy import FallbackPolicy, Option
@@ -98,3 +99,29 @@ def test_a_manifest_that_carries_a_decision_is_decided_as_it_was_submitted(sourc
         == json.loads(admitted["metadata"]["annotations"][DECISION])["original"]
     )
     assert undone == job
+
+
+@given(jobs(), adaptations())
+def test_what_is_remembered_of_a_template_changes_no_answer(source, adaptation):
+    found, job = world(adaptation), submitted(source)
+    batch.forget()
+    first = answered(job, found, "a1b2c3d4-0000")
+
+    remembered = answered(job, found, "b1b2c3d4-0000")
+
+    batch.forget()
+    assert remembered == answered(job, found, "b1b2c3d4-0000")
+    assert [op["path"] for op in remembered] == [op["path"] for op in first]
+    assert jsonpatch.apply_patch(job, remembered) == decided(job, found, uid="b1b2c3d4-0000")[1]
+
+
+def answered(job, found, uid):
+    """Answer as the handler does: with what was worked out before, on an object of its own."""
+    outcome = flow.consider(
+        admitted := deepcopy(job),
+        KIND,
+        found,
+        flow.Moment(now=100.0, unix=1e9, time=_time(1e9), uid=uid),
+        flow.Rules(),
+    )
+    return patch.operations(outcome.edits, admitted, KIND.allowed, outcome.prepared)

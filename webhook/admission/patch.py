@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from webhook.admission import places
 from webhook.admission.apply import CannotApplyError, apply
 from webhook.admission.original import original_of
 from webhook.admission.places import Allowed
-from webhook.model.edits import ABSENT, Edit, Operation, Path, Prepared, escaped, to_pointer
+from webhook.model.edits import ABSENT, HOLE, Edit, Operation, Path, Prepared, escaped, to_pointer
+
+_METADATA = "/metadata"
 
 
 class PatchError(Exception):
@@ -70,7 +73,38 @@ def prepare(
         found = operations(edits, deepcopy(dict(source)), allowed)
     except PatchError:
         return None
-    return Prepared(edits=edits, original=original_of(edits, source), operations=tuple(found))
+    return Prepared(
+        edits=edits,
+        original=original_of(edits, source),
+        operations=tuple(found),
+        open_edits=tuple(n for n, edit in enumerate(edits) if edit.value == HOLE),
+        open_operations=tuple(n for n, each in enumerate(found) if _is_open(each)),
+    )
+
+
+def filled(prepared: Prepared, text: str) -> Prepared:
+    """Put *text* in the place of ``HOLE``."""
+    edits, written = list(prepared.edits), list(prepared.operations)
+    for index in prepared.open_edits:
+        edits[index] = replace(edits[index], value=text)
+    for index in prepared.open_operations:
+        written[index] = {**written[index], "value": _filled(written[index]["value"], text)}
+    return Prepared(edits=tuple(edits), original=prepared.original, operations=tuple(written))
+
+
+def _is_open(operation: Operation) -> bool:
+    # Elsewhere in the object the same text would be the submitter's own.
+    return _METADATA in operation["path"] and _holds_hole(operation.get("value"))
+
+
+def _holds_hole(value: Any) -> bool:
+    return value == HOLE or (isinstance(value, dict) and any(map(_holds_hole, value.values())))
+
+
+def _filled(value: Any, text: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(below, text) for key, below in value.items()}
+    return text if value == HOLE else value
 
 
 def _check(edits: Sequence[Edit], allowed: Allowed) -> None:

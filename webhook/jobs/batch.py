@@ -84,6 +84,11 @@ def _read_pod_sets(spec: Mapping[str, Any]) -> PodSets:
     return _shared_pod_sets(max(0, count), written)
 
 
+def forget() -> None:
+    """Let go of the templates that are shared."""
+    _shared_pod_sets.cache_clear()
+
+
 @lru_cache(maxsize=512)
 def _shared_pod_sets(count: int, written: bytes) -> PodSets:
     """Read one template once; from a copy, since the review's own object is patched as a proof."""

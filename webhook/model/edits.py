@@ -41,6 +41,10 @@ Operation: TypeAlias = "dict[str, Any]"
 """One of JSON Patch (RFC 6902)."""
 
 
+HOLE = "\N{LEFT CORNER BRACKET}to be filled\N{RIGHT CORNER BRACKET}"
+"""Stands for the one text that differs from Job to Job: the decision's id."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """Edits to an object with what follows from them: the same for every equal object."""
@@ -48,6 +52,9 @@ class Prepared:
     edits: tuple[Edit, ...]
     original: Original
     operations: tuple[Operation, ...]
+    open_edits: tuple[int, ...] = ()
+    open_operations: tuple[int, ...] = ()
+    """Places of those with ``HOLE`` in them."""
 
 
 @lru_cache(maxsize=2048)

@@ -49,24 +49,22 @@ class PodSets(tuple[PodSet, ...]):  # noqa: SLOT001 - a tuple with slots could r
     reads Jobs gives equal ones the same PodSets, and what is worked out lives as long as they do.
     """
 
-    _known: dict[tuple[object, ...], tuple[tuple[object, ...], object]]
+    _known: dict[tuple[int, ...], tuple[tuple[object, ...], object]]
     _KEPT = 64
 
-    def recall(self, function: Callable[..., T], others: tuple[object, ...], *equal: object) -> T:
-        """Call ``function(self, *others, *equal)`` once for the very same *others*.
+    def recall(self, key: tuple[object, ...], work: Callable[[], T]) -> T:
+        """Do *work* once for the very same objects in *key*, which nobody changes.
 
-        They are told apart by which objects they are, as comparing them would cost as much as the
-        work; so nobody may change them. *equal* are those that are equal whenever these pod sets
-        are the same.
+        They are told apart by which objects they are: comparing them would cost as much as the
+        work. It may use besides only what is equal whenever these pod sets are the same.
         """
         known = self.__dict__.setdefault("_known", {})
-        key = (function, *map(id, others))
-        found = known.get(key)
+        found = known.get(ids := tuple(map(id, key)))
         if found is None:
             if len(known) >= self._KEPT:
                 known.clear()
-            # The others stay with their ids, so that no other object can get one of these.
-            found = known[key] = others, function(self, *others, *equal)
+            # The objects stay with their ids, so that no other one can get one of these.
+            found = known[ids] = key, work()
         result: T = found[1]
         return result
 
@@ -74,7 +72,7 @@ class PodSets(tuple[PodSet, ...]):  # noqa: SLOT001 - a tuple with slots could r
 def of_pod_sets(function: Callable[..., T], pod_sets: Sequence[PodSet], *others: Any) -> T:
     """Call ``function(pod_sets, *others)``, or recall what it returned for the same objects."""
     if isinstance(pod_sets, PodSets):
-        return pod_sets.recall(function, others)
+        return pod_sets.recall((function, *others), lambda: function(pod_sets, *others))
     return function(pod_sets, *others)
 
 

@@ -24,7 +24,7 @@ def marked(
 ) -> Job:
     """Mark a Job and its pods with what they got; Kueue copies the pods' marks into Workloads.
 
-    *labels* are the Job's own, with the queue that it goes to.
+    *labels* are the Job's, marked already.
     """
 
     def mark(pod_set: PodSet) -> PodSet:
@@ -35,7 +35,7 @@ def marked(
         return PodSet(name=pod_set.name, count=pod_set.count, template=template)
 
     pod_sets = tuple(mark(item) for item in job.pod_sets)
-    return replace(job, labels={**labels, OPTION_LABEL: option}, pod_sets=pod_sets)
+    return replace(job, labels=labels, pod_sets=pod_sets)
 
 
 def unmarked(job: Job) -> Job:
