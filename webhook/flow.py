@@ -142,6 +142,7 @@ def _decide(
         mode=policy.spec.mode,
         from_queue=submitted.named,
         state_age_seconds=round(age, 3),
+        submitted=case.raw.submitted,
     )
     if age > rules.max_state_age_seconds:
         limit = f"limit {rules.max_state_age_seconds:.0f} s"

@@ -2,6 +2,9 @@
 What the API server can tell by itself, so that it need not call. Each condition says what a Job must
 be to be sent, and holds for exactly those that webhook/decide/match.py would not skip and that bring
 a Workload: whatever takes a place in a queue is sent, and counted there, even if no policy matches.
+The last one spares the second call after Kueue's webhook has suspended the Job (IfNeeded): the
+decision notes the newest time in managedFields, which stays the same throughout one admission and
+which every later submission, also of a copy, moves on.
 */ -}}
 
 {{- define "kueue-fallback.conditionsCREATE" -}}
@@ -22,6 +25,12 @@ a Workload: whatever takes a place in a queue is sent, and counted there, even i
     (!has(object.metadata.labels) || !('kueue.x-k8s.io/prebuilt-workload-name' in object.metadata.labels))
     && (!has(object.metadata.annotations) ||
     !('kueue.x-k8s.io/prebuilt-workload-name' in object.metadata.annotations))
+- name: not-decided-in-this-very-admission
+  expression: >-
+    !has(object.metadata.annotations) || !('kueue-fallback.dev/decision' in object.metadata.annotations)
+    || !has(object.metadata.managedFields) || !object.metadata.managedFields.exists(entry, has(entry.time)
+    && object.metadata.annotations['kueue-fallback.dev/decision'].contains('"submitted":"' + entry.time + '"')
+    && object.metadata.managedFields.all(other, !has(other.time) || other.time <= entry.time))
 {{- with .Values.webhook.matchConditions }}
 {{ toYaml . }}
 {{- end }}

@@ -78,6 +78,7 @@ def test_every_new_job_may_be_sent_and_only_decided_jobs_when_they_change(render
             "not-owned-by-what-kueue-manages",
             "not-a-copy-from-a-manager-cluster",
             "not-with-a-workload-made-before",
+            "not-decided-in-this-very-admission",
         ],
         ["with-the-decision-that-it-had", "not-opted-out"],
     ]

@@ -175,3 +175,40 @@ def test_a_changed_job_without_a_decision_is_not_sent(plane, webhook, sent, queu
 
     assert DECISION not in made["metadata"].get("annotations", {})
     assert sent("UPDATE", lambda: plane.client.replace(changed)) == 0
+
+
+def test_a_decided_job_is_sent_once_in_its_admission(plane, sent, webhook, queues):
+    with applied_policy(plane.client, paper.policy(queues), queues):
+        fill(plane, queues, gpu=14, cpu=6)
+
+        reviews = sent("CREATE", lambda: plane.client.create(paper.light_job("once", queues)))
+
+    assert reviews == 1
+
+
+@pytest.mark.parametrize("keeps_record", [True, False], ids=["with", "without"])
+def test_a_copy_of_a_decided_job_is_sent_with_and_without_managed_fields(
+    plane, sent, decided, keeps_record
+):
+    copied = copy.deepcopy(decided)
+    copied["metadata"] = {
+        "name": "copied",
+        "namespace": decided["metadata"]["namespace"],
+        "labels": decided["metadata"]["labels"],
+        "annotations": decided["metadata"]["annotations"],
+    }
+    if keeps_record:
+        # From some seconds ago, as whoever copies a Job brings it.
+        entries = copy.deepcopy(decided["metadata"]["managedFields"])
+        times = {entry["time"] for entry in entries}
+        old = "2026-01-01T00:00:00Z"
+        copied["metadata"]["managedFields"] = [{**entry, "time": old} for entry in entries]
+        text = copied["metadata"]["annotations"][DECISION]
+        for time in times:
+            text = text.replace(time, old)
+        copied["metadata"]["annotations"] = {DECISION: text}
+    del copied["status"]
+    del copied["spec"]["selector"]
+    copied["spec"]["template"]["metadata"].pop("labels", None)
+
+    assert sent("CREATE", lambda: plane.client.create(copied, dry_run=True)) > 0

@@ -89,6 +89,8 @@ def decision_json(decision: Decision) -> dict[str, Any]:
         "policy": decision.policy,
         "mode": str(decision.mode),
     }
+    if decision.submitted:
+        found["submitted"] = decision.submitted
     if decision.option is not None:
         found["option"] = decision.option
     return {

@@ -55,6 +55,7 @@ def read(source: Mapping[str, Any]) -> Job:
         managed_by=fields.text(spec, "managedBy", "spec") or None,
         active_deadline_seconds=fields.integer(spec, "activeDeadlineSeconds", "spec"),
         pod_sets=_read_pod_sets(spec),
+        submitted=_submitted(metadata),
     )
 
 
@@ -98,6 +99,12 @@ def _shared_pod_sets(count: int, written: bytes) -> PodSets:
 def _pod_sets(count: int, source: Mapping[str, Any]) -> PodSets:
     template = read_template(source, "spec.template")
     return PodSets((PodSet(name="main", count=count, template=template),))
+
+
+def _submitted(metadata: Mapping[str, Any]) -> str:
+    # Of one length, so that the greatest text is the latest time.
+    entries = fields.objects(metadata, "managedFields", "metadata")
+    return max((fields.text(entry, "time", here) for entry, here in entries), default="")
 
 
 def _read_owner(metadata: Mapping[str, Any]) -> Owner | None:

@@ -115,6 +115,8 @@ class Decision:
     from_queue: str
     state_age_seconds: float
     options: tuple[Assessment, ...] = ()
+    submitted: str = ""
+    """As in Job: by it the API server knows that it need not ask again in the same admission."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,6 +87,8 @@ class Job:
     managed_by: str | None = None
     active_deadline_seconds: int | None = None
     pod_sets: tuple[PodSet, ...] = ()
+    submitted: str = ""
+    """When the API server last took fields of it from somebody, in its own words (RFC 3339)."""
 
     @property
     def queue(self) -> str:
