@@ -29,7 +29,9 @@ which every later submission, also of a copy, moves on.
   expression: >-
     !has(object.metadata.annotations) || !('kueue-fallback.dev/decision' in object.metadata.annotations)
     || !has(object.metadata.managedFields) || !object.metadata.managedFields.exists(entry, has(entry.time)
-    && object.metadata.annotations['kueue-fallback.dev/decision'].contains('"submitted":"' + entry.time + '"')
+    && object.metadata.annotations['kueue-fallback.dev/decision'].contains('"submitted":"' + entry.time + ' '
+    + (has(object.metadata.name) && object.metadata.name != '' ? object.metadata.name :
+    has(object.metadata.generateName) ? object.metadata.generateName : '') + '"')
     && object.metadata.managedFields.all(other, !has(other.time) || other.time <= entry.time))
 {{- with .Values.webhook.matchConditions }}
 {{ toYaml . }}

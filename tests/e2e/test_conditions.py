@@ -2,6 +2,7 @@
 
 import copy
 import re
+import time
 import urllib.request
 
 import pytest
@@ -18,6 +19,7 @@ from webhook.model.decision import Skip
 
 OURS = "kueue-fallback.dev/"
 KUEUES = "kueue.x-k8s.io/"
+KEPT = ("namespace", "labels", "annotations")
 REVIEWS = r'_reviews_total\{[^}]*operation="%s"[^}]*\} (\S+)'
 # The skips that a Job alone tells and after which it brings no Workload; what else is skipped takes
 # a place in a queue, or depends on the state.
@@ -186,29 +188,33 @@ def test_a_decided_job_is_sent_once_in_its_admission(plane, sent, webhook, queue
     assert reviews == 1
 
 
-@pytest.mark.parametrize("keeps_record", [True, False], ids=["with", "without"])
-def test_a_copy_of_a_decided_job_is_sent_with_and_without_managed_fields(
-    plane, sent, decided, keeps_record
-):
+def in_this_second():
+    time.sleep(1 - time.time() % 1)
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+@pytest.mark.parametrize(
+    ("when", "keeps_record"),
+    [
+        pytest.param(lambda: "2026-01-01T00:00:00Z", True, id="with its managed fields"),
+        pytest.param(lambda: "2026-01-01T00:00:00Z", False, id="without"),
+        pytest.param(in_this_second, False, id="within the same second"),
+    ],
+)
+def test_a_copy_of_a_decided_job_is_sent(plane, sent, decided, when, keeps_record):
+    original = decided["metadata"]
     copied = copy.deepcopy(decided)
-    copied["metadata"] = {
-        "name": "copied",
-        "namespace": decided["metadata"]["namespace"],
-        "labels": decided["metadata"]["labels"],
-        "annotations": decided["metadata"]["annotations"],
-    }
-    if keeps_record:
-        # From some seconds ago, as whoever copies a Job brings it.
-        entries = copy.deepcopy(decided["metadata"]["managedFields"])
-        times = {entry["time"] for entry in entries}
-        old = "2026-01-01T00:00:00Z"
-        copied["metadata"]["managedFields"] = [{**entry, "time": old} for entry in entries]
-        text = copied["metadata"]["annotations"][DECISION]
-        for time in times:
-            text = text.replace(time, old)
-        copied["metadata"]["annotations"] = {DECISION: text}
-    del copied["status"]
-    del copied["spec"]["selector"]
+    copied["metadata"] = {"name": "copied", **{key: original[key] for key in KEPT}}
+    del copied["status"], copied["spec"]["selector"]
     copied["spec"]["template"]["metadata"].pop("labels", None)
+    time_then = when()
+    text = copied["metadata"]["annotations"][DECISION]
+    submitted = f'"submitted":"{time_then} decided"'
+    written, number = re.subn(r'"submitted":"\S+ decided"', submitted, text)
+    assert number == 1
+    copied["metadata"]["annotations"] = {DECISION: written}
+    if keeps_record:
+        entries = [{**entry, "time": time_then} for entry in original["managedFields"]]
+        copied["metadata"]["managedFields"] = entries
 
     assert sent("CREATE", lambda: plane.client.create(copied, dry_run=True)) > 0

@@ -104,7 +104,9 @@ def _pod_sets(count: int, source: Mapping[str, Any]) -> PodSets:
 def _submitted(metadata: Mapping[str, Any]) -> str:
     # Of one length, so that the greatest text is the latest time.
     entries = fields.objects(metadata, "managedFields", "metadata")
-    return max((fields.text(entry, "time", here) for entry, here in entries), default="")
+    time = max((fields.text(entry, "time", here) for entry, here in entries), default="")
+    name = metadata.get("name") or metadata.get("generateName") or ""
+    return f"{time} {name}" if time else ""
 
 
 def _read_owner(metadata: Mapping[str, Any]) -> Owner | None:

@@ -88,7 +88,10 @@ class Job:
     active_deadline_seconds: int | None = None
     pod_sets: tuple[PodSet, ...] = ()
     submitted: str = ""
-    """When the API server last took fields of it from somebody, in its own words (RFC 3339)."""
+    """When the API server last took fields of it from somebody (RFC 3339), and its name then.
+
+    The name tells it from a copy that is made within the same second.
+    """
 
     @property
     def queue(self) -> str:
