@@ -31,12 +31,14 @@ def main() -> None:
     if "creates" in given.sections:
         with installed() as installation:
             figures["creates"] = creates.measure(installation, scale, say, kinds=kinds)
+        keep(figures, given.folder)
     beside_workloads = [name for name in ("state", "serving") if name in given.sections]
     if beside_workloads:
         with installed() as installation:
             figures["cluster"] = state.fill(installation, scale, say)
             for name in beside_workloads:
                 figures[name] = SECTIONS[name].measure(installation, scale, say)
+                keep(figures, given.folder)
     sys.exit(0 if _tell(figures, given) else 1)
 
 
@@ -59,6 +61,15 @@ def _section(text: str) -> str:
     return text
 
 
+def keep(figures: Figures, folder: Path | None) -> None:
+    """Write down what is measured so far: what took half an hour must outlive an interruption."""
+    if folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "bench.json").write_text(json.dumps(figures, indent=1))
+    _draw(figures, folder / PICTURE)
+
+
 def _tell(figures: Figures, given: argparse.Namespace) -> bool:
     """Print the figures and tell whether every target is met."""
     found = {name: SECTIONS[name].targets(figures[name]) for name in SECTIONS if name in figures}
@@ -66,10 +77,6 @@ def _tell(figures: Figures, given: argparse.Namespace) -> bool:
         print(json.dumps(figures, indent=1))
     else:
         print(_text(figures, found))
-    if given.folder:
-        given.folder.mkdir(parents=True, exist_ok=True)
-        (given.folder / "bench.json").write_text(json.dumps(figures, indent=1))
-        _draw(figures, given.folder / PICTURE)
     return all(target.is_met for targets in found.values() for target in targets)
 
 

@@ -1,9 +1,11 @@
 """What the bench makes of its figures."""
 
+import json
+
 import pytest
 
 from hack.bench import creates, report
-from hack.bench.__main__ import arguments
+from hack.bench.__main__ import arguments, keep
 from hack.bench.contenders import admission_policy
 from hack.bench.creates import NOTHING, POINTS, POLICY, WEBHOOK
 from hack.bench.report import Target
@@ -120,3 +122,12 @@ def test_a_section_that_is_none_is_refused(capsys):
         arguments(["stat"])
 
     assert "stat is none of creates, state, serving" in capsys.readouterr().err
+
+
+def test_what_was_measured_so_far_is_written_down(tmp_path):
+    keep({"machine": {"cpus": 2}}, tmp_path / "bench")
+    keep({"machine": {"cpus": 2}, "state": {"ready": 8.8}}, tmp_path / "bench")
+    keep({"machine": {}}, None)
+
+    written = json.loads((tmp_path / "bench/bench.json").read_text())
+    assert written == {"machine": {"cpus": 2}, "state": {"ready": 8.8}}
