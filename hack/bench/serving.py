@@ -3,7 +3,9 @@
 import contextlib
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Final, Self
 
@@ -16,7 +18,10 @@ from hack.install import Installation
 HANDLER_MILLISECONDS: Final = 2.0
 ABOVE_HANDLER_MILLISECONDS: Final = 1.0
 BESIDE_STALLED_MILLISECONDS: Final = 50.0
-RELISTS: Final = 3
+RELIST_AFTER: Final = 0.2
+"""Of the time: a list of 20,000 Workloads then falls into what is left of it."""
+LISTED_SECONDS: Final = 60.0
+"""How long to wait for a list to come to its end: only then is it counted."""
 KILLS: Final = 2
 
 BURSTS: Final = (
@@ -61,9 +66,12 @@ def measure(installation: Installation, scale: Scale, say: Say) -> Figures:
 def _during_relists(installation: Installation, scale: Scale) -> Figures:
     relists = meters.Counter(installation.replicas[0].metrics, "kueue_fallback_watch_relists_total")
     breaker = _WatchBreaker(installation.plane.client)
-    with Meanwhile(breaker.end_watches, every=scale.seconds / (RELISTS + 1)):
+    with Meanwhile(breaker.end_watches, every=scale.seconds * RELIST_AFTER, times=1):
         found = reviews.at_rate(installation, scale)
-    return {**found, "relists": relists.grown()}
+    until = time.monotonic() + LISTED_SECONDS
+    while not (count := relists.grown()) and time.monotonic() < until:
+        time.sleep(0.5)
+    return {**found, "relists": count}
 
 
 def _while_killed(installation: Installation, scale: Scale) -> Figures:
@@ -101,11 +109,15 @@ class _WatchBreaker:
 
 
 class Meanwhile:
-    """Does something again and again while the `with` block runs; first after a whole interval."""
+    """Does something again and again while the `with` block runs; first after a whole interval.
 
-    def __init__(self, act: Callable[[], None], *, every: float) -> None:
+    At most *times* times, if that is given.
+    """
+
+    def __init__(self, act: Callable[[], None], *, every: float, times: int = sys.maxsize) -> None:
         self._act = act
         self._every = every
+        self._times = times
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -118,8 +130,9 @@ class Meanwhile:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(self._every):
+        while self._times and not self._over.wait(self._every):
             self._act()
+            self._times -= 1
 
 
 def targets(figures: Figures) -> list[Target]:

@@ -1,10 +1,11 @@
 """What the bench makes of its figures."""
 
 import json
+import threading
 
 import pytest
 
-from hack.bench import creates, report
+from hack.bench import creates, report, serving
 from hack.bench.__main__ import arguments, keep
 from hack.bench.contenders import admission_policy
 from hack.bench.creates import NOTHING, POINTS, POLICY, WEBHOOK
@@ -131,3 +132,16 @@ def test_what_was_measured_so_far_is_written_down(tmp_path):
 
     written = json.loads((tmp_path / "bench/bench.json").read_text())
     assert written == {"machine": {"cpus": 2}, "state": {"ready": 8.8}}
+
+
+def test_something_is_done_meanwhile_as_often_as_it_is_told():
+    done = threading.Semaphore(0)
+
+    with serving.Meanwhile(done.release, every=0.001, times=2):
+        assert all(done.acquire(timeout=30) for _ in range(2))
+        assert not done.acquire(timeout=0.05)
+    with serving.Meanwhile(done.release, every=0.001):
+        assert all(done.acquire(timeout=30) for _ in range(4))
+    with serving.Meanwhile(done.release, every=3600.0):
+        pass
+    assert not done.acquire(timeout=0.0)
