@@ -3,8 +3,8 @@ What the API server can tell by itself, so that it need not call. Each condition
 be to be sent, and holds for exactly those that webhook/decide/match.py would not skip and that bring
 a Workload: whatever takes a place in a queue is sent, and counted there, even if no policy matches.
 The last one spares the second call after Kueue's webhook has suspended the Job (IfNeeded): the
-decision notes the newest time in managedFields, which stays the same throughout one admission and
-which every later submission, also of a copy, moves on.
+decision notes the newest time in managedFields and the Job's name. Both stay the same throughout one
+admission; a later submission moves the time on, and a copy within the same second has another name.
 */ -}}
 
 {{- define "kueue-fallback.conditionsCREATE" -}}
