@@ -23,8 +23,8 @@ NAMES = paper.names_with("die", namespace="default")
 RATE = 100 if FULL else 25
 SECONDS = 30 if FULL else 8
 PATIENCE_SECONDS = 90.0
-KUEUES_OWN = "mjob.kb.io"
-"""Kueue's webhook fails creates where it is not answered in time: on a machine that is too busy."""
+KUEUES_OWN = re.compile(r"[mv]job\.kb\.io")
+"""Kueue's webhooks fail creates where they are not answered in time: on a machine too busy."""
 CREATES = re.compile(r'_reviews_total\{[^}]*operation="CREATE"[^}]*\} (\S+)')
 
 
@@ -77,7 +77,7 @@ def creating(api_server):
 def failed(result):
     """Leave out, but for the full run, what another webhook is to blame for."""
     errors = result["errors"]
-    return {text: n for text, n in errors.items() if FULL or KUEUES_OWN not in text}
+    return {text: n for text, n in errors.items() if FULL or not KUEUES_OWN.search(text)}
 
 
 def reviews_of(replica):
@@ -96,11 +96,20 @@ def wait_until_decided(installed):
 
 
 def test_one_of_two_replicas_killed_fails_no_create_and_decisions_go_on(installed, api_server):
-    first, second = installed.replicas
+    before = [reviews_of(replica) for replica in installed.replicas]
+
+    def asked():
+        counts = zip(installed.replicas, before, strict=True)
+        return [reviews_of(replica) - count for replica, count in counts]
+
     with creating(api_server) as found:
-        before = wait_for(lambda: reviews_of(first) > RATE and reviews_of(second), "half-way")
-        installed.kill(0)
-        wait_for(lambda: reviews_of(second) > before + RATE, "the other one decides")
+        wait_for(lambda: sum(asked()) > 2 * RATE, "some were reviewed")
+        # The API server may keep to one connection, and so to one replica: that one dies.
+        killed = 0 if asked()[0] > asked()[1] else 1
+        living = installed.replicas[1 - killed]
+        installed.kill(killed)
+        reviewed = reviews_of(living)
+        wait_for(lambda: reviews_of(living) > reviewed + RATE, "the other one decides")
     (result,) = found
 
     assert failed(result) == {}
@@ -108,7 +117,7 @@ def test_one_of_two_replicas_killed_fails_no_create_and_decisions_go_on(installe
     # Each decision brings a warning; what was on its way to the dead one passed as submitted.
     assert result["notes"]["warned"] >= 0.5 * result["calls"]
     assert probe(installed.plane.client, NAMES)["option"] == "cpu"
-    installed.start(0)
+    installed.start(killed)
     wait_until_decided(installed)
 
 
