@@ -95,28 +95,50 @@ def rotate(wait: float, **place: str) -> None:
 
     Serving certificates of the present one go on being trusted until the last has run out.
     """
-    store = _store(place)
+    store, until = _store(place), time.monotonic() + wait
     try:
-        before = _ask(store)
+        before = _ask(store, until=until)
         click.echo("a rotation is asked for")
         if wait:
-            _follow(store, before, until=time.monotonic() + wait)
+            _follow(store, before, until=until)
     except StoreError as error:
         _end(error)
 
 
-def _ask(store: Store) -> State:
-    """Ask, and return what there was before."""
-    for attempt in range(_TRIES):
-        _, kept = store.read()
+def _ask(store: Store, *, until: float) -> State:
+    """Ask, and return what there was before; an API server without an answer is asked again."""
+    before: State | None = None
+    conflicts = 0
+    while True:
         try:
+            _, kept = store.read()
+            if before is not None and _is_asked(before, kept.state):
+                # Only the answer was lost: to ask once more would rotate twice.
+                return before
+            before = before or kept.state
             store.ask(kept, datetime.now(UTC))
         except Conflict:
-            if attempt == _TRIES - 1:
+            conflicts += 1
+            if conflicts == _TRIES:
                 raise
+        except Unavailable as error:
+            if error.reached or time.monotonic() >= until:
+                raise
+            click.echo(f"waiting: {error}")
+            time.sleep(_POLL_SECONDS)
         else:
-            break
-    return kept.state
+            return before
+
+
+def _is_asked(before: State, now: State) -> bool:
+    if now.rotation_asked:
+        return True
+    # Keys are read anew each time and equal only themselves.
+    was, found = (
+        [each and each.certificate for each in (state.signing, state.next)]
+        for state in (before, now)
+    )
+    return was != found
 
 
 def _follow(store: Store, before: State, *, until: float) -> None:

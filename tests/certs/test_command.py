@@ -131,6 +131,43 @@ def test_waiting_in_vain_is_an_answer_too(cluster, keeper):
     assert result.output.endswith("not done in time; it goes on without this command\n")
 
 
+@pytest.mark.parametrize("lost", ["request", "answer"])
+def test_an_api_server_without_an_answer_is_asked_again_while_there_is_time(
+    cluster, keeper, monkeypatch, lost
+):
+    keeper.look()
+    put = cluster.put
+
+    def fail_once(path, body):
+        cluster.put = put
+        if lost == "answer":
+            put(path, body)
+        raise Unavailable("read timed out")
+
+    cluster.put = fail_once
+    monkeypatch.setattr(command.time, "sleep", lambda _: keeper.look())
+
+    result = run("rotate", "--wait=60")
+
+    assert result.exit_code == 0
+    assert result.output.startswith("waiting: read timed out\na rotation is asked for\n")
+    parts = [each["part"] for each in json.loads(run("show", "-o", "json").output)["authorities"]]
+    assert parts == ["signing", "old"]
+
+
+def test_without_time_to_wait_it_is_asked_once(cluster, keeper):
+    keeper.look()
+
+    def fail(path, body):
+        raise Unavailable("read timed out")
+
+    cluster.put = fail
+
+    result = run("rotate")
+
+    assert (result.exit_code, result.output) == (3, "Error: read timed out\n")
+
+
 def test_where_there_is_no_secret_nothing_can_be_rotated(cluster):
     cluster.delete_secret()
 
