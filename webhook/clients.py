@@ -6,6 +6,7 @@ waits for a client.
 
 from __future__ import annotations
 
+import math
 import selectors
 import socket
 import ssl
@@ -85,6 +86,8 @@ class Clients:
         while self._greeting and time.monotonic() < until:
             self._next(self._greeting, self._shake_hands)
         for conn in self._deadlines.overdue(time.monotonic()):
+            if self._goes_on(conn):
+                continue
             self.unanswered["unfinished"] += bool(conn.greeted and len(conn.inbox))
             self._drop(conn)
 
@@ -245,6 +248,13 @@ class Clients:
             self._drop(conn)
 
     # What they share.
+
+    def _goes_on(self, conn: Connection) -> bool:
+        """Take in what came in time while this process stood still."""
+        if not conn.polled or conn.polled[1] != self._collect:
+            return False
+        self._collect(conn)
+        return conn.closed or conn.queued or conn.deadline < math.inf
 
     def _heard_of(self, conn: Connection, seconds: float) -> None:
         conn.since = time.monotonic()

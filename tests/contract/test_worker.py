@@ -177,6 +177,17 @@ def test_the_time_that_a_message_waited_is_told_even_if_we_stood_still(server):
     assert 0.2 < float(answer.rpartition(b"\r\n")[2]) < 30
 
 
+def test_a_message_that_was_finished_in_time_while_we_stood_still_is_answered(server):
+    other, late = server.connect(), server.connect()
+    late.sendall(HEAD + b"Content-Length: 8\r\n\r\nfini")
+    time.sleep(0.3)
+    other.sendall(HEAD + b"Content-Length: 9\r\n\r\nsleep 2.5")
+    time.sleep(0.3)
+    late.sendall(b"shed")
+
+    assert late.recv(4096).endswith(b"finished")
+
+
 def test_an_error_of_the_application_is_a_500_and_logged_without_its_text(server):
     answer = server.post(b"fail hunter2")
 
