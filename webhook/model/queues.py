@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from webhook.model.selector import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
 if TYPE_CHECKING:
+    from webhook.model.forecasts import Estimates, Profile
     from webhook.model.pods import PodTemplate
     from webhook.model.policy import FallbackPolicy
 
@@ -258,6 +259,11 @@ class Snapshot:
     """ClusterQueue to what it holds; pending are here only those that do not compete for quota."""
     arrivals: tuple[Arrival, ...] = ()
     """Pending Workloads that compete, by shape, in Kueue's order: priority down, then age."""
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    """ClusterQueue to what a new Job would find there from now on."""
+    run_times: Estimates = field(default_factory=dict)
+    failing: frozenset[tuple[str, str, str]] = frozenset()
+    """(job class, policy, option) whose runs keep failing."""
     generation: int = 0
     as_of: float = 0.0
     """Seconds on the monotonic clock (files: on the clock that ``now`` is read from) of the last
