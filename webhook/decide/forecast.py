@@ -1,0 +1,265 @@
+"""Profiles of ClusterQueues from what runs and waits in them: the event loop run to its end.
+
+Cohort trees do not touch one another: those that nothing changed in need not be asked for again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TypeAlias
+
+from webhook.decide import quota
+from webhook.decide.demand import Demand, demand
+from webhook.decide.occupancy import namespace_labels
+from webhook.decide.quota import Forest
+from webhook.decide.record import Record, profile
+from webhook.decide.remaining import Durations, RunTimeOf
+from webhook.decide.schedule import Running, Schedule, Waiting
+from webhook.decide.tree import Tree
+from webhook.model.fields import FieldError
+from webhook.model.forecasts import Profile
+from webhook.model.queues import Amounts, Arrival, ClusterQueue, PodSetNeeds, Snapshot, StopPolicy
+
+GRAIN = 0.01
+"""Events closer than this part of the time from now are looked at together."""
+UNKNOWN_SECONDS = 600.0
+"""The run time of Workloads in queues where none is known."""
+MAX_EVENTS = 20_000
+_NEVER = "Never"
+
+_Placed: TypeAlias = "tuple[str, Queued]"
+"""With the ClusterQueue in which it competes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupant:
+    """Workloads that hold quota."""
+
+    cluster_queue: str
+    usage: Amounts
+    """Of all of them together."""
+    job_class: str = ""
+    started_at: float | None = None
+    """On the clock of *now*; None: reserved, and not admitted yet."""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """Pending Workloads, in Kueue's order with others."""
+
+    arrival: Arrival
+    job_class: str = ""
+    at: float = 0.0
+    """On the clock of *now*, when they begin to compete: the end of a backoff."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """All that does not differ between trees."""
+
+    snapshot: Snapshot
+    forest: Forest
+    run_time_of: RunTimeOf
+    now: float
+
+
+def forecast(
+    snapshot: Snapshot,
+    running: Sequence[Occupant],
+    waiting: Sequence[Queued],
+    run_time_of: RunTimeOf,
+    now: float,
+    only: Collection[str] | None = None,
+) -> Mapping[str, Profile]:
+    """Forecast all ClusterQueues, or those whose trees hold one of *only*."""
+    forest = quota.plant(snapshot.cluster_queues, snapshot.cohorts).forest
+    case = _Case(
+        snapshot=snapshot,
+        forest=forest,
+        run_time_of=run_time_of,
+        now=now,
+    )
+    roots = {name: forest.nodes[index].root for name, index in forest.places.items()}
+    wanted = (
+        set(roots.values()) if only is None else {roots[name] for name in only if name in roots}
+    )
+    occupants: defaultdict[int, list[Occupant]] = defaultdict(list)
+    for occupant in running:
+        if (root := roots.get(occupant.cluster_queue)) in wanted:
+            occupants[root].append(occupant)
+    queued: defaultdict[int, list[_Placed]] = defaultdict(list)
+    targets = _Targets(snapshot)
+    for each in waiting:
+        name = targets.of(each.arrival)
+        if (root := roots.get(name)) in wanted:
+            queued[root].append((name, each))
+    found: dict[str, Profile] = {}
+    for root in wanted:
+        found |= _of_tree(case, root, occupants[root], queued[root])
+    return found
+
+
+class _Targets:
+    """Finds the ClusterQueue in which an Arrival competes; "": in none."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._known: dict[tuple[str, str], str] = {}
+
+    def of(self, arrival: Arrival) -> str:
+        place = arrival.namespace, arrival.local_queue
+        if place not in self._known:
+            self._known[place] = self._find(arrival)
+        return self._known[place]
+
+    def _find(self, arrival: Arrival) -> str:
+        snapshot = self._snapshot
+        local_queue = snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
+        if local_queue is None or local_queue.stop_policy is not StopPolicy.NONE:
+            return ""
+        queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
+        labels = namespace_labels(snapshot, arrival.namespace)
+        return queue.name if queue is not None and queue.namespaces.matches(labels) else ""
+
+
+def _of_tree(
+    case: _Case, root: int, occupants: Sequence[Occupant], queued: Sequence[_Placed]
+) -> Mapping[str, Profile]:
+    tree = Tree(case.forest, root)
+    queues = [case.snapshot.cluster_queues[name] for name in tree.leaves]
+    fair = case.snapshot.kueue.fair_sharing
+    schedule = Schedule(tree, queues, grain=GRAIN, fair_sharing=fair)
+    run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
+    _fill(schedule, case, run_times, occupants, queued)
+    record = Record(schedule)
+    is_whole = _run_to_the_end(schedule, record)
+    bound = () if is_whole else ("depth",)
+    return {
+        queue.name: profile(
+            schedule,
+            record,
+            queue,
+            computed_at=case.now,
+            uncertain=_uncertain(queue, queues, case.snapshot)
+            + (("runTimes",) if queue.name in run_times.unknown else ())
+            + bound,
+        )
+        for queue in queues
+    }
+
+
+def _fill(
+    schedule: Schedule,
+    case: _Case,
+    run_times: Durations,
+    occupants: Sequence[Occupant],
+    queued: Sequence[_Placed],
+) -> None:
+    """Let all in, after every run time has been looked up: the unknown go by the known."""
+    demands = _Demands(case.snapshot)
+    asked = [(name, each, demands.of(name, each.arrival)) for name, each in queued]
+    for occupant in occupants:
+        run_times.learn(occupant.cluster_queue, occupant.job_class, _flavors(occupant.usage))
+    for name, each, shape in asked:
+        for flavors in shape.combinations if shape is not None else ():
+            run_times.learn(name, each.job_class, flavors)
+    for occupant in occupants:
+        schedule.add_running(_running(occupant, case.now, run_times))
+    for name, each, shape in asked:
+        if shape is not None and shape.is_possible:
+            schedule.add_waiting(_waiting(name, each, shape, case.now, run_times))
+
+
+def _flavors(usage: Amounts) -> str:
+    return ",".join(sorted({flavor for flavor, _ in usage}))
+
+
+def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
+    elapsed = 0.0 if occupant.started_at is None else max(0.0, now - occupant.started_at)
+    flavors = _flavors(occupant.usage)
+    seconds, spread = run_times.left(
+        occupant.cluster_queue, occupant.job_class, flavors, elapsed=elapsed
+    )
+    return Running(
+        cluster_queue=occupant.cluster_queue,
+        usage=occupant.usage,
+        seconds=seconds,
+        spread=spread,
+        count=occupant.count,
+    )
+
+
+def _waiting(name: str, queued: Queued, shape: Demand, now: float, run_times: Durations) -> Waiting:
+    runs = {
+        flavors: run_times.whole(name, queued.job_class, flavors) for flavors in shape.combinations
+    }
+    seconds, spread = next(iter(runs.values()))
+    return Waiting(
+        cluster_queue=name,
+        demand=shape,
+        seconds=seconds,
+        spread=spread,
+        by_flavors=runs if len(runs) > 1 else {},
+        priority=queued.arrival.priority,
+        count=queued.arrival.count,
+        at=max(0.0, queued.at - now),
+    )
+
+
+def _uncertain(
+    queue: ClusterQueue, tree: Sequence[ClusterQueue], snapshot: Snapshot
+) -> tuple[str, ...]:
+    preempts = queue.preemption.within_cluster_queue != _NEVER
+    reclaims = queue.preemption.reclaim_within_cohort != _NEVER
+    others = any(
+        each.preemption.reclaim_within_cohort != _NEVER for each in tree if each is not queue
+    )
+    is_fair = snapshot.kueue.fair_sharing or queue.fair_sharing
+    reasons = {
+        "preemption": preempts or reclaims,
+        "fairSharing": is_fair and len(tree) > 1,
+        "cohortReclaim": others,
+        "admissionChecks": bool(queue.checks),
+        "podsReady": snapshot.kueue.block_admission,
+    }
+    return tuple(reason for reason, holds in reasons.items() if holds)
+
+
+def _run_to_the_end(schedule: Schedule, record: Record) -> bool:
+    """Tell whether the end was reached; if not, nothing is free from there on."""
+    schedule.look()
+    record.note()
+    for _ in range(MAX_EVENTS):
+        if schedule.next_event() == inf:
+            record.merge()
+            return True
+        schedule.step()
+        record.note()
+    record.merge()
+    record.close()
+    return False
+
+
+class _Demands:
+    """What each shape may use in each ClusterQueue, worked out once."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        # The needs are kept with their id, so that it stays theirs.
+        self._known: dict[tuple[str, int], tuple[tuple[PodSetNeeds, ...], Demand | None]] = {}
+
+    def of(self, cluster_queue: str, arrival: Arrival) -> Demand | None:
+        """None: it cannot be read, so it can only wait."""
+        key = cluster_queue, id(arrival.needs)
+        if key not in self._known:
+            queue = self._snapshot.cluster_queues[cluster_queue]
+            try:
+                found = demand(arrival.needs, queue, self._snapshot)
+            except FieldError:
+                found = None
+            self._known[key] = arrival.needs, found
+        return self._known[key][1]
