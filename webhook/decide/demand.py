@@ -36,15 +36,9 @@ class Demand:
 
     parts: tuple[tuple[Choice, ...], ...]
 
-    @property
-    def combinations(self) -> tuple[str, ...]:
-        """List the flavors that a Workload may get, as ``model.forecasts.Estimates`` names them.
-
-        At most so many that looking each up is cheap; Kueue's first choice is the first.
-        """
-        names = product(*([choice.flavor for choice in part] for part in self.parts))
-        found = {",".join(sorted(set(each))): None for each in islice(names, _COMBINATIONS)}
-        return tuple(found)
+    combinations: tuple[str, ...]
+    """The flavors that a Workload may get, as ``model.forecasts.Estimates`` names them; Kueue's
+    first choice is the first. At most so many that looking each up is cheap."""
 
     @property
     def is_possible(self) -> bool:
@@ -52,7 +46,7 @@ class Demand:
         return all(self.parts)
 
 
-_NOWHERE = Demand(parts=((),))
+_NOWHERE = Demand(parts=((),), combinations=())
 
 
 def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: Snapshot) -> Demand:
@@ -73,7 +67,13 @@ def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: 
                 wanted[_PODS] = pod_set.count
             if wanted:
                 parts.append(_choices(pod_set, group, wanted, cluster_queue, snapshot))
-    return Demand(parts=tuple(parts))
+    return Demand(parts=tuple(parts), combinations=_combinations(parts))
+
+
+def _combinations(parts: Sequence[tuple[Choice, ...]]) -> tuple[str, ...]:
+    names = product(*([choice.flavor for choice in part] for part in parts))
+    found = {",".join(sorted(set(each))): None for each in islice(names, _COMBINATIONS)}
+    return tuple(found)
 
 
 def _choices(

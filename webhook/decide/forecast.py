@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import TypeAlias
 
 from webhook.decide import quota
 from webhook.decide.demand import Demand, demand
+from webhook.decide.lines import Waiting
 from webhook.decide.occupancy import namespace_labels
 from webhook.decide.quota import Forest
-from webhook.decide.record import Record, profile
+from webhook.decide.record import profile, recorded
 from webhook.decide.remaining import Durations, RunTimeOf
-from webhook.decide.schedule import Running, Schedule, Waiting
+from webhook.decide.schedule import Running, Schedule
 from webhook.decide.tree import Tree
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Profile
@@ -27,7 +27,6 @@ GRAIN = 0.01
 """Events closer than this part of the time from now are looked at together."""
 UNKNOWN_SECONDS = 600.0
 """The run time of Workloads in queues where none is known."""
-MAX_EVENTS = 20_000
 _NEVER = "Never"
 
 _Placed: TypeAlias = "tuple[str, Queued]"
@@ -135,9 +134,8 @@ def _of_tree(
     schedule = Schedule(tree, queues, grain=GRAIN, fair_sharing=fair)
     run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
     _fill(schedule, case, run_times, occupants, queued)
-    record = Record(schedule)
-    is_whole = _run_to_the_end(schedule, record)
-    bound = () if is_whole else ("depth",)
+    record = recorded(schedule)
+    bound = () if record.is_whole else ("depth",)
     return {
         queue.name: profile(
             schedule,
@@ -227,21 +225,6 @@ def _uncertain(
         "podsReady": snapshot.kueue.block_admission,
     }
     return tuple(reason for reason, holds in reasons.items() if holds)
-
-
-def _run_to_the_end(schedule: Schedule, record: Record) -> bool:
-    """Tell whether the end was reached; if not, nothing is free from there on."""
-    schedule.look()
-    record.note()
-    for _ in range(MAX_EVENTS):
-        if schedule.next_event() == inf:
-            record.merge()
-            return True
-        schedule.step()
-        record.note()
-    record.merge()
-    record.close()
-    return False
 
 
 class _Demands:

@@ -18,8 +18,27 @@ from webhook.model.queues import ClusterQueue, Queueing
 _TRY_NEXT = "TryNextFlavor"
 _NEVER = "Never"
 _Choices: TypeAlias = tuple[tuple[str, Taken], ...]
-Parts: TypeAlias = tuple[_Choices, ...]
-"""A Demand in a tree's own indices, without flavors that have too little for it even when idle."""
+Key: TypeAlias = tuple[int, int, int, int]
+"""What stands in front: own quota before borrowed (0, 1), priority down, age, a serial number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Equal Workloads that want quota, one after another."""
+
+    cluster_queue: str
+    demand: Demand
+    seconds: float
+    """Expected run time."""
+    spread: float = 0.0
+    """One sigma of ``seconds``."""
+    by_flavors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Flavors, joined by commas, to seconds and spread where they differ."""
+    priority: int = 0
+    count: int = 1
+    at: float = 0.0
+    """When it begins to compete."""
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,41 +50,65 @@ class Fitting:
     flavors: tuple[str, ...]
     height: int = 0
     """How far up the cohorts it borrows from; 0: not at all."""
-    is_only: bool = False
-    """No other flavors are possible."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shape:
+    """A Demand in a tree's own indices, without flavors that have too little even when idle."""
+
+    parts: tuple[_Choices, ...]
+    only: Taken | None
+    """What it takes where there is nothing to choose."""
+    outcomes: tuple[Fitting, Fitting, Fitting] | None
+    """Where there is nothing to choose: it fits, it fits with borrowing, it does not fit."""
+
+    @property
+    def is_possible(self) -> bool:
+        return all(self.parts)
+
+
+@dataclass(slots=True, eq=False)
 class Entry:
-    """Equal Workloads in a row."""
+    """Equal Workloads in a row, and how many of them are left."""
 
-    parts: Parts
+    shape: Shape
+    waiting: Waiting
     count: int
-    seconds: float
-    variance: float
-    priority: int
-    at: float
-    """When it begins to compete."""
-    by_flavors: Mapping[str, tuple[float, float]]
-    key: str
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
+class Bucket:
+    """Lines that one look at a node tells to have no room."""
+
+    node: int
+    wanted: Taken | None = None
+    """What the first of each line must find free there; None: to be found out line by line."""
+    heap: list[tuple[Key, Line]] = field(default_factory=list)
+
+    def top(self) -> Key | None:
+        """Return the key of the first line; what is out of date is thrown away."""
+        heap = self.heap
+        while heap:
+            key, line = heap[0]
+            if line.stored is key:
+                return key
+            heapq.heappop(heap)
+        return None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class Line:
     queue: ClusterQueue
     leaf: int
+    is_strict: bool
+    bucket: Bucket | None = None
     entries: list[tuple[int, int, Entry]] = field(default_factory=list)
     """A heap: the highest priority, then the oldest."""
-
-    @property
-    def is_strict(self) -> bool:
-        return self.queue.queueing is Queueing.STRICT
+    stored: Key | None = None
+    """Under which it stands in its bucket; None: only a release of its own may bring it back."""
 
     def add(self, entry: Entry, order: int) -> None:
-        heapq.heappush(self.entries, (-entry.priority, order, entry))
-
-    def first(self) -> Entry:
-        return self.entries[0][2]
+        heapq.heappush(self.entries, (-entry.waiting.priority, order, entry))
 
     def take(self, count: int) -> None:
         entry = self.entries[0][2]
@@ -74,7 +117,11 @@ class Line:
             heapq.heappop(self.entries)
 
 
-def parts_of(tree: Tree, leaf: int, demand: Demand) -> Parts:
+def is_strict(queue: ClusterQueue) -> bool:
+    return queue.queueing is Queueing.STRICT
+
+
+def shape_of(tree: Tree, leaf: int, demand: Demand) -> Shape:
     """Translate; a part without choices can never be served."""
     parts: list[_Choices] = []
     for choices in demand.parts:
@@ -88,74 +135,126 @@ def parts_of(tree: Tree, leaf: int, demand: Demand) -> Parts:
             if all(tree.potentials[first + cell] >= amount for cell, amount in taken):
                 found.append((choice.flavor, taken))
         parts.append(tuple(found))
-    return tuple(parts)
+    only = _only(parts)
+    return Shape(parts=tuple(parts), only=only, outcomes=_outcomes(parts, only))
 
 
-def fitting(tree: Tree, line: Line) -> Fitting | None:
-    """See how the first of a line fits; None: it never can.
+def _outcomes(parts: list[_Choices], only: Taken | None) -> tuple[Fitting, Fitting, Fitting] | None:
+    if only is None:
+        return None
+    flavors = tuple(choices[0][0] for choices in parts)
+    fits, borrows, waits = (
+        Fitting(fits=fits, taken=only, flavors=flavors, height=height)
+        for fits, height in ((True, 0), (True, 1), (False, 1))
+    )
+    return fits, borrows, waits
 
-    Later parts see what earlier ones take, as in ``decide.flavors``.
-    """
-    fits, height, is_only = True, 0, True
+
+def _only(parts: list[_Choices]) -> Taken | None:
+    if any(len(choices) != 1 for choices in parts):
+        return None
     usage: dict[int, int] = {}
-    flavors: list[str] = []
-    for choices in line.first().parts:
-        if not choices:
-            return None
-        best = _best(tree, line, choices, usage)
-        fits, height = fits and best[0], max(height, best[1])
-        is_only = is_only and len(choices) == 1
-        flavors.append(best[2])
-        for cell, amount in best[3]:
+    for ((_, taken),) in parts:
+        for cell, amount in taken:
             usage[cell] = usage.get(cell, 0) + amount
-    return Fitting(
-        fits=fits,
-        taken=tuple(usage.items()),
-        flavors=tuple(flavors),
-        height=height,
-        is_only=is_only,
+    return tuple(usage.items())
+
+
+def wanted_above(tree: Tree, leaf: int, only: Taken) -> Taken:
+    """Say what the cohort must have free: less what the ClusterQueue lends to nobody and has."""
+    first = leaf * tree.width
+    return tuple(
+        (cell, amount - min(amount, max(0, tree.local[first + cell] - tree.used[first + cell])))
+        for cell, amount in only
     )
 
 
+def owns(tree: Tree, leaf: int, only: Taken) -> bool:
+    """Tell whether it would not borrow."""
+    first = leaf * tree.width
+    subtree, used = tree.subtree, tree.used
+    for cell, amount in only:  # noqa: SIM110 - twice as fast as all()
+        if subtree[first + cell] - used[first + cell] < amount:
+            return False
+    return True
+
+
+def has(tree: Tree, node: int, taken: Taken) -> bool:
+    available = tree.available
+    for cell, amount in taken:  # noqa: SIM110 - twice as fast as all()
+        if available(node, cell) < amount:
+            return False
+    return True
+
+
+def has_room(tree: Tree, node: int, shape: Shape) -> bool:
+    """Tell whether it may fit there; where nothing is to choose, whether it fits."""
+    if shape.only is not None:
+        return has(tree, node, shape.only)
+    return all(any(has(tree, node, taken) for _, taken in choices) for choices in shape.parts)
+
+
+def fitting(tree: Tree, line: Line, *, exact_height: bool) -> Fitting:
+    """See how the first of a line fits; later parts see what earlier ones take.
+
+    Without *exact_height* 1 may stand for any height above 0.
+    """
+    shape = line.entries[0][2].shape
+    if shape.only is not None and shape.outcomes is not None and not exact_height:
+        if not has(tree, line.leaf, shape.only):
+            return shape.outcomes[2]
+        return shape.outcomes[0 if owns(tree, line.leaf, shape.only) else 1]
+    fits, height = True, 0
+    usage: dict[int, int] = {}
+    flavors: list[str] = []
+    for choices in shape.parts:
+        best = _best(tree, line, choices, usage)
+        fits, height = fits and best[0], max(height, best[1])
+        flavors.append(best[2])
+        for cell, amount in best[3]:
+            usage[cell] = usage.get(cell, 0) + amount
+    return Fitting(fits=fits, taken=tuple(usage.items()), flavors=tuple(flavors), height=height)
+
+
 def _best(
-    tree: Tree, line: Line, choices: _Choices, usage: dict[int, int]
+    tree: Tree, line: Line, choices: _Choices, usage: Mapping[int, int]
 ) -> tuple[bool, int, str, Taken]:
     """Find the first flavor that fits, or the one that comes closest: (fits, height, name, …)."""
     tries_next = line.queue.when_can_borrow == _TRY_NEXT
     best: tuple[bool, int, str, Taken] | None = None
     for flavor, taken in choices:
-        fits, height = True, 0
-        for cell, amount in taken:
-            wanted = amount + usage.get(cell, 0)
-            fits = fits and tree.available(line.leaf, cell) >= wanted
-            height = max(height, tree.height(line.leaf, cell, wanted)[0])
+        wanted = tuple((cell, amount + usage.get(cell, 0)) for cell, amount in taken)
+        fits = all(tree.available(line.leaf, cell) >= amount for cell, amount in wanted)
+        height = _height(tree, line.leaf, wanted)
         found = fits, height, flavor, taken
         if fits and not (height and tries_next):
             return found
         if best is None or (fits, -height) > (best[0], -best[1]):
             best = found
-    return best or (True, 0, "", ())
+    return best or (False, 0, "", ())
 
 
-def has_room(tree: Tree, line: Line) -> bool:
-    """Tell whether the first of a line may fit: cheap, and right where it says no."""
-    for choices in line.first().parts:
-        for _, taken in choices:
-            if all(tree.available(line.leaf, cell) >= amount for cell, amount in taken):
-                break
-        else:
-            return False
-    return True
+def _height(tree: Tree, leaf: int, taken: Taken) -> int:
+    if tree.parents[leaf] < 0:
+        return 0
+    if owns(tree, leaf, taken):
+        return 0
+    return max(tree.height(leaf, cell, amount)[0] for cell, amount in taken)
 
 
 def alike(tree: Tree, line: Line, found: Fitting, *, keeps_height: bool) -> int:
-    """Count how many of the first entry get the same flavors, and borrow alike, one by one."""
-    count = line.first().count
-    if found.is_only:
-        count = min(count, tree.room(line.leaf, found.taken))
-    if (keeps_height or not found.is_only) and found.height == 0:
-        return max(1, min(count, tree.own_room(line.leaf, found.taken)))
-    return max(1, count) if found.is_only else 1
+    """Count how many of the first entry get the same flavors, and borrow alike, one by one.
+
+    As long as nothing is borrowed, the first flavor that fits stays the first that fits.
+    """
+    entry = line.entries[0][2]
+    if entry.count == 1:
+        return 1
+    if entry.shape.only is None:
+        return max(1, min(entry.count, tree.own_room(line.leaf, found.taken)))
+    if keeps_height and found.height == 0:
+        return min(entry.count, tree.own_room(line.leaf, found.taken))
+    return min(entry.count, tree.room(line.leaf, found.taken))
 
 
 def set_aside(tree: Tree, line: Line, found: Fitting, *, fair_sharing: bool) -> Taken:
@@ -164,7 +263,7 @@ def set_aside(tree: Tree, line: Line, found: Fitting, *, fair_sharing: bool) -> 
     Only where it has a right to quota that others hold, and may not take it back by preemption.
     """
     preemption, first = line.queue.preemption, line.leaf * tree.width
-    if preemption.reclaim_within_cohort == "Any":
+    if preemption.reclaim_within_cohort == "Any" or not line.entries[0][2].shape.is_possible:
         return ()
     borrows = preemption.borrow_within_cohort != _NEVER or (
         fair_sharing and preemption.reclaim_within_cohort != _NEVER
@@ -172,11 +271,12 @@ def set_aside(tree: Tree, line: Line, found: Fitting, *, fair_sharing: bool) -> 
     kept: list[tuple[int, int]] = []
     for cell, amount in found.taken:
         short = tree.available(line.leaf, cell) < amount
-        if short and not (
+        has_right = (
             borrows
             or tree.nominal[first + cell] >= amount
             or tree.height(line.leaf, cell, amount)[1]
-        ):
+        )
+        if short and not has_right:
             return ()
         ceiling = tree.ceiling(line.leaf, cell, borrows=found.height > 0)
         kept.append((cell, amount if ceiling is None else min(amount, ceiling)))

@@ -14,6 +14,7 @@ from webhook.model.forecasts import Profile
 from webhook.model.queues import ClusterQueue, Queueing
 
 STEPS = 128
+_MAX_EVENTS = 20_000
 _STEPS_BEFORE_MERGING = 2 * STEPS
 _MORE_THAN_THERE_IS = 1 << 61
 
@@ -26,6 +27,8 @@ class Record:
         self.times: list[float] = []
         self.used: list[list[int]] = []
         self.spread: list[float] = []
+        self.is_whole = True
+        """False: it was cut short, and nothing is free from there on."""
 
     def note(self) -> None:
         """Take down what is used from now on, and what is set aside."""
@@ -39,7 +42,8 @@ class Record:
         self.times.append(schedule.now)
         self.used.append(used)
         self.spread.append(schedule.spread)
-        if len(self.times) >= _STEPS_BEFORE_MERGING:
+        if len(self.times) >= _MAX_EVENTS = 20_000
+_STEPS_BEFORE_MERGING:
             self.merge()
 
     def merge(self) -> None:
@@ -59,6 +63,23 @@ class Record:
         self.times.append(max(self._schedule.now, self.times[-1]) + 1.0)
         self.used.append([_MORE_THAN_THERE_IS] * len(self.used[-1]))
         self.spread.append(self.spread[-1])
+        self.is_whole = False
+
+
+def recorded(schedule: Schedule) -> Record:
+    """Run a Schedule to its end."""
+    record = Record(schedule)
+    schedule.look()
+    record.note()
+    for _ in range(_MAX_EVENTS):
+        if schedule.next_event() == inf:
+            record.merge()
+            return record
+        schedule.step()
+        record.note()
+    record.merge()
+    record.close()
+    return record
 
 
 def kept_steps(times: Sequence[float], steps: int) -> list[int]:
@@ -92,7 +113,7 @@ def _with_set_aside(schedule: Schedule) -> list[int]:
         tree.charge(leaf, aside)
     used = list(tree.used)
     for leaf, aside in schedule.kept:
-        tree.charge(leaf, [(cell, -amount) for cell, amount in aside])
+        tree.charge(leaf, aside, -1)
     return used
 
 
@@ -137,9 +158,9 @@ def _behind(schedule: Schedule, queue: ClusterQueue) -> tuple[tuple[int, float],
     if queue.queueing is not Queueing.STRICT:
         return ()
     last = {0: 0.0} | schedule.waits.get(queue.name, {})
-    for line in schedule.pending():
+    for line in schedule.waiting():
         if line.queue.name == queue.name:
-            last |= {entry.priority: inf for _, _, entry in line.entries}
+            last |= {entry.waiting.priority: inf for _, _, entry in line.entries}
     found: list[tuple[int, float]] = []
     seconds = 0.0
     for priority in sorted(last, reverse=True):

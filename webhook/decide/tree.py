@@ -6,7 +6,7 @@ Amounts lie in flat lists, node after node, and in each node cell after cell. Th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from webhook.decide.quota import Forest
@@ -38,6 +38,7 @@ class Tree:
         self.subtree = [node.subtree.get(cell, 0) for node in nodes for cell in self.cells]
         self.local = [node.local.get(cell, 0) for node in nodes for cell in self.cells]
         """The part that a node lends to nobody."""
+        self.keeps = any(self.local)
         self.limits = [node.borrowing.get(cell, _NO_LIMIT) for node in nodes for cell in self.cells]
         self.potentials = [
             forest.potentials[index].get(cell, 0) for index in members for cell in self.cells
@@ -94,11 +95,11 @@ class Tree:
             remaining -= max(0, self.local[at] - self.used[at])
         return height, False
 
-    def charge(self, node: int, taken: Iterable[tuple[int, int]]) -> None:
-        """Add usage, negative to release; cohorts get what exceeds a child's own part."""
+    def charge(self, node: int, taken: Taken, times: int = 1) -> None:
+        """Add usage; cohorts get what exceeds a child's own part. *times* below 0 releases."""
         used, local, width, parents = self.used, self.local, self.width, self.parents
         for cell, amount in taken:
-            here, rising = node, amount
+            here, rising = node, amount * times
             while rising and here != _NO_PARENT:
                 at = here * width + cell
                 old = used[at]

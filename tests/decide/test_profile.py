@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.worlds import arrivals, schedules, snapshots, waiting
+from webhook.decide.demand import Choice, Demand
+from webhook.decide.profile import Found, start_of, with_placement
+from webhook.decide.record import profile, recorded
+from webhook.model.forecasts import Profile, Start
+
+GPU, CPU = ("t4", "gpu"), ("any", "cpu")
+seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
+
+
+def wants(amount=1, *cells):
+    """One part that may take any of some cells, in order."""
+    choices = tuple(Choice(flavor=cell[0], usage=((cell, amount),)) for cell in (cells or (GPU,)))
+    return Demand(parts=(choices,), combinations=tuple(choice.flavor for choice in choices))
+
+
+def steps(*found, cells=(GPU,), **rest):
+    """A profile from (time, free of each cell)."""
+    return Profile(
+        computed_at=0.0,
+        cells=cells,
+        times=tuple(float(time) for time, *_ in found),
+        free=tuple(tuple(free) for _, *free in found),
+        spread=rest.pop("spread", (0.0,) * len(found)),
+        **rest,
+    )
+
+
+def at(found, demand=None, **rest):
+    return start_of(found, demand or wants(), **rest).start.seconds
+
+
+def test_a_job_starts_at_the_first_moment_at_which_all_of_it_fits():
+    found = steps((0, 0), (10, 2), (20, 1), (30, 4))
+
+    assert at(found) == 10.0
+    assert at(found, wants(2)) == 10.0
+    assert at(found, wants(3)) == 30.0
+    assert at(found, wants(5)) == inf
+
+
+def test_seconds_count_from_the_moment_of_the_lookup():
+    found = steps((0, 0), (10, 2), (20, 1), (30, 4))
+
+    assert at(found, elapsed=4.0) == 6.0
+    assert at(found, elapsed=12.0) == 0.0
+    assert at(found, wants(2), elapsed=25.0) == 5.0
+    assert at(found, elapsed=1000.0) == 0.0
+
+
+def test_the_flavors_are_those_that_kueue_would_give_at_that_moment():
+    found = steps((0, 0, 0), (10, 0, 1), (20, 1, 1), cells=(GPU, CPU))
+
+    early = start_of(found, wants(1, GPU, CPU))
+    late = start_of(found, wants(1, GPU, CPU), elapsed=20.0)
+
+    assert early == Found(
+        start=Start(seconds=10.0, low=10.0, high=10.0), flavors=("any",), usage={CPU: 1}
+    )
+    assert late.names == "t4"
+
+
+def test_later_parts_see_what_earlier_ones_take():
+    found = steps((0, 3), (10, 4))
+    two = Demand(parts=wants(2).parts * 2, combinations=("t4",))
+
+    assert start_of(found, two).usage == {GPU: 4}
+    assert at(found, two) == 10.0
+
+
+def test_a_part_without_flavors_never_starts():
+    nowhere = Demand(parts=((),), combinations=())
+
+    assert start_of(steps((0, 9)), nowhere).start.seconds == inf
+
+
+def test_a_newcomer_of_higher_priority_stands_behind_fewer_under_strict_fifo():
+    found = steps((0, 4), behind=((5, 7.0), (0, 30.0)))
+
+    assert at(found, priority=0) == 30.0
+    assert at(found, priority=5) == 7.0
+    assert at(found, priority=9) == 0.0
+
+
+def test_what_is_uncertain_widens_the_range():
+    sure = steps((0, 0), (100, 1), spread=(0.0, 10.0))
+    unsure = replace(sure, uncertain=("preemption",))
+    exact = steps((0, 0), (100, 1), uncertain=("preemption", "fairSharing"))
+
+    ranges = [start_of(each, wants()).start for each in (sure, unsure, exact)]
+
+    assert [(round(each.low, 1), round(each.high, 1)) for each in ranges] == [
+        (87.2, 112.8),
+        (80.8, 119.2),
+        (77.5, 122.5),
+    ]
+    assert ranges[2].uncertain == ("preemption", "fairSharing")
+
+
+def test_a_placement_takes_what_is_free_while_it_runs():
+    found = with_placement(steps((0, 1), (10, 3)), {GPU: 1}, 0.0, 25.0, spread=2.0)
+
+    assert found == steps((0, 0), (10, 2), (25, 3), spread=(0.0, 0.0, 2.0))
+    assert at(found) == 10.0
+
+
+def test_a_placement_that_waits_holds_back_who_comes_later_under_strict_fifo():
+    before = steps((0, 1), (10, 3), behind=((0, 0.0),))
+
+    found = with_placement(before, {GPU: 3}, 10.0, 5.0)
+
+    assert at(found) == 15.0
+    assert at(found, priority=1) == 0.0
+
+
+def test_a_profile_with_many_placements_stays_short_and_never_looks_earlier():
+    whole = found = steps((0, 10_000))
+    for index in range(400):
+        found = with_placement(found, {GPU: 1 + index}, float(index), 1.0)
+        whole = with_placement(whole, {GPU: 1 + index}, float(index), 1.0)
+
+    assert len(found.times) <= 256
+    assert found.free[-1] == (10_000,)
+    for needed in (9_601, 9_700, 9_900, 10_000):
+        assert (
+            at(found, wants(needed), elapsed=50.0)
+            >= at(steps((0, 9_999), (400, 10_000)), wants(needed), elapsed=50.0) - 50.0
+        )
+
+
+@pytest.mark.parametrize("parents", [("",), ("", "x", "y")], ids=["alone", "cohorts"])
+@given(data=st.data())
+def test_looking_up_says_when_the_loop_would_start_a_newcomer(parents, data):
+    state = data.draw(snapshots(parents=parents))
+    forecasts, loops = schedules(state), schedules(state)
+    *before, newcomer = data.draw(arrivals(state)) or (None,)
+    if newcomer is None:
+        return
+    for arrival in before:
+        each = waiting(arrival, state, seconds=data.draw(seconds))
+        forecasts[each.cluster_queue].add_waiting(each)
+        loops[each.cluster_queue].add_waiting(each)
+    new = replace(waiting(newcomer, state, count=1), key="new")
+    loop = loops[new.cluster_queue]
+    loop.add_waiting(new)
+
+    found = look_up(forecasts[new.cluster_queue], new, state)
+    while loop.next_event() < inf:
+        loop.step()
+
+    starts = [begun.at for begun in loop.begun if begun.key == "new"] or [inf]
+    if parents == ("",):
+        assert [found] == starts
+    else:
+        # With its own quota it goes before older ones that would borrow.
+        assert [found] >= starts
+
+
+def look_up(schedule, new, state):
+    queue = state.cluster_queues[new.cluster_queue]
+    found = profile(schedule, recorded(schedule), queue, computed_at=0.0, uncertain=())
+    return start_of(found, new.demand, priority=new.priority).start.seconds

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.worlds import arrivals, schedules, snapshots, used, waiting
+from webhook.decide import occupancy, quota
+from webhook.decide.lines import has_room
+from webhook.model.queues import Queueing
+
+seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
+
+
+def fill(data, state, found, *, count=None, late=False):
+    """Let random Workloads come; returns what was let in, by key."""
+    placed = {}
+    for arrival in data.draw(arrivals(state)):
+        each = waiting(
+            arrival,
+            state,
+            seconds=data.draw(seconds),
+            at=data.draw(st.sampled_from([0.0, 0.0, 1.0, 4.0])) if late else 0.0,
+            count=count,
+        )
+        placed[each.key] = each
+        found[each.cluster_queue].add_waiting(each)
+    return placed
+
+
+@given(st.data())
+def test_the_first_look_starts_whom_the_occupancy_says_reserve_quota_now(data):
+    state = data.draw(snapshots())
+    state = replace(state, arrivals=data.draw(arrivals(state)))
+    found = schedules(state)
+    for arrival in state.arrivals:
+        each = waiting(arrival, state)
+        found[each.cluster_queue].add_waiting(each)
+
+    expected = occupancy.build(state)
+    for schedule in set(found.values()):
+        schedule.look()
+
+    for name, schedule in found.items():
+        held = expected.held(name)
+        assert used(schedule, name) == {cell: n for cell, n in held.usage.items() if n}
+        assert sum(b.count for b in schedule.begun if b.cluster_queue == name) == held.reserving
+
+
+@given(st.data())
+def test_no_more_is_ever_used_than_quota_allows(data):
+    state = data.draw(snapshots())
+    found = schedules(state)
+    fill(data, state, found, late=True)
+
+    for schedule in set(found.values()):
+        while schedule.next_event() < float("inf"):
+            schedule.step()
+            quotas = charged(state, schedule)
+            for name, leaf in schedule.tree.leaves.items():
+                for index, cell in enumerate(schedule.tree.cells):
+                    at = leaf * schedule.tree.width + index
+                    assert schedule.tree.used[at] <= quota.potential(quotas, name, cell)
+            for index in range(schedule.tree.width):
+                root = schedule.tree.parents.index(-1) * schedule.tree.width + index
+                assert schedule.tree.used[root] <= schedule.tree.subtree[root]
+        assert not any(schedule.tree.used)
+
+
+@given(st.data())
+def test_under_best_effort_nobody_who_fits_stays_pending(data):
+    state = data.draw(snapshots(queueing=st.just(Queueing.BEST_EFFORT)))
+    found = schedules(state)
+    fill(data, state, found, late=True)
+
+    for schedule in set(found.values()):
+        while schedule.next_event() < float("inf"):
+            schedule.step()
+            for line in schedule.waiting():
+                first = line.entries[0][2].shape
+                assert first.only is None or not has_room(schedule.tree, line.leaf, first)
+
+
+@given(st.data())
+def test_under_strict_fifo_nobody_starts_before_one_who_came_before(data):
+    state = data.draw(snapshots(queueing=st.just(Queueing.STRICT)))
+    found = schedules(state)
+    placed = fill(data, state, found, count=1)
+
+    run_all(found)
+
+    for name, schedule in found.items():
+        moments = {begun.key: begun.at for begun in schedule.begun}
+        mine = [key for key, each in placed.items() if each.cluster_queue == name]
+        starts = [moments.get(key, float("inf")) for key in mine]
+        assert starts == sorted(starts)
+
+
+@given(st.data())
+def test_starts_within_a_grain_are_near_the_exact_ones_in_one_queue(data):
+    parts = {"queueing": st.just(Queueing.STRICT), "parents": ("",), "flavors": ("a",)}
+    state = data.draw(snapshots(**parts))
+    exact, coarse = schedules(state), schedules(state, grain=0.01)
+    for arrival in data.draw(arrivals(state, priorities=1)):
+        each = waiting(arrival, state, seconds=data.draw(seconds), count=1)
+        exact[each.cluster_queue].add_waiting(each)
+        coarse[each.cluster_queue].add_waiting(each)
+
+    run_all(exact)
+    run_all(coarse)
+
+    for name, schedule in exact.items():
+        expected = {begun.key: begun.at for begun in schedule.begun}
+        for begun in coarse[name].begun:
+            at = expected[begun.key]
+            assert abs(begun.at - at) <= 0.02 * at + 1e-9
+
+
+@given(st.data())
+def test_equal_workloads_in_one_entry_start_as_they_would_one_by_one(data):
+    state = data.draw(snapshots())
+    together, single = schedules(state), schedules(state)
+    for arrival in data.draw(arrivals(state)):
+        each = waiting(arrival, state, seconds=data.draw(seconds))
+        together[each.cluster_queue].add_waiting(each)
+        for _ in range(each.count):
+            single[each.cluster_queue].add_waiting(replace(each, count=1))
+
+    run_all(together)
+    run_all(single)
+
+    for name, schedule in together.items():
+        assert moments(schedule) == moments(single[name])
+
+
+def moments(schedule):
+    return sorted((b.key, b.at, b.flavors) for b in schedule.begun for _ in range(b.count))
+
+
+def run_all(found):
+    for schedule in set(found.values()):
+        while schedule.next_event() < float("inf"):
+            schedule.step()
+
+
+def charged(state, schedule):
+    quotas = quota.plant(state.cluster_queues, state.cohorts)
+    for name in schedule.tree.leaves:
+        quotas = quota.charge(quotas, name, used(schedule, name))
+    return quotas

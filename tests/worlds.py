@@ -1,0 +1,114 @@
+"""Small random worlds of cohort trees for properties: queues, cohorts, and who wants quota."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tests.builders import NAMESPACE, cluster_queue, cohort, snapshot
+from webhook.decide import quota
+from webhook.decide.demand import demand
+from webhook.decide.lines import Waiting
+from webhook.decide.schedule import Schedule
+from webhook.decide.tree import Tree
+from webhook.model.pods import PodTemplate
+from webhook.model.queues import Arrival, PodSetNeeds, Queueing, Quota
+
+GPU = "gpu"
+FLAVORS = ("a", "b")
+
+amounts = st.integers(0, 4)
+limits = st.none() | st.integers(0, 3)
+
+
+@st.composite
+def quotas(draw, flavors, *, cohorts):
+    """``{flavor: {resource: Quota}}``; limits only where there is a cohort."""
+    return {
+        flavor: {
+            resource: Quota(
+                nominal=draw(amounts),
+                borrowing_limit=draw(limits) if cohorts else None,
+                lending_limit=draw(limits) if cohorts else None,
+            )
+            for resource in ("cpu", GPU)
+        }
+        for flavor in flavors
+    }
+
+
+@st.composite
+def snapshots(draw, *, queueing=st.sampled_from(Queueing), parents=("", "x", "y"), flavors=FLAVORS):
+    """One to three ClusterQueues under up to three cohorts (y and x, x under all)."""
+    queues = []
+    for name in ("1-cq", "2-cq", "3-cq")[: draw(st.integers(1, 3))]:
+        parent = draw(st.sampled_from(parents))
+        queues.append(
+            cluster_queue(
+                name,
+                draw(quotas(draw(st.sampled_from([flavors[:1], flavors])), cohorts=parent)),
+                cohort=parent,
+                queueing=draw(queueing),
+                when_can_borrow=draw(st.sampled_from(["MayStopSearch", "TryNextFlavor"])),
+            )
+        )
+    return snapshot(*queues, cohorts=[cohort("x", parent="all"), cohort("all")])
+
+
+@st.composite
+def arrivals(draw, state, *, size=8, priorities=2):
+    """In Kueue's order: priority down, then age."""
+    found = [
+        Arrival(
+            key=str(index),
+            namespace=NAMESPACE,
+            local_queue=draw(st.sampled_from(sorted(name for _, name in state.local_queues))),
+            needs=(
+                PodSetNeeds(
+                    name="main",
+                    count=1,
+                    per_pod={"cpu": draw(st.integers(0, 3)), GPU: draw(st.integers(0, 3))},
+                    template=PodTemplate(),
+                ),
+            ),
+            priority=draw(st.integers(0, priorities - 1)),
+            count=draw(st.integers(1, 3)),
+        )
+        for index in range(draw(st.integers(0, size)))
+    ]
+    return tuple(sorted(found, key=lambda arrival: -arrival.priority))
+
+
+def trees(state):
+    forest = quota.plant(state.cluster_queues, state.cohorts).forest
+    return [Tree(forest, root) for root in sorted({node.root for node in forest.nodes})]
+
+
+def schedules(state, *, grain=0.0, keep=True):
+    """One Schedule for each tree that holds a ClusterQueue, by ClusterQueue."""
+    found = {}
+    for tree in trees(state):
+        schedule = Schedule(tree, state.cluster_queues.values(), grain=grain, keep=keep)
+        found |= dict.fromkeys(tree.leaves, schedule)
+    return found
+
+
+def waiting(arrival, state, *, seconds=10.0, at=0.0, count=None, spread=0.0):
+    name = state.local_queues[arrival.namespace, arrival.local_queue].cluster_queue
+    return Waiting(
+        cluster_queue=name,
+        demand=demand(arrival.needs, state.cluster_queues[name], state),
+        seconds=seconds,
+        spread=spread,
+        priority=arrival.priority,
+        count=arrival.count if count is None else count,
+        at=at,
+        key=arrival.key,
+    )
+
+
+def used(schedule, cluster_queue):
+    """What a ClusterQueue uses, by cell, without zeros."""
+    tree = schedule.tree
+    first = tree.leaves[cluster_queue] * tree.width
+    found = zip(tree.cells, tree.used[first : first + tree.width], strict=True)
+    return {cell: amount for cell, amount in found if amount}
