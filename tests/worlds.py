@@ -17,6 +17,7 @@ GPU = "gpu"
 FLAVORS = ("a", "b")
 
 amounts = st.integers(0, 4)
+ANY_QUEUEING = st.sampled_from(Queueing)
 limits = st.none() | st.integers(0, 3)
 
 
@@ -37,7 +38,7 @@ def quotas(draw, flavors, *, cohorts):
 
 
 @st.composite
-def snapshots(draw, *, queueing=st.sampled_from(Queueing), parents=("", "x", "y"), flavors=FLAVORS):
+def snapshots(draw, *, queueing=ANY_QUEUEING, parents=("", "x", "y"), flavors=FLAVORS):
     """One to three ClusterQueues under up to three cohorts (y and x, x under all)."""
     queues = []
     for name in ("1-cq", "2-cq", "3-cq")[: draw(st.integers(1, 3))]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +56,7 @@ def test_no_more_is_ever_used_than_quota_allows(data):
     fill(data, state, found, late=True)
 
     for schedule in set(found.values()):
-        while schedule.next_event() < float("inf"):
+        while schedule.next_event() < inf:
             schedule.step()
             quotas = charged(state, schedule)
             for name, leaf in schedule.tree.leaves.items():
@@ -75,7 +76,7 @@ def test_under_best_effort_nobody_who_fits_stays_pending(data):
     fill(data, state, found, late=True)
 
     for schedule in set(found.values()):
-        while schedule.next_event() < float("inf"):
+        while schedule.next_event() < inf:
             schedule.step()
             for line in schedule.waiting():
                 first = line.entries[0][2].shape
@@ -93,7 +94,7 @@ def test_under_strict_fifo_nobody_starts_before_one_who_came_before(data):
     for name, schedule in found.items():
         moments = {begun.key: begun.at for begun in schedule.begun}
         mine = [key for key, each in placed.items() if each.cluster_queue == name]
-        starts = [moments.get(key, float("inf")) for key in mine]
+        starts = [moments.get(key, inf) for key in mine]
         assert starts == sorted(starts)
 
 
@@ -140,7 +141,7 @@ def moments(schedule):
 
 def run_all(found):
     for schedule in set(found.values()):
-        while schedule.next_event() < float("inf"):
+        while schedule.next_event() < inf:
             schedule.step()
 
 

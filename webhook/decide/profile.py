@@ -158,18 +158,18 @@ def _cut(profile: Profile, at: float, spread: float) -> Profile:
 
 
 def _shortened(profile: Profile) -> Profile:
-    """Put the two steps together that lie closest to each other, if there are too many."""
-    if len(profile.times) <= MAX_STEPS:
-        return profile
-    times, free = profile.times, profile.free
-    index = min(range(2, len(times)), key=lambda each: times[each] / times[each - 1])
-    joined = tuple(map(min, free[index - 1], free[index]))
-    return replace(
-        profile,
-        times=(*times[:index], *times[index + 1 :]),
-        free=(*free[: index - 1], joined, *free[index + 1 :]),
-        spread=(*profile.spread[:index], *profile.spread[index + 1 :]),
-    )
+    """Put steps together that lie closest to each other, while there are too many."""
+    while len(profile.times) > MAX_STEPS:
+        times, free, spread = profile.times, profile.free, profile.spread
+        index = min(range(2, len(times)), key=lambda each: times[each] / times[each - 1])
+        joined = tuple(map(min, free[index - 1], free[index]))
+        profile = replace(
+            profile,
+            times=(*times[:index], *times[index + 1 :]),
+            free=(*free[: index - 1], joined, *free[index + 1 :]),
+            spread=(*spread[:index], *spread[index + 1 :]),
+        )
+    return profile
 
 
 def _with_behind(

@@ -42,8 +42,7 @@ class Record:
         self.times.append(schedule.now)
         self.used.append(used)
         self.spread.append(schedule.spread)
-        if len(self.times) >= _MAX_EVENTS = 20_000
-_STEPS_BEFORE_MERGING:
+        if len(self.times) >= _STEPS_BEFORE_MERGING:
             self.merge()
 
     def merge(self) -> None:

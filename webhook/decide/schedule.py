@@ -117,7 +117,9 @@ class Schedule:
             self._hall.join(queue, entry, self._order)
 
     def next_event(self) -> float:
-        """Say when something happens next; inf: never."""
+        """Say when something happens next, the first look included; inf: never."""
+        if self._is_first:
+            return self.now
         times = [heap[0][0] for heap in (self._runs, self._arrivals) if heap]
         return max(self.now, min(times, default=inf))
 
@@ -127,11 +129,11 @@ class Schedule:
 
     def step(self) -> None:
         """Go on to the next event, and to those within the grain after it."""
-        first = self.next_event()
-        until = first + self._grain * first
-        if self._is_first and first > self.now:
+        if self._is_first:
             self.look()
             return
+        first = self.next_event()
+        until = first + self._grain * first
         releases = self._release(until)
         while self._arrivals and self._arrivals[0][0] <= until:
             at, order, name, entry = heapq.heappop(self._arrivals)
@@ -225,13 +227,14 @@ class _Moments:
             self._sums.append(self._sums[-1] + at * count)
             self._counts.append(self._counts[-1] + count)
         self._starts, self._dealt = starts, 0
+        self._is_one = not releases or releases[0][0] == releases[-1][0] == now
 
     def of(self, count: int) -> float:
         """Return the mean moment of the next *count* starts.
 
         Starts that need several releases each have the moment of the last one of them.
         """
-        if len(self._counts) == 1:
+        if self._is_one:
             return self._now
         share = self._counts[-1] / self._starts
         low, high = self._dealt * share, (self._dealt + count) * share
