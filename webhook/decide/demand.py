@@ -5,20 +5,15 @@ Taints, selectors and affinity are looked at once, here; what is free is looked 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 
-from webhook.decide.flavors import flavor_refusal, uncovered
-from webhook.model.queues import (
-    ClusterQueue,
-    FlavorResource,
-    PodSetNeeds,
-    ResourceGroup,
-    Snapshot,
-)
+from webhook.decide import flavor_plan
+from webhook.decide.flavor_plan import Flavor
+from webhook.model.fields import FieldError
+from webhook.model.queues import ClusterQueue, FlavorResource, PodSetNeeds, Snapshot
 
-_PODS = "pods"
 _COMBINATIONS = 16
 
 
@@ -58,37 +53,23 @@ def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: 
     """
     parts: list[tuple[Choice, ...]] = []
     for pod_set in needs:
-        total = pod_set.total
-        if uncovered(pod_set, cluster_queue, snapshot) is not None:
+        plan = flavor_plan.of(pod_set, cluster_queue, snapshot)
+        if plan.rejection is not None:
             return _NOWHERE
-        for group in cluster_queue.groups:
-            wanted = {name: total[name] for name in total if name in group.resources}
-            if _PODS in group.resources:
-                wanted[_PODS] = pod_set.count
-            if wanted:
-                parts.append(_choices(pod_set, group, wanted, cluster_queue, snapshot))
+        parts += [tuple(_choices(flavors)) for flavors in plan.groups]
     return Demand(parts=tuple(parts), combinations=_combinations(parts))
+
+
+def _choices(flavors: Sequence[Flavor]) -> Iterator[Choice]:
+    for flavor in flavors:
+        if flavor.unreadable is not None:
+            raise FieldError(flavor.unreadable.path, flavor.unreadable.message)
+        if flavor.refusal is None:
+            (name, _), *_ = flavor.amounts
+            yield Choice(flavor=name, usage=tuple(flavor.amounts.items()))
 
 
 def _combinations(parts: Sequence[tuple[Choice, ...]]) -> tuple[str, ...]:
     names = product(*([choice.flavor for choice in part] for part in parts))
     found = {",".join(sorted(set(each))): None for each in islice(names, _COMBINATIONS)}
     return tuple(found)
-
-
-def _choices(
-    pod_set: PodSetNeeds,
-    group: ResourceGroup,
-    wanted: Mapping[str, int],
-    queue: ClusterQueue,
-    snapshot: Snapshot,
-) -> tuple[Choice, ...]:
-    template = pod_set.template
-    return tuple(
-        Choice(
-            flavor=name,
-            usage=tuple(((name, resource), amount) for resource, amount in wanted.items()),
-        )
-        for name in group.flavors
-        if flavor_refusal(template, name, queue, snapshot) is None
-    )

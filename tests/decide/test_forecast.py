@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.builders import arrival, cluster_queue, needs, snapshot
+from webhook.decide.demand import demand
+from webhook.decide.forecast import Occupant, Queued, forecast
+from webhook.decide.profile import start_of
+from webhook.model.forecasts import Basis, Profile, RunTime
+from webhook.model.queues import KueueConfig, Preemption, Queueing, StopPolicy
+
+GPU = "nvidia.com/gpu"
+CELL = ("t4", GPU)
+RUNS = {"short": 20.0, "long": 100.0}
+
+
+def run_time_of(job_class, flavors):
+    seconds = RUNS.get(job_class)
+    if seconds is None:
+        return None
+    return RunTime(seconds=seconds, low=seconds, high=seconds, basis=Basis.POLICY)
+
+
+def runs(job_class="long", *, since=0.0, gpus=1, queue="gpu-cq"):
+    return Occupant(cluster_queue=queue, usage={CELL: gpus}, job_class=job_class, started_at=since)
+
+
+def waits(job_class="short", *, gpus=1, queue="gpu-lq", at=0.0, **rest):
+    found = arrival("a", {GPU: str(gpus)}, local_queue=queue)
+    return Queued(arrival=replace(found, **rest), job_class=job_class, at=at)
+
+
+def state(gpus=2, **rest):
+    return snapshot(cluster_queue(quotas={"t4": {GPU: str(gpus)}}, **rest))
+
+
+def starts(queues, running, waiting, *, gpus=1, priority=0, now=0.0, elapsed=0.0):
+    profiles = forecast(queues, running, waiting, run_time_of, now)
+    asked = demand([needs({GPU: str(gpus)})], queues.cluster_queues["gpu-cq"], queues)
+    found = start_of(profiles["gpu-cq"], asked, priority=priority, elapsed=elapsed)
+    return found.start.seconds
+
+
+def test_a_profile_says_what_is_free_after_all_who_wait_were_served():
+    running = [runs("short", since=-10.0), runs("long", since=-10.0)]
+
+    found = forecast(state(), running, [waits(), waits()], run_time_of, 0.0)
+
+    # One GPU is free after 10 s and goes to the first; after 30 s to the second, until 50 s.
+    assert found == {
+        "gpu-cq": Profile(
+            computed_at=0.0,
+            cells=(CELL,),
+            times=(0.0, 50.0, 90.0),
+            free=((0,), (1,), (2,)),
+            spread=(0.0, 0.0, 0.0),
+        )
+    }
+
+
+def test_a_small_newcomer_overtakes_a_large_one_that_waits_under_best_effort_only():
+    running, waiting = [runs("long")], [waits("short", gpus=2)]
+
+    assert starts(state(), running, waiting) == 0.0
+    assert starts(state(queueing=Queueing.STRICT), running, waiting) == 120.0
+
+
+def test_under_strict_fifo_a_higher_priority_need_not_wait_for_a_lower_one():
+    queues, running = state(queueing=Queueing.STRICT), [runs("long", gpus=2)]
+    waiting = [waits("short", priority=5), waits("long", gpus=2)]
+
+    assert starts(queues, running, waiting, priority=5) == 100.0
+    assert starts(queues, running, waiting, priority=0) == 220.0
+
+
+def test_who_backs_off_competes_only_afterwards():
+    running = [runs("short", gpus=2)]
+
+    assert starts(state(), running, [waits("long", gpus=2)], gpus=2) == 120.0
+    backs_off = [waits("long", gpus=2, at=30.0)]
+    assert starts(state(), running, backs_off, gpus=2) == 20.0
+    assert starts(state(), running, backs_off, gpus=2, elapsed=35.0) == 95.0
+
+
+@pytest.mark.parametrize(
+    "change", [{"active": False}, {"stop_policy": StopPolicy.HOLD}], ids=["inactive", "stopped"]
+)
+def test_nobody_starts_in_a_queue_that_is_closed(change):
+    assert starts(state(**change), [], []) == float("inf")
+
+
+def test_an_unknown_run_time_is_said():
+    found = forecast(state(), [runs("new")], [], run_time_of, 0.0)
+
+    assert found["gpu-cq"].uncertain == ("runTimes",)
+
+
+def test_what_the_loop_does_not_model_is_said():
+    preempts = Preemption(within_cluster_queue="LowerPriority", reclaim_within_cohort="Any")
+    queues = snapshot(
+        cluster_queue("a-cq", cohort="all", preemption=preempts, checks=("provision",)),
+        cluster_queue("b-cq", cohort="all"),
+        kueue=KueueConfig(fair_sharing=True, block_admission=True),
+    )
+
+    found = forecast(queues, [], [], run_time_of, 0.0)
+
+    assert {name: profile.uncertain for name, profile in found.items()} == {
+        "a-cq": ("preemption", "fairSharing", "admissionChecks", "podsReady"),
+        "b-cq": ("fairSharing", "cohortReclaim", "podsReady"),
+    }
+
+
+def test_only_trees_that_are_asked_for_are_forecast():
+    queues = snapshot(
+        cluster_queue("a-cq", cohort="all"),
+        cluster_queue("b-cq", cohort="all"),
+        cluster_queue("c-cq"),
+    )
+
+    assert set(forecast(queues, [], [], run_time_of, 0.0, ["a-cq"])) == {"a-cq", "b-cq"}
+
+
+def test_a_spread_grows_with_the_runs_ahead():
+    def unsure(job_class, flavors):
+        return RunTime(seconds=100.0, low=80.0, high=125.0, basis=Basis.POLICY)
+
+    one, three = (
+        forecast(state(1), [runs()], [waits()] * count, unsure, 0.0)["gpu-cq"] for count in (0, 2)
+    )
+
+    assert 0.0 < one.spread[-1] < three.spread[-1]
+    assert three.times[-1] == pytest.approx(300.0)

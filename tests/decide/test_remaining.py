@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from webhook.decide.remaining import Durations, remaining
+from webhook.model.forecasts import Basis, RunTime
+
+
+def run_time(seconds=100.0, *, factor=1.0, runs=0, basis=Basis.POLICY):
+    return RunTime(
+        seconds=seconds, low=seconds / factor, high=seconds * factor, runs=runs, basis=basis
+    )
+
+
+def test_a_run_time_that_is_exact_leaves_what_has_not_passed():
+    assert remaining(run_time()) == (100.0, 0.0)
+    assert remaining(run_time(), 30.0) == (70.0, 0.0)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.3, 4.0])
+@pytest.mark.parametrize("elapsed", [100.0, 200.0, 10_000.0, 1e9])
+def test_a_run_that_takes_longer_than_expected_is_never_expected_to_end_at_once(factor, elapsed):
+    seconds, spread = remaining(run_time(factor=factor), elapsed)
+
+    assert seconds >= 0.05 * elapsed
+    assert spread > 0.0
+
+
+def test_what_is_left_after_a_part_is_more_than_the_rest_where_the_run_time_is_not_sure():
+    sure, unsure = remaining(run_time(factor=1.01), 90.0), remaining(run_time(factor=3.0), 90.0)
+
+    assert sure[0] == pytest.approx(10.0, abs=0.1)
+    assert unsure[0] > 40.0
+
+
+def test_the_middle_of_many_runs_lies_below_their_mean():
+    few = run_time(factor=2.0, runs=9, basis=Basis.LEARNED)
+    many = run_time(factor=2.0, runs=10, basis=Basis.LEARNED)
+
+    assert remaining(few)[0] == pytest.approx(100.0)
+    assert remaining(many)[0] == pytest.approx(115.75, abs=0.01)
+
+
+def test_an_unknown_run_time_goes_by_the_known_ones_of_its_queue_with_a_wide_range():
+    known = {"a": run_time(10.0), "b": run_time(30.0), "c": run_time(50.0)}
+    durations = Durations(lambda name, _: known.get(name), 600.0)
+    for name in ("a", "b", "c", "new"):
+        durations.learn("gpu-cq", name, "t4")
+    durations.learn("cpu-cq", "new", "any")
+
+    in_gpu, in_cpu = (durations.whole(name, "new", "t4") for name in ("gpu-cq", "cpu-cq"))
+
+    assert (round(in_gpu[0]), round(in_cpu[0])) == (30, 600)
+    assert in_gpu[1] > 30.0
+    assert durations.unknown == {"gpu-cq", "cpu-cq"}
