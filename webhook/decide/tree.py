@@ -40,6 +40,7 @@ class Tree:
         """The part that a node lends to nobody."""
         self.keeps = any(self.local)
         self.limits = [node.borrowing.get(cell, _NO_LIMIT) for node in nodes for cell in self.cells]
+        self._shares_all = not self.keeps and min(self.limits, default=0) == _NO_LIMIT
         self.potentials = [
             forest.potentials[index].get(cell, 0) for index in members for cell in self.cells
         ]
@@ -58,6 +59,9 @@ class Tree:
         *used* stands in for the usage of now.
         """
         amounts = self.used if used is None else used
+        if self._shares_all:
+            # Then the root alone counts, and it is the first node.
+            return self.subtree[cell] - amounts[cell]
         at = node * self.width + cell
         parent = self.parents[node]
         if parent == _NO_PARENT:

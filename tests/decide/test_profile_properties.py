@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.worlds import arrivals, schedules, snapshots, waiting
+from webhook.decide.demand import Demand
+from webhook.decide.profile import start_of, with_placement
+from webhook.decide.record import profile, recorded
+from webhook.model.queues import Queueing
+
+seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
+LATER = 1000.0
+
+
+def drawn(data, **rest):
+    """A world, those who wait in it, and a newcomer behind them."""
+    state = data.draw(snapshots(**rest))
+    found = data.draw(arrivals(state))
+    assume(found)
+    waits = [waiting(each, state, seconds=data.draw(seconds)) for each in found]
+    return state, waits[:-1], replace(waits[-1], count=1)
+
+
+def profile_of(state, waits, name):
+    found = schedules(state)
+    for each in waits:
+        found[each.cluster_queue].add_waiting(each)
+    schedule = found[name]
+    queue = state.cluster_queues[name]
+    return profile(schedule, recorded(schedule), queue, computed_at=0.0, uncertain=())
+
+
+def multiplied(demand, times):
+    parts = tuple(
+        tuple(
+            replace(choice, usage=tuple((cell, times * n) for cell, n in choice.usage))
+            for choice in choices
+        )
+        for choices in demand.parts
+    )
+    return Demand(parts=parts, combinations=demand.combinations)
+
+
+@given(st.data())
+def test_who_asks_for_more_starts_no_earlier(data):
+    state, waits, new = drawn(data)
+    found = profile_of(state, waits, new.cluster_queue)
+
+    once, twice = (start_of(found, multiplied(new.demand, times)).start.seconds for times in (1, 2))
+
+    assert once <= twice
+
+
+@given(st.data())
+def test_who_has_a_higher_priority_starts_no_later(data):
+    state, waits, new = drawn(data)
+    found = profile_of(state, waits, new.cluster_queue)
+
+    starts = [start_of(found, new.demand, priority=n).start.seconds for n in (0, 1, 2)]
+
+    assert starts == sorted(starts, reverse=True)
+
+
+@given(st.data())
+def test_a_placement_lets_nobody_start_earlier(data):
+    state, waits, new = drawn(data)
+    before = profile_of(state, waits, new.cluster_queue)
+    found = start_of(before, new.demand, priority=new.priority)
+
+    after = with_placement(
+        before, found.usage, found.start.seconds, new.seconds, priority=new.priority
+    )
+
+    earliest, later = ([at for at, _ in starts(each, new)] for each in (before, after))
+    assert all(first <= second for first, second in zip(earliest, later, strict=True))
+
+
+@given(st.data())
+def test_under_strict_fifo_a_placement_leaves_what_a_new_forecast_would_leave(data):
+    state, waits, new = drawn(data, parents=("",), queueing=st.just(Queueing.STRICT))
+    before = profile_of(state, waits, new.cluster_queue)
+    found = start_of(before, new.demand, priority=new.priority)
+    assume(found.start.seconds < inf)
+
+    added = with_placement(
+        before, found.usage, found.start.seconds, new.seconds, priority=new.priority
+    )
+
+    assert starts(added, new) == starts(profile_of(state, [*waits, new], new.cluster_queue), new)
+
+
+def starts(found, new):
+    """When newcomers of several sizes and priorities would start, and with what."""
+    return [
+        (answer.start.seconds, answer.usage)
+        for times in (1, 2, 3)
+        for elapsed in (0.0, 1.5, 4.0, LATER)
+        for answer in [
+            start_of(found, multiplied(new.demand, times), priority=new.priority, elapsed=elapsed)
+        ]
+    ]

@@ -1,0 +1,160 @@
+"""The event loop against a plain one: every pending Workload is looked at whenever something ends.
+
+What Kueue sets aside for heads is left to the first look's properties: here StrictFIFO queues stand
+outside cohorts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.worlds import arrivals, schedules, snapshots, waiting
+from webhook.decide import occupancy
+from webhook.decide.schedule import Running
+from webhook.model.decision import Fit
+from webhook.model.queues import Amounts, Queueing, StopPolicy
+
+seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
+WORLDS = {
+    "alone": {"parents": ("",)},
+    "cohorts": {"queueing": st.just(Queueing.BEST_EFFORT)},
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    arrival: object
+    seconds: float
+    at: float
+    order: int
+    queue: str
+
+
+@dataclass(frozen=True)
+class Run:
+    end: float
+    queue: str
+    usage: Amounts
+
+
+class Plain:
+    """Start whom Kueue would: own quota before borrowed, then priority, then age."""
+
+    def __init__(self, state, jobs, runs):
+        self.queues = state.cluster_queues
+        self.found = occupancy.idle(state)
+        self.jobs, self.runs = list(jobs), list(runs)
+        self.starts = []
+        for run in runs:
+            self._charge(run.queue, run.usage, 1)
+        self._look(0.0, is_first=True)
+        while (now := min([*self._ends(), *self._comes()], default=inf)) < inf:
+            self._release(now)
+            self._look(now, is_first=False)
+
+    def _ends(self):
+        return [run.end for run in self.runs]
+
+    def _comes(self):
+        return [job.at for job in self.jobs if job.at > self.now]
+
+    def _release(self, now):
+        for run in [run for run in self.runs if run.end <= now]:
+            self.runs.remove(run)
+            self._charge(run.queue, run.usage, -1)
+
+    def _look(self, now, *, is_first):
+        self.now = now
+        while fitting := list(self._fitting(is_first=is_first)):
+            _, job, assigned = min(fitting, key=lambda each: each[0])
+            self.jobs.remove(job)
+            self._charge(job.queue, assigned.usage, 1)
+            self.runs.append(Run(now + job.seconds, job.queue, assigned.usage))
+            self.starts.append((job.arrival.key, now))
+
+    def _fitting(self, *, is_first):
+        for job in self.jobs:
+            queue = self.queues[job.queue]
+            is_open = queue.active and queue.stop_policy is StopPolicy.NONE
+            if job.at > self.now or not is_open or not self._is_head(job, queue):
+                continue
+            found = occupancy.assignment(self.found, job.arrival.needs, queue)
+            if found.fit is Fit.FITS:
+                borrows = found.height > 0 and not is_first
+                yield (borrows, -job.arrival.priority, job.order), job, found
+
+    def _is_head(self, job, queue):
+        if queue.queueing is not Queueing.STRICT:
+            return True
+        line = [each for each in self.jobs if each.queue == job.queue and each.at <= self.now]
+        return job is min(line, key=lambda each: (-each.arrival.priority, each.order))
+
+    def _charge(self, queue, usage, sign):
+        held = self.found.held(queue)
+        amounts = {
+            cell: held.usage.get(cell, 0) + sign * usage.get(cell, 0)
+            for cell in {**held.usage, **usage}
+        }
+        state = self.found.snapshot
+        state = replace(state, held={**state.held, queue: replace(held, usage=amounts)})
+        self.found = occupancy.as_held(replace(self.found, snapshot=state), [queue])
+
+
+@pytest.mark.parametrize("world", WORLDS.values(), ids=list(WORLDS))
+@given(data=st.data())
+def test_the_loop_starts_whom_a_plain_one_starts_and_when(world, data):
+    state = closed(data, data.draw(snapshots(**world)))
+    jobs, runs = drawn_jobs(data, state), drawn_runs(data, state)
+    found = schedules(state)
+    for run in runs:
+        usage = dict(run.usage)
+        found[run.queue].add_running(Running(cluster_queue=run.queue, usage=usage, seconds=run.end))
+    for job in jobs:
+        each = waiting(job.arrival, state, seconds=job.seconds, at=job.at)
+        found[job.queue].add_waiting(each)
+    expected = Plain(state, jobs, runs)
+
+    for schedule in set(found.values()):
+        while schedule.next_event() < inf:
+            schedule.step()
+
+    begun = [(each.key, each.at) for schedule in set(found.values()) for each in schedule.begun]
+    assert sorted(begun) == sorted(expected.starts)
+
+
+def closed(data, state):
+    """Stop some queues."""
+    change = st.sampled_from([{}, {}, {}, {"active": False}, {"stop_policy": StopPolicy.HOLD}])
+    queues = {
+        name: replace(queue, **data.draw(change)) for name, queue in state.cluster_queues.items()
+    }
+    return replace(state, cluster_queues=queues)
+
+
+def drawn_jobs(data, state):
+    """One Workload each; those that come at the same time in Kueue's order."""
+    found = []
+    for order, arrival in enumerate(data.draw(arrivals(state))):
+        place = state.local_queues[arrival.namespace, arrival.local_queue]
+        at = data.draw(st.sampled_from([0.0, 0.0, 1.0, 4.0]))
+        one = replace(arrival, count=1)
+        found.append(Job(one, data.draw(seconds), at, order, place.cluster_queue))
+    return found
+
+
+def drawn_runs(data, state):
+    """Workloads that run already, each within its queue's own quota."""
+    found = []
+    for name, queue in state.cluster_queues.items():
+        cells = {
+            cell: data.draw(st.integers(0, quota.nominal))
+            for group in queue.groups
+            for cell, quota in group.quotas.items()
+        }
+        found.append(Run(data.draw(seconds), name, cells))
+    return found
