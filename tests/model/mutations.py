@@ -14,6 +14,7 @@ FULL: dict[str, Any] = {
     "spec": {
         "mode": "Advise",
         "priority": 7,
+        "jobClassLabel": "example.com/model",
         "match": {
             "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]},
             "jobSelector": {"matchLabels": {"type": "light"}},

@@ -13,8 +13,8 @@ def test_a_short_policy_gets_the_defaults_of_the_design():
     assert (spec.mode, spec.priority, spec.reconsider) == (Mode.OBSERVE, 0, None)
     assert spec.strategy.type is StrategyType.FINISH_TIME
     assert [(one.name, one.queue, one.slowdown, one.start_delay) for one in spec.options] == [
-        ("gpu-lq", "gpu-lq", 1.0, "0s"),
-        ("cpu-lq", "cpu-lq", 1.0, "0s"),
+        ("gpu-lq", "gpu-lq", None, "0s"),
+        ("cpu-lq", "cpu-lq", None, "0s"),
     ]
     assert spec.options[1].adaptation.accelerator is Accelerator.REMOVE
 
@@ -69,6 +69,7 @@ def test_every_field_of_the_design_is_taken():
     found = read_policy(
         policy(
             priority=5,
+            jobClassLabel="example.com/model",
             match={
                 "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]},
                 "maxRequests": {"nvidia.com/gpu": 1},
@@ -112,6 +113,7 @@ def test_every_field_of_the_design_is_taken():
     assert found.spec.strategy.threshold is not None
     assert [rule.or_pending_below for rule in found.spec.strategy.threshold] == [10, None]
     assert found.spec.match.queues == ("gpu-lq", "")
+    assert found.spec.job_class_label == "example.com/model"
 
 
 def test_an_object_as_the_api_server_serves_it_is_read():

@@ -226,8 +226,9 @@ _SPEC = (
         field=".options",
     ),
     Rule(
-        cel="size(self.options) == 0 || self.options[0].slowdown == 1.0",
-        holds=lambda spec: all(option["slowdown"] == 1 for option in spec["options"][:1]),
+        cel="size(self.options) == 0 || !has(self.options[0].slowdown) || "
+        "self.options[0].slowdown == 1.0",
+        holds=lambda spec: all(option.get("slowdown", 1) == 1 for option in spec["options"][:1]),
         message="slowdown is relative to the first option, so it must be 1 there",
         field=".options",
     ),

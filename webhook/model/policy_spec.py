@@ -94,8 +94,9 @@ class Option(Strict):
     """A LocalQueue of the Job's namespace. Either this or `clusterQueue`."""
     cluster_queue: ObjectName = ""
     """A ClusterQueue: the one LocalQueue of the Job's namespace that points to it."""
-    slowdown: Annotated[float, Field(gt=0, le=1000)] = 1.0
-    """Expected run time relative to the first option's, until enough runs were seen."""
+    slowdown: Annotated[float, Field(gt=0, le=1000)] | None = None
+    """Expected run time relative to the first option's, until enough runs were seen. Absent: not
+    known until then."""
     start_delay: Duration = "0s"
     """Expected time for image pull and node start-up, until learned."""
     guests: Guests | None = None
@@ -193,6 +194,9 @@ class Spec(Strict):
     """Where several policies match, the highest applies, then the first by name."""
     match: Match
     """Which Jobs this policy is for."""
+    job_class_label: Key | None = None
+    """Label of the Jobs whose value tells which of them run alike. Absent, and for Jobs without it:
+    Jobs with the same images, commands, arguments and requests do."""
     options: Annotated[
         tuple[Option, ...], Field(min_length=1, max_length=8, json_schema_extra=ATOMIC)
     ]
