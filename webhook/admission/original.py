@@ -18,7 +18,14 @@ from webhook.model.edits import ABSENT, Absent, Edit, Original, Path, from_point
 from webhook.model.fields import FieldError, Json
 
 MARKS = frozenset(
-    {jobs.OPTION_LABEL, jobs.DECISION, jobs.REASON, jobs.DECISION_ID, jobs.DECIDED_BY}
+    {
+        jobs.OPTION_LABEL,
+        jobs.DECISION,
+        jobs.REASON,
+        jobs.DECISION_ID,
+        jobs.DECIDED_BY,
+        jobs.JOB_CLASS,
+    }
 )
 """Labels and annotations that a decision leaves; taken away with it, recorded or not."""
 _PATH = f"metadata.annotations[{jobs.DECISION}].original"

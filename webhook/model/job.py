@@ -22,6 +22,8 @@ DECISION_ID = OURS + "decision-id"
 """On the pod template; Kueue copies it into the Workload, where the ledger finds it again."""
 DECIDED_BY = OURS + "decided-by"
 """On the pod template: the policy's name, by which guests are counted."""
+JOB_CLASS = OURS + "class"
+"""On the pod template: the class of the Job as it was submitted (see ``model.job_class``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

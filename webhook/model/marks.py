@@ -9,28 +9,38 @@ from webhook.model.job import (
     DECIDED_BY,
     DECISION,
     DECISION_ID,
+    JOB_CLASS,
     OPTION_LABEL,
     REASON,
     Job,
     PodSet,
 )
 
-MARKS = frozenset({OPTION_LABEL, DECISION, REASON, DECISION_ID, DECIDED_BY})
+MARKS = frozenset({OPTION_LABEL, DECISION, REASON, DECISION_ID, DECIDED_BY, JOB_CLASS})
 """Labels and annotations that a decision leaves."""
 
 
 def marked(
-    job: Job, labels: Mapping[str, str], *, option: str, decision_id: str, policy: str
+    job: Job,
+    labels: Mapping[str, str],
+    *,
+    option: str,
+    decision_id: str,
+    policy: str,
+    job_class: str | None = None,
 ) -> Job:
     """Mark a Job and its pods with what they got; Kueue copies the pods' marks into Workloads.
 
-    *labels* are the Job's, marked already.
+    *labels* are the Job's, marked already; *job_class* is as ``model.job_class.written`` has it.
     """
+    ours = {DECISION_ID: decision_id, DECIDED_BY: policy}
+    if job_class is not None:
+        ours[JOB_CLASS] = job_class
 
     def mark(pod_set: PodSet) -> PodSet:
         template = pod_set.template
         labels = {**template.labels, OPTION_LABEL: option}
-        annotations = {**template.annotations, DECISION_ID: decision_id, DECIDED_BY: policy}
+        annotations = {**template.annotations, **ours}
         template = replace(template, labels=labels, annotations=annotations)
         return PodSet(name=pod_set.name, count=pod_set.count, template=template)
 

@@ -5,7 +5,7 @@ Quantities stay in the submitter's own words (``500m``), so that an edit can put
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,8 @@ class Container:
     name: str
     image: str = ""
     resources: Resources = field(default_factory=Resources)
+    command: Sequence[str] = ()
+    args: Sequence[str] = ()
     env: tuple[Mapping[str, Json], ...] = ()
     sidecar: bool = False
     """An init container with ``restartPolicy: Always``."""
@@ -81,6 +83,8 @@ def _read_containers(spec: Mapping[str, Any], key: str, path: str) -> tuple[Cont
             name=fields.text(item, "name", here),
             image=fields.text(item, "image", here),
             resources=read_resources(item, here),
+            command=fields.sequence(item, "command", here),
+            args=fields.sequence(item, "args", here),
             env=fields.mappings(item, "env", here),
             sidecar=fields.text(item, "restartPolicy", here) == "Always",
             claims=bool(fields.mapping(item, "resources", here).get("claims")),

@@ -1,0 +1,128 @@
+import pytest
+
+from tests.builders import container, job, template
+from webhook.jobs import batch
+from webhook.model import job_class
+from webhook.model.job_class import JobClass, Mark
+
+GPU = {"cpu": "4", "nvidia.com/gpu": "1"}
+
+
+def light(*args, image="stable-diffusion", requests=None, limits=None, **rest):
+    main = container(
+        image=image,
+        command=["python", "run.py"],
+        args=args or ["--steps", "20"],
+        requests=GPU if requests is None else requests,
+        limits=limits,
+    )
+    return job(main, **rest)
+
+
+SAME = job_class.of_job(light())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        light(name="light-2", queue="cpu-lq", labels={"a": "b"}, annotations={"a": "b"}),
+        light(requests={"cpu": "4000m", "nvidia.com/gpu": "1"}),
+        light(requests={"cpu": "4"}, limits={"nvidia.com/gpu": "1"}),
+        light(limits={"cpu": "8"}),
+    ],
+    ids=["another name", "other words for an amount", "a limit stands for it", "a higher limit"],
+)
+def test_jobs_that_run_alike_are_of_one_class(other):
+    assert job_class.of_job(other) == SAME
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        light(image="stable-diffusion:2"),
+        light(requests={**GPU, "cpu": "8"}),
+        light(count=2),
+        light("--steps", "20", "--fast"),
+    ],
+    ids=["image", "requests", "count", "arguments"],
+)
+def test_another_image_amount_count_or_argument_is_another_class(other):
+    found = job_class.of_job(other)
+
+    assert found.key != SAME.key
+    assert found.coarse != SAME.coarse
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (["--steps", "20"], ["--steps", "50"]),
+        (["--lr=1e-4"], ["--lr=3.5e-5"]),
+        (["--seed=7", "part-003"], ["--seed=8", "part-117"]),
+        (["run-3fa9c2d1"], ["run-90b1ffe4"]),
+        (["6f1e7a9c-16a6-4a58-9f2c-0a2f5b7c1d3e"], ["0c8a11de-22f1-4b0e-8f44-9b7a6a5f1234"]),
+    ],
+)
+def test_numbers_in_arguments_make_classes_of_one_coarse_class(first, second):
+    one, other = (job_class.of_job(light(*args)) for args in (first, second))
+
+    assert one.key != other.key
+    assert one.coarse == other.coarse
+
+
+def test_words_keep_coarse_classes_apart():
+    one, other = (job_class.of_job(light("--data", name)) for name in ("laion", "facade"))
+
+    assert one.coarse != other.coarse
+
+
+def test_env_makes_no_difference():
+    plain = container(image="x")
+    with_env = container(image="x", env=({"name": "A", "value": "1"},))
+
+    assert job_class.of_job(job(plain)) == job_class.of_job(job(with_env))
+
+
+def test_init_containers_count():
+    with_init = job(pods=template(container(image="x"), init=[container("i", image="fetch")]))
+
+    assert job_class.of_job(with_init) != job_class.of_job(job(container(image="x")))
+
+
+def test_a_label_names_the_class_and_jobs_without_it_have_their_own():
+    labelled = light("--steps", "50", labels={"model": "llama-7b"})
+
+    assert job_class.of_job(labelled, "model") == JobClass("model=llama-7b", SAME.coarse)
+    assert job_class.of_job(light(labels={"model": ""}), "model") == SAME
+    assert job_class.of_job(light(), "model") == SAME
+
+
+def test_command_and_arguments_are_read_from_a_manifest():
+    main = {"name": "main", "image": "stable-diffusion", "command": ["python", "run.py"]}
+    main |= {"args": ["--steps", "20"], "resources": {"requests": GPU}}
+    source = {"metadata": {}, "spec": {"template": {"spec": {"containers": [main]}}}}
+
+    assert job_class.of_job(batch.read(source)) == SAME
+
+
+def test_classes_stay_the_same_between_versions():
+    assert JobClass("44eea1809923263b", "~0cf58f346c13255a") == SAME
+
+
+def test_what_is_written_on_the_pods_is_read_again():
+    mark = Mark(JobClass("model=llama-7b", SAME.coarse), 3)
+
+    assert job_class.read(job_class.written(mark)) == mark
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a b c", "a b 1 2", "a b ²"])
+def test_anything_else_on_the_pods_is_no_mark(text):
+    assert job_class.read(text) is None
+
+
+def test_a_class_has_a_short_name_for_people():
+    short = container(image="registry.example.com/team/trainer:v2", command=["python", "a.py"])
+    long = container(image="trainer", args=["sh", "-c", "for i in 1 2 3;\n  do echo $i; " * 5])
+
+    assert job_class.name_of(short) == "trainer:v2 python a.py"
+    assert job_class.name_of(long) == "trainer sh -c for i in 1 2 3; do echo $i; for i in 1 2 3; d…"
