@@ -88,7 +88,8 @@ def _publish(
     frozen = False
     while True:
         _gather(feed, messages)
-        write_update(frames, replace(feed.update(time.monotonic()), certificates=certificates()))
+        update = feed.update(time.monotonic(), time.time())
+        write_update(frames, replace(update, certificates=certificates()))
         if feed.synced and not frozen:
             _settle()
             frozen = True

@@ -121,8 +121,10 @@ def test_anything_else_on_the_pods_is_no_mark(text):
 
 
 def test_a_class_has_a_short_name_for_people():
-    short = container(image="registry.example.com/team/trainer:v2", command=["python", "a.py"])
-    long = container(image="trainer", args=["sh", "-c", "for i in 1 2 3;\n  do echo $i; " * 5])
+    image, script = "registry.example.com/team/trainer:v2", "for i in 1 2 3;\n  do echo $i; " * 5
 
-    assert job_class.name_of(short) == "trainer:v2 python a.py"
-    assert job_class.name_of(long) == "trainer sh -c for i in 1 2 3; do echo $i; for i in 1 2 3; d…"
+    assert job_class.name_of(image, ["python", "a.py"]) == "trainer:v2 python a.py"
+    assert (
+        job_class.name_of("trainer", ["sh", "-c", script])
+        == "trainer sh -c for i in 1 2 3; do echo $i; for i in 1 2 3; d…"
+    )

@@ -64,12 +64,15 @@ class Feed:
         problems = tuple(f"skipped: {problem}" for problem in self._state.take_problems())
         return (*problems, f"{kind}: readable again") if recovered else problems
 
-    def update(self, now: float) -> Update:
-        """Say what has changed since the last update, and how old the state is."""
+    def update(self, now: float, unix: float = 0.0) -> Update:
+        """Say what has changed since the last update, and how old the state is.
+
+        *unix* is the same instant as *now*, in seconds since 1970.
+        """
         as_of = min(self._alive.values())
         changed: dict[str, Any] = {}
         if self.synced:
-            after = self._settle(self._state.snapshot(as_of))
+            after = self._settle(self._state.snapshot(as_of, unix))
             changed = changes(self._published, after)
             self._published = after
         return Update(

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import IO, Any
 
 from webhook.cluster.seen import Seen
-from webhook.model.queues import Held, Snapshot
+from webhook.model.queues import Snapshot
 
 _LENGTH = struct.Struct(">I")
 _CARRIED_APART = "as_of"
+_AS_DELTAS = frozenset({"held", "run_times"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +71,10 @@ class Update:
 class Delta:
     """What has changed in a mapping: an event in one queue must not carry all the others."""
 
-    put: Mapping[str, Held]
-    gone: tuple[str, ...] = ()
+    put: Mapping[Any, Any]
+    gone: tuple[Any, ...] = ()
 
-    def applied(self, before: Mapping[str, Held]) -> Mapping[str, Held]:
+    def applied(self, before: Mapping[Any, Any]) -> Mapping[Any, Any]:
         after = {**before, **self.put}
         for name in self.gone:
             after.pop(name, None)
@@ -88,22 +89,28 @@ def changes(before: Snapshot | None, after: Snapshot) -> dict[str, Any]:
         for name in names
         if before is None or getattr(after, name) is not getattr(before, name)
     }
-    if before is not None and "held" in found:
-        found["held"] = _delta(before.held, after.held)
+    if before is not None:
+        for name in _AS_DELTAS & found.keys():
+            found[name] = _delta(getattr(before, name), found[name])
     return found
 
 
 def apply_update(snapshot: Snapshot, update: Update) -> Snapshot:
-    changed = dict(update.changed)
-    held = changed.get("held")
-    if isinstance(held, Delta):
-        changed["held"] = held.applied(snapshot.held)
+    changed: dict[str, Any] = {
+        name: value.applied(getattr(snapshot, name)) if isinstance(value, Delta) else value
+        for name, value in update.changed.items()
+    }
     return replace(snapshot, as_of=update.as_of, **changed)
 
 
-def _delta(before: Mapping[str, Held], after: Mapping[str, Held]) -> Delta:
+def _delta(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Delta:
+    # To compare thousands of equal values costs more than to see that they are the same.
     return Delta(
-        put={name: held for name, held in after.items() if before.get(name) != held},
+        put={
+            name: value
+            for name, value in after.items()
+            if (old := before.get(name)) is not value and old != value
+        },
         gone=tuple(name for name in before if name not in after),
     )
 

@@ -18,6 +18,7 @@ from webhook.cluster.quotas import (
     read_local_queue,
     read_priority,
 )
+from webhook.cluster.run_records import read_shard
 from webhook.cluster.workload import read_workload
 from webhook.model import fields
 from webhook.model.fields import FieldError
@@ -129,4 +130,5 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     kinds.KUEUE_CONFIG: read_kueue_config,
     kinds.OFF_SWITCH: _read_off_switch,
     kinds.WEBHOOKS: _read_webhooks,
+    kinds.RUN_TIMES: read_shard,
 }

@@ -16,6 +16,7 @@ class Resource:
     path: str
     """With ``{kueue}`` in the place of Kueue's served version."""
     field_selector: str = ""
+    label_selector: str = ""
     required: bool = True
     """Without it the state is not synced, and its silence is the state's age."""
     read: Callable[[str, Mapping[str, Any]], Any] | None = None
@@ -23,7 +24,8 @@ class Resource:
 
     @property
     def params(self) -> dict[str, str]:
-        return {"fieldSelector": self.field_selector} if self.field_selector else {}
+        given = {"fieldSelector": self.field_selector, "labelSelector": self.label_selector}
+        return {name: text for name, text in given.items() if text}
 
 
 CLUSTER_QUEUES = "clusterqueues"
@@ -40,6 +42,9 @@ POLICIES = "fallbackpolicies"
 KUEUE_CONFIG = "kueue-manager-config"
 OFF_SWITCH = "kueue-fallback-off"
 WEBHOOKS = "mutatingwebhookconfigurations"
+RUN_TIMES = "kueue-fallback-run-times"
+RUN_TIMES_LABEL = "kueue-fallback.dev/records"
+RUN_TIMES_VALUE = "run-times"
 
 _KUEUE = (
     CLUSTER_QUEUES,
@@ -67,6 +72,17 @@ def watched(*, namespace: str, kueue_namespace: str) -> tuple[Resource, ...]:
             path=f"/apis/admissionregistration.k8s.io/v1/{WEBHOOKS}",
             required=False,
         ),
+        run_times(namespace),
+    )
+
+
+def run_times(namespace: str) -> Resource:
+    """Name the records of runs; without them only what Workloads still tell is known."""
+    return Resource(
+        kind=RUN_TIMES,
+        path=f"/api/v1/namespaces/{namespace}/configmaps",
+        label_selector=f"{RUN_TIMES_LABEL}={RUN_TIMES_VALUE}",
+        required=False,
     )
 
 

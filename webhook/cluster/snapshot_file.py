@@ -41,7 +41,7 @@ _KINDS: Mapping[str, str] = {
     "MutatingWebhookConfiguration": kinds.WEBHOOKS,
 }
 _CONFIG_MAPS = (kinds.KUEUE_CONFIG, kinds.OFF_SWITCH)
-_DEFAULTED = {*_CONFIG_MAPS, kinds.WEBHOOKS}
+_DEFAULTED = {*_CONFIG_MAPS, kinds.WEBHOOKS, kinds.RUN_TIMES}
 """Not every user may read these; without them the usual is taken for granted."""
 
 
@@ -100,7 +100,7 @@ def fetch_snapshot(
 
 
 def _snapshot(entries: Mapping[str, list[Entry]], now: float) -> Snapshot:
-    state = State()
+    state = State(at_once=None)
     for kind, found in {kinds.KUEUE_CONFIG: [], **entries}.items():
         state.replace_read(kind, found)
     return state.snapshot(now)
@@ -115,6 +115,8 @@ def _listed(client: Transport, resource: Resource) -> Iterator[Entry]:
 def _kind(source: Mapping[str, Any]) -> str:
     if source.get("kind") == "ConfigMap":
         name = key_of(source)[1]
+        if name.startswith(kinds.RUN_TIMES):
+            return kinds.RUN_TIMES
         return name if name in _CONFIG_MAPS else ""
     return _KINDS.get(str(source.get("kind")), "")
 

@@ -14,8 +14,10 @@ from typing import Any, TypeAlias
 
 from webhook.cluster import resources as kinds
 from webhook.cluster.arrivals import Arrivals
+from webhook.cluster.failing import Failing
 from webhook.cluster.kueue_config import read_kueue_config
 from webhook.cluster.reduce import Entry, Key, read
+from webhook.cluster.run_times import AT_ONCE, RunTimes
 from webhook.cluster.seen import Seen
 from webhook.cluster.workloads import Workloads
 from webhook.model.fields import EMPTY
@@ -29,6 +31,7 @@ from webhook.model.queues import (
     Snapshot,
     StopPolicy,
 )
+from webhook.model.runs import Record
 from webhook.model.selector import Selector
 
 SHAPES_PER_QUEUE = 64
@@ -40,13 +43,17 @@ _Ranked: TypeAlias = tuple[tuple[int, int], Arrival]
 
 
 class State:
-    def __init__(self) -> None:
+    def __init__(self, at_once: int | None = AT_ONCE) -> None:
+        """Learn run times for *at_once* classes a snapshot; None: for all."""
+        self._at_once = at_once
         self._tables: dict[str, dict[Key, Any]] = {kind: {} for kind in _BUILDERS}
         self._changed: set[str] = set()
         self._known: set[str] = set()
         """Kinds that have been listed; the others keep the snapshot's defaults."""
         self._workloads = Workloads()
         self._arrivals = Arrivals()
+        self._run_times = RunTimes()
+        self._failing = Failing()
         self._by_queue: dict[str, tuple[_Ranked, ...]] = {}
         self._snapshot = Snapshot()
         self._problems: dict[tuple[str, Key], str] = {}
@@ -69,6 +76,9 @@ class State:
         if kind == kinds.WORKLOADS:
             self._workloads.replace(found)
             return
+        if kind == kinds.RUN_TIMES:
+            self._remember(found)
+            return
         for key in [key for key in self._tables[kind] if key not in found]:
             self._put(kind, key, None)
         for key, value in found.items():
@@ -82,11 +92,16 @@ class State:
         self._note(kind, Entry(entry.key, None) if event_type == "DELETED" else entry)
         if kind == kinds.WORKLOADS:
             self._workloads.put(entry.key, value)
+        elif kind == kinds.RUN_TIMES:
+            self._remember({entry.key: value or {}})
         else:
             self._put(kind, entry.key, value)
 
-    def snapshot(self, now: float) -> Snapshot:
-        """Build what has changed and keep the rest; *now* is when all this was so."""
+    def snapshot(self, now: float, unix: float = 0.0) -> Snapshot:
+        """Build what has changed and keep the rest; *now* is when all this was so.
+
+        *unix* are seconds since 1970, by which refusals end; by default none does.
+        """
         fresh: dict[str, Any] = {}
         for kind in self._changed:
             for name, build in _BUILDERS[kind]:
@@ -94,6 +109,7 @@ class State:
         self._changed.clear()
         built = replace(self._snapshot, as_of=now, **fresh)
         built = self._with_workloads(built)
+        built = self._with_runs(built, unix)
         if fresh or built.held is not self._snapshot.held:
             built = replace(built, generation=built.generation + 1)
         self._snapshot = built
@@ -112,6 +128,21 @@ class State:
     def problems(self) -> Mapping[str, int]:
         """Count the objects that cannot be read, by kind."""
         return Counter(kind for kind, _ in self._problems)
+
+    def _remember(self, shards: Mapping[Key, Mapping[str, Record]]) -> None:
+        """Take over records; what another knows no more stays known here."""
+        for shard in shards.values():
+            for key, record in shard.items():
+                self._run_times.merge(key, record)
+
+    def _with_runs(self, snapshot: Snapshot, unix: float) -> Snapshot:
+        for ended in self._workloads.take_ended():
+            self._run_times.add(ended)
+        failing = self._failing.look(
+            self._run_times.records, self._run_times.take_changed(), snapshot.policies, unix
+        )
+        learned = self._run_times.estimates(self._at_once)
+        return replace(snapshot, run_times=learned, failing=failing)
 
     def _put(self, kind: str, key: Key, value: Any) -> None:
         table = self._tables[kind]

@@ -8,16 +8,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
 from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple
 
+from webhook.cluster.run import (
+    NOT_SAID,
+    Conditions,
+    Place,
+    admitted_at,
+    is_true,
+    read_conditions,
+    read_ended,
+    read_flavors,
+    read_mark,
+    seconds_of,
+)
 from webhook.model import fields, quantity
-from webhook.model.fields import FieldError, child
+from webhook.model.fields import child
 from webhook.model.job import DECIDED_BY, DECISION_ID, OPTION_LABEL, PodSet
+from webhook.model.job_class import JobClass
 from webhook.model.pods import read_template
 from webhook.model.queues import FlavorResource, Stage
+from webhook.model.runs import Ended
 
 _KUEUE = "kueue.x-k8s.io/"
 _GATE = _KUEUE + "admission-gated-by"
@@ -32,7 +45,6 @@ _USED_OF_SPEC = (
     "resources",
     "resourceClaims",
 )
-_Conditions = dict[str, tuple[str, str]]
 _Charge = tuple[tuple[FlavorResource, int], ...]
 
 
@@ -60,63 +72,64 @@ class Workload(NamedTuple):
     """``namespace/name`` of the slice that it takes over from."""
     pod_sets: tuple[PodSet, ...]
     """Of pending ones only."""
+    job_class: JobClass | None = None
+    """None: what it asks for cannot be read."""
+    flavors: str = ""
+    """Names of those that its reservation is on, sorted, unique, joined by commas."""
+    admitted: int = 0
+    """Seconds since 1970 of its last admission; 0: it is not admitted."""
+    ended: Ended | None = None
+    """Its run, if it succeeded or failed after an admission."""
 
 
 def read_workload(source: Mapping[str, Any]) -> Workload:
     metadata, spec, status = (fields.mapping(source, k, "") for k in ("metadata", "spec", "status"))
-    conditions = _conditions(status)
+    conditions = read_conditions(status)
     stage = _stage(metadata, spec, status, conditions)
     admission = fields.mapping(status, "admission", "status")
     annotations, labels = _marks(spec)
+    policy = intern(str(annotations.get(DECIDED_BY) or ""))
+    option = intern(str(labels.get(OPTION_LABEL) or ""))
+    mark, flavors = read_mark(spec, annotations), read_flavors(admission)
     return Workload(
         namespace=intern(fields.text(metadata, "namespace", "metadata")),
         name=fields.text(metadata, "name", "metadata"),
         queue=intern(fields.text(spec, "queueName", "spec")),
         stage=stage,
-        competes=stage is Stage.PENDING and conditions.get("Requeued", ("",))[0] != "False",
+        competes=stage is Stage.PENDING and conditions.get("Requeued", NOT_SAID)[0] != "False",
         cluster_queue=intern(fields.text(admission, "clusterQueue", "status.admission")),
         charge=_charge(spec, status, admission) if stage is Stage.RESERVING else (),
         priority=fields.integer(spec, "priority", "spec") or 0,
-        created=_seconds(metadata),
+        created=seconds_of(metadata, "creationTimestamp", "metadata"),
         decision_id=str(annotations.get(DECISION_ID) or ""),
-        policy=intern(str(annotations.get(DECIDED_BY) or "")),
-        option=intern(str(labels.get(OPTION_LABEL) or "")),
+        policy=policy,
+        option=option,
         job=_owner(metadata),
         replaces=str(_annotations(metadata).get(_REPLACES) or ""),
         pod_sets=_shape(spec) if stage is Stage.PENDING else (),
+        job_class=mark.job_class if mark else None,
+        flavors=flavors,
+        admitted=admitted_at(conditions),
+        ended=read_ended(source, mark, Place(flavors, policy, option)) if mark else None,
     )
-
-
-def _conditions(status: Mapping[str, Any]) -> _Conditions:
-    return {
-        fields.text(item, "type", here): (
-            fields.text(item, "status", here),
-            fields.text(item, "reason", here),
-        )
-        for item, here in fields.objects(status, "conditions", "status")
-    }
 
 
 def _stage(
     metadata: Mapping[str, Any],
     spec: Mapping[str, Any],
     status: Mapping[str, Any],
-    conditions: _Conditions,
+    conditions: Conditions,
 ) -> Stage:
-    if _is_true(conditions, "Finished") or spec.get("active") is False:
+    if is_true(conditions, "Finished") or spec.get("active") is False:
         return Stage.NEITHER
-    if _is_true(conditions, "QuotaReserved"):
+    if is_true(conditions, "QuotaReserved"):
         # Also while Evicted: the quota is free only when the reservation is taken back.
         return Stage.RESERVING if status.get("admission") else Stage.NEITHER
-    on_hold = conditions.get("QuotaReserved") == ("False", "OnHold")
-    if on_hold or _is_true(conditions, "WaitingForReplacementPods"):
+    on_hold = conditions.get("QuotaReserved", NOT_SAID)[:2] == ("False", "OnHold")
+    if on_hold or is_true(conditions, "WaitingForReplacementPods"):
         return Stage.NEITHER
     parent = fields.mapping(metadata, "labels", "metadata").get(_PARENT) == "true"
     return Stage.NEITHER if parent or _annotations(metadata).get(_GATE) else Stage.PENDING
-
-
-def _is_true(conditions: _Conditions, name: str) -> bool:
-    return conditions.get(name, ("", ""))[0] == "True"
 
 
 def _annotations(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -137,14 +150,6 @@ def _owner(metadata: Mapping[str, Any]) -> str:
         if owner.get("kind") == "Job" and owner.get("controller") is True:
             return fields.text(owner, "name", here)
     return ""
-
-
-def _seconds(metadata: Mapping[str, Any]) -> int:
-    written = fields.text(metadata, "creationTimestamp", "metadata")
-    try:
-        return int(datetime.fromisoformat(written).timestamp()) if written else 0
-    except ValueError:
-        raise FieldError("metadata.creationTimestamp", f"expected a time, got {written}") from None
 
 
 def _charge(

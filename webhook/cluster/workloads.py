@@ -11,6 +11,7 @@ from webhook.cluster.seen import BY_NAME, Seen
 from webhook.cluster.tally import Tally
 from webhook.cluster.workload import Workload
 from webhook.model.queues import LocalQueue, Stage, StopPolicy
+from webhook.model.runs import Ended
 
 _Change: TypeAlias = Callable[[Tally, Key, Workload], None]
 RECENT_SECONDS = 600
@@ -30,6 +31,7 @@ class Workloads:
         self._replaced: Counter[Key] = Counter()
         """Slices whose replacement holds quota: that one's charge stands for both."""
         self._seen: list[tuple[int, Seen]] = []
+        self._ended: list[Ended] = []
         self._newest = 0
 
     def put(self, key: Key, workload: Workload | None) -> None:
@@ -69,6 +71,12 @@ class Workloads:
         self._seen.clear()
         return taken
 
+    def take_ended(self) -> tuple[Ended, ...]:
+        """List the runs that have been found to have ended since the last call."""
+        taken = tuple(self._ended)
+        self._ended.clear()
+        return taken
+
     def _store(self, key: Key, before: Workload | None, after: Workload | None) -> None:
         if before is not None:
             self._index(key, before, -1)
@@ -81,6 +89,8 @@ class Workloads:
         is_new = before is None or before.created != after.created
         if is_new and (found := _seen(after)):
             self._seen.append((after.created, found))
+        if after.ended is not None and (before is None or before.ended != after.ended):
+            self._ended.append(after.ended)
 
     def _index(self, key: Key, workload: Workload, step: int) -> None:
         if workload.stage is Stage.PENDING:

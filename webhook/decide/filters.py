@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from webhook.decide.occupancy import Occupancy, namespace_labels
+from webhook.model import job_class
 from webhook.model.decision import Reason, Rejection
 from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy, Option
 from webhook.model.queues import MULTIKUEUE, ClusterQueue, LocalQueue, StopPolicy
+from webhook.model.runs import FAILURES_THAT_TELL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,24 @@ def _guests_full(candidate: Candidate) -> Rejection | None:
     )
 
 
+def _keeps_failing(candidate: Candidate) -> Rejection | None:
+    """Refuse what runs of the Job's class came to here; its class costs something, so it is last.
+
+    Raises:
+        FieldError: a quantity of the Job cannot be read.
+
+    """
+    policy, option = candidate.policy, candidate.option.name
+    failing = candidate.occupancy.snapshot.failing
+    if not any(refusal[1:] == (policy.name, option) for refusal in failing):
+        return None
+    found = job_class.of_job(candidate.job, policy.spec.job_class_label)
+    if (found.key, policy.name, option) not in failing:
+        return None
+    detail = f"Jobs of its class failed {FAILURES_THAT_TELL} times under option {option} and never"
+    return Rejection(reason=Reason.KEEPS_FAILING, detail=f"{detail} succeeded; they do elsewhere")
+
+
 FILTERS: tuple[Filter, ...] = (
     _not_allowed,
     _stopped,
@@ -149,6 +169,7 @@ FILTERS: tuple[Filter, ...] = (
     _multikueue_boundary,
     _would_not_be_suspended,
     _guests_full,
+    _keeps_failing,
 )
 
 

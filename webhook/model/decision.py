@@ -34,6 +34,7 @@ class Reason(StrEnum):
     UNSUPPORTED = "unsupported"
     WOULD_NOT_BE_SUSPENDED = "wouldNotBeSuspended"
     TOO_LONG = "tooLong"
+    KEEPS_FAILING = "keepsFailing"
 
 
 class Skip(StrEnum):

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from webhook.model.fields import EMPTY
 from webhook.model.job import Job, PodSet
-from webhook.model.pods import Container
 from webhook.model.queues import KueueConfig
 from webhook.model.requests import per_pod
 
@@ -93,10 +92,9 @@ def read(text: str) -> Mark | None:
     return Mark(JobClass(key=parts[0], coarse=parts[1]), int(parts[2]))
 
 
-def name_of(container: Container) -> str:
-    """Name a class for people: the image and the first words of the command."""
-    words = [container.image.rpartition("/")[2], *container.command, *container.args]
-    name = " ".join(" ".join(map(str, words)).split())
+def name_of(image: str, words: Iterable[Any]) -> str:
+    """Name a class for people: the image and the first *words* of the command."""
+    name = " ".join(" ".join([image.rpartition("/")[2], *map(str, words)]).split())
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 

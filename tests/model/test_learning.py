@@ -1,0 +1,111 @@
+"""What is learned from runs whose true distribution is known; every trial has its own seed."""
+
+import math
+import random
+
+import pytest
+
+from webhook.model.forecasts import Basis, RunTime
+from webhook.model.learning import learned
+from webhook.model.runs import MOST_RUNS, Run
+
+SIGMA = 0.5
+
+
+def runs(seconds):
+    return [Run(finished=second, uid=0, seconds=each) for second, each in enumerate(seconds)]
+
+
+def drawn(chance, count=MOST_RUNS, *, median=60.0, sigma=SIGMA):
+    return [round(median * math.exp(chance.gauss(0, sigma))) for _ in range(count)]
+
+
+def test_nothing_is_learned_from_no_run():
+    assert learned([]) is None
+
+
+def test_equal_runs_are_expected_again():
+    found = learned(runs([70] * 40))
+
+    assert found is not None
+    assert (found.seconds, found.runs, found.basis) == (pytest.approx(70), 40, Basis.LEARNED)
+    assert 50 < found.low < 70 < found.high < 95
+
+
+def test_after_40_runs_the_estimate_is_within_a_fifth_of_the_true_median():
+    trials = [learned(runs(drawn(random.Random(seed)))) for seed in range(200)]
+
+    near = sum(48 <= found.seconds <= 72 for found in trials)
+    assert near >= 180
+
+
+def test_the_range_holds_about_eight_of_ten_runs():
+    inside = 0
+    for seed in range(200):
+        chance = random.Random(seed)
+        found = learned(runs(drawn(chance)))
+        inside += sum(found.low <= each <= found.high for each in drawn(chance, 50))
+
+    assert 0.76 < inside / 10_000 < 0.86
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_few_runs_have_a_range_that_holds_as_many(count):
+    inside = 0
+    for seed in range(200):
+        chance = random.Random(seed)
+        found = learned(runs(drawn(chance, count)))
+        inside += sum(found.low <= each <= found.high for each in drawn(chance, 50))
+
+    assert inside / 10_000 > 0.78
+
+
+def test_the_range_narrows_with_runs():
+    widths = [learned(runs([60] * count)) for count in (1, 3, 10, 40)]
+
+    ratios = [found.high / found.low for found in widths]
+    assert ratios == sorted(ratios, reverse=True)
+    assert ratios[0] > 5
+    assert ratios[-1] < 2
+
+
+def test_one_run_a_hundred_times_too_long_changes_it_by_less_than_a_tenth():
+    for seed in range(200):
+        seconds = drawn(random.Random(seed))
+        before = learned(runs(seconds)).seconds
+        after = learned(runs([*seconds[1:], 6000])).seconds
+
+        assert after == pytest.approx(before, rel=0.1)
+
+
+@pytest.mark.parametrize("factor", [0.2, 0.5, 2, 5])
+def test_a_lasting_change_is_followed_within_15_runs(factor):
+    followed = 0
+    for seed in range(40):
+        chance = random.Random(seed)
+        seconds = [
+            *drawn(chance, 30, median=600, sigma=0.15),
+            *drawn(chance, 15, median=600 * factor, sigma=0.15),
+        ]
+        found = learned(runs(seconds[-MOST_RUNS:]))
+        followed += abs(math.log(found.seconds / (600 * factor))) < 0.25
+
+    assert followed >= 36
+
+
+def test_recent_runs_weigh_more():
+    older, newer = [60, 62, 58, 61] * 5, [80, 82, 78, 81] * 3
+
+    found = learned(runs([*older, *newer]))
+
+    assert found.seconds > 72
+
+
+def test_a_run_within_one_second_counts_for_half_of_one():
+    assert learned(runs([0])) == RunTime(
+        seconds=pytest.approx(0.5),
+        low=pytest.approx(0.5 / 2.967, rel=0.01),
+        high=pytest.approx(0.5 * 2.967, rel=0.01),
+        basis=Basis.LEARNED,
+        runs=1,
+    )

@@ -1,0 +1,165 @@
+"""What a Workload tells of its run: its class, where it ran, since when, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from sys import intern
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from webhook.model import fields, job_class
+from webhook.model.fields import FieldError, child
+from webhook.model.job import JOB_CLASS, PodSet
+from webhook.model.job_class import Mark
+from webhook.model.pods import read_template
+from webhook.model.runs import Ended, Run
+
+NOT_SAID: Final = ("", "", "")
+SUCCEEDED: Final = "Succeeded"
+"""Reason of the condition Finished, as Kueue writes it; others than these two end no run."""
+FAILED: Final = "Failed"
+
+_REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
+_USED_OF_CONTAINERS = ("image", "command", "args", "resources", "restartPolicy")
+_USED_OF_SPEC = ("overhead", "resources")
+
+Conditions: TypeAlias = Mapping[str, tuple[str, str, str]]
+"""Type to status, reason and last transition."""
+
+
+class Place(NamedTuple):
+    """Where a Workload runs, and by whose decision."""
+
+    flavors: str
+    policy: str
+    option: str
+
+
+def read_conditions(status: Mapping[str, Any]) -> Conditions:
+    return {
+        fields.text(item, "type", here): (
+            fields.text(item, "status", here),
+            fields.text(item, "reason", here),
+            fields.text(item, "lastTransitionTime", here),
+        )
+        for item, here in fields.objects(status, "conditions", "status")
+    }
+
+
+def is_true(conditions: Conditions, name: str) -> bool:
+    return conditions.get(name, NOT_SAID)[0] == "True"
+
+
+def admitted_at(conditions: Conditions) -> int:
+    """Tell when it was last admitted, in seconds since 1970; 0: it is not."""
+    status, _, since = conditions.get("Admitted", NOT_SAID)
+    return _seconds(since, "status.conditions") if status == "True" else 0
+
+
+def seconds_of(source: Mapping[str, Any], key: str, path: str) -> int:
+    """Read a time as seconds since 1970; 0: there is none."""
+    return _seconds(fields.text(source, key, path), child(path, key))
+
+
+def read_mark(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> Mark | None:
+    """Find the class that a decision left, or work it out from the pod sets.
+
+    None: what they ask for cannot be read.
+    """
+    written = annotations.get(JOB_CLASS)
+    if isinstance(written, str) and (mark := job_class.read(written)):
+        return mark
+    used = [
+        [
+            item.get("count"),
+            _used(fields.mapping(fields.mapping(item, "template", here), "spec", here), here),
+        ]
+        for item, here in fields.objects(spec, "podSets", "spec")
+    ]
+    return _mark_of(json.dumps(used, separators=(",", ":")))
+
+
+def read_flavors(admission: Mapping[str, Any]) -> str:
+    """Name the flavors that it is on, sorted, unique, joined by commas."""
+    names = {
+        name
+        for item, here in fields.objects(admission, "podSetAssignments", "status.admission")
+        for name in fields.texts(item, "flavors", here).values()
+    }
+    return intern(",".join(sorted(names)))
+
+
+def read_ended(source: Mapping[str, Any], mark: Mark, place: Place) -> Ended | None:
+    """Read a run that ended well or badly while it was admitted; None: it is no such run.
+
+    A Workload that takes over from another slice has run for longer than it says.
+    """
+    status, metadata = (fields.mapping(source, key, "") for key in ("status", "metadata"))
+    conditions = read_conditions(status)
+    finished, reason, since = conditions.get("Finished", NOT_SAID)
+    if finished != "True" or reason not in (SUCCEEDED, FAILED):
+        return None
+    end, begin = _seconds(since, "status.conditions"), admitted_at(conditions)
+    if not begin or not place.flavors or not end >= begin:
+        return None
+    if fields.mapping(metadata, "annotations", "metadata").get(_REPLACES):
+        return None
+    return Ended(
+        key=mark.job_class.key,
+        coarse=mark.job_class.coarse,
+        name=_name(fields.mapping(source, "spec", "")),
+        flavors=place.flavors,
+        run=Run(end, zlib.crc32(str(metadata.get("uid")).encode()) & 0xFFFF, end - begin),
+        succeeded=reason == SUCCEEDED,
+        policy=place.policy,
+        option=place.option,
+        generation=mark.generation,
+    )
+
+
+def _seconds(written: str, path: str) -> int:
+    try:
+        return int(datetime.fromisoformat(written).timestamp()) if written else 0
+    except ValueError:
+        raise FieldError(path, f"expected a time, got {written}") from None
+
+
+def _used(spec: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Keep what a class depends on, as thousands of Workloads are of a few classes."""
+    kept = {key: spec[key] for key in _USED_OF_SPEC if key in spec}
+    for key in ("containers", "initContainers"):
+        kept[key] = [
+            {name: item[name] for name in _USED_OF_CONTAINERS if name in item}
+            for item, _ in fields.objects(spec, key, path)
+        ]
+    return kept
+
+
+@lru_cache(maxsize=4096)
+def _mark_of(used: str) -> Mark | None:
+    try:
+        found = job_class.of_pod_sets(
+            PodSet(
+                name="",
+                count=1 if count is None else int(count),
+                template=read_template({"spec": spec}, f"spec.podSets[{index}].template"),
+            )
+            for index, (count, spec) in enumerate(json.loads(used))
+        )
+    except (FieldError, TypeError, ValueError):
+        return None
+    return Mark(found, 0)
+
+
+def _name(spec: Mapping[str, Any]) -> str:
+    for pod_set, _ in fields.objects(spec, "podSets", "spec"):
+        template = fields.mapping(pod_set, "template", "spec.podSets")
+        pods = fields.mapping(template, "spec", "spec.podSets")
+        for container, here in fields.objects(pods, "containers", "spec.podSets"):
+            words = [*fields.sequence(container, "command", here)]
+            words += fields.sequence(container, "args", here)
+            return intern(job_class.name_of(fields.text(container, "image", here), words))
+    return ""

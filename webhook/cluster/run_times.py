@@ -1,0 +1,128 @@
+"""What is remembered of all classes, and what is learned from it, kept up to date run by run.
+
+What did not change is the same object afterwards, so that only what changed is published.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+
+from webhook.model.forecasts import Estimates, RunTime
+from webhook.model.learning import learned
+from webhook.model.runs import Ended, Packed, Record, merged, merged_runs, unpack_runs
+
+MOST_CLASSES: Final = 10_000
+"""Beyond so many the ones that ended longest ago are forgotten."""
+AT_ONCE: Final = 500
+"""Estimates made in one go, at about a tenth of a millisecond each; the others wait a turn."""
+_FORGOTTEN_AT_ONCE: Final = 20
+"""One in so many: to find the oldest costs a look at all."""
+
+_Place: TypeAlias = tuple[str, str]
+"""(class or coarse class, flavors)"""
+
+
+class RunTimes:
+    def __init__(self, most: int = MOST_CLASSES) -> None:
+        self._most = most
+        self._records: dict[str, Record] = {}
+        self._pools: defaultdict[str, dict[str, Packed]] = defaultdict(dict)
+        """Coarse class to flavors to the newest runs of all its classes."""
+        self._members: Counter[str] = Counter()
+        """Coarse class to how many classes it has."""
+        self._estimates: dict[_Place, RunTime] = {}
+        self._published: Estimates = {}
+        self._stale: dict[_Place, None] = {}
+        self._changed: set[str] = set()
+        self._floor = -1
+        """What ended no later than this was forgotten and is not taken up again."""
+
+    @property
+    def records(self) -> Mapping[str, Record]:
+        """Class to what is remembered of it."""
+        return self._records
+
+    def add(self, ended: Ended) -> None:
+        """Take over a run; one that is known already changes nothing."""
+        self.merge(ended.key, ended.record())
+
+    def merge(self, key: str, record: Record) -> None:
+        """Take over what is known of a class from elsewhere."""
+        before = self._records.get(key)
+        if before is None and record.last <= self._floor:
+            return
+        after = merged(before or Record(), record)
+        if after == before:
+            return
+        self._records[key] = after
+        self._changed.add(key)
+        self._pool(before, after)
+        for flavors, packed in after.runs.items():
+            if before is None or before.runs.get(flavors) != packed:
+                self._stale[key, flavors] = None
+        if len(self._records) > self._most:
+            self._forget()
+
+    def take_changed(self) -> frozenset[str]:
+        """List the classes of which more, or nothing any more, is known than at the last call."""
+        taken = frozenset(self._changed)
+        self._changed.clear()
+        return taken
+
+    def estimates(self, at_once: int | None = AT_ONCE) -> Estimates:
+        """Say what is learned; the same mapping as before where that has not changed."""
+        changed = False
+        for place in list(self._stale)[:at_once]:
+            del self._stale[place]
+            changed = self._learn(place) or changed
+        if changed:
+            self._published = dict(self._estimates)
+        return self._published
+
+    def _learn(self, place: _Place) -> bool:
+        key, flavors = place
+        record = self._records.get(key)
+        packed = record.runs.get(flavors) if record else self._pools.get(key, {}).get(flavors)
+        found = learned(unpack_runs(packed or b""))
+        if found == self._estimates.get(place):
+            return False
+        if found is None:
+            del self._estimates[place]
+        else:
+            self._estimates[place] = found
+        return True
+
+    def _pool(self, before: Record | None, after: Record) -> None:
+        if before is None or before.coarse != after.coarse:
+            self._members[after.coarse] += 1
+            self._leave(before)
+        pool = self._pools[after.coarse]
+        for flavors, packed in after.runs.items():
+            runs = merged_runs(pool.get(flavors, b""), packed)
+            if runs != pool.get(flavors):
+                # Most coarse classes have one class, whose bytes serve both.
+                pool[flavors] = packed if runs == packed else runs
+                self._stale[after.coarse, flavors] = None
+
+    def _leave(self, record: Record | None) -> None:
+        if record is None:
+            return
+        self._members[record.coarse] -= 1
+        if not self._members[record.coarse]:
+            del self._members[record.coarse]
+            self._drop_estimates(record.coarse, self._pools.pop(record.coarse, {}))
+
+    def _forget(self) -> None:
+        oldest = sorted(self._records, key=lambda key: (self._records[key].last, key))
+        for key in oldest[: len(oldest) - self._most + self._most // _FORGOTTEN_AT_ONCE]:
+            record = self._records.pop(key)
+            self._floor = max(self._floor, record.last)
+            self._changed.add(key)
+            self._drop_estimates(key, record.runs)
+            self._leave(record)
+
+    def _drop_estimates(self, key: str, flavors: Iterable[str]) -> None:
+        # They are made anew of nothing, and so go.
+        self._stale.update(dict.fromkeys((key, each) for each in flavors))

@@ -1,0 +1,163 @@
+"""Runs that ended, kept in few bytes: of each class the newest ones, by the flavors they ran on.
+
+Records of one class from several sources merge to the same record in whatever order and however
+often: a record is a set of runs, of which the newest are kept.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from webhook.model.fields import EMPTY
+
+MOST_RUNS = 40
+"""Successful runs kept of a class on given flavors; ``model.learning`` weighs them by age."""
+MOST_FAILED = 8
+FAILURES_THAT_TELL = 3
+MOST_PLACES = 8
+"""Flavors, and options, that are kept of one class: the newest."""
+
+_RUN = struct.Struct("<IHI")
+_OUTCOME = struct.Struct("<IHI?")
+_Key = TypeVar("_Key", str, tuple[str, str])
+Packed: TypeAlias = bytes
+_NO_OUTCOMES: Mapping[tuple[str, str], Packed] = {}
+
+
+class Run(NamedTuple):
+    """What is the same in all three is the same run."""
+
+    finished: int
+    """Seconds since 1970, by the API server's clock, which tells whole ones."""
+    uid: int
+    """16 bits of a digest of its Workload's uid."""
+    seconds: int
+    """From its last admission to its end."""
+
+
+class Outcome(NamedTuple):
+    """How a run in an option of a policy ended."""
+
+    finished: int
+    uid: int
+    generation: int
+    """Of the policy when it decided."""
+    succeeded: bool
+
+
+class Record(NamedTuple):
+    """What is remembered of one class."""
+
+    coarse: str = ""
+    name: str = ""
+    """For people: an image and the first words of a command."""
+    runs: Mapping[str, Packed] = EMPTY
+    """Flavors to successful runs, the oldest first."""
+    failed: Mapping[str, Packed] = EMPTY
+    """Flavors to failed runs."""
+    outcomes: Mapping[tuple[str, str], Packed] = _NO_OUTCOMES
+    """(policy, option) to outcomes; of Jobs left as submitted both are empty."""
+
+    @property
+    def last(self) -> int:
+        """Tell when the newest of all ended, in seconds since 1970."""
+        packed = (*self.runs.values(), *self.failed.values())
+        return max((unpack_runs(each[-_RUN.size :])[0].finished for each in packed), default=0)
+
+
+class Ended(NamedTuple):
+    """One Workload's run, as it is added to the record of its class."""
+
+    key: str
+    coarse: str
+    name: str
+    flavors: str
+    run: Run
+    succeeded: bool
+    policy: str = ""
+    option: str = ""
+    generation: int = 0
+
+    def record(self) -> Record:
+        packed = {self.flavors: pack_runs([self.run])}
+        outcome = Outcome(self.run.finished, self.run.uid, self.generation, self.succeeded)
+        return Record(
+            coarse=self.coarse,
+            name=self.name,
+            runs=packed if self.succeeded else {},
+            failed={} if self.succeeded else packed,
+            outcomes={(self.policy, self.option): pack_outcomes([outcome])},
+        )
+
+
+def merged(one: Record, other: Record) -> Record:
+    """Put two records of one class together."""
+    if one == other:
+        return one
+    return Record(
+        coarse=_least(one.coarse, other.coarse),
+        name=_least(one.name, other.name),
+        runs=_merged(one.runs, other.runs, merged_runs, _RUN),
+        failed=_merged(one.failed, other.failed, _merged_failed, _RUN),
+        outcomes=_merged(one.outcomes, other.outcomes, _merged_outcomes, _OUTCOME),
+    )
+
+
+def merged_runs(one: Packed, other: Packed, most: int = MOST_RUNS) -> Packed:
+    if one == other:
+        return one
+    return pack_runs(sorted({*unpack_runs(one), *unpack_runs(other)})[-most:])
+
+
+def pack_runs(runs: Iterable[Run]) -> Packed:
+    return b"".join(_RUN.pack(*run) for run in runs)
+
+
+def unpack_runs(packed: Packed) -> tuple[Run, ...]:
+    """Raise ValueError where it is not what ``pack_runs`` made."""
+    return tuple(map(Run._make, _unpacked(_RUN, packed)))
+
+
+def pack_outcomes(outcomes: Iterable[Outcome]) -> Packed:
+    return b"".join(_OUTCOME.pack(*outcome) for outcome in outcomes)
+
+
+def unpack_outcomes(packed: Packed) -> tuple[Outcome, ...]:
+    return tuple(map(Outcome._make, _unpacked(_OUTCOME, packed)))
+
+
+def _unpacked(layout: struct.Struct, packed: Packed) -> Iterable[tuple[int, ...]]:
+    if len(packed) % layout.size:
+        raise ValueError(f"expected a multiple of {layout.size} bytes, got {len(packed)}")
+    return layout.iter_unpack(packed)
+
+
+def _merged_failed(one: Packed, other: Packed) -> Packed:
+    return merged_runs(one, other, MOST_FAILED)
+
+
+def _merged_outcomes(one: Packed, other: Packed) -> Packed:
+    """Keep the newest success, and as many failures as tell something."""
+    both = sorted({*unpack_outcomes(one), *unpack_outcomes(other)})
+    failures = [outcome for outcome in both if not outcome.succeeded][-FAILURES_THAT_TELL:]
+    successes = [outcome for outcome in both if outcome.succeeded][-1:]
+    return pack_outcomes(sorted([*failures, *successes]))
+
+
+def _merged(
+    one: Mapping[_Key, Packed],
+    other: Mapping[_Key, Packed],
+    merge: Callable[[Packed, Packed], Packed],
+    layout: struct.Struct,
+) -> Mapping[_Key, Packed]:
+    both = {key: merge(one.get(key, b""), other.get(key, b"")) for key in {**one, **other}}
+    if len(both) > MOST_PLACES:
+        newest = sorted(both, key=lambda key: (layout.unpack(both[key][-layout.size :])[0], key))
+        both = {key: both[key] for key in newest[-MOST_PLACES:]}
+    return both
+
+
+def _least(one: str, other: str) -> str:
+    return min(filter(None, (one, other)), default="")
