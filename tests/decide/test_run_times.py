@@ -1,0 +1,111 @@
+"""What an expected run time rests on, and how wide its range is."""
+
+import pytest
+
+from tests.builders import CPU_OPTION, GPU_OPTION, policy
+from webhook.decide.run_times import Expecting, estimate
+from webhook.model.forecasts import Basis, RunTime
+from webhook.model.job_class import JobClass
+
+CLASS = JobClass("k", "~c")
+SLOWED = policy(
+    GPU_OPTION,
+    {**CPU_OPTION, "slowdown": 3.5},
+    strategy={"finishTime": {"runTime": "5m"}},
+)
+GPU, CPU = SLOWED.spec.options
+
+
+def learned(seconds, runs=10, *, width=1.5):
+    return RunTime(
+        seconds=seconds, low=seconds / width, high=seconds * width, basis=Basis.LEARNED, runs=runs
+    )
+
+
+def expected(run_times=None, option=CPU, flavors="plain", **rest):
+    given = {"policy": SLOWED, "first_flavors": "t4", **rest}
+    return estimate(Expecting(run_times=run_times or {}, job_class=CLASS, **given), option, flavors)
+
+
+def summary(found):
+    return found and (pytest.approx(found.seconds), found.basis, found.runs)
+
+
+def test_runs_of_the_class_on_these_flavors_stand_above_all():
+    own = learned(70)
+    others = {("k", "plain"): own, ("k", "t4"): learned(20), ("~c", "plain"): learned(90, 40)}
+
+    assert expected(others, said=500.0) == own
+
+
+def test_runs_in_the_first_option_are_slowed_down():
+    found = expected({("k", "t4"): learned(20)}, said=500.0)
+
+    assert summary(found) == (70, Basis.SLOWDOWN, 10)
+    assert found.high / found.seconds > 1.5
+
+
+def test_without_any_run_the_job_speaks_then_the_policy():
+    assert summary(expected(said=20.0)) == (70, Basis.ANNOTATION, 0)
+    assert summary(expected(said=20.0, option=GPU, flavors="t4")) == (20, Basis.ANNOTATION, 0)
+    assert summary(expected()) == (1050, Basis.POLICY, 0)
+    assert summary(expected(option=GPU, flavors="t4")) == (300, Basis.POLICY, 0)
+
+
+def test_nothing_is_made_up():
+    silent = policy(GPU_OPTION, CPU_OPTION)
+    gpu, cpu = silent.spec.options
+    known = {("k", "t4"): learned(20)}
+
+    assert expected(policy=silent, option=gpu, flavors="t4") is None
+    assert expected(policy=silent, option=cpu) is None
+    assert expected(known, policy=silent, option=cpu, said=20.0) is None
+    assert summary(expected({("k", "plain"): learned(70)}, policy=silent, option=cpu)) == (
+        70,
+        Basis.LEARNED,
+        10,
+    )
+
+
+def test_the_coarse_class_stands_in_with_a_wider_range():
+    found = expected({("~c", "plain"): learned(90, 40)})
+
+    assert summary(found) == (90, Basis.LEARNED, 40)
+    assert found.high / found.low > 1.5**2
+
+
+def test_the_coarse_class_tells_how_much_slower_others_are():
+    known = {
+        ("k", "t4"): learned(50),
+        ("~c", "t4"): learned(20, 40),
+        ("~c", "plain"): learned(70, 40),
+    }
+
+    assert summary(expected(known)) == (175, Basis.LEARNED, 40)
+
+
+def test_one_run_of_the_class_outweighs_a_coarse_class_that_varies():
+    vague = {("k", "plain"): learned(20, 1, width=3), ("~c", "plain"): learned(90, 40, width=8)}
+    exact = {("k", "plain"): learned(20, 1, width=3), ("~c", "plain"): learned(90, 40, width=1.01)}
+
+    near, far = expected(vague), expected(exact)
+
+    assert 20 < near.seconds < 27
+    assert near.seconds < far.seconds < 60
+    assert (near.runs, far.runs) == (1, 1)
+    assert near.high / near.low > 3
+
+
+def test_the_only_run_of_its_coarse_class_is_not_counted_twice():
+    only = learned(20, 1, width=3)
+
+    assert expected({("k", "plain"): only, ("~c", "plain"): only}) == only
+
+
+def test_on_the_first_options_flavors_no_slowdown_is_needed():
+    known = {("k", "t4"): learned(20)}
+    other_queue = policy(GPU_OPTION, {"queue": "other-lq"})
+
+    assert expected(known, policy=other_queue, option=other_queue.spec.options[1], flavors="t4") == (
+        learned(20)
+    )

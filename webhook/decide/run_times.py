@@ -1,0 +1,139 @@
+"""How long a Job is expected to run in an option, and what that rests on.
+
+In this order: runs of its class on these flavors; runs of its coarse class there; its runs on the
+first option's flavors, slowed down; what the Job says; what the policy says. Otherwise it is not
+known, and nothing is made up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from webhook.model.forecasts import Basis, Estimates, RunTime
+from webhook.model.job_class import JobClass
+from webhook.model.learning import PRIOR_SIGMA, TENTH
+from webhook.model.policy import FallbackPolicy, Option
+from webhook.model.policy_values import seconds
+
+ENOUGH_RUNS = 3
+"""From here on a class speaks for itself; with fewer, its coarse class has a say."""
+_COARSE_SIGMA = 0.5
+"""Between the classes of one coarse class, at the least: their numbers differ."""
+_SAID_SIGMA = 0.4
+"""Of what a Job or a policy says."""
+_SLOWDOWN_SIGMA = 0.3
+"""Of a slowdown that a policy says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expecting:
+    """One Job, as far as its run time is concerned."""
+
+    run_times: Estimates
+    job_class: JobClass
+    policy: FallbackPolicy
+    first_flavors: str = ""
+    """What it would get in the first option; empty: not known."""
+    said: float | None = None
+    """The Job's annotation ``run-time``, in seconds."""
+
+
+def estimate(expecting: Expecting, option: Option, flavors: str) -> RunTime | None:
+    """Expect a run time under *option*, on *flavors*; None: nothing is known."""
+    found = _on(expecting, flavors)
+    if found is not None:
+        return found
+    slowdown = slowdown_of(expecting.policy, option)
+    if slowdown is None:
+        return None
+    is_first = option.name == expecting.policy.spec.options[0].name
+    learned = None if is_first else _on(expecting, expecting.first_flavors)
+    if learned is not None:
+        return replace(_slowed(learned, slowdown), basis=Basis.SLOWDOWN)
+    said = _said(expecting)
+    return said if said is None or is_first else _slowed(said, slowdown)
+
+
+def slowdown_of(policy: FallbackPolicy, option: Option) -> float | None:
+    """Tell an option's slowdown; the first one's is 1, an other's is known only if it is given."""
+    return 1.0 if option.name == policy.spec.options[0].name else option.slowdown
+
+
+def _said(expecting: Expecting) -> RunTime | None:
+    if expecting.said is not None:
+        return _around(expecting.said, _SAID_SIGMA, Basis.ANNOTATION)
+    finish_time = expecting.policy.spec.strategy.finish_time
+    if finish_time is None or finish_time.run_time is None:
+        return None
+    return _around(seconds(finish_time.run_time), _SAID_SIGMA, Basis.POLICY)
+
+
+def _on(expecting: Expecting, flavors: str) -> RunTime | None:
+    """Take what is learned on given flavors, from the class or by way of its coarse class."""
+    run_times, job_class = expecting.run_times, expecting.job_class
+    exact = run_times.get((job_class.key, flavors))
+    if exact is not None and exact.runs >= ENOUGH_RUNS:
+        return exact
+    coarse = _coarse(expecting, flavors)
+    if coarse is None or exact is None:
+        return exact or coarse
+    return exact if coarse.runs <= exact.runs else _together(exact, coarse)
+
+
+def _coarse(expecting: Expecting, flavors: str) -> RunTime | None:
+    """Take the coarse class' runs, scaled as the class' own differ from them in the first option."""
+    run_times, (key, coarse) = expecting.run_times, expecting.job_class
+    found = run_times.get((coarse, flavors))
+    if found is None:
+        return None
+    wide = _widened(found, _COARSE_SIGMA)
+    own = run_times.get((key, expecting.first_flavors))
+    pooled = run_times.get((coarse, expecting.first_flavors))
+    if flavors == expecting.first_flavors or own is None or pooled is None:
+        return wide
+    return _times(wide, own.seconds / pooled.seconds)
+
+
+def _together(exact: RunTime, coarse: RunTime) -> RunTime:
+    """Weigh a few runs of the class against its coarse class by what each leaves uncertain.
+
+    Both as normal distributions of logarithms: the prior's variance against that of a mean.
+    """
+    prior, noise = _sigma(coarse) ** 2, PRIOR_SIGMA**2
+    weight = exact.runs * prior / (exact.runs * prior + noise)
+    middle = weight * math.log(exact.seconds) + (1 - weight) * math.log(coarse.seconds)
+    sigma = math.sqrt(noise + prior * noise / (exact.runs * prior + noise))
+    return replace(_around(math.exp(middle), sigma, Basis.LEARNED), runs=exact.runs)
+
+
+def _slowed(first: RunTime, slowdown: float) -> RunTime:
+    return _widened(_times(first, slowdown), _SLOWDOWN_SIGMA)
+
+
+def _times(found: RunTime, factor: float) -> RunTime:
+    return replace(
+        found, seconds=found.seconds * factor, low=found.low * factor, high=found.high * factor
+    )
+
+
+def _around(middle: float, sigma: float, basis: Basis) -> RunTime:
+    factor = math.exp(TENTH * sigma)
+    return RunTime(seconds=middle, low=middle / factor, high=middle * factor, basis=basis)
+
+
+def _widened(found: RunTime, sigma: float) -> RunTime:
+    """Add an uncertainty that is independent of the range's own."""
+
+    def further(bound: float) -> float:
+        return math.exp(math.hypot(math.log(bound / found.seconds), TENTH * sigma))
+
+    return replace(
+        found,
+        low=found.seconds / further(found.low),
+        high=found.seconds * further(found.high),
+    )
+
+
+def _sigma(found: RunTime) -> float:
+    return math.log(found.high / found.low) / (2 * TENTH)
