@@ -106,6 +106,5 @@ def test_on_the_first_options_flavors_no_slowdown_is_needed():
     known = {("k", "t4"): learned(20)}
     other_queue = policy(GPU_OPTION, {"queue": "other-lq"})
 
-    assert expected(known, policy=other_queue, option=other_queue.spec.options[1], flavors="t4") == (
-        learned(20)
-    )
+    found = expected(known, policy=other_queue, option=other_queue.spec.options[1], flavors="t4")
+    assert found == learned(20)

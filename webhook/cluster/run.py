@@ -141,7 +141,7 @@ def _used(spec: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 @lru_cache(maxsize=4096)
 def _mark_of(used: str) -> Mark | None:
     try:
-        found = job_class.of_pod_sets(
+        found = job_class.of_pods(
             PodSet(
                 name="",
                 count=1 if count is None else int(count),

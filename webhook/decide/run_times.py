@@ -82,7 +82,7 @@ def _on(expecting: Expecting, flavors: str) -> RunTime | None:
 
 
 def _coarse(expecting: Expecting, flavors: str) -> RunTime | None:
-    """Take the coarse class' runs, scaled as the class' own differ from them in the first option."""
+    """Take the coarse class' runs, scaled by how the class' own differ in the first option."""
     run_times, (key, coarse) = expecting.run_times, expecting.job_class
     found = run_times.get((coarse, flavors))
     if found is None:

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from webhook.model.fields import EMPTY
-from webhook.model.job import Job, PodSet
+from webhook.model.job import Job, PodSet, of_pod_sets
 from webhook.model.queues import KueueConfig
 from webhook.model.requests import per_pod
 
@@ -54,12 +54,12 @@ def of_job(job: Job, label: str | None = None) -> JobClass:
         FieldError: a quantity cannot be read.
 
     """
-    found = of_pod_sets(job.pod_sets)
+    found = of_pod_sets(of_pods, job.pod_sets)
     value = job.labels.get(label) if label else None
     return found._replace(key=f"{label}={value}") if value else found
 
 
-def of_pod_sets(pod_sets: Iterable[PodSet]) -> JobClass:
+def of_pods(pod_sets: Iterable[PodSet]) -> JobClass:
     """Tell the class of pods by images, commands, arguments and what they ask for.
 
     Raises:
