@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from webhook import carry_out
 from webhook.admission import original as originals
-from webhook.admission import patch
+from webhook.carry_out import Case
 from webhook.decide import arrivals, explain, match, options, strategies
 from webhook.decide.occupancy import Occupancy
 from webhook.jobs import JobKind
 from webhook.model import job as jobs
 from webhook.model import marks
-from webhook.model.decision import Assessment, Decision, LeftAlone, Outcome, Skip
-from webhook.model.edits import HOLE, Prepared
+from webhook.model.decision import Decision, LeftAlone, Outcome, Skip
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy, Mode
@@ -66,17 +66,6 @@ class Rules:
     own_namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
-    """A Job as it came (``raw``), and as it was before any decision that came with it."""
-
-    kind: JobKind
-    raw: Job
-    clean_source: Mapping[str, Any]
-    clean: Job
-    carried: bool
-
-
 def consider(
     source: Mapping[str, Any], kind: JobKind, occupancy: Occupancy, moment: Moment, rules: Rules
 ) -> Outcome:
@@ -115,7 +104,7 @@ def _decided_already(
     return Outcome(skip=Skip.DECIDED_ALREADY, warnings=warnings, arrival=arrival)
 
 
-def _outcome(case: _Case, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome:
+def _outcome(case: Case, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome:
     snapshot = occupancy.snapshot
     skipped = match.skip(case.clean, snapshot)
     if skipped is not None:
@@ -126,11 +115,11 @@ def _outcome(case: _Case, occupancy: Occupancy, moment: Moment, rules: Rules) ->
         return Outcome(skip=Skip.NO_POLICY, warnings=(explain.unreadable(error),))
     if policy is None:
         return Outcome(skip=Skip.NO_POLICY)
-    return _apply(case, policy, _decide(case, policy, occupancy, moment, rules), occupancy)
+    return carry_out.apply(case, policy, _decide(case, policy, occupancy, moment, rules), occupancy)
 
 
 def _decide(
-    case: _Case, policy: FallbackPolicy, occupancy: Occupancy, moment: Moment, rules: Rules
+    case: Case, policy: FallbackPolicy, occupancy: Occupancy, moment: Moment, rules: Rules
 ) -> Decision:
     submitted = match.submission(case.clean, occupancy.snapshot)
     age = max(0.0, moment.now - occupancy.snapshot.as_of)
@@ -165,104 +154,9 @@ def _decide(
     )
 
 
-def _apply(
-    case: _Case, policy: FallbackPolicy, decision: Decision, occupancy: Occupancy
-) -> Outcome:
-    """Turn a decision into edits, as far as the policy's mode goes."""
-    if policy.spec.mode is Mode.OBSERVE:
-        return Outcome(decision=decision)
-    warnings = (explain.warning(decision),)
-    taken = next((item for item in decision.options if item.option == decision.option), None)
-    if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:
-        # A manifest that carries an older decision keeps the record by which that one is undone.
-        recorded = _annotated(case.raw, decision, {})
-        edits = () if case.carried else case.kind.edits(case.raw, recorded)
-        return Outcome(decision=decision, edits=edits, warnings=warnings)
-    prepared = _prepared(case, taken.job, taken, policy)
-    if prepared is None:
-        after = _marked(taken.job, taken, policy, decision.id)
-        return _changed(case, after, decision, taken, occupancy)
-    # The template's part is known already; what is left are labels and annotations of the Job.
-    prepared = patch.filled(prepared, decision.id)
-    labelled = replace(case.clean, labels=_labels(taken.job, taken, policy))
-    named = case.kind.edits(case.clean, labelled)
-    original = {**prepared.original, **originals.original_of(named, case.clean_source)}
-    recorded = _annotated(labelled, decision, originals.to_json(original))
-    return Outcome(
-        decision=decision,
-        edits=prepared.edits + named + case.kind.edits(labelled, recorded),
-        prepared=prepared,
-        original=original,
-        warnings=warnings,
-        arrival=arrivals.decided(labelled, taken, decision, occupancy.snapshot),
-    )
-
-
-def _changed(
-    case: _Case, after: Job, decision: Decision, taken: Assessment, occupancy: Occupancy
-) -> Outcome:
-    """Find the edits of a Job of which nothing was worked out before, or that carries a record."""
-    changed = case.kind.edits(case.clean, after)
-    original = originals.original_of(changed, case.clean_source)
-    recorded = _annotated(after, decision, originals.to_json(original))
-    if case.raw is case.clean:
-        edits = changed + case.kind.edits(after, recorded)
-    else:
-        edits = case.kind.edits(case.raw, recorded)
-    return Outcome(
-        decision=decision,
-        edits=edits,
-        original=original,
-        warnings=(explain.warning(decision),),
-        arrival=arrivals.decided(after, taken, decision, occupancy.snapshot),
-    )
-
-
-def _prepared(case: _Case, job: Job, taken: Assessment, policy: FallbackPolicy) -> Prepared | None:
-    """Recall what this option of this policy does to this template; None: it cannot be."""
-    before = case.clean.pod_sets
-    if case.raw is not case.clean or not isinstance(before, jobs.PodSets):
-        return None
-
-    def work() -> Prepared | None:
-        marked = _marked(job, taken, policy, HOLE)
-        edits = case.kind.edits(case.clean, replace(case.clean, pod_sets=marked.pod_sets))
-        return patch.prepare(edits, case.clean_source, case.kind.allowed)
-
-    return before.recall((_prepared, job.pod_sets, policy, taken.option, case.kind), work)
-
-
-def _annotated(job: Job, decision: Decision, original: Mapping[str, Any]) -> Job:
-    annotations = {
-        **job.annotations,
-        jobs.DECISION: explain.to_json(decision, original),
-        jobs.REASON: explain.warning(decision),
-    }
-    return replace(job, annotations=annotations)
-
-
-def _marked(job: Job, taken: Assessment, policy: FallbackPolicy, decision_id: str) -> Job:
-    """Put queue, option and the decision's id on the adapted Job."""
-    return marks.marked(
-        job,
-        _labels(job, taken, policy),
-        option=taken.option,
-        decision_id=decision_id,
-        policy=policy.name,
-    )
-
-
-def _labels(job: Job, taken: Assessment, policy: FallbackPolicy) -> dict[str, str]:
-    labels = {**job.labels, jobs.QUEUE_LABEL: taken.queue, jobs.OPTION_LABEL: taken.option}
-    guests = next(o for o in policy.spec.options if o.name == taken.option).guests
-    if guests is not None and guests.priority_class:
-        labels[jobs.PRIORITY_LABEL] = guests.priority_class
-    return labels
-
-
 def _case(
     source: Mapping[str, Any], kind: JobKind, raw: Job, recorded: explain.Recorded | None
-) -> _Case:
+) -> Case:
     clean_source = source
     if recorded is not None:
         try:
@@ -272,7 +166,7 @@ def _case(
             # A forged or damaged record undoes nothing: the Job is decided as it stands.
             recorded = None
     clean = raw if clean_source is source else kind.read(clean_source)
-    return _Case(
+    return Case(
         kind=kind,
         raw=raw,
         clean_source=clean_source,

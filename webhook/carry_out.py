@@ -1,0 +1,126 @@
+"""Carries a decision out: what it writes on the Job and its pod template, as far as the mode goes.
+
+What an option does to a template is worked out once for all Jobs of that template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from webhook.admission import original as originals
+from webhook.admission import patch
+from webhook.decide import arrivals, explain
+from webhook.decide.occupancy import Occupancy
+from webhook.jobs import JobKind
+from webhook.model import job as jobs
+from webhook.model import marks
+from webhook.model.decision import Assessment, Decision, Outcome
+from webhook.model.edits import HOLE, Prepared
+from webhook.model.job import Job
+from webhook.model.policy import FallbackPolicy, Mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A Job as it came (``raw``), and as it was before any decision that came with it."""
+
+    kind: JobKind
+    raw: Job
+    clean_source: Mapping[str, Any]
+    clean: Job
+    carried: bool
+
+
+def apply(case: Case, policy: FallbackPolicy, decision: Decision, occupancy: Occupancy) -> Outcome:
+    """Turn a decision into edits, as far as the policy's mode goes."""
+    if policy.spec.mode is Mode.OBSERVE:
+        return Outcome(decision=decision)
+    warnings = (explain.warning(decision),)
+    taken = next((item for item in decision.options if item.option == decision.option), None)
+    if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:
+        # A manifest that carries an older decision keeps the record by which that one is undone.
+        recorded = _annotated(case.raw, decision, {})
+        edits = () if case.carried else case.kind.edits(case.raw, recorded)
+        return Outcome(decision=decision, edits=edits, warnings=warnings)
+    prepared = _prepared(case, taken.job, taken, policy)
+    if prepared is None:
+        after = _marked(taken.job, taken, policy, decision.id)
+        return _changed(case, after, decision, taken, occupancy)
+    # The template's part is known already; what is left are labels and annotations of the Job.
+    prepared = patch.filled(prepared, decision.id)
+    labelled = replace(case.clean, labels=_labels(taken.job, taken, policy))
+    named = case.kind.edits(case.clean, labelled)
+    original = {**prepared.original, **originals.original_of(named, case.clean_source)}
+    recorded = _annotated(labelled, decision, originals.to_json(original))
+    return Outcome(
+        decision=decision,
+        edits=prepared.edits + named + case.kind.edits(labelled, recorded),
+        prepared=prepared,
+        original=original,
+        warnings=warnings,
+        arrival=arrivals.decided(labelled, taken, decision, occupancy.snapshot),
+    )
+
+
+def _changed(
+    case: Case, after: Job, decision: Decision, taken: Assessment, occupancy: Occupancy
+) -> Outcome:
+    """Find the edits of a Job of which nothing was worked out before, or that carries a record."""
+    changed = case.kind.edits(case.clean, after)
+    original = originals.original_of(changed, case.clean_source)
+    recorded = _annotated(after, decision, originals.to_json(original))
+    if case.raw is case.clean:
+        edits = changed + case.kind.edits(after, recorded)
+    else:
+        edits = case.kind.edits(case.raw, recorded)
+    return Outcome(
+        decision=decision,
+        edits=edits,
+        original=original,
+        warnings=(explain.warning(decision),),
+        arrival=arrivals.decided(after, taken, decision, occupancy.snapshot),
+    )
+
+
+def _prepared(case: Case, job: Job, taken: Assessment, policy: FallbackPolicy) -> Prepared | None:
+    """Recall what this option of this policy does to this template; None: it cannot be."""
+    before = case.clean.pod_sets
+    if case.raw is not case.clean or not isinstance(before, jobs.PodSets):
+        return None
+
+    def work() -> Prepared | None:
+        marked = _marked(job, taken, policy, HOLE)
+        edits = case.kind.edits(case.clean, replace(case.clean, pod_sets=marked.pod_sets))
+        return patch.prepare(edits, case.clean_source, case.kind.allowed)
+
+    return before.recall((_prepared, job.pod_sets, policy, taken.option, case.kind), work)
+
+
+def _annotated(job: Job, decision: Decision, original: Mapping[str, Any]) -> Job:
+    annotations = {
+        **job.annotations,
+        jobs.DECISION: explain.to_json(decision, original),
+        jobs.REASON: explain.warning(decision),
+    }
+    return replace(job, annotations=annotations)
+
+
+def _marked(job: Job, taken: Assessment, policy: FallbackPolicy, decision_id: str) -> Job:
+    """Put queue, option and the decision's id on the adapted Job."""
+    return marks.marked(
+        job,
+        _labels(job, taken, policy),
+        option=taken.option,
+        decision_id=decision_id,
+        policy=policy.name,
+    )
+
+
+def _labels(job: Job, taken: Assessment, policy: FallbackPolicy) -> dict[str, str]:
+    labels = {**job.labels, jobs.QUEUE_LABEL: taken.queue, jobs.OPTION_LABEL: taken.option}
+    guests = next(o for o in policy.spec.options if o.name == taken.option).guests
+    if guests is not None and guests.priority_class:
+        labels[jobs.PRIORITY_LABEL] = guests.priority_class
+    return labels
