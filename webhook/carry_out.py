@@ -15,10 +15,11 @@ from webhook.decide import arrivals, explain
 from webhook.decide.occupancy import Occupancy
 from webhook.jobs import JobKind
 from webhook.model import job as jobs
-from webhook.model import marks
+from webhook.model import job_class, marks
 from webhook.model.decision import Assessment, Decision, Outcome
 from webhook.model.edits import HOLE, Prepared
 from webhook.model.job import Job
+from webhook.model.job_class import Mark
 from webhook.model.policy import FallbackPolicy, Mode
 
 
@@ -46,7 +47,8 @@ def apply(case: Case, policy: FallbackPolicy, decision: Decision, occupancy: Occ
         return Outcome(decision=decision, edits=edits, warnings=warnings)
     prepared = _prepared(case, taken.job, taken, policy)
     if prepared is None:
-        after = _marked(taken.job, taken, policy, decision.id)
+        class_text = _class_of(case, policy)
+        after = _marked(taken.job, taken, policy, decision_id=decision.id, class_text=class_text)
         return _changed(case, after, decision, taken, occupancy)
     # The template's part is known already; what is left are labels and annotations of the Job.
     prepared = patch.filled(prepared, decision.id)
@@ -90,12 +92,15 @@ def _prepared(case: Case, job: Job, taken: Assessment, policy: FallbackPolicy) -
     if case.raw is not case.clean or not isinstance(before, jobs.PodSets):
         return None
 
+    class_text = _class_of(case, policy)
+
     def work() -> Prepared | None:
-        marked = _marked(job, taken, policy, HOLE)
+        marked = _marked(job, taken, policy, decision_id=HOLE, class_text=class_text)
         edits = case.kind.edits(case.clean, replace(case.clean, pod_sets=marked.pod_sets))
         return patch.prepare(edits, case.clean_source, case.kind.allowed)
 
-    return before.recall((_prepared, job.pod_sets, policy, taken.option, case.kind), work)
+    key = (_prepared, job.pod_sets, policy, taken.option, case.kind, class_text)
+    return before.recall(key, work)
 
 
 def _annotated(job: Job, decision: Decision, original: Mapping[str, Any]) -> Job:
@@ -107,15 +112,24 @@ def _annotated(job: Job, decision: Decision, original: Mapping[str, Any]) -> Job
     return replace(job, annotations=annotations)
 
 
-def _marked(job: Job, taken: Assessment, policy: FallbackPolicy, decision_id: str) -> Job:
-    """Put queue, option and the decision's id on the adapted Job."""
+def _marked(
+    job: Job, taken: Assessment, policy: FallbackPolicy, *, decision_id: str, class_text: str
+) -> Job:
+    """Put queue, option, the decision's id and the class on the adapted Job."""
     return marks.marked(
         job,
         _labels(job, taken, policy),
         option=taken.option,
         decision_id=decision_id,
         policy=policy.name,
+        job_class=class_text,
     )
+
+
+def _class_of(case: Case, policy: FallbackPolicy) -> str:
+    """Write the class of the Job as it was submitted; equal ones are the very same text."""
+    found = job_class.of_job(case.clean, policy.spec.job_class_label)
+    return job_class.written(Mark(found, policy.generation))
 
 
 def _labels(job: Job, taken: Assessment, policy: FallbackPolicy) -> dict[str, str]:

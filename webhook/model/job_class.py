@@ -79,7 +79,9 @@ def of_pods(pod_sets: Iterable[PodSet]) -> JobClass:
     return JobClass(key=_digest(rest + text), coarse=COARSE + _digest(rest + _masked(text)))
 
 
+@lru_cache(maxsize=4096)
 def written(mark: Mark) -> str:
+    """Write a mark; equal ones become the very same text, by which work is recalled."""
     return f"{mark.job_class.key} {mark.job_class.coarse} {mark.generation}"
 
 
