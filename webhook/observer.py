@@ -23,6 +23,7 @@ from webhook.cluster.client import Client
 from webhook.cluster.feed import Feed
 from webhook.cluster.pipe import Certificates, write_update
 from webhook.cluster.resources import watched
+from webhook.cluster.shards import Reader
 from webhook.cluster.watch import Follower, Message
 from webhook.decide.settle import Settler
 from webhook.settings import Settings
@@ -60,6 +61,15 @@ def observe(settings: Settings, frames: BinaryIO) -> NoReturn:
             uniform=random.uniform,
         )
         threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
+    records = Reader(
+        settings.namespace,
+        client,
+        messages.put,
+        clock=time.monotonic,
+        sleep=time.sleep,
+        uniform=random.uniform,
+    )
+    threading.Thread(target=records.run, name="run times", daemon=True).start()
     feed = Feed(resources, time.monotonic(), settle=Settler())
     try:
         _publish(feed, messages, frames, certificates=_certificates(settings))

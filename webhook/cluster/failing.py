@@ -20,6 +20,11 @@ class Failing:
         """When each ends, in seconds since 1970."""
         self._found: frozenset[Refusal] = frozenset()
 
+    @property
+    def ends(self) -> Mapping[Refusal, float]:
+        """When each refusal ends, in seconds since 1970, as of the last look."""
+        return self._ends
+
     def look(
         self,
         records: Mapping[str, Record],

@@ -72,12 +72,11 @@ def watched(*, namespace: str, kueue_namespace: str) -> tuple[Resource, ...]:
             path=f"/apis/admissionregistration.k8s.io/v1/{WEBHOOKS}",
             required=False,
         ),
-        run_times(namespace),
     )
 
 
 def run_times(namespace: str) -> Resource:
-    """Name the records of runs; without them only what Workloads still tell is known."""
+    """Name the records of runs for whoever may list ConfigMaps; see ``shards`` for who may not."""
     return Resource(
         kind=RUN_TIMES,
         path=f"/api/v1/namespaces/{namespace}/configmaps",

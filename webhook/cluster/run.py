@@ -53,6 +53,10 @@ def is_true(conditions: Conditions, name: str) -> bool:
     return conditions.get(name, NOT_SAID)[0] == "True"
 
 
+def is_finished(source: Mapping[str, Any]) -> bool:
+    return is_true(read_conditions(fields.mapping(source, "status", "")), "Finished")
+
+
 def admitted_at(conditions: Conditions) -> int:
     """Tell when it was last admitted, in seconds since 1970; 0: it is not."""
     status, _, since = conditions.get("Admitted", NOT_SAID)

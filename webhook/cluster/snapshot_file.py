@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ import yaml
 
 from webhook.cluster import resources as kinds
 from webhook.cluster.errors import Forbidden, NotServed
+from webhook.cluster.learned import Learned
 from webhook.cluster.reduce import READERS, Entry, key_of, read
-from webhook.cluster.resources import Resource, watched
+from webhook.cluster.resources import Resource, run_times, watched
 from webhook.cluster.state import State
 from webhook.cluster.watch import Transport, list_pages, path_of
 from webhook.model import fields
@@ -54,13 +55,96 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     }
 
 
-def read_snapshot(path: str, now: float = 0.0) -> Snapshot:
+def read_snapshot(path: str, now: float = 0.0, unix: float = 0.0) -> Snapshot:
     """Read a file (``-``: standard input); the state in it is as of *now*.
+
+    *unix* is that instant in seconds since 1970, by which refusals end; by default none has.
 
     Raises:
         FieldError: it cannot be read; names the file and the place in it.
 
     """
+    return _state(_read_entries(path)).snapshot(now, unix)
+
+
+def read_learned(path: str) -> Learned:
+    """Read what a file (``-``: standard input) tells of runs; no refusal has ended.
+
+    Raises:
+        FieldError: it cannot be read; names the file and the place in it.
+
+    """
+    return _learned(_read_entries(path), 0.0)
+
+
+def fetch_snapshot(
+    client: Transport,
+    *,
+    namespace: str = "kueue-fallback",
+    kueue_namespace: str = "kueue-system",
+    now: float = 0.0,
+    unix: float = 0.0,
+) -> Snapshot:
+    """List everything once; *now* and *unix* as in ``read_snapshot``.
+
+    Raises:
+        Forbidden: names what may not be listed.
+        Unreachable: there is no answer.
+
+    """
+    resources = watched(namespace=namespace, kueue_namespace=kueue_namespace)
+    entries, _ = _list_all(client, (*resources, run_times(namespace)))
+    return _state(entries).snapshot(now, unix)
+
+
+def fetch_learned(
+    client: Transport, *, namespace: str, unix: float
+) -> tuple[Learned, tuple[str, ...]]:
+    """List what tells of runs; also returns what could not be listed, and why.
+
+    Raises:
+        Forbidden: names what may not be listed.
+        Unreachable: there is no answer.
+
+    """
+    needed = (kinds.WORKLOADS, kinds.POLICIES)
+    everything = watched(namespace=namespace, kueue_namespace="")
+    wanted = [resource for resource in everything if resource.kind in needed]
+    entries, unread = _list_all(client, (*wanted, run_times(namespace)))
+    return _learned(entries, unix), unread
+
+
+def _list_all(
+    client: Transport, resources: Iterable[Resource]
+) -> tuple[dict[str, list[Entry]], tuple[str, ...]]:
+    entries: dict[str, list[Entry]] = {}
+    unread = []
+    for resource in resources:
+        try:
+            entries[resource.kind] = list(_listed(client, resource))
+        except NotServed:
+            entries[resource.kind] = []
+        except Forbidden as error:
+            if resource.kind not in _DEFAULTED:
+                raise
+            unread.append(str(error))
+    return entries, tuple(unread)
+
+
+def _state(entries: Mapping[str, list[Entry]]) -> State:
+    state = State(at_once=None)
+    for kind, found in {kinds.KUEUE_CONFIG: [], **entries}.items():
+        state.replace_read(kind, found)
+    return state
+
+
+def _learned(entries: Mapping[str, list[Entry]], unix: float) -> Learned:
+    state = _state(entries)
+    state.snapshot(0.0, unix)
+    return state.learned(unix)
+
+
+def _read_entries(path: str) -> Mapping[str, list[Entry]]:
     try:
         content = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -70,40 +154,7 @@ def read_snapshot(path: str, now: float = 0.0) -> Snapshot:
         kind = _kind(source)
         if kind:
             entries[kind].append(_read(kind, source, f"{path} {place}"))
-    return _snapshot(entries, now)
-
-
-def fetch_snapshot(
-    client: Transport,
-    *,
-    namespace: str = "kueue-fallback",
-    kueue_namespace: str = "kueue-system",
-    now: float = 0.0,
-) -> Snapshot:
-    """List everything once.
-
-    Raises:
-        Forbidden: names what may not be listed.
-        Unreachable: there is no answer.
-
-    """
-    entries: dict[str, list[Entry]] = {}
-    for resource in watched(namespace=namespace, kueue_namespace=kueue_namespace):
-        try:
-            entries[resource.kind] = list(_listed(client, resource))
-        except NotServed:
-            entries[resource.kind] = []
-        except Forbidden:
-            if resource.kind not in _DEFAULTED:
-                raise
-    return _snapshot(entries, now)
-
-
-def _snapshot(entries: Mapping[str, list[Entry]], now: float) -> Snapshot:
-    state = State(at_once=None)
-    for kind, found in {kinds.KUEUE_CONFIG: [], **entries}.items():
-        state.replace_read(kind, found)
-    return state.snapshot(now)
+    return entries
 
 
 def _listed(client: Transport, resource: Resource) -> Iterator[Entry]:

@@ -16,6 +16,7 @@ from webhook.cluster import resources as kinds
 from webhook.cluster.arrivals import Arrivals
 from webhook.cluster.failing import Failing
 from webhook.cluster.kueue_config import read_kueue_config
+from webhook.cluster.learned import Learned, learned
 from webhook.cluster.reduce import Entry, Key, read
 from webhook.cluster.run_times import AT_ONCE, RunTimes
 from webhook.cluster.seen import Seen
@@ -115,6 +116,10 @@ class State:
         self._snapshot = built
         return built
 
+    def learned(self, unix: float) -> Learned:
+        """Sum up what the last snapshot knew of runs, with the refusals at *unix*."""
+        return learned(self._run_times, self._snapshot.policies, unix)
+
     def take_seen(self) -> tuple[Seen, ...]:
         """List the Workloads that became visible since the last call."""
         return self._workloads.take_seen()
@@ -141,8 +146,8 @@ class State:
         failing = self._failing.look(
             self._run_times.records, self._run_times.take_changed(), snapshot.policies, unix
         )
-        learned = self._run_times.estimates(self._at_once)
-        return replace(snapshot, run_times=learned, failing=failing)
+        estimates = self._run_times.estimates(self._at_once)
+        return replace(snapshot, run_times=estimates, failing=failing)
 
     def _put(self, kind: str, key: Key, value: Any) -> None:
         table = self._tables[kind]

@@ -77,7 +77,7 @@ def _state(path: str | None, kubeconfig: str | None) -> Snapshot | None:
         return read_snapshot(path)
     with connected(kubeconfig) as client:
         try:
-            return fetch_snapshot(client)
+            return fetch_snapshot(client, unix=time.time())
         except Forbidden as error:
             click.echo(f"{error}: asking the webhook by a server-side dry run instead", err=True)
             return None
