@@ -17,7 +17,10 @@ from webhook.admission import patch
 from webhook.cluster.snapshot_file import read_snapshot
 from webhook.decide import occupancy
 from webhook.jobs import KINDS
+from webhook.model import job_class
 from webhook.model.decision import Outcome
+from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL
+from webhook.model.job_class import JobClass, Mark
 
 CASES = Path(__file__).parent / "cases"
 FILES = sorted(CASES.glob("*.yaml"))
@@ -37,7 +40,7 @@ def test_case(path, tmp_path):
     snapshot = tmp_path / "snapshot.json"
     snapshot.write_text(json.dumps({"kind": "List", "items": objects_of(case)}))
 
-    state = occupancy.build(read_snapshot(str(snapshot)))
+    state = occupancy.build(read_snapshot(str(snapshot), unix=MOMENT.unix))
     outcome = flow.consider(case["job"], KIND, state, MOMENT, flow.Rules())
 
     patched = apply(outcome, case["job"])
@@ -50,7 +53,7 @@ def objects_of(case: Object) -> list[Object]:
     for item in case.get("objects", ()):
         items[identity(item)] = item
     kept = [item for item in items.values() if not item.get("absent")]
-    return [*kept, *workloads(case, kept)]
+    return [*kept, *workloads(case, kept), *ended(case)]
 
 
 def identity(item: Object) -> tuple[str, str, str]:
@@ -101,6 +104,51 @@ def workload(queue: str, name: str, target: str, specs: Object, stage: str) -> O
             ],
         },
         "status": status,
+    }
+
+
+def ended(case: Object) -> list[Object]:
+    """Make a Workload for each run of the Job's class that the case tells of."""
+    found = job_class.of_job(KIND.read(case["job"]))
+    return [
+        finished(run, f"ended-{group}-{number}", found)
+        for group, run in enumerate(case.get("ended", ()))
+        for number in range(run.get("times", 1))
+    ]
+
+
+def finished(run: Object, name: str, found: JobClass) -> Object:
+    annotations = {JOB_CLASS: job_class.written(Mark(found, run.get("generation", 0)))}
+    labels = {}
+    if "option" in run:
+        annotations[DECIDED_BY], labels[OPTION_LABEL] = run["policy"], run["option"]
+    conditions = {"Admitted": ("Admitted", run["began"]), "Finished": (run["reason"], run["at"])}
+    assigned = {"name": "main", "count": 1, "flavors": {"cpu": "plain"}}
+    template = {
+        "metadata": {"annotations": annotations, "labels": labels},
+        "spec": {"containers": [{"name": "main"}]},
+    }
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {
+            "name": name,
+            "namespace": "research",
+            "uid": name,
+            "creationTimestamp": run["began"],
+        },
+        "spec": {
+            "queueName": "cpu-lq",
+            "active": True,
+            "podSets": [{"name": "main", "count": 1, "template": template}],
+        },
+        "status": {
+            "admission": {"clusterQueue": "cpu-cq", "podSetAssignments": [assigned]},
+            "conditions": [
+                {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": at}
+                for kind, (reason, at) in conditions.items()
+            ],
+        },
     }
 
 

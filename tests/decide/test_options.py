@@ -16,6 +16,7 @@ from tests.builders import (
     snapshot,
 )
 from webhook.decide import occupancy, options
+from webhook.model import job_class
 from webhook.model.decision import Fit, Reason
 from webhook.model.queues import (
     MULTIKUEUE,
@@ -181,6 +182,39 @@ def test_guests_are_counted_by_policy_and_option():
         Reason.GUESTS_FULL,
         "3 Jobs of policy light-gpu are in ClusterQueue cpu-cq as guests (at most 3)",
     )
+
+
+@pytest.mark.parametrize(
+    ("place", "is_refused"),
+    [
+        (("light-gpu", "cpu"), True),
+        (("light-gpu", "gpu"), False),
+        (("another", "cpu"), False),
+    ],
+)
+def test_what_keeps_failing_in_an_option_is_refused_there_alone(place, is_refused):
+    of_this, of_another = job(LIGHT), job(container(image="other", limits={GPU: "1"}))
+    key = job_class.of_job(of_this).key
+    state = replace(snapshot(GPU_CQ, CPU_CQ), failing=frozenset({(key, *place)}))
+
+    detail = "Jobs of its class failed 3 times under option cpu and never succeeded"
+    found = assess(state, of=of_this)[1].rejection
+    assert (found is not None) == is_refused
+    assert not found or str(found) == f"keepsFailing: {detail}; they do elsewhere"
+    assert assess(state, of=of_another)[1].rejection is None
+
+
+def test_the_policys_label_tells_which_class_keeps_failing():
+    which = policy(jobClassLabel="model")
+    failing = frozenset({("model=a", "light-gpu", "cpu")})
+    state = replace(snapshot(GPU_CQ, CPU_CQ), failing=failing)
+
+    found = [
+        assess(state, which=which, of=job(LIGHT, labels={"model": model}))[1].rejection
+        for model in ("a", "b")
+    ]
+
+    assert [rejection and rejection.reason for rejection in found] == [Reason.KEEPS_FAILING, None]
 
 
 def test_an_option_that_kueue_could_never_take_is_refused():
