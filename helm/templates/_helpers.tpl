@@ -73,6 +73,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
     - localqueues
     - resourceflavors
     - workloadpriorityclasses
+    - workloads
   verbs: [list, watch]
 - apiGroups: [kueue-fallback.dev]
   resources: [fallbackpolicies]
@@ -87,6 +88,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
 - apiGroups: [admissionregistration.k8s.io]
   resources: [mutatingwebhookconfigurations]
   verbs: [list, watch]
+{{- end -}}
+
+{{- define "kueue-fallback.runTimes" -}}
+{{- range $shard := until 32 }}
+- kueue-fallback-run-times-{{ $shard }}
+{{- end }}
 {{- end -}}
 
 {{- define "kueue-fallback.readers" -}}

@@ -1,6 +1,7 @@
 """The rights of each ServiceAccount, as whole values."""
 
 from webhook.cluster.resources import watched
+from webhook.cluster.run_records import SHARDS, name_of
 
 READS = [
     {
@@ -12,6 +13,7 @@ READS = [
             "localqueues",
             "resourceflavors",
             "workloadpriorityclasses",
+            "workloads",
         ],
         "verbs": ["list", "watch"],
     },
@@ -36,11 +38,6 @@ READS = [
         "verbs": ["list", "watch"],
     },
 ]
-WORKLOADS = {
-    "apiGroups": ["kueue.x-k8s.io"],
-    "resources": ["workloads"],
-    "verbs": ["list", "watch"],
-}
 CONFIG_MAP_ROLES = ("kueue-fallback-kueue-config", "kueue-fallback-off-switch")
 WEBHOOK = {"kind": "ServiceAccount", "name": "kueue-fallback", "namespace": "ours"}
 CONTROLLER = {"kind": "ServiceAccount", "name": "kueue-fallback-controller", "namespace": "ours"}
@@ -49,7 +46,7 @@ CONTROLLER = {"kind": "ServiceAccount", "name": "kueue-fallback-controller", "na
 def test_the_webhook_reads_what_a_decision_needs_and_writes_nothing(render):
     rendering = render()
 
-    assert rendering.one("ClusterRole")["rules"] == [*READS, WORKLOADS]
+    assert rendering.one("ClusterRole")["rules"] == READS
     assert rendering.one("ClusterRoleBinding")["subjects"] == [WEBHOOK]
 
 
@@ -91,6 +88,45 @@ def _one_configmap(name):
     }
 
 
+def test_the_records_of_runs_are_read_by_both_and_written_by_the_controller_alone(render):
+    rendering = render()
+
+    records = {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": [name_of(shard) for shard in range(SHARDS)],
+    }
+    assert rendering.one("Role", "kueue-fallback-run-times")["rules"] == [
+        {**records, "verbs": ["get"]}
+    ]
+    assert rendering.one("RoleBinding", "kueue-fallback-run-times")["subjects"] == [
+        WEBHOOK,
+        CONTROLLER,
+    ]
+    assert rendering.one("Role", "kueue-fallback-controller")["rules"] == [
+        {**records, "verbs": ["patch"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
+    ]
+    assert rendering.one("RoleBinding", "kueue-fallback-controller")["subjects"] == [CONTROLLER]
+
+
+def test_the_controller_writes_events_on_policies_where_they_belong(render):
+    rendering = render()
+
+    role = rendering.one("Role", "kueue-fallback-controller-events")
+    binding = rendering.one("RoleBinding", "kueue-fallback-controller-events")
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == "default"
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
+    assert binding["subjects"] == [CONTROLLER]
+
+
+def test_without_the_controller_nobody_may_write_either(render):
+    rendering = render({"controller.enabled": "false"})
+
+    names = [name for kind, name in rendering.objects if kind.startswith("Role")]
+    assert not [name for name in names if name.startswith("kueue-fallback-controller")]
+
+
 def test_what_is_watched_and_what_may_be_read_are_the_same(render):
     rendering = render()
 
@@ -99,7 +135,7 @@ def test_what_is_watched_and_what_may_be_read_are_the_same(render):
     named = {resource.kind for resource in asked if resource.field_selector}
     roles = [rendering.one("Role", name) for name in CONFIG_MAP_ROLES]
     assert {path.rpartition("/")[2] for path in paths} == {
-        *(resource for rule in (*READS, WORKLOADS) for resource in rule["resources"]),
+        *(resource for rule in READS for resource in rule["resources"]),
         "configmaps",
     }
     assert named == {name for role in roles for name in role["rules"][0]["resourceNames"]}

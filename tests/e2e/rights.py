@@ -13,17 +13,24 @@ from certs.client import Client as CertsClient
 from certs.keeper import Keeper
 from certs.plan import Lifetimes
 from certs.store import Store
+from tests.cluster.runs import DAY, ended
 from webhook.cluster.client import Client
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.feed import Feed
+from webhook.cluster.reduce import Entry
 from webhook.cluster.resources import watched
-from webhook.cluster.watch import Follower
+from webhook.cluster.run_times import RunTimes
+from webhook.cluster.shards import Reader
+from webhook.cluster.watch import Follower, Message
 from webhook.commands import probe, unfinished
-from webhook.controller import reconcile
+from webhook.controller import keeps_failing, reconcile, run_times
 from webhook.controller.glimpse import JOBS
+from webhook.model.policy import read_policy
 from webhook.model.queues import Snapshot
+from webhook.model.runs import FAILURES_THAT_TELL
 
 KUEUE_NAMESPACE = "kueue-system"
+CLASS = "a-class"
 
 
 def following(right, kubeconfig, namespace):
@@ -65,6 +72,43 @@ def writing_status(_, kubeconfig, namespace):
     except ClusterError as error:
         return str(error)
     return " ".join(message for _, message in found.failed)
+
+
+def reading_records(_, kubeconfig, namespace):
+    """Read the records of runs, as the observer does."""
+    messages = []
+    reader = Reader(
+        namespace,
+        Client(kubeconfig),
+        messages.append,
+        clock=time.monotonic,
+        sleep=lambda _: None,
+        uniform=lambda low, _: low,
+    )
+    reader.step()
+    return " ".join(message.error for message in messages)
+
+
+def keeping_records(_, kubeconfig, namespace):
+    """Write down a run, as the controller does."""
+    keeper = run_times.Keeper(Client(kubeconfig), namespace)
+    entry = Entry(("team", "a"), ended(CLASS))
+    keeper.take(Message(kind="workloads", at=0.0, entries=(entry,)))
+    return " ".join(keeper.look(0.0).errors)
+
+
+def telling(_, kubeconfig, __, *, policy):
+    """Tell of a class that keeps failing, as the controller does."""
+    found = read_policy(policy)
+    first, second, *_ = (option.name for option in found.spec.options)
+    place = {"policy": found.name, "generation": found.generation}
+    runs = RunTimes()
+    runs.add(ended(CLASS, DAY, option=first, **place))
+    for number in range(FAILURES_THAT_TELL):
+        runs.add(ended(CLASS, DAY + number, option=second, uid=number, succeeded=False, **place))
+    teller = keeps_failing.Teller(Client(kubeconfig))
+    told = teller.look(runs.records, runs.take_changed(), (found,), DAY + 60.0)
+    return " ".join(line for line in told.lines if "no Event" in line)
 
 
 def keeping_certificates(_, kubeconfig, namespace, *, release):

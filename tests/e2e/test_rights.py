@@ -16,11 +16,24 @@ from hack.install import kubeconfig_of
 from tests.chart import helm
 from tests.e2e import rights
 from tests.e2e.plane import wait_for
+from webhook.cluster.run_records import name_of, shard_of
 
 RELEASE = "kueue-fallback-rights"
 PARTS = {
-    "webhook": (RELEASE, f"{RELEASE}-kueue-config", f"{RELEASE}-off-switch", f"{RELEASE}-ca"),
-    "controller": (f"{RELEASE}-controller", f"{RELEASE}-kueue-config", f"{RELEASE}-off-switch"),
+    "webhook": (
+        RELEASE,
+        f"{RELEASE}-kueue-config",
+        f"{RELEASE}-off-switch",
+        f"{RELEASE}-run-times",
+        f"{RELEASE}-ca",
+    ),
+    "controller": (
+        f"{RELEASE}-controller",
+        f"{RELEASE}-controller-events",
+        f"{RELEASE}-kueue-config",
+        f"{RELEASE}-off-switch",
+        f"{RELEASE}-run-times",
+    ),
     "probe": (f"{RELEASE}-probe",),
     "unfinished": (f"{RELEASE}-unfinished",),
 }
@@ -108,6 +121,8 @@ def use(plane, kubeconfigs):
 def _name_of_use(part, right):
     if _use_of(part, right) is rights.following:
         return right.get("resourceNames", right["resources"])[0]
+    if right["resources"][0] in ("configmaps", "events"):
+        return right["resources"][0]
     # The certificates are kept by several rights at once.
     return part
 
@@ -120,6 +135,10 @@ def _use_of(part, right):
         return rights.listing_unfinished
     if resource == "fallbackpolicies/status":
         return rights.writing_status
+    if resource == "events":
+        return functools.partial(rights.telling, policy=paper.policy(NAMES))
+    if resource == "configmaps" and set(right["verbs"]) <= {"get", "create", "patch"}:
+        return rights.reading_records if part == "webhook" else rights.keeping_records
     if {"get", "create", "update", "patch"} & set(right["verbs"]):
         return functools.partial(rights.keeping_certificates, release=RELEASE)
     return rights.following
@@ -183,6 +202,12 @@ def prepare(plane, right):
         if right["verbs"] != ["create"]:
             secret = next(each for each in OBJECTS if each["kind"] == "Secret")
             plane.client.create(secret)
+    if right["resources"] == ["configmaps"]:
+        name = name_of(shard_of(rights.CLASS))
+        plane.client.delete("v1", "ConfigMap", name, namespace=helm.NAMESPACE)
+        if right["verbs"] == ["patch"]:
+            metadata = {"name": name, "namespace": helm.NAMESPACE}
+            plane.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
     if right["resources"] == ["fallbackpolicies/status"]:
         path = plane.client.path(*POLICIES, name=NAMES.policy)
         plane.client.send(

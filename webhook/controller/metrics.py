@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from webhook.metric_table import Table, Watches, series
-from webhook.metrics import A_POLICY
+from webhook.metrics import A_POLICY, AN_OPTION
 from webhook.model.policy import FallbackPolicy, Mode
 from webhook.model.queues import Snapshot
 
@@ -38,6 +38,38 @@ class ControllerMetrics:
             "unjudged_jobs",
             "Jobs without a decision that were let go unjudged because too many came at once.",
         )
+
+        self._run_times(table)
+
+    def _run_times(self, table: Table) -> None:
+        self.record_writes = table.counter(
+            "run_time_record_writes",
+            "ConfigMaps with records of runs written, or tried to.",
+            result=("written", "failed"),
+        )
+        self.classes = table.gauge(
+            "run_time_classes", "Classes of Jobs of which runs are remembered."
+        )
+        self._keeps_failing = table.gauge(
+            "keeps_failing",
+            "Classes of Jobs that are refused the option because what they run keeps failing "
+            "there.",
+            policy=A_POLICY,
+            option=AN_OPTION,
+        )
+
+    def show_failing(
+        self, counts: Mapping[tuple[str, str], int], policies: tuple[FallbackPolicy, ...]
+    ) -> None:
+        """Take over how many classes each option but a policy's first is refused to."""
+        places = {
+            (policy.name, option.name) for policy in policies for option in policy.spec.options[1:]
+        }
+        for place in places:
+            self._keeps_failing.labels(*place).set(counts.get(place, 0))
+        for labels in series(self._keeps_failing):
+            if (labels["policy"], labels["option"]) not in places:
+                self._keeps_failing.remove(*labels.values())
 
     def show(self, ready: Mapping[str, bool]) -> None:
         """Take over the condition Ready of every policy there is; those that are gone go here."""

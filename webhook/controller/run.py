@@ -1,7 +1,7 @@
 """The controller's process: follows the cluster and looks again when something changed.
 
-It follows everything that the webhook does but the Workloads, which nothing here depends on, and
-the metadata of Jobs.
+It follows everything that the webhook does, of Workloads their runs alone, and the metadata of
+Jobs.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from webhook.cluster.feed import Feed
 from webhook.cluster.pipe import Update, apply_update
 from webhook.cluster.resources import POLICIES, WORKLOADS, Resource, watched
 from webhook.cluster.watch import Follower, Message
+from webhook.controller import keeps_failing, run_times
 from webhook.controller.glimpse import JOBS
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.reconcile import Look, look
@@ -57,17 +58,23 @@ class Controller:
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._feed = Feed(self._resources, time.monotonic())
         self._snapshot = Snapshot()
+        self._keeper = run_times.Keeper(client, settings.namespace)
+        self._teller = keeps_failing.Teller(client)
+        self._said: tuple[str, ...] = ()
+        """What went wrong with the records of runs at the last look."""
         self._looked_at = -1
         """Generation of the snapshot at the last look."""
         self._due = False
         self._unreviewed = Unreviewed(self._fetch_job, settings.namespace)
+        self._takers = {JOBS.kind: self._unreviewed.take, WORKLOADS: self._keeper.take}
         self._naming = Sparing(NAMED_A_MINUTE, time.monotonic)
         self.metrics = ControllerMetrics()
 
     def run(self) -> None:
         """Follow and look until the process ends."""
         followed = [(one, self._client) for one in self._resources]
-        for resource, client in (*followed, (JOBS, self._jobs_client)):
+        followed += [(run_times.RUNS, self._client), (JOBS, self._jobs_client)]
+        for resource, client in followed:
             follower = self._follower(resource, client)
             threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
         while True:
@@ -83,6 +90,7 @@ class Controller:
             return
         self._unreviewed.note(self._snapshot, time.time())
         self._report_unreviewed(self._unreviewed.look(as_of=update.as_of))
+        self._keep_runs()
         if self._due or self._snapshot.generation != self._looked_at:
             self._look()
 
@@ -111,8 +119,8 @@ class Controller:
                 message = self._messages.get(timeout=wait)
             except queue.Empty:
                 return
-            if message.kind == JOBS.kind:
-                self._log_all(self._unreviewed.take(message))
+            if message.kind in self._takers:
+                self._log_all(self._takers[message.kind](message))
                 continue
             self._log_all(self._feed.take(message))
             changed = message.entries is not None or message.event is not None
@@ -159,6 +167,22 @@ class Controller:
             self._log(f"FallbackPolicy {name}: {state}")
         for name, message in found.failed:
             self._log(f"FallbackPolicy {name}: status not written: {message}")
+
+    def _keep_runs(self) -> None:
+        """Write what was learned of runs, and tell what keeps failing."""
+        found = self._keeper.look(time.monotonic())
+        self.metrics.record_writes.labels("written").inc(found.written)
+        self.metrics.record_writes.labels("failed").inc(len(found.errors))
+        self.metrics.classes.set(len(self._keeper.records))
+        if found.tried:
+            self._log_all(tuple(each for each in found.errors if each not in self._said))
+            self._said = found.errors
+        policies = self._snapshot.policies
+        told = self._teller.look(
+            self._keeper.records, self._keeper.take_changed(), policies, time.time()
+        )
+        self.metrics.show_failing(told.counts, policies)
+        self._log_all(told.lines)
 
     def _fetch_job(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         # A list of one: so the right to list Jobs is all that is needed.

@@ -1,0 +1,111 @@
+from tests.builders import policy
+from tests.cluster.runs import DAY, failure, success
+from tests.controller.objects import Objects
+from webhook.cluster.errors import Forbidden
+from webhook.cluster.run_times import RunTimes
+from webhook.controller.keeps_failing import EVENTS, MOST_AT_ONCE, Teller
+from webhook.controller.reconcile import PATH
+
+NOW = 1_795_240_800
+POLICY = policy().model_copy(update={"generation": 1})
+PLACE = ("light-gpu", "cpu")
+
+
+def server():
+    found = Objects()
+    found.held[f"{PATH}/light-gpu"] = {"metadata": {"name": "light-gpu", "uid": "u-1"}}
+    return found
+
+
+def failing(*keys):
+    runs = RunTimes()
+    for key in keys:
+        runs.add(success(NOW - 1000, key=key))
+        for number in range(3):
+            runs.add(failure(NOW - 300 + number, key=key, uid=number))
+    return runs
+
+
+def look(teller, runs, now=NOW, policies=(POLICY,)):
+    return teller.look(runs.records, runs.take_changed(), policies, now)
+
+
+def events(found):
+    return [body for path, body in found.held.items() if path.startswith(EVENTS)]
+
+
+def test_a_refusal_becomes_one_line_one_event_and_a_count():
+    there = server()
+    teller, runs = Teller(there), failing("k")
+
+    first, second = look(teller, runs), look(teller, runs, NOW + 5)
+
+    text = (
+        "option cpu is refused to Jobs of class k (trainer) until 2026-11-22T05:43:20Z: they "
+        "failed there 3 times and never succeeded, and they do elsewhere"
+    )
+    assert first.lines == (f"FallbackPolicy light-gpu: {text}",)
+    assert dict(first.counts) == dict(second.counts) == {PLACE: 1}
+    assert second.lines == ()
+    (event,) = events(there)
+    assert event["involvedObject"] == {
+        "apiVersion": "kueue-fallback.dev/v1alpha1",
+        "kind": "FallbackPolicy",
+        "name": "light-gpu",
+        "uid": "u-1",
+    }
+    assert (event["type"], event["reason"]) == ("Warning", "KeepsFailing")
+    assert event["message"] == text
+    assert event["metadata"]["namespace"] == "default"
+
+
+def test_after_a_restart_the_event_is_not_written_again():
+    there = server()
+
+    told = [look(Teller(there), failing("k"), NOW + seconds) for seconds in (0, 60)]
+
+    assert [len(each.lines) for each in told] == [1, 1]
+    assert len(events(there)) == 1
+
+
+def test_when_it_ends_the_count_goes_and_a_new_refusal_is_told_again():
+    there = server()
+    teller, runs = Teller(there), failing("k")
+    look(teller, runs)
+
+    ended = look(teller, runs, NOW + DAY)
+    for number in range(3):
+        runs.add(failure(NOW + DAY + number, uid=10 + number))
+    runs.add(success(NOW + DAY))
+    again = look(teller, runs, NOW + DAY + 5)
+
+    assert (dict(ended.counts), dict(again.counts)) == ({}, {PLACE: 1})
+    assert len(events(there)) == 2
+
+
+def test_a_refused_event_is_said_and_everything_else_goes_on():
+    there = server()
+    there.refusal = Forbidden(EVENTS, "no right")
+
+    told = look(Teller(there), failing("k"))
+
+    assert told.lines[1:] == ("FallbackPolicy light-gpu: no Event written: no right",)
+    assert dict(told.counts) == {PLACE: 1}
+
+
+def test_of_a_policy_that_is_gone_meanwhile_no_event_is_written():
+    there = Objects()
+
+    told = look(Teller(there), failing("k"))
+
+    assert (len(told.lines), events(there)) == (1, [])
+
+
+def test_many_at_once_are_all_counted_and_some_become_events():
+    there = server()
+    keys = [f"k-{number}" for number in range(MOST_AT_ONCE + 5)]
+
+    told = look(Teller(there), failing(*keys))
+
+    assert dict(told.counts) == {PLACE: len(keys)}
+    assert len(events(there)) == MOST_AT_ONCE

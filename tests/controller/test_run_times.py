@@ -1,0 +1,174 @@
+import pytest
+
+from tests.cluster.objects import condition, reserving
+from tests.cluster.runs import ended, failure
+from tests.controller.objects import Objects
+from webhook.cluster.errors import Forbidden, Refused
+from webhook.cluster.reduce import Entry
+from webhook.cluster.run_records import SHARDS, name_of, read_shard, shard_of
+from webhook.cluster.run_times import RunTimes
+from webhook.cluster.shards import path_of
+from webhook.cluster.watch import Message
+from webhook.cluster.workload import read_workload
+from webhook.controller import run_times
+from webhook.controller.run_times import WRITE_SECONDS, Keeper, Written
+
+NAMESPACE = "ours"
+
+
+def keeper(server, *runs):
+    found = Keeper(server, NAMESPACE)
+    show(found, *runs)
+    return found
+
+
+def show(found, *runs):
+    entries = tuple(Entry(("team", str(number)), run) for number, run in enumerate(runs))
+    return found.take(Message(kind="workloads", at=0.0, entries=entries))
+
+
+def stored(server):
+    found = {}
+    for source in server.held.values():
+        found |= read_shard(source)
+    return found
+
+
+def test_runs_are_written_to_the_shard_of_their_class():
+    server = Objects()
+    found = keeper(server, ended("a"), None, failure(5, key="a"))
+
+    assert found.look(0.0) == Written(tried=True, written=1)
+    assert server.writes == [("post", name_of(shard_of("a")))]
+    assert stored(server) == found.records
+
+
+def test_what_did_not_change_is_not_written_again():
+    server = Objects()
+    found = keeper(server, ended("a"))
+    found.look(0.0)
+    show(found, ended("a"))
+
+    again = found.look(WRITE_SECONDS)
+
+    assert again == Written()
+    assert len(server.writes) == 1
+
+
+def test_it_is_written_at_most_every_so_many_seconds():
+    server = Objects()
+    found = keeper(server, ended("a"))
+    found.look(0.0)
+    show(found, ended("a", 2000, uid=2))
+
+    early, late = found.look(WRITE_SECONDS - 1), found.look(WRITE_SECONDS)
+
+    assert (early, late) == (Written(), Written(tried=True, written=1))
+    assert server.writes[1:] == [("patch", name_of(shard_of("a")))]
+
+
+def test_many_changed_shards_take_turns():
+    server = Objects()
+    found = keeper(server, *(ended(f"class-{number}") for number in range(500)))
+
+    looks = [found.look(turn * WRITE_SECONDS).written for turn in range(5)]
+
+    assert looks == [8, 8, 8, 8, 0]
+    assert stored(server) == found.records
+
+
+def test_a_restart_loses_nothing():
+    server = Objects()
+    before = keeper(server, *(ended("a", 1000 + at, uid=at) for at in range(40)))
+    before.look(0.0)
+
+    after = keeper(server, ended("b"))
+    for turn in range(5):
+        after.look(turn * WRITE_SECONDS)
+
+    assert after.records["a"] == before.records["a"]
+    assert set(stored(server)) == {"a", "b"}
+    assert ("patch", name_of(shard_of("a"))) not in server.writes
+
+
+def test_two_controllers_at_once_lose_nothing():
+    server = Objects()
+    both = [keeper(server), keeper(server)]
+    for found in both:
+        found.look(0.0)
+    for uid, found in enumerate(both):
+        show(found, ended("a", uid=uid))
+
+    looks = [[found.look(turn * WRITE_SECONDS).written for found in both] for turn in (1, 2)]
+
+    merged = RunTimes()
+    for uid in range(2):
+        merged.add(ended("a", uid=uid))
+    assert looks == [[1, 0], [0, 1]]
+    assert stored(server) == merged.records
+
+
+def test_a_shard_that_somebody_deleted_is_written_anew():
+    server = Objects()
+    found = keeper(server, ended("a"))
+    found.look(0.0)
+    server.held.clear()
+    show(found, ended("a", 2000, uid=2))
+
+    for turn in (1, 2):
+        found.look(turn * WRITE_SECONDS)
+
+    assert stored(server) == found.records
+
+
+@pytest.mark.parametrize("refusal", [Refused(422, "too long"), Forbidden("x", "no right")])
+def test_a_refused_write_is_said_and_tried_again(refusal):
+    server = Objects()
+    found = keeper(server, ended("a"))
+    server.refusal = refusal
+
+    failed, mended = found.look(0.0), found.look(WRITE_SECONDS)
+
+    assert failed == Written(tried=True, errors=(f"run times: {refusal}",))
+    assert mended == Written(tried=True, written=1)
+
+
+def test_nothing_is_written_before_all_was_read():
+    server = Objects()
+    found = keeper(server, ended("a"))
+    server.get = lambda path: (_ for _ in ()).throw(Forbidden(path, "no right to get"))
+
+    assert found.look(0.0) == Written(tried=True, errors=("run times: no right to get",))
+    assert server.writes == []
+
+
+def test_only_ended_workloads_are_read_and_bad_ones_are_passed_over():
+    admitted = {**condition("Admitted"), "lastTransitionTime": "2026-11-21T06:00:10Z"}
+    over = {
+        **condition("Finished", reason="Succeeded"),
+        "lastTransitionTime": "2026-11-21T06:01:20Z",
+    }
+    running, done = reserving(also=(admitted,)), reserving(also=(admitted, over))
+
+    assert run_times.read_run("workloads", running).value is None
+    assert run_times.read_run("workloads", done).value == read_workload(done).ended
+    broken = run_times.read_run("workloads", {**done, "spec": 5})
+    assert (broken.value, broken.problem.startswith("workloads ")) == (None, True)
+
+
+def test_the_follower_of_runs_says_once_what_is_wrong():
+    found = keeper(Objects())
+    failed = Message(kind="workloads", at=0.0, error="no answer")
+
+    said = [found.take(failed), found.take(failed), show(found), show(found)]
+
+    assert said == [
+        ("workloads: no answer",),
+        (),
+        ("workloads: readable again",),
+        (),
+    ]
+
+
+def test_every_shard_has_a_place_of_its_own():
+    assert len({path_of(NAMESPACE, shard) for shard in range(SHARDS)}) == SHARDS

@@ -1,0 +1,180 @@
+"""Keeps the records of runs in ConfigMaps, so that nothing is forgotten with the Workloads.
+
+A record is a set of runs: what two controllers write at once is merged, and nothing is lost.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from webhook.cluster import shards
+from webhook.cluster.errors import ClusterError, NotServed, Refused
+from webhook.cluster.reduce import Entry, key_of
+from webhook.cluster.resources import KUEUE_GROUP, WORKLOADS, Resource
+from webhook.cluster.run import is_finished
+from webhook.cluster.run_records import SHARDS, config_map, shard_of
+from webhook.cluster.run_times import RunTimes
+from webhook.cluster.watch import Message
+from webhook.cluster.workload import read_workload
+from webhook.model.fields import FieldError
+from webhook.model.runs import Ended, Record
+
+WRITE_SECONDS: Final = 20.0
+"""Between two writes; what ended since is still told by its Workload."""
+MOST_WRITTEN: Final = 8
+"""Shards at one time; the others wait for the next."""
+_CONFLICT: Final = 409
+
+
+class Transport(shards.Transport, Protocol):
+    """What is needed of ``cluster.client.Client``."""
+
+    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
+
+    def patch(self, path: str, body: object) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What one look came to."""
+
+    tried: bool = False
+    """False: it was not time yet."""
+    written: int = 0
+    """Shards."""
+    errors: tuple[str, ...] = ()
+
+
+def read_run(kind: str, source: Mapping[str, Any]) -> Entry:
+    """Read a Workload as far as its run is concerned, for a ``Follower``; None: it has not ended.
+
+    One that cannot be read is the webhook's to complain about.
+    """
+    key = ("", "")
+    try:
+        key = key_of(source)
+        return Entry(key, read_workload(source).ended if is_finished(source) else None)
+    except FieldError as error:
+        return Entry(key, None, f"{kind} {'/'.join(key)}: {error}")
+
+
+RUNS: Final = Resource(
+    kind=WORKLOADS,
+    path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{WORKLOADS}",
+    required=False,
+    read=read_run,
+)
+
+
+class Keeper:
+    def __init__(self, transport: Transport, namespace: str) -> None:
+        self._transport = transport
+        self._namespace = namespace
+        self._runs = RunTimes()
+        self._changed: set[str] = set()
+        """Classes since the last call of ``take_changed``."""
+        self._due: dict[int, None] = {}
+        """Shards that are to be written; the first to begin with the one that waits longest."""
+        self._versions: dict[int, str] = {}
+        """resourceVersion of the shards that have been read; empty: it is not there."""
+        self._texts: dict[int, str] = {}
+        self._next = 0.0
+        self._error = ""
+
+    @property
+    def records(self) -> Mapping[str, Record]:
+        return self._runs.records
+
+    def take(self, message: Message) -> tuple[str, ...]:
+        """Take over what the follower of Workloads has found out; return what is to be logged."""
+        before, self._error = self._error, message.error
+        if message.error:
+            return () if before else (f"{message.kind}: {message.error}",)
+        ended = [entry.value for entry in message.entries or ()]
+        if message.event is not None:
+            ended.append(message.event[1].value)
+        for each in ended:
+            if isinstance(each, Ended):
+                self._runs.add(each)
+        self._note()
+        return (f"{message.kind}: readable again",) if before else ()
+
+    def take_changed(self) -> frozenset[str]:
+        """List the classes of which more is known than at the last call."""
+        taken = frozenset(self._changed)
+        self._changed.clear()
+        return taken
+
+    def look(self, now: float) -> Written:
+        """Write the shards that have changed, some of them, if it is time."""
+        is_read = len(self._versions) == SHARDS
+        if now < self._next or (is_read and not self._due):
+            return Written()
+        self._next = now + WRITE_SECONDS
+        try:
+            self._read_missing()
+        except ClusterError as error:
+            return Written(tried=True, errors=(f"run times: {error}",))
+        by_shard: defaultdict[int, dict[str, Record]] = defaultdict(dict)
+        for key, record in self.records.items():
+            by_shard[shard_of(key)][key] = record
+        written, errors = 0, []
+        for shard in list(self._due):
+            if written + len(errors) == MOST_WRITTEN:
+                break
+            del self._due[shard]
+            try:
+                written += self._write(shard, by_shard[shard])
+            except ClusterError as error:
+                self._due[shard] = None
+                errors.append(f"run times: {error}")
+        return Written(tried=True, written=written, errors=tuple(errors))
+
+    def _read_missing(self) -> None:
+        for shard in range(SHARDS):
+            if shard in self._versions:
+                continue
+            found = shards.read(self._transport, self._namespace, shard)
+            for key, record in (found.entry.value or {}).items():
+                self._runs.merge(key, record)
+            self._versions[shard] = found.version
+            self._texts[shard] = _text(config_map(shard, found.entry.value or {}))
+        self._note()
+
+    def _write(self, shard: int, records: Mapping[str, Record]) -> bool:
+        """Write one shard if it says something else; another's write in between puts it off."""
+        body = config_map(shard, records)
+        text, version = _text(body), self._versions[shard]
+        if text == self._texts[shard]:
+            return False
+        try:
+            answer = self._send(shard, body, version)
+        except (NotServed, Refused) as error:
+            # It has come, gone or changed meanwhile: what it says now is taken over first.
+            del self._versions[shard]
+            if isinstance(error, Refused) and error.status != _CONFLICT:
+                raise
+            self._due[shard] = None
+            return False
+        self._versions[shard] = str(answer["metadata"]["resourceVersion"])
+        self._texts[shard] = text
+        return True
+
+    def _send(self, shard: int, body: Mapping[str, Any], version: str) -> Mapping[str, Any]:
+        if not version:
+            return self._transport.post(shards.path_of(self._namespace), body)
+        metadata = {**body["metadata"], "resourceVersion": version}
+        path = shards.path_of(self._namespace, shard)
+        return self._transport.patch(path, {**body, "metadata": metadata})
+
+    def _note(self) -> None:
+        changed = self._runs.take_changed()
+        self._changed |= changed
+        self._due.update(dict.fromkeys(sorted(map(shard_of, changed))))
+
+
+def _text(body: Mapping[str, Any]) -> str:
+    return str(body["data"]["classes"])
