@@ -14,6 +14,7 @@ _COMMANDS = {
     "off": ("webhook.commands.switch", "off", "Stop all new decisions within a second."),
     "on": ("webhook.commands.switch", "on", "Decide again."),
     "probe": ("webhook.commands.probe", "command", "Check that the API server calls the webhook."),
+    "report": ("webhook.commands.report", "command", "Show the run times that were learned."),
     "serve": ("webhook.commands.serve", "command", "Run the webhook's server."),
     "unfinished": ("webhook.commands.unfinished", "command", "List decided Jobs still to do."),
 }

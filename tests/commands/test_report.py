@@ -1,0 +1,92 @@
+"""`kueue-fallback report --run-times` on files: no cluster is asked."""
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from tests.cluster.runs import ended, failure, success
+from tests.model.policies import VALID
+from webhook.__main__ import main
+from webhook.cluster.run_records import config_map, shard_of
+from webhook.cluster.run_times import RunTimes
+
+NOW = 1_795_240_800
+NAME = "registry/stable-diffusion:2 python run.py --steps 20 --prompt something"
+
+
+@pytest.fixture
+def snapshot(tmp_path):
+    """A policy, and records of a class that keeps failing on CPUs and of one that runs."""
+    policy = json.loads(json.dumps(VALID))
+    policy["metadata"] = {"name": "light-gpu", "generation": 1}
+    for option, name in zip(policy["spec"]["options"], ("gpu", "cpu"), strict=True):
+        option["name"] = name
+    runs = RunTimes()
+    for number in range(5):
+        place = {"name": NAME, "key": "44eea1809923263b", "uid": number}
+        runs.add(success(NOW - 1000 + number, seconds=20, **place))
+    for number in range(3):
+        runs.add(failure(NOW - number, seconds=3, uid=number, key="44eea1809923263b", name=NAME))
+    runs.add(ended("model=llama-7b", NOW - 5000, seconds=7200, name="llama"))
+    items = [policy]
+    for key, record in runs.records.items():
+        items.append(config_map(shard_of(key), {key: record}))
+        items[-1]["metadata"]["namespace"] = "kueue-fallback"
+    path = tmp_path / "snapshot.json"
+    path.write_text(json.dumps({"kind": "List", "items": items}))
+    return str(path)
+
+
+def report(*arguments):
+    found = CliRunner().invoke(main, ["report", "--run-times", *arguments])
+    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+    return found
+
+
+def test_each_class_has_a_line_for_its_flavors_and_what_keeps_failing_is_named(snapshot):
+    found = report("--snapshot", snapshot)
+
+    lines = [line.split() for line in found.output.splitlines()]
+    assert found.exit_code == 0
+    assert lines[0][:4] == ["CLASS", "WHAT", "FLAVORS", "RUNS"]
+    assert [(line[0], line[-6:]) for line in lines[1:4]] == [
+        ("44eea1809923263b", ["plain", "0", "-", "-", "3", "-"]),
+        ("44eea1809923263b", ["t4", "5", "20s", "11s-36s", "0", "learned"]),
+        ("model=llama-7b", ["t4", "1", "2.0h", "40.4m-5.9h", "0", "learned"]),
+    ]
+    assert lines[-1][0] == "44eea1809923263b"
+    assert lines[-1][-3:-1] == ["light-gpu", "cpu"]
+    assert max(map(len, found.output.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_programs_get_the_same_with_seconds_as_numbers(snapshot, form, read):
+    found = read(report("--snapshot", snapshot, "-o", form).output)
+
+    first, second, _ = found["runTimes"]
+    assert (first["flavors"], first["seconds"], first["failed"]) == ("plain", None, 3)
+    assert (second["flavors"], second["seconds"], second["runs"]) == ("t4", 20.0, 5)
+    assert second["low"] < 20 < second["high"]
+    assert found["keepsFailing"] == [
+        {
+            "class": "44eea1809923263b",
+            "name": NAME,
+            "policy": "light-gpu",
+            "option": "cpu",
+            "until": "2026-11-22T05:43:24Z",
+        }
+    ]
+
+
+def test_where_nothing_has_ended_it_says_so():
+    found = report("--snapshot", "examples/snapshot.json")
+
+    assert found.output == "No Workload has ended yet that tells of a run time.\n"
+
+
+def test_a_file_that_cannot_be_read_is_named():
+    found = report("--snapshot", "missing.json")
+
+    assert (found.exit_code, found.output) == (2, "missing.json: No such file or directory\n")

@@ -1,0 +1,106 @@
+"""What was learned of run times as rows: for a terminal of 100 columns, and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from webhook.cluster.learned import Learned
+from webhook.model.runs import unpack_runs
+
+WIDTH: Final = 100
+_HEADER: Final = ("CLASS", "WHAT", "FLAVORS", "RUNS", "MEDIAN", "8 OF 10", "FAILED", "BASIS")
+_FAILING_HEADER: Final = ("CLASS", "WHAT", "POLICY", "OPTION", "UNTIL")
+_MOST: Final = {"CLASS": 20, "WHAT": 30, "FLAVORS": 14, "POLICY": 20, "OPTION": 14}
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+
+
+def as_json(found: Learned) -> dict[str, Any]:
+    """Seconds as numbers, times as RFC 3339; the class that ended last comes first."""
+    return {"runTimes": list(_run_times(found)), "keepsFailing": list(_failing(found))}
+
+
+def as_text(found: Learned) -> str:
+    shown = as_json(found)
+    if not shown["runTimes"]:
+        return "No Workload has ended yet that tells of a run time."
+    lines = _columns(_HEADER, [_cells(item) for item in shown["runTimes"]])
+    if shown["keepsFailing"]:
+        rows = [
+            (item["class"], item["name"], item["policy"], item["option"], item["until"])
+            for item in shown["keepsFailing"]
+        ]
+        lines += ["", "Refused, because it keeps failing there:"]
+        lines += _columns(_FAILING_HEADER, rows)
+    return "\n".join(lines)
+
+
+def _run_times(found: Learned) -> Iterator[dict[str, Any]]:
+    newest = sorted(found.records, key=lambda key: (-found.records[key].last, key))
+    for key in newest:
+        record = found.records[key]
+        for flavors in sorted({*record.runs, *record.failed}):
+            known = found.estimates.get((key, flavors))
+            yield {
+                "class": key,
+                "name": record.name,
+                "flavors": flavors,
+                "runs": known.runs if known else 0,
+                "seconds": round(known.seconds, 1) if known else None,
+                "low": round(known.low, 1) if known else None,
+                "high": round(known.high, 1) if known else None,
+                "failed": len(unpack_runs(record.failed.get(flavors, b""))),
+                "basis": str(known.basis) if known else None,
+            }
+
+
+def _failing(found: Learned) -> Iterator[dict[str, Any]]:
+    for (key, policy, option), end in sorted(found.refusals.items()):
+        until = datetime.fromtimestamp(end, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        name = found.records[key].name
+        yield {"class": key, "name": name, "policy": policy, "option": option, "until": until}
+
+
+def _cells(item: Mapping[str, Any]) -> tuple[str, ...]:
+    known = item["seconds"] is not None
+    return (
+        item["class"],
+        item["name"],
+        item["flavors"],
+        str(item["runs"]),
+        _lasting(item["seconds"]) if known else "-",
+        f"{_lasting(item['low'])}-{_lasting(item['high'])}" if known else "-",
+        str(item["failed"]),
+        item["basis"] or "-",
+    )
+
+
+def _columns(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    most = [_MOST.get(name, WIDTH) for name in header]
+    cells = [
+        [_clipped(cell or "-", width) for cell, width in zip(row, most, strict=True)]
+        for row in (header, *rows)
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    what = header.index("WHAT")
+    widths[what] -= max(0, sum(widths) + 2 * (len(widths) - 1) - WIDTH)
+    return [
+        "  ".join(
+            f"{_clipped(cell, width):<{width}}" for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def _clipped(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _lasting(seconds: float) -> str:
+    """Tell a duration in two figures or more: ``7.5s``, ``70s``, ``12.5m``, ``3.0h``, ``2.1d``."""
+    for unit, name, below in ((1, "s", 100), (_MINUTE, "m", 100), (_HOUR, "h", 48)):
+        amount = seconds / unit
+        if amount < below:
+            return f"{amount:.1f}{name}" if amount < 10 or unit > 1 else f"{amount:.0f}{name}"  # noqa: PLR2004
+    return f"{seconds / _DAY:.1f}d"
