@@ -1,4 +1,4 @@
-"""What KWOK simulates: the nodes, and pods that run as long as their annotations say. Pure."""
+"""What KWOK simulates: the nodes, and pods that run and fail as their annotations say. Pure."""
 
 import copy
 from collections.abc import Iterable
@@ -34,6 +34,36 @@ def with_run_times(stages: Iterable[Object]) -> list[Object]:
                 "durationFrom": {"expressionFrom": RUN_TIME.strip()},
                 "durationMilliseconds": 1000,
             }
+    return changed
+
+
+CPU_FAILS: Final = "sim.example.com/cpu-fails"
+"""Pods with this annotation fail at their end, unless they have a GPU."""
+FAILS: Final = """
+{{ $fails := false }}
+{{ with .metadata.annotations }}{{ with index . "sim.example.com/cpu-fails" }}
+{{ $fails = true }}
+{{ end }}{{ end }}
+{{ range .spec.containers }}{{ with .resources }}{{ with .limits }}
+{{ with index . "nvidia.com/gpu" }}{{ $fails = false }}{{ end }}
+{{ end }}{{ end }}{{ end }}
+"""
+_ENDS: Final = {
+    "exitCode: 0": "exitCode: {{ if $fails }}1{{ else }}0{{ end }}",
+    "reason: Completed": "reason: {{ if $fails }}Error{{ else }}Completed{{ end }}",
+    "phase: Succeeded": "phase: {{ if $fails }}Failed{{ else }}Succeeded{{ end }}",
+}
+
+
+def with_failures(stages: Iterable[Object]) -> list[Object]:
+    """Let the stage that ends a Job's pod make those fail that say they cannot do without a GPU."""
+    changed = copy.deepcopy(list(stages))
+    for stage in changed:
+        if stage["metadata"]["name"] == "pod-complete":
+            template = stage["spec"]["next"]["statusTemplate"]
+            for well, either in _ENDS.items():
+                template = template.replace(well, either)
+            stage["spec"]["next"]["statusTemplate"] = FAILS.lstrip() + template
     return changed
 
 
