@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -76,7 +76,7 @@ def _cells(item: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _columns(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def _columns(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     most = [_MOST.get(name, WIDTH) for name in header]
     cells = [
         [_clipped(cell or "-", width) for cell, width in zip(row, most, strict=True)]

@@ -121,7 +121,8 @@ class Keeper:
         by_shard: defaultdict[int, dict[str, Record]] = defaultdict(dict)
         for key, record in self.records.items():
             by_shard[shard_of(key)][key] = record
-        written, errors = 0, []
+        written = 0
+        errors: list[str] = []
         for shard in list(self._due):
             if written + len(errors) == MOST_WRITTEN:
                 break
