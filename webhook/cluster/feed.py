@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from webhook.cluster.census import Census
 from webhook.cluster.pipe import Update, changes
 from webhook.cluster.resources import WEBHOOKS, Resource
+from webhook.cluster.seen import Seen
 from webhook.cluster.state import State
 from webhook.cluster.watch import Message
+from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 
 
@@ -30,9 +34,17 @@ class Feed:
         self._relists: Counter[str] = Counter()
         self._errors: dict[str, str] = {}
         self._published: Snapshot | None = None
+        self._profiles: Mapping[str, Profile] = {}
+        self._not_surveyed: list[Seen] = []
+        self._foreseen: list[Seen] = []
         self._state = State()
         # Not proven until it is read.
         self._state.replace(WEBHOOKS, ())
+
+    @property
+    def published(self) -> Snapshot | None:
+        """Return the last snapshot; None: there was none yet."""
+        return self._published
 
     @property
     def synced(self) -> bool:
@@ -64,6 +76,21 @@ class Feed:
         problems = tuple(f"skipped: {problem}" for problem in self._state.take_problems())
         return (*problems, f"{kind}: readable again") if recovered else problems
 
+    def survey(self, names: Iterable[str]) -> tuple[Mapping[str, Census], tuple[Seen, ...]]:
+        """List the Workloads of some ClusterQueues, and those seen since the last survey."""
+        seen = tuple(self._not_surveyed)
+        self._not_surveyed.clear()
+        return {name: self._state.census(name) for name in names}, seen
+
+    def take_recounted(self) -> frozenset[str]:
+        """Name the ClusterQueues whose Workloads have changed since the last call."""
+        return self._state.take_recounted()
+
+    def foresee(self, profiles: Mapping[str, Profile], seen: Iterable[Seen]) -> None:
+        """Publish profiles from now on, the first to contain the Workloads *seen*."""
+        self._profiles = profiles
+        self._foreseen += seen
+
     def update(self, now: float, unix: float = 0.0) -> Update:
         """Say what has changed since the last update, and how old the state is.
 
@@ -73,11 +100,16 @@ class Feed:
         changed: dict[str, Any] = {}
         if self.synced:
             after = self._settle(self._state.snapshot(as_of, unix))
+            after = replace(after, profiles=self._profiles)
             changed = changes(self._published, after)
             self._published = after
+        seen = self._state.take_seen() if self.synced else ()
+        self._not_surveyed += seen
+        foreseen, self._foreseen = tuple(self._foreseen), []
         return Update(
             changed=changed,
-            seen=self._state.take_seen() if self.synced else (),
+            seen=seen,
+            foreseen=foreseen,
             as_of=as_of,
             synced=self.synced,
             waiting=self.waiting,

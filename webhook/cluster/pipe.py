@@ -17,7 +17,7 @@ from webhook.model.queues import Snapshot
 
 _LENGTH = struct.Struct(">I")
 _CARRIED_APART = "as_of"
-_AS_DELTAS = frozenset({"held", "run_times"})
+_AS_DELTAS = frozenset({"held", "profiles", "run_times"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,8 @@ class Update:
     """Field of Snapshot to its new value; of what queues hold, only what has changed."""
     seen: tuple[Seen, ...] = ()
     """Workloads that this update is the first to count."""
+    foreseen: tuple[Seen, ...] = ()
+    """Workloads that the profiles of this update are the first to contain."""
     as_of: float = 0.0
     """Monotonic clock (one for all processes of a machine): when all that was so, at the least."""
     synced: bool = False

@@ -56,15 +56,31 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def read_snapshot(path: str, now: float = 0.0, unix: float = 0.0) -> Snapshot:
-    """Read a file (``-``: standard input); the state in it is as of *now*.
+    """Read a file as ``read_state`` does; the state in it is as of *now*.
 
     *unix* is that instant in seconds since 1970, by which refusals end; by default none has.
+    """
+    return read_state(path).snapshot(now, unix)
+
+
+def read_state(path: str) -> State:
+    """Read a file (``-``: standard input).
 
     Raises:
         FieldError: it cannot be read; names the file and the place in it.
 
     """
-    return _state(_read_entries(path)).snapshot(now, unix)
+    return _state(_read_entries(path))
+
+
+def snapshot_of(objects: Iterable[tuple[Mapping[str, Any], str]], now: float = 0.0) -> Snapshot:
+    """Read objects, each with the place that errors name.
+
+    Raises:
+        FieldError: one cannot be read; names the place and what is wrong there.
+
+    """
+    return _state(_entries(objects)).snapshot(now)
 
 
 def read_learned(path: str) -> Learned:
@@ -77,15 +93,18 @@ def read_learned(path: str) -> Learned:
     return _learned(_read_entries(path), 0.0)
 
 
-def fetch_snapshot(
+def fetch_snapshot(client: Transport, *, now: float = 0.0, unix: float = 0.0) -> Snapshot:
+    """List everything as ``fetch_state`` does; *now* and *unix* as in ``read_snapshot``."""
+    return fetch_state(client).snapshot(now, unix)
+
+
+def fetch_state(
     client: Transport,
     *,
     namespace: str = "kueue-fallback",
     kueue_namespace: str = "kueue-system",
-    now: float = 0.0,
-    unix: float = 0.0,
-) -> Snapshot:
-    """List everything once; *now* and *unix* as in ``read_snapshot``.
+) -> State:
+    """List everything once.
 
     Raises:
         Forbidden: names what may not be listed.
@@ -94,7 +113,7 @@ def fetch_snapshot(
     """
     resources = watched(namespace=namespace, kueue_namespace=kueue_namespace)
     entries, _ = _list_all(client, (*resources, run_times(namespace)))
-    return _state(entries).snapshot(now, unix)
+    return _state(entries)
 
 
 def fetch_learned(
@@ -149,11 +168,15 @@ def _read_entries(path: str) -> Mapping[str, list[Entry]]:
         content = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise FieldError(path, str(getattr(error, "strerror", "") or error)) from error
+    return _entries((source, f"{path} {at}") for source, at in objects_in(content, path))
+
+
+def _entries(objects: Iterable[tuple[Mapping[str, Any], str]]) -> Mapping[str, list[Entry]]:
     entries: defaultdict[str, list[Entry]] = defaultdict(list)
-    for source, place in _objects(content, path):
+    for source, place in objects:
         kind = _kind(source)
         if kind:
-            entries[kind].append(_read(kind, source, f"{path} {place}"))
+            entries[kind].append(_read(kind, source, place))
     return entries
 
 
@@ -181,8 +204,13 @@ def _read(kind: str, source: Mapping[str, Any], place: str) -> Entry:
         raise FieldError(place, str(error)) from error
 
 
-def _objects(content: str, path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """List the objects with their places; a List's items stand for it."""
+def objects_in(content: str, path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """List the objects of a file with their places in it; a List's items stand for it.
+
+    Raises:
+        FieldError: it is neither JSON nor YAML, or holds no objects.
+
+    """
     for number, document in enumerate(_documents(content, path), 1):
         if document is None:
             continue

@@ -7,19 +7,21 @@ change between two snapshots is the same object in both, which is how changes ar
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any, TypeAlias
 
 from webhook.cluster import resources as kinds
 from webhook.cluster.arrivals import Arrivals
+from webhook.cluster.census import Census, Group
 from webhook.cluster.failing import Failing
 from webhook.cluster.kueue_config import read_kueue_config
 from webhook.cluster.learned import Learned, learned
 from webhook.cluster.reduce import Entry, Key, read
 from webhook.cluster.run_times import AT_ONCE, RunTimes
 from webhook.cluster.seen import Seen
+from webhook.cluster.workload import Workload
 from webhook.cluster.workloads import Workloads
 from webhook.model.fields import EMPTY
 from webhook.model.policy import FallbackPolicy
@@ -56,6 +58,8 @@ class State:
         self._run_times = RunTimes()
         self._failing = Failing()
         self._by_queue: dict[str, tuple[_Ranked, ...]] = {}
+        self._recounted: set[str] = set()
+        """ClusterQueues whose Workloads have changed since they were last asked for."""
         self._snapshot = Snapshot()
         self._problems: dict[tuple[str, Key], str] = {}
         self._new_problems: list[str] = []
@@ -124,6 +128,38 @@ class State:
         """List the Workloads that became visible since the last call."""
         return self._workloads.take_seen()
 
+    def newest(self) -> int:
+        """Return when the last thing happened to a Workload, in seconds since 1970."""
+        return self._workloads.newest
+
+    def take_recounted(self) -> frozenset[str]:
+        """Name the ClusterQueues whose Workloads have changed since the last call."""
+        taken = frozenset(self._recounted)
+        self._recounted.clear()
+        return taken
+
+    def census(self, cluster_queue: str) -> Census:
+        """List the Workloads of a ClusterQueue, as of the last snapshot."""
+        tally = self._workloads.tallies.get(cluster_queue)
+        if tally is None:
+            return Census()
+        alone = ((each, (each,)) for each in tally.backing_off.values())
+        return Census(
+            holding=tuple(tally.holding.values()),
+            waiting=(
+                *self._groups(tally.groups(), competes=True),
+                *self._groups(alone, competes=False),
+            ),
+        )
+
+    def _groups(
+        self, found: Iterable[tuple[Workload, tuple[Workload, ...]]], *, competes: bool
+    ) -> Iterator[Group]:
+        for first, members in found:
+            arrival = self._arrivals.of(first, len(members))
+            if arrival is not None:
+                yield Group(arrival, members, competes)
+
     def take_problems(self) -> tuple[str, ...]:
         """List the objects that could not be read, each once until it changes."""
         taken = tuple(self._new_problems)
@@ -191,6 +227,7 @@ class State:
             return snapshot
         self._arrivals.adopt(snapshot.limit_ranges, snapshot.overheads, snapshot.kueue)
         held = dict(snapshot.held)
+        self._recounted |= dirty
         for name in dirty:
             self._rebuild(name, snapshot, held)
         dirty.clear()

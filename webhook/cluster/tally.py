@@ -50,6 +50,10 @@ class Tally:
     guests: Counter[tuple[str, str]] = field(default_factory=Counter)
     priorities: Counter[int] = field(default_factory=Counter)
     """Of the reserving."""
+    holding: dict[Key, Workload] = field(default_factory=dict)
+    """Those that have quota reserved."""
+    backing_off: dict[Key, Workload] = field(default_factory=dict)
+    """Pending ones that stand back for a while."""
     competing: dict[_Group, _Alike] = field(default_factory=dict)
     """Pending Workloads that differ in nothing but name and age, together."""
 
@@ -57,16 +61,25 @@ class Tally:
         if workload.competes:
             self.competing.setdefault(_group(workload), _Alike()).add(key, workload)
         else:
+            self._of_stage(workload)[key] = workload
             self._count(workload, 1)
 
     def remove(self, key: Key, workload: Workload) -> None:
         if not workload.competes:
+            del self._of_stage(workload)[key]
             self._count(workload, -1)
             return
         group = _group(workload)
         self.competing[group].remove(key)
         if not self.competing[group].members:
             del self.competing[group]
+
+    def groups(self) -> Iterable[tuple[Workload, tuple[Workload, ...]]]:
+        """List the competing by shape: each shape's oldest, and all of them in no order."""
+        return ((group.first(), tuple(group.members.values())) for group in self.competing.values())
+
+    def _of_stage(self, workload: Workload) -> dict[Key, Workload]:
+        return self.backing_off if workload.stage is Stage.PENDING else self.holding
 
     def is_empty(self) -> bool:
         return not (self.pending or self.reserving or self.competing)

@@ -80,6 +80,8 @@ class Workload(NamedTuple):
     """Seconds since 1970 of its last admission; 0: it is not admitted."""
     ended: Ended | None = None
     """Its run, if it succeeded or failed after an admission."""
+    requeue_at: int = 0
+    """Seconds since 1970 until which it stands back after an eviction."""
 
 
 def read_workload(source: Mapping[str, Any]) -> Workload:
@@ -111,7 +113,13 @@ def read_workload(source: Mapping[str, Any]) -> Workload:
         flavors=flavors,
         admitted=admitted_at(conditions),
         ended=read_ended(source, mark, Place(flavors, policy, option)) if mark else None,
+        requeue_at=_requeue_at(status),
     )
+
+
+def _requeue_at(status: Mapping[str, Any]) -> int:
+    state = fields.mapping(status, "requeueState", "status")
+    return seconds_of(state, "requeueAt", "status.requeueState")
 
 
 def _stage(

@@ -32,7 +32,8 @@ class Workloads:
         """Slices whose replacement holds quota: that one's charge stands for both."""
         self._seen: list[tuple[int, Seen]] = []
         self._ended: list[Ended] = []
-        self._newest = 0
+        self.newest = 0
+        """Seconds since 1970 of the last creation, admission or end."""
 
     def put(self, key: Key, workload: Workload | None) -> None:
         """Take over a Workload as it is now; None: it is gone."""
@@ -66,7 +67,7 @@ class Workloads:
 
     def take_seen(self) -> tuple[Seen, ...]:
         """List the Workloads that became visible since the last call."""
-        oldest = self._newest - RECENT_SECONDS
+        oldest = self.newest - RECENT_SECONDS
         taken = tuple(seen for created, seen in self._seen if created >= oldest)
         self._seen.clear()
         return taken
@@ -85,7 +86,8 @@ class Workloads:
             return
         self._records[key] = after
         self._index(key, after, 1)
-        self._newest = max(self._newest, after.created)
+        ended = after.ended.run.finished if after.ended is not None else 0
+        self.newest = max(self.newest, after.created, after.admitted, ended)
         is_new = before is None or before.created != after.created
         if is_new and (found := _seen(after)):
             self._seen.append((after.created, found))

@@ -41,7 +41,8 @@ class Demand:
         return all(self.parts)
 
 
-_NOWHERE = Demand(parts=((),), combinations=())
+NOWHERE = Demand(parts=((),), combinations=())
+"""That of a Workload that can only wait."""
 
 
 def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: Snapshot) -> Demand:
@@ -55,7 +56,7 @@ def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: 
     for pod_set in needs:
         plan = flavor_plan.of(pod_set, cluster_queue, snapshot)
         if plan.rejection is not None:
-            return _NOWHERE
+            return NOWHERE
         parts += [tuple(_choices(flavors)) for flavors in plan.groups]
     return Demand(parts=tuple(parts), combinations=_combinations(parts))
 

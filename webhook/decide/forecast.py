@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from webhook.decide import quota
@@ -136,18 +136,14 @@ def _of_tree(
     _fill(schedule, case, run_times, occupants, queued)
     record = recorded(schedule)
     bound = () if record.is_whole else ("depth",)
-    return {
-        queue.name: profile(
-            schedule,
-            record,
-            queue,
-            computed_at=case.now,
-            uncertain=_uncertain(queue, queues, case.snapshot)
-            + (("runTimes",) if queue.name in run_times.unknown else ())
-            + bound,
-        )
-        for queue in queues
-    }
+    found = {}
+    for queue in queues:
+        guessed = ("runTimes",) if queue.name in run_times.unknown else ()
+        uncertain = _uncertain(queue, queues, case.snapshot) + guessed + bound
+        of_queue = profile(schedule, record, queue, computed_at=case.now, uncertain=uncertain)
+        unknown = run_times.unknown_seconds(queue.name)
+        found[queue.name] = replace(of_queue, unknown_seconds=unknown)
+    return found
 
 
 def _fill(

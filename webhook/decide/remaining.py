@@ -26,9 +26,9 @@ RunTimeOf: TypeAlias = Callable[[str, str], RunTime | None]
 class Durations:
     """Run times by class and flavors; the unknown ones go by the known ones of their queue."""
 
-    def __init__(self, run_time_of: RunTimeOf, unknown_seconds: float) -> None:
+    def __init__(self, run_time_of: RunTimeOf, fallback: float) -> None:
         self._run_time_of = run_time_of
-        self._unknown_seconds = unknown_seconds
+        self._fallback = fallback
         self._known: dict[tuple[str, str], RunTime | None] = {}
         self._of_queue: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
         self._whole: dict[tuple[str, str, str], tuple[float, float]] = {}
@@ -58,10 +58,14 @@ class Durations:
         run = self._known.get((job_class, flavors))
         return remaining(run or self._unknown(cluster_queue), elapsed)
 
+    def unknown_seconds(self, cluster_queue: str) -> float:
+        """Return what a run of a queue is taken to last whose run time is not known."""
+        return self._unknown(cluster_queue).seconds
+
     def _unknown(self, cluster_queue: str) -> RunTime:
         runs = (self._known[key] for key in self._of_queue[cluster_queue])
         known = [run.seconds for run in runs if run is not None]
-        seconds = median(known) if known else self._unknown_seconds
+        seconds = median(known) if known else self._fallback
         return RunTime(
             seconds=seconds,
             low=seconds / _UNKNOWN_FACTOR,

@@ -55,6 +55,11 @@ def estimate(expecting: Expecting, option: Option, flavors: str) -> RunTime | No
     return said if said is None or is_first else _slowed(said, slowdown)
 
 
+def learned_on(run_times: Estimates, job_class: JobClass, flavors: str) -> RunTime | None:
+    """Tell what is learned of a class on given flavors, or of its coarse class."""
+    return run_times.get((job_class.key, flavors)) or run_times.get((job_class.coarse, flavors))
+
+
 def slowdown_of(policy: FallbackPolicy, option: Option) -> float | None:
     """Tell an option's slowdown; the first one's is 1, an other's is known only if it is given."""
     return 1.0 if option.name == policy.spec.options[0].name else option.slowdown

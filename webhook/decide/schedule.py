@@ -105,13 +105,16 @@ class Schedule:
         )
 
     def add_waiting(self, waiting: Waiting) -> None:
-        """Let Workloads wait; those of one priority in the order in which they are added."""
+        """Let Workloads wait; those of one priority in the order in which they are added.
+
+        After the first look they are looked at with the next event, which may be now.
+        """
         queue = self._queues.get(waiting.cluster_queue)
         if queue is None or not is_open(queue):
             return
         entry = Entry(self._shape_of(waiting), waiting, waiting.count)
         self._order += 1
-        if waiting.at > self.now:
+        if waiting.at > self.now or not self._is_first:
             heapq.heappush(self._arrivals, (waiting.at, self._order, queue.name, entry))
         else:
             self._hall.join(queue, entry, self._order)

@@ -55,6 +55,8 @@ class Profile:
     behind: tuple[tuple[int, float], ...] = ()
     """StrictFIFO: (priority, seconds until all pending with at least this priority have started),
     the highest priority first."""
+    unknown_seconds: float = 600.0
+    """How long a run is taken to be here whose run time is not known."""
     uncertain: tuple[str, ...] = ()
     """Why ranges are widened: "preemption", "fairSharing", "cohortReclaim", "admissionChecks",
     "podsReady", "depth", "runTimes"."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from webhook.model.selector import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
 if TYPE_CHECKING:
-    from webhook.model.forecasts import Estimates, Profile
+    from webhook.model.forecasts import Estimates, Profile, RunTime
     from webhook.model.pods import PodTemplate
     from webhook.model.policy import FallbackPolicy
 
@@ -194,6 +194,8 @@ class Arrival:
     policy: str = ""
     option: str = ""
     count: int = 1
+    run: RunTime | None = None
+    """What a placement's run is expected to take, where that is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
