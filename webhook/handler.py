@@ -68,6 +68,8 @@ class Handler:
         self._lock = threading.Lock()
         self._snapshot = Snapshot()
         self._ledger = Ledger(ttl_seconds=placement_ttl_seconds)
+        self._unforeseen = Ledger(ttl_seconds=placement_ttl_seconds)
+        """Placements that the forecasts in use do not contain."""
         self._fold = Fold()
         self._echoes = Echoes()
         self._visible: OrderedDict[str, None] = OrderedDict()
@@ -83,11 +85,17 @@ class Handler:
     def state_age_seconds(self) -> float:
         return max(0.0, self._clock() - self._snapshot.as_of)
 
+    def forecast_age_seconds(self) -> float:
+        """Say how old the newest forecast is; 0 where there is none."""
+        newest = max((each.computed_at for each in self._snapshot.profiles.values()), default=None)
+        return 0.0 if newest is None else max(0.0, self._clock() - newest)
+
     def update(self, update: Update) -> None:
         """Take over what the observer published; placements that it contains leave the ledger."""
         with self._lock:
             self._snapshot = apply_update(self._snapshot, update)
             self._fold.drop(self._ledger.seen(update.seen))
+            self._fold.forget(self._unforeseen.seen(update.foreseen))
             self._fold.drop(self._expired(self._clock()))
             for seen in update.seen:
                 self._visible[seen.key] = None
@@ -143,6 +151,8 @@ class Handler:
     def _expired(self, now: float) -> Sequence[Arrival]:
         if gone := self._ledger.expire(now):
             self._metrics.expired.inc(len(gone))
+        if late := self._unforeseen.expire(now):
+            self._fold.forget(late)
         return gone
 
     def _enter(self, arrival: Arrival, skip: Skip | None, now: float) -> None:
@@ -151,6 +161,8 @@ class Handler:
             return
         self._ledger.enter(arrival, now)
         self._fold.add(arrival)
+        self._unforeseen.enter(arrival, now)
+        self._fold.foresee(arrival, now)
         self._metrics.placements.inc()
 
     def _is_echo(self, source: Mapping[str, Any], now: float) -> bool:

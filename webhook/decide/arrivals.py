@@ -24,6 +24,7 @@ def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot)
         priority=_priority(job, snapshot),
         policy=decision.policy,
         option=taken.option,
+        run=taken.forecast.run if taken.forecast is not None else None,
     )
 
 

@@ -16,6 +16,8 @@ from typing import TypeAlias
 
 from webhook.decide import occupancy
 from webhook.decide.flavor_match import TOPOLOGY
+from webhook.decide.outlook import Outlook
+from webhook.decide.placements import placed
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
 
 _UNTIL_ROOT = 64
@@ -58,7 +60,8 @@ class Fold:
     def adopt(self, snapshot: Snapshot) -> None:
         """Take over a snapshot, and what was dropped since the last one."""
         before = self.occupancy.snapshot
-        self.occupancy = replace(self.occupancy, snapshot=snapshot)
+        outlook = self.occupancy.outlook.adopt(snapshot)
+        self.occupancy = replace(self.occupancy, snapshot=snapshot, outlook=outlook)
         if not _same_topology(before, snapshot):
             self._plant(snapshot)
         else:
@@ -80,6 +83,20 @@ class Fold:
         else:
             self._stale.add(root)
             self.adopt(self.occupancy.snapshot)
+
+    def foresee(self, placement: Arrival, now: float) -> None:
+        """Let a placement count in forecasts until ``forget``; *now* is on the snapshot's clock."""
+        found = placed(placement, self.occupancy.snapshot, now)
+        if found is not None:
+            self._look_ahead(self.occupancy.outlook.add(found))
+
+    def forget(self, gone: Iterable[Arrival]) -> None:
+        """Take placements out of the forecasts: these contain them by now, or they never came."""
+        keys = [placement.key for placement in gone]
+        self._look_ahead(self.occupancy.outlook.drop(keys))
+
+    def _look_ahead(self, outlook: Outlook) -> None:
+        self.occupancy = replace(self.occupancy, outlook=outlook)
 
     def drop(self, placements: Iterable[Arrival]) -> None:
         """Forget placements; it takes effect with the next ``adopt``."""
@@ -110,7 +127,8 @@ class Fold:
 
     def _plant(self, snapshot: Snapshot) -> None:
         """Begin anew where more than counts has changed."""
-        self.occupancy = occupancy.idle(snapshot)
+        outlook = self.occupancy.outlook
+        self.occupancy = replace(occupancy.idle(snapshot), outlook=outlook)
         parents = {name: cohort.parent for name, cohort in snapshot.cohorts.items()}
         self._roots = {
             name: _root(queue.cohort, parents) if queue.cohort else f"{_ALONE}{name}"

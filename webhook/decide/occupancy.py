@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from webhook.decide import quota
 from webhook.decide.flavors import Assignment, Place, assign
+from webhook.decide.outlook import Outlook
 from webhook.decide.quota import Quotas
 from webhook.model.decision import Fit
 from webhook.model.fields import FieldError
@@ -30,6 +31,7 @@ from webhook.model.queues import (
 )
 
 _EMPTY = Held()
+NO_OUTLOOK = Outlook()
 _ANY_NUMBER = sys.maxsize
 
 
@@ -41,6 +43,7 @@ class Occupancy:
     """ClusterQueue to what it holds, arrivals included."""
     heads: tuple[str, ...] = ()
     """ClusterQueues that quota is set aside for."""
+    outlook: Outlook = NO_OUTLOOK
 
     def held(self, cluster_queue: str) -> Held:
         return self.holdings.get(cluster_queue, _EMPTY)
@@ -57,7 +60,9 @@ def build(snapshot: Snapshot, placements: Sequence[Arrival] = ()) -> Occupancy:
 def idle(snapshot: Snapshot) -> Occupancy:
     """Begin with queues that hold nothing."""
     quotas = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
-    return Occupancy(snapshot=snapshot, quotas=quotas, holdings={})
+    return Occupancy(
+        snapshot=snapshot, quotas=quotas, holdings={}, outlook=NO_OUTLOOK.adopt(snapshot)
+    )
 
 
 def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:

@@ -1,0 +1,149 @@
+"""Profiles with the placements that they do not know of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import cluster_queue, snapshot
+from webhook.decide.demand import Choice, Demand
+from webhook.decide.outlook import Outlook, Placed
+from webhook.model.forecasts import Profile
+
+GPU, CPU = ("t4", "gpu"), ("any", "cpu")
+
+
+def wants(amount=1, cell=GPU):
+    choice = Choice(flavor=cell[0], usage=((cell, amount),))
+    return Demand(parts=((choice,),), combinations=(cell[0],))
+
+
+def steps(*found, at=0.0, **rest):
+    return Profile(
+        computed_at=at,
+        cells=(GPU,),
+        times=tuple(float(time) for time, _ in found),
+        free=tuple((free,) for _, free in found),
+        spread=(0.0,) * len(found),
+        **rest,
+    )
+
+
+def state(cohort="", **profiles):
+    queues = [cluster_queue(name, {"t4": {"gpu": "4"}}, cohort=cohort) for name in profiles]
+    return replace(snapshot(*queues), profiles=profiles)
+
+
+def outlook(**profiles):
+    return Outlook().adopt(state(**profiles))
+
+
+def placed(key, queue="a", at=0.0, seconds=10.0, **rest):
+    return Placed(
+        key=key,
+        cluster_queue=queue,
+        demand=rest.pop("demand", wants()),
+        at=at,
+        seconds=seconds,
+        **rest,
+    )
+
+
+def start(found, queue="a", now=0.0, demand=None):
+    return found.start_of(queue, demand or wants(), now=now).start.seconds
+
+
+def test_nothing_is_known_of_a_queue_without_a_profile():
+    assert Outlook().start_of("a", wants(), now=0.0) is None
+    assert outlook(a=steps((0, 1))).start_of("b", wants(), now=0.0) is None
+
+
+def test_each_placement_takes_the_place_of_the_one_after_it():
+    found = outlook(a=steps((0, 0), (5, 1), (7, 2)))
+    starts = []
+    for key in "xyz":
+        starts.append(start(found))
+        found = found.add(placed(key))
+
+    assert starts == [5.0, 7.0, 15.0]
+
+
+def test_seconds_count_from_the_moment_of_the_lookup():
+    found = outlook(a=steps((0, 0), (5, 1), at=100.0)).add(placed("x", at=102.0))
+
+    assert start(found, now=103.0) == 12.0
+
+
+def test_a_placement_that_was_dropped_takes_nothing():
+    found = outlook(a=steps((0, 1))).add(placed("x")).add(placed("y", seconds=20.0))
+    assert start(found) == 30.0
+
+    assert start(found.drop(["x"])) == 20.0
+    assert start(found.drop(["x", "y"])) == 0.0
+    assert start(found) == 30.0
+
+
+def test_a_placement_stays_when_a_profile_comes_that_does_not_contain_it():
+    found = outlook(a=steps((0, 1))).add(placed("x", at=1.0))
+
+    later = found.adopt(state(a=steps((0, 0), (3, 1), at=2.0)))
+
+    assert start(later, now=2.0) == 13.0
+    assert start(later.drop(["x"]), now=2.0) == 3.0
+
+
+def test_a_placement_of_the_same_key_is_replaced():
+    found = outlook(a=steps((0, 1))).add(placed("x")).add(placed("x", seconds=3.0))
+
+    assert start(found) == 3.0
+
+
+def test_an_unknown_run_time_is_as_long_as_the_profile_takes_it_to_be():
+    found = outlook(a=steps((0, 1), unknown_seconds=42.0)).add(placed("x", seconds=None))
+
+    assert start(found) == 42.0
+
+
+def test_what_is_borrowed_is_gone_for_the_whole_cohort_and_for_nobody_else():
+    queues = {"a": steps((0, 1)), "b": steps((0, 1))}
+    together = Outlook().adopt(state(cohort="team", **queues)).add(placed("x"))
+    apart = outlook(**queues).add(placed("x"))
+
+    assert (start(together, "b"), start(apart, "b")) == (10.0, 0.0)
+    # Who waits in one queue of the cohort takes its turn before who comes to another later.
+    turns = together.add(placed("y", queue="b"))
+    assert (start(turns), start(turns, "b")) == (20.0, 20.0)
+
+
+def test_under_strict_order_who_comes_later_waits_for_who_was_placed():
+    found = outlook(a=steps((0, 1), (5, 4), behind=((0, 0.0),)))
+    found = found.add(placed("big", demand=wants(2)))
+
+    assert start(found) == 5.0
+
+
+def test_what_never_starts_is_in_nobodys_way():
+    found = outlook(a=steps((0, 1))).add(placed("x", demand=wants(9)))
+
+    assert start(found) == 0.0
+    assert start(found, demand=wants(9)) == inf
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.sampled_from([2.0, 5.0])), max_size=12),
+    st.integers(0, 12),
+)
+def test_it_makes_no_difference_when_placements_are_looked_at(jobs, cut):
+    """Equal ones are followed together, and what was looked at before is not followed again."""
+    profile = steps((0, 2), (4, 3), (9, 4))
+    at_once = one_by_one = outlook(a=profile)
+    for index, (amount, seconds) in enumerate(jobs):
+        placement = placed(str(index), demand=wants(amount), seconds=seconds)
+        at_once, one_by_one = at_once.add(placement), one_by_one.add(placement)
+        if index < cut:
+            one_by_one.profile("a")
+
+    assert at_once.start_of("a", wants(), now=0.0) == one_by_one.start_of("a", wants(), now=0.0)

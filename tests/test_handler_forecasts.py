@@ -1,0 +1,136 @@
+"""Decisions by forecasts that are older than the last placements."""
+
+import json
+
+from tests import builders
+from tests.reviews import light_job
+from tests.servers import CPU_CELL, GPU_CELL, Server
+from webhook.cluster.pipe import Update, changes
+from webhook.cluster.seen import Seen
+from webhook.model.forecasts import Profile
+from webhook.model.queues import Snapshot
+
+DECISION = "kueue-fallback.dev/decision"
+GIB = 1 << 30
+POLICY = builders.policy(
+    builders.GPU_OPTION,
+    {**builders.CPU_OPTION, "slowdown": 3.5},
+    strategy={"finishTime": {"runTime": "20s", "minimumGain": {"time": "0s", "percent": 0}}},
+)
+GPU_CELLS = (("t4", "nvidia.com/gpu"), ("t4", "cpu"), ("t4", "memory"))
+CPU_CELLS = (("default", "cpu"), ("default", "memory"))
+ROOM = (1_000_000, 4000 * GIB)
+BURST = ["gpu"] * 8 + ["cpu"] * 6 + ["gpu"]
+"""Four GPUs are free in 20 s and serve four Jobs each 20 s; six Jobs on CPU end after 70 s."""
+
+
+def profiles(at):
+    """Four runs of 20 s have just begun on the GPUs."""
+    gpu = Profile(
+        computed_at=at,
+        cells=GPU_CELLS,
+        times=(0.0, 20.0),
+        free=((0, *ROOM), (4, *ROOM)),
+        spread=(0.0, 0.0),
+    )
+    cpu = Profile(
+        computed_at=at, cells=CPU_CELLS, times=(0.0,), free=((24_000, 60 * GIB),), spread=(0.0,)
+    )
+    return {"gpu-cq": gpu, "cpu-cq": cpu}
+
+
+def snapshot(taken=(), **rest):
+    """The queues with what was decided so far, as Workloads."""
+    on_cpu = taken.count("cpu")
+    used = {"nvidia.com/gpu": "4", "cpu": "16", "memory": "24Gi"}
+    cpu_used = {"cpu": str(4 * on_cpu), "memory": f"{6 * on_cpu}Gi"}
+    return builders.snapshot(
+        builders.cluster_queue("gpu-cq", {"t4": GPU_CELL}),
+        builders.cluster_queue("cpu-cq", {"default": CPU_CELL}),
+        held={
+            "gpu-cq": builders.held({"t4": used}, pending=taken.count("gpu"), reserving=4),
+            "cpu-cq": builders.held({"default": cpu_used}, reserving=on_cpu),
+        },
+        policies=(POLICY,),
+        **{"as_of": 100.0, "profiles": profiles(100.0), **rest},
+    )
+
+
+def create(server, number):
+    job, _ = server.create(light_job(f"job-{number}"))
+    found = json.loads(job["metadata"]["annotations"][DECISION])
+    return found["option"], found
+
+
+def show(server, found, seen=(), foreseen=()):
+    server.handler.update(
+        Update(
+            changed=changes(Snapshot(), found),
+            seen=tuple(map(Seen, seen)),
+            foreseen=tuple(map(Seen, foreseen)),
+            as_of=found.as_of,
+            synced=True,
+        )
+    )
+
+
+def test_a_burst_counts_its_own_placements_in_the_forecast():
+    server = Server(snapshot())
+
+    assert [create(server, number)[0] for number in range(15)] == BURST
+
+
+def test_placements_stay_in_the_forecast_until_it_contains_their_workloads():
+    server, taken = Server(snapshot()), []
+    for number in range(15):
+        option, found = create(server, number)
+        taken.append(option)
+        # Its Workload is seen at once, and the profiles are those from before the burst.
+        server.now += 2.0 / 15
+        show(server, snapshot(taken, as_of=server.now), seen=[found["id"]])
+
+    assert taken == BURST
+    assert server.handler.placements() == 0
+
+
+def test_a_placement_leaves_the_forecast_with_profiles_that_contain_it():
+    server = Server(snapshot())
+    ids = [create(server, number)[1]["id"] for number in range(8)]
+    before = create(server, 8)[0]
+
+    # Profiles of a cluster in which all of it has ended.
+    show(server, snapshot(profiles=profiles(100.5)), seen=ids, foreseen=ids)
+
+    assert (before, create(server, 9)[0]) == ("cpu", "gpu")
+
+
+def test_a_placement_whose_workload_never_comes_leaves_the_forecast_too():
+    server = Server(snapshot())
+    for number in range(8):
+        create(server, number)
+    server.now = 131.0
+
+    show(server, snapshot(as_of=131.0, profiles=profiles(131.0)))
+
+    assert create(server, 9)[0] == "gpu"
+
+
+def test_the_decision_has_start_run_and_finish_of_every_option():
+    _, found = create(Server(snapshot()), 0)
+
+    gpu, cpu = found["options"]
+    assert gpu["startsIn"] == 20.0
+    assert (gpu["runs"], gpu["runsBy"], gpu["finishesIn"]) == (20.0, "the policy", 40.0)
+    assert cpu["startsIn"] == 0.0
+    assert (cpu["runs"], cpu["runsBy"], cpu["finishesIn"]) == (70.0, "the policy", 70.0)
+    assert gpu["runsBetween"][0] < 20.0 < gpu["runsBetween"][1]
+    assert gpu["finishesBetween"][0] < 40.0 < gpu["finishesBetween"][1]
+
+
+def test_without_a_profile_the_first_option_stands_and_says_why():
+    option, found = create(Server(snapshot(profiles={})), 0)
+
+    assert option == "gpu"
+    assert found["reason"] == (
+        "stays in gpu-lq (gpu): no forecast of its queue is known yet, so the first option stands"
+    )
