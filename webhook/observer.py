@@ -26,6 +26,7 @@ from webhook.cluster.resources import watched
 from webhook.cluster.shards import Reader
 from webhook.cluster.watch import Follower, Message
 from webhook.decide.settle import Settler
+from webhook.foresight import Foreseen, Foresight
 from webhook.settings import Settings
 
 COALESCE_SECONDS = 0.005
@@ -49,7 +50,7 @@ def main() -> NoReturn:
 def observe(settings: Settings, frames: BinaryIO) -> NoReturn:
     """Follow everything and publish, until the pipe closes."""
     resources = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
-    messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    messages: queue.SimpleQueue[Message | Foreseen] = queue.SimpleQueue()
     client = Client(settings.kubeconfig)
     for resource in resources:
         follower = Follower(
@@ -71,8 +72,10 @@ def observe(settings: Settings, frames: BinaryIO) -> NoReturn:
     )
     threading.Thread(target=records.run, name="run times", daemon=True).start()
     feed = Feed(resources, time.monotonic(), settle=Settler())
+    foresight = Foresight(messages.put)
+    foresight.start()
     try:
-        _publish(feed, messages, frames, certificates=_certificates(settings))
+        _publish(feed, messages, frames, foresight, certificates=_certificates(settings))
     except BrokenPipeError:
         os._exit(0)
 
@@ -90,22 +93,26 @@ def _certificates(settings: Settings) -> Callable[[], Certificates | None]:
 
 def _publish(
     feed: Feed,
-    messages: queue.SimpleQueue[Message],
+    messages: queue.SimpleQueue[Message | Foreseen],
     frames: BinaryIO,
+    foresight: Foresight,
     *,
     certificates: Callable[[], Certificates | None],
 ) -> NoReturn:
     frozen = False
     while True:
-        _gather(feed, messages)
+        _gather(feed, messages, foresight)
         update = feed.update(time.monotonic(), time.time())
         write_update(frames, replace(update, certificates=certificates()))
+        foresight.offer(feed, time.time())
         if feed.synced and not frozen:
             _settle()
             frozen = True
 
 
-def _gather(feed: Feed, messages: queue.SimpleQueue[Message]) -> None:
+def _gather(
+    feed: Feed, messages: queue.SimpleQueue[Message | Foreseen], foresight: Foresight
+) -> None:
     """Take all messages of the next few milliseconds; none: return for a heartbeat."""
     wait = HEARTBEAT_SECONDS
     until = time.monotonic() + wait
@@ -113,6 +120,9 @@ def _gather(feed: Feed, messages: queue.SimpleQueue[Message]) -> None:
         try:
             message = messages.get(timeout=wait)
         except queue.Empty:
+            return
+        if isinstance(message, Foreseen):
+            foresight.take(message, feed)
             return
         for line in feed.take(message):
             _log(line)

@@ -1,0 +1,160 @@
+"""When forecasts are made, and what is published with them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders import CPU_OPTION, GPU_OPTION
+from tests.cluster.objects import PENDING, cluster_queue, local_queue, named, workload
+from tests.cluster.test_feed import changed, synced_feed
+from webhook.cluster import resources as kinds
+from webhook.foresight import Foreseen, Foresight
+
+RULE = {
+    "apiVersion": "kueue-fallback.dev/v1alpha1",
+    **named("FallbackPolicy", "light-gpu"),
+    "spec": {
+        "match": {"jobSelector": {}},
+        "options": [GPU_OPTION, CPU_OPTION],
+        "strategy": {"type": "FinishTime", "finishTime": {"runTime": "20s"}},
+    },
+}
+UNIX = 1795240800.0
+
+
+class Bench:
+    """A foresight that makes its forecasts when it is told to, with the feed that it serves."""
+
+    def __init__(self, *workloads):
+        self.now, self.told, self.slept = 0.0, [], []
+        self.cpu = iter([0.0, 0.1] * 100)
+        self.feed = synced_feed(
+            **{
+                kinds.CLUSTER_QUEUES: [cluster_queue(cpu="4"), cluster_queue("idle-cq")],
+                kinds.LOCAL_QUEUES: [local_queue(), local_queue("cpu-lq", "idle-cq")],
+                kinds.FLAVORS: [named("ResourceFlavor", "a100", spec={})],
+                kinds.POLICIES: [RULE],
+                kinds.WORKLOADS: workloads,
+            }
+        )
+        self.foresight = Foresight(
+            self.told.append,
+            clock=lambda: self.now,
+            cpu=lambda: next(self.cpu),
+            sleep=self.slept.append,
+        )
+
+    def offer(self):
+        """Publish as the observer does; say how many forecasts there are to make then."""
+        self.update = self.feed.update(self.now, UNIX + self.now)
+        self.foresight.offer(self.feed, UNIX + self.now)
+        return self.foresight.waiting
+
+    def forecast(self):
+        """Make the forecast, and take over what it comes to."""
+        assert self.foresight.waiting == 1
+        self.foresight.step()
+        self.take()
+        return self.feed.update(self.now, UNIX + self.now)
+
+    def take(self):
+        for foreseen in self.told:
+            self.foresight.take(foreseen, self.feed)
+        self.told.clear()
+
+
+def pending(name):
+    return workload(name, conditions=(PENDING,), decision=f"id-{name}", guest=("light-gpu", "gpu"))
+
+
+def free(update):
+    profile = update.changed["profiles"].put["gpu-cq"]
+    return [(round(t), n // 1000) for t, (n,) in zip(profile.times, profile.free, strict=True)]
+
+
+def keys(seen):
+    return [each.key for each in seen]
+
+
+def test_a_placement_is_foreseen_when_the_profiles_contain_its_workload():
+    bench = Bench(pending("a"))
+    bench.offer()
+    assert (keys(bench.update.seen), keys(bench.update.foreseen)) == (["id-a"], [])
+    # What comes while the forecast is made is in the next one.
+    bench.feed.take(changed(kinds.WORKLOADS, "ADDED", pending("b")))
+    bench.offer()
+
+    first = bench.forecast()
+    bench.offer()
+    second = bench.forecast()
+
+    assert (keys(first.foreseen), free(first)) == (["id-a"], [(0, 0), (20, 4)])
+    assert (keys(second.foreseen), free(second)) == (["id-b"], [(0, 0), (40, 4)])
+    assert bench.feed.update(1.0).foreseen == ()
+
+
+def test_nothing_is_forecast_while_a_forecast_is_made_or_rests():
+    bench = Bench(pending("a"))
+    found = [bench.offer(), bench.offer()]
+    bench.foresight.step()
+    (done, rested), bench.told[:] = bench.told, []
+
+    bench.foresight.take(done, bench.feed)
+    bench.feed.take(changed(kinds.WORKLOADS, "ADDED", pending("b")))
+    found.append(bench.offer())
+    bench.foresight.take(rested, bench.feed)
+    found.append(bench.offer())
+
+    assert found == [1, 1, 0, 1]
+    assert rested == Foreseen()
+
+
+def test_a_forecast_takes_a_quarter_of_a_cpu_and_no_rest_is_longer_than_a_second():
+    bench = Bench(pending("a"))
+    bench.offer()
+    bench.forecast()
+    bench.cpu = iter([0.0, 5.0])
+    bench.feed.take(changed(kinds.WORKLOADS, "ADDED", pending("b")))
+    bench.offer()
+    bench.forecast()
+
+    assert bench.slept == pytest.approx([0.3, 1.0])
+
+
+def test_where_nothing_happens_a_forecast_is_made_anew_once_something_should_have():
+    bench = Bench(pending("a"))
+    bench.offer()
+    bench.forecast()
+
+    made = []
+    for bench.now in (10.0, 19.0, 20.0, 29.0, 30.0):
+        made.append(bench.offer())
+        if made[-1]:
+            bench.forecast()
+
+    # The queue with somebody in it after 20 s, the idle one after 30.
+    assert made == [0, 0, 1, 0, 1]
+
+
+def test_all_is_forecast_anew_when_queues_change():
+    bench = Bench()
+    bench.offer()
+    assert free(bench.forecast()) == [(0, 4)]
+
+    bench.feed.take(changed(kinds.CLUSTER_QUEUES, "MODIFIED", cluster_queue(cpu="8")))
+    bench.offer()
+
+    assert free(bench.forecast()) == [(0, 8)]
+
+
+def test_nothing_is_forecast_where_nobody_decides_by_it():
+    bench = Bench(pending("a"))
+    threshold = {"type": "Threshold", "threshold": [{"option": "gpu", "orPendingBelow": 10}]}
+    rule = {**RULE, "spec": {**RULE["spec"], "strategy": threshold}}
+    bench.offer()
+    bench.forecast()
+
+    bench.feed.take(changed(kinds.POLICIES, "MODIFIED", rule))
+    bench.feed.take(changed(kinds.WORKLOADS, "ADDED", pending("b")))
+
+    assert bench.offer() == 0

@@ -1,0 +1,186 @@
+"""From the Workloads of ClusterQueues to their profiles: what a forecast is made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+
+from webhook.cluster.census import Census, Group
+from webhook.cluster.seen import Seen
+from webhook.cluster.state import State
+from webhook.cluster.workload import Workload
+from webhook.decide.forecast import Occupant, Queued, forecast
+from webhook.decide.outlook import roots_of
+from webhook.decide.run_times import Expecting, estimate, learned_on
+from webhook.model.forecasts import Profile, RunTime
+from webhook.model.job_class import JobClass
+from webhook.model.policy import FallbackPolicy, Option, StrategyType
+from webhook.model.queues import Snapshot
+
+EXACT = 1000
+"""Pending Workloads of a ClusterQueue that are forecast one after another;"""
+CHUNKS = 256
+"""of more, the order is kept between so many parts of the queue, and in a part equal ones go
+together."""
+_BETWEEN = "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What is needed to forecast anew."""
+
+    snapshot: Snapshot
+    counted: Mapping[str, Census]
+    """The ClusterQueues that have changed."""
+    due: frozenset[str] = frozenset()
+    """Those that have not, and are to be forecast anew all the same."""
+    seen: tuple[Seen, ...] = ()
+    """The Workloads that these counts are the first to contain."""
+    now: float
+    """On the clock of ``Snapshot.as_of``."""
+    unix: float
+    """The same instant, in seconds since 1970."""
+
+
+class Surveyor:
+    """Remembers what each ClusterQueue holds, so that the next forecast costs what has changed."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, tuple[Occupant, ...]] = {}
+        self._waiting: dict[str, tuple[Queued, ...]] = {}
+
+    def profiles(self, survey: Survey) -> Mapping[str, Profile]:
+        """Forecast the trees of all ClusterQueues that a survey names."""
+        clock = survey.now - survey.unix
+        for name, census in survey.counted.items():
+            self._running[name] = tuple(_occupants(name, census.holding, clock))
+            self._waiting[name] = tuple(_queued(census.waiting, clock))
+        return forecast(
+            survey.snapshot,
+            [each for found in self._running.values() for each in found],
+            [each for found in self._waiting.values() for each in found],
+            _RunTimes(survey.snapshot),
+            survey.now,
+            only=survey.due.union(survey.counted),
+        )
+
+
+def foreseen(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
+    """Add the profiles to a snapshot of *state*, taken at *unix*, in seconds since 1970."""
+    survey = Survey(
+        snapshot=snapshot,
+        counted={name: state.census(name) for name in watched(snapshot)},
+        now=snapshot.as_of,
+        unix=unix,
+    )
+    return replace(snapshot, profiles=Surveyor().profiles(survey))
+
+
+def watched(snapshot: Snapshot) -> frozenset[str]:
+    """Name the ClusterQueues that must be counted: the trees of what decisions forecast."""
+    wanted: set[str] = set()
+    for policy in snapshot.policies:
+        if policy.spec.strategy.type is StrategyType.FINISH_TIME:
+            wanted |= _cluster_queues(policy.spec.options, snapshot)
+    roots = roots_of(snapshot)
+    trees = {roots[name] for name in wanted if name in roots}
+    return frozenset(
+        name for name in snapshot.cluster_queues if name in wanted or roots.get(name) in trees
+    )
+
+
+def _cluster_queues(options: Iterable[Option], snapshot: Snapshot) -> set[str]:
+    options = tuple(options)
+    named = {option.queue for option in options if option.queue}
+    found = {option.cluster_queue for option in options if option.cluster_queue}
+    return found | {
+        queue.cluster_queue for queue in snapshot.local_queues.values() if queue.name in named
+    }
+
+
+def _occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[Occupant]:
+    alike = Counter((each.charge, _class(each), each.admitted) for each in holding)
+    for (charge, job_class, admitted), count in alike.items():
+        yield Occupant(
+            cluster_queue=name,
+            usage={cell: amount * count for cell, amount in charge},
+            job_class=job_class,
+            started_at=admitted + clock if admitted else None,
+            count=count,
+        )
+
+
+def _queued(waiting: Sequence[Group], clock: float) -> Iterator[Queued]:
+    """Put them in Kueue's order: priority, then age; runs of equal ones together."""
+    ranked = sorted(
+        (-each.priority, each.created, number, _class(each), each.requeue_at)
+        for number, group in enumerate(waiting)
+        for each in group.members
+    )
+    if len(ranked) > EXACT:
+        width = -(-len(ranked) // CHUNKS)
+        parts = (ranked[first : first + width] for first in range(0, len(ranked), width))
+        # Within a part, priorities still come first.
+        ranked = [
+            each
+            for part in parts
+            for each in sorted(part, key=lambda item: (item[0], item[2], item[3]))
+        ]
+    for (number, job_class, until), alike in groupby(ranked, key=itemgetter(2, 3, 4)):
+        group = waiting[number]
+        yield Queued(
+            arrival=replace(group.arrival, count=sum(1 for _ in alike)),
+            job_class=job_class,
+            at=0.0 if group.competes else until + clock,
+        )
+
+
+def _class(workload: Workload) -> str:
+    """Name what a run time is looked up by: class, and who decided on which option."""
+    key, coarse = workload.job_class or ("", "")
+    return _BETWEEN.join((key, coarse, workload.policy, workload.option))
+
+
+class _RunTimes:
+    """Expected run times of Workloads, as far as they tell of themselves what matters."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._policies = {policy.name: policy for policy in snapshot.policies}
+        self._first: dict[str, tuple[str, ...]] = {}
+
+    def __call__(self, job_class: str, flavors: str) -> RunTime | None:
+        key, coarse, policy_name, option_name = job_class.split(_BETWEEN)
+        found, run_times = JobClass(key=key, coarse=coarse), self._snapshot.run_times
+        policy = self._policies.get(policy_name)
+        options = policy.spec.options if policy is not None else ()
+        option = next((each for each in options if each.name == option_name), None)
+        if policy is None or option is None:
+            return learned_on(run_times, found, flavors)
+        expecting = Expecting(
+            run_times=run_times,
+            job_class=found,
+            policy=policy,
+            first_flavors=self._first_flavors(policy, found),
+        )
+        return estimate(expecting, option, flavors)
+
+    def _first_flavors(self, policy: FallbackPolicy, job_class: JobClass) -> str:
+        """Guess which flavors it would have had in the first option: some that it ran on."""
+        if policy.name not in self._first:
+            self._first[policy.name] = tuple(self._flavors_of(policy))
+        candidates: Collection[str] = self._first[policy.name]
+        run_times = self._snapshot.run_times
+        known = (each for each in candidates if learned_on(run_times, job_class, each))
+        return next(known, "")
+
+    def _flavors_of(self, policy: FallbackPolicy) -> Iterator[str]:
+        names = _cluster_queues(policy.spec.options[:1], self._snapshot)
+        for name in sorted(names & self._snapshot.cluster_queues.keys()):
+            groups = self._snapshot.cluster_queues[name].groups
+            yield ",".join(sorted({each for group in groups for each in group.flavors[:1]}))
+            for group in groups:
+                yield from group.flavors
