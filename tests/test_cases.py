@@ -12,9 +12,9 @@ import jsonpatch
 import pytest
 import yaml
 
-from webhook import flow
+from webhook import flow, surveys
 from webhook.admission import patch
-from webhook.cluster.snapshot_file import read_snapshot
+from webhook.cluster.snapshot_file import read_state
 from webhook.decide import occupancy
 from webhook.jobs import KINDS
 from webhook.model import job_class
@@ -27,6 +27,7 @@ FILES = sorted(CASES.glob("*.yaml"))
 KIND = KINDS["batch", "v1", "Job"]
 MOMENT = flow.Moment(now=0.0, unix=1795240800.0, time="2026-11-21T06:00:00Z", uid="5f0c")
 TIME = "2026-11-21T05:00:00Z"
+NOW = "2026-11-21T06:00:00Z"
 ASKED = {"cpu": "4", "memory": "6Gi"}
 GPU = "nvidia.com/gpu"
 PART = re.compile(r"([^.\[\]]+)|\[([^\]]+)\]")
@@ -40,8 +41,9 @@ def test_case(path, tmp_path):
     snapshot = tmp_path / "snapshot.json"
     snapshot.write_text(json.dumps({"kind": "List", "items": objects_of(case)}))
 
-    state = occupancy.build(read_snapshot(str(snapshot), unix=MOMENT.unix))
-    outcome = flow.consider(case["job"], KIND, state, MOMENT, flow.Rules())
+    state = read_state(str(snapshot))
+    known = surveys.foreseen(state, state.snapshot(0.0, MOMENT.unix), MOMENT.unix)
+    outcome = flow.consider(case["job"], KIND, occupancy.build(known), MOMENT, flow.Rules())
 
     patched = apply(outcome, case["job"])
     assert found(outcome, patched, case["want"]) == case["want"]
@@ -64,15 +66,33 @@ def workloads(case: Object, items: list[Object]) -> list[Object]:
     """Make as many Workloads as the case counts in each LocalQueue."""
     queues = {i["metadata"]["name"]: i["spec"] for i in items if i["kind"] == "LocalQueue"}
     specs = {i["metadata"]["name"]: i["spec"] for i in items if i["kind"] == "ClusterQueue"}
+    marks = marks_of(items) if case.get("decided") else {}
     return [
-        workload(name, f"{stage}-{number}", queues[name]["clusterQueue"], specs, stage)
+        workload(
+            name, f"{stage}-{number}", queues[name]["clusterQueue"], specs, stage, marks.get(name)
+        )
         for stage in ("pending", "reserving")
         for name, count in case.get(stage, {}).items()
         for number in range(count)
     ]
 
 
-def workload(queue: str, name: str, target: str, specs: Object, stage: str) -> Object:
+def marks_of(items: list[Object]) -> Object:
+    """Tell what decisions leave on pods: LocalQueue to their metadata."""
+    return {
+        option["queue"]: {
+            "labels": {"kueue-fallback.dev/option": option["name"]},
+            "annotations": {"kueue-fallback.dev/decided-by": item["metadata"]["name"]},
+        }
+        for item in items
+        if item["kind"] == "FallbackPolicy"
+        for option in item["spec"]["options"]
+    }
+
+
+def workload(
+    queue: str, name: str, target: str, specs: Object, stage: str, marks: Object | None
+) -> Object:
     (group, *_) = specs[target]["resourceGroups"]
     asked = ASKED | ({GPU: "1"} if GPU in group["coveredResources"] else {})
     flavor = group["flavors"][0]["name"]
@@ -88,6 +108,7 @@ def workload(queue: str, name: str, target: str, specs: Object, stage: str) -> O
     if stage == "reserving":
         reserved["status"] = "True"
         status["admission"] = {"clusterQueue": target, "podSetAssignments": [assigned]}
+        status["conditions"] += [{"type": "Admitted", "status": "True", "lastTransitionTime": NOW}]
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",
@@ -100,7 +121,11 @@ def workload(queue: str, name: str, target: str, specs: Object, stage: str) -> O
             "queueName": queue,
             "active": True,
             "podSets": [
-                {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
+                {
+                    "name": "main",
+                    "count": 1,
+                    "template": {"metadata": marks or {}, "spec": {"containers": [container]}},
+                }
             ],
         },
         "status": status,

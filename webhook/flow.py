@@ -15,15 +15,17 @@ from typing import Any
 from webhook import carry_out
 from webhook.admission import original as originals
 from webhook.carry_out import Case
-from webhook.decide import arrivals, explain, match, options, strategies
+from webhook.decide import arrivals, expectations, explain, match, options, strategies
+from webhook.decide.choice import Asking
 from webhook.decide.occupancy import Occupancy
+from webhook.decide.wishes import read_wishes
 from webhook.jobs import JobKind
 from webhook.model import job as jobs
-from webhook.model import marks
+from webhook.model import job_class, marks
 from webhook.model.decision import Decision, LeftAlone, Outcome, Skip
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
-from webhook.model.policy import FallbackPolicy, Mode
+from webhook.model.policy import FallbackPolicy, Mode, StrategyType
 
 _NEVER_QUEUED = frozenset(
     {
@@ -139,13 +141,26 @@ def _decide(
         return decision(option=None, left_alone=LeftAlone.STALE, reason=reason)
     try:
         allowed = match.allowed_options(case.clean, policy)
+        wishes = read_wishes(case.clean.annotations, moment.unix)
     except FieldError as error:
         reason = f"left as submitted: {error}"
         return decision(option=None, left_alone=LeftAlone.UNREADABLE, reason=reason)
     assessments = options.assess(
         case.clean, policy, occupancy, submitted=submitted.queue, allowed=allowed
     )
-    choice = strategies.choose(policy, assessments, submitted.queue)
+    if policy.spec.strategy.type is StrategyType.FINISH_TIME:
+        expected = expectations.Case(
+            job=case.clean,
+            policy=policy,
+            occupancy=occupancy,
+            job_class=job_class.of_job(case.clean, policy.spec.job_class_label),
+            wishes=wishes,
+            now=moment.now,
+        )
+        assessments = expectations.expect(expected, assessments)
+    draw = zlib.crc32(moment.uid.encode()) / (1 << 32)
+    asking = Asking(submitted=submitted.queue, wishes=wishes, draw=draw)
+    choice = strategies.choose(policy, assessments, asking)
     return decision(
         options=assessments,
         option=None if choice.index is None else assessments[choice.index].option,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from webhook.decide import explain
-from webhook.model.decision import Assessment, Decision, Fit, Outcome, Reason, Rejection, Skip
+from webhook.model.decision import Assessment, Decision, Fit, Reason, Rejection
 from webhook.model.fields import FieldError
 from webhook.model.policy import Mode
 
@@ -133,48 +133,3 @@ def test_what_a_job_says_and_cannot_be_read_is_warned_about():
     found = explain.unreadable(FieldError("metadata.annotations[a]", "no such policy"))
 
     assert found == ("kueue-fallback: left as submitted: metadata.annotations[a]: no such policy")
-
-
-def test_the_table_shows_each_option_with_its_numbers_and_reasons():
-    found = explain.table(Outcome(decision=decision()))
-
-    indent = " " * 62
-    assert found.splitlines() == [
-        "Policy light-gpu (Enforce): sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending",
-        "",
-        "  OPTION  QUEUE    CLUSTERQUEUE  FITS     PENDING  RESERVING  WHY",
-        (
-            "  gpu     gpu-lq   gpu-cq        waits    12       4          "
-            "needs nvidia.com/gpu 1 (flavor t4), 0"
-        ),
-        indent + "free",
-        "> cpu     cpu-lq   cpu-cq        now      0        1          flavor default",
-        (
-            "  spot    spot-lq  -             refused  -        -          "
-            "queueNotFound: LocalQueue spot-lq not"
-        ),
-        indent + "found in namespace team",
-    ]
-
-
-def test_long_names_move_the_reasons_to_lines_of_their_own():
-    long = Assessment(
-        option="a" * 40,
-        queue="b" * 40,
-        cluster_queue="c" * 40,
-        fit=Fit.MAY_PREEMPT,
-        pending=1234567,
-        reserving=123456789,
-        detail="needs " + "d" * 60 + " and " + "e" * 60,
-    )
-
-    found = explain.table(Outcome(decision=decision(long)))
-
-    assert max(len(line) for line in found.splitlines()) <= 100
-    assert found.splitlines()[-2:] == ["      needs " + "d" * 60 + " and", "      " + "e" * 60]
-
-
-def test_a_job_that_is_passed_over_has_no_table():
-    found = explain.table(Outcome(skip=Skip.NO_POLICY, warnings=("a warning",)))
-
-    assert found == "Left untouched: no policy matches this Job.\na warning"

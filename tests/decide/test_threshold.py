@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import PAPER_THRESHOLD, policy
-from webhook.decide.choice import Choice
+from webhook.decide.choice import Asking, Choice
 from webhook.decide.strategies import choose
 from webhook.model.decision import Assessment, Fit, Reason, Rejection
 
+ASKING = Asking(submitted="gpu-lq")
 PAPER = policy(threshold=PAPER_THRESHOLD)
 STOPPED = Rejection(reason=Reason.STOPPED, detail="ClusterQueue gpu-cq has stopPolicy Hold")
 
@@ -17,20 +18,20 @@ def option(name, fit=Fit.WAITS, **rest):
 
 
 def test_the_preferred_queue_is_kept_while_it_fits():
-    found = choose(PAPER, [option("gpu", Fit.FITS, pending=50), option("cpu", Fit.FITS)], "gpu-lq")
+    found = choose(PAPER, [option("gpu", Fit.FITS, pending=50), option("cpu", Fit.FITS)], ASKING)
 
     assert found == Choice(index=0, sentence="stays in gpu-lq (gpu): starts now")
 
 
 def test_the_preferred_queue_is_kept_while_few_are_pending():
-    found = choose(PAPER, [option("gpu", pending=9), option("cpu", Fit.FITS)], "gpu-lq")
+    found = choose(PAPER, [option("gpu", pending=9), option("cpu", Fit.FITS)], ASKING)
 
     sentence = "stays in gpu-lq (gpu): 9 pending there, fewer than 10"
     assert found == Choice(index=0, sentence=sentence)
 
 
 def test_a_long_queue_is_left_for_one_that_fits():
-    found = choose(PAPER, [option("gpu", pending=12), option("cpu", Fit.FITS)], "gpu-lq")
+    found = choose(PAPER, [option("gpu", pending=12), option("cpu", Fit.FITS)], ASKING)
 
     sentence = "sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending"
     assert found == Choice(index=1, sentence=sentence)
@@ -46,7 +47,7 @@ def test_a_long_queue_is_left_for_one_that_fits():
     ids=["reserving", "waits", "refused"],
 )
 def test_without_a_rule_that_holds_the_first_option_stands(cpu, because):
-    found = choose(PAPER, [option("gpu", pending=12), cpu], "gpu-lq")
+    found = choose(PAPER, [option("gpu", pending=12), cpu], ASKING)
 
     sentence = f"stays in gpu-lq (gpu): no threshold holds; gpu-lq has 12 pending; {because}"
     assert found == Choice(index=0, sentence=sentence)
@@ -75,7 +76,7 @@ def test_a_queue_that_may_preempt_is_not_left():
 def test_quota_may_be_free_behind_a_pending_head():
     gpu = option("gpu", Fit.FITS, pending=12, starts_now=False)
 
-    found = choose(PAPER, [gpu, option("cpu", Fit.FITS)], "gpu-lq")
+    found = choose(PAPER, [gpu, option("cpu", Fit.FITS)], ASKING)
 
     assert found == Choice(index=0, sentence="stays in gpu-lq (gpu): has quota free")
 
@@ -83,30 +84,17 @@ def test_quota_may_be_free_behind_a_pending_head():
 def test_a_rule_without_numbers_holds_when_the_option_fits():
     bare = policy(threshold=[{"option": "cpu"}])
 
-    assert choose(bare, [option("gpu"), option("cpu", Fit.FITS)], "gpu-lq").index == 1
-    assert choose(bare, [option("gpu"), option("cpu", Fit.WAITS)], "gpu-lq").index == 0
+    assert choose(bare, [option("gpu"), option("cpu", Fit.FITS)], ASKING).index == 1
+    assert choose(bare, [option("gpu"), option("cpu", Fit.WAITS)], ASKING).index == 0
 
 
 def test_what_only_observes_says_what_would_be():
     watching = policy(threshold=PAPER_THRESHOLD, mode="Observe")
 
-    found = choose(watching, [option("gpu", pending=12), option("cpu", Fit.FITS)], "gpu-lq")
+    found = choose(watching, [option("gpu", pending=12), option("cpu", Fit.FITS)], ASKING)
 
     sentence = "would be sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending"
     assert found == Choice(index=1, sentence=sentence)
-
-
-def test_finish_time_takes_the_first_option_while_no_run_time_is_known():
-    found = choose(policy(), [option("gpu", pending=50), option("cpu", Fit.FITS)], "gpu-lq")
-
-    sentence = "stays in gpu-lq (gpu): no run time is known yet, so the first option stands"
-    assert found == Choice(index=0, sentence=sentence)
-
-
-def test_finish_time_leaves_the_job_alone_when_the_first_option_is_refused():
-    found = choose(policy(), [option("gpu", None, rejection=STOPPED), option("cpu", Fit.FITS)])
-
-    assert found == Choice(index=None, sentence=f"left as submitted: gpu: {STOPPED.detail}")
 
 
 def test_a_sentence_leaves_room_for_the_warning_around_it():

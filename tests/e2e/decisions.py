@@ -29,6 +29,19 @@ def queue_of(job: Object) -> str | None:
     return job["metadata"].get("labels", {}).get(paper.QUEUE_LABEL)
 
 
+def options(decision: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the options that were weighed, by name."""
+    return {option["name"]: option for option in decision["options"]}
+
+
+def finish_time(names: paper.Names, **known: str) -> Object:
+    """Return the paper's options as a policy of the strategy FinishTime."""
+    found = paper.policy(names)
+    found["spec"]["options"][1]["slowdown"] = 3.5
+    found["spec"]["strategy"] = {"type": "FinishTime", "finishTime": known}
+    return found
+
+
 def probe(client: ApiClient, names: paper.Names) -> dict[str, Any] | None:
     """Ask what would be decided for a light Job now; nothing is created."""
     return decision_of(client.create(paper.light_job("probe", names), dry_run=True))

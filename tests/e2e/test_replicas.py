@@ -7,7 +7,7 @@ import pytest
 
 from hack import paper
 from hack.install import Installation
-from tests.e2e.decisions import applied_policy
+from tests.e2e.decisions import applied_policy, finish_time
 from tests.e2e.test_burst import burst, expected_by_the_rule
 
 pytestmark = pytest.mark.xdist_group("own-plane")
@@ -37,6 +37,26 @@ def test_three_replicas_decide_a_burst_within_two_jobs_of_the_rule(own_plane):
     assert len(differing) <= 2, taken
     # In turn: each has had a third, give or take what the API server asks again.
     assert all(now - then >= 10 for then, now in zip(before, after, strict=True))
+
+
+def test_three_replicas_send_as_many_by_finish_time_as_one_does_within_two(own_plane):
+    one, three = (by_finish_time(own_plane, replicas) for replicas in (1, 3))
+
+    print(f"one sends {one.count('cpu')} of 30 to CPU, three send {three.count('cpu')}")
+    assert 0 < one.count("cpu") < 15
+    assert abs(one.count("cpu") - three.count("cpu")) <= 2, (one, three)
+
+
+def by_finish_time(plane, replicas):
+    names = paper.names_with(f"finish-{replicas}", namespace=f"finish-{replicas}")
+    metadata = {"name": names.namespace}
+    plane.client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    plane.client.apply_all(paper.queues(names))
+    with (
+        Installation(plane, replicas=replicas),
+        applied_policy(plane.client, finish_time(names, runTime="20s"), names),
+    ):
+        return burst(plane, names)
 
 
 def creates_of(replica):

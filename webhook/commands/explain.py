@@ -15,6 +15,7 @@ import click
 from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
+    from webhook.cluster.state import State
     from webhook.jobs import JobKind
     from webhook.model.decision import Outcome
     from webhook.model.policy import FallbackPolicy
@@ -54,30 +55,47 @@ def command(
     """
     try:
         read = _read_job(job, namespace)
-        state = _state(snapshot, kubeconfig)
-        if state is None:
+        found = _snapshot(snapshot, kubeconfig, policies)
+        if found is None:
             _show_dry_run(read, kubeconfig, output)
             return
-        if policies:
-            state = _with_policies(state, policies)
-        outcome = _consider(read, state)
+        outcome = _consider(read, *found)
     except FieldError as error:
         click.echo(str(error), err=True)
         sys.exit(2)
     click.echo(_render(outcome, read, output))
 
 
-def _state(path: str | None, kubeconfig: str | None) -> Snapshot | None:
+def _snapshot(
+    path: str | None, kubeconfig: str | None, policies: tuple[str, ...]
+) -> tuple[Snapshot, float] | None:
+    """Read the state with its forecasts, and when it was so; None: the user may not list it.
+
+    A file is from when the last thing in it happened.
+    """
+    from webhook.surveys import foreseen
+
+    state = _state(path, kubeconfig)
+    if state is None:
+        return None
+    unix = time.time() if path is None else float(state.newest()) or time.time()
+    found = state.snapshot(0.0, unix)
+    if policies:
+        found = _with_policies(found, policies)
+    return foreseen(state, found, unix), unix
+
+
+def _state(path: str | None, kubeconfig: str | None) -> State | None:
     """Read the state; None: the user may not list it."""
     from webhook.cluster.errors import Forbidden
-    from webhook.cluster.snapshot_file import fetch_snapshot, read_snapshot
+    from webhook.cluster.snapshot_file import fetch_state, read_state
     from webhook.commands.connect import connected
 
     if path is not None:
-        return read_snapshot(path)
+        return read_state(path)
     with connected(kubeconfig) as client:
         try:
-            return fetch_snapshot(client, unix=time.time())
+            return fetch_state(client)
         except Forbidden as error:
             click.echo(f"{error}: asking the webhook by a server-side dry run instead", err=True)
             return None
@@ -161,11 +179,10 @@ def _kind(job: Mapping[str, Any]) -> JobKind:
     return kind
 
 
-def _consider(job: Mapping[str, Any], state: Snapshot) -> Outcome:
+def _consider(job: Mapping[str, Any], state: Snapshot, unix: float) -> Outcome:
     from webhook import flow
     from webhook.decide import occupancy
 
-    unix = time.time()
     moment = flow.Moment(
         now=state.as_of,
         unix=unix,
@@ -177,9 +194,10 @@ def _consider(job: Mapping[str, Any], state: Snapshot) -> Outcome:
 
 def _render(outcome: Outcome, job: Mapping[str, Any], output: str) -> str:
     from webhook.decide import explain
+    from webhook.decide.table import table
 
     if output == "text":
-        return explain.table(outcome)
+        return table(outcome)
     found = explain.outcome_json(outcome)
     if outcome.edits:
         found["job"] = _patched(job, outcome)

@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from webhook.decide.wishes import NONE, Wishes
 from webhook.model.decision import Assessment
 from webhook.model.policy import FallbackPolicy, Mode
 
 LIMIT = 230
 """Characters of a sentence, so that the warning around it stays within Kubernetes' 256."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """The Job, as far as strategies are concerned."""
+
+    submitted: str = ""
+    """The LocalQueue that it would go to unasked."""
+    wishes: Wishes = NONE
+    draw: float = 0.5
+    """In [0, 1), each decision's own: by it near ties are settled."""
+
+
+UNASKED = Asking()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

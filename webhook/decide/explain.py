@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 from webhook.decide.choice import clip
@@ -14,6 +14,7 @@ from webhook.model import edits as edits_model
 from webhook.model import fields
 from webhook.model.decision import Assessment, Decision, Fit, Outcome, Skip
 from webhook.model.fields import FieldError
+from webhook.model.forecasts import Basis, Forecast, RunTime
 from webhook.model.job import DECISION
 from webhook.model.policy import Mode
 
@@ -21,11 +22,7 @@ VERSION = 1
 PREFIX = "kueue-fallback: "
 _WARNING_LIMIT = 256
 """Characters that the API server passes on of one warning."""
-_WIDTH = 100
-_NAME_WIDTH = 18
-_WHY_WIDTH = 28
-"""With less room than this the reasons stand on lines of their own."""
-_HEADER = ("OPTION", "QUEUE", "CLUSTERQUEUE", "FITS", "PENDING", "RESERVING", "WHY")
+_WHOLE_FROM = 100.0
 SKIPPED: Mapping[Skip, str] = {
     Skip.NO_POLICY: "no policy matches this Job",
     Skip.OPTED_OUT: "the Job's annotation kueue-fallback.dev/policy says none",
@@ -177,76 +174,6 @@ def unreadable(error: FieldError) -> str:
     return clip(f"{PREFIX}left as submitted: {error}", _WARNING_LIMIT)
 
 
-def table(outcome: Outcome) -> str:
-    """Lay a decision out for a terminal of 100 columns: the options with numbers and reasons."""
-    if outcome.decision is None:
-        why = SKIPPED[outcome.skip] if outcome.skip is not None else "nothing to decide"
-        return "\n".join([f"Left untouched: {why}.", *outcome.warnings])
-    decision = outcome.decision
-    head = f"Policy {decision.policy} ({decision.mode}): {decision.reason}"
-    lines = textwrap.wrap(head, _WIDTH, subsequent_indent="  ")
-    if decision.options:
-        lines += ["", *_rows(decision)]
-    return "\n".join(lines)
-
-
-def _rows(decision: Decision) -> list[str]:
-    marks = ["  "] + [
-        "> " if option.option == decision.option else "  " for option in decision.options
-    ]
-    cells = [_HEADER, *(_cells(option) for option in decision.options)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADER) - 1)]
-    left = sum(widths) + 2 * len(widths) + 2
-    lines = []
-    for mark, row in zip(marks, cells, strict=True):
-        start = mark + "".join(
-            f"{cell:<{width + 2}}" for cell, width in zip(row, widths, strict=False)
-        )
-        if _WIDTH - left >= _WHY_WIDTH:
-            lines += _beside(start, row[-1])
-        else:
-            lines += _below(start, row[-1])
-    return lines
-
-
-def _beside(start: str, why: str) -> list[str]:
-    wrapped = textwrap.wrap(why, _WIDTH - len(start)) or [""]
-    lines = [start + wrapped[0], *(" " * len(start) + line for line in wrapped[1:])]
-    return [line.rstrip() for line in lines]
-
-
-def _below(start: str, why: str) -> list[str]:
-    if why == _HEADER[-1]:
-        return [start.rstrip()]
-    indent = " " * 6
-    wrapped = textwrap.wrap(why, _WIDTH, initial_indent=indent, subsequent_indent=indent)
-    return [start.rstrip(), *wrapped]
-
-
-def _cells(option: Assessment) -> tuple[str, ...]:
-    why = str(option.rejection) if option.rejection is not None else option.detail
-    names = (option.option, option.queue, option.cluster_queue)
-    return (
-        *(clip(name or "-", _NAME_WIDTH) for name in names),
-        _fits(option),
-        _count(option.pending),
-        _count(option.reserving),
-        why,
-    )
-
-
-def _fits(option: Assessment) -> str:
-    if option.fit is None or option.rejection is not None:
-        return "refused"
-    if option.starts_now:
-        return "now"
-    return {Fit.FITS: "yes", Fit.MAY_PREEMPT: "may preempt"}.get(option.fit, "waits")
-
-
-def _count(number: int | None) -> str:
-    return "-" if number is None else str(number)
-
-
 def _option_json(option: Assessment) -> dict[str, Any]:
     found: dict[str, Any] = {"name": option.option}
     if option.queue:
@@ -257,11 +184,51 @@ def _option_json(option: Assessment) -> dict[str, Any]:
         found["fits"] = option.fit is Fit.FITS
     if option.pending is not None:
         found["pending"] = option.pending
-    if option.starts_now:
+    if option.forecast is not None:
+        found |= _forecast_json(option.forecast)
+    elif option.starts_now:
         found["startsIn"] = 0
     if option.rejection is not None:
         found["rejected"] = str(option.rejection)
     return found
+
+
+def _forecast_json(forecast: Forecast) -> dict[str, Any]:
+    """Seconds; a pair is a range that holds about four of five. What never starts is left out."""
+    found: dict[str, Any] = {}
+    start, run = forecast.start, forecast.run
+    if start.seconds < inf:
+        found["startsIn"] = _seconds(start.seconds)
+        if start.high > start.low:
+            found["startsBetween"] = [_seconds(start.low), _seconds(start.high)]
+    if start.uncertain:
+        found["uncertain"] = list(start.uncertain)
+    if run is not None:
+        found["runs"] = _seconds(run.seconds)
+        found["runsBetween"] = [_seconds(run.low), _seconds(run.high)]
+        found["runsBy"] = basis_of(run)
+    if forecast.finish is not None and forecast.finish < inf:
+        found["finishesIn"] = _seconds(forecast.finish)
+        low, high = forecast.finish_low, forecast.finish_high
+        if low is not None and high is not None and high > low:
+            found["finishesBetween"] = [_seconds(low), _seconds(high)]
+    return found
+
+
+def basis_of(run: RunTime) -> str:
+    """Say what an expected run time rests on."""
+    runs = f"{run.runs} run{'' if run.runs == 1 else 's'}"
+    return {
+        Basis.LEARNED: f"learned from {runs}",
+        Basis.SLOWDOWN: f"the first option's {runs} and the policy's slowdown",
+        Basis.ANNOTATION: "the Job's annotation run-time",
+        Basis.POLICY: "the policy",
+    }[run.basis]
+
+
+def _seconds(amount: float) -> float:
+    """Round to what is worth reading: tenths below 100."""
+    return round(amount, 1) if amount < _WHOLE_FROM else round(amount)
 
 
 def _edit_json(edit: edits_model.Edit) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from webhook.decide import filters, validity
 from webhook.decide.adapt import adapt
 from webhook.decide.filters import Candidate
 from webhook.decide.occupancy import Occupancy, assignment, starts_now
+from webhook.decide.priorities import priority_of
 from webhook.model.decision import Assessment, Rejection
-from webhook.model.job import PRIORITY_LABEL, Job
+from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy, Option
 from webhook.model.requests import needs
 
@@ -74,7 +75,7 @@ def _judge(candidate: Candidate) -> Assessment:
     if refusal is not None:
         return _refused(candidate, refusal)
     asked = needs(adapted, snapshot)
-    priority = _priority(candidate)
+    priority = priority_of(candidate.job, candidate.option, snapshot)
     found = assignment(occupancy, asked, cluster_queue, priority=priority)
     held = occupancy.held(cluster_queue.name)
     return Assessment(
@@ -102,10 +103,3 @@ def _refused(candidate: Candidate, rejection: Rejection) -> Assessment:
         reserving=held.reserving,
         rejection=rejection,
     )
-
-
-def _priority(candidate: Candidate) -> int:
-    """Find the Workload's priority under this option; 0 where its class is not known."""
-    guests = candidate.option.guests
-    name = (guests.priority_class if guests else "") or candidate.job.labels.get(PRIORITY_LABEL, "")
-    return candidate.occupancy.snapshot.priority_classes.get(name, 0)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from webhook.decide import finish_time, threshold
-from webhook.decide.choice import Choice
+from webhook.decide.choice import UNASKED, Asking, Choice
 from webhook.model.decision import Assessment
 from webhook.model.policy import FallbackPolicy, StrategyType
 
-Strategy: TypeAlias = Callable[[FallbackPolicy, Sequence[Assessment], str], Choice]
+Strategy: TypeAlias = Callable[[FallbackPolicy, Sequence[Assessment], Asking], Choice]
 
 STRATEGIES: Mapping[StrategyType, Strategy] = {
     StrategyType.FINISH_TIME: finish_time.choose,
@@ -19,7 +19,7 @@ STRATEGIES: Mapping[StrategyType, Strategy] = {
 
 
 def choose(
-    policy: FallbackPolicy, assessments: Sequence[Assessment], submitted: str = ""
+    policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
 ) -> Choice:
-    """Ask the policy's strategy; *submitted* is the LocalQueue the Job would go to unasked."""
-    return STRATEGIES[policy.spec.strategy.type](policy, assessments, submitted)
+    """Ask the policy's strategy."""
+    return STRATEGIES[policy.spec.strategy.type](policy, assessments, asking)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from webhook.decide.choice import Choice, leave, take
+from webhook.decide.choice import UNASKED, Asking, Choice, leave, take
 from webhook.model.decision import Assessment, Fit
 from webhook.model.policy import FallbackPolicy, ThresholdRule
 
 
 def choose(
-    policy: FallbackPolicy, assessments: Sequence[Assessment], submitted: str = ""
+    policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
 ) -> Choice:
     """Take the first rule's option that holds; none: the first option; that refused: none."""
     places = {item.option: index for index, item in enumerate(assessments)}
@@ -29,12 +29,12 @@ def choose(
         because = _because(rule, assessments[index])
         if because is not None:
             reasons = (because, *passed)
-            return take(policy, assessments, index, submitted=submitted, because=reasons)
+            return take(policy, assessments, index, submitted=asking.submitted, because=reasons)
         passed.append(_against(rule, assessments[index]))
     if assessments[0].rejection is not None:
         return leave(assessments)
     reasons = ("no threshold holds", *passed)
-    return take(policy, assessments, 0, submitted=submitted, because=reasons)
+    return take(policy, assessments, 0, submitted=asking.submitted, because=reasons)
 
 
 def _because(rule: ThresholdRule, option: Assessment) -> str | None:

@@ -10,6 +10,7 @@ from webhook.model.policy import Mode
 
 if TYPE_CHECKING:
     from webhook.model.edits import Edit, Original, Prepared
+    from webhook.model.forecasts import Forecast
     from webhook.model.job import Job
     from webhook.model.queues import Arrival, PodSetNeeds
 
@@ -34,6 +35,8 @@ class Reason(StrEnum):
     UNSUPPORTED = "unsupported"
     WOULD_NOT_BE_SUSPENDED = "wouldNotBeSuspended"
     TOO_LONG = "tooLong"
+    TOO_SLOW = "tooSlow"
+    MISSES_DEADLINE = "missesDeadline"
     KEEPS_FAILING = "keepsFailing"
 
 
@@ -96,6 +99,8 @@ class Assessment:
     detail: str = ""
     """The numbers behind ``fit``: ``needs nvidia.com/gpu 1 (flavor t4), 0 free``."""
     rejection: Rejection | None = None
+    forecast: Forecast | None = None
+    """None: nothing is forecast for its queue, or nobody asked."""
     job: Job | None = None
     """The Job as it would be under this option."""
     needs: tuple[PodSetNeeds, ...] = ()

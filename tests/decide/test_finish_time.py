@@ -1,0 +1,165 @@
+"""The choice between options whose starts and runs are given."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import policy
+from webhook.decide.choice import Asking, Choice
+from webhook.decide.strategies import choose
+from webhook.decide.wishes import Wishes
+from webhook.model.decision import Assessment, Fit, Reason, Rejection
+from webhook.model.forecasts import Basis, Forecast, RunTime, Start
+
+STOPPED = Rejection(reason=Reason.STOPPED, detail="ClusterQueue cpu-cq has stopPolicy Hold")
+DEFAULTS = policy()
+SECONDS = st.floats(0.0, 1e5)
+
+
+def forecast(start, run):
+    begins = Start(seconds=start, low=start, high=start)
+    if run is None:
+        return Forecast(start=begins)
+    runs = RunTime(seconds=run, low=run, high=run, basis=Basis.POLICY)
+    return Forecast(start=begins, run=runs, finish=start + run)
+
+
+def option(name, start=0.0, run=None, **rest):
+    return Assessment(
+        option=name,
+        queue=f"{name}-lq",
+        fit=Fit.FITS if start == 0.0 else Fit.WAITS,
+        starts_now=start == 0.0,
+        forecast=forecast(start, run),
+        **rest,
+    )
+
+
+def worth(time="0s", percent=0):
+    gain = {"time": time, "percent": percent}
+    return policy(strategy={"type": "FinishTime", "finishTime": {"minimumGain": gain}})
+
+
+def asking(draw=0.0, **wishes):
+    return Asking(submitted="gpu-lq", draw=draw, wishes=Wishes(**wishes))
+
+
+def taken(rule, *options, **rest):
+    found = choose(rule, options, asking(**rest))
+    return None if found.index is None else options[found.index].option
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cpu", "expected"),
+    [
+        (129.9, 100.0, "gpu"),
+        (130.0, 100.0, "cpu"),
+        # Ten of a hundred seconds are not thirty; thirty of a thousand are not ten percent.
+        (100.0, 90.0, "gpu"),
+        (1000.0, 910.0, "gpu"),
+        (1000.0, 900.0, "cpu"),
+    ],
+)
+def test_by_default_leaving_must_gain_30_s_and_a_tenth(gpu, cpu, expected):
+    assert taken(DEFAULTS, option("gpu", gpu - 20, 20.0), option("cpu", 0.0, cpu)) == expected
+
+
+def test_where_nothing_is_gained_the_earlier_option_is_taken():
+    assert taken(worth(), option("gpu", 50.0, 20.0), option("cpu", 0.0, 70.0)) == "gpu"
+
+
+def test_a_third_option_must_be_worth_leaving_the_second_for():
+    first = option("h100", 1000.0, 10.0)
+
+    assert taken(DEFAULTS, first, option("a100", 80.0, 20.0), option("l40", 0.0, 80.0)) == "a100"
+    assert taken(DEFAULTS, first, option("a100", 80.0, 20.0), option("l40", 0.0, 70.0)) == "l40"
+
+
+def test_of_near_ties_a_part_is_taken():
+    options = option("gpu", 80.0, 20.0), option("cpu", 0.0, 69.0)
+
+    found = [taken(DEFAULTS, *options, draw=tenth / 10) for tenth in range(10)]
+
+    # A second more than what is worth it, of the two seconds that count as near.
+    assert found == ["cpu"] * 6 + ["gpu"] * 4
+
+
+@given(st.lists(st.tuples(SECONDS, SECONDS), min_size=2, max_size=5), st.floats(0, 0.999))
+def test_what_is_taken_is_never_later_than_what_was_preferred_to_it(found, draw):
+    options = [option(f"o{number}", *each) for number, each in enumerate(found)]
+
+    index = choose(DEFAULTS, options, asking(draw)).index
+
+    finishes = [item.forecast.finish for item in options]
+    assert all(finishes[index] <= finish - 30.0 for finish in finishes[:index])
+
+
+def test_the_first_that_starts_within_what_the_job_waits_is_taken():
+    options = option("gpu", 60.0, 20.0), option("cpu", 0.0, 5.0)
+
+    assert taken(DEFAULTS, *options, max_wait=60.0) == "gpu"
+    assert taken(DEFAULTS, *options, max_wait=59.0) == "cpu"
+    assert (
+        taken(DEFAULTS, option("gpu", 9.0, 1.0), option("cpu", 8.0, 900.0), max_wait=0.0) == "gpu"
+    )
+
+
+def test_the_sentence_has_the_numbers():
+    options = [
+        option("gpu", 184.0, 20.0, pending=12),
+        option("cpu", 0.0, 70.0),
+        Assessment(option="spot", queue="spot-lq", rejection=STOPPED),
+    ]
+
+    assert choose(DEFAULTS, options, asking()) == Choice(
+        index=1,
+        sentence="sent to cpu-lq (cpu): starts now, done in 70 s; gpu-lq would be done in 204 s "
+        f"(12 ahead); spot-lq refused: {STOPPED.detail}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "spoken"),
+    [(599.0, "599 s"), (600.0, "10 min"), (35999.0, "600 min"), (36000.0, "10.0 h")],
+)
+def test_long_times_are_said_in_minutes_and_hours(seconds, spoken):
+    found = choose(DEFAULTS, [option("gpu", 0.0, seconds)], asking())
+
+    assert found.sentence == f"stays in gpu-lq (gpu): starts now, done in {spoken}"
+
+
+NO_FORECAST = Assessment(option="gpu", queue="gpu-lq", fit=Fit.WAITS)
+
+
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [
+        (NO_FORECAST, "no forecast of its queue is known yet"),
+        (option("gpu", 10.0), "no run time is known yet"),
+        (option("gpu"), "starts now; no run time is known yet"),
+        (option("gpu", inf, 20.0), "when it would start cannot be foreseen"),
+    ],
+    ids=["no forecast", "no run time", "starts now", "never"],
+)
+def test_what_is_not_known_of_the_first_option_lets_it_stand(first, why):
+    found = choose(DEFAULTS, [first, option("cpu", 0.0, 70.0)], asking())
+
+    sentence = f"stays in gpu-lq (gpu): {why}, so the first option stands"
+    assert found == Choice(index=0, sentence=sentence)
+
+
+def test_an_option_of_which_too_little_is_known_is_not_considered():
+    assert taken(DEFAULTS, option("gpu", 900.0, 20.0), option("cpu")) == "gpu"
+
+
+def test_where_the_first_option_is_refused_the_next_ones_are_compared():
+    refused = Assessment(option="gpu", queue="gpu-lq", rejection=STOPPED)
+    options = refused, option("cpu", 100.0, 70.0), option("spot", 0.0, 20.0)
+
+    assert taken(DEFAULTS, *options) == "spot"
+    assert taken(DEFAULTS, refused, option("cpu")) == "cpu"
+    assert taken(DEFAULTS, refused) is None

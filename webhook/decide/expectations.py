@@ -1,0 +1,179 @@
+"""What each option is expected to come to: start, run, finish, and what forbids it by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import hypot, inf
+from typing import TypeAlias
+
+from webhook.decide.demand import demand
+from webhook.decide.occupancy import Occupancy
+from webhook.decide.priorities import priority_of
+from webhook.decide.profile import Found
+from webhook.decide.run_times import Expecting, estimate
+from webhook.decide.wishes import Wishes
+from webhook.model.decision import Assessment, Reason, Rejection
+from webhook.model.forecasts import Forecast, RunTime, Start
+from webhook.model.job import Job
+from webhook.model.job_class import JobClass
+from webhook.model.policy import FallbackPolicy, Option
+from webhook.model.policy_values import seconds
+
+MAX_EXECUTION = "kueue.x-k8s.io/max-exec-time-seconds"
+"""The label by which Kueue ends a Workload that has run for so long."""
+_NOW = Start(seconds=0.0, low=0.0, high=0.0)
+
+_Limit: TypeAlias = Callable[["Case", Option, Forecast], "Rejection | None"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One Job with what bears on its time."""
+
+    job: Job
+    policy: FallbackPolicy
+    occupancy: Occupancy
+    job_class: JobClass
+    wishes: Wishes
+    now: float
+    """On the clock of ``Snapshot.as_of``."""
+    first: RunTime | None = None
+    """What it is expected to run in the first option."""
+
+
+def expect(case: Case, assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:
+    """Add forecasts to the options that are not refused, and refuse those that take too long.
+
+    Raises:
+        FieldError: a toleration or an affinity term of the Job cannot be read.
+
+    """
+    starts = [_start(case, item) for item in assessments]
+    flavors = starts[0].names if starts[0] is not None else ""
+    expecting = Expecting(
+        run_times=case.occupancy.snapshot.run_times,
+        job_class=case.job_class,
+        policy=case.policy,
+        first_flavors=flavors,
+        said=case.wishes.run_time,
+    )
+    options = case.policy.spec.options
+    runs = [
+        estimate(expecting, option, start.names if start is not None else "")
+        for option, start in zip(options, starts, strict=True)
+    ]
+    case = replace(case, first=runs[0])
+    found = tuple(
+        _with_forecast(case, item, option, start, run)
+        for item, option, start, run in zip(assessments, options, starts, runs, strict=True)
+    )
+    return _by_deadline(found, case.wishes)
+
+
+def _start(case: Case, item: Assessment) -> Found | None:
+    if not item.needs:
+        return None
+    snapshot = case.occupancy.snapshot
+    queue = snapshot.cluster_queues[item.cluster_queue]
+    option = next(each for each in case.policy.spec.options if each.name == item.option)
+    return case.occupancy.outlook.start_of(
+        item.cluster_queue,
+        demand(item.needs, queue, snapshot),
+        now=case.now,
+        priority=priority_of(case.job, option, snapshot),
+    )
+
+
+def _with_forecast(
+    case: Case, item: Assessment, option: Option, found: Found | None, run: RunTime | None
+) -> Assessment:
+    if item.rejection is not None:
+        return item
+    if item.starts_now:
+        # Counted a moment ago; the forecast may be older.
+        start = _NOW
+    elif found is None:
+        return item
+    else:
+        start = found.start
+    forecast = _forecast(start, run, seconds(option.start_delay))
+    for limit in _LIMITS:
+        rejection = limit(case, option, forecast)
+        if rejection is not None:
+            return replace(item, forecast=forecast, rejection=rejection)
+    return replace(item, forecast=forecast)
+
+
+def _forecast(start: Start, run: RunTime | None, delay: float) -> Forecast:
+    """Add up; start and run are taken to vary independently."""
+    if run is None:
+        return Forecast(start=start)
+    finish = start.seconds + delay + run.seconds
+    if finish == inf:
+        return Forecast(start=start, run=run, finish=inf, finish_low=inf, finish_high=inf)
+    earlier = hypot(start.seconds - start.low, run.seconds - run.low)
+    later = hypot(start.high - start.seconds, run.high - run.seconds)
+    return Forecast(
+        start=start,
+        run=run,
+        finish=finish,
+        finish_low=max(0.0, finish - earlier),
+        finish_high=finish + later,
+    )
+
+
+def _outlasts_its_limit(case: Case, _option: Option, forecast: Forecast) -> Rejection | None:
+    """Refuse where the Job would be ended before it is done."""
+    run, job = forecast.run, case.job
+    if run is None:
+        return None
+    limits = {"activeDeadlineSeconds": job.active_deadline_seconds}
+    written = job.labels.get(MAX_EXECUTION, "")
+    if written.isascii() and written.isdigit():
+        limits[f"its label {MAX_EXECUTION}"] = int(written)
+    for name, limit in limits.items():
+        if limit is not None and run.seconds > limit:
+            detail = f"would run {run.seconds:.0f} s, longer than {name} {limit}"
+            return Rejection(reason=Reason.TOO_LONG, detail=detail)
+    return None
+
+
+def _is_slower_than_allowed(case: Case, option: Option, forecast: Forecast) -> Rejection | None:
+    limit, run, first = case.wishes.max_slowdown, forecast.run, case.first
+    if limit is None or run is None or first is None or option is case.policy.spec.options[0]:
+        return None
+    slowdown = run.seconds / first.seconds
+    if slowdown <= limit:
+        return None
+    detail = f"would run {slowdown:.3g} times as long as in {case.policy.spec.options[0].name}"
+    return Rejection(
+        reason=Reason.TOO_SLOW, detail=f"{detail}; the Job allows at most {limit:.3g} times"
+    )
+
+
+_LIMITS: tuple[_Limit, ...] = (_outlasts_its_limit, _is_slower_than_allowed)
+
+
+def _by_deadline(found: tuple[Assessment, ...], wishes: Wishes) -> tuple[Assessment, ...]:
+    """Refuse what would be late, as long as something is in time."""
+    limit = wishes.deadline
+    if limit is None or not any(_is_in_time(item, limit) for item in found):
+        return found
+    return tuple(_late(item, limit) for item in found)
+
+
+def _is_in_time(item: Assessment, limit: float) -> bool:
+    finish = item.forecast.finish if item.forecast is not None else None
+    return item.rejection is None and finish is not None and finish <= limit
+
+
+def _late(item: Assessment, limit: float) -> Assessment:
+    forecast = item.forecast
+    if item.rejection is not None or forecast is None or forecast.finish is None:
+        return item
+    if forecast.finish <= limit:
+        return item
+    when = "never" if forecast.finish == inf else f"in {forecast.finish:.0f} s"
+    detail = f"would be done {when}, and the deadline is in {limit:.0f} s"
+    return replace(item, rejection=Rejection(reason=Reason.MISSES_DEADLINE, detail=detail))
