@@ -34,7 +34,7 @@ _BUCKET: Final = re.compile(
 
 def reviews(metrics_port: int) -> Buckets:
     """Scrape the histogram of CREATE reviews: upper bound in seconds to the count up to it."""
-    found = _BUCKET.findall(_scrape(metrics_port))
+    found = _BUCKET.findall(scrape(metrics_port))
     return {float(bound): float(count) for bound, count in found}
 
 
@@ -50,10 +50,10 @@ class Counter:
         return self._sum() - self._before
 
     def _sum(self) -> float:
-        return sum(map(float, self._line.findall(_scrape(self._port))))
+        return sum(map(float, self._line.findall(scrape(self._port))))
 
 
-def _scrape(metrics_port: int) -> str:
+def scrape(metrics_port: int) -> str:
     connection = http.client.HTTPConnection("127.0.0.1", metrics_port, timeout=30)
     with contextlib.closing(connection):
         connection.request("GET", "/metrics")

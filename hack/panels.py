@@ -142,6 +142,12 @@ ROWS: Final = {
             ),
         ),
         Panel(
+            title="Classes of Jobs refused an option",
+            unit="none",
+            queries=((_max("keeps_failing", "policy, option", _POLICY), "{{policy}} {{option}}"),),
+            text="What they run failed there three times and succeeds elsewhere.",
+        ),
+        Panel(
             title="Jobs that were not ours to decide",
             unit="ops",
             queries=((_rate("skipped_total", "reason"), "{{reason}}"),),
@@ -222,6 +228,29 @@ ROWS: Final = {
                 (_rate("placements_total", "pod"), "entered: {{pod}}"),
                 (_rate("placements_expired_total", "pod"), "never seen: {{pod}}"),
             ),
+        ),
+        Panel(
+            title="Age of the newest forecast",
+            unit="s",
+            queries=((_max("forecast_age_seconds", "pod"), "{{pod}}"),),
+            text="Below 2 s where Workloads come and go.",
+        ),
+        Panel(
+            title="Queues that are forecast",
+            unit="none",
+            queries=((_max("forecast_queues", "pod"), "{{pod}}"),),
+            text="Those of policies that decide by finish time, and their cohorts.",
+        ),
+        Panel(
+            title="Classes of Jobs remembered",
+            unit="none",
+            queries=((_max("run_time_classes", "pod"), "{{pod}}"),),
+            text="Of their runs, forecasts are made.",
+        ),
+        Panel(
+            title="Records of runs written",
+            unit="ops",
+            queries=((_rate("run_time_record_writes_total", "result"), "{{result}}"),),
         ),
         Panel(
             title="Objects that cannot be read",

@@ -83,7 +83,11 @@ def raising(error):
 def test_after_each_kind_of_traffic_what_is_scraped_is_in_the_table(traffic, counted):
     server = Server(paper_snapshot())
     traffic(server)
-    server.metrics.show(server.handler.snapshot, placements=server.handler.placements())
+    server.metrics.show(
+        server.handler.snapshot,
+        placements=server.handler.placements(),
+        forecast_age=server.handler.forecast_age_seconds(),
+    )
 
     names = check(server.metrics)
 
@@ -98,7 +102,7 @@ def test_series_of_policies_and_options_that_are_gone_are_removed():
     before = policies(server.metrics)
 
     server.show(paper_snapshot())
-    server.metrics.show(server.handler.snapshot, placements=0)
+    server.metrics.show(server.handler.snapshot, placements=0, forecast_age=0.0)
 
     assert before == {"light-gpu", "another"}
     assert policies(server.metrics) == {"light-gpu"}
@@ -108,7 +112,7 @@ def test_series_of_policies_and_options_that_are_gone_are_removed():
 def test_the_off_switch_is_shown_by_how_far_it_reaches():
     server = Server(paper_snapshot(off=OffSwitch(namespaces=frozenset({"team"}))))
 
-    server.metrics.show(server.handler.snapshot, placements=0)
+    server.metrics.show(server.handler.snapshot, placements=0, forecast_age=0.0)
 
     scopes = ("everywhere", "namespaces")
     shown = [server.count("kueue_fallback_switched_off", scope=scope) for scope in scopes]
@@ -163,6 +167,7 @@ def test_the_controllers_metrics_are_in_its_table():
     metrics.watches.show(ready=True, age=1.0)
     metrics.expect(snapshot)
     metrics.show({"light-gpu": True, "another": False})
+    metrics.show_failing({("light-gpu", "cpu"): 2}, snapshot.policies)
     metrics.unreviewed.labels("another").inc()
     metrics.writes.labels("written").inc()
 
@@ -174,6 +179,28 @@ def test_the_controllers_metrics_are_in_its_table():
     assert missing == set()
     assert (before, policies(metrics)) == ({"light-gpu", "another"}, {"light-gpu"})
     assert metrics.registry.get_sample_value("kueue_fallback_policies", {"ready": "False"}) == 0
+
+
+def test_what_keeps_failing_is_counted_for_each_option_but_the_first_of_the_policies_there_are():
+    metrics = ControllerMetrics()
+    metrics.show_failing({("light-gpu", "cpu"): 2}, paper_snapshot().policies)
+    before = failing(metrics)
+    metrics.show_failing({}, paper_snapshot().policies)
+    after = failing(metrics)
+    metrics.show_failing({}, ())
+
+    assert before == {("light-gpu", "cpu"): 2.0}
+    assert after == {("light-gpu", "cpu"): 0.0}
+    assert failing(metrics) == {}
+
+
+def failing(metrics):
+    name = "kueue_fallback_keeps_failing"
+    return {
+        (labels["policy"], labels["option"]): metrics.registry.get_sample_value(name, labels)
+        for found, _, labels in shown(metrics)
+        if found == name
+    }
 
 
 def test_jobs_without_a_review_are_counted_from_zero_only_where_they_can_be_told():

@@ -121,7 +121,11 @@ class _Server:
         metrics, state = self.metrics, self._state
         age = self.handler.state_age_seconds() if self._first.done else math.inf
         metrics.watches.show(ready=not self._not_ready(), age=age)
-        metrics.show(self.handler.snapshot, placements=self.handler.placements())
+        metrics.show(
+            self.handler.snapshot,
+            placements=self.handler.placements(),
+            forecast_age=self.handler.forecast_age_seconds(),
+        )
         metrics.show_messages(in_flight=state.in_flight(), unanswered=state.unanswered)
         for kind, at in self._certificates.expirations().items():
             metrics.certificate_expiration.labels(kind).set(at)

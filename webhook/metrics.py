@@ -135,13 +135,23 @@ class Metrics:
         self.placements = table.counter("placements", "Placements entered into the ledger.")
         self.expired = table.counter("placements_expired", "Placements whose Workload never came.")
         self.ledger = table.gauge("ledger_placements", "Placements whose Workload is not yet seen.")
+        self.forecasts = table.gauge(
+            "forecast_queues", "ClusterQueues of which starts are forecast."
+        )
+        self.forecast_age = table.gauge(
+            "forecast_age_seconds",
+            "Seconds since the counts on which the newest forecast rests; where nothing happens "
+            "none is needed for half a minute.",
+        )
 
     def _pid_of_observer(self) -> int | None:
         return self.observer_pid()
 
-    def show(self, snapshot: Snapshot, *, placements: int) -> None:
+    def show(self, snapshot: Snapshot, *, placements: int, forecast_age: float) -> None:
         """Bring up to date what is looked at only when it is scraped."""
         off = snapshot.off
+        self.forecasts.set(len(snapshot.profiles))
+        self.forecast_age.set(forecast_age)
         self.ledger.set(placements)
         self.off.labels("everywhere").set(off is not None and not off.namespaces)
         self.off.labels("namespaces").set(off is not None and bool(off.namespaces))

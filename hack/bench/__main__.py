@@ -3,7 +3,8 @@
 usage: python -m hack.bench [--quick] [--dry-run] [-o json] [--folder FOLDER] [SECTION...]
 
 Sections: `creates` of Jobs at the API server, against its own policy engine; `state`, the webhook
-beside 20,000 pending Workloads; `serving`, the load program alone against the webhook beside them.
+beside 20,000 pending Workloads; `forecasts`, decisions by finish time there; `serving`, the load
+program alone against the webhook beside them.
 Exits with 1 when a target is missed. Every figure is wall time, so what else runs on the machine
 counts: the load average is printed beside them.
 """
@@ -15,11 +16,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from hack.bench import creates, report, serving, state
+from hack.bench import creates, forecasts, report, serving, state
 from hack.bench.plane import installed, say
 from hack.bench.report import QUICK, Figures, Scale
 
-SECTIONS: Final = {"creates": creates, "state": state, "serving": serving}
+SECTIONS: Final = {
+    "creates": creates,
+    "state": state,
+    "serving": serving,
+    "forecasts": forecasts,
+}
 PICTURE: Final = "bench.png"
 
 
@@ -32,7 +38,9 @@ def main() -> None:
         with installed() as installation:
             figures["creates"] = creates.measure(installation, scale, say, kinds=kinds)
         keep(figures, given.folder)
-    beside_workloads = [name for name in ("state", "serving") if name in given.sections]
+    beside_workloads = [
+        name for name in ("state", "serving", "forecasts") if name in given.sections
+    ]
     if beside_workloads:
         with installed() as installation:
             figures["cluster"] = state.fill(installation, scale, say)

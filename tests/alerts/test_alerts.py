@@ -93,7 +93,7 @@ def test_the_rules_pass_the_linter(run):
 def test_what_is_scraped_passes_the_linter(run):
     server, controller = Server(paper_snapshot()), ControllerMetrics()
     server.create(light_job())
-    server.metrics.show(server.handler.snapshot, placements=1)
+    server.metrics.show(server.handler.snapshot, placements=1, forecast_age=0.5)
     for watches in (server.metrics.watches, controller.watches):
         watches.take(synced=True, ages={"jobs": 1.0}, relists={"jobs": 1}, problems={"jobs": 1})
     controller.expect(server.handler.snapshot)
