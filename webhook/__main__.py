@@ -16,6 +16,7 @@ _COMMANDS = {
     "probe": ("webhook.commands.probe", "command", "Check that the API server calls the webhook."),
     "report": ("webhook.commands.report", "command", "Show the run times that were learned."),
     "serve": ("webhook.commands.serve", "command", "Run the webhook's server."),
+    "simulate": ("webhook.commands.simulate", "command", "Replay Jobs under several strategies."),
     "unfinished": ("webhook.commands.unfinished", "command", "List decided Jobs still to do."),
 }
 

@@ -1,0 +1,101 @@
+"""A small scenario, and a way to read one with anything changed in it."""
+
+import copy
+
+from webhook.simulate import scenario_file
+
+
+def flavor(name):
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ResourceFlavor",
+        "metadata": {"name": name},
+    }
+
+
+def cluster_queue(name, **quota):
+    resources = [{"name": key.replace("_", "."), "nominalQuota": n} for key, n in quota.items()]
+    group = {
+        "coveredResources": [each["name"] for each in resources],
+        "flavors": [{"name": name, "resources": resources}],
+    }
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": name},
+        "spec": {"namespaceSelector": {}, "resourceGroups": [group]},
+    }
+
+
+def local_queue(name, namespace="team"):
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"clusterQueue": name},
+    }
+
+
+def job(queue="fast", cpu="1", **metadata):
+    labels = {"kueue.x-k8s.io/queue-name": queue}
+    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"namespace": "team", "labels": labels, **metadata},
+        "spec": {"template": {"spec": {"containers": [container], "restartPolicy": "Never"}}},
+    }
+
+
+def policy(name="spill", strategy=None, mode="Observe"):
+    rules = [{"option": "fast", "orPendingBelow": 1}, {"option": "slow", "orPendingBelow": 1}]
+    return {
+        "apiVersion": "kueue-fallback.dev/v1alpha1",
+        "kind": "FallbackPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "mode": mode,
+            "match": {"jobSelector": {}},
+            "options": [{"queue": "fast"}, {"queue": "slow", "slowdown": 3}],
+            "strategy": strategy or {"type": "Threshold", "threshold": rules},
+        },
+    }
+
+
+def document():
+    """Two queues of one Job each, four Jobs at once."""
+    return {
+        "name": "small",
+        "cluster": {
+            "objects": [
+                *(flavor(name) for name in ("fast", "slow")),
+                *(cluster_queue(name, cpu=1) for name in ("fast", "slow")),
+                *(local_queue(name) for name in ("fast", "slow")),
+            ]
+        },
+        "policies": {"objects": [policy()]},
+        "jobs": {"work": {"job": job(), "runTimes": {"fast": "10s", "slow": "30s"}}},
+        "arrivals": [{"burst": {"count": 4, "jobs": ["work"]}}],
+    }
+
+
+def changed(path, value):
+    """Return the document with one place replaced, added, or (value None) removed."""
+    found = copy.deepcopy(document())
+    place = found
+    for part in path[:-1]:
+        place = place[part]
+    if value is None:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return found
+
+
+def read(source=None, files=None, **more):
+    files = files or {}
+
+    def read_text(name):
+        return files[name]
+
+    return scenario_file.read(source or document(), read_text=read_text, **more)

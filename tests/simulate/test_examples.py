@@ -1,0 +1,76 @@
+"""The scenarios that ship: they can be read and replayed, and say what the published ones said."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hack import paper
+from hack.experiment.arms import PAPER, scenario_of
+from webhook.__main__ import main
+
+SCENARIOS = Path("examples/scenarios")
+
+
+def simulate(name, *arguments):
+    command = ["simulate", "-f", str(SCENARIOS / f"{name}.yaml"), *arguments]
+    found = CliRunner().invoke(main, command)
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+@pytest.mark.parametrize("name", ["uniform", "burst", "guests", "tiers"])
+def test_a_scenario_can_be_replayed_by_every_policy_in_it(name):
+    found = json.loads(simulate(name, "-o", "json"))
+
+    for strategy in found["strategies"]:
+        assert strategy["totals"]["finished"] == found["jobs"] > 0
+
+
+@pytest.mark.parametrize("name", ["uniform", "burst"])
+def test_the_published_rule_saves_what_it_must(name):
+    found = json.loads(
+        simulate(name, "--strategy", "static", "--strategy", "Threshold", "-o", "json")
+    )
+
+    threshold = found["strategies"][1]["totals"]
+    assert threshold["moved"] == 3
+    assert threshold["savedPercent"] >= 9
+
+
+def test_the_published_jobs_come_as_they_were_published():
+    uniform, burst = (scenario_of(name, PAPER.arms[0]).submissions for name in PAPER.scenarios)
+
+    assert [each.at for each in uniform] == list(range(30))
+    assert [each.template for each in uniform] == ["heavy", "light"] * 15
+    assert [each.template for each in burst] == ["heavy"] * 15 + ["light"] * 15
+    assert [each.at for each in burst] == pytest.approx([number * 0.05 for number in range(30)])
+    assert dict(uniform[0].run_seconds) == {"gpu": paper.HEAVY_SECONDS}
+    assert dict(uniform[1].run_seconds) == {
+        "gpu": paper.LIGHT_SECONDS,
+        "cpu": paper.LIGHT_SECONDS_ON_CPU,
+    }
+
+
+def test_a_trace_is_replayed_from_its_file(tmp_path):
+    rows = [
+        f"2024-11-15 16:57:{second:02},TXT_2_IMG,{20 + second},{steps}"
+        for second, steps in ((1, 30.0), (2, 40.0), (3, 20.0))
+    ]
+    header = "gmt_create,predict_type,exec_time_seconds,num_inference_steps"
+    (tmp_path / "trace.csv").write_text("\n".join([header, *rows]))
+
+    found = simulate("trace", "--set", f"trace={tmp_path}/trace.csv", "--set", "slowdown=10")
+
+    assert found.splitlines()[0] == "Requests of a trace: 3 Jobs in 0.5 s (2 light, 1 heavy)"
+
+
+def test_guests_are_limited_by_their_policy_alone():
+    named = ("static", "unlimited+heavy", "limited+heavy")
+    options = [word for name in named for word in ("--strategy", name)]
+
+    found = json.loads(simulate("guests", *options, "-o", "json"))
+
+    assert [each["strategy"] for each in found["strategies"]] == list(named)
+    assert [each["byJob"]["native"]["jobs"] for each in found["strategies"]] == [16] * 3

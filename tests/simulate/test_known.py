@@ -1,0 +1,98 @@
+"""What a replay tells admission, against what admission would count by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.worlds import arrivals, schedules, snapshots, waiting
+from webhook.decide import occupancy
+from webhook.model.queues import Held
+from webhook.simulate.known import Known
+
+seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
+
+
+class Course:
+    """Workloads on their way through queues, and who waits in Kueue's order."""
+
+    def __init__(self, state):
+        self.state = state
+        self.known = Known(state)
+        self.schedules = schedules(state)
+        self.arrivals = {}
+        self.pending = {name: [] for name in state.cluster_queues}
+        for schedule in set(self.schedules.values()):
+            schedule.look()
+
+    def join(self, arrival, run_seconds):
+        each = waiting(arrival, self.state, seconds=run_seconds)
+        name = each.cluster_queue
+        self.arrivals[arrival.key] = arrival
+        self.pending[name].append(arrival)
+        self.pending[name].sort(key=lambda arrival: -arrival.priority)
+        self.known.join(name, arrival)
+        self.schedules[name].add_waiting(each)
+        self.step(self.schedules[name])
+
+    def step(self, schedule):
+        schedule.step()
+        for ended in schedule.ended:
+            self._tell(self.known.end, schedule, ended)
+        for begun in schedule.begun:
+            self.pending[begun.cluster_queue].remove(self.arrivals[begun.key])
+            self._tell(self.known.start, schedule, begun)
+        schedule.ended.clear()
+        schedule.begun.clear()
+
+    def _tell(self, tell, schedule, begun):
+        usage = {schedule.tree.cells[cell]: amount for cell, amount in begun.usage}
+        tell(begun.cluster_queue, self.arrivals[begun.key], usage)
+
+    def view(self):
+        heads = {
+            name: waits[0]
+            for name, waits in self.pending.items()
+            if waits and self.state.cluster_queues[name].queueing == "StrictFIFO"
+        }
+        return self.known.at(self.state, heads)
+
+
+@given(st.data())
+def test_the_counts_are_those_of_an_occupancy_that_folds_who_waits(data):
+    state = data.draw(snapshots())
+    course = Course(state)
+    for arrival in data.draw(arrivals(state)):
+        guest = replace(arrival, count=1, policy="p", option=arrival.local_queue)
+        course.join(guest, data.draw(seconds))
+        if data.draw(st.booleans()):
+            schedule = data.draw(st.sampled_from(list(course.schedules.values())))
+            if schedule.next_event() < inf:
+                course.step(schedule)
+
+        found = course.view()
+
+        assert {name: held for name, held in found.holdings.items() if held != Held()} == {
+            name: held for name, held in folded(course, found).holdings.items() if held != Held()
+        }
+
+
+def folded(course, found):
+    """Let the occupancy itself count those who wait."""
+    running = {
+        name: replace(
+            tally,
+            pending=0,
+            head=None,
+            guests={}
+            if not tally.reserving
+            else {("p", name.replace("-cq", "-lq")): tally.reserving},
+        )
+        for name, tally in found.holdings.items()
+    }
+    waits = tuple(each for pending in course.pending.values() for each in pending)
+    waits = tuple(sorted(waits, key=lambda each: -each.priority))
+    return occupancy.build(replace(course.state, held=running, arrivals=waits))

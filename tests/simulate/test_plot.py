@@ -1,0 +1,62 @@
+"""What a picture is drawn from."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.simulate import plot
+from webhook.simulate.results import JobResult, Result
+
+SPANS = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)), max_size=30)
+
+
+def job(name, start, finish, queue="gpu"):
+    return JobResult(
+        name=name,
+        template="work",
+        arrival=0.0,
+        submitted="gpu",
+        queue=queue,
+        start=start,
+        finish=finish,
+    )
+
+
+@given(SPANS)
+def test_no_two_jobs_share_a_line_at_one_time_and_no_line_is_left_empty(spans):
+    jobs = [job(str(n), float(start), float(start + run)) for n, (start, run) in enumerate(spans)]
+
+    found = plot.lanes(jobs)
+
+    most = max((sum(s <= t < s + r for s, r in spans) for t, _ in spans), default=0)
+    assert {lane for lane, _ in found} == set(range(most))
+    for lane, one in found:
+        for other_lane, other in found:
+            if one is not other and lane == other_lane:
+                assert one.finish <= other.start or other.finish <= one.start
+
+
+def test_changes_add_up_to_a_line():
+    assert plot.steps([(2.0, 1), (0.0, 1), (2.0, 1), (5.0, -3)]) == (
+        [0.0, 2.0, 5.0],
+        [1, 3, 0],
+    )
+
+
+def test_many_jobs_become_a_line(tmp_path):
+    jobs = [job(str(n), float(n), n + 5.0) for n in range(plot.MOST_BARS + 1)]
+    unstarted = [job("never", None, None)]
+    path = tmp_path / "x.svg"
+
+    plot.draw([Result(strategy="static", jobs=(*jobs, *unstarted))], str(path), title="many")
+
+    assert path.stat().st_size < 1_000_000
+
+
+def test_the_same_results_are_the_same_picture(tmp_path):
+    results = [Result(strategy="static", jobs=(job("a", 1.0, 2.0), job("b", 2.0, 9.0, "cpu")))]
+    one, other = tmp_path / "one.svg", tmp_path / "other.svg"
+
+    for path in (one, other):
+        plot.draw(results, str(path), title="twice")
+
+    assert one.read_bytes() == other.read_bytes()

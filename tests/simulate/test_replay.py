@@ -1,0 +1,129 @@
+"""Replays: who starts when, and what admission knows meanwhile."""
+
+import pytest
+
+from tests.simulate import files
+from tests.simulate.shipped import shipped
+from webhook.model.fields import FieldError
+from webhook.simulate.replay import replay
+
+
+def ways(scenario, strategy="static"):
+    """Each Job's queue, start and finish."""
+    (arm,) = scenario.arms([strategy])
+    return [(job.queue, job.start, job.finish) for job in replay(scenario, arm).jobs]
+
+
+def changed(*changes):
+    """The small scenario with several places changed."""
+    found = files.document()
+    for path, value in changes:
+        place = found
+        for part in path[:-1]:
+            place = place[part]
+        place[path[-1]] = value
+    return files.read(found)
+
+
+def of_queue(field, value):
+    """A change to the ClusterQueue ``fast``, the third object."""
+    return ("cluster", "objects", 2, "spec", field), value
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy", "makespan", "moved"),
+    [
+        ("uniform", "static", 209.0, 0),
+        ("uniform", "Threshold", 189.0, 3),
+        ("burst", "static", 208.0, 0),
+        ("burst", "Threshold", 188.05, 3),
+    ],
+)
+def test_the_published_scenarios_take_as_long_as_they_do(name, strategy, makespan, moved):
+    scenario = shipped(name)
+    (arm,) = scenario.arms([strategy])
+
+    totals = replay(scenario, arm).totals
+
+    assert (round(totals.makespan, 2), totals.moved) == (makespan, moved)
+
+
+def test_jobs_start_one_after_another_where_they_were_submitted():
+    assert ways(files.read()) == [("fast", 10.0 * n, 10.0 * n + 10) for n in range(4)]
+
+
+def test_admission_knows_who_waits_and_who_holds_quota():
+    # The first two fit and find nobody pending; then each queue has one pending.
+    assert ways(files.read(), "Threshold") == [
+        ("fast", 0.0, 10.0),
+        ("fast", 10.0, 20.0),
+        ("slow", 0.0, 30.0),
+        ("slow", 30.0, 60.0),
+    ]
+
+
+def test_what_ends_at_the_moment_of_an_arrival_is_gone():
+    arrivals = [{"at": "0s", "job": "work"}, {"at": "10s", "job": "work"}]
+
+    assert ways(changed((["arrivals"], arrivals)), "Threshold") == [
+        ("fast", 0.0, 10.0),
+        ("fast", 10.0, 20.0),
+    ]
+
+
+def test_a_run_without_length_makes_room_at_once():
+    run_times = {"fast": "0s", "slow": "0s"}
+
+    assert ways(changed((["jobs", "work", "runTimes"], run_times))) == [("fast", 0.0, 0.0)] * 4
+
+
+def test_in_a_stopped_queue_everybody_waits_for_ever():
+    assert ways(changed(of_queue("stopPolicy", "Hold"))) == [("fast", None, None)] * 4
+
+
+def test_a_queue_that_does_not_select_the_namespace_starts_nobody():
+    selector = {"matchLabels": {"team": "other"}}
+
+    assert ways(changed(of_queue("namespaceSelector", selector))) == [("fast", None, None)] * 4
+
+
+@pytest.mark.parametrize(
+    ("queueing", "starts"),
+    [("BestEffortFIFO", [0.0, None, 10.0]), ("StrictFIFO", [0.0, None, None])],
+)
+def test_only_under_strict_fifo_does_one_that_never_fits_hold_up_the_others(queueing, starts):
+    large = {"job": files.job(cpu="2"), "runTimes": {"fast": "10s"}}
+    arrivals = [{"at": f"{at}s", "job": job} for at, job in enumerate(["work", "large", "work"])]
+    scenario = changed(
+        of_queue("queueingStrategy", queueing), (["jobs", "large"], large), (["arrivals"], arrivals)
+    )
+
+    assert [start for _, start, _ in ways(scenario)] == starts
+
+
+def test_a_run_time_that_is_not_said_is_missed_only_where_it_is_needed():
+    scenario = changed((["jobs", "work", "runTimes"], {"fast": "10s"}))
+
+    assert ways(scenario)[-1] == ("fast", 30.0, 40.0)
+    with pytest.raises(FieldError) as missing:
+        ways(scenario, "Threshold")
+    assert str(missing.value) == (
+        "jobs.work.runTimes: expected a run time on flavor slow, found only fast"
+    )
+
+
+def test_a_job_whose_needs_cannot_be_read_is_a_mistake():
+    scenario = changed((["jobs", "work", "job"], files.job(cpu="much")))
+
+    with pytest.raises(FieldError) as mistake:
+        ways(scenario)
+    assert str(mistake.value) == "jobs.work: expected a Job that can be queued"
+
+
+def test_progress_is_told_of_every_arrival():
+    scenario = files.read()
+    told = []
+
+    replay(scenario, scenario.arms(["static"])[0], progress=told.append)
+
+    assert told == [1, 2, 3, 4]

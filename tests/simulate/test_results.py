@@ -1,0 +1,146 @@
+"""Figures over the Jobs of a replay."""
+
+import json
+
+from tests.simulate import files
+from webhook.simulate import report
+from webhook.simulate.results import JobResult, Result, Totals, compared, percentile, totals
+
+GPU = ("t4", "nvidia.com/gpu")
+
+
+def result(name, arrival, start, finish, *, queue="gpu", held=None):
+    return JobResult(
+        name=name,
+        template=name[0],
+        arrival=arrival,
+        submitted="gpu",
+        queue=queue,
+        option="cpu" if queue == "cpu" else "",
+        start=start,
+        finish=finish,
+        held=held or {},
+    )
+
+
+STATIC = Result(
+    strategy="static",
+    jobs=(
+        result("a1", 10.0, 10.0, 3610.0, held={GPU: 2, ("t4", "cpu"): 4}),
+        result("b1", 20.0, 3610.0, 5410.0, held={GPU: 1}),
+    ),
+)
+MOVING = Result(
+    strategy="Threshold",
+    jobs=(
+        result("a1", 10.0, 10.0, 3610.0, held={GPU: 2}),
+        result("b1", 20.0, 20.0, 5411.0, queue="cpu"),
+    ),
+)
+
+
+def test_figures_count_from_the_first_arrival():
+    assert STATIC.totals == Totals(
+        jobs=2,
+        finished=2,
+        makespan=5400.0,
+        mean_turnaround=4495.0,
+        p95_turnaround=5390.0,
+        mean_wait=1795.0,
+        device_hours={"t4": 2.5},
+        moved=0,
+        slower=0,
+    )
+
+
+def test_a_job_that_ends_later_than_without_a_policy_was_made_slower():
+    found = compared(MOVING, STATIC)
+
+    assert [job.static_finish for job in found.jobs] == [3610.0, 5410.0]
+    assert [job.is_slower for job in found.jobs] == [False, True]
+    assert (found.totals.moved, found.totals.slower) == (1, 1)
+
+
+def test_a_difference_that_nobody_notices_is_none():
+    late = result("a1", 0.0, 0.0, 10.4)
+    never = result("a1", 0.0, None, None)
+    static = Result(strategy="static", jobs=(result("a1", 0.0, 0.0, 10.0),))
+
+    assert not compared(Result(strategy="x", jobs=(late,)), static).jobs[0].is_slower
+    assert compared(Result(strategy="x", jobs=(never,)), static).jobs[0].is_slower
+    assert not late.is_slower
+
+
+def test_figures_of_jobs_that_never_ran_are_unknown():
+    assert totals([result("a1", 5.0, None, None)]) == Totals(
+        jobs=1,
+        finished=0,
+        makespan=None,
+        mean_turnaround=None,
+        p95_turnaround=None,
+        mean_wait=None,
+        device_hours={},
+        moved=0,
+        slower=0,
+    )
+
+
+def test_the_percentile_is_a_value_that_was_there():
+    assert [percentile(range(1, 101), n) for n in (1, 50, 95, 100)] == [1, 50, 95, 100]
+    assert percentile([7.0], 95) == 7.0
+
+
+def test_strategies_stand_side_by_side():
+    scenario, found = files.read(), [STATIC, compared(MOVING, STATIC)]
+
+    assert [" ".join(line.split()) for line in report.table(scenario, found).splitlines()] == [
+        "small: 4 Jobs in 0.0 s (4 work)",
+        "",
+        "STRATEGY MAKESPAN SAVED TURNAROUND P95 WAIT DEVICE HOURS MOVED SLOWER",
+        "static 90 m 00 s - 74 m 55 s 89 m 50 s 29 m 55 s 2.50 0 0",
+        "Threshold 90 m 01 s 0.0 % 74 m 56 s 89 m 51 s 0.0 s 2.00 1 1",
+    ]
+    assert max(map(len, report.table(scenario, found).splitlines())) <= 100
+
+
+def test_programs_get_the_figures_and_every_job():
+    found = report.to_json(files.read(), [STATIC, compared(MOVING, STATIC)], seed=3)
+
+    assert json.loads(json.dumps(found)) == found
+    assert {key: found[key] for key in ("version", "scenario", "seed", "jobs")} == {
+        "version": 1,
+        "scenario": "small",
+        "seed": 3,
+        "jobs": 4,
+    }
+    moving = found["strategies"][1]
+    assert moving["totals"] == {
+        "jobs": 2,
+        "finished": 2,
+        "makespan": 5401.0,
+        "meanTurnaround": 4495.5,
+        "p95Turnaround": 5391.0,
+        "meanWait": 0.0,
+        "deviceHours": {"t4": 2.0},
+        "moved": 1,
+        "slower": 1,
+        "savedPercent": -0.019,
+    }
+    assert moving["byJob"]["b"]["meanTurnaround"] == 5391.0
+    assert moving["jobs"][1] == {
+        "name": "b1",
+        "job": "b",
+        "arrival": 20.0,
+        "submittedTo": "gpu",
+        "queue": "cpu",
+        "option": "cpu",
+        "start": 20.0,
+        "finish": 5411.0,
+        "staticFinish": 5410.0,
+    }
+
+
+def test_times_are_spelled_with_about_three_figures():
+    spelled = [report.duration(each) for each in (None, 0.04, 599.94, 600, 35_999, 36_000)]
+
+    assert spelled == ["-", "0.0 s", "599.9 s", "10 m 00 s", "599 m 59 s", "10 h 00 m"]

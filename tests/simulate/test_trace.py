@@ -1,0 +1,207 @@
+"""Arrivals out of CSV rows."""
+
+import pytest
+
+from tests.simulate import files
+from webhook.model.fields import FieldError
+from webhook.simulate import trace
+from webhook.simulate.arrivals import Coming
+from webhook.simulate.scenario import ScenarioError
+from webhook.simulate.scenario_spec import Csv
+
+LINES = """\
+created,status,seconds,steps
+2024-11-15 18:00:30,DONE,32,30
+2024-11-15 18:00:00,DONE,20.5,5
+2024-11-15 18:01:00,FAILED,1,5
+2024-11-15 18:02:00,DONE,40,
+""".splitlines()
+
+
+def read(lines=LINES, **fields):
+    spec = {
+        "file": "t.csv",
+        "columns": {"arrival": "created", "runTime": "seconds"},
+        "jobs": [{"job": "work"}],
+        **fields,
+    }
+    return trace.read(Csv.model_validate(spec), lines, "arrivals[0].csv")
+
+
+def test_rows_come_in_order_of_time_from_the_first_on():
+    assert read() == [
+        Coming(at=0.0, job="work", run_seconds=20.5),
+        Coming(at=30.0, job="work", run_seconds=32.0),
+        Coming(at=60.0, job="work", run_seconds=1.0),
+        Coming(at=120.0, job="work", run_seconds=40.0),
+    ]
+
+
+def test_only_rows_that_meet_all_conditions_come():
+    done = {"column": "status", "equals": "DONE"}
+    short = {"column": "seconds", "atLeast": 10, "atMost": 35}
+
+    assert [each.run_seconds for each in read(where=[done, short])] == [20.5, 32.0]
+
+    failed = {"column": "status", "oneOf": ["FAILED"]}
+    assert [each.run_seconds for each in read(where=[failed])] == [1.0]
+
+
+def test_the_first_rule_that_holds_says_which_job_a_row_is():
+    light = {"job": "light", "when": [{"column": "steps", "atMost": 10}]}
+
+    assert [each.job for each in read(jobs=[light, {"job": "heavy"}])] == [
+        "light",
+        "heavy",
+        "light",
+        "heavy",
+    ]
+    # A row without a number is in no range, and one that no rule takes does not come.
+    assert len(read(jobs=[light])) == 2
+
+
+def test_the_first_ones_come_when_a_limit_is_set():
+    assert [each.at for each in read(limit=2)] == [0.0, 30.0]
+
+
+def test_time_is_scaled_between_arrivals_alone():
+    found = read(timeScale=0.1, start="1s", runTimeUnit="minutes")
+
+    assert found[1] == Coming(at=4.0, job="work", run_seconds=1920.0)
+
+
+@pytest.mark.parametrize(
+    ("form", "first", "second"),
+    [
+        ("iso", "2024-11-15T18:00:00Z", "2024-11-15T19:00:05+01:00"),
+        ("seconds", "100", "105.0"),
+        ("milliseconds", "1700000000000", "1700000005000"),
+        ("%d.%m.%Y %H:%M:%S", "15.11.2024 18:00:00", "15.11.2024 18:00:05"),
+    ],
+)
+def test_times_are_read_in_many_forms(form, first, second):
+    lines = ["created,seconds", f"{first},1", f"{second},1"]
+
+    assert [each.at for each in read(lines, arrivalFormat=form)] == [0.0, 5.0]
+
+
+def test_other_delimiters_and_no_run_time():
+    fields = {"delimiter": ";", "columns": {"arrival": "created"}, "arrivalFormat": "seconds"}
+    found = read(["created;x", "1;2"], **fields)
+
+    assert found == [Coming(at=0.0, job="work")]
+
+
+@pytest.mark.parametrize(
+    ("lines", "fields", "message"),
+    [
+        (
+            LINES,
+            {"columns": {"arrival": "when"}},
+            (
+                "arrivals[0].csv.columns.arrival: no column when in t.csv; "
+                "there is created, status, seconds, steps"
+            ),
+        ),
+        (
+            LINES,
+            {"where": [{"column": "nope", "equals": "1"}]},
+            (
+                "arrivals[0].csv.where[0].column: no column nope in t.csv; "
+                "there is created, status, seconds, steps"
+            ),
+        ),
+        (
+            LINES,
+            {"jobs": [{"job": "work", "when": [{"column": "n", "equals": "1"}]}]},
+            (
+                "arrivals[0].csv.jobs[0].when[0].column: no column n in t.csv; "
+                "there is created, status, seconds, steps"
+            ),
+        ),
+        (
+            [],
+            {},
+            "arrivals[0].csv.columns.arrival: no column created in t.csv; there is nothing",
+        ),
+        (
+            LINES,
+            {"where": [{"column": "status", "equals": "done"}]},
+            "arrivals[0].csv.where: no row of t.csv is left",
+        ),
+        (
+            [*LINES, "yesterday,DONE,1,1"],
+            {},
+            "t.csv line 6: expected a time (iso) in column created, got 'yesterday'",
+        ),
+        (
+            [*LINES, "2024-11-15,DONE,long,1"],
+            {},
+            "t.csv line 6: expected a number in column seconds, got 'long'",
+        ),
+        (
+            [*LINES, "2024-11-15,DONE,-3,1"],
+            {},
+            "t.csv line 6: expected a number of at least 0 in column seconds, got '-3'",
+        ),
+        (
+            [*LINES, "2024-11-15"],
+            {},
+            "t.csv line 6: expected a number in column seconds, got nothing",
+        ),
+        (
+            LINES,
+            {"where": [{"column": "status", "atMost": 1}]},
+            "t.csv line 2: expected a number in column status, got 'DONE'",
+        ),
+        (
+            LINES,
+            {"arrivalFormat": "seconds"},
+            "t.csv line 2: expected a number in column created, got '2024-11-15 18:00:30'",
+        ),
+        (
+            LINES,
+            {"arrivalFormat": "%d"},
+            "t.csv line 2: expected a time (%d) in column created, got '2024-11-15 18:00:30'",
+        ),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused_with_its_line(lines, fields, message):
+    with pytest.raises(FieldError) as refused:
+        read(lines, **fields)
+
+    assert str(refused.value) == message
+
+
+def test_a_condition_that_says_nothing_is_refused():
+    csv = {
+        "file": "t.csv",
+        "columns": {"arrival": "created"},
+        "jobs": [{"job": "work"}],
+        "where": [{"column": "status"}],
+    }
+
+    with pytest.raises(ScenarioError) as refused:
+        files.read(files.changed(["arrivals"], [{"csv": csv}]))
+
+    assert str(refused.value) == (
+        "arrivals[0].csv.where[0]: expected at least one of equals, oneOf, atLeast, atMost"
+    )
+
+
+def test_rows_become_a_scenarios_jobs():
+    csv = {
+        "file": "t.csv",
+        "columns": {"arrival": "created", "runTime": "seconds"},
+        "jobs": [{"job": "work"}],
+        "limit": 2,
+    }
+    source = files.changed(["arrivals"], [{"csv": csv}])
+    source["jobs"]["work"]["runTimes"] = {"fast": {"times": 1}, "slow": {"of": "fast", "times": 10}}
+
+    found = files.read(source, {"t.csv": "\n".join(LINES)}).submissions
+
+    assert [(each.name, each.at, dict(each.run_seconds)) for each in found] == [
+        ("work-1", 0.0, {"fast": 20.5, "slow": 205.0}),
+        ("work-2", 30.0, {"fast": 32.0, "slow": 320.0}),
+    ]

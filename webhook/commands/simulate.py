@@ -1,0 +1,187 @@
+"""``simulate``: a scenario's Jobs, replayed under several strategies, side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from webhook.commands import manifest
+from webhook.model.fields import FieldError
+
+if TYPE_CHECKING:
+    from webhook.simulate.results import Result
+    from webhook.simulate.scenario import Arm, Scenario
+
+PROGRESS_FROM = 1_000
+PROGRESS_STEP = 100
+PLOTS_MISSING = "needs matplotlib: pip install 'kueue-fallback[plots]'"
+
+
+@click.command("simulate", short_help="Replay Jobs under several strategies.")
+@click.option(
+    "-f",
+    "--filename",
+    "file",
+    required=True,
+    metavar="SCENARIO",
+    help="A scenario, or - for stdin.",
+)
+@click.option(
+    "--strategy",
+    "strategies",
+    multiple=True,
+    metavar="NAME",
+    help="static, Threshold, FinishTime or a policy; repeatable. Default: all there are.",
+)
+@click.option(
+    "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="A parameter; repeatable."
+)
+@click.option("--seed", default=0, show_default=True, help="Of everything that is drawn.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@click.option("--plot", metavar="FILE", help="Draw timelines into a .png or .svg file.")
+def command(
+    file: str,
+    strategies: tuple[str, ...],
+    assignments: tuple[str, ...],
+    seed: int,
+    output: str,
+    plot: str | None,
+) -> None:
+    """Replay a scenario's Jobs through a model of its queues, once for each strategy.
+
+    Admission's own code decides each Job, on queues that behave as Kueue's do. The same file,
+    parameters and seed give the same result.
+
+    \b
+    Examples:
+      kueue-fallback simulate -f examples/scenarios/uniform.yaml
+      kueue-fallback simulate -f uniform.yaml --strategy static --strategy light --plot uniform.svg
+      kueue-fallback simulate -f trace.yaml --set slowdown=10 --seed 7 -o json
+    """
+    try:
+        _check_plot(plot)
+        scenario = _scenario(file, assignments, seed)
+        results = _results(scenario, scenario.arms(strategies), file)
+    except FieldError as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)
+    _show(scenario, results, output=output, seed=seed)
+    if plot is not None:
+        _draw(results, plot, scenario.name)
+
+
+def _check_plot(path: str | None) -> None:
+    """Fail before the replay, not after it."""
+    if path is None:
+        return
+    from webhook.simulate.plot import FORMATS
+
+    if Path(path).suffix not in FORMATS:
+        raise FieldError(
+            "--plot", f"expected a file that ends in {' or '.join(FORMATS)}, got {path}"
+        )
+    if not Path(path).absolute().parent.is_dir():
+        raise FieldError("--plot", f"no such folder: {Path(path).parent}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise FieldError("--plot", PLOTS_MISSING)
+
+
+def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
+    from webhook.simulate import parameters, scenario_file
+    from webhook.simulate.scenario import ScenarioError
+
+    name = "stdin" if file == "-" else file
+    folder = Path() if file == "-" else Path(file).parent
+    try:
+        documents = list(manifest.read(sys.stdin.read() if file == "-" else _text(Path(file))))
+    except manifest.ManifestError as error:
+        raise FieldError(f"{name}:{error.line}" if error.line else name, error.message) from error
+    if len(documents) != 1:
+        raise FieldError(name, f"expected one document, found {len(documents)}")
+    given = parameters.assignments(assignments)
+    try:
+        return scenario_file.read(
+            documents[0].value,
+            read_text=lambda path: _text(folder / path),
+            given=given,
+            seed=seed,
+        )
+    except ScenarioError as error:
+        raise FieldError("", _located(error.errors, name, documents[0])) from error
+
+
+def _located(errors: Sequence[FieldError], name: str, document: manifest.Document) -> str:
+    """Write one line for each mistake, with the line in the scenario where it has one."""
+    return "\n".join(
+        f"{name}:{document.line(error.path)}: {error}"
+        if _first(error.path) in document.lines
+        else f"{name}: {error}"
+        for error in errors
+    )
+
+
+def _first(path: str) -> str:
+    return re.split(r"[.\[]", path, maxsplit=1)[0] or "-"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FieldError(str(path), str(getattr(error, "strerror", "") or error)) from error
+
+
+def _results(scenario: Scenario, arms: Sequence[Arm], file: str) -> list[Result]:
+    """Replay each strategy; what none of them does is replayed too, to compare each Job with."""
+    from webhook.simulate.results import compared
+    from webhook.simulate.side_by_side import replay_all
+
+    asked = {arm.name: arm for arm in (*scenario.arms(["static"]), *arms)}
+    with _progress(len(asked) * len(scenario.submissions)) as progress:
+        try:
+            found = replay_all(scenario, tuple(asked.values()), progress=progress)
+        except FieldError as error:
+            raise FieldError(file, str(error)) from error
+    return [compared(found[arm.name], found["static"]) for arm in arms]
+
+
+@contextlib.contextmanager
+def _progress(count: int) -> Iterator[Callable[[int], None]]:
+    """Show how many Jobs have come, where somebody watches and it takes a while."""
+    if not sys.stderr.isatty() or count < PROGRESS_FROM:
+        yield lambda _: None
+        return
+    with click.progressbar(length=count, label="Replaying", file=sys.stderr) as bar:
+        shown = 0
+
+        def show(number: int) -> None:
+            nonlocal shown
+            if number - shown >= PROGRESS_STEP or number == count:
+                bar.update(number - shown)
+                shown = number
+
+        yield show
+
+
+def _show(scenario: Scenario, results: Sequence[Result], *, output: str, seed: int) -> None:
+    from webhook.simulate import report
+
+    if output == "text":
+        click.echo(report.table(scenario, results))
+    else:
+        click.echo(json.dumps(report.to_json(scenario, results, seed=seed), indent=2))
+
+
+def _draw(results: Sequence[Result], path: str, title: str) -> None:
+    from webhook.simulate import plot
+
+    plot.draw(results, path, title=title)
+    click.echo(f"Timelines are drawn in {path}.", err=True)

@@ -1,0 +1,201 @@
+"""Forecasts and run times as the observer would publish them, followed through a replay.
+
+Of Workloads it is told what the API server would tell: whole seconds of admissions and run times.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import TypeAlias
+
+from webhook.cluster.census import Census, Group
+from webhook.cluster.run_times import RunTimes
+from webhook.cluster.workload import Workload
+from webhook.decide import match
+from webhook.decide.demand import Demand
+from webhook.decide.occupancy import NO_OUTLOOK, Occupancy
+from webhook.decide.outlook import Outlook
+from webhook.decide.placements import placed
+from webhook.model.fields import FieldError
+from webhook.model.job import Job
+from webhook.model.job_class import JobClass
+from webhook.model.queues import Amounts, Arrival, Snapshot, Stage
+from webhook.model.runs import Ended, Run
+from webhook.surveys import Survey, Surveyor, watched
+
+FRESH_SECONDS = 1.0
+"""Until then a forecast is used with the placements since, as admission uses it;"""
+FRESH_PART = 0.05
+"""or for so much of the time that the last of those who wait is expected to wait."""
+_EPOCH = 1
+"""Seconds since 1970 at the scenario's start: 0 stands for no admission."""
+_Shape: TypeAlias = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """A Workload that begins to wait."""
+
+    key: str
+    cluster_queue: str
+    arrival: Arrival
+    demand: Demand
+    job_class: JobClass
+    generation: int = 0
+    """Of the policy that decided."""
+
+
+@dataclass(slots=True)
+class _Queue:
+    waiting: dict[_Shape, tuple[Arrival, dict[str, Workload]]] = field(default_factory=dict)
+    """Shape to its first Arrival and its Workloads."""
+    holding: dict[str, Workload] = field(default_factory=dict)
+
+    def census(self) -> Census:
+        groups = (
+            Group(arrival, tuple(members.values()))
+            for arrival, members in self.waiting.values()
+            if members
+        )
+        return Census(holding=tuple(self.holding.values()), waiting=tuple(groups))
+
+
+class Forecasts:
+    """Without a policy that decides by them there are none, and they cost nothing."""
+
+    def __init__(self, snapshot: Snapshot, run_times: RunTimes) -> None:
+        """*run_times*: what is learned already; it learns more here."""
+        self._snapshot = snapshot
+        self._watched = watched(snapshot)
+        self._surveyor = Surveyor()
+        self._run_times = run_times
+        self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
+        self._joined: dict[str, tuple[Joining, _Shape]] = {}
+        self._changed = set(self._watched)
+        self._outlook: Outlook = NO_OUTLOOK
+        self._published = snapshot
+        self._number = 0
+        self._fresh_until = -inf
+
+    def seen(self, job: Job, now: float) -> Snapshot:
+        """Return what the observer would have published, but for counts.
+
+        Where *job* has no choice, older forecasts will do.
+        """
+        if not self._watched:
+            return replace(self._snapshot, as_of=now)
+        if now >= self._fresh_until and self._has_choice(job):
+            self._forecast(now)
+        return replace(self._published, as_of=now)
+
+    def _has_choice(self, job: Job) -> bool:
+        try:
+            policy = match.policy_for(job, self._snapshot, own_namespace="")
+        except FieldError:
+            return False
+        return policy is not None and len(policy.spec.options) > 1
+
+    def foreseen(self, view: Occupancy) -> Occupancy:
+        """Let decisions see the placements since the last forecast."""
+        return replace(view, outlook=self._outlook)
+
+    def join(self, joining: Joining, now: float) -> None:
+        arrival, name = joining.arrival, joining.cluster_queue
+        if name not in self._watched:
+            return
+        shape = (
+            arrival.namespace,
+            arrival.local_queue,
+            arrival.priority,
+            arrival.policy,
+            arrival.option,
+            joining.demand,
+        )
+        group = self._queues[name].waiting.setdefault(shape, (arrival, {}))
+        group[1][joining.key] = _pending(joining, self._number)
+        self._number += 1
+        self._joined[joining.key] = joining, shape
+        self._changed.add(name)
+        if (found := placed(arrival, self._published, now)) is not None:
+            self._outlook = self._outlook.add(found)
+
+    def start(self, key: str, at: float, usage: Amounts) -> None:
+        if key not in self._joined:
+            return
+        joining, shape = self._joined[key]
+        queue = self._queues[joining.cluster_queue]
+        workload = queue.waiting[shape][1].pop(key)
+        queue.holding[key] = workload._replace(
+            stage=Stage.RESERVING,
+            cluster_queue=joining.cluster_queue,
+            charge=tuple(usage.items()),
+            admitted=int(at) + _EPOCH,
+        )
+        self._changed.add(joining.cluster_queue)
+
+    def end(self, key: str, at: float, finish: float, flavors: str) -> None:
+        """Let a run that began at *at* be learned from."""
+        if key not in self._joined:
+            return
+        joining, _ = self._joined.pop(key)
+        del self._queues[joining.cluster_queue].holding[key]
+        self._changed.add(joining.cluster_queue)
+        run = Run(int(finish) + _EPOCH, zlib.crc32(key.encode()) & 0xFFFF, round(finish - at))
+        arrival, job_class = joining.arrival, joining.job_class
+        self._run_times.add(
+            Ended(
+                key=job_class.key,
+                coarse=job_class.coarse,
+                name="",
+                flavors=flavors,
+                run=run,
+                succeeded=True,
+                policy=arrival.policy,
+                option=arrival.option,
+                generation=joining.generation,
+            )
+        )
+
+    def _forecast(self, now: float) -> None:
+        snapshot = replace(
+            self._snapshot, as_of=now, run_times=self._run_times.estimates(at_once=None)
+        )
+        survey = Survey(
+            snapshot=snapshot,
+            counted={name: self._queues[name].census() for name in self._changed},
+            due=self._watched,
+            now=now,
+            unix=now + _EPOCH,
+        )
+        self._changed.clear()
+        profiles = self._surveyor.profiles(survey)
+        self._published = replace(snapshot, profiles=profiles)
+        self._outlook = NO_OUTLOOK.adopt(self._published)
+        horizon = max((profile.times[-1] for profile in profiles.values()), default=0.0)
+        self._fresh_until = now + max(FRESH_SECONDS, FRESH_PART * horizon)
+
+
+def _pending(joining: Joining, order: int) -> Workload:
+    """Write it as the observer knows it; *order* stands for its age."""
+    arrival = joining.arrival
+    return Workload(
+        namespace=arrival.namespace,
+        name=joining.key,
+        queue=arrival.local_queue,
+        stage=Stage.PENDING,
+        competes=True,
+        cluster_queue="",
+        charge=(),
+        priority=arrival.priority,
+        created=order,
+        decision_id=arrival.key,
+        policy=arrival.policy,
+        option=arrival.option,
+        job=joining.key,
+        replaces="",
+        pod_sets=(),
+        job_class=joining.job_class,
+    )

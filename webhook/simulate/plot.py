@@ -1,0 +1,140 @@
+"""Results as a picture: for each strategy and queue who ran when, and how many waited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from webhook.simulate.report import duration
+from webhook.simulate.results import JobResult, Result
+
+FORMATS: Final = (".png", ".svg")
+COLOURS: Final = (
+    "#2b5b84", "#e59866", "#7fb3d5", "#82b366", "#9673a6", "#d6b656", "#b85450", "#6c757d",
+)  # fmt: skip
+WAITING_COLOUR: Final = "#c0392b"
+MOST_BARS: Final = 3_000
+"""With more Jobs than this, how many run is drawn instead of each one's bar."""
+_PIXELS_PER_INCH: Final = 110
+
+
+def draw(results: Sequence[Result], path: str, *, title: str) -> None:
+    """Write the picture; the path's ending says whether PNG or SVG.
+
+    Raises:
+        ImportError: the extra `plots` is not installed.
+
+    """
+    import matplotlib as mpl  # noqa: PLC0415 - an extra, and a second to import
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "kueue-fallback"  # the same results are the same file
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+    from matplotlib.patches import Patch  # noqa: PLC0415
+
+    queues = _queues(results)
+    kinds = sorted({_kind(job) for result in results for job in result.jobs})
+    colours = {kind: COLOURS[number % len(COLOURS)] for number, kind in enumerate(kinds)}
+    figure, grid = plt.subplots(
+        2 * len(queues),
+        len(results),
+        figsize=(max(6, 4.5 * len(results)), 1 + 3.2 * len(queues)),
+        height_ratios=[3, 1] * len(queues),
+        sharex=True,
+        sharey="row",
+        squeeze=False,
+        layout="constrained",
+    )
+    for column, result in enumerate(results):
+        grid[0][column].set_title(f"{result.strategy}: {duration(result.totals.makespan)}")
+        for row, queue in enumerate(queues):
+            jobs = [job for job in result.jobs if job.queue == queue]
+            _draw_running(grid[2 * row][column], jobs, colours)
+            _draw_waiting(grid[2 * row + 1][column], jobs)
+        grid[-1][column].set_xlabel("seconds")
+    for row, queue in enumerate(queues):
+        grid[2 * row][0].set_ylabel(f"{queue}: running")
+        grid[2 * row + 1][0].set_ylabel("waiting")
+    handles = [Patch(color=colour, label=kind) for kind, colour in colours.items()]
+    handles.append(Patch(color=WAITING_COLOUR, label="waiting"))
+    figure.legend(handles=handles, loc="outside upper right", ncols=min(6, len(handles)))
+    figure.suptitle(title, x=0.01, ha="left")
+    figure.savefig(
+        path, dpi=_PIXELS_PER_INCH, metadata={"Date": None} if path.endswith("svg") else {}
+    )
+    plt.close(figure)
+
+
+def _queues(results: Sequence[Result]) -> list[str]:
+    """Name the queues, those first that Jobs were created for."""
+    jobs = [job for result in results for job in result.jobs]
+    return list(
+        dict.fromkeys(
+            [*sorted({job.submitted for job in jobs}), *sorted({job.queue for job in jobs})]
+        )
+    )
+
+
+def _kind(job: JobResult) -> str:
+    return f"{job.template}, {job.option}" if job.is_moved else job.template
+
+
+def lanes(jobs: Sequence[JobResult]) -> list[tuple[int, JobResult]]:
+    """Give each Job that ran the lowest line that is free when it starts."""
+    ends: list[float] = []
+    found = []
+    for job in sorted(
+        (job for job in jobs if job.start is not None), key=lambda job: job.start or 0.0
+    ):
+        start, end = job.start or 0.0, job.finish or job.start or 0.0
+        lane = next((number for number, busy in enumerate(ends) if busy <= start), len(ends))
+        ends[lane : lane + 1] = [end]
+        found.append((lane, job))
+    return found
+
+
+def steps(changes: Sequence[tuple[float, int]]) -> tuple[list[float], list[int]]:
+    """Sum changes at moments into a line: moments ascending, and how many there are from each."""
+    moments, counts = [0.0], [0]
+    for moment, change in sorted(changes):
+        if moment > moments[-1]:
+            moments.append(moment)
+            counts.append(counts[-1])
+        counts[-1] += change
+    return moments, counts
+
+
+def _draw_running(axis: Any, jobs: Sequence[JobResult], colours: dict[str, str]) -> None:
+    ran = [job for job in jobs if job.start is not None and job.finish is not None]
+    if len(ran) > MOST_BARS:
+        for kind, colour in colours.items():
+            here = [job for job in ran if _kind(job) == kind]
+            starts = [(job.start or 0.0, 1) for job in here]
+            axis.step(
+                *steps([*starts, *((job.finish or 0.0, -1) for job in here)]),
+                where="post",
+                color=colour,
+            )
+        return
+    for lane, job in lanes(ran):
+        start = job.start or 0.0
+        axis.barh(
+            lane,
+            (job.finish or 0.0) - start,
+            left=start,
+            height=0.85,
+            color=colours[_kind(job)],
+            edgecolor="white",
+            linewidth=0.5,
+        )
+    axis.set_yticks([])
+
+
+def _draw_waiting(axis: Any, jobs: Sequence[JobResult]) -> None:
+    began = [(job.arrival, 1) for job in jobs]
+    axis.step(
+        *steps([*began, *((job.start, -1) for job in jobs if job.start is not None)]),
+        where="post",
+        color=WAITING_COLOUR,
+    )
+    axis.set_ylim(0, max(1.0, axis.get_ylim()[1]))

@@ -1,0 +1,156 @@
+"""Results as people and programs read them: a row for each strategy, and JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from webhook.simulate.results import JobResult, Result, Totals, totals
+from webhook.simulate.scenario import STATIC, Scenario
+
+VERSION: Final = 1
+_HEADER: Final = (
+    "STRATEGY",
+    "MAKESPAN",
+    "SAVED",
+    "TURNAROUND",
+    "P95",
+    "WAIT",
+    "DEVICE HOURS",
+    "MOVED",
+    "SLOWER",
+)
+
+
+def table(scenario: Scenario, results: Sequence[Result]) -> str:
+    """Lay strategies side by side; fits 100 columns with names of usual length."""
+    lines = [_title(scenario), "", *_aligned([_HEADER, *(_row(each, results) for each in results)])]
+    if len(scenario.templates) > 1:
+        header = ("MEAN TURNAROUND", *scenario.templates)
+        rows = [(each.strategy, *_by_job(each, scenario)) for each in results]
+        lines += ["", *_aligned([header, *rows])]
+    return "\n".join([*lines, *_notes(results)])
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Put the first column left and the others right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
+        for row in rows
+    ]
+
+
+def _by_job(result: Result, scenario: Scenario) -> list[str]:
+    return [duration(totals(result.of(name)).mean_turnaround) for name in scenario.templates]
+
+
+def _title(scenario: Scenario) -> str:
+    jobs = scenario.submissions
+    last = jobs[-1].at - jobs[0].at
+    kinds = ", ".join(
+        f"{sum(each.template == name for each in jobs)} {name}" for name in scenario.templates
+    )
+    return f"{scenario.name}: {len(jobs)} Jobs in {duration(last)} ({kinds})"
+
+
+def _row(result: Result, results: Sequence[Result]) -> tuple[str, ...]:
+    found, less = result.totals, saved(result, results)
+    return (
+        result.strategy,
+        duration(found.makespan),
+        "-" if less is None else f"{round(less, 1) + 0.0:.1f} %",
+        duration(found.mean_turnaround),
+        duration(found.p95_turnaround),
+        duration(found.mean_wait),
+        f"{sum(found.device_hours.values()):.2f}",
+        str(found.moved),
+        str(found.slower),
+    )
+
+
+def saved(result: Result, results: Sequence[Result]) -> float | None:
+    """Tell how many percent shorter its makespan is than the static one; None without one."""
+    static = next((each.totals.makespan for each in results if each.strategy == STATIC), None)
+    makespan = result.totals.makespan
+    if not static or makespan is None or result.strategy == STATIC:
+        return None
+    return 100 * (1 - makespan / static)
+
+
+def _notes(results: Sequence[Result]) -> list[str]:
+    found = [
+        f"{each.strategy}: {left} Jobs never ended"
+        for each in results
+        if (left := each.totals.jobs - each.totals.finished)
+    ]
+    return ["", *found] if found else []
+
+
+def duration(seconds: float | None) -> str:
+    """Spell a time with three figures or so: ``12.3 s``, ``14 m 05 s``, ``31 h 07 m``."""
+    if seconds is None:
+        return "-"
+    if seconds < 600:  # noqa: PLR2004 - ten minutes
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 600:  # noqa: PLR2004 - ten hours
+        return f"{minutes} m {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} m"
+
+
+def to_json(scenario: Scenario, results: Sequence[Result], *, seed: int) -> Mapping[str, Any]:
+    """Return what programs read; seconds as numbers, keys in camelCase."""
+    return {
+        "version": VERSION,
+        "scenario": scenario.name,
+        "seed": seed,
+        "jobs": len(scenario.submissions),
+        "strategies": [_result_json(each, results) for each in results],
+    }
+
+
+def _result_json(result: Result, results: Sequence[Result]) -> Mapping[str, Any]:
+    return {
+        "strategy": result.strategy,
+        "totals": {
+            **_totals_json(result.totals),
+            "savedPercent": _rounded(saved(result, results)),
+        },
+        "byJob": {
+            name: _totals_json(totals(result.of(name)))
+            for name in dict.fromkeys(job.template for job in result.jobs)
+        },
+        "jobs": [_job_json(each) for each in result.jobs],
+    }
+
+
+def _totals_json(found: Totals) -> Mapping[str, Any]:
+    return {_camel(key): _rounded(value) for key, value in asdict(found).items()}
+
+
+def _job_json(job: JobResult) -> Mapping[str, Any]:
+    return {
+        "name": job.name,
+        "job": job.template,
+        "arrival": _rounded(job.arrival),
+        "submittedTo": job.submitted,
+        "queue": job.queue,
+        "option": job.option or None,
+        "start": _rounded(job.start),
+        "finish": _rounded(job.finish),
+        "staticFinish": _rounded(job.static_finish),
+    }
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+def _rounded(value: Any) -> Any:
+    """Round to milliseconds: finer differences are those of floating point."""
+    if isinstance(value, Mapping):
+        return {key: _rounded(item) for key, item in value.items()}
+    return round(value, 3) if isinstance(value, float) else value

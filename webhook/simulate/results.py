@@ -1,0 +1,129 @@
+"""What a replay came to: each Job's way, and the figures by which strategies are compared. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from webhook.decide.accelerators import is_accelerator
+from webhook.model.queues import Amounts
+
+_SECONDS_PER_HOUR = 3600.0
+_NOTICED_SECONDS = 0.5
+"""A Job that ends later by less than this was not made slower."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResult:
+    """One Job's way through a replay; seconds since the scenario's start."""
+
+    name: str
+    template: str
+    arrival: float
+    submitted: str
+    """The LocalQueue that it was created for."""
+    queue: str
+    """The LocalQueue that it was sent to."""
+    option: str = ""
+    """Empty: no policy decided."""
+    start: float | None = None
+    """None: never within the replay."""
+    finish: float | None = None
+    static_finish: float | None = None
+    """When it ends under no policy at all; None: unknown, or never."""
+    held: Amounts = field(default_factory=dict)
+    """Quota that it was charged while it ran."""
+
+    @property
+    def is_moved(self) -> bool:
+        return self.queue != self.submitted
+
+    @property
+    def is_slower(self) -> bool:
+        """Tell whether it ends noticeably later than it would have without any policy."""
+        if self.static_finish is None:
+            return False
+        return self.finish is None or self.finish > self.static_finish + _NOTICED_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Figures over Jobs that finished; times in seconds, None where none did."""
+
+    jobs: int
+    finished: int
+    makespan: float | None
+    """From the first arrival to the last finish."""
+    mean_turnaround: float | None
+    """Of arrival to finish."""
+    p95_turnaround: float | None
+    mean_wait: float | None
+    """Of arrival to start."""
+    device_hours: Mapping[str, float]
+    """By flavor of accelerators."""
+    moved: int
+    slower: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What one strategy came to."""
+
+    strategy: str
+    jobs: tuple[JobResult, ...]
+    """In order of arrival."""
+
+    @property
+    def totals(self) -> Totals:
+        return totals(self.jobs)
+
+    def of(self, template: str) -> tuple[JobResult, ...]:
+        return tuple(job for job in self.jobs if job.template == template)
+
+
+def totals(jobs: Sequence[JobResult]) -> Totals:
+    ends = [job.finish for job in jobs if job.finish is not None]
+    turnarounds = [job.finish - job.arrival for job in jobs if job.finish is not None]
+    waits = [job.start - job.arrival for job in jobs if job.start is not None]
+    first = min((job.arrival for job in jobs), default=0.0)
+    return Totals(
+        jobs=len(jobs),
+        finished=len(ends),
+        makespan=max(ends) - first if ends else None,
+        mean_turnaround=_mean(turnarounds),
+        p95_turnaround=percentile(turnarounds, 95) if turnarounds else None,
+        mean_wait=_mean(waits),
+        device_hours=_device_hours(jobs),
+        moved=sum(job.is_moved for job in jobs),
+        slower=sum(job.is_slower for job in jobs),
+    )
+
+
+def compared(result: Result, static: Result) -> Result:
+    """Note on each Job when it ends under no policy."""
+    ends = {job.name: job.finish for job in static.jobs}
+    jobs = (replace(job, static_finish=ends.get(job.name)) for job in result.jobs)
+    return replace(result, jobs=tuple(jobs))
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Return the smallest value that so many percent of all do not exceed (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _device_hours(jobs: Sequence[JobResult]) -> Mapping[str, float]:
+    found: dict[str, float] = {}
+    for job in jobs:
+        if job.start is None or job.finish is None:
+            continue
+        hours = (job.finish - job.start) / _SECONDS_PER_HOUR
+        for (flavor, resource), amount in job.held.items():
+            if is_accelerator(resource):
+                found[flavor] = found.get(flavor, 0.0) + amount * hours
+    return dict(sorted(found.items()))

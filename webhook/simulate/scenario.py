@@ -1,0 +1,144 @@
+"""A scenario: queues, policies, Jobs and when they come; what a replay starts from.
+
+Times are seconds since the scenario's start. Everything is drawn before the replay, so that each
+strategy meets the same Jobs with the same true run times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from webhook.model.fields import FieldError
+from webhook.model.policy import FallbackPolicy, FinishTime, Mode, Strategy, StrategyType
+from webhook.model.policy_values import sort_key
+from webhook.model.queues import Snapshot
+
+STATIC = "static"
+"""The strategy that decides nothing: every Job runs where it was submitted."""
+
+AND = "+"
+"""Between the names of policies that decide together."""
+
+
+class ScenarioError(ValueError):
+    """A scenario is wrong: every mistake found, each naming its path."""
+
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        super().__init__(tuple(errors))
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.errors))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """One Job that comes."""
+
+    at: float
+    name: str
+    """Unique in the scenario."""
+    template: str
+    run_seconds: Mapping[str, float]
+    """True run times: by the names of the ResourceFlavors that it may be assigned, sorted and
+    joined by commas, or by option. What else holds quota is in them."""
+
+    def seconds_on(self, flavors: str, option: str = "") -> float:
+        """Tell how long the Job really runs on these flavors; what names them wins.
+
+        Raises:
+            FieldError: the scenario does not say.
+
+        """
+        for key in (flavors, option, *flavors.split(",")):
+            if key in self.run_seconds:
+                return self.run_seconds[key]
+        known = ", ".join(self.run_seconds)
+        raise FieldError(
+            f"jobs.{self.template}.runTimes",
+            f"expected a run time on flavor {flavors or 'none'}, found only {known}",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One strategy under which the scenario is replayed."""
+
+    name: str
+    policies: tuple[FallbackPolicy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What a replay starts from."""
+
+    name: str
+    snapshot: Snapshot
+    """Empty queues, without policies."""
+    objects: tuple[Mapping[str, Any], ...]
+    """The same queues, flavors and namespaces as they were written."""
+    policies: tuple[FallbackPolicy, ...]
+    policy_objects: tuple[Mapping[str, Any], ...]
+    templates: Mapping[str, Mapping[str, Any]]
+    """batch/v1 Jobs by name; each has a namespace and no name of its own."""
+    submissions: tuple[Submission, ...]
+    """Ascending by time."""
+
+    def manifest(self, submission: Submission) -> Mapping[str, Any]:
+        """Return the Job as it is submitted."""
+        template = self.templates[submission.template]
+        return {**template, "metadata": {**template["metadata"], "name": submission.name}}
+
+    def faster(self, factor: float) -> Scenario:
+        """Divide arrivals and run times; durations in policies stay."""
+        return replace(
+            self,
+            submissions=tuple(
+                replace(
+                    each,
+                    at=each.at / factor,
+                    run_seconds={k: v / factor for k, v in each.run_seconds.items()},
+                )
+                for each in self.submissions
+            ),
+        )
+
+    def arms(self, names: Sequence[str] = ()) -> tuple[Arm, ...]:
+        """Find strategies by name: static, a type, or policies; none: static and each type here.
+
+        Raises:
+            FieldError: there is no such strategy.
+
+        """
+        if not names:
+            used = {policy.spec.strategy.type for policy in self.policies}
+            names = (STATIC, *(kind for kind in StrategyType if kind in used))
+        return tuple(self._arm(name) for name in dict.fromkeys(names))
+
+    def _arm(self, name: str) -> Arm:
+        if name == STATIC:
+            return Arm(name=name)
+        if found := [each for each in self.policies if each.spec.strategy.type == name]:
+            return _arm(name, found)
+        if name == StrategyType.FINISH_TIME and self.policies:
+            by_finish = Strategy(type=StrategyType.FINISH_TIME, finish_time=FinishTime())
+            return _arm(name, self.policies, strategy=by_finish)
+        by_name = {policy.name: policy for policy in self.policies}
+        wanted = name.split(AND)
+        if all(each in by_name for each in wanted):
+            return _arm(name, [by_name[each] for each in wanted])
+        types = {str(policy.spec.strategy.type) for policy in self.policies}
+        known = ", ".join([STATIC, *sorted(types), *by_name])
+        raise FieldError("--strategy", f"expected one of {known}, got {name}")
+
+
+def _arm(name: str, policies: Sequence[FallbackPolicy], **changes: object) -> Arm:
+    """Let policies decide, whatever their mode: a replay is to show what they would do."""
+    specs = [each.spec.model_copy(update={"mode": Mode.ENFORCE, **changes}) for each in policies]
+    enforced = (
+        policy.model_copy(update={"spec": spec})
+        for policy, spec in zip(policies, specs, strict=True)
+    )
+    return Arm(name=name, policies=tuple(sorted(enforced, key=sort_key)))

@@ -1,0 +1,144 @@
+"""A scenario's document to the scenario: checked, its files read, everything drawn.
+
+Pure but for the files, which a function given here reads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from webhook.cluster.snapshot_file import snapshot_of
+from webhook.model import fields
+from webhook.model.fields import FieldError
+from webhook.model.job import QUEUE_LABEL
+from webhook.model.policy import KIND, FallbackPolicy
+from webhook.model.policy_values import seconds
+from webhook.model.queues import Snapshot
+from webhook.simulate import arrivals, objects, parameters, run_times, trace
+from webhook.simulate.arrivals import Coming
+from webhook.simulate.objects import Object, ReadText
+from webhook.simulate.run_times import Plan
+from webhook.simulate.scenario import Scenario, ScenarioError, Submission
+from webhook.simulate.scenario_spec import Arrivals, ScenarioSpec, SpecError, validated
+
+DEFAULT_QUEUE = "default"
+"""Kueue sends Jobs that name no LocalQueue here, where there is one."""
+
+
+def read(
+    document: Any,
+    *,
+    read_text: ReadText,
+    given: Mapping[str, parameters.Scalar] | None = None,
+    seed: int = 0,
+) -> Scenario:
+    """Read a whole scenario; the same document, parameters and seed give the same one.
+
+    Raises:
+        ScenarioError: with the mistakes found, each naming its path.
+
+    """
+    try:
+        source = fields.as_mapping(document, "")
+        spec = validated(parameters.fill(source, given or {}))
+        return _scenario(spec, read_text, seed)
+    except SpecError as error:
+        raise ScenarioError(error.errors) from error
+    except FieldError as error:
+        raise ScenarioError([error]) from error
+
+
+def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
+    in_cluster = list(objects.listed(spec.cluster, "cluster", read_text))
+    ruling = list(objects.listed(spec.policies, "policies", read_text))
+    ruling = ruling or [each for each in in_cluster if each[0].get("kind") == KIND]
+    templates = {
+        name: objects.template(job, f"jobs.{name}", read_text) for name, job in spec.jobs.items()
+    }
+    rest = [each for each in in_cluster if each[0].get("kind") != KIND]
+    placed = objects.with_namespaces(rest, templates.values())
+    snapshot = snapshot_of(placed)
+    policies = tuple(objects.policy(*each) for each in ruling)
+    _check_queues(templates, snapshot)
+    _check_keys(spec, snapshot, policies)
+    return Scenario(
+        name=spec.name,
+        snapshot=replace(snapshot, policies=()),
+        objects=tuple(source for source, _ in placed),
+        policies=policies,
+        policy_objects=tuple(source for source, _ in ruling),
+        templates=templates,
+        submissions=_submissions(spec, read_text, seed),
+    )
+
+
+def _check_queues(templates: Mapping[str, Object], snapshot: Snapshot) -> None:
+    for name, job in templates.items():
+        metadata = job["metadata"]
+        queue = fields.texts(metadata, "labels", f"jobs.{name}").get(QUEUE_LABEL)
+        key = (metadata["namespace"], queue or DEFAULT_QUEUE)
+        if key not in snapshot.local_queues:
+            there = [each for space, each in snapshot.local_queues if space == key[0]]
+            message = f"no LocalQueue {key[1]} in namespace {key[0]}; there is "
+            raise FieldError(f"jobs.{name}", message + (", ".join(there) or "none"))
+
+
+def _check_keys(spec: ScenarioSpec, snapshot: Snapshot, policies: Sequence[FallbackPolicy]) -> None:
+    """Refuse run times that no Job could ever have."""
+    options = {option.name for policy in policies for option in policy.spec.options}
+    for name, job in spec.jobs.items():
+        for key in job.run_times:
+            if key in options or set(key.split(",")) <= set(snapshot.flavors):
+                continue
+            known = ", ".join([*snapshot.flavors, *sorted(options - set(snapshot.flavors))])
+            message = f"expected a ResourceFlavor or an option; there is {known}"
+            raise FieldError(f"jobs.{name}.runTimes.{key}", message)
+
+
+def _submissions(spec: ScenarioSpec, read_text: ReadText, seed: int) -> tuple[Submission, ...]:
+    plans = {
+        name: run_times.plan(job.run_times, f"jobs.{name}.runTimes")
+        for name, job in spec.jobs.items()
+    }
+    found: list[Submission] = []
+    for number, entry in enumerate(spec.arrivals):
+        path = f"arrivals[{number}]"
+        # Streams of their own: a change to one entry leaves the others as they were.
+        comings = _comings(entry, path, read_text, Random(f"{seed}/{number}/arrivals"))  # noqa: S311 - no secret
+        found += _drawn(comings, plans, Random(f"{seed}/{number}/run-times"), path)  # noqa: S311
+    return _numbered(sorted(found, key=lambda each: each.at), seconds(spec.overhead))
+
+
+def _comings(entry: Arrivals, path: str, read_text: ReadText, random: Random) -> Sequence[Coming]:
+    if entry.csv is None:
+        return tuple(arrivals.generate(entry, random))
+    content = objects.text(read_text, entry.csv.file, f"{path}.csv.file")
+    return trace.read(entry.csv, content.splitlines(), f"{path}.csv")
+
+
+def _drawn(
+    comings: Sequence[Coming], plans: Mapping[str, Plan], random: Random, path: str
+) -> Iterator[Submission]:
+    for coming in comings:
+        if coming.job not in plans:
+            known = ", ".join(plans)
+            raise FieldError(path, f"no Job {coming.job} in jobs; there is {known}")
+        where = f"jobs.{coming.job}.runTimes"
+        run = run_times.draw(plans[coming.job], coming.run_seconds, random, where)
+        yield Submission(at=coming.at, name="", template=coming.job, run_seconds=run)
+
+
+def _numbered(submissions: Sequence[Submission], overhead: float) -> tuple[Submission, ...]:
+    """Name Jobs by their kind and number, in the order in which they come."""
+    counts: Counter[str] = Counter()
+    named = []
+    for each in submissions:
+        counts[each.template] += 1
+        name = f"{each.template}-{counts[each.template]}"
+        run = {key: value + overhead for key, value in each.run_seconds.items()}
+        named.append(replace(each, name=name, run_seconds=run))
+    return tuple(named)

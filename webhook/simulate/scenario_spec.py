@@ -1,0 +1,296 @@
+"""A scenario file's fields: the one border where what a user wrote is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+
+from webhook.model.fields import FieldError, child
+from webhook.model.policy_fields import DURATION
+from webhook.model.policy_fields import Strict as _Strict
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+RATE: Final = r"^[0-9]{1,9}(\.[0-9]{1,9})?/[smh]$"
+
+Name: TypeAlias = Annotated[str, Field(max_length=40, pattern=NAME)]
+"""Short enough to leave room for a number in a Job's name."""
+Duration: TypeAlias = Annotated[str, Field(max_length=32, pattern=DURATION)]
+Rate: TypeAlias = Annotated[str, Field(pattern=RATE)]
+"""Jobs in a time: ``0.5/s``, ``120/h``."""
+Count: TypeAlias = Annotated[int, Field(ge=1, le=10_000_000)]
+Positive: TypeAlias = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+Sigma: TypeAlias = Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)]
+
+
+def _require_one(given: object, names: tuple[str, ...]) -> None:
+    found = [name for name in names if getattr(given, name) is not None]
+    if len(found) != 1:
+        raise ValueError(f"expected exactly one of {', '.join(map(_camel, names))}")
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
+
+
+class Strict(_Strict):
+    """One spelling of each field."""
+
+    model_config = ConfigDict(populate_by_name=False)
+
+
+class Objects(Strict):
+    """Kubernetes objects, in files, written here, or both."""
+
+    files: tuple[str, ...] = ()
+    """YAML or JSON as kubectl prints or takes it; relative to the scenario's file."""
+    objects: tuple[dict[str, Any], ...] = ()
+
+
+class RunTime(Strict):
+    """A true run time: one for all, or lognormal around a median."""
+
+    median: Duration | None = None
+    times: Positive | None = None
+    """So many times the run time of `of`; without `of`, the one that comes with the arrival."""
+    of: str | None = None
+    """Another key of the same `runTimes`."""
+    sigma: Sigma = 0.0
+    """Of the run time's natural logarithm; 0: no spread."""
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Self:
+        _require_one(self, ("median", "times"))
+        if self.of is not None and self.times is None:
+            raise ValueError("expected times beside of")
+        return self
+
+
+def _spelled_out(value: Any) -> Any:
+    return {"median": value} if isinstance(value, str) else value
+
+
+RunTimes: TypeAlias = Annotated[
+    dict[str, Annotated[RunTime, BeforeValidator(_spelled_out)]], Field(min_length=1)
+]
+
+
+class JobTemplate(Strict):
+    """A kind of Job: its manifest, and how long it really runs where."""
+
+    file: str | None = None
+    job: dict[str, Any] | None = None
+    """A batch/v1 Job."""
+    run_times: RunTimes
+    """By ResourceFlavor (several joined by commas, sorted), or by option of a policy."""
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Self:
+        _require_one(self, ("file", "job"))
+        return self
+
+
+Weights: TypeAlias = Annotated[dict[str, Positive], Field(min_length=1)]
+Turns: TypeAlias = Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class _Generated(Strict):
+    start: Duration = "0s"
+    """Of the first, from the scenario's start."""
+    jobs: Annotated[
+        Annotated[Turns, Tag("<list>")] | Annotated[Weights, Tag("<map>")],
+        Discriminator(lambda given: "<map>" if isinstance(given, dict) else "<list>"),
+    ]
+    """A list is taken in turn, a map is drawn from by weight."""
+
+
+class Every(_Generated):
+    interval: Duration
+    count: Count
+
+
+class Burst(_Generated):
+    count: Count
+    gap: Duration = "0s"
+    """Between two Jobs."""
+
+
+class Poisson(_Generated):
+    rate: Rate
+    duration: Duration
+
+
+class Condition(Strict):
+    """What a row must be: all that is given must hold."""
+
+    column: str
+    equals: str | None = None
+    one_of: tuple[str, ...] | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if (self.equals, self.one_of, self.at_least, self.at_most) == (None,) * 4:
+            raise ValueError("expected at least one of equals, oneOf, atLeast, atMost")
+        return self
+
+
+class RowJob(Strict):
+    """Rows that meet all conditions are this Job; the first of the list that holds counts."""
+
+    job: str
+    when: tuple[Condition, ...] = ()
+
+
+Unit: TypeAlias = Literal["milliseconds", "seconds", "minutes", "hours"]
+
+
+class Columns(Strict):
+    """Which column says what."""
+
+    arrival: str
+    run_time: str | None = None
+    """Absent: the Job's `runTimes` say all."""
+
+
+class Csv(Strict):
+    """Arrivals from a file with a header line."""
+
+    file: str
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    columns: Columns
+    arrival_format: str = "iso"
+    """`iso`, a unit (numbers since any origin), or as strptime takes it: `%Y-%m-%d %H:%M:%S`."""
+    run_time_unit: Unit = "seconds"
+    where: tuple[Condition, ...] = ()
+    """Only rows that meet all."""
+    jobs: Annotated[tuple[RowJob, ...], Field(min_length=1)]
+    """Rows that none takes are left out."""
+    time_scale: Positive = 1.0
+    """Multiplies the times between arrivals: 0.5 lets them come twice as fast."""
+    limit: Count | None = None
+    """At most so many Jobs, the first by arrival."""
+    start: Duration = "0s"
+    """Of the first, from the scenario's start."""
+
+
+class Arrivals(Strict):
+    """One Job at a time, or one way in which many come."""
+
+    at: Duration | None = None
+    job: str | None = None
+    run_time: Duration | None = None
+    """What `times` without `of` multiplies."""
+    every: Every | None = None
+    burst: Burst | None = None
+    poisson: Poisson | None = None
+    csv: Csv | None = None
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Self:
+        _require_one(self, ("at", "every", "burst", "poisson", "csv"))
+        if (self.at is None) != (self.job is None):
+            raise ValueError("expected at and job together")
+        if self.run_time is not None and self.at is None:
+            raise ValueError("expected runTime beside at alone")
+        return self
+
+
+Scalar: TypeAlias = str | int | float | bool | None
+
+
+class ScenarioSpec(Strict):
+    """A whole file."""
+
+    name: Annotated[str, Field(min_length=1, max_length=80)]
+    parameters: dict[str, Scalar] = Field(default_factory=dict)
+    """Defaults for `${NAME}`; null: must be set on the command line."""
+    cluster: Objects
+    policies: Objects = Field(default_factory=Objects)
+    """Absent: those in the cluster's files."""
+    overhead: Duration = "0s"
+    """Time for which every Job holds quota beyond its run time: its pods start and end, and the
+    next Job is admitted."""
+    jobs: Annotated[dict[Name, JobTemplate], Field(min_length=1)]
+    arrivals: Annotated[tuple[Arrivals, ...], Field(min_length=1)]
+
+
+class SpecError(ValueError):
+    """What is wrong with a file's fields, each mistake with its path."""
+
+    def __init__(self, errors: tuple[FieldError, ...]) -> None:
+        super().__init__(errors)
+        self.errors = errors
+
+
+def validated(source: Mapping[str, Any]) -> ScenarioSpec:
+    """Check a document.
+
+    Raises:
+        SpecError: with every mistake.
+
+    """
+    try:
+        return ScenarioSpec.model_validate(source)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        raise SpecError(
+            tuple(
+                FieldError(_path(each["loc"]), _message(each))
+                for each in found
+                if not _follows(each, found)
+            )
+        ) from error
+
+
+def _follows(error: ErrorDetails, errors: list[ErrorDetails]) -> bool:
+    """Tell whether a list is said to be too short only because its items are wrong."""
+    here = error["loc"]
+    return error["type"] == "too_short" and any(
+        len(other["loc"]) > len(here) and other["loc"][: len(here)] == here for other in errors
+    )
+
+
+def _path(location: tuple[str | int, ...]) -> str:
+    path = ""
+    for part in location:
+        # Which form was read is no place in the file.
+        if part not in ("<list>", "<map>", "[key]"):
+            path = child(path, part)
+    return path
+
+
+_FORMS = {
+    DURATION: "a duration such as 90s or 1h30m",
+    RATE: "a rate such as 0.5/s or 120/h",
+    NAME: "lower-case letters, digits and -",
+}
+
+
+def _message(error: ErrorDetails) -> str:
+    kind, given, context = error["type"], error["input"], error.get("ctx", {})
+    if kind == "missing":
+        return "expected, but not there"
+    if kind == "extra_forbidden":
+        return "no such field"
+    if kind == "value_error":
+        return str(context["error"])
+    shown = f", got {given!r}" if isinstance(given, str | int | float | None) else ""
+    if context.get("pattern") in _FORMS:
+        return f"expected {_FORMS[context['pattern']]}{shown}"
+    text = error["msg"]
+    return text[0].lower() + text[1:] + shown
