@@ -68,6 +68,11 @@ lint: setup
 bench: setup
 	@$(BIN)/python -m hack.bench --folder build/bench $(BENCH)
 
+## Run the published experiment in real time, all strategies at once; EXPERIMENT=--help for less.
+.PHONY: experiment
+experiment: setup
+	@$(BIN)/python -m hack.experiment --folder build/experiment $(EXPERIMENT)
+
 ## Create 50 Jobs a second for an hour and watch memory; SECONDS=600 for less.
 .PHONY: soak
 soak: setup

@@ -1,0 +1,1 @@
+"""The published experiment on a real control plane, in real time, beside its simulation."""

@@ -1,0 +1,79 @@
+"""What is compared: scenarios, and ways to decide that run side by side, each on its own queues."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from webhook.commands import manifest
+from webhook.simulate import scenario_file
+from webhook.simulate.parameters import Scalar
+from webhook.simulate.scenario import STATIC, Scenario
+
+SCENARIOS: Final = Path(__file__).resolve().parents[2] / "examples" / "scenarios"
+TRUE_SLOWDOWN: Final = 3.5
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One way to decide; `key` is part of the names of its objects."""
+
+    key: str
+    title: str
+    strategy: str
+    # What its policies believe of the slowdown on CPUs, relative to the truth.
+    wrong: float = 1.0
+    # Its classes of Jobs stay the same from round to round, and one round comes before the first.
+    learns: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Scenarios on the same queues, and the arms that meet each of them."""
+
+    scenarios: tuple[str, ...]
+    arms: tuple[Arm, ...]
+
+    def only(self, keys: tuple[str, ...]) -> "Comparison":
+        """Keep some arms; raise ValueError for a key that none has."""
+        by_key = {arm.key: arm for arm in self.arms}
+        for key in keys:
+            if key not in by_key:
+                raise ValueError(f"{key} is none of {', '.join(by_key)}")
+        return dataclasses.replace(self, arms=tuple(by_key[key] for key in keys or by_key))
+
+
+NONE: Final = Arm(key="static", title="static", strategy=STATIC)
+PAPER: Final = Comparison(
+    scenarios=("uniform", "burst"),
+    arms=(
+        NONE,
+        Arm(key="threshold", title="Threshold", strategy="Threshold"),
+        Arm(key="priors", title="FinishTime, priors", strategy="FinishTime"),
+        Arm(key="learned", title="FinishTime, learned", strategy="FinishTime", learns=True),
+        Arm(key="over", title="slowdown x1.5", strategy="FinishTime", wrong=1.5),
+        Arm(key="under", title="slowdown /1.5", strategy="FinishTime", wrong=1 / 1.5),
+        Arm(key="far-over", title="slowdown x3", strategy="FinishTime", wrong=3.0),
+        Arm(key="far-under", title="slowdown /3", strategy="FinishTime", wrong=1 / 3.0),
+    ),
+)
+GUESTS: Final = Comparison(
+    scenarios=("guests",),
+    arms=(
+        NONE,
+        Arm(key="unlimited", title="no limit", strategy="unlimited+heavy"),
+        Arm(key="limited", title="guests.maxJobs", strategy="limited+heavy"),
+    ),
+)
+COMPARISONS: Final[Mapping[str, Comparison]] = {"paper": PAPER, "guests": GUESTS}
+
+
+def scenario_of(name: str, arm: Arm, *, overhead_seconds: float = 0.0) -> Scenario:
+    """Read one of the scenarios that ship, as the arm's policies believe it to be."""
+    path = SCENARIOS / f"{name}.yaml"
+    (document,) = manifest.read(path.read_text())
+    slowdown = round(TRUE_SLOWDOWN * arm.wrong, 3)
+    given: Mapping[str, Scalar] = {"slowdown": slowdown, "overhead": f"{overhead_seconds:.3f}s"}
+    return scenario_file.read(
+        document.value, read_text=lambda file: (path.parent / file).read_text(), given=given
+    )

@@ -1,0 +1,132 @@
+"""All rounds of a comparison, on one control plane; and the same through `simulate`."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from hack.controlplane import ControlPlane, NotReadyError
+from hack.experiment import objects, rounds
+from hack.experiment.arms import Arm, Comparison, scenario_of
+from hack.experiment.course import Course
+from hack.experiment.figures import Figures, overhead_of
+from hack.experiment.rounds import Round, Say
+from webhook.model.job import DECISION
+from webhook.simulate.replay import replay
+from webhook.simulate.results import Result
+from webhook.simulate.scenario import STATIC, Scenario
+
+READY_SECONDS: Final = 60.0
+LEARNING: Final = "learning"
+# A round may take so many times what it would without any policy, and some time more.
+PATIENCE: Final = 2.0
+PATIENCE_SECONDS: Final = 120.0
+
+# For each scenario its rounds, each of which holds every arm's Jobs.
+Rounds = dict[str, list[dict[str, tuple[Course, ...]]]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    rounds: Rounds
+
+
+def play(
+    plane: ControlPlane, comparison: Comparison, *, rounds: int, time_scale: float, say: Say
+) -> Outcome:
+    """Run all scenarios with all arms at once, so many times."""
+    for arm in comparison.arms:
+        say(f"queues and policies for {arm.title}")
+        _set_up(plane, arm, scenario_of(comparison.scenarios[0], arm), time_scale)
+    player = _Player(plane, time_scale, say)
+    learning = [arm for arm in comparison.arms if arm.learns]
+    if learning:
+        player.play(comparison.scenarios[0], learning, LEARNING)
+    found: Rounds = {name: [] for name in comparison.scenarios}
+    for number in range(1, rounds + 1):
+        for name, played in found.items():
+            say(f"round {number} of {rounds}: {name}")
+            played.append(player.play(name, comparison.arms, f"r{number}"))
+    return Outcome(rounds=found)
+
+
+class _Player:
+    def __init__(self, plane: ControlPlane, time_scale: float, say: Say) -> None:
+        self._plane = plane
+        self._time_scale = time_scale
+        self._say = say
+
+    def play(self, name: str, arms: Sequence[Arm], label: str) -> dict[str, tuple[Course, ...]]:
+        scenarios = {
+            arm.key: (arm, scenario_of(name, arm).faster(self._time_scale)) for arm in arms
+        }
+        _, scenario = scenarios[arms[0].key]
+        expected = _replayed(scenario, STATIC).totals.makespan or 0.0
+        played = Round(self._plane, scenarios, name=f"{label}-{name}").run(
+            timeout_seconds=PATIENCE * expected + PATIENCE_SECONDS, say=self._say
+        )
+        rounds.remove_jobs(self._plane, arms)
+        return played
+
+
+def _set_up(plane: ControlPlane, arm: Arm, scenario: Scenario, time_scale: float) -> None:
+    queues = objects.queues(scenario, arm)
+    plane.client.apply_all(queues)
+    policies = objects.policies(scenario, arm, time_scale=time_scale)
+    plane.client.apply_all(policies)
+    names = {item["metadata"]["name"] for item in queues if item["kind"] == "ClusterQueue"}
+    deadline = time.monotonic() + READY_SECONDS
+    while not (_are_active(plane, names) and _decides(plane, arm, scenario, policies)):
+        if time.monotonic() > deadline:
+            raise NotReadyError(f"the queues of {arm.key} are not active, or nobody decides there")
+        time.sleep(0.2)
+
+
+def _are_active(plane: ControlPlane, names: set[str]) -> bool:
+    active = {
+        item["metadata"]["name"]
+        for item in plane.client.list("kueue.x-k8s.io/v1beta2", "ClusterQueue")
+        for condition in item.get("status", {}).get("conditions") or ()
+        if condition["type"] == "Active" and condition["status"] == "True"
+    }
+    return names <= active
+
+
+def _decides(
+    plane: ControlPlane, arm: Arm, scenario: Scenario, policies: Sequence[objects.Object]
+) -> bool:
+    """Ask with dry runs whether every policy of the arm is known to the webhook."""
+    seen = set()
+    first = {each.template: each for each in reversed(scenario.submissions)}
+    for submission in first.values():
+        job = objects.job(scenario, submission, arm, round_name="probe")
+        answer = plane.client.create(job, dry_run=True)
+        text = answer["metadata"].get("annotations", {}).get(DECISION)
+        decision = {} if text is None else json.loads(text)
+        if decision.get("option"):
+            seen.add(decision["policy"])
+    return seen == {item["metadata"]["name"] for item in policies}
+
+
+def simulated(
+    comparison: Comparison,
+    measured: Mapping[str, Mapping[str, Sequence[Figures]]],
+    *,
+    time_scale: float,
+) -> dict[str, dict[str, float]]:
+    """Replay each scenario for each arm, with the overhead that was measured; return makespans."""
+    found: dict[str, dict[str, float]] = {}
+    for name, by_arm in measured.items():
+        overhead = overhead_of(each for own in by_arm.values() for each in own)
+        found[name] = {}
+        for arm in comparison.arms:
+            scenario = scenario_of(name, arm, overhead_seconds=overhead * time_scale)
+            result = _replayed(scenario.faster(time_scale), arm.strategy)
+            found[name][arm.key] = result.totals.makespan or 0.0
+    return found
+
+
+def _replayed(scenario: Scenario, strategy: str) -> Result:
+    (arm,) = scenario.arms([strategy])
+    return replay(scenario, arm)

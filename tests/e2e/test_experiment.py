@@ -1,0 +1,29 @@
+"""The experiment's harness, shortened: what the rule decides, not how long it takes."""
+
+from hack.experiment import play
+from hack.experiment.arms import PAPER
+
+TIME_SCALE = 10.0
+COMPARISON = PAPER.only(("static", "threshold"))
+
+
+def test_every_arm_runs_all_jobs_and_the_rule_decides_alone_in_its_own(plane, webhook):
+    said = []
+
+    outcome = play.play(plane, COMPARISON, rounds=1, time_scale=TIME_SCALE, say=said.append)
+
+    assert list(outcome.rounds) == ["uniform", "burst"]
+    for (played,) in outcome.rounds.values():
+        static, threshold = played["static"], played["threshold"]
+        assert [len(static), len(threshold)] == [30, 30]
+        assert not any(course.failed for course in (*static, *threshold))
+        assert {course.queue for course in static} == {"gpu-lq"}
+        assert {course.option for course in static} == {""}
+        moved = [course for course in threshold if course.queue == "cpu-lq"]
+        assert {course.template for course in moved} == {"light"}
+        assert {course.option for course in threshold if course.template == "light"} == {
+            "gpu",
+            "cpu",
+        }
+    assert "round 1 of 1: burst" in said
+    assert plane.client.list("batch/v1", "Job", namespace="experiment-static") == []
