@@ -19,6 +19,9 @@ FLAVORS = ("a", "b")
 amounts = st.integers(0, 4)
 ANY_QUEUEING = st.sampled_from(Queueing)
 limits = st.none() | st.integers(0, 3)
+asked = st.dictionaries(st.sampled_from(["cpu", GPU]), st.integers(1, 3), min_size=1)
+"""Of each resource something or nothing; not a written 0, which borrows where quota is borrowed and
+so may move a Workload to its next flavor: forecasts pass over it."""
 
 
 @st.composite
@@ -67,7 +70,7 @@ def arrivals(draw, state, *, size=8, priorities=2):
                 PodSetNeeds(
                     name="main",
                     count=1,
-                    per_pod={"cpu": draw(st.integers(0, 3)), GPU: draw(st.integers(0, 3))},
+                    per_pod=draw(asked),
                     template=PodTemplate(),
                 ),
             ),

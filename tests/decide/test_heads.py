@@ -96,3 +96,27 @@ def test_only_quota_of_the_same_cohort_is_kept():
 
     assert found.held("a-cq").head is not None
     assert starts(found, "3")
+
+
+def test_a_head_that_borrows_one_resource_and_waits_for_another_keeps_both():
+    first = cluster_queue(
+        "a-cq", {"default": {"cpu": "1", "gpu": "1"}}, cohort="all", queueing=Queueing.STRICT
+    )
+    other = cluster_queue("b-cq", {"default": {"cpu": "3", "gpu": "0"}}, cohort="all")
+    lender = cluster_queue("c-cq", {"default": {"cpu": "1", "gpu": "0"}}, cohort="all")
+    state = snapshot(
+        first,
+        other,
+        lender,
+        held={
+            "a-cq": used(1),
+            "b-cq": held({"default": {"cpu": "3", "gpu": "1"}}, reserving=1),
+        },
+    )
+
+    found = occupancy.build(state, [arrival("head", {"cpu": "1", "gpu": "1"}, local_queue="a-lq")])
+
+    # Its own CPU is in use, so it would borrow one; its own GPU was lent.
+    aside = {CPU: 1000, ("default", "gpu"): 1}
+    assert found.held("a-cq").head == Head(priority=0, height=1, set_aside=aside)
+    assert not starts(found, "1")

@@ -84,6 +84,9 @@ class _Try:
     """What came of one flavor, or of the best one of a group."""
 
     level: _Level
+    """Of the resource that fares worst."""
+    height: int = 0
+    """The largest of all its resources: one may borrow while another waits."""
     usage: Amounts = field(default_factory=dict)
     detail: str = ""
     reason: Reason | None = None
@@ -122,7 +125,7 @@ def assign(needs: Sequence[PodSetNeeds], place: Place) -> Assignment:
 
 def _summed(tries: Sequence[_Try], usage: Amounts, place: Place) -> Assignment:
     worst = min(tries, key=lambda found: found.level[0])
-    mode, height = worst.level[0], max(found.level[1] for found in tries)
+    mode, height = worst.level[0], max(found.height for found in tries)
     fit = _FIT_OF[mode]
     if fit is Fit.FITS:
         return Assignment(fit=fit, usage=usage, height=height, detail=_taken(usage, place))
@@ -180,14 +183,15 @@ def _try_flavor(flavor: Flavor, taken: Amounts, place: Place) -> _Try:
         raise FieldError(flavor.unreadable.path, flavor.unreadable.message)
     if flavor.refusal is not None:
         return _Try(level=(_Mode.EXCEEDS, 0), reason=Reason.NO_FLAVOR, detail=flavor.refusal)
-    worst = _OWN_QUOTA
+    worst, height = _OWN_QUOTA, 0
     for cell, amount in flavor.amounts.items():
         found = _try_quota(cell, amount + taken.get(cell, 0), place)
+        height = max(height, found.level[1])
         if not _is_better(found.level, worst.level):
             worst = found
         if found.reason is not None:
             return found
-    return _Try(level=worst.level, usage=flavor.amounts, detail=worst.detail)
+    return _Try(level=worst.level, height=height, usage=flavor.amounts, detail=worst.detail)
 
 
 def _try_quota(cell: FlavorResource, amount: int, place: Place) -> _Try:
