@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -77,6 +78,16 @@ def test_a_third_option_must_be_worth_leaving_the_second_for():
 
     assert taken(DEFAULTS, first, option("a100", 80.0, 20.0), option("l40", 0.0, 80.0)) == "a100"
     assert taken(DEFAULTS, first, option("a100", 80.0, 20.0), option("l40", 0.0, 70.0)) == "l40"
+
+
+def test_a_start_that_may_be_late_must_gain_a_tenth_of_that_more():
+    late = Start(seconds=40.0, low=0.0, high=80.0)
+    first, unsure = option("gpu", 80.0, 20.0), option("cpu", 40.0, 20.0)
+    unsure = replace(unsure, forecast=replace(unsure.forecast, start=late))
+
+    assert taken(worth("40s"), first, option("cpu", 40.0, 20.0)) == "cpu"
+    assert taken(worth("37s"), first, unsure) == "gpu"
+    assert taken(worth("36s"), first, unsure) == "cpu"
 
 
 def test_of_near_ties_a_part_is_taken():

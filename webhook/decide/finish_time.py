@@ -2,7 +2,8 @@
 
 A finish is a start, by the forecast of the option's queue, the option's start delay, and a run. The
 options are walked in the policy's order: a later one takes the place of the best so far when it
-gains at least ``minimumGain`` (both its time, and its part of what the best so far takes).
+gains at least ``minimumGain`` (both its time, and its part of what the best so far takes), and more
+where its start is less sure.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ NEAR_PART = 0.02
 """Gains that exceed the minimum by less than this part of a finish are near ties,"""
 NEAR_SECONDS = 1.0
 """or by less than this. Of those a part is taken, as each decision's own draw falls."""
+UNSURE_PART = 0.1
+"""Of the time by which an option's start may be late, what it must gain on top of the minimum."""
 _NAMED = 3
 """Other options in the sentence, at most."""
 _MINUTES_FROM, _HOURS_FROM = 600.0, 36_000.0
@@ -90,20 +93,22 @@ def _within_wait(found: Sequence[_Known], wishes: Wishes) -> _Known | None:
 def _best(found: Sequence[_Known], gain: Gain, draw: float) -> _Known:
     best, *later = found
     for each in later:
-        if _is_worth(best.finish - each.finish, best.finish, gain, draw):
+        if _is_worth(each, best, gain, draw):
             best = each
     return best
 
 
-def _is_worth(gained: float, finish: float, gain: Gain, draw: float) -> bool:
+def _is_worth(each: _Known, best: _Known, gain: Gain, draw: float) -> bool:
     """Tell whether the gain is enough, and for near ties whether this decision takes it.
 
     Replicas that do not see each other's last placements would else all leave, or all stay.
     """
-    least = max(seconds(gain.time), finish * gain.percent / 100)
+    gained, start = best.finish - each.finish, each.forecast.start
+    least = max(seconds(gain.time), best.finish * gain.percent / 100)
+    least += UNSURE_PART * (start.high - start.seconds)
     if gained < least or gained <= 0.0:
         return False
-    near = max(NEAR_SECONDS, NEAR_PART * finish)
+    near = max(NEAR_SECONDS, NEAR_PART * best.finish)
     return gained - least >= near * draw
 
 
