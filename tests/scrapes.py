@@ -3,12 +3,13 @@
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from webhook.cluster.resources import watched
+from webhook.cluster.resources import RUN_TIMES, watched
 from webhook.controller.glimpse import JOBS
 from webhook.metrics import A_POLICY, AN_OPTION
 
 RESOURCES = {
     JOBS.kind,
+    RUN_TIMES,
     *(one.kind for one in watched(namespace="ours", kueue_namespace="kueue-system")),
 }
 BOUNDED = {
