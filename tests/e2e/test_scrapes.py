@@ -25,7 +25,18 @@ def scraped(plane, webhook, queues):
         controller = f"http://127.0.0.1:{webhook.controller_metrics}"
         counted = f'unreviewed_jobs_total{{policy="{queues.policy}"}}'
         wait_for(lambda: counted in scrape(controller), "the controller follows the policy")
-        yield {"server": scrape(webhook.endpoints["metrics"]), "controller": scrape(controller)}
+        server = webhook.endpoints["metrics"]
+        wait_for(
+            lambda: all(
+                knows_no_other(scrape(each), queues.policy) for each in (server, controller)
+            ),
+            "the policies of other tests are forgotten",
+        )
+        yield {"server": scrape(server), "controller": scrape(controller)}
+
+
+def knows_no_other(text, policy):
+    return all(labels.get("policy", policy) == policy for _, _, labels in scrapes.scraped(text))
 
 
 def scrape(endpoint):
