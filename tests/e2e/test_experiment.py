@@ -1,12 +1,25 @@
 """The experiment's harness, shortened: what the rule decides, not how long it takes."""
 
-from hack.experiment import play
+import pytest
+
+from hack.experiment import objects, play
 from hack.experiment.arms import PAPER
+from tests.e2e.decisions import POLICY_API
 
 TIME_SCALE = 10.0
 COMPARISON = PAPER.only(("static", "threshold"))
 
 
+@pytest.fixture
+def tidy(plane):
+    """Leave no policy behind for the tests that share the control plane."""
+    yield
+    for policy in plane.client.list(POLICY_API, "FallbackPolicy"):
+        if objects.PART_OF.items() <= policy["metadata"].get("labels", {}).items():
+            plane.client.delete(POLICY_API, "FallbackPolicy", policy["metadata"]["name"])
+
+
+@pytest.mark.usefixtures("tidy")
 def test_every_arm_runs_all_jobs_and_the_rule_decides_alone_in_its_own(plane, webhook):
     said = []
 
