@@ -158,3 +158,4 @@ def test_nothing_is_forecast_where_nobody_decides_by_it():
     bench.feed.take(changed(kinds.WORKLOADS, "ADDED", pending("b")))
 
     assert bench.offer() == 0
+    assert bench.feed.survey(())[1] == (), "what nobody will ask for is not kept"

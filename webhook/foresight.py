@@ -68,6 +68,9 @@ class Foresight:
             return
         now = self._clock()
         self._look(snapshot)
+        if not self._watched:
+            # Nobody will ask which Workloads a forecast contains.
+            feed.survey(())
         counted = self._changed & self._watched
         due = {name for name, at in self._due.items() if at <= now and name in self._watched}
         self._changed.clear()

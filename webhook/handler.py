@@ -161,8 +161,8 @@ class Handler:
             return
         self._ledger.enter(arrival, now)
         self._fold.add(arrival)
-        self._unforeseen.enter(arrival, now)
-        self._fold.foresee(arrival, now)
+        if self._fold.foresee(arrival, now):
+            self._unforeseen.enter(arrival, now)
         self._metrics.placements.inc()
 
     def _is_echo(self, source: Mapping[str, Any], now: float) -> bool:

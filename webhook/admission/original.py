@@ -16,18 +16,8 @@ from webhook.model import fields
 from webhook.model import job as jobs
 from webhook.model.edits import ABSENT, Absent, Edit, Original, Path, from_pointer, to_pointer
 from webhook.model.fields import FieldError, Json
+from webhook.model.marks import MARKS
 
-MARKS = frozenset(
-    {
-        jobs.OPTION_LABEL,
-        jobs.DECISION,
-        jobs.REASON,
-        jobs.DECISION_ID,
-        jobs.DECIDED_BY,
-        jobs.JOB_CLASS,
-    }
-)
-"""Labels and annotations that a decision leaves; taken away with it, recorded or not."""
 _PATH = f"metadata.annotations[{jobs.DECISION}].original"
 _TEXTS = frozenset({"labels", "annotations", "nodeSelector"})
 _AMOUNTS = frozenset({"requests", "limits"})

@@ -152,7 +152,7 @@ def _keeps_failing(candidate: Candidate) -> Rejection | None:
     """
     policy, option = candidate.policy, candidate.option.name
     failing = candidate.occupancy.snapshot.failing
-    if not any(refusal[1:] == (policy.name, option) for refusal in failing):
+    if not failing:
         return None
     found = job_class.of_job(candidate.job, policy.spec.job_class_label)
     if (found.key, policy.name, option) not in failing:

@@ -84,11 +84,16 @@ class Fold:
             self._stale.add(root)
             self.adopt(self.occupancy.snapshot)
 
-    def foresee(self, placement: Arrival, now: float) -> None:
-        """Let a placement count in forecasts until ``forget``; *now* is on the snapshot's clock."""
+    def foresee(self, placement: Arrival, now: float) -> bool:
+        """Let a placement count in forecasts until ``forget``; *now* is on the snapshot's clock.
+
+        False: it goes to a queue that is not forecast.
+        """
         found = placed(placement, self.occupancy.snapshot, now)
-        if found is not None:
-            self._look_ahead(self.occupancy.outlook.add(found))
+        if found is None:
+            return False
+        self._look_ahead(self.occupancy.outlook.add(found))
+        return True
 
     def forget(self, gone: Iterable[Arrival]) -> None:
         """Take placements out of the forecasts: these contain them by now, or they never came."""

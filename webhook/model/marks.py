@@ -17,7 +17,7 @@ from webhook.model.job import (
 )
 
 MARKS = frozenset({OPTION_LABEL, DECISION, REASON, DECISION_ID, DECIDED_BY, JOB_CLASS})
-"""Labels and annotations that a decision leaves."""
+"""Labels and annotations that a decision leaves; taken away with it, recorded or not."""
 
 
 def marked(
