@@ -56,7 +56,7 @@ def test_what_is_waited_for_is_named():
 
 
 def test_the_first_update_carries_everything_so_that_nothing_of_another_observer_stays():
-    old = Snapshot(held={"gone-cq": None}, arrivals=("gone",), generation=99)
+    old = Snapshot(held={"gone-cq": None}, competing={"gone-cq": ()}, generation=99)
 
     new = apply_update(old, synced_feed().update(2.0))
 
@@ -71,7 +71,7 @@ def test_later_updates_carry_what_has_changed():
     update = feed.update(4.0)
 
     assert quiet.changed == {}
-    assert sorted(update.changed) == ["arrivals", "generation", "held"]
+    assert sorted(update.changed) == ["competing", "generation", "held"]
     assert [seen.key for seen in update.seen] == ["d1"]
     snapshot = apply_update(apply_update(Snapshot(), first), update)
     assert [arrival.key for arrival in snapshot.arrivals] == ["d1"]

@@ -65,5 +65,5 @@ def test_counts_do_not_depend_on_the_way_they_came_about(events):
         afresh.replace(kind, objects.values())
 
     found, wanted = state.snapshot(1.0), afresh.snapshot(1.0)
-    assert (found.held, found.arrivals) == (wanted.held, wanted.arrivals)
+    assert (found.held, found.competing) == (wanted.held, wanted.competing)
     assert found.local_queues == wanted.local_queues

@@ -30,9 +30,8 @@ def starts(state, per_pod=ONE, placements=()):
 
 
 def test_arrivals_are_charged_until_the_quota_is_gone_and_then_pend():
-    state = snapshot(
-        cluster_queue(quotas=T4), arrivals=tuple(arrival(str(n), ONE) for n in range(3))
-    )
+    waiting = tuple(arrival(str(n), ONE) for n in range(3))
+    state = snapshot(cluster_queue(quotas=T4), competing={"gpu-cq": waiting})
     placed = [arrival(f"p{n}", ONE, policy="light", option="gpu", priority=n) for n in range(3)]
 
     found = occupancy.build(state, placed)

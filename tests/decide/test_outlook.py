@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,9 +42,8 @@ def outlook(**profiles):
     return Outlook().adopt(state(**profiles))
 
 
-def placed(key, queue="a", at=0.0, seconds=10.0, **rest):
+def placed(queue="a", at=0.0, seconds=10.0, **rest):
     return Placed(
-        key=key,
         cluster_queue=queue,
         demand=rest.pop("demand", wants()),
         at=at,
@@ -64,69 +64,97 @@ def test_nothing_is_known_of_a_queue_without_a_profile():
 def test_each_placement_takes_the_place_of_the_one_after_it():
     found = outlook(a=steps((0, 0), (5, 1), (7, 2)))
     starts = []
-    for key in "xyz":
+    for _ in "xyz":
         starts.append(start(found))
-        found = found.add(placed(key))
+        found = found.add(placed())
 
     assert starts == [5.0, 7.0, 15.0]
 
 
 def test_seconds_count_from_the_moment_of_the_lookup():
-    found = outlook(a=steps((0, 0), (5, 1), at=100.0)).add(placed("x", at=102.0))
+    found = outlook(a=steps((0, 0), (5, 1), at=100.0)).add(placed(at=102.0))
 
     assert start(found, now=103.0) == 12.0
 
 
 def test_a_placement_that_was_dropped_takes_nothing():
-    found = outlook(a=steps((0, 1))).add(placed("x")).add(placed("y", seconds=20.0))
+    found = outlook(a=steps((0, 1))).add(placed()).add(placed(seconds=20.0))
     assert start(found) == 30.0
 
-    assert start(found.drop(["x"])) == 20.0
-    assert start(found.drop(["x", "y"])) == 0.0
+    assert start(found.drop([placed()])) == 20.0
+    assert start(found.drop([placed(), placed(seconds=20.0)])) == 0.0
     assert start(found) == 30.0
 
 
 def test_a_placement_stays_when_a_profile_comes_that_does_not_contain_it():
-    found = outlook(a=steps((0, 1))).add(placed("x", at=1.0))
+    found = outlook(a=steps((0, 1))).add(placed(at=1.0))
 
     later = found.adopt(state(a=steps((0, 0), (3, 1), at=2.0)))
 
     assert start(later, now=2.0) == 13.0
-    assert start(later.drop(["x"]), now=2.0) == 3.0
+    assert start(later.drop([placed(at=1.0)]), now=2.0) == 3.0
 
 
-def test_a_placement_of_the_same_key_is_replaced():
-    found = outlook(a=steps((0, 1))).add(placed("x")).add(placed("x", seconds=3.0))
+def test_equal_placements_are_dropped_one_by_one_whatever_came_between():
+    found = outlook(a=steps((0, 1)))
+    for seconds in (10.0, 3.0, 10.0):
+        found = found.add(placed(seconds=seconds))
 
-    assert start(found) == 3.0
+    starts = [start(found)]
+    for seconds in (10.0, 10.0, 3.0):
+        found = found.drop([placed(seconds=seconds)])
+        starts.append(start(found))
+
+    assert starts == [23.0, 13.0, 3.0, 0.0]
+    assert found.drop([placed()]) == found
+
+
+def test_thousands_of_equal_placements_take_their_turns():
+    found = outlook(a=steps((0, 4)))
+    for _ in range(4000):
+        found = found.add(placed())
+
+    assert start(found) == pytest.approx(10_000.0)
+    assert len(found.placed["queue a"]) == 1
+    assert len(found.profile("a").times) < 40
+
+
+def test_placements_go_along_when_their_queue_joins_a_cohort():
+    queues = {"a": steps((0, 1)), "b": steps((0, 1))}
+    apart = outlook(**queues).add(placed())
+
+    together = apart.adopt(state(cohort="team", **queues))
+
+    assert (start(apart, "b"), start(together, "b")) == (0.0, 10.0)
+    assert start(together.drop([placed()]), "b") == 0.0
 
 
 def test_an_unknown_run_time_is_as_long_as_the_profile_takes_it_to_be():
-    found = outlook(a=steps((0, 1), unknown_seconds=42.0)).add(placed("x", seconds=None))
+    found = outlook(a=steps((0, 1), unknown_seconds=42.0)).add(placed(seconds=None))
 
     assert start(found) == 42.0
 
 
 def test_what_is_borrowed_is_gone_for_the_whole_cohort_and_for_nobody_else():
     queues = {"a": steps((0, 1)), "b": steps((0, 1))}
-    together = Outlook().adopt(state(cohort="team", **queues)).add(placed("x"))
-    apart = outlook(**queues).add(placed("x"))
+    together = Outlook().adopt(state(cohort="team", **queues)).add(placed())
+    apart = outlook(**queues).add(placed())
 
     assert (start(together, "b"), start(apart, "b")) == (10.0, 0.0)
     # Who waits in one queue of the cohort takes its turn before who comes to another later.
-    turns = together.add(placed("y", queue="b"))
+    turns = together.add(placed(queue="b"))
     assert (start(turns), start(turns, "b")) == (20.0, 20.0)
 
 
 def test_under_strict_order_who_comes_later_waits_for_who_was_placed():
     found = outlook(a=steps((0, 1), (5, 4), behind=((0, 0.0),)))
-    found = found.add(placed("big", demand=wants(2)))
+    found = found.add(placed(demand=wants(2)))
 
     assert start(found) == 5.0
 
 
 def test_what_never_starts_is_in_nobodys_way():
-    found = outlook(a=steps((0, 1))).add(placed("x", demand=wants(9)))
+    found = outlook(a=steps((0, 1))).add(placed(demand=wants(9)))
 
     assert start(found) == 0.0
     assert start(found, demand=wants(9)) == inf
@@ -141,7 +169,7 @@ def test_it_makes_no_difference_when_placements_are_looked_at(jobs, cut):
     profile = steps((0, 2), (4, 3), (9, 4))
     at_once = one_by_one = outlook(a=profile)
     for index, (amount, seconds) in enumerate(jobs):
-        placement = placed(str(index), demand=wants(amount), seconds=seconds)
+        placement = placed(demand=wants(amount), seconds=seconds)
         at_once, one_by_one = at_once.add(placement), one_by_one.add(placement)
         if index < cut:
             one_by_one.profile("a")

@@ -127,7 +127,7 @@ def test_a_profile_with_many_placements_stays_short_and_never_looks_earlier():
     for index in range(400):
         found = with_placement(found, {GPU: 1 + index}, float(index), 1.0)
 
-    assert len(found.times) == 256
+    assert 192 <= len(found.times) <= 256
     for index in range(400):
         assert at(found, wants(9_999 - index), elapsed=float(index)) >= 0.0
         assert at(found, wants(10_000 - index), elapsed=float(index)) >= 1.0

@@ -33,13 +33,13 @@ def fill(data, state, found, *, count=None, late=False):
 @given(st.data())
 def test_the_first_look_starts_whom_the_occupancy_says_reserve_quota_now(data):
     state = data.draw(snapshots())
-    state = replace(state, arrivals=data.draw(arrivals(state)))
+    come = data.draw(arrivals(state))
     found = schedules(state)
-    for arrival in state.arrivals:
+    for arrival in come:
         each = waiting(arrival, state)
         found[each.cluster_queue].add_waiting(each)
 
-    expected = occupancy.build(state)
+    expected = occupancy.build(state, come)
     for schedule in set(found.values()):
         schedule.look()
 

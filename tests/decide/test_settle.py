@@ -1,5 +1,6 @@
 """Pending Workloads folded into the counts where the snapshot is made."""
 
+from collections import defaultdict
 from dataclasses import replace
 
 from hypothesis import given
@@ -21,8 +22,15 @@ def snapshot(*arrivals, used=4, pending=0):
         builders.cluster_queue("more-cq", cells, cohort="all", borrowing="0"),
         builders.cluster_queue("own-cq", cells),
         held={"gpu-cq": held},
-        arrivals=arrivals,
+        competing=by_queue(arrivals),
     )
+
+
+def by_queue(arrivals):
+    found = defaultdict(tuple)
+    for created, arrival in enumerate(arrivals):
+        found[arrival.local_queue.replace("-lq", "-cq")] += (replace(arrival, created=created),)
+    return dict(found)
 
 
 def counts(found):

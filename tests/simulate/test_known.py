@@ -95,4 +95,4 @@ def folded(course, found):
     }
     waits = tuple(each for pending in course.pending.values() for each in pending)
     waits = tuple(sorted(waits, key=lambda each: -each.priority))
-    return occupancy.build(replace(course.state, held=running, arrivals=waits))
+    return occupancy.build(replace(course.state, held=running), waits)

@@ -53,6 +53,7 @@ class Arrivals:
             policy=workload.policy,
             option=workload.option,
             count=count,
+            created=workload.created,
         )
 
     def _needs_of(self, workload: Workload) -> _Needs | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from operator import itemgetter
 from typing import Any, TypeAlias
 
 from webhook.cluster import resources as kinds
@@ -41,8 +40,6 @@ SHAPES_PER_QUEUE = 64
 """Each costs some tens of microseconds whenever its cohort changes; further shapes only wait."""
 
 _Table: TypeAlias = Mapping[Key, Any]
-_Ranked: TypeAlias = tuple[tuple[int, int], Arrival]
-"""(priority negated, creation) in Kueue's order, and the Workloads."""
 
 
 class State:
@@ -57,7 +54,6 @@ class State:
         self._arrivals = Arrivals()
         self._run_times = RunTimes()
         self._failing = Failing()
-        self._by_queue: dict[str, tuple[_Ranked, ...]] = {}
         self._recounted: set[str] = set()
         """ClusterQueues whose Workloads have changed since they were last asked for."""
         self._snapshot = Snapshot()
@@ -226,18 +222,25 @@ class State:
         if not dirty:
             return snapshot
         self._arrivals.adopt(snapshot.limit_ranges, snapshot.overheads, snapshot.kueue)
-        held = dict(snapshot.held)
+        held, competing = dict(snapshot.held), dict(snapshot.competing)
         self._recounted |= dirty
         for name in dirty:
-            self._rebuild(name, snapshot, held)
+            self._rebuild(name, snapshot, held, competing)
         dirty.clear()
-        arrivals = self._in_order()
-        unchanged = arrivals == snapshot.arrivals
-        return replace(snapshot, held=held, arrivals=snapshot.arrivals if unchanged else arrivals)
+        unchanged = competing == snapshot.competing
+        return replace(
+            snapshot, held=held, competing=snapshot.competing if unchanged else competing
+        )
 
-    def _rebuild(self, name: str, snapshot: Snapshot, held: dict[str, Held]) -> None:
+    def _rebuild(
+        self,
+        name: str,
+        snapshot: Snapshot,
+        held: dict[str, Held],
+        competing: dict[str, tuple[Arrival, ...]],
+    ) -> None:
         tally = self._workloads.tallies.get(name)
-        self._by_queue.pop(name, None)
+        before = competing.pop(name, ())
         if tally is None or tally.is_empty():
             self._workloads.tallies.pop(name, None)
             held.pop(name, None)
@@ -252,13 +255,8 @@ class State:
         )
         held[name] = tally.held((workload, arrival.count) for workload, arrival in known)
         if known:
-            self._by_queue[name] = tuple(
-                ((-workload.priority, workload.created), arrival) for workload, arrival in known
-            )
-
-    def _in_order(self) -> tuple[Arrival, ...]:
-        ranked = [pair for name in sorted(self._by_queue) for pair in self._by_queue[name]]
-        return tuple(arrival for _, arrival in sorted(ranked, key=itemgetter(0)))
+            after = tuple(arrival for _, arrival in known)
+            competing[name] = before if after == before else after
 
 
 _Tables: TypeAlias = Mapping[str, _Table]

@@ -7,18 +7,16 @@ review.
 
 from __future__ import annotations
 
-import operator
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TypeAlias
 
 from webhook.decide import occupancy
 from webhook.decide.flavor_match import TOPOLOGY
-from webhook.decide.outlook import Outlook
+from webhook.decide.outlook import Outlook, Placed
 from webhook.decide.placements import placed
-from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
+from webhook.model.queues import Arrival, PodSetNeeds, Snapshot, in_order
 
 _UNTIL_ROOT = 64
 """Cohorts above a ClusterQueue at most; a cycle of parents must not loop."""
@@ -49,11 +47,11 @@ class Fold:
         self._roots: Mapping[str, str] = {}
         """ClusterQueue to the name of its tree."""
         self._members: Mapping[str, tuple[str, ...]] = {}
-        self._arrivals: Mapping[str, tuple[Arrival, ...]] = {}
-        """The snapshot's own, by tree."""
         self._runs: defaultdict[str, list[_Run]] = defaultdict(list)
         self._placed: dict[str, tuple[str, _Run]] = {}
         """Key of each placement to its tree and run."""
+        self._foreseen: dict[str, Placed] = {}
+        """Key to each placement that counts in forecasts."""
         self._stale: set[str] = set()
         """Trees that have to be folded again."""
 
@@ -65,9 +63,8 @@ class Fold:
         if not _same_topology(before, snapshot):
             self._plant(snapshot)
         else:
-            self._note_held(before, snapshot)
-            if snapshot.arrivals is not before.arrivals:
-                self._note_arrivals(snapshot)
+            self._note(before.held, snapshot.held)
+            self._note(before.competing, snapshot.competing)
         for root in self._stale:
             self._fold_again(root)
         self._stale.clear()
@@ -89,16 +86,20 @@ class Fold:
 
         False: it goes to a queue that is not forecast.
         """
+        self.forget((placement,))
         found = placed(placement, self.occupancy.snapshot, now)
         if found is None:
             return False
+        self._foreseen[placement.key] = found
         self._look_ahead(self.occupancy.outlook.add(found))
         return True
 
     def forget(self, gone: Iterable[Arrival]) -> None:
         """Take placements out of the forecasts: these contain them by now, or they never came."""
-        keys = [placement.key for placement in gone]
-        self._look_ahead(self.occupancy.outlook.drop(keys))
+        found = (self._foreseen.pop(placement.key, None) for placement in gone)
+        known = [each for each in found if each is not None]
+        if known:
+            self._look_ahead(self.occupancy.outlook.drop(known))
 
     def _look_ahead(self, outlook: Outlook) -> None:
         self.occupancy = replace(self.occupancy, outlook=outlook)
@@ -126,9 +127,11 @@ class Fold:
         runs = self._runs[root] = [run for run in self._runs[root] if run.count]
         names = self._members.get(root) or (root.removeprefix(_ALONE),)
         found = occupancy.as_held(self.occupancy, names)
-        for arrival in chain(self._arrivals.get(root, ()), (run.arrival() for run in runs)):
-            found = occupancy.with_arrival(found, arrival)
-        self.occupancy = found
+        competing = found.snapshot.competing
+        waiting = in_order(competing[name] for name in sorted(names) if name in competing)
+        self.occupancy = occupancy.with_arrivals(
+            found, (*waiting, *(run.arrival() for run in runs))
+        )
 
     def _plant(self, snapshot: Snapshot) -> None:
         """Begin anew where more than counts has changed."""
@@ -140,39 +143,24 @@ class Fold:
             for name, queue in snapshot.cluster_queues.items()
         }
         members: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
-        for name in {**snapshot.cluster_queues, **snapshot.held}:
+        for name in {**snapshot.cluster_queues, **snapshot.held, **snapshot.competing}:
             members[self._root_of_queue(name)] += (name,)
         self._members = dict(members)
         self._stale = set(members)
-        self._note_arrivals(snapshot)
         placed, self._placed = self._placed, {}
         self._runs.clear()
         for key, (_, run) in placed.items():
             placement = replace(run.first, key=key)
             self._append(self._root_of(placement), placement)
 
-    def _note_held(self, before: Snapshot, after: Snapshot) -> None:
-        if after.held is before.held:
+    def _note(self, before: Mapping[str, object], after: Mapping[str, object]) -> None:
+        """Find the trees in which something about a ClusterQueue has changed."""
+        if after is before:
             return
-        for name in {**before.held, **after.held}:
-            old, new = before.held.get(name), after.held.get(name)
+        for name in {**before, **after}:
+            old, new = before.get(name), after.get(name)
             if old is not new and old != new:
                 self._stale.add(self._root_of_queue(name))
-
-    def _note_arrivals(self, snapshot: Snapshot) -> None:
-        found: defaultdict[str, list[Arrival]] = defaultdict(list)
-        roots: dict[tuple[str, str], str] = {}
-        for arrival in snapshot.arrivals:
-            place = arrival.namespace, arrival.local_queue
-            # Thousands of arrivals name hundreds of queues.
-            if (root := roots.get(place)) is None:
-                root = roots[place] = self._root_of(arrival)
-            found[root].append(arrival)
-        arrivals = {root: tuple(of_tree) for root, of_tree in found.items()}
-        for root in {**self._arrivals, **arrivals}:
-            if not _same(self._arrivals.get(root, ()), arrivals.get(root, ())):
-                self._stale.add(root)
-        self._arrivals = arrivals
 
     def _root_of(self, arrival: Arrival) -> str:
         """Name its tree; what names no queue changes nothing, in whatever tree it is."""
@@ -227,7 +215,3 @@ def _same_topology(before: Snapshot, after: Snapshot) -> bool:
         and before.namespaces is after.namespaces
         and before.kueue is after.kueue
     )
-
-
-def _same(before: tuple[Arrival, ...], after: tuple[Arrival, ...]) -> bool:
-    return len(before) == len(after) and all(map(operator.is_, before, after))

@@ -8,7 +8,8 @@ will be a moment later.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from webhook.decide import quota
@@ -52,9 +53,7 @@ class Occupancy:
 def build(snapshot: Snapshot, placements: Sequence[Arrival] = ()) -> Occupancy:
     """Fold the snapshot's own arrivals, then *placements*, in order."""
     occupancy = as_held(idle(snapshot), snapshot.held)
-    for arrival in (*snapshot.arrivals, *placements):
-        occupancy = with_arrival(occupancy, arrival)
-    return occupancy
+    return with_arrivals(occupancy, (*snapshot.arrivals, *placements))
 
 
 def idle(snapshot: Snapshot) -> Occupancy:
@@ -79,21 +78,57 @@ def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
     return replace(occupancy, quotas=quotas, holdings=holdings, heads=tuple(heads))
 
 
-def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
-    """Add Workloads of one shape: each reserves quota if Kueue would give it at once, or pends."""
-    snapshot = occupancy.snapshot
+def with_arrivals(occupancy: Occupancy, arrivals: Iterable[Arrival]) -> Occupancy:
+    """Add them one after another; those without room, as most in a long queue, at little cost."""
+    joined: defaultdict[str, list[Arrival]] = defaultdict(list)
+    for arrival in arrivals:
+        found = _queues_of(occupancy.snapshot, arrival)
+        if found is None:
+            continue
+        name = found[1].name
+        if found[1].queueing is Queueing.STRICT or _has_room(occupancy.quotas, arrival, found[1]):
+            occupancy = with_arrival(_with_joined(occupancy, name, joined.pop(name, ())), arrival)
+        else:
+            joined[name].append(arrival)
+    for name, of_queue in joined.items():
+        occupancy = _with_joined(occupancy, name, of_queue)
+    return occupancy
+
+
+def _with_joined(occupancy: Occupancy, name: str, joined: Sequence[Arrival]) -> Occupancy:
+    """Let Workloads pend in a ClusterQueue."""
+    if not joined:
+        return occupancy
+    held = occupancy.held(name)
+    guests = dict(held.guests)
+    for arrival in joined:
+        if arrival.policy:
+            guest = arrival.policy, arrival.option
+            guests[guest] = guests.get(guest, 0) + arrival.count
+    pending = held.pending + sum(arrival.count for arrival in joined)
+    return _holding(occupancy, name, replace(held, pending=pending, guests=guests))
+
+
+def _queues_of(snapshot: Snapshot, arrival: Arrival) -> tuple[LocalQueue, ClusterQueue] | None:
+    """Find where Workloads want quota; None: nowhere."""
     local_queue = snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
     if local_queue is None or local_queue.stop_policy is not StopPolicy.NONE:
-        return occupancy
+        return None
     cluster_queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
-    if cluster_queue is None:
+    return None if cluster_queue is None else (local_queue, cluster_queue)
+
+
+def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
+    """Add Workloads of one shape: each reserves quota if Kueue would give it at once, or pends."""
+    queues = _queues_of(occupancy.snapshot, arrival)
+    if queues is None:
         return occupancy
+    local_queue, cluster_queue = queues
     left = arrival.count
     if cluster_queue.queueing is not Queueing.STRICT and not _has_room(
         occupancy.quotas, arrival, cluster_queue
     ):
-        held = _joined(occupancy.held(cluster_queue.name), arrival, left)
-        return _holding(occupancy, cluster_queue, held)
+        return _with_joined(occupancy, cluster_queue.name, (arrival,))
     while left > 0:
         found = _assignment_of(occupancy, arrival, cluster_queue)
         if not reserves_now(
@@ -104,7 +139,7 @@ def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
         usage = {cell: amount * count for cell, amount in found.usage.items()}
         held = _reserving(occupancy.held(cluster_queue.name), arrival, usage, count)
         quotas = quota.charge(occupancy.quotas, cluster_queue.name, usage)
-        occupancy = _holding(replace(occupancy, quotas=quotas), cluster_queue, held)
+        occupancy = _holding(replace(occupancy, quotas=quotas), cluster_queue.name, held)
         left -= count
     return occupancy
 
@@ -154,11 +189,11 @@ def _waiting(
         head = Head(priority=arrival.priority, height=found.height, set_aside=found.set_aside)
         held = replace(held, head=head)
         occupancy = replace(occupancy, heads=(*occupancy.heads, cluster_queue.name))
-    return _holding(occupancy, cluster_queue, held)
+    return _holding(occupancy, cluster_queue.name, held)
 
 
-def _holding(occupancy: Occupancy, cluster_queue: ClusterQueue, held: Held) -> Occupancy:
-    return replace(occupancy, holdings={**occupancy.holdings, cluster_queue.name: held})
+def _holding(occupancy: Occupancy, name: str, held: Held) -> Occupancy:
+    return replace(occupancy, holdings={**occupancy.holdings, name: held})
 
 
 def assignment(

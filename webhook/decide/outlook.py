@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from math import hypot, inf
+from itertools import chain, count, zip_longest
+from math import ceil, hypot, inf
 from typing import TypeAlias
 
 from webhook.decide.demand import Demand
@@ -22,22 +22,27 @@ _SIGMAS_OF_80_PERCENT = 2.5631
 _ALONE = "queue "
 _UNTIL_ROOT = 64
 """Cohorts above a ClusterQueue at most; a cycle of parents must not loop."""
+_RUNS_IN_ORDER = 16
+"""Beyond so many in a tree, placements join an earlier run of equal ones, as in ``decide.fold``."""
+_TURNS = 16
+"""Equal placements of which so many wait for one another are followed; of more, the rest is taken
+to run in turns of equal length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A Job that goes to a ClusterQueue and that its profile does not know of."""
+    """Equal Jobs that go to a ClusterQueue and that its profile does not know of."""
 
-    key: str
     cluster_queue: str
     demand: Demand
     priority: int = 0
     at: float
-    """On the clock of ``Snapshot.as_of``."""
+    """When the first of them came, on the clock of ``Snapshot.as_of``."""
     seconds: float | None = None
     """Expected run time; None: as long as the profile takes unknown ones to run."""
     spread: float = 0.0
     """One sigma of ``seconds``."""
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,26 +87,27 @@ class Outlook:
         """Take over newly published profiles."""
         if snapshot.profiles is self.profiles:
             return self
-        return Outlook(snapshot.profiles, roots_of(snapshot), self.placed, self._trees or {})
+        roots = roots_of(snapshot)
+        found = Outlook(snapshot.profiles, roots, self.placed, self._trees or {})
+        return found if roots == self.roots else found._planted()
 
     def add(self, placement: Placed) -> Outlook:
+        """Let equal Jobs come now, after all others."""
         if placement.cluster_queue not in self.profiles:
             return self
         root = self._root(placement.cluster_queue)
-        kept = tuple(each for each in self.placed.get(root, ()) if each.key != placement.key)
-        return replace(self, placed={**self.placed, root: (*kept, placement)})
+        runs = _with(self.placed.get(root, ()), placement)
+        return replace(self, placed={**self.placed, root: runs})
 
-    def drop(self, keys: Iterable[str]) -> Outlook:
+    def drop(self, gone: Iterable[Placed]) -> Outlook:
         """Forget placements: the profiles contain them, or they never came."""
-        gone = frozenset(keys)
-        if not gone or not self.placed:
-            return self
-        kept = {
-            root: left
-            for root, batch in self.placed.items()
-            if (left := tuple(each for each in batch if each.key not in gone))
-        }
-        return replace(self, placed=kept)
+        placed = dict(self.placed)
+        for placement in gone:
+            root = self._root(placement.cluster_queue)
+            left = _without(placed.pop(root, ()), placement)
+            if left:
+                placed[root] = left
+        return replace(self, placed=placed)
 
     def start_of(
         self, cluster_queue: str, demand: Demand, *, now: float, priority: int = 0
@@ -120,21 +126,28 @@ class Outlook:
         root = self._root(cluster_queue)
         placed = self.placed.get(root, ())
         tree = self._trees.get(root)
-        if tree is None or not self._still_holds(tree, placed):
-            tree = self._trees[root] = _Tree()
-        for _, alike in groupby(placed[len(tree.placed) :], key=_shape):
-            self._follow(tree, tuple(alike))
+        news = _news(tree.placed, placed) if tree is not None and self._holds(tree) else None
+        if tree is None or news is None:
+            tree, news = _Tree(), placed
+            self._trees[root] = tree
+        for run in news:
+            self._follow(tree, run)
         tree.placed = placed
         return self._reach(tree, cluster_queue)
 
     def _root(self, cluster_queue: str) -> str:
         return self.roots.get(cluster_queue) or f"{_ALONE}{cluster_queue}"
 
-    def _still_holds(self, tree: _Tree, placed: _Batch) -> bool:
-        is_longer = placed is tree.placed or placed[: len(tree.placed)] == tree.placed
-        return is_longer and all(
-            self.profiles.get(name) is base for name, base in tree.bases.items()
-        )
+    def _planted(self) -> Outlook:
+        """Find anew which tree each placement belongs to."""
+        placed: dict[str, _Batch] = {}
+        for run in chain.from_iterable(self.placed.values()):
+            root = self._root(run.cluster_queue)
+            placed[root] = _with(placed.get(root, ()), run)
+        return replace(self, placed=placed)
+
+    def _holds(self, tree: _Tree) -> bool:
+        return all(self.profiles.get(name) is base for name, base in tree.bases.items())
 
     def _reach(self, tree: _Tree, name: str) -> Profile | None:
         """Bring the profile of one queue up to all starts known so far."""
@@ -148,42 +161,83 @@ class Outlook:
         tree.reached[name] = len(tree.starts), profile
         return profile
 
-    def _follow(self, tree: _Tree, alike: _Batch) -> None:
+    def _follow(self, tree: _Tree, run: Placed) -> None:
         """Find the starts of equal Jobs, as many at once as start together."""
-        first, left = alike[0], len(alike)
-        while left and (profile := self._reach(tree, first.cluster_queue)):
-            elapsed = max(0.0, first.at - profile.computed_at)
-            found = start_of(profile, first.demand, priority=first.priority, elapsed=elapsed)
+        left = run.count
+        for turn in count(1):
+            profile = self._reach(tree, run.cluster_queue) if left else None
+            if profile is None:
+                return
+            elapsed = max(0.0, run.at - profile.computed_at)
+            found = start_of(profile, run.demand, priority=run.priority, elapsed=elapsed)
             if found.start.seconds == inf:
                 return
             at = elapsed + found.start.seconds
-            count = min(left, max(1, _room(profile, at, found.usage)))
-            tree.starts.append(_start(first, found, profile, at, count))
-            left -= count
+            together = min(left, max(1, _room(profile, at, found.usage)))
+            turns = ceil(left / together) if turn == _TURNS else 1
+            tree.starts.append(_start(run, found, profile, at, together, turns))
+            left -= together * turns
 
 
-def _start(first: Placed, found: Found, profile: Profile, at: float, count: int) -> _Start:
-    seconds, spread = first.seconds, first.spread
+def _start(
+    run: Placed, found: Found, profile: Profile, at: float, together: int, turns: int
+) -> _Start:
+    """So many start together, and as many in each turn after it."""
+    seconds, spread = run.seconds, run.spread
     if seconds is None:
         seconds, spread = profile.unknown_seconds, profile.unknown_seconds
     waits = (found.start.high - found.start.low) / _SIGMAS_OF_80_PERCENT
     return _Start(
-        cluster_queue=first.cluster_queue,
-        usage={cell: amount * count for cell, amount in found.usage.items()},
+        cluster_queue=run.cluster_queue,
+        usage={cell: amount * together for cell, amount in found.usage.items()},
         at=at,
-        seconds=seconds,
+        seconds=seconds * turns,
         spread=hypot(waits, spread),
-        priority=first.priority,
+        priority=run.priority,
     )
+
+
+def _with(runs: _Batch, placement: Placed) -> _Batch:
+    """Add a placement to the last run, or to an earlier one of equal ones where there are many."""
+    first = len(runs) - 1 if len(runs) < _RUNS_IN_ORDER else 0
+    for index in range(max(first, 0), len(runs)):
+        run = runs[index]
+        if _shape(run) == _shape(placement):
+            longer = replace(run, count=run.count + placement.count)
+            return (*runs[:index], longer, *runs[index + 1 :])
+    return (*runs, placement)
+
+
+def _without(runs: _Batch, placement: Placed) -> _Batch:
+    """Take a placement out of the oldest run of equal ones."""
+    for index, run in enumerate(runs):
+        if _shape(run) == _shape(placement):
+            left = run.count - placement.count
+            shorter = (replace(run, count=left),) if left > 0 else ()
+            return (*runs[:index], *shorter, *runs[index + 1 :])
+    return runs
+
+
+def _news(before: _Batch, now: _Batch) -> _Batch | None:
+    """List what was added; None: something was dropped."""
+    found: list[Placed] = []
+    for old, run in zip_longest(before, now):
+        if old is None:
+            found.append(run)
+        elif run is None or _shape(run) != _shape(old) or run.count < old.count:
+            return None
+        elif run.count > old.count:
+            found.append(replace(run, count=run.count - old.count))
+    return tuple(found)
 
 
 def _shape(placement: Placed) -> tuple[object, ...]:
     return (
         placement.cluster_queue,
-        placement.demand,
         placement.priority,
         placement.seconds,
         placement.spread,
+        placement.demand,
     )
 
 

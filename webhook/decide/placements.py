@@ -22,11 +22,11 @@ def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> Placed | None:
         return None
     seconds, spread = (None, 0.0) if arrival.run is None else remaining(arrival.run)
     return Placed(
-        key=arrival.key,
         cluster_queue=name,
         demand=wanted,
         priority=arrival.priority,
         at=now,
         seconds=seconds,
         spread=spread,
+        count=arrival.count,
     )

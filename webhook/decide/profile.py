@@ -11,11 +11,14 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from webhook.decide.demand import Choice, Demand
+from webhook.decide.record import kept_steps
 from webhook.model.forecasts import Profile, Start
 from webhook.model.queues import Amounts, FlavorResource
 
 MAX_STEPS = 256
-"""With placements added; beyond it, steps are put together so that no start looks earlier."""
+"""With placements added; of more, some are put together, so that no start looks earlier,"""
+_STEPS_LEFT = 192
+"""and so many are left."""
 _SIGMAS = 1.2816
 """Either side of the mean lie 40 % of a normal distribution."""
 _WIDER = 1.5
@@ -158,18 +161,21 @@ def _cut(profile: Profile, at: float, spread: float) -> Profile:
 
 
 def _shortened(profile: Profile) -> Profile:
-    """Put steps together that lie closest to each other, while there are too many."""
-    while len(profile.times) > MAX_STEPS:
-        times, free, spread = profile.times, profile.free, profile.spread
-        index = min(range(2, len(times)), key=lambda each: times[each] / times[each - 1])
-        joined = tuple(map(min, free[index - 1], free[index]))
-        profile = replace(
-            profile,
-            times=(*times[:index], *times[index + 1 :]),
-            free=(*free[: index - 1], joined, *free[index + 1 :]),
-            spread=(*spread[:index], *spread[index + 1 :]),
-        )
-    return profile
+    """Where there are too many steps, keep a part of them, so that the next few are no work."""
+    times = profile.times
+    if len(times) <= MAX_STEPS:
+        return profile
+    kept = kept_steps(times, _STEPS_LEFT)
+    ends = (*kept[1:], len(times))
+    return replace(
+        profile,
+        times=tuple(times[index] for index in kept),
+        free=tuple(
+            tuple(map(min, *profile.free[first:end])) if end - first > 1 else profile.free[first]
+            for first, end in zip(kept, ends, strict=True)
+        ),
+        spread=tuple(profile.spread[index] for index in kept),
+    )
 
 
 def _with_behind(

@@ -6,10 +6,14 @@ pending Workload and with twenty thousand.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from webhook.decide.fold import Fold
-from webhook.model.queues import Snapshot
+from webhook.model.queues import Arrival, Snapshot
+
+_NOBODY: Mapping[str, tuple[Arrival, ...]] = {}
+"""One value, so that it is seen not to change."""
 
 
 class Settler:
@@ -19,6 +23,6 @@ class Settler:
         self._fold = Fold()
 
     def __call__(self, snapshot: Snapshot) -> Snapshot:
-        """Return the same snapshot without arrivals, counted as Kueue would take them."""
+        """Return the same snapshot in which nobody competes, counted as Kueue would take them."""
         self._fold.adopt(snapshot)
-        return replace(snapshot, held=self._fold.occupancy.holdings, arrivals=())
+        return replace(snapshot, held=self._fold.occupancy.holdings, competing=_NOBODY)

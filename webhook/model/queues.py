@@ -5,9 +5,10 @@ Amounts are ints as in ``model.quantity``. Mappings are never changed after cons
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from webhook.model.selector import EVERYTHING, NOTHING, Selector, Taint, Toleration
@@ -194,6 +195,8 @@ class Arrival:
     policy: str = ""
     option: str = ""
     count: int = 1
+    created: int = 0
+    """Of pending ones the oldest, in seconds since 1970."""
     run: RunTime | None = None
     """What a placement's run is expected to take, where that is known."""
 
@@ -259,8 +262,8 @@ class Snapshot:
     off: OffSwitch | None = None
     held: Mapping[str, Held] = field(default_factory=dict)
     """ClusterQueue to what it holds; pending are here only those that do not compete for quota."""
-    arrivals: tuple[Arrival, ...] = ()
-    """Pending Workloads that compete, by shape, in Kueue's order: priority down, then age."""
+    competing: Mapping[str, tuple[Arrival, ...]] = field(default_factory=dict)
+    """ClusterQueue to its pending Workloads that compete, by shape, in Kueue's order."""
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     """ClusterQueue to what a new Job would find there from now on."""
     run_times: Estimates = field(default_factory=dict)
@@ -270,3 +273,17 @@ class Snapshot:
     as_of: float = 0.0
     """Seconds on the monotonic clock (files: on the clock that ``now`` is read from) of the last
     sign of life of the watch that has been silent the longest."""
+
+    @property
+    def arrivals(self) -> tuple[Arrival, ...]:
+        """List the pending Workloads that compete in any queue, in Kueue's order."""
+        return in_order(self.competing[name] for name in sorted(self.competing))
+
+
+def in_order(arrivals: Iterable[Iterable[Arrival]]) -> tuple[Arrival, ...]:
+    """Put those of several queues in the order in which Kueue looks at them: priority, then age."""
+    return tuple(sorted(chain.from_iterable(arrivals), key=_rank))
+
+
+def _rank(arrival: Arrival) -> tuple[int, int]:
+    return -arrival.priority, arrival.created
