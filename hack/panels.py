@@ -230,10 +230,10 @@ ROWS: Final = {
             ),
         ),
         Panel(
-            title="Age of the newest forecast",
+            title="Age of forecasts",
             unit="s",
             queries=((_max("forecast_age_seconds", "pod"), "{{pod}}"),),
-            text="Below 2 s where Workloads come and go.",
+            text="For how long something has happened that is in none; below 2 s at most times.",
         ),
         Panel(
             title="Queues that are forecast",

@@ -7,6 +7,7 @@ import pytest
 from tests.builders import CPU_OPTION, GPU_OPTION
 from tests.cluster.objects import PENDING, cluster_queue, local_queue, named, workload
 from tests.cluster.test_feed import changed, synced_feed
+from webhook import foresight
 from webhook.cluster import resources as kinds
 from webhook.foresight import Foreseen, Foresight
 
@@ -72,6 +73,12 @@ def free(update):
     return [(round(t), n // 1000) for t, (n,) in zip(profile.times, profile.free, strict=True)]
 
 
+def elsewhere(name):
+    """Return a Workload in the queue next door."""
+    found = pending(name)
+    return {**found, "spec": {**found["spec"], "queueName": "cpu-lq"}}
+
+
 def keys(seen):
     return [each.key for each in seen]
 
@@ -109,7 +116,7 @@ def test_nothing_is_forecast_while_a_forecast_is_made_or_rests():
     assert rested == Foreseen()
 
 
-def test_a_forecast_takes_a_quarter_of_a_cpu_and_no_rest_is_longer_than_a_second():
+def test_a_forecast_takes_a_quarter_of_a_cpu_and_no_rest_is_longer_than_half_a_second():
     bench = Bench(pending("a"))
     bench.offer()
     bench.forecast()
@@ -118,7 +125,7 @@ def test_a_forecast_takes_a_quarter_of_a_cpu_and_no_rest_is_longer_than_a_second
     bench.offer()
     bench.forecast()
 
-    assert bench.slept == pytest.approx([0.3, 1.0])
+    assert bench.slept == pytest.approx([0.3, 0.5])
 
 
 def test_where_nothing_happens_a_forecast_is_made_anew_once_something_should_have():
@@ -159,3 +166,61 @@ def test_nothing_is_forecast_where_nobody_decides_by_it():
 
     assert bench.offer() == 0
     assert bench.feed.survey(())[1] == (), "what nobody will ask for is not kept"
+
+
+def test_trees_take_turns_and_each_says_itself_which_workloads_it_contains(monkeypatch):
+    monkeypatch.setattr(foresight, "AT_ONCE", 1)
+    bench = Bench(pending("a"), elsewhere("b"))
+    bench.offer()
+    found = [bench.forecast()]
+    bench.offer()
+    found.append(bench.forecast())
+
+    assert [sorted(update.changed["profiles"].put) for update in found] == [["gpu-cq"], ["idle-cq"]]
+    assert [keys(update.foreseen) for update in found] == [["id-a"], ["id-b"]]
+    assert bench.offer() == 0
+
+
+def test_who_has_waited_longest_is_next(monkeypatch):
+    monkeypatch.setattr(foresight, "AT_ONCE", 1)
+    bench = Bench(pending("a"), elsewhere("b"))
+    for _ in range(2):
+        bench.offer()
+        bench.forecast()
+
+    made = []
+    # While the first of them is forecast, another one comes to its queue after the second.
+    for bench.now, come in enumerate([elsewhere("c"), pending("d"), elsewhere("e")], start=1):
+        bench.feed.take(changed(kinds.WORKLOADS, "ADDED", come))
+        bench.offer()
+    for _ in range(3):
+        made.append(keys(bench.forecast().foreseen))
+        bench.offer()
+
+    assert made == [["id-c"], ["id-d"], ["id-e"]]
+
+
+def test_forecasts_are_as_old_as_the_first_change_that_is_in_none():
+    bench = Bench(pending("a"))
+    ages = []
+
+    def note():
+        ages.append(bench.now - bench.foresight.as_of(bench.now))
+
+    for bench.now in (0.0, 1.0):
+        bench.offer()
+        note()
+    bench.forecast()
+    note()
+    bench.feed.take(changed(kinds.WORKLOADS, "ADDED", pending("b")))
+    for bench.now in (5.0, 6.0):
+        bench.offer()
+        note()
+    bench.feed.take(changed(kinds.WORKLOADS, "ADDED", pending("c")))
+    bench.now = 7.0
+    bench.offer()
+    bench.forecast()
+    bench.now = 8.0
+    note()
+
+    assert ages == [0.0, 1.0, 0.0, 0.0, 1.0, 1.0]

@@ -5,19 +5,24 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate, chain
 
 from webhook.cluster.feed import Feed
 from webhook.cluster.seen import Seen
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
-from webhook.surveys import Survey, Surveyor, watched
+from webhook.surveys import Survey, Surveyor, Trees, watched
 
 DUTY = 0.25
 """Part of one CPU, at most: publishing what has changed must not wait."""
-LONGEST_REST_SECONDS = 1.0
-"""Forecasts are at most two seconds old, so a long one has to do with more than its part."""
+LONGEST_REST_SECONDS = 0.5
+"""For all trees in which something has changed, together: forecasts are at most two seconds old,
+so many long ones have to do with more than their part."""
+AT_ONCE = 2000
+"""Workloads in the trees of one survey, if these are more than one."""
 _SOONEST_SECONDS, _LATEST_SECONDS = 1.0, 30.0
 """After so long a forecast of a queue in which nothing changed is made anew: when the first run in
 it should have ended, and did not."""
@@ -50,7 +55,13 @@ class Foresight:
         self._due: dict[str, float] = {}
         self._watched: frozenset[str] = frozenset()
         self._depends_on: tuple[object, ...] = ()
+        self._trees = Trees()
         self._changed: set[str] = set()
+        self._since: dict[str, float] = {}
+        """Tree to when the first of the changes came that no forecast contains."""
+        self._surveyed: Mapping[str, float] = {}
+        """The same for the trees that are being forecast."""
+        self._share = 1.0
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="foresight", daemon=True).start()
@@ -60,29 +71,46 @@ class Foresight:
         """Count the surveys that no forecast was made of yet."""
         return self._surveys.qsize()
 
+    def as_of(self, now: float) -> float:
+        """Say up to when all that has happened is in the forecasts."""
+        return min((*self._since.values(), *self._surveyed.values()), default=now)
+
     def offer(self, feed: Feed, unix: float) -> None:
-        """Have forecast what has changed, if the last forecast is done."""
-        self._changed |= feed.take_recounted()
-        snapshot = feed.published
-        if not self._is_free or snapshot is None:
+        """Have forecast where something has changed, if the last forecast is done."""
+        snapshot, now = feed.published, self._clock()
+        recounted = feed.take_recounted()
+        if snapshot is None:
             return
-        now = self._clock()
-        self._look(snapshot)
+        self._look(snapshot, now)
+        self._changed |= recounted & self._watched
+        for name in self._changed:
+            self._since.setdefault(self._trees.root(name), now)
         if not self._watched:
             # Nobody will ask which Workloads a forecast contains.
             feed.survey(())
-        counted = self._changed & self._watched
+        if self._is_free:
+            self._survey(feed, snapshot, now, unix)
+
+    def _survey(self, feed: Feed, snapshot: Snapshot, now: float, unix: float) -> None:
+        """Ask for the trees that have waited longest."""
         due = {name for name, at in self._due.items() if at <= now and name in self._watched}
-        self._changed.clear()
-        if not counted and not due:
+        waiting = sorted(self._since, key=self._since.__getitem__)
+        waiting += sorted({self._trees.root(name) for name in due} - self._since.keys())
+        if not waiting:
             return
-        census, seen = feed.survey(counted)
-        self._is_free = False
+        sizes = [self._size(root, snapshot) for root in waiting]
+        number = max(1, bisect_right(list(accumulate(sizes)), AT_ONCE))
+        later = frozenset(chain.from_iterable(map(self._trees.members, waiting[number:])))
+        counted = self._changed - later
+        census, seen = feed.survey(counted, later)
+        self._changed -= counted
+        self._surveyed = {root: self._since.pop(root, now) for root in waiting[:number]}
+        self._is_free, self._share = False, (sum(sizes[:number]) + 1) / (sum(sizes) + 1)
         self._surveys.put(
             Survey(
                 snapshot=snapshot,
                 counted=census,
-                due=frozenset(due),
+                due=frozenset(due - later),
                 seen=seen,
                 now=now,
                 unix=unix,
@@ -101,9 +129,18 @@ class Foresight:
         }
         for name, profile in foreseen.profiles.items():
             self._due[name] = profile.computed_at + _lasts(profile)
+        self._surveyed = {}
         feed.foresee(self._profiles, foreseen.seen)
 
-    def _look(self, snapshot: Snapshot) -> None:
+    def _size(self, root: str, snapshot: Snapshot) -> int:
+        """Count the Workloads of a tree."""
+        names = self._trees.members(root)
+        found = (snapshot.held.get(name) for name in names)
+        counted = sum(held.pending + held.reserving for held in found if held is not None)
+        competing = chain.from_iterable(snapshot.competing.get(name, ()) for name in names)
+        return counted + sum(arrival.count for arrival in competing)
+
+    def _look(self, snapshot: Snapshot, now: float) -> None:
         """Find out which queues to watch; all are forecast anew where more than counts changed."""
         depends_on = (
             snapshot.policies,
@@ -118,7 +155,10 @@ class Foresight:
             return
         self._depends_on = depends_on
         self._watched = watched(snapshot)
-        self._changed |= self._watched
+        self._trees = Trees(snapshot, self._watched)
+        since = min(self._since.values(), default=now)
+        self._changed = set(self._watched)
+        self._since = {self._trees.root(name): since for name in self._watched}
 
     def step(self) -> None:
         """Make the next forecast, wait for a survey if there is none, and rest afterwards."""
@@ -127,7 +167,7 @@ class Foresight:
         profiles = self._surveyor.profiles(survey)
         spent = self._cpu() - before
         self._tell(Foreseen(profiles, survey.seen))
-        self._sleep(min(LONGEST_REST_SECONDS, spent * (1 / DUTY - 1)))
+        self._sleep(min(LONGEST_REST_SECONDS * self._share, spent * (1 / DUTY - 1)))
         self._tell(Foreseen())
 
     def _run(self) -> None:

@@ -67,6 +67,7 @@ class Handler:
         self._seen_by = seen_by or f"{socket.gethostname()} {version('kueue-fallback')}"
         self._lock = threading.Lock()
         self._snapshot = Snapshot()
+        self._forecasts_as_of = 0.0
         self._ledger = Ledger(ttl_seconds=placement_ttl_seconds)
         self._unforeseen = Ledger(ttl_seconds=placement_ttl_seconds)
         """Placements that the forecasts in use do not contain."""
@@ -86,14 +87,16 @@ class Handler:
         return max(0.0, self._clock() - self._snapshot.as_of)
 
     def forecast_age_seconds(self) -> float:
-        """Say how old the newest forecast is; 0 where there is none."""
-        newest = max((each.computed_at for each in self._snapshot.profiles.values()), default=None)
-        return 0.0 if newest is None else max(0.0, self._clock() - newest)
+        """Say for how long something has happened that is in no forecast; 0 where there is none."""
+        if not self._snapshot.profiles:
+            return 0.0
+        return max(0.0, self._clock() - self._forecasts_as_of)
 
     def update(self, update: Update) -> None:
         """Take over what the observer published; placements that it contains leave the ledger."""
         with self._lock:
             self._snapshot = apply_update(self._snapshot, update)
+            self._forecasts_as_of = update.forecasts_as_of
             self._fold.drop(self._ledger.seen(update.seen))
             self._fold.forget(self._unforeseen.seen(update.foreseen))
             self._fold.drop(self._expired(self._clock()))

@@ -140,8 +140,7 @@ class Metrics:
         )
         self.forecast_age = table.gauge(
             "forecast_age_seconds",
-            "Seconds since the counts on which the newest forecast rests; where nothing happens "
-            "none is needed for half a minute.",
+            "Seconds for which something has happened that no forecast contains; 0: nothing has.",
         )
 
     def _pid_of_observer(self) -> int | None:

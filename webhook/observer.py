@@ -102,9 +102,12 @@ def _publish(
     frozen = False
     while True:
         _gather(feed, messages, foresight)
-        update = feed.update(time.monotonic(), time.time())
-        write_update(frames, replace(update, certificates=certificates()))
-        foresight.offer(feed, time.time())
+        now, unix = time.monotonic(), time.time()
+        update = feed.update(now, unix)
+        foresight.offer(feed, unix)
+        forecasts_as_of = foresight.as_of(now)
+        update = replace(update, forecasts_as_of=forecasts_as_of, certificates=certificates())
+        write_update(frames, update)
         if feed.synced and not frozen:
             _settle()
             frozen = True

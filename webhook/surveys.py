@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -45,6 +45,25 @@ class Survey:
     """The same instant, in seconds since 1970."""
 
 
+class Trees:
+    """Which ClusterQueues share quota, of those that are forecast."""
+
+    def __init__(self, snapshot: Snapshot | None = None, names: Iterable[str] = ()) -> None:
+        self._roots = {} if snapshot is None else roots_of(snapshot)
+        members: defaultdict[str, list[str]] = defaultdict(list)
+        for name in names:
+            members[self.root(name)].append(name)
+        self._members = dict(members)
+
+    def root(self, name: str) -> str:
+        """Name the tree of a ClusterQueue."""
+        found = self._roots.get(name)
+        return f"queue {name}" if found is None else f"cohort {found}"
+
+    def members(self, root: str) -> Sequence[str]:
+        return self._members.get(root, ())
+
+
 class Surveyor:
     """Remembers what each ClusterQueue holds, so that the next forecast costs what has changed."""
 
@@ -58,13 +77,16 @@ class Surveyor:
         for name, census in survey.counted.items():
             self._running[name] = tuple(_occupants(name, census.holding, clock))
             self._waiting[name] = tuple(_queued(census.waiting, clock))
+        asked = survey.due.union(survey.counted)
+        trees = Trees(survey.snapshot, self._running)
+        names = sorted({each for name in asked for each in trees.members(trees.root(name))})
         return forecast(
             survey.snapshot,
-            [each for found in self._running.values() for each in found],
-            [each for found in self._waiting.values() for each in found],
+            [each for name in names for each in self._running[name]],
+            [each for name in names for each in self._waiting[name]],
             _RunTimes(survey.snapshot),
             survey.now,
-            only=survey.due.union(survey.counted),
+            only=asked,
         )
 
 

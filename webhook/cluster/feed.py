@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -76,11 +76,22 @@ class Feed:
         problems = tuple(f"skipped: {problem}" for problem in self._state.take_problems())
         return (*problems, f"{kind}: readable again") if recovered else problems
 
-    def survey(self, names: Iterable[str]) -> tuple[Mapping[str, Census], tuple[Seen, ...]]:
-        """List the Workloads of some ClusterQueues, and those seen since the last survey."""
-        seen = tuple(self._not_surveyed)
-        self._not_surveyed.clear()
-        return {name: self._state.census(name) for name in names}, seen
+    def survey(
+        self, names: Iterable[str], later: Collection[str] = ()
+    ) -> tuple[Mapping[str, Census], tuple[Seen, ...]]:
+        """List the Workloads of some ClusterQueues, and those seen since the last survey.
+
+        Those seen in the ClusterQueues of *later* are left for the survey that lists these.
+        """
+        queues = self._published.local_queues if self._published is not None else {}
+        now: list[Seen] = []
+        rest: list[Seen] = []
+        for each in self._not_surveyed:
+            queue = queues.get((each.namespace, each.local_queue))
+            waits = queue is not None and queue.cluster_queue in later
+            (rest if waits else now).append(each)
+        self._not_surveyed = rest
+        return {name: self._state.census(name) for name in names}, tuple(now)
 
     def take_recounted(self) -> frozenset[str]:
         """Name the ClusterQueues whose Workloads have changed since the last call."""
