@@ -113,6 +113,20 @@ def test_a_long_queue_keeps_its_order_in_parts(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("length", "pending", "width"),
+    [
+        (1000, 1000, 1),  # few in all: one after another
+        (32, 20_000, 1),  # a short queue beside long ones
+        (100, 20_000, 50),  # 200 queues of 100: two parts each
+        (20_000, 20_000, 79),  # all in one queue: 256 parts
+        (1001, 1001, 4),
+    ],
+)
+def test_parts_are_shared_by_how_many_wait_in_each_queue(length, pending, width):
+    assert surveys.width_of(length, pending) == width
+
+
+@pytest.mark.parametrize(
     ("strategy", "expected"),
     [({"type": "FinishTime"}, {"gpu-cq", "cpu-cq", "lent-cq"}), (None, set())],
     ids=["FinishTime", "Threshold"],

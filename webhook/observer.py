@@ -32,12 +32,15 @@ from webhook.settings import Settings
 COALESCE_SECONDS = 0.005
 """Changes that come together are published together."""
 HEARTBEAT_SECONDS = 0.5
+NICENESS = 5
+"""Where there is too little CPU for all, the server answers first and the state gets older."""
 
 
 def main() -> NoReturn:
     settings = Settings.model_validate_json(
         sys.argv[1] if len(sys.argv) > 1 else os.environ.get("KUEUE_FALLBACK_SETTINGS", "{}")
     )
+    os.nice(NICENESS)
     frames = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # Nothing else may end up between two frames.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -21,10 +21,12 @@ from webhook.model.policy import FallbackPolicy, Option, StrategyType
 from webhook.model.queues import Snapshot
 
 EXACT = 1000
-"""Pending Workloads of a ClusterQueue that are forecast one after another;"""
+"""Pending Workloads of all queues that are forecast one after another;"""
 CHUNKS = 256
-"""of more, the order is kept between so many parts of the queue, and in a part equal ones go
+"""of more, the order is kept between so many parts of the queues, and in a part equal ones go
 together."""
+SHORT = 32
+"""A queue of no more is forecast one after another, however long the others are."""
 _BETWEEN = "\n"
 
 
@@ -70,13 +72,18 @@ class Surveyor:
     def __init__(self) -> None:
         self._running: dict[str, tuple[Occupant, ...]] = {}
         self._waiting: dict[str, tuple[Queued, ...]] = {}
+        self._lengths: dict[str, int] = {}
 
     def profiles(self, survey: Survey) -> Mapping[str, Profile]:
         """Forecast the trees of all ClusterQueues that a survey names."""
         clock = survey.now - survey.unix
         for name, census in survey.counted.items():
+            self._lengths[name] = sum(len(group.members) for group in census.waiting)
+        pending = sum(self._lengths.values())
+        for name, census in survey.counted.items():
             self._running[name] = tuple(_occupants(name, census.holding, clock))
-            self._waiting[name] = tuple(_queued(census.waiting, clock))
+            width = width_of(self._lengths[name], pending)
+            self._waiting[name] = tuple(_queued(census.waiting, clock, width))
         asked = survey.due.union(survey.counted)
         trees = Trees(survey.snapshot, self._running)
         names = sorted({each for name in asked for each in trees.members(trees.root(name))})
@@ -135,15 +142,21 @@ def _occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator
         )
 
 
-def _queued(waiting: Sequence[Group], clock: float) -> Iterator[Queued]:
+def width_of(length: int, pending: int) -> int:
+    """Say how many of a queue are one part of it, where *pending* wait in all."""
+    if length <= SHORT or pending <= EXACT:
+        return 1
+    return -(-length // max(2, CHUNKS * length // pending))
+
+
+def _queued(waiting: Sequence[Group], clock: float, width: int) -> Iterator[Queued]:
     """Put them in Kueue's order: priority, then age; runs of equal ones together."""
     ranked = sorted(
         (-each.priority, each.created, number, _class(each), each.requeue_at)
         for number, group in enumerate(waiting)
         for each in group.members
     )
-    if len(ranked) > EXACT:
-        width = -(-len(ranked) // CHUNKS)
+    if width > 1:
         parts = (ranked[first : first + width] for first in range(0, len(ranked), width))
         # Within a part, priorities still come first.
         ranked = [

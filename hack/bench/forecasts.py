@@ -33,7 +33,9 @@ def measure(installation: Installation, scale: Scale, say: Say) -> Figures:
     say(f"the same beside {EVENTS_PER_SECOND:.0f} Workload events a second")
     ages: list[float] = []
     with (
-        objects.Events(plane, EVENTS_PER_SECOND, scale.workloads) as events,
+        objects.Events(
+            plane, EVENTS_PER_SECOND, workloads=scale.workloads, queues=scale.queues
+        ) as events,
         _sampling(port, ages),
     ):
         figures["busy"] = reviews.at_rate(installation, scale)

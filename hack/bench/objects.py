@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from hack import paper
 from hack.api import ApiError, Object
@@ -16,6 +16,8 @@ NAMES: Final = paper.Names(namespace=NAMESPACE)
 CONNECTIONS: Final = 24
 COHORT_SIZE: Final = 10
 SHAPES: Final = 10
+GPUS: Final = 4
+"""Of each queue; one Workload uses one."""
 PROGRESS_EVERY: Final = 2000
 _WEBHOOKS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
@@ -33,7 +35,7 @@ def create_queues(plane: ControlPlane, count: int) -> None:
     pair = paper.queues(NAMES)
     pair[3] = paper.cluster_queue(NAMES.cpu_cluster_queue, flavor=NAMES.cpu_flavor, quota=wide)
     client.apply_all(pair)
-    quota = {"cpu": "1000", "memory": "4000Gi", GPU: "4"}
+    quota = {"cpu": "1000", "memory": "4000Gi", GPU: str(GPUS)}
     others = [
         paper.cluster_queue(name, flavor=NAMES.gpu_flavor, quota=quota)
         for name in _names(count)[2:]
@@ -65,9 +67,10 @@ def _are_active(plane: ControlPlane, count: int) -> bool:
 def create_workloads(
     plane: ControlPlane, count: int, queues: int, report: Callable[[str], None]
 ) -> float:
-    """Create pending Workloads, spread over the queues; return the seconds that it took.
+    """Create Workloads, spread over the queues; return the seconds that it took.
 
-    Kueue is stopped first, and its webhooks are taken away, so that all of them stay pending.
+    Kueue is stopped first, and its webhooks are taken away: the first ones of each queue are given
+    its GPUs here, and the others stay pending.
     """
     plane.stop("kueue")
     for kind in _WEBHOOKS:
@@ -85,7 +88,49 @@ def create_workloads(
             tuple(pool.map(plane.client.create, (workload(n, places) for n in numbers)))
             done, seconds = numbers[-1] + 1, time.monotonic() - started
             report(f"{done} Workloads, {done / seconds:.0f} a second")
+        first_ones = range(min(count, GPUS * queues))
+        tuple(pool.map(lambda n: _admit(plane, n, places), first_ones))
     return time.monotonic() - started
+
+
+def _admit(plane: ControlPlane, number: int, queues: list[str]) -> None:
+    """Say of a Workload what Kueue says of one that runs."""
+    queue = queues[number % len(queues)]
+    is_cpu = queue == NAMES.cpu_queue
+    flavor = NAMES.cpu_flavor if is_cpu else NAMES.gpu_flavor
+    requests = workload(number, queues)["spec"]["podSets"][0]["template"]["spec"]["containers"][0]
+    usage = requests["resources"]["requests"]
+    assigned = {
+        "name": "main",
+        "count": 1,
+        "flavors": dict.fromkeys(usage, flavor),
+        "resourceUsage": usage,
+    }
+    own = {
+        NAMES.gpu_queue: NAMES.gpu_cluster_queue,
+        NAMES.cpu_queue: NAMES.cpu_cluster_queue,
+    }
+    admission = {"clusterQueue": own.get(queue, queue), "podSetAssignments": [assigned]}
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    conditions = [_condition(kind, "True", since) for kind in ("QuotaReserved", "Admitted")]
+    plane.client.patch(
+        paper.KUEUE,
+        "Workload",
+        _workload_name(number),
+        {"status": {"admission": admission, "conditions": conditions}},
+        namespace=NAMESPACE,
+        subresource="status",
+    )
+
+
+def _condition(kind: str, status: str, since: str = "2026-01-01T00:00:00Z") -> Object:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": "Bench",
+        "message": "",
+        "lastTransitionTime": since,
+    }
 
 
 def _passes(plane: ControlPlane, item: Object) -> bool:
@@ -125,10 +170,11 @@ def _workload_name(number: int) -> str:
 class Events:
     """Changes of Workloads at a fixed rate while the `with` block runs: evicted, queued again."""
 
-    def __init__(self, plane: ControlPlane, rate: float, workloads: int) -> None:
+    def __init__(self, plane: ControlPlane, rate: float, *, workloads: int, queues: int) -> None:
         self._plane = plane
         self._rate = rate
         self._workloads = workloads
+        self._running = min(workloads - 1, GPUS * queues)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.done = 0
@@ -144,23 +190,17 @@ class Events:
     def _run(self) -> None:
         started = time.monotonic()
         while not self._over.wait(max(0.0, started + self.done / self._rate - time.monotonic())):
-            number = self.done * 7 % self._workloads
+            # Those that run are left alone.
+            number = self._running + self.done * 7 % (self._workloads - self._running)
             self._change(number, "False" if self.done // self._workloads % 2 == 0 else "True")
             self.done += 1
 
     def _change(self, number: int, requeued: str) -> None:
-        condition: dict[str, Any] = {
-            "type": "Requeued",
-            "status": requeued,
-            "reason": "Bench",
-            "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }
         self._plane.client.patch(
             paper.KUEUE,
             "Workload",
             _workload_name(number),
-            {"status": {"conditions": [condition]}},
+            {"status": {"conditions": [_condition("Requeued", requeued)]}},
             namespace=NAMESPACE,
             subresource="status",
         )

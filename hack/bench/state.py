@@ -39,7 +39,9 @@ def measure(installation: Installation, scale: Scale, say: Say) -> Figures:
     say(f"{scale.rate:.0f} reviews a second for {scale.seconds:.0f} s, on a quiet cluster")
     figures["quiet"] = reviews.at_rate(installation, scale)
     say(f"the same beside {EVENTS_PER_SECOND:.0f} Workload events a second")
-    with objects.Events(plane, EVENTS_PER_SECOND, scale.workloads) as events:
+    with objects.Events(
+        plane, EVENTS_PER_SECOND, workloads=scale.workloads, queues=scale.queues
+    ) as events:
         figures["busy"] = reviews.at_rate(installation, scale)
     figures["busy"]["events"] = events.done
     figures["memoryMegabytes"] = meters.memory_megabytes(_pid(installation))

@@ -146,17 +146,18 @@ def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
 
 def _has_room(quotas: Quotas, arrival: Arrival, cluster_queue: ClusterQueue) -> bool:
     """Tell whether it might fit, which most of a long queue do not; only quotas are looked at."""
-    name = cluster_queue.name
-    for pod_set in arrival.needs:
-        total = pod_set.total
-        for group in cluster_queue.groups:
-            wanted = [(each, total[each]) for each in total if each in group.resources]
-            if not any(
-                all(quota.available(quotas, name, (flavor, each)) >= n for each, n in wanted)
-                for flavor in group.flavors
-            ):
-                return False
-    return True
+    return all(
+        any(
+            all(
+                quota.available(quotas, cluster_queue.name, (flavor, each)) >= n * pod_set.count
+                for each, n in pod_set.per_pod.items()
+                if each in group.resources
+            )
+            for flavor in group.flavors
+        )
+        for pod_set in arrival.needs
+        for group in cluster_queue.groups
+    )
 
 
 def _alike(
