@@ -233,7 +233,7 @@ ROWS: Final = {
             title="Age of forecasts",
             unit="s",
             queries=((_max("forecast_age_seconds", "pod"), "{{pod}}"),),
-            text="For how long something has happened that is in none; below 2 s at most times.",
+            text="The oldest change that none contains; below 2 s at most times.",
         ),
         Panel(
             title="Queues that are forecast",

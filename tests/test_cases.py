@@ -15,7 +15,7 @@ import yaml
 from webhook import flow, surveys
 from webhook.admission import patch
 from webhook.cluster.snapshot_file import read_state
-from webhook.decide import occupancy
+from webhook.decide import folding
 from webhook.jobs import KINDS
 from webhook.model import job_class
 from webhook.model.decision import Outcome
@@ -43,7 +43,7 @@ def test_case(path, tmp_path):
 
     state = read_state(str(snapshot))
     known = surveys.foreseen(state, state.snapshot(0.0, MOMENT.unix), MOMENT.unix)
-    outcome = flow.consider(case["job"], KIND, occupancy.build(known), MOMENT, flow.Rules())
+    outcome = flow.consider(case["job"], KIND, folding.build(known), MOMENT, flow.Rules())
 
     patched = apply(outcome, case["job"])
     assert found(outcome, patched, case["want"]) == case["want"]

@@ -18,7 +18,7 @@ from webhook.carry_out import Case
 from webhook.decide import arrivals, expectations, explain, match, options, strategies
 from webhook.decide.choice import Asking
 from webhook.decide.occupancy import Occupancy
-from webhook.decide.wishes import read_wishes
+from webhook.decide.wishes import Wishes, read_wishes
 from webhook.jobs import JobKind
 from webhook.model import job as jobs
 from webhook.model import job_class, marks
@@ -149,15 +149,8 @@ def _decide(
         case.clean, policy, occupancy, submitted=submitted.queue, allowed=allowed
     )
     if policy.spec.strategy.type is StrategyType.FINISH_TIME:
-        expected = expectations.Case(
-            job=case.clean,
-            policy=policy,
-            occupancy=occupancy,
-            job_class=job_class.of_job(case.clean, policy.spec.job_class_label),
-            wishes=wishes,
-            now=moment.now,
-        )
-        assessments = expectations.expect(expected, assessments)
+        expecting = _expecting(case.clean, policy, occupancy, wishes, moment)
+        assessments = expectations.expect(expecting, assessments)
     draw = zlib.crc32(moment.uid.encode()) / (1 << 32)
     asking = Asking(submitted=submitted.queue, wishes=wishes, draw=draw)
     choice = strategies.choose(policy, assessments, asking)
@@ -166,6 +159,19 @@ def _decide(
         option=None if choice.index is None else assessments[choice.index].option,
         left_alone=LeftAlone.NO_OPTION if choice.index is None else None,
         reason=choice.sentence,
+    )
+
+
+def _expecting(
+    job: Job, policy: FallbackPolicy, occupancy: Occupancy, wishes: Wishes, moment: Moment
+) -> expectations.Case:
+    return expectations.Case(
+        job=job,
+        policy=policy,
+        occupancy=occupancy,
+        job_class=job_class.of_job(job, policy.spec.job_class_label),
+        wishes=wishes,
+        now=moment.now,
     )
 
 

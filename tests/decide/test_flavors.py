@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import cluster_queue, cohort, container, group, held, needs, snapshot, template
-from webhook.decide import occupancy
+from webhook.decide import folding, occupancy
 from webhook.decide.flavors import Assignment
 from webhook.model.decision import Fit, Reason, Rejection
 from webhook.model.queues import KueueConfig, Preemption, Quota, ResourceFlavor
@@ -15,7 +15,7 @@ T4 = {"t4": {GPU: "4", "cpu": "8"}}
 
 def assign(asked, *cluster_queues, priority=0, **rest):
     """Assign to the first ClusterQueue."""
-    found = occupancy.build(snapshot(*cluster_queues, **rest))
+    found = folding.build(snapshot(*cluster_queues, **rest))
     asked = asked if isinstance(asked, list) else [asked]
     return occupancy.assignment(found, asked, cluster_queues[0], priority=priority)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders
-from webhook.decide import occupancy
+from webhook.decide import folding
 from webhook.decide.fold import Fold
 from webhook.decide.quota import available
 from webhook.model.queues import Queueing
@@ -80,7 +80,7 @@ def test_it_is_what_building_anew_would_give(happened, strict):
             shown = snapshot(used, strict=strict, cohort=cohort)
             fold.adopt(shown)
 
-    anew = occupancy.build(shown, tuple(placed.values()))
+    anew = folding.build(shown, tuple(placed.values()))
     assert seen_by(fold.occupancy) == seen_by(anew)
 
 
@@ -88,8 +88,8 @@ def test_many_of_one_shape_count_as_one_after_another():
     alike = placement("x", "a")
     shown = snapshot({"b-cq": 2})
 
-    together = occupancy.build(shown, [replace(alike, count=9)])
-    one_by_one = occupancy.build(shown, [replace(alike, key=str(n)) for n in range(9)])
+    together = folding.build(shown, [replace(alike, count=9)])
+    one_by_one = folding.build(shown, [replace(alike, key=str(n)) for n in range(9)])
 
     assert seen_by(together) == seen_by(one_by_one)
     assert (together.held("a-cq").reserving, together.held("a-cq").pending) == (6, 3)
@@ -105,7 +105,7 @@ def test_a_long_ledger_counts_as_many_as_if_each_came_in_its_turn():
     fold.drop(placed[:1])
     fold.adopt(replace(shown, held=snapshot({"own-cq": 1}).held))
 
-    anew = occupancy.build(snapshot({"own-cq": 1}), placed[1:])
+    anew = folding.build(snapshot({"own-cq": 1}), placed[1:])
     assert {name: held.pending + held.reserving for name, held in anew.holdings.items()} == {
         name: held.pending + held.reserving for name, held in fold.occupancy.holdings.items()
     }

@@ -15,7 +15,7 @@ from tests.builders import (
     policy,
     snapshot,
 )
-from webhook.decide import occupancy, options
+from webhook.decide import folding, options
 from webhook.model import job_class
 from webhook.model.decision import Fit, Reason
 from webhook.model.queues import (
@@ -38,7 +38,7 @@ def assess(state, *, which=None, submitted="gpu-lq", allowed=None, of=None):
     return options.assess(
         of or job(LIGHT),
         which or policy(),
-        occupancy.build(state),
+        folding.build(state),
         submitted=submitted,
         allowed=allowed,
     )

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, waiting
-from webhook.decide import occupancy
+from webhook.decide import folding, occupancy
 from webhook.decide.schedule import Running
 from webhook.model.decision import Fit
 from webhook.model.queues import Amounts, Queueing, StopPolicy
@@ -47,7 +47,7 @@ class Plain:
 
     def __init__(self, state, jobs, runs):
         self.queues = state.cluster_queues
-        self.found = occupancy.idle(state)
+        self.found = folding.idle(state)
         self.jobs, self.runs = list(jobs), list(runs)
         self.starts = []
         for run in runs:
@@ -102,7 +102,7 @@ class Plain:
         }
         state = self.found.snapshot
         state = replace(state, held={**state.held, queue: replace(held, usage=amounts)})
-        self.found = occupancy.as_held(replace(self.found, snapshot=state), [queue])
+        self.found = folding.as_held(replace(self.found, snapshot=state), [queue])
 
 
 @pytest.mark.parametrize("world", WORLDS.values(), ids=list(WORLDS))

@@ -13,7 +13,7 @@ from tests.servers import paper_snapshot
 from webhook import flow
 from webhook.admission import original as originals
 from webhook.admission import patch
-from webhook.decide import explain, occupancy
+from webhook.decide import explain, folding
 from webhook.jobs import KINDS, batch
 from webhook.model.decision import Skip
 from webhook.model.job import DECISION, QUEUE_LABEL
@@ -42,7 +42,7 @@ def world(adaptation):
             }
         ),
     )
-    return occupancy.build(
+    return folding.build(
         replace(
             snapshot,
             policies=(policy,),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, waiting
-from webhook.decide import occupancy
+from webhook.decide import folding
 from webhook.model.queues import Held
 from webhook.simulate.known import Known
 
@@ -95,4 +95,4 @@ def folded(course, found):
     }
     waits = tuple(each for pending in course.pending.values() for each in pending)
     waits = tuple(sorted(waits, key=lambda each: -each.priority))
-    return occupancy.build(replace(course.state, held=running), waits)
+    return folding.build(replace(course.state, held=running), waits)

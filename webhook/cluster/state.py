@@ -6,47 +6,39 @@ change between two snapshots is the same object in both, which is how changes ar
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from webhook.cluster import resources as kinds
 from webhook.cluster.arrivals import Arrivals
 from webhook.cluster.census import Census, Group
 from webhook.cluster.failing import Failing
-from webhook.cluster.kueue_config import read_kueue_config
 from webhook.cluster.learned import Learned, learned
 from webhook.cluster.reduce import Entry, Key, read
 from webhook.cluster.run_times import AT_ONCE, RunTimes
 from webhook.cluster.seen import Seen
+from webhook.cluster.tables import BUILDERS
 from webhook.cluster.workload import Workload
 from webhook.cluster.workloads import Workloads
-from webhook.model.fields import EMPTY
-from webhook.model.policy import FallbackPolicy
-from webhook.model.policy_values import sort_key
 from webhook.model.queues import (
     Arrival,
-    Cohort,
     Held,
-    LimitRangeItem,
     Snapshot,
     StopPolicy,
 )
 from webhook.model.runs import Record
-from webhook.model.selector import Selector
 
 SHAPES_PER_QUEUE = 64
 """Each costs some tens of microseconds whenever its cohort changes; further shapes only wait."""
-
-_Table: TypeAlias = Mapping[Key, Any]
 
 
 class State:
     def __init__(self, at_once: int | None = AT_ONCE) -> None:
         """Learn run times for *at_once* classes a snapshot; None: for all."""
         self._at_once = at_once
-        self._tables: dict[str, dict[Key, Any]] = {kind: {} for kind in _BUILDERS}
+        self._tables: dict[str, dict[Key, Any]] = {kind: {} for kind in BUILDERS}
         self._changed: set[str] = set()
         self._known: set[str] = set()
         """Kinds that have been listed; the others keep the snapshot's defaults."""
@@ -105,7 +97,7 @@ class State:
         """
         fresh: dict[str, Any] = {}
         for kind in self._changed:
-            for name, build in _BUILDERS[kind]:
+            for name, build in BUILDERS[kind]:
                 fresh[name] = build(self._tables)
         self._changed.clear()
         built = replace(self._snapshot, as_of=now, **fresh)
@@ -257,78 +249,3 @@ class State:
         if known:
             after = tuple(arrival for _, arrival in known)
             competing[name] = before if after == before else after
-
-
-_Tables: TypeAlias = Mapping[str, _Table]
-_Builder: TypeAlias = Callable[[_Tables], Any]
-
-
-def _by_name(kind: str) -> _Builder:
-    return lambda tables: {name: value for (_, name), value in tables[kind].items()}
-
-
-def _by_key(kind: str) -> _Builder:
-    return lambda tables: dict(tables[kind])
-
-
-def _cohorts(tables: _Tables) -> Mapping[str, Cohort]:
-    """Add those that are only named: Kueue makes them up too."""
-    found: dict[str, Cohort] = {name: c for (_, name), c in tables[kinds.COHORTS].items()}
-    named = [queue.cohort for queue in tables[kinds.CLUSTER_QUEUES].values()]
-    named += [cohort.parent for cohort in found.values()]
-    for name in named:
-        if name and name not in found:
-            found[name] = Cohort(name=name)
-    return found
-
-
-def _limit_ranges(tables: _Tables) -> Mapping[str, tuple[LimitRangeItem, ...]]:
-    found: defaultdict[str, tuple[LimitRangeItem, ...]] = defaultdict(tuple)
-    for (namespace, _), items in sorted(tables[kinds.LIMIT_RANGES].items(), key=lambda kv: kv[0]):
-        found[namespace] += items
-    return dict(found)
-
-
-def _policies(tables: _Tables) -> tuple[FallbackPolicy, ...]:
-    return tuple(sorted(tables[kinds.POLICIES].values(), key=sort_key))
-
-
-def _kueue(tables: _Tables) -> Any:
-    return next(iter(tables[kinds.KUEUE_CONFIG].values()), None) or read_kueue_config(EMPTY)
-
-
-def _off(tables: _Tables) -> Any:
-    return next(iter(tables[kinds.OFF_SWITCH].values()), None)
-
-
-def _runs_before_kueue(tables: _Tables) -> bool:
-    """Webhooks run in the order of their configurations' names; each of ours must come first."""
-    configurations = tables[kinds.WEBHOOKS].items()
-    ours = [name for (_, name), found in configurations if found.ours]
-    kueues = [name for (_, name), found in configurations if found.kueues]
-    return bool(ours and kueues) and max(ours) < min(kueues)
-
-
-def _reviewed_namespaces(tables: _Tables) -> tuple[Selector, ...]:
-    return tuple(found.namespaces for found in tables[kinds.WEBHOOKS].values() if found.ours)
-
-
-_BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
-    kinds.CLUSTER_QUEUES: (("cluster_queues", _by_name(kinds.CLUSTER_QUEUES)),),
-    kinds.LOCAL_QUEUES: (("local_queues", _by_key(kinds.LOCAL_QUEUES)),),
-    kinds.COHORTS: (("cohorts", _cohorts),),
-    kinds.FLAVORS: (("flavors", _by_name(kinds.FLAVORS)),),
-    kinds.CHECKS: (("checks", _by_name(kinds.CHECKS)),),
-    kinds.PRIORITY_CLASSES: (("priority_classes", _by_name(kinds.PRIORITY_CLASSES)),),
-    kinds.NAMESPACES: (("namespaces", _by_name(kinds.NAMESPACES)),),
-    kinds.LIMIT_RANGES: (("limit_ranges", _limit_ranges),),
-    kinds.RUNTIME_CLASSES: (("overheads", _by_name(kinds.RUNTIME_CLASSES)),),
-    kinds.POLICIES: (("policies", _policies),),
-    kinds.KUEUE_CONFIG: (("kueue", _kueue),),
-    kinds.OFF_SWITCH: (("off", _off),),
-    kinds.WEBHOOKS: (
-        ("runs_before_kueue", _runs_before_kueue),
-        ("reviewed_namespaces", _reviewed_namespaces),
-    ),
-}
-"""Kind to the fields of Snapshot that depend on it."""

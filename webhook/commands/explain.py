@@ -181,7 +181,7 @@ def _kind(job: Mapping[str, Any]) -> JobKind:
 
 def _consider(job: Mapping[str, Any], state: Snapshot, unix: float) -> Outcome:
     from webhook import flow
-    from webhook.decide import occupancy
+    from webhook.decide import folding
 
     moment = flow.Moment(
         now=state.as_of,
@@ -189,7 +189,7 @@ def _consider(job: Mapping[str, Any], state: Snapshot, unix: float) -> Outcome:
         time=datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         uid="0",
     )
-    return flow.consider(job, _kind(job), occupancy.build(state, ()), moment, flow.Rules())
+    return flow.consider(job, _kind(job), folding.build(state, ()), moment, flow.Rules())
 
 
 def _render(outcome: Outcome, job: Mapping[str, Any], output: str) -> str:

@@ -49,7 +49,8 @@ def expect(case: Case, assessments: Sequence[Assessment]) -> tuple[Assessment, .
         FieldError: a toleration or an affinity term of the Job cannot be read.
 
     """
-    starts = [_start(case, item) for item in assessments]
+    options = case.policy.spec.options
+    starts = [_start(case, item, option) for item, option in zip(assessments, options, strict=True)]
     flavors = starts[0].names if starts[0] is not None else ""
     expecting = Expecting(
         run_times=case.occupancy.snapshot.run_times,
@@ -58,7 +59,6 @@ def expect(case: Case, assessments: Sequence[Assessment]) -> tuple[Assessment, .
         first_flavors=flavors,
         said=case.wishes.run_time,
     )
-    options = case.policy.spec.options
     runs = [
         estimate(expecting, option, start.names if start is not None else "")
         for option, start in zip(options, starts, strict=True)
@@ -71,12 +71,11 @@ def expect(case: Case, assessments: Sequence[Assessment]) -> tuple[Assessment, .
     return _by_deadline(found, case.wishes)
 
 
-def _start(case: Case, item: Assessment) -> Found | None:
+def _start(case: Case, item: Assessment, option: Option) -> Found | None:
     if not item.needs:
         return None
     snapshot = case.occupancy.snapshot
     queue = snapshot.cluster_queues[item.cluster_queue]
-    option = next(each for each in case.policy.spec.options if each.name == item.option)
     return case.occupancy.outlook.start_of(
         item.cluster_queue,
         demand(item.needs, queue, snapshot),

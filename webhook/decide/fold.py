@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from webhook.decide import occupancy
+from webhook.decide import folding
 from webhook.decide.flavor_match import TOPOLOGY
 from webhook.decide.outlook import Outlook, Placed
 from webhook.decide.placements import placed
@@ -43,7 +43,7 @@ class Fold:
     """``occupancy`` is the snapshot with its own arrivals, then the placements, folded in order."""
 
     def __init__(self) -> None:
-        self.occupancy = occupancy.build(Snapshot())
+        self.occupancy = folding.build(Snapshot())
         self._roots: Mapping[str, str] = {}
         """ClusterQueue to the name of its tree."""
         self._members: Mapping[str, tuple[str, ...]] = {}
@@ -76,7 +76,7 @@ class Fold:
         root = self._root_of(placement)
         self._append(root, placement)
         if replaced is None and root not in self._stale:
-            self.occupancy = occupancy.with_arrival(self.occupancy, placement)
+            self.occupancy = folding.with_arrival(self.occupancy, placement)
         else:
             self._stale.add(root)
             self.adopt(self.occupancy.snapshot)
@@ -126,17 +126,15 @@ class Fold:
     def _fold_again(self, root: str) -> None:
         runs = self._runs[root] = [run for run in self._runs[root] if run.count]
         names = self._members.get(root) or (root.removeprefix(_ALONE),)
-        found = occupancy.as_held(self.occupancy, names)
+        found = folding.as_held(self.occupancy, names)
         competing = found.snapshot.competing
         waiting = in_order(competing[name] for name in sorted(names) if name in competing)
-        self.occupancy = occupancy.with_arrivals(
-            found, (*waiting, *(run.arrival() for run in runs))
-        )
+        self.occupancy = folding.with_arrivals(found, (*waiting, *(run.arrival() for run in runs)))
 
     def _plant(self, snapshot: Snapshot) -> None:
         """Begin anew where more than counts has changed."""
         outlook = self.occupancy.outlook
-        self.occupancy = replace(occupancy.idle(snapshot), outlook=outlook)
+        self.occupancy = replace(folding.idle(snapshot), outlook=outlook)
         parents = {name: cohort.parent for name, cohort in snapshot.cohorts.items()}
         self._roots = {
             name: _root(queue.cohort, parents) if queue.cohort else f"{_ALONE}{name}"

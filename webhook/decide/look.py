@@ -81,7 +81,7 @@ class Hall:
     def starts(self) -> list[Start]:
         """Start what fits: own quota first, then priority, then age.
 
-        At the very first look priority and age alone count, as in ``decide.occupancy``: most of
+        At the very first look priority and age alone count, as in ``decide.folding``: most of
         those who wait then have just come, and Kueue has taken them one by one.
         """
         started: list[Start] = []

@@ -92,9 +92,11 @@ def policy_for(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> Fall
         FieldError: the Job names a policy that does not match it.
 
     """
-    wanted = job.annotations.get(POLICY)
+    wanted, submitted = job.annotations.get(POLICY), submission(job, snapshot)
     found = False
     for policy in snapshot.policies:
+        if not _queue_matches(policy, submitted, job.namespace, snapshot):
+            continue
         if not _matches(policy, job, snapshot, own_namespace):
             continue
         found = True
@@ -129,10 +131,8 @@ def allowed_options(job: Job, policy: FallbackPolicy) -> frozenset[str] | None:
 
 def _matches(policy: FallbackPolicy, job: Job, snapshot: Snapshot, own_namespace: str) -> bool:
     match = policy.spec.match
-    return (
-        _queue_matches(policy, job, snapshot)
-        and _selectors_match(match, job, snapshot, own_namespace)
-        and _is_small_enough(match, job, snapshot)
+    return _selectors_match(match, job, snapshot, own_namespace) and _is_small_enough(
+        match, job, snapshot
     )
 
 
@@ -147,15 +147,17 @@ def _selectors_match(match: Match, job: Job, snapshot: Snapshot, own_namespace: 
     return policy_values.selector(match.job_selector, EVERYTHING).matches(job.labels)
 
 
-def _queue_matches(policy: FallbackPolicy, job: Job, snapshot: Snapshot) -> bool:
-    submitted, match = submission(job, snapshot), policy.spec.match
+def _queue_matches(
+    policy: FallbackPolicy, submitted: Submission, namespace: str, snapshot: Snapshot
+) -> bool:
+    match = policy.spec.match
     if submitted.queue == NO_QUEUE and match.without_queue:
         return True
     if match.queues is not None:
         return not submitted.names.isdisjoint(match.queues)
     if submitted.queue in policy_values.queues_of(policy):
         return True
-    local_queue = snapshot.local_queues.get((job.namespace, submitted.queue))
+    local_queue = snapshot.local_queues.get((namespace, submitted.queue))
     return local_queue is not None and any(
         option.cluster_queue == local_queue.cluster_queue for option in policy.spec.options
     )

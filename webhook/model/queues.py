@@ -183,7 +183,7 @@ class PodSetNeeds:
 class Arrival:
     """Workloads of one shape that want quota: pending ones as seen, or a placement.
 
-    Which of them reserve quota now and which wait is what ``decide.occupancy`` predicts.
+    Which of them reserve quota now and which wait is what ``decide.folding`` predicts.
     """
 
     key: str

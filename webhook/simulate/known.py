@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from webhook.decide import occupancy
+from webhook.decide import folding
 from webhook.decide.occupancy import Occupancy
 from webhook.model.queues import Amounts, Arrival, FlavorResource, Held, Queueing, Snapshot
 
@@ -40,7 +40,7 @@ class Known:
     """Counts of all ClusterQueues, and the Occupancy that they come to."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._view = occupancy.build(snapshot)
+        self._view = folding.build(snapshot)
         self._tallies = {name: _Tally() for name in snapshot.cluster_queues}
         self._changed: set[str] = set()
         self._with_heads = frozenset(
@@ -89,13 +89,13 @@ class Known:
             found = self._tallies[name].held()
             held[name] = replace(found, pending=0) if name in heads else found
         snapshot = replace(snapshot, held=held)
-        view = occupancy.as_held(replace(self._view, snapshot=snapshot), names)
+        view = folding.as_held(replace(self._view, snapshot=snapshot), names)
         self._changed.clear()
         for name, head in heads.items():
             pending = self._tallies[name].pending
             # Whose policy's guests they are is counted already.
             alike = replace(head, policy="", option="", count=pending)
-            view = occupancy.with_arrival(view, alike)
+            view = folding.with_arrival(view, alike)
         self._view = view
         return view
 

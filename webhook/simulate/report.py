@@ -88,14 +88,18 @@ def _notes(results: Sequence[Result]) -> list[str]:
     return ["", *found] if found else []
 
 
+_TEN_MINUTES = 600  # seconds
+_TEN_HOURS = 600  # minutes
+
+
 def duration(seconds: float | None) -> str:
     """Spell a time with three figures or so: ``12.3 s``, ``14 m 05 s``, ``31 h 07 m``."""
     if seconds is None:
         return "-"
-    if seconds < 600:  # noqa: PLR2004 - ten minutes
+    if seconds < _TEN_MINUTES:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    if minutes < 600:  # noqa: PLR2004 - ten hours
+    if minutes < _TEN_HOURS:
         return f"{minutes} m {rest:02} s"
     return f"{minutes // 60} h {minutes % 60:02} m"
 

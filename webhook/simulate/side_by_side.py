@@ -75,9 +75,9 @@ def _at_once(
                 progress(sum(counts))
                 for each in ended:
                     each.result()
-        except BaseException:
+        finally:
+            # After a failure, what has not begun is not to begin.
             pool.shutdown(wait=False, cancel_futures=True)
-            raise
     return {arm.name: futures[number].result() for number, arm in enumerate(arms)}
 
 

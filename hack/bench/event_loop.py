@@ -1,6 +1,6 @@
 """Measure what forecasts cost: CPU seconds for whole schedules, microseconds for lookups.
 
-usage: python -m hack.bench.forecast [--repeat N]
+usage: python -m hack.bench.event_loop [--repeat N]
 
 Nothing but the pure code is run: no control plane is needed.
 """

@@ -1,0 +1,91 @@
+"""From tables of objects to the fields of a snapshot that depend on nothing else. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from webhook.cluster import resources as kinds
+from webhook.cluster.kueue_config import read_kueue_config
+from webhook.cluster.reduce import Key
+from webhook.model.fields import EMPTY
+from webhook.model.policy import FallbackPolicy
+from webhook.model.policy_values import sort_key
+from webhook.model.queues import Cohort, LimitRangeItem
+from webhook.model.selector import Selector
+
+_Table: TypeAlias = Mapping[Key, Any]
+_Tables: TypeAlias = Mapping[str, _Table]
+_Builder: TypeAlias = Callable[[_Tables], Any]
+
+
+def _by_name(kind: str) -> _Builder:
+    return lambda tables: {name: value for (_, name), value in tables[kind].items()}
+
+
+def _by_key(kind: str) -> _Builder:
+    return lambda tables: dict(tables[kind])
+
+
+def _cohorts(tables: _Tables) -> Mapping[str, Cohort]:
+    """Add those that are only named: Kueue makes them up too."""
+    found: dict[str, Cohort] = {name: c for (_, name), c in tables[kinds.COHORTS].items()}
+    named = [queue.cohort for queue in tables[kinds.CLUSTER_QUEUES].values()]
+    named += [cohort.parent for cohort in found.values()]
+    for name in named:
+        if name and name not in found:
+            found[name] = Cohort(name=name)
+    return found
+
+
+def _limit_ranges(tables: _Tables) -> Mapping[str, tuple[LimitRangeItem, ...]]:
+    found: defaultdict[str, tuple[LimitRangeItem, ...]] = defaultdict(tuple)
+    for (namespace, _), items in sorted(tables[kinds.LIMIT_RANGES].items(), key=lambda kv: kv[0]):
+        found[namespace] += items
+    return dict(found)
+
+
+def _policies(tables: _Tables) -> tuple[FallbackPolicy, ...]:
+    return tuple(sorted(tables[kinds.POLICIES].values(), key=sort_key))
+
+
+def _kueue(tables: _Tables) -> Any:
+    return next(iter(tables[kinds.KUEUE_CONFIG].values()), None) or read_kueue_config(EMPTY)
+
+
+def _off(tables: _Tables) -> Any:
+    return next(iter(tables[kinds.OFF_SWITCH].values()), None)
+
+
+def _runs_before_kueue(tables: _Tables) -> bool:
+    """Webhooks run in the order of their configurations' names; each of ours must come first."""
+    configurations = tables[kinds.WEBHOOKS].items()
+    ours = [name for (_, name), found in configurations if found.ours]
+    kueues = [name for (_, name), found in configurations if found.kueues]
+    return bool(ours and kueues) and max(ours) < min(kueues)
+
+
+def _reviewed_namespaces(tables: _Tables) -> tuple[Selector, ...]:
+    return tuple(found.namespaces for found in tables[kinds.WEBHOOKS].values() if found.ours)
+
+
+BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
+    kinds.CLUSTER_QUEUES: (("cluster_queues", _by_name(kinds.CLUSTER_QUEUES)),),
+    kinds.LOCAL_QUEUES: (("local_queues", _by_key(kinds.LOCAL_QUEUES)),),
+    kinds.COHORTS: (("cohorts", _cohorts),),
+    kinds.FLAVORS: (("flavors", _by_name(kinds.FLAVORS)),),
+    kinds.CHECKS: (("checks", _by_name(kinds.CHECKS)),),
+    kinds.PRIORITY_CLASSES: (("priority_classes", _by_name(kinds.PRIORITY_CLASSES)),),
+    kinds.NAMESPACES: (("namespaces", _by_name(kinds.NAMESPACES)),),
+    kinds.LIMIT_RANGES: (("limit_ranges", _limit_ranges),),
+    kinds.RUNTIME_CLASSES: (("overheads", _by_name(kinds.RUNTIME_CLASSES)),),
+    kinds.POLICIES: (("policies", _policies),),
+    kinds.KUEUE_CONFIG: (("kueue", _kueue),),
+    kinds.OFF_SWITCH: (("off", _off),),
+    kinds.WEBHOOKS: (
+        ("runs_before_kueue", _runs_before_kueue),
+        ("reviewed_namespaces", _reviewed_namespaces),
+    ),
+}
+"""Kind to the fields of Snapshot that depend on it."""
