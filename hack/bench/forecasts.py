@@ -105,7 +105,7 @@ def lines(figures: Figures) -> list[str]:
         *reviews.rows(f"{EVENTS_PER_SECOND:.0f} events/s", figures["busy"]),
     ]
     ages = figures["ages"]
-    header = ("age of the newest forecast beside the events, s", "samples", "p50", "max")
+    header = ("age of the forecasts beside the events, s", "samples", "p50", "max")
     return [
         *table(reviews.HEADER, rows),
         "",

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import yaml
 
 from tests.contract.conftest import Running, exchange, free_port, wait_until_it_answers
 from tests.reviews import light_job, review
+from webhook.observer import NICENESS
 
 TOKEN = "hunter2-token"
 
@@ -100,6 +102,18 @@ def test_while_draining_it_is_not_ready_and_its_observer_lives(serving):
 
     assert (alive, code) == (True, 0)
     wait_until(lambda: not Path(f"/proc/{observer}").exists())
+
+
+def test_where_cpu_is_short_reviews_are_answered_before_counts_are_made(serving):
+    wait_until(lambda: observers(serving.worker))
+    (observer,) = observers(serving.worker)
+
+    def behind():
+        return os.getpriority(os.PRIO_PROCESS, observer) - os.getpriority(
+            os.PRIO_PROCESS, serving.worker
+        )
+
+    wait_until(lambda: behind() == NICENESS)
 
 
 def test_the_last_lines_of_the_log_are_written_before_the_end(serving):

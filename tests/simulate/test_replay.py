@@ -37,6 +37,8 @@ def of_queue(field, value):
         ("uniform", "Threshold", 189.0, 3),
         ("burst", "static", 208.0, 0),
         ("burst", "Threshold", 188.05, 3),
+        ("uniform", "FinishTime", 171.0, 6),
+        ("burst", "FinishTime", 148.1, 10),
     ],
 )
 def test_the_published_scenarios_take_as_long_as_they_do(name, strategy, makespan, moved):
