@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from hack import meters, paper
-from hack.bench import objects, reviews
+from hack.bench import event_loop, objects, reviews
 from hack.bench.report import Figures, Scale, Target, table
 from hack.bench.state import EVENTS_PER_SECOND, HANDLER_MILLISECONDS, Say
 from hack.install import Installation
 
 OLDEST_SECONDS: Final = 2.0
 SAMPLE_SECONDS: Final = 0.1
+LOOPS: Final = ("200 queues alone", "one queue, 256 GPUs", "three levels of 200")
 _COVERED: Final = 2
 """Cohorts that one policy has a queue in."""
 _AGE: Final = re.compile(r"^kueue_fallback_forecast_age_seconds (\S+)$", re.MULTILINE)
@@ -43,6 +44,7 @@ def measure(installation: Installation, scale: Scale, say: Say) -> Figures:
     return {
         **figures,
         "events": events.done,
+        "loops": {name: event_loop.measure(name, repeat=1) for name in LOOPS},
         "ages": {
             "samples": len(ages),
             "p50": round(ages[len(ages) // 2], 2),
@@ -106,8 +108,15 @@ def lines(figures: Figures) -> list[str]:
     ]
     ages = figures["ages"]
     header = ("age of the forecasts beside the events, s", "samples", "p50", "max")
+    loops = [
+        [name, *(round(found[key], 2) for key in ("parts", "single")), round(found["lookup"])]
+        for name, found in figures["loops"].items()
+    ]
+    loop = ("forecast of 20,000 pending", "CPU s", "CPU s one by one", "us a lookup")
     return [
         *table(reviews.HEADER, rows),
         "",
         *table(header, [["", ages["samples"], ages["p50"], ages["max"]]]),
+        "",
+        *table(loop, loops),
     ]

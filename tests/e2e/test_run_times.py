@@ -24,7 +24,7 @@ def test_run_times_are_learned_and_outlive_servers_and_workloads(own_plane, own_
             wait_until_complete(client, names.namespace, job["metadata"]["name"])
         learned = wait_for(lambda: _learned(client, names), "the runs are learned")
 
-        recorded = wait_for(lambda: _recorded(client), "the runs are on record")
+        wait_for(lambda: _recorded(client), "the runs are on record")
         for job in jobs:
             client.delete("batch/v1", "Job", job["metadata"]["name"], namespace=names.namespace)
         own_webhook.stop()
@@ -38,7 +38,6 @@ def test_run_times_are_learned_and_outlive_servers_and_workloads(own_plane, own_
     assert 0.5 <= gpu["runs"] <= 10.0
     assert cpu["runsBy"] == f"the first option's {COUNT} runs and the policy's slowdown"
     assert cpu["runs"] == pytest.approx(3.5 * gpu["runs"], abs=0.3)
-    assert recorded
     assert options(again)["gpu"]["runs"] == pytest.approx(gpu["runs"], abs=0.2)
 
 
