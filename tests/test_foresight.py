@@ -200,6 +200,21 @@ def test_who_has_waited_longest_is_next(monkeypatch):
     assert made == [["id-c"], ["id-d"], ["id-e"]]
 
 
+def test_a_queue_in_which_nothing_happens_has_its_turn_among_those_in_which_much_does(monkeypatch):
+    monkeypatch.setattr(foresight, "AT_ONCE", 1)
+    bench = Bench(pending("a"))
+    bench.offer()
+    bench.forecast()
+
+    made = []
+    for bench.now in range(1, 41):
+        bench.feed.take(changed(kinds.WORKLOADS, "ADDED", pending(f"w{bench.now}")))
+        bench.offer()
+        made += bench.forecast().changed["profiles"].put
+
+    assert made.count("idle-cq") == 1
+
+
 def test_forecasts_are_as_old_as_the_first_change_that_is_in_none():
     bench = Bench(pending("a"))
     ages = []

@@ -94,10 +94,13 @@ class Foresight:
     def _survey(self, feed: Feed, snapshot: Snapshot, now: float, unix: float) -> None:
         """Ask for the trees that have waited longest."""
         due = {name for name, at in self._due.items() if at <= now and name in self._watched}
-        waiting = sorted(self._since, key=self._since.__getitem__)
-        waiting += sorted({self._trees.root(name) for name in due} - self._since.keys())
-        if not waiting:
+        wait = dict(self._since)
+        for name in due:
+            root = self._trees.root(name)
+            wait[root] = min(wait.get(root, now), self._due[name])
+        if not wait:
             return
+        waiting = sorted(wait, key=lambda root: (wait[root], root))
         sizes = [self._size(root, snapshot) for root in waiting]
         number = max(1, bisect_right(list(accumulate(sizes)), AT_ONCE))
         later = frozenset(chain.from_iterable(map(self._trees.members, waiting[number:])))
