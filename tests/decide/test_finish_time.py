@@ -88,6 +88,10 @@ def test_a_start_that_may_be_late_must_gain_a_tenth_of_that_more():
     assert taken(worth("40s"), first, option("cpu", 40.0, 20.0)) == "cpu"
     assert taken(worth("37s"), first, unsure) == "gpu"
     assert taken(worth("36s"), first, unsure) == "cpu"
+    run = replace(unsure.forecast.run, basis=Basis.LEARNED, runs=9)
+    learned = replace(unsure, forecast=replace(unsure.forecast, run=run))
+    assert taken(worth("40s"), first, learned) == "cpu"
+    assert taken(worth("41s"), first, learned) == "gpu"
 
 
 def test_of_near_ties_a_part_is_taken():

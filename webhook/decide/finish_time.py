@@ -3,7 +3,7 @@
 A finish is a start, by the forecast of the option's queue, the option's start delay, and a run. The
 options are walked in the policy's order: a later one takes the place of the best so far when it
 gains at least ``minimumGain`` (both its time, and its part of what the best so far takes), and more
-where its start is less sure.
+where its start may be late and its run time is not learned.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import inf
 from webhook.decide.choice import UNASKED, Asking, Choice, leave, take
 from webhook.decide.wishes import Wishes
 from webhook.model.decision import Assessment
-from webhook.model.forecasts import Forecast
+from webhook.model.forecasts import Basis, Forecast
 from webhook.model.policy import FallbackPolicy
 from webhook.model.policy_spec import FinishTime, Gain
 from webhook.model.policy_values import seconds
@@ -25,7 +25,8 @@ NEAR_PART = 0.02
 NEAR_SECONDS = 1.0
 """or by less than this. Of those a part is taken, as each decision's own draw falls."""
 UNSURE_PART = 0.1
-"""Of the time by which an option's start may be late, what it must gain on top of the minimum."""
+"""Of the time by which an option's start may be late, what it must gain on top of the minimum as
+long as its run time is believed: others wait there on the same belief."""
 _NAMED = 3
 """Other options in the sentence, at most."""
 _MINUTES_FROM, _HOURS_FROM = 600.0, 36_000.0
@@ -105,7 +106,9 @@ def _is_worth(each: _Known, best: _Known, gain: Gain, draw: float) -> bool:
     """
     gained, start = best.finish - each.finish, each.forecast.start
     least = max(seconds(gain.time), best.finish * gain.percent / 100)
-    least += UNSURE_PART * (start.high - start.seconds)
+    run = each.forecast.run
+    if run is None or run.basis is not Basis.LEARNED:
+        least += UNSURE_PART * (start.high - start.seconds)
     if gained < least or gained <= 0.0:
         return False
     near = max(NEAR_SECONDS, NEAR_PART * best.finish)
