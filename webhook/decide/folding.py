@@ -87,16 +87,7 @@ def with_arrivals(occupancy: Occupancy, arrivals: Iterable[Arrival]) -> Occupanc
 
 def _with_joined(occupancy: Occupancy, name: str, joined: Sequence[Arrival]) -> Occupancy:
     """Let Workloads pend in a ClusterQueue."""
-    if not joined:
-        return occupancy
-    held = occupancy.held(name)
-    guests = dict(held.guests)
-    for arrival in joined:
-        if arrival.policy:
-            guest = arrival.policy, arrival.option
-            guests[guest] = guests.get(guest, 0) + arrival.count
-    pending = held.pending + sum(arrival.count for arrival in joined)
-    return _holding(occupancy, name, replace(held, pending=pending, guests=guests))
+    return _holding(occupancy, name, _joined(occupancy.held(name), joined)) if joined else occupancy
 
 
 def _queues_of(snapshot: Snapshot, arrival: Arrival) -> tuple[LocalQueue, ClusterQueue] | None:
@@ -175,7 +166,7 @@ def _waiting(
 ) -> Occupancy:
     """Add to the pending; the first one under StrictFIFO may have quota set aside for it."""
     before = occupancy.held(cluster_queue.name)
-    held = _joined(before, arrival, count)
+    held = _joined(before, (replace(arrival, count=count),))
     if cluster_queue.queueing is Queueing.STRICT and not before.pending and found.set_aside:
         head = Head(priority=arrival.priority, height=found.height, set_aside=found.set_aside)
         held = replace(held, head=head)
@@ -197,8 +188,14 @@ def _assignment_of(
         return Assignment(fit=Fit.WAITS, detail=str(error))
 
 
-def _joined(held: Held, arrival: Arrival, count: int) -> Held:
-    return replace(held, pending=held.pending + count, guests=_with_guests(held, arrival, count))
+def _joined(held: Held, arrivals: Sequence[Arrival]) -> Held:
+    guests = dict(held.guests)
+    for arrival in arrivals:
+        if arrival.policy:
+            guest = arrival.policy, arrival.option
+            guests[guest] = guests.get(guest, 0) + arrival.count
+    pending = held.pending + sum(arrival.count for arrival in arrivals)
+    return replace(held, pending=pending, guests=guests)
 
 
 def _reserving(held: Held, arrival: Arrival, charged: Amounts, count: int) -> Held:
