@@ -41,7 +41,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_POST = do_PATCH = answer  # noqa: N815 - the base class calls them so
+    do_GET = do_POST = do_PUT = do_PATCH = answer  # noqa: N815 - the base class calls them so
 
     def stream(self, chunks):
         self.send_response(200)
@@ -131,11 +131,13 @@ def test_changes_are_sent_as_json_of_their_type(server, kubeconfig):
     client = Client(kubeconfig())
 
     client.post("/a", {"b": 1}, {"dryRun": "All"})
+    client.put("/a", {"b": 2})
     client.patch("/a", [{"op": "test"}], content_type="application/json-patch+json")
 
     sent = [(c, p, h["Content-Type"], b) for c, p, h, b in server.requests]
     assert sent == [
         ("POST", "/a?dryRun=All", "application/json", {"b": 1}),
+        ("PUT", "/a", "application/json", {"b": 2}),
         ("PATCH", "/a", "application/json-patch+json", [{"op": "test"}]),
     ]
 
@@ -197,15 +199,16 @@ def test_a_watch_yields_events_as_they_come_whatever_the_chunks(server, kubeconf
     assert server.requests[0][1] == "/a?resourceVersion=5&watch=true"
 
 
-def test_a_silent_watch_is_given_up(server, kubeconfig):
+def test_silence_ends_a_watch_and_a_call(server, kubeconfig):
     silence = threading.Event()
     server.answers["/a"] = [b'{"n":1}\n', silence]
-
-    events = Client(kubeconfig()).watch("/a", {}, read_seconds=0.1)
-
+    client = Client(kubeconfig(), answer_seconds=0.1)
+    events = client.watch("/a", {}, read_seconds=0.2)
     assert next(events) == {"n": 1}
-    with pytest.raises(Unreachable, match="timed out"):
-        next(events)
+
+    for ask in (events.__next__, lambda: client.get("/a")):
+        with pytest.raises(Unreachable, match="timed out"):
+            ask()
     silence.set()
 
 

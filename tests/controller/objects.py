@@ -32,8 +32,14 @@ class Objects:
             raise Refused(409, "already exists")
         return self._keep(place, body)
 
+    def put(self, path, body):
+        return self._change("put", path, body)
+
     def patch(self, path, body):
-        self._write("patch", path)
+        return self._change("patch", path, body)
+
+    def _change(self, how, path, body):
+        self._write(how, path)
         if path not in self.held:
             raise NotServed(path)
         if body["metadata"]["resourceVersion"] != self.held[path]["metadata"]["resourceVersion"]:

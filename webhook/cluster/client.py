@@ -51,9 +51,19 @@ class Client:
     ``~/.kube/config``; it is read again after a 401, so that rotated credentials are picked up.
     """
 
-    def __init__(self, kubeconfig: str = "", *, metadata_only: bool = False) -> None:
-        """Speak with the API server; *metadata_only*: lists and watches carry nothing else."""
+    def __init__(
+        self,
+        kubeconfig: str = "",
+        *,
+        metadata_only: bool = False,
+        answer_seconds: float = _READ_SECONDS,
+    ) -> None:
+        """Speak with the API server; *metadata_only*: lists and watches carry nothing else.
+
+        *answer_seconds* of silence end a call, but not a watch.
+        """
         self._kubeconfig = kubeconfig
+        self._answer_seconds = answer_seconds
         self._accepted = ("application/json", "application/json")
         if metadata_only:
             self._accepted = (_METADATA_OF_LISTS, _METADATA_OF_EVENTS)
@@ -68,6 +78,9 @@ class Client:
         self, path: str, body: object, params: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
         return self._call("POST", path, params, body=body)
+
+    def put(self, path: str, body: object) -> Mapping[str, Any]:
+        return self._call("PUT", path, None, body=body)
 
     def warnings_on_create(
         self, path: str, body: object, params: Mapping[str, str]
@@ -145,9 +158,10 @@ class Client:
         *,
         body: object = None,
         headers: Mapping[str, str] | None = None,
-        read_seconds: float = _READ_SECONDS,
+        read_seconds: float | None = None,
     ) -> urllib3.BaseHTTPResponse:
         configuration, pool = self._connection()
+        connect_seconds = min(_CONNECT_SECONDS, self._answer_seconds)
         query = f"?{urlencode(params)}" if params else ""
         try:
             response = pool.request(
@@ -160,7 +174,9 @@ class Client:
                     **(headers or {}),
                 },
                 preload_content=False,
-                timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=read_seconds),
+                timeout=urllib3.Timeout(
+                    connect=connect_seconds, read=read_seconds or self._answer_seconds
+                ),
                 retries=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
