@@ -31,13 +31,15 @@ since the Job came, and counts it if one and the same policy has applied from 5 
 What it cannot tell, it does not count:
 
 - Jobs of a policy in mode Observe, which writes nothing.
-- Jobs that came while the controller was not running, or in its first seconds.
+- Jobs that came while no controller was running, or in its first seconds.
 - Jobs that carry a decision from the manifest that they were made from.
 - Jobs that came within seconds of a change of the policy, the off switch, or the namespace.
 
 Counted too, though they were reviewed, are Jobs of which a replica knew no state yet, and those
 that the failures above left unpatched. Jobs that `webhook.matchConditions` of your own hold back
-are counted: for the policy they were missed.
+are counted: for the policy they were missed. Of several controllers the one that leads counts; when
+another takes over it judges the Jobs of the last seconds again, so that none is left out, and may
+count some of them a second time.
 """
 
 

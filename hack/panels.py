@@ -185,6 +185,12 @@ ROWS: Final = {
             unit="ops",
             queries=((_rate("policy_status_writes_total", "result"), "{{result}}"),),
         ),
+        Panel(
+            title="Controller that leads",
+            unit="bool_yes_no",
+            queries=((_max("controller_leader", "pod"), "{{pod}}"),),
+            text="One of them writes; the others follow, to take over when it ends.",
+        ),
     ),
     "State": (
         Panel(

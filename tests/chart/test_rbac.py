@@ -1,5 +1,6 @@
 """The rights of each ServiceAccount, as whole values."""
 
+from webhook.cluster import lease
 from webhook.cluster.resources import watched
 from webhook.cluster.run_records import SHARDS, name_of
 
@@ -103,11 +104,22 @@ def test_the_records_of_runs_are_read_by_both_and_written_by_the_controller_alon
         WEBHOOK,
         CONTROLLER,
     ]
-    assert rendering.one("Role", "kueue-fallback-controller")["rules"] == [
+    assert rendering.one("Role", "kueue-fallback-controller")["rules"][:2] == [
         {**records, "verbs": ["patch"]},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
     ]
     assert rendering.one("RoleBinding", "kueue-fallback-controller")["subjects"] == [CONTROLLER]
+
+
+def test_the_controller_holds_one_lease_in_its_own_namespace(render):
+    role = render().one("Role", "kueue-fallback-controller")
+
+    leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+    assert role["metadata"]["namespace"] == "ours"
+    assert role["rules"][2:] == [
+        {**leases, "resourceNames": [lease.NAME], "verbs": ["get", "update"]},
+        {**leases, "verbs": ["create"]},
+    ]
 
 
 def test_the_controller_writes_events_on_policies_where_they_belong(render):

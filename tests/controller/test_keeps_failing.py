@@ -26,6 +26,10 @@ def failing(*keys):
     return runs
 
 
+def teller_of(there, is_leader=lambda: True):
+    return Teller(there, is_leader=is_leader)
+
+
 def look(teller, runs, now=NOW, policies=(POLICY,)):
     return teller.look(runs.records, runs.take_changed(), policies, now)
 
@@ -36,7 +40,7 @@ def events(found):
 
 def test_a_refusal_becomes_one_line_one_event_and_a_count():
     there = server()
-    teller, runs = Teller(there), failing("k")
+    teller, runs = teller_of(there), failing("k")
 
     first, second = look(teller, runs), look(teller, runs, NOW + 5)
 
@@ -62,15 +66,38 @@ def test_a_refusal_becomes_one_line_one_event_and_a_count():
 def test_after_a_restart_the_event_is_not_written_again():
     there = server()
 
-    told = [look(Teller(there), failing("k"), NOW + seconds) for seconds in (0, 60)]
+    told = [look(teller_of(there), failing("k"), NOW + seconds) for seconds in (0, 60)]
 
     assert [len(each.lines) for each in told] == [1, 1]
     assert len(events(there)) == 1
 
 
+def test_who_does_not_lead_counts_and_says_nothing_until_it_leads():
+    there, leading = server(), []
+    teller, runs = teller_of(there, lambda: bool(leading)), failing("k")
+    following = look(teller, runs)
+    before = events(there)
+    leading.append(teller)
+
+    led = look(teller, runs, NOW + 5)
+
+    assert (dict(following.counts), following.lines, before) == ({PLACE: 1}, (), [])
+    assert (dict(led.counts), len(led.lines), len(events(there))) == ({PLACE: 1}, 1, 1)
+
+
+def test_who_leads_no_more_says_the_rest_when_it_leads_again():
+    there, answers = server(), [True, False, True, True, True]
+    teller, runs = teller_of(there, lambda: answers.pop(0)), failing("k-1", "k-2", "k-3")
+
+    looks = [look(teller, runs, NOW + seconds) for seconds in (0, 5)]
+
+    assert [len(each.lines) for each in looks] == [1, 2]
+    assert len(events(there)) == 3
+
+
 def test_when_it_ends_the_count_goes_and_a_new_refusal_is_told_again():
     there = server()
-    teller, runs = Teller(there), failing("k")
+    teller, runs = teller_of(there), failing("k")
     look(teller, runs)
 
     ended = look(teller, runs, NOW + DAY)
@@ -87,7 +114,7 @@ def test_a_refused_event_is_said_and_everything_else_goes_on():
     there = server()
     there.refusal = Forbidden(EVENTS, "no right")
 
-    told = look(Teller(there), failing("k"))
+    told = look(teller_of(there), failing("k"))
 
     assert told.lines[1:] == ("FallbackPolicy light-gpu: no Event written: no right",)
     assert dict(told.counts) == {PLACE: 1}
@@ -96,7 +123,7 @@ def test_a_refused_event_is_said_and_everything_else_goes_on():
 def test_of_a_policy_that_is_gone_meanwhile_no_event_is_written():
     there = Objects()
 
-    told = look(Teller(there), failing("k"))
+    told = look(teller_of(there), failing("k"))
 
     assert (len(told.lines), events(there)) == (1, [])
 
@@ -105,7 +132,7 @@ def test_many_at_once_are_all_counted_and_some_become_events():
     there = server()
     keys = [f"k-{number}" for number in range(MOST_AT_ONCE + 5)]
 
-    told = look(Teller(there), failing(*keys))
+    told = look(teller_of(there), failing(*keys))
 
     assert dict(told.counts) == {PLACE: len(keys)}
     assert len(events(there)) == MOST_AT_ONCE

@@ -37,9 +37,13 @@ def stored(name, **spec):
     return {**policy(**spec), "metadata": metadata}
 
 
-def look(server):
+def look(server, is_leader=lambda: True):
     return reconcile.look(
-        server, snapshot(), own_namespace="own", clock=lambda: "2026-01-01T00:00:00Z"
+        server,
+        snapshot(),
+        own_namespace="own",
+        clock=lambda: "2026-01-01T00:00:00Z",
+        is_leader=is_leader,
     )
 
 
@@ -55,6 +59,24 @@ def test_every_policy_gets_its_condition_and_a_second_look_writes_nothing():
         f"{reconcile.PATH}/a/status",
         f"{reconcile.PATH}/b/status",
     ]
+
+
+def test_who_does_not_lead_judges_and_writes_nothing():
+    server = Policies(stored("a"), stored("b", options=[{"queue": "tpu-lq"}]))
+
+    found = look(server, is_leader=lambda: False)
+
+    assert found == reconcile.Look(ready={"a": True, "b": False})
+    assert server.patches == []
+
+
+def test_who_leads_no_more_writes_no_more():
+    server = Policies(stored("a"), stored("b"))
+
+    found = look(server, is_leader=lambda: not server.patches)
+
+    assert found.ready == {"a": True, "b": True}
+    assert [path for path, _ in server.patches] == [f"{reconcile.PATH}/a/status"]
 
 
 def test_a_write_carries_the_version_that_was_read():

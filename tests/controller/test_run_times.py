@@ -16,8 +16,8 @@ from webhook.controller.run_times import WRITE_SECONDS, Keeper, Written
 NAMESPACE = "ours"
 
 
-def keeper(server, *runs):
-    found = Keeper(server, NAMESPACE)
+def keeper(server, *runs, is_leader=lambda: True):
+    found = Keeper(server, NAMESPACE, is_leader=is_leader)
     show(found, *runs)
     return found
 
@@ -106,6 +106,50 @@ def test_two_controllers_at_once_lose_nothing():
         merged.add(ended("a", uid=uid))
     assert looks == [[1, 0], [0, 1]]
     assert stored(server) == merged.records
+
+
+def test_who_does_not_lead_knows_what_was_and_what_is_and_writes_nothing():
+    server = Objects()
+    keeper(server, ended("a")).look(0.0)
+    writes = list(server.writes)
+    found = keeper(server, ended("b"), is_leader=lambda: False)
+
+    looks = [found.look(turn * WRITE_SECONDS) for turn in range(3)]
+
+    assert looks == [Written(tried=True), Written(), Written()]
+    assert set(found.records) == {"a", "b"}
+    assert server.writes == writes
+
+
+def test_who_comes_to_lead_writes_at_once_what_the_leader_before_did_not():
+    server, leading = Objects(), []
+    before = keeper(server, *(ended(f"class-{number}") for number in range(5)))
+    after = keeper(server, is_leader=lambda: bool(leading))
+    after.look(0.0)
+    before.look(0.0)
+    show(after, *(ended(f"class-{number}") for number in range(5)), ended("last"))
+    leading.append(after)
+    after.read_again()
+
+    found = after.look(1.0)
+
+    assert found == Written(tried=True, written=1)
+    assert stored(server) == after.records
+
+
+def test_who_leads_no_more_writes_no_more_and_forgets_nothing():
+    server, may = Objects(), [True, True, False]
+    found = keeper(
+        server, *(ended(f"class-{number}") for number in range(20)), is_leader=lambda: may.pop(0)
+    )
+    first = found.look(0.0)
+    may[:] = [True] * 50
+
+    for turn in range(1, 5):
+        found.look(turn * WRITE_SECONDS)
+
+    assert first.written == 2
+    assert stored(server) == found.records
 
 
 def test_a_shard_that_somebody_deleted_is_written_anew():

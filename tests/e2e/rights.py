@@ -13,17 +13,19 @@ from certs.client import Client as CertsClient
 from certs.keeper import Keeper
 from certs.plan import Lifetimes
 from certs.store import Store
+from tests.chart import helm
 from tests.cluster.runs import DAY, ended
 from webhook.cluster.client import Client
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.feed import Feed
+from webhook.cluster.lease import Elector
 from webhook.cluster.reduce import Entry
 from webhook.cluster.resources import watched
 from webhook.cluster.run_times import RunTimes
 from webhook.cluster.shards import Reader
 from webhook.cluster.watch import Follower, Message
 from webhook.commands import probe, unfinished
-from webhook.controller import keeps_failing, reconcile, run_times
+from webhook.controller import keeps_failing, reconcile, run_times, serve
 from webhook.controller.glimpse import JOBS
 from webhook.model.policy import read_policy
 from webhook.model.queues import Snapshot
@@ -31,6 +33,29 @@ from webhook.model.runs import FAILURES_THAT_TELL
 
 KUEUE_NAMESPACE = "kueue-system"
 CLASS = "a-class"
+
+
+def is_allowed(plane, account, role, right):
+    """Ask the API server whether it would let the account do it; its view lags a moment behind."""
+    resource, _, subresource = right["resources"][0].partition("/")
+    asked = {
+        "verb": right["verbs"][0],
+        "group": right["apiGroups"][0],
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": role["metadata"].get("namespace", ""),
+        "name": right.get("resourceNames", [""])[0],
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{helm.NAMESPACE}:{account}",
+            "resourceAttributes": asked,
+        },
+    }
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    return plane.client.send("POST", path, review).json()["status"]["allowed"]
 
 
 def following(right, kubeconfig, namespace):
@@ -68,7 +93,13 @@ def writing_status(_, kubeconfig, namespace):
     """Judge all policies, as the controller does; one has no status yet."""
     client = Client(kubeconfig)
     try:
-        found = reconcile.look(client, Snapshot(), own_namespace=namespace, clock=_now_as_text)
+        found = reconcile.look(
+            client,
+            Snapshot(),
+            own_namespace=namespace,
+            clock=_now_as_text,
+            is_leader=_always,
+        )
     except ClusterError as error:
         return str(error)
     return " ".join(message for _, message in found.failed)
@@ -91,10 +122,23 @@ def reading_records(_, kubeconfig, namespace):
 
 def keeping_records(_, kubeconfig, namespace):
     """Write down a run, as the controller does."""
-    keeper = run_times.Keeper(Client(kubeconfig), namespace)
+    keeper = run_times.Keeper(Client(kubeconfig), namespace, is_leader=_always)
     entry = Entry(("team", "a"), ended(CLASS))
     keeper.take(Message(kind="workloads", at=0.0, entries=(entry,)))
     return " ".join(keeper.look(0.0).errors)
+
+
+def leading(_, kubeconfig, namespace):
+    """Strive for the Lease once, as the controller does."""
+    elector = Elector(
+        Client(kubeconfig),
+        namespace,
+        identity="rights",
+        clock=time.monotonic,
+        stamp=serve.stamp,
+    )
+    elector.step()
+    return elector.trouble
 
 
 def telling(_, kubeconfig, __, *, policy):
@@ -106,7 +150,7 @@ def telling(_, kubeconfig, __, *, policy):
     runs.add(ended(CLASS, DAY, option=first, **place))
     for number in range(FAILURES_THAT_TELL):
         runs.add(ended(CLASS, DAY + number, option=second, uid=number, succeeded=False, **place))
-    teller = keeps_failing.Teller(Client(kubeconfig))
+    teller = keeps_failing.Teller(Client(kubeconfig), is_leader=_always)
     told = teller.look(runs.records, runs.take_changed(), (found,), DAY + 60.0)
     return " ".join(line for line in told.lines if "no Event" in line)
 
@@ -141,6 +185,10 @@ def probing(_, kubeconfig, __):
 
 def listing_unfinished(_, kubeconfig, __):
     return CliRunner().invoke(unfinished.command, ["--kubeconfig", kubeconfig]).stderr
+
+
+def _always():
+    return True
 
 
 def _now_as_text():

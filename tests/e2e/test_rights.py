@@ -16,6 +16,7 @@ from hack.install import kubeconfig_of
 from tests.chart import helm
 from tests.e2e import rights
 from tests.e2e.plane import wait_for
+from webhook.cluster import lease
 from webhook.cluster.run_records import name_of, shard_of
 
 RELEASE = "kueue-fallback-rights"
@@ -37,6 +38,7 @@ PARTS = {
     "probe": (f"{RELEASE}-probe",),
     "unfinished": (f"{RELEASE}-unfinished",),
 }
+ACCOUNTS = {part: f"{RELEASE}-{part}" for part in PARTS} | {"webhook": RELEASE}
 INSTALLED = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount", "Secret")
 NAMES = paper.names_with("rights", namespace="rights")
 POLICIES = ("kueue-fallback.dev/v1alpha1", "FallbackPolicy")
@@ -100,10 +102,9 @@ def installed(plane):
 
 @pytest.fixture(scope="module")
 def kubeconfigs(plane, installed):
-    accounts = {part: f"{RELEASE}-{part}" for part in PARTS} | {"webhook": RELEASE}
     return {
         part: str(kubeconfig_of(plane, account, namespace=helm.NAMESPACE))
-        for part, account in accounts.items()
+        for part, account in ACCOUNTS.items()
     }
 
 
@@ -121,7 +122,7 @@ def use(plane, kubeconfigs):
 def _name_of_use(part, right):
     if _use_of(part, right) is rights.following:
         return right.get("resourceNames", right["resources"])[0]
-    if right["resources"][0] in ("configmaps", "events"):
+    if right["resources"][0] in ("configmaps", "events", "leases"):
         return right["resources"][0]
     # The certificates are kept by several rights at once.
     return part
@@ -137,6 +138,8 @@ def _use_of(part, right):
         return rights.writing_status
     if resource == "events":
         return functools.partial(rights.telling, policy=paper.policy(NAMES))
+    if resource == "leases":
+        return rights.leading
     if resource == "configmaps" and set(right["verbs"]) <= {"get", "create", "patch"}:
         return rights.reading_records if part == "webhook" else rights.keeping_records
     if {"get", "create", "update", "patch"} & set(right["verbs"]):
@@ -171,30 +174,6 @@ def _write(plane, role, rules):
     plane.client.send("PATCH", path, body, content_type="application/merge-patch+json")
 
 
-def is_allowed(plane, part, role, right):
-    """Ask the API server whether it would let the part do it; its view lags a moment behind."""
-    account = RELEASE if part == "webhook" else f"{RELEASE}-{part}"
-    resource, _, subresource = right["resources"][0].partition("/")
-    asked = {
-        "verb": right["verbs"][0],
-        "group": right["apiGroups"][0],
-        "resource": resource,
-        "subresource": subresource,
-        "namespace": role["metadata"].get("namespace", ""),
-        "name": right.get("resourceNames", [""])[0],
-    }
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": f"system:serviceaccount:{helm.NAMESPACE}:{account}",
-            "resourceAttributes": asked,
-        },
-    }
-    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    return plane.client.send("POST", path, review).json()["status"]["allowed"]
-
-
 def prepare(plane, right):
     """Bring about the situation in which the right is needed."""
     if right["resources"] == ["secrets"]:
@@ -208,6 +187,8 @@ def prepare(plane, right):
         if right["verbs"] == ["patch"]:
             metadata = {"name": name, "namespace": helm.NAMESPACE}
             plane.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    if right["resources"] == ["leases"] and right["verbs"] == ["create"]:
+        plane.client.delete("coordination.k8s.io/v1", "Lease", lease.NAME, namespace=helm.NAMESPACE)
     if right["resources"] == ["fallbackpolicies/status"]:
         path = plane.client.path(*POLICIES, name=NAMES.policy)
         plane.client.send(
@@ -218,7 +199,9 @@ def prepare(plane, right):
 @pytest.mark.parametrize(("part", "role", "right"), CASES)
 def test_without(plane, use, without, part, role, right):
     without(role, right)
-    wait_for(lambda: not is_allowed(plane, part, role, right), "the right is taken away")
+    wait_for(
+        lambda: not rights.is_allowed(plane, ACCOUNTS[part], role, right), "the right is taken away"
+    )
 
     def complain():
         # The controller of another test may be first, and then there is nothing left to do.
@@ -239,7 +222,9 @@ def test_with_all_rights_nothing_is_missing(plane, use, part):
 
     def complain(used):
         role, right = used
-        wait_for(lambda: is_allowed(plane, part, role, right), "the right is there")
+        wait_for(
+            lambda: rights.is_allowed(plane, ACCOUNTS[part], role, right), "the right is there"
+        )
         prepare(plane, right)
         return use(part, right)
 

@@ -22,6 +22,8 @@ from webhook.settings import Settings
 def command(config: str | None, **given: Any) -> None:
     """Write the condition Ready of every FallbackPolicy, until SIGTERM.
 
+    Of several replicas one writes, by a Lease; the others take over when it ends.
+
     Settings come from --config, and options win over it.
 
     \b
@@ -29,11 +31,11 @@ def command(config: str | None, **given: Any) -> None:
       kueue-fallback control --kubeconfig ~/.kube/config --metrics-listen 127.0.0.1:8080
     """
     settings = _settings(config, {key: value for key, value in given.items() if value is not None})
-    from webhook.controller import run
+    from webhook.controller.serve import serve
 
     signal.signal(signal.SIGTERM, _end)
     try:
-        run.serve(settings)
+        serve(settings)
     except KeyboardInterrupt:
         sys.exit(130)
     except OSError as error:

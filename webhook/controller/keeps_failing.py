@@ -1,9 +1,12 @@
-"""Says once of each class that it is refused an option because what it runs keeps failing there."""
+"""Says once of each class that it is refused an option because what it runs keeps failing there.
+
+Who does not lead counts the same, and says nothing.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -41,10 +44,12 @@ class Told:
 
 
 class Teller:
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, *, is_leader: Callable[[], bool]) -> None:
         self._transport = transport
+        self._is_leader = is_leader
         self._failing = Failing()
-        self._told: frozenset[Refusal] = frozenset()
+        self._told: set[Refusal] = set()
+        """By this process; those that another one told are told again when this one leads."""
 
     def look(
         self,
@@ -55,9 +60,12 @@ class Teller:
     ) -> Told:
         """Tell of the refusals that are new at *unix*; *changed* as ``Failing.look`` has it."""
         found = self._failing.look(records, changed, policies, unix)
-        new, self._told = sorted(found - self._told), found
+        self._told &= found
         lines = []
-        for number, refusal in enumerate(new):
+        for number, refusal in enumerate(sorted(found - self._told)):
+            if not self._is_leader():
+                break
+            self._told.add(refusal)
             end = self._failing.ends[refusal]
             text = message(refusal, records[refusal[0]], end)
             lines.append(f"FallbackPolicy {refusal[1]}: {text}")

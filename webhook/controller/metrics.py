@@ -17,6 +17,9 @@ class ControllerMetrics:
         table.version()
         table.process()
         self.watches = Watches(table, "controller_")
+        self.leader = table.gauge(
+            "controller_leader", "1 where this controller leads, and so writes; else 0."
+        )
         self.writes = table.counter(
             "policy_status_writes",
             "Statuses of policies written, or tried to.",

@@ -1,7 +1,7 @@
 """One look at all policies: reads them, judges each, and writes the statuses that changed.
 
-Writes carry the resourceVersion that was read, and say the same however often they are made: two
-controllers at once do no harm.
+Who does not lead judges and writes nothing. Writes carry the resourceVersion that was read, and say
+the same however often they are made: two controllers at once do no harm.
 """
 
 from __future__ import annotations
@@ -43,9 +43,16 @@ class Look:
 
 
 def look(
-    transport: Transport, snapshot: Snapshot, *, own_namespace: str, clock: Callable[[], str]
+    transport: Transport,
+    snapshot: Snapshot,
+    *,
+    own_namespace: str,
+    clock: Callable[[], str],
+    is_leader: Callable[[], bool],
 ) -> Look:
     """Write the condition of every policy whose status does not say it yet.
+
+    *is_leader* is asked before each write.
 
     Raises:
         ClusterError: the policies cannot be read.
@@ -56,7 +63,9 @@ def look(
         name = source["metadata"]["name"]
         condition = _judge(source, snapshot, own_namespace)
         status = policy_status.status(condition, source.get("status") or {}, now=clock())
-        outcome = Look() if status is None else _write(transport, source, name, condition, status)
+        outcome = Look()
+        if status is not None and is_leader():
+            outcome = _write(transport, source, name, condition, status)
         found = Look(
             ready={**found.ready, name: condition.ready},
             written=(*found.written, *outcome.written),

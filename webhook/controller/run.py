@@ -1,32 +1,29 @@
-"""The controller's process: follows the cluster and looks again when something changed.
+"""The controller's loop: follows the cluster and looks again when something changed.
 
 It follows everything that the webhook does, of Workloads their runs alone, and the metadata of
-Jobs.
+Jobs. Of several replicas all follow and judge, so that each can take over at once, and one writes.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import queue
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from http.server import ThreadingHTTPServer
 from typing import Any, Final
 
-from webhook import probes
 from webhook.cluster.client import Client
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.feed import Feed
+from webhook.cluster.lease import Elector
 from webhook.cluster.pipe import Update, apply_update
 from webhook.cluster.resources import POLICIES, WORKLOADS, Resource, watched
 from webhook.cluster.watch import Follower, Message
 from webhook.controller import keeps_failing, run_times
 from webhook.controller.glimpse import JOBS
+from webhook.controller.leadership import Leadership
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.reconcile import Look, look
 from webhook.controller.sparing import Sparing
@@ -47,7 +44,13 @@ class Controller:
     """The loop; what it needs of the world comes in."""
 
     def __init__(
-        self, settings: Settings, client: Client, jobs_client: Client, log: Callable[[str], None]
+        self,
+        settings: Settings,
+        client: Client,
+        *,
+        jobs_client: Client,
+        elector: Elector,
+        log: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._client = client
@@ -55,11 +58,16 @@ class Controller:
         self._log = log
         kinds = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
         self._resources = tuple(one for one in kinds if one.kind != WORKLOADS)
-        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self.leadership = Leadership(
+            elector, on_change=lambda: self.put(None), log=log, uniform=random.uniform
+        )
+        self._term = 0
+        """In which it was last looked whether we lead."""
         self._feed = Feed(self._resources, time.monotonic())
         self._snapshot = Snapshot()
-        self._keeper = run_times.Keeper(client, settings.namespace)
-        self._teller = keeps_failing.Teller(client)
+        self._keeper = run_times.Keeper(client, settings.namespace, is_leader=self.is_leader)
+        self._teller = keeps_failing.Teller(client, is_leader=self.is_leader)
         self._said: tuple[str, ...] = ()
         """What went wrong with the records of runs at the last look."""
         self._looked_at = -1
@@ -80,6 +88,10 @@ class Controller:
         while True:
             self.step()
 
+    def put(self, message: Message | None) -> None:
+        """Take a message of a follower, from any thread; None: it is time for the next step."""
+        self._messages.put(message)
+
     def step(self) -> None:
         """Take what has come in; look at the policies if that may change a condition."""
         self._gather(AGAIN_SECONDS if self._due else IDLE_SECONDS)
@@ -88,11 +100,21 @@ class Controller:
         self._count(update)
         if not update.synced:
             return
+        # Not earlier: who knows nothing yet shall not take the Lease from who could act.
+        self.leadership.start()
+        self._note_term()
         self._unreviewed.note(self._snapshot, time.time())
-        self._report_unreviewed(self._unreviewed.look(as_of=update.as_of))
+        self._judge_unreviewed(update.as_of)
         self._keep_runs()
         if self._due or self._snapshot.generation != self._looked_at:
             self._look()
+
+    def is_leader(self) -> bool:
+        """Tell whether we may write; to be asked right before each write, and costs nothing.
+
+        Who has come to lead since the step began writes from the next one on.
+        """
+        return self._term > 0 and self.leadership.term() == self._term
 
     def not_ready(self) -> str:
         return self._feed.not_ready()
@@ -101,12 +123,13 @@ class Controller:
         synced = self._feed.synced
         age = time.monotonic() - self._snapshot.as_of if synced else float("inf")
         self.metrics.watches.show(ready=synced, age=age)
+        self.metrics.leader.set(self.leadership.is_leader())
 
     def _follower(self, resource: Resource, client: Client) -> Follower:
         return Follower(
             resource,
             client,
-            self._messages.put,
+            self.put,
             clock=time.monotonic,
             sleep=time.sleep,
             uniform=random.uniform,
@@ -118,6 +141,8 @@ class Controller:
             try:
                 message = self._messages.get(timeout=wait)
             except queue.Empty:
+                return
+            if message is None:
                 return
             if message.kind in self._takers:
                 self._log_all(self._takers[message.kind](message))
@@ -141,6 +166,18 @@ class Controller:
             problems=update.problems,
         )
 
+    def _note_term(self) -> None:
+        """Look at everything again where we have come to lead: what was due may not be written."""
+        before, self._term = self._term, self.leadership.term()
+        if self._term == before:
+            return
+        if before:
+            self._log("leads no more: statuses, records of runs and Events are another's to write")
+        if self._term:
+            self._log("leads: writes statuses, records of runs and Events from now on")
+            self._due = True
+            self._keeper.read_again()
+
     def _look(self) -> None:
         try:
             found = look(
@@ -148,6 +185,7 @@ class Controller:
                 self._snapshot,
                 own_namespace=self._settings.namespace,
                 clock=_now,
+                is_leader=self.is_leader,
             )
         except ClusterError as error:
             self._due = True
@@ -190,6 +228,12 @@ class Controller:
         items = self._client.get(path, {"fieldSelector": f"metadata.name={name}"}).get("items")
         return items[0] if items else None
 
+    def _judge_unreviewed(self, as_of: float) -> None:
+        if self.is_leader():
+            self._report_unreviewed(self._unreviewed.look(as_of=as_of))
+        else:
+            self._unreviewed.leave(leader_at=self.leadership.heard_at)
+
     def _report_unreviewed(self, found: Found) -> None:
         self.metrics.unjudged.inc(found.unjudged)
         for policy, name in found.unreviewed:
@@ -198,35 +242,5 @@ class Controller:
                 self._log(f"Job {name}: created without a review; FallbackPolicy {policy} matches")
 
 
-def serve(settings: Settings) -> None:
-    """Run the controller with its probes until the process ends."""
-    threading.excepthook = _end_with
-    jobs_client = Client(settings.kubeconfig, metadata_only=True)
-    controller = Controller(settings, Client(settings.kubeconfig), jobs_client, _log)
-    table = probes.routes(
-        controller.metrics.registry,
-        not_ready=controller.not_ready,
-        before_scrape=controller.before_scrape,
-    )
-    server: ThreadingHTTPServer = probes.serve(settings.metrics_listen, table)
-    try:
-        controller.run()
-    finally:
-        server.shutdown()
-
-
-def _end_with(failure: threading.ExceptHookArgs) -> None:
-    """Be started anew rather than go on with one resource unwatched."""
-    threading.__excepthook__(failure)
-    os._exit(70)
-
-
 def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _log(text: str) -> None:
-    line = json.dumps(
-        {"ts": round(time.time(), 3), "level": "info", "process": "controller", "msg": text}
-    )
-    print(line, file=sys.stdout, flush=True)  # noqa: T201 - the log is standard output

@@ -1,12 +1,13 @@
 """Keeps the records of runs in ConfigMaps, so that nothing is forgotten with the Workloads.
 
-A record is a set of runs: what two controllers write at once is merged, and nothing is lost.
+A record is a set of runs: what two controllers write at once is merged, and nothing is lost. Who
+does not lead learns the same, and writes nothing.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -70,9 +71,13 @@ RUNS: Final = Resource(
 
 
 class Keeper:
-    def __init__(self, transport: Transport, namespace: str) -> None:
+    def __init__(
+        self, transport: Transport, namespace: str, *, is_leader: Callable[[], bool]
+    ) -> None:
+        """Keep them in *namespace*; *is_leader* is asked before each write."""
         self._transport = transport
         self._namespace = namespace
+        self._is_leader = is_leader
         self._runs = RunTimes()
         self._changed: set[str] = set()
         """Classes since the last call of ``take_changed``."""
@@ -108,10 +113,16 @@ class Keeper:
         self._changed.clear()
         return taken
 
+    def read_again(self) -> None:
+        """Read at the next look what others have written meanwhile."""
+        self._versions.clear()
+        self._next = 0.0
+
     def look(self, now: float) -> Written:
         """Write the shards that have changed, some of them, if it is time."""
         is_read = len(self._versions) == SHARDS
-        if now < self._next or (is_read and not self._due):
+        has_work = not is_read or (self._due and self._is_leader())
+        if now < self._next or not has_work:
             return Written()
         self._next = now + WRITE_SECONDS
         try:
@@ -124,7 +135,7 @@ class Keeper:
         written = 0
         errors: list[str] = []
         for shard in list(self._due):
-            if written + len(errors) == MOST_WRITTEN:
+            if written + len(errors) == MOST_WRITTEN or not self._is_leader():
                 break
             del self._due[shard]
             try:

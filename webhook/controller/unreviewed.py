@@ -29,6 +29,8 @@ KEPT_SECONDS: Final = 300.0
 MOST_WAITING: Final = 10_000
 MOST_FETCHED: Final = 100
 """In one look: each is a call."""
+JUDGED_SECONDS: Final = 15.0
+"""In which a leader has judged a Job, as its watches are never older while all is well."""
 
 Fetch = Callable[[str, str], Mapping[str, Any] | None]
 """(namespace, name) to the whole Job, None where it is gone; may raise ClusterError."""
@@ -115,6 +117,15 @@ class Unreviewed:
             self._waiting.popleft()
         unjudged, self._unjudged = self._unjudged, 0
         return Found(unreviewed=tuple(found), unjudged=unjudged)
+
+    def leave(self, *, leader_at: float) -> None:
+        """Forget those that another has judged, who led at that instant.
+
+        Who leads next judges the others, and those of the last seconds a second time.
+        """
+        while self._waiting and self._waiting[0][0] < leader_at - JUDGED_SECONDS:
+            self._waiting.popleft()
+        self._unjudged = 0
 
     def _take_list(self, glimpses: Iterable[Glimpse], at: float) -> None:
         before, self._known = self._known, set()

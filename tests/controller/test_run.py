@@ -1,0 +1,200 @@
+"""The loop of a replica that leads, follows, and changes from one to the other."""
+
+import copy
+import time
+
+import pytest
+
+from tests.builders import policy as read_policy
+from tests.controller.objects import Objects
+from tests.controller.test_unreviewed import entry, stored
+from tests.model.policies import policy
+from webhook.cluster.reduce import Entry
+from webhook.cluster.resources import POLICIES, WORKLOADS, watched
+from webhook.cluster.run_records import SHARDS
+from webhook.cluster.watch import Message
+from webhook.controller.reconcile import PATH
+from webhook.controller.run import Controller
+from webhook.settings import Settings
+
+LEADS = "leads: writes statuses, records of runs and Events from now on"
+FOLLOWS = "leads no more: statuses, records of runs and Events are another's to write"
+
+
+class Cluster(Objects):
+    """It lists policies too, and keeps the statuses that are written."""
+
+    def __init__(self):
+        super().__init__()
+        self.statuses = []
+        metadata = {"name": "light-gpu", "generation": 1, "resourceVersion": "9"}
+        self.policy = {**policy(), "metadata": metadata}
+
+    def get(self, path, params=None):
+        if path == PATH:
+            return {"items": [copy.deepcopy(self.policy)]}
+        return super().get(path, params)
+
+    def patch(self, path, body):
+        self.statuses.append(path)
+        self.policy["status"] = body["status"]
+
+
+class Elector:
+    """Leads in the term that a test says; the thread that asks has nothing to do."""
+
+    heard_at = float("-inf")
+    trouble = ""
+
+    def __init__(self):
+        self.said = 0
+        self.steps = 0
+
+    def term(self):
+        return self.said
+
+    def step(self):
+        self.steps += 1
+        return 60.0
+
+    def resign(self):
+        self.said = 0
+
+
+class Replica:
+    def __init__(self):
+        self.cluster, self.elector, self.lines = Cluster(), Elector(), []
+        self.controller = Controller(
+            Settings(),
+            self.cluster,
+            jobs_client=self.cluster,
+            elector=self.elector,
+            log=self.lines.append,
+        )
+
+    def sync(self):
+        """Let every watch list: nothing, but for one policy."""
+        names = Settings()
+        kinds = watched(namespace=names.namespace, kueue_namespace=names.kueue_namespace)
+        for resource in kinds:
+            if resource.kind != WORKLOADS:
+                found = (Entry(("", "light-gpu"), read_policy()),)
+                entries = found if resource.kind == POLICIES else ()
+                message = Message(kind=resource.kind, at=time.monotonic(), entries=entries)
+                self.controller.put(message)
+        self.step()
+
+    def step(self, term=None):
+        self.elector.said = self.elector.said if term is None else term
+        self.controller.put(None)
+        self.controller.step()
+
+    def shown(self, name, **labels):
+        self.controller.before_scrape()
+        return self.controller.metrics.registry.get_sample_value(f"kueue_fallback_{name}", labels)
+
+
+@pytest.fixture
+def replica():
+    found = Replica()
+    yield found
+    found.controller.leadership.stop()
+
+
+def test_who_knows_nothing_yet_does_not_strive(replica):
+    replica.step()
+
+    assert replica.elector.steps == 0
+    assert replica.controller.not_ready().startswith("not synced yet")
+
+
+def test_who_follows_is_ready_and_knows_and_writes_nothing(replica):
+    replica.sync()
+
+    assert replica.controller.not_ready() == ""
+    assert replica.cluster.statuses == []
+    assert replica.shown("policy_ready", policy="light-gpu") == 0
+    assert replica.shown("unreviewed_jobs_total", policy="light-gpu") == 0
+    assert replica.shown("controller_leader") == 0
+    assert replica.lines == []
+
+
+def test_who_comes_to_lead_writes_what_is_to_be_written(replica):
+    replica.sync()
+
+    replica.step(term=1)
+
+    assert replica.cluster.statuses == [f"{PATH}/light-gpu/status"]
+    assert replica.lines[0] == LEADS
+    assert replica.shown("controller_leader") == 1
+
+
+def test_who_comes_to_lead_reads_again_what_the_leader_before_recorded(replica):
+    replica.sync()
+    before = shards_read(replica)
+
+    replica.step(term=1)
+
+    assert (before, shards_read(replica)) == (SHARDS, 2 * SHARDS)
+
+
+def shards_read(replica):
+    return len([path for path in replica.cluster.reads if "/configmaps/" in path])
+
+
+def test_who_leads_no_more_says_so_and_writes_no_more(replica):
+    replica.sync()
+    replica.step(term=1)
+    del replica.cluster.policy["status"]
+
+    replica.step(term=0)
+    replica.sync()
+
+    assert len(replica.cluster.statuses) == 1
+    assert replica.lines[-1] == FOLLOWS
+    assert replica.shown("controller_leader") == 0
+
+
+def test_who_comes_to_lead_in_a_step_writes_from_the_next_one_on(replica):
+    replica.sync()
+    replica.cluster.policy["metadata"]["generation"] = 2
+    list_policies = replica.cluster.get
+
+    def meanwhile(*arguments):
+        replica.elector.said = 1
+        return list_policies(*arguments)
+
+    replica.cluster.get = meanwhile
+    replica.sync()
+    before = list(replica.cluster.statuses)
+    replica.step()
+
+    assert (before, len(replica.cluster.statuses)) == ([], 1)
+    assert replica.lines[0] == LEADS
+
+
+def test_who_led_again_since_the_last_step_looks_again(replica):
+    replica.sync()
+    replica.step(term=1)
+    del replica.cluster.policy["status"]
+
+    replica.step(term=2)
+
+    assert len(replica.cluster.statuses) == 2
+    assert replica.lines.count(LEADS) == 2
+
+
+def test_who_follows_leaves_the_count_of_unreviewed_jobs_to_who_leads(replica):
+    job = stored()
+    job["metadata"]["creationTimestamp"] = "2100-01-01T00:00:00Z"
+    replica.cluster.held["/apis/batch/v1/namespaces/team/jobs/light"] = job
+    replica.sync()
+    replica.controller.put(Message(kind="jobs", at=0.0, entries=()))
+    replica.controller.put(Message(kind="jobs", at=1.0, event=("ADDED", entry(job))))
+    replica.step()
+    followed = replica.shown("unreviewed_jobs_total", policy="light-gpu")
+
+    replica.step(term=1)
+
+    assert (followed, replica.shown("unreviewed_jobs_total", policy="light-gpu")) == (0, 1)
+    assert "Job team/light: created without a review" in replica.lines[1]
