@@ -157,14 +157,14 @@ readinessProbe:
     sizeLimit: 16Mi
 {{- end -}}
 
-{{- /* Over nodes, then zones; a new version is spread for itself, not around the old one's pods. */ -}}
+{{- /* Pods of one component: over nodes, then zones; a new version is spread for itself, not around the old one's pods. */ -}}
 {{- define "kueue-fallback.spread" -}}
 {{- $default := list -}}
 {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" -}}
 {{- $default = append $default (dict "topologyKey" . "maxSkew" 1 "whenUnsatisfiable" "ScheduleAnyway" "matchLabelKeys" (list "pod-template-hash")) -}}
 {{- end -}}
-{{- $own := include "kueue-fallback.selectorLabels" (dict "root" . "component" "webhook") | fromYaml -}}
-{{- range .Values.topologySpreadConstraints | default $default }}
+{{- $own := include "kueue-fallback.selectorLabels" . | fromYaml -}}
+{{- range .root.Values.topologySpreadConstraints | default $default }}
 {{- $constraint := merge (dict) . (dict "labelSelector" (dict "matchLabels" $own)) }}
 - {{ toYaml $constraint | indent 2 | trim }}
 {{- end }}

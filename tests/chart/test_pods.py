@@ -100,35 +100,46 @@ def test_a_token_is_mounted_where_it_is_used_and_by_no_other_pod(render, name):
     assert rendering.one("ServiceAccount", name)["automountServiceAccountToken"] is False
 
 
-def test_two_servers_are_spread_over_nodes_and_zones_and_disrupted_one_at_a_time(render):
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_two_of_each_are_spread_over_nodes_and_zones_and_disrupted_one_at_a_time(render, name):
     rendering = render()
-    deployment = rendering.one("Deployment")["spec"]
+    deployment = rendering.one("Deployment", name)["spec"]
     spread = deployment["template"]["spec"]["topologySpreadConstraints"]
-    budget = rendering.one("PodDisruptionBudget")["spec"]
+    budget = rendering.one("PodDisruptionBudget", name)["spec"]
 
     assert deployment["replicas"] == 2
-    assert deployment["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert deployment["strategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+    }
     assert [each["topologyKey"] for each in spread] == [
         "kubernetes.io/hostname",
         "topology.kubernetes.io/zone",
     ]
-    labels = deployment["template"]["metadata"]["labels"].items()
     for selector in (budget["selector"], *(each["labelSelector"] for each in spread)):
-        assert selector["matchLabels"].items() <= labels
+        assert selector == deployment["selector"]
     assert budget["maxUnavailable"] == 1
 
 
-def test_a_spread_that_is_given_wins_and_means_the_servers(render):
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_a_spread_that_is_given_wins_and_means_the_pods_that_have_it(render, name):
     rendering = render(EVERYTHING)
 
-    assert rendering.pod()["spec"]["topologySpreadConstraints"] == [
+    assert rendering.pod(name)["spec"]["topologySpreadConstraints"] == [
         {
             "topologyKey": "rack",
             "maxSkew": 1,
             "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": rendering.one("Deployment")["spec"]["selector"],
+            "labelSelector": rendering.one("Deployment", name)["spec"]["selector"],
         }
     ]
+
+
+def test_as_many_controllers_run_as_are_given(render):
+    rendering = render({"controller.replicas": "3"})
+
+    assert rendering.one("Deployment", "kueue-fallback-controller")["spec"]["replicas"] == 3
+    assert rendering.one("Deployment")["spec"]["replicas"] == 2
 
 
 @pytest.mark.parametrize("seconds", [0, 15, 60])

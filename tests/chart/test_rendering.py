@@ -26,6 +26,7 @@ PARTS = [
     ("Job", "kueue-fallback-unfinished"),
     ("MutatingWebhookConfiguration", "kueue-fallback"),
     ("PodDisruptionBudget", "kueue-fallback"),
+    ("PodDisruptionBudget", "kueue-fallback-controller"),
     ("ResourceQuota", "kueue-fallback-critical-pods"),
     ("Role", "kueue-fallback-ca"),
     ("Role", "kueue-fallback-controller"),

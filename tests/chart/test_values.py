@@ -62,6 +62,7 @@ def test_an_unknown_key_is_refused_where_it_stands(refusal, key, where):
         ({"webhook.port": "0"}, "- at '/webhook/port': minimum: got 0, want 1"),
         ({"image.digest": '"latest"'}, "- at '/image/digest': 'latest' does not match pattern"),
         ({"replicas": "0"}, "- at '/replicas': minimum: got 0, want 1"),
+        ({"controller.replicas": "0"}, "- at '/controller/replicas': minimum: got 0, want 1"),
         ({"certificates.mode": '"magic"'}, "- at '/certificates/mode': value must be one of"),
         (
             {"settings": '{"keep_alive": 90}'},
