@@ -47,6 +47,17 @@ class Replica:
         return is_ready(self.metrics)
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Controller:
+    """One controller and its port."""
+
+    name: str
+    metrics: int
+
+    def is_ready(self) -> bool:
+        return is_ready(self.metrics)
+
+
 class Installation:
     """The project on one control plane; `up`, then `down`, or a `with` block."""
 
@@ -65,7 +76,9 @@ class Installation:
         self.pki = pki.Pki(plane.state / "webhook-pki")
         self.replicas = tuple(self._replica(number) for number in range(replicas))
         self.port = self.replicas[0].listen if replicas == 1 else plane.ports.lease()
-        self.controller_metrics = plane.ports.lease()
+        self.controllers: tuple[Controller, ...] = (
+            Controller(name="controller", metrics=plane.ports.lease()),
+        )
         self._serve_flags = tuple(serve_flags)
         self._chart_values = tuple(chart_values)
         # Only who has the servers' key could end TLS in between.
@@ -92,6 +105,10 @@ class Installation:
         return self.pki.certificate("ca")
 
     @property
+    def controller_metrics(self) -> int:
+        return self.controllers[0].metrics
+
+    @property
     def endpoints(self) -> dict[str, str]:
         first = self.replicas[0]
         return {
@@ -115,17 +132,21 @@ class Installation:
             self._run_replica(replica, server)
         if len(self.replicas) > 1:
             self._run_proxy()
-        self._run_controller(kubeconfig_of(self.plane, CONTROLLER_ACCOUNT))
+        for controller in self.controllers:
+            self._run_controller(controller)
         self.wait_until_ready()
 
     def down(self) -> None:
         """End the processes; the chart's objects stay, as the control plane is thrown away."""
-        for name in ("controller", "proxy", *(replica.name for replica in self.replicas)):
+        for controller in self.controllers:
+            # It gives the Lease back, for which the next one would have to wait.
+            self.plane.stop(controller.name)
+        for name in ("proxy", *(replica.name for replica in self.replicas)):
             self.plane.kill(name)
 
     def wait_until_ready(self) -> None:
         self.plane.wait("webhook", lambda: all(replica.is_ready() for replica in self.replicas))
-        self.plane.wait("controller", lambda: is_ready(self.controller_metrics))
+        self.plane.wait("controller", lambda: all(each.is_ready() for each in self.controllers))
 
     # Single replicas.
 
@@ -139,6 +160,14 @@ class Installation:
 
     def kill(self, number: int = 0) -> None:
         self.plane.kill(self.replicas[number].name)
+
+    def add_controller(self) -> None:
+        """Start one more controller and wait until it is ready."""
+        name = f"controller-{len(self.controllers)}"
+        added = Controller(name=name, metrics=self.plane.ports.lease())
+        self.controllers = (*self.controllers, added)
+        self._run_controller(added)
+        self.plane.wait(name, added.is_ready)
 
     # How it is installed.
 
@@ -189,11 +218,12 @@ class Installation:
             return ()
         return f"--tls-cert={self.pki.certificate('tls')}", f"--tls-key={self.pki.key('tls')}"
 
-    def _run_controller(self, kubeconfig: Path) -> None:
+    def _run_controller(self, controller: Controller) -> None:
+        kubeconfig = kubeconfig_of(self.plane, CONTROLLER_ACCOUNT)
         self._run(
-            "controller",
+            controller.name,
             *("webhook", "control", f"--config={self._settings}", f"--kubeconfig={kubeconfig}"),
-            f"--metrics-listen=127.0.0.1:{self.controller_metrics}",
+            f"--metrics-listen=127.0.0.1:{controller.metrics}",
         )
 
     def _run_proxy(self) -> None:
