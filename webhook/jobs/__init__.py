@@ -9,6 +9,7 @@ from typing import Any
 from webhook.jobs import batch
 from webhook.model.edits import Edit, Path
 from webhook.model.job import Job
+from webhook.model.moves import Obstacle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +20,12 @@ class JobKind:
     edits: Callable[[Job, Job], tuple[Edit, ...]]
     allowed: tuple[Path, ...]
     """The only places that may ever be patched; in a part, ``*`` stands for any text."""
+    held_back: Callable[[Mapping[str, Any]], Obstacle | None]
+    """Why the object as it is cannot be moved to another option."""
 
 
 KINDS: Mapping[tuple[str, str, str], JobKind] = {
-    ("batch", "v1", "Job"): JobKind(read=batch.read, edits=batch.edits, allowed=batch.ALLOWED),
+    ("batch", "v1", "Job"): JobKind(
+        read=batch.read, edits=batch.edits, allowed=batch.ALLOWED, held_back=batch.held_back
+    ),
 }

@@ -20,9 +20,15 @@ from webhook.model.job import (
     PodSet,
     PodSets,
 )
+from webhook.model.moves import Obstacle
 from webhook.model.pods import read_template
 
-_TEMPLATE: Path = ("spec", "template")
+TEMPLATE: Path = ("spec", "template")
+_JOB_CONTROLLER = "kubernetes.io/job-controller"
+_MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"
+_STOPPING = "kueue.x-k8s.io/stopping"
+"""Set by Kueue while it takes a Job's pods away."""
+_ENDED = frozenset({"Complete", "Failed"})
 _WITHOUT_REFERENCES = 2
 """The version of ``marshal`` that writes equal values in one way."""
 _LONGEST_SHARED = 32 * 1024
@@ -33,7 +39,7 @@ ALLOWED: tuple[Path, ...] = (
     ("metadata", "labels", PRIORITY_LABEL),
     ("metadata", "labels", OPTION_LABEL),
     ("metadata", "annotations", OURS + "*"),
-    *(_TEMPLATE + pattern for pattern in template.ALLOWED),
+    *(TEMPLATE + pattern for pattern in template.ALLOWED),
 )
 
 
@@ -67,8 +73,46 @@ def edits(before: Job, after: Job) -> tuple[Edit, ...]:
     ]
     for old, new in zip(before.pod_sets, after.pod_sets, strict=True):
         if old.template is not new.template:
-            found += template.edits(_TEMPLATE, old.template, new.template)
+            found += template.edits(TEMPLATE, old.template, new.template)
     return tuple(found)
+
+
+def held_back(source: Mapping[str, Any]) -> Obstacle | None:
+    """Say why this Job cannot be moved whatever would change; None: nothing on it speaks against.
+
+    https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/registry/batch/job/strategy.go#L156
+
+    Raises:
+        FieldError: a field that this depends on has a wrong type.
+
+    """
+    metadata, spec = fields.mapping(source, "metadata", ""), fields.mapping(source, "spec", "")
+    status = fields.mapping(source, "status", "")
+    labels = fields.texts(metadata, "labels", "metadata")
+    annotations = fields.texts(metadata, "annotations", "metadata")
+    conditions = _true_conditions(status)
+    manager = fields.text(spec, "managedBy", "spec")
+    has_begun = status.get("startTime") is not None and "Suspended" not in conditions
+    for found, applies in (
+        (Obstacle.BEING_DELETED, metadata.get("deletionTimestamp") is not None),
+        (Obstacle.FINISHED, not _ENDED.isdisjoint(conditions)),
+        (Obstacle.MANAGED_BY, manager not in ("", _JOB_CONTROLLER) or _MULTIKUEUE_ORIGIN in labels),
+        (Obstacle.NOT_SUSPENDED, not fields.flag(spec, "suspend", "spec")),
+        (Obstacle.STOPPING, "true" in (annotations.get(_STOPPING), labels.get(_STOPPING))),
+        (Obstacle.PODS_ACTIVE, bool(fields.integer(status, "active", "status"))),
+        (Obstacle.STARTED, has_begun),
+    ):
+        if applies:
+            return found
+    return None
+
+
+def _true_conditions(status: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(
+        fields.text(condition, "type", here)
+        for condition, here in fields.objects(status, "conditions", "status")
+        if fields.text(condition, "status", here) == "True"
+    )
 
 
 def _read_pod_sets(spec: Mapping[str, Any]) -> PodSets:

@@ -24,6 +24,12 @@ DECIDED_BY = OURS + "decided-by"
 """On the pod template: the policy's name, by which guests are counted."""
 JOB_CLASS = OURS + "class"
 """On the pod template: the class of the Job as it was submitted (see ``model.job_class``)."""
+MOVE_TO = OURS + "move-to"
+"""The option that a pending Job shall be moved to; taken off by whoever answers it."""
+MOVE_REASON = OURS + "move-reason"
+"""Why, in words for people; consumed with ``MOVE_TO``."""
+ENV_PREFIX = OURS + "env."
+"""On the pod template: values that environment variables are read from, so that they can change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,61 @@
+"""What on a Job itself keeps it from being moved."""
+
+import pytest
+
+from webhook.jobs.batch import held_back
+from webhook.model.fields import FieldError
+
+STARTED = "2026-11-21T06:00:00Z"
+
+
+def pending(*, metadata=None, status=None, **spec):
+    return {
+        "metadata": {"name": "light-1", "namespace": "team", **(metadata or {})},
+        "spec": {"suspend": True, "template": {"spec": {"containers": [{"name": "main"}]}}, **spec},
+        "status": status or {},
+    }
+
+
+def condition(kind, status="True"):
+    return {"conditions": [{"type": kind, "status": status}]}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pending(),
+        pending(managedBy="kubernetes.io/job-controller"),
+        pending(metadata={"labels": {"kueue.x-k8s.io/stopping": "false"}}),
+        pending(status={"active": 0, "startTime": STARTED, **condition("Suspended")}),
+        {**pending(), "status": None},
+    ],
+)
+def test_a_job_that_waits_may_be_moved(job):
+    assert held_back(job) is None
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (pending(suspend=False), "notSuspended"),
+        (pending(suspend=None), "notSuspended"),
+        (pending(metadata={"annotations": {"kueue.x-k8s.io/stopping": "true"}}), "stopping"),
+        (pending(metadata={"labels": {"kueue.x-k8s.io/stopping": "true"}}), "stopping"),
+        (pending(status={"active": 1}), "podsActive"),
+        (pending(status={"startTime": STARTED}), "started"),
+        (pending(status={"startTime": STARTED, **condition("Suspended", "False")}), "started"),
+        (pending(metadata={"deletionTimestamp": STARTED}), "beingDeleted"),
+        (pending(status=condition("Failed")), "finished"),
+        (pending(managedBy="kueue.x-k8s.io/multikueue"), "managedBy"),
+        (pending(metadata={"labels": {"kueue.x-k8s.io/multikueue-origin": "a"}}), "managedBy"),
+    ],
+)
+def test_any_other_is_held_back_for_a_reason(job, reason):
+    assert held_back(job) == reason
+
+
+def test_a_wrong_type_is_named_with_its_place():
+    with pytest.raises(FieldError) as caught:
+        held_back(pending(status={"active": "1"}))
+
+    assert str(caught.value) == "status.active: expected a whole number, got a string"

@@ -1,0 +1,96 @@
+"""Which edits to a waiting Job Kubernetes takes and Kueue notices."""
+
+import pytest
+
+from tests.builders import container, job, template
+from webhook.jobs import KINDS
+from webhook.jobs.movable import changes_template, obstacle
+from webhook.model.moves import WORDS, Obstacle
+
+edits_of = KINDS["batch", "v1", "Job"].edits
+OPTION = "kueue-fallback.dev/option"
+NODES = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}
+GPU = container(requests={"cpu": "4"}, limits={"nvidia.com/gpu": "1"})
+CPU = container(requests={"cpu": "8"})
+
+
+def pods(*containers, queue="gpu-lq", **rest):
+    return job(queue=queue, pods=template(*containers, **rest))
+
+
+def found(before, after, **known):
+    return obstacle(edits_of(before, after), **known)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (pods(GPU), pods(CPU, queue="cpu-lq")),
+        (pods(GPU, node_selector={"pool": "gpu"}), pods(CPU, tolerations=({"key": "a"},))),
+        (pods(GPU, annotations={"kueue-fallback.dev/env.A": "1"}), pods(CPU)),
+        (pods(GPU, affinity=NODES), pods(CPU)),
+        (pods(GPU, affinity={"podAffinity": {}}), pods(CPU, affinity={"podAffinity": {}, **NODES})),
+        (pods(CPU, init=[GPU]), pods(CPU, init=[CPU])),
+        (pods(GPU), pods(GPU, queue="cpu-lq")),
+        (pods(GPU, labels={OPTION: "gpu"}), pods(GPU, queue="cpu-lq", labels={OPTION: "cpu"})),
+    ],
+)
+def test_resources_directives_and_the_queue_can_change(before, after):
+    assert found(before, after) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        (container(image="a"), container(image="b"), "immutableImage"),
+        (container(env=({"name": "A", "value": "1"},)), container(), "immutableEnv"),
+    ],
+)
+@pytest.mark.parametrize("place", ["main", "init"])
+def test_image_and_environment_cannot_change(before, after, reason, place):
+    if place == "main":
+        assert found(pods(GPU, before), pods(CPU, after)) == reason
+    else:
+        assert found(pods(GPU, init=[before]), pods(CPU, init=[after])) == reason
+
+
+@pytest.mark.parametrize("affinity", [{"podAntiAffinity": {}}, {"podAffinity": {}, **NODES}])
+def test_affinity_between_pods_cannot_change(affinity):
+    assert found(pods(GPU, affinity=affinity), pods(CPU)) == "immutableAffinity"
+    assert found(pods(CPU), pods(GPU, affinity=affinity)) == "immutableAffinity"
+
+
+def test_the_runtime_class_cannot_change():
+    assert found(pods(GPU, runtime_class="nvidia"), pods(CPU)) == "immutableRuntimeClass"
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pods(GPU, node_selector={"pool": "cpu"}),
+        pods(GPU, tolerations=({"key": "a"},)),
+        pods(GPU, annotations={"kueue-fallback.dev/env.A": "1"}),
+        pods(GPU, labels={"tier": "cpu"}),
+        pods(container(requests={"cpu": "4000m"}, limits={"nvidia.com/gpu": "1"})),
+    ],
+)
+def test_kueue_notices_a_changed_template_only_by_its_resources(after):
+    assert found(pods(GPU), after) == "kueueWouldNotNotice"
+
+
+def test_kueue_does_not_follow_the_label_of_a_workload_that_it_evicted():
+    before, after = pods(GPU), pods(GPU, queue="cpu-lq")
+
+    assert found(before, after, ever_evicted=True) == "kueueWouldNotNotice"
+    assert found(before, pods(CPU, queue="cpu-lq"), ever_evicted=True) is None
+
+
+def test_our_marks_alone_are_no_change_of_the_template():
+    before, after = pods(GPU), pods(GPU, labels={OPTION: "cpu"})
+
+    assert not changes_template(edits_of(before, after))
+    assert changes_template(edits_of(before, pods(GPU, labels={"tier": "cpu"})))
+
+
+def test_every_obstacle_has_its_words():
+    assert set(WORDS) == set(Obstacle)

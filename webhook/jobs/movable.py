@@ -1,0 +1,99 @@
+"""Whether edits to a Job that waits would be taken: by Kubernetes, and up by Kueue.
+
+After its creation a suspended Job may change its containers' resources and its scheduling
+directives, and no more; and Kueue follows a change of the pod template only by the containers.
+https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/apis/batch/validation/validation.go#L643
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/util/equality/podset.go#L41
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from webhook.jobs.batch import TEMPLATE
+from webhook.model import quantity
+from webhook.model.edits import ABSENT, Absent, Edit, Path
+from webhook.model.fields import FieldError, Json
+from webhook.model.job import DECIDED_BY, DECISION_ID, JOB_CLASS, OPTION_LABEL
+from webhook.model.moves import Obstacle
+
+_OUR_MARKS = frozenset(
+    {
+        ("metadata", "labels", OPTION_LABEL),
+        *(("metadata", "annotations", name) for name in (DECISION_ID, DECIDED_BY, JOB_CLASS)),
+    }
+)
+
+
+def obstacle(edits: Iterable[Edit], *, ever_evicted: bool = False) -> Obstacle | None:
+    """Say why *edits*, from the Job as it is to the Job as it would be, are no move; None: one.
+
+    Our own marks on the pod template do not count, as a move without other changes to it leaves
+    them (see ``changes_template``). *ever_evicted*: Kueue has evicted its Workload before.
+    """
+    changed = _of_template(edits)
+    for edit in changed:
+        if found := _immutable(edit):
+            return found
+    if not changed:
+        return Obstacle.KUEUE_WOULD_NOT_NOTICE if ever_evicted else None
+    return None if any(map(_is_noticed, changed)) else Obstacle.KUEUE_WOULD_NOT_NOTICE
+
+
+def changes_template(edits: Iterable[Edit]) -> bool:
+    """Tell whether the pod template changes in more than our marks.
+
+    Where it does not, the move is one of the queue label alone: the template stays as it is, marks
+    included, because Kueue would not take them over, and would write the old ones back.
+    """
+    return bool(_of_template(edits))
+
+
+def _of_template(edits: Iterable[Edit]) -> list[Edit]:
+    return [edit for edit in edits if _within(edit.path) and _within(edit.path) not in _OUR_MARKS]
+
+
+def _within(path: Path) -> Path:
+    """Cut a path down to its part in the pod template; empty: it is not in it."""
+    return path[len(TEMPLATE) :] if path[: len(TEMPLATE)] == TEMPLATE else ()
+
+
+def _immutable(edit: Edit) -> Obstacle | None:
+    match _within(edit.path):
+        case ("spec", "containers" | "initContainers", _, "image"):
+            return Obstacle.IMMUTABLE_IMAGE
+        case ("spec", "containers" | "initContainers", _, "env", _):
+            return Obstacle.IMMUTABLE_ENV
+        case ("spec", "runtimeClassName"):
+            return Obstacle.IMMUTABLE_RUNTIME_CLASS
+        case ("spec", "affinity") if _between_pods(edit.was) != _between_pods(edit.value):
+            return Obstacle.IMMUTABLE_AFFINITY
+    return None
+
+
+def _between_pods(affinity: Json | Absent) -> Mapping[str, Json]:
+    """Leave out what may change; an empty part is still a part."""
+    if not isinstance(affinity, Mapping):
+        return {}
+    return {
+        kind: terms
+        for kind, terms in affinity.items()
+        if kind != "nodeAffinity" and terms is not None
+    }
+
+
+def _is_noticed(edit: Edit) -> bool:
+    """Tell a change of a container's resources; an amount written in another way is none."""
+    match _within(edit.path):
+        case ("spec", "containers" | "initContainers", _, "resources", *_):
+            return not _is_same_amount(edit.was, edit.value)
+    return False
+
+
+def _is_same_amount(before: Json | Absent, after: Json | Absent) -> bool:
+    if before is ABSENT or after is ABSENT:
+        return before is after
+    try:
+        return quantity.exact(str(before)) == quantity.exact(str(after))
+    except FieldError:
+        return before == after
