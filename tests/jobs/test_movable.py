@@ -64,6 +64,14 @@ def test_the_runtime_class_cannot_change():
     assert found(pods(GPU, runtime_class="nvidia"), pods(CPU)) == "immutableRuntimeClass"
 
 
+def test_the_priority_class_can_be_given_and_not_taken_away():
+    plain = pods(GPU)
+    guest = job(pods=template(CPU), labels={"kueue.x-k8s.io/priority-class": "low"})
+
+    assert found(plain, guest) is None
+    assert found(guest, plain) == "immutablePriority"
+
+
 @pytest.mark.parametrize(
     "after",
     [

@@ -14,9 +14,11 @@ from webhook.jobs.batch import TEMPLATE
 from webhook.model import quantity
 from webhook.model.edits import ABSENT, Absent, Edit, Path
 from webhook.model.fields import FieldError, Json
-from webhook.model.job import DECIDED_BY, DECISION_ID, JOB_CLASS, OPTION_LABEL
+from webhook.model.job import DECIDED_BY, DECISION_ID, JOB_CLASS, OPTION_LABEL, PRIORITY_LABEL
 from webhook.model.moves import Obstacle
 
+_PRIORITY: Path = ("metadata", "labels", PRIORITY_LABEL)
+"""May be given and changed; that it is taken away Kueue's webhook refuses."""
 _OUR_MARKS = frozenset(
     {
         ("metadata", "labels", OPTION_LABEL),
@@ -31,10 +33,11 @@ def obstacle(edits: Iterable[Edit], *, ever_evicted: bool = False) -> Obstacle |
     Our own marks on the pod template do not count, as a move without other changes to it leaves
     them (see ``changes_template``). *ever_evicted*: Kueue has evicted its Workload before.
     """
-    changed = _of_template(edits)
-    for edit in changed:
+    edits = tuple(edits)
+    for edit in edits:
         if found := _immutable(edit):
             return found
+    changed = _of_template(edits)
     if not changed:
         return Obstacle.KUEUE_WOULD_NOT_NOTICE if ever_evicted else None
     return None if any(map(_is_noticed, changed)) else Obstacle.KUEUE_WOULD_NOT_NOTICE
@@ -59,6 +62,8 @@ def _within(path: Path) -> Path:
 
 
 def _immutable(edit: Edit) -> Obstacle | None:
+    if edit.path == _PRIORITY and edit.value is ABSENT:
+        return Obstacle.IMMUTABLE_PRIORITY
     match _within(edit.path):
         case ("spec", "containers" | "initContainers", _, "image"):
             return Obstacle.IMMUTABLE_IMAGE

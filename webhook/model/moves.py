@@ -21,6 +21,7 @@ class Obstacle(StrEnum):
     IMMUTABLE_ENV = "immutableEnv"
     IMMUTABLE_RUNTIME_CLASS = "immutableRuntimeClass"
     IMMUTABLE_AFFINITY = "immutableAffinity"
+    IMMUTABLE_PRIORITY = "immutablePriority"
     KUEUE_WOULD_NOT_NOTICE = "kueueWouldNotNotice"
     OLDER_KUBERNETES = "olderKubernetes"
 
@@ -70,6 +71,9 @@ WORDS: Mapping[Obstacle, str] = {
     ),
     Obstacle.IMMUTABLE_AFFINITY: (
         "pod affinity or anti-affinity would change, which Kubernetes allows at creation only"
+    ),
+    Obstacle.IMMUTABLE_PRIORITY: (
+        "its label kueue.x-k8s.io/priority-class would go, which Kueue does not take"
     ),
     Obstacle.KUEUE_WOULD_NOT_NOTICE: (
         "Kueue would not notice, as no container's resources would change"
