@@ -18,6 +18,7 @@ ALLOWED = KINDS["batch", "v1", "Job"].allowed
 POD = ("spec", "template", "spec")
 MAIN = (*POD, "containers", "main")
 GPU, CPU = {"name": "RUN_ENV", "value": "gpu"}, {"name": "RUN_ENV", "value": "cpu"}
+READ = {"name": "RUN_ENV", "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['a']"}}}
 TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists"}
 
 
@@ -200,3 +201,29 @@ def test_a_forged_record_gives_back_only_what_is_stored():
     edits = restoration(stored, new, {("spec", "suspend"): False, ("a", "b", "c"): "x"})
 
     assert edits == (Edit(path=("spec", "suspend"), value=True, was=False),)
+
+
+@pytest.mark.parametrize(("first", "decided"), [(GPU, READ), (READ, CPU)])
+def test_a_variable_that_was_merged_into_the_decided_one_is_given_back(first, decided):
+    place = (*MAIN, "env", "RUN_ENV")
+    old, new = submitted(), submitted()
+    env_of(old)[:] = [dict(decided)]
+    env_of(new)[:] = [{**decided, **first}]
+
+    found = restoration(old, new, {place: dict(first)})
+
+    assert found == (Edit(path=place, value=decided, was={**decided, **first}),)
+
+
+def test_a_variable_changed_by_its_owner_passes():
+    place = (*MAIN, "env", "RUN_ENV")
+    old, new = submitted(), submitted()
+    env_of(old)[:] = [dict(READ)]
+    env_of(new)[:] = [{**READ, "value": "other"}]
+
+    assert restoration(old, new, {place: dict(GPU)}) == ()
+
+
+def env_of(job: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    return found

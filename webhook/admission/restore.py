@@ -43,9 +43,22 @@ def _restored(
     old: Mapping[str, Any], new: Mapping[str, Any], path: Path, submitted: Json | Absent
 ) -> Edit | None:
     now, decided = places.look(new, path), places.look(old, path)
-    if not _same(path, now, submitted) or now == decided:
+    comes_back = _same(path, now, submitted) or _is_merged(path, now, decided, submitted)
+    if not comes_back or now == decided:
         return None
     return Edit(path=path, value=decided, was=now)
+
+
+def _is_merged(path: Path, now: Any, decided: Any | Absent, submitted: Json | Absent) -> bool:
+    """Recognise the submitted variable merged into the stored one, as ``kubectl apply`` does it.
+
+    Of a stored ``valueFrom`` the manifest knows nothing, so it stays beside the ``value`` that
+    comes back; the API server would refuse the two together.
+    """
+    if len(path) < 2 or path[-2] != "env":  # noqa: PLR2004
+        return False
+    both = isinstance(decided, dict) and isinstance(submitted, Mapping)
+    return both and now == {**decided, **submitted}
 
 
 def _members(
