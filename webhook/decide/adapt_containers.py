@@ -18,7 +18,7 @@ from webhook.model.fields import Json
 from webhook.model.pods import Container, PodTemplate, Resources
 from webhook.model.policy import Accelerator, Adaptation
 
-_NO_DEVICE = {"NVIDIA_VISIBLE_DEVICES": "void"}
+HIDING_DEVICES: Mapping[str, str] = {"NVIDIA_VISIBLE_DEVICES": "void"}
 """Without it an image that says ``all`` gets every GPU of a node whose default runtime is NVIDIA's.
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
 """
@@ -35,9 +35,9 @@ class _Stripped:
 
 
 def adapt_containers(
-    template: PodTemplate, adaptation: Adaptation
+    template: PodTemplate, adaptation: Adaptation, hiding: Mapping[str, str] = HIDING_DEVICES
 ) -> tuple[tuple[Container, ...], tuple[Container, ...]]:
-    """Adapt (containers, init containers).
+    """Adapt (containers, init containers); *hiding* is the env of those that lose devices.
 
     Raises:
         FieldError: a quantity that has to be compared cannot be read.
@@ -46,9 +46,14 @@ def adapt_containers(
     mains = [_strip(container, adaptation) for container in template.containers]
     inits = [_strip(container, adaptation) for container in template.init_containers]
     is_target = _targets(adaptation)
+
+    def give(item: _Stripped, *, is_main: bool) -> Container:
+        env = {**hiding, **adaptation.env} if item.units else adaptation.env
+        return _give(item, adaptation, env, targeted=is_target(item, is_main))
+
     return (
-        tuple(_give(item, adaptation, targeted=is_target(item, True)) for item in mains),
-        tuple(_give(item, adaptation, targeted=is_target(item, False)) for item in inits),
+        tuple(give(item, is_main=True) for item in mains),
+        tuple(give(item, is_main=False) for item in inits),
     )
 
 
@@ -106,11 +111,12 @@ def _named(
     return set(adaptation.resources.remove).intersection(asked) - given
 
 
-def _give(item: _Stripped, adaptation: Adaptation, *, targeted: bool) -> Container:
-    container, env = item.container, dict(adaptation.env)
+def _give(
+    item: _Stripped, adaptation: Adaptation, env: Mapping[str, str], *, targeted: bool
+) -> Container:
+    container = item.container
     resources = container.resources
     if item.units:
-        env = {**_NO_DEVICE, **env}
         resources = _compensated(resources, adaptation.per_removed, item.units)
     if targeted:
         changes = adaptation.resources

@@ -5,9 +5,11 @@ from __future__ import annotations
 from webhook.decide import filters, validity
 from webhook.decide.adapt import adapt
 from webhook.decide.filters import Candidate
+from webhook.decide.movable_env import with_movable_env
 from webhook.decide.occupancy import Occupancy, assignment, starts_now
 from webhook.decide.priorities import priority_of
 from webhook.model.decision import Assessment, Rejection
+from webhook.model.fields import EMPTY
 from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy, Option
 from webhook.model.requests import needs
@@ -69,7 +71,7 @@ def _judge(candidate: Candidate) -> Assessment:
     """Adapt the Job and see how the ClusterQueue would take it."""
     occupancy, snapshot = candidate.occupancy, candidate.occupancy.snapshot
     local_queue, cluster_queue = candidate.local_queue, candidate.cluster_queue
-    adapted = adapt(candidate.job, candidate.option)
+    adapted = _adapted(candidate)
     limit_ranges = snapshot.limit_ranges.get(candidate.job.namespace, ())
     refusal = validity.refusal(candidate.job, adapted, limit_ranges)
     if refusal is not None:
@@ -91,6 +93,16 @@ def _judge(candidate: Candidate) -> Assessment:
         job=adapted,
         needs=asked,
     )
+
+
+def _adapted(candidate: Candidate) -> Job:
+    """Adapt the Job, so that it can be moved later if its policy reconsiders."""
+    job, option, spec = candidate.job, candidate.option, candidate.policy.spec
+    if spec.reconsider is None:
+        return adapt(job, option)
+    # A variable that only some options have could not change (docs/decisions/0020-*.md).
+    adapted = adapt(job, option, hiding=EMPTY)
+    return with_movable_env(job, adapted, option, spec.options)
 
 
 def _refused(candidate: Candidate, rejection: Rejection) -> Assessment:

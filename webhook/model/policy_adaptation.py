@@ -105,7 +105,7 @@ class Adaptation(Strict):
     accelerator: Accelerator = Accelerator.KEEP
     """Keep, or Remove: take away every extended accelerator resource, the node selectors,
     affinity terms and tolerations that pin to it and the runtime class, and set
-    NVIDIA_VISIBLE_DEVICES=void."""
+    NVIDIA_VISIBLE_DEVICES=void, unless the policy has `reconsider`."""
     per_removed: Amounts = Field(default_factory=dict)
     """Requests given for each accelerator removed, on the container that lost it; limits below
     them are raised. Only with `accelerator: Remove`."""

@@ -1,0 +1,130 @@
+"""Variables that differ between options are read from an annotation: a move can change those."""
+
+import pytest
+
+from tests.builders import CPU_OPTION, GPU_OPTION, container, job, policy, template
+from webhook.decide.adapt import adapt
+from webhook.decide.movable_env import with_movable_env
+from webhook.model.job import ENV_PREFIX, PodSets
+
+GPU = {"name": "RUN_ENV", "value": "gpu"}
+SECRET = {"name": "RUN_ENV", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}
+READ = {
+    "name": "RUN_ENV",
+    "valueFrom": {
+        "fieldRef": {
+            "apiVersion": "v1",
+            "fieldPath": "metadata.annotations['kueue-fallback.dev/env.RUN_ENV']",
+        }
+    },
+}
+
+
+def option(name, **env):
+    return {"name": name, "queue": f"{name}-lq", "adaptation": {"env": env}}
+
+
+def under(name, *options, pods):
+    """The containers' environments and the annotations under one of the options."""
+    found = policy(*options).spec.options
+    taken = next(each for each in found if each.name == name)
+    before = job(pods=pods)
+    after = with_movable_env(before, adapt(before, taken), taken, found).pod_sets[0].template
+    read = {key.removeprefix(ENV_PREFIX): value for key, value in after.annotations.items()}
+    return [list(each.env) for each in (*after.containers, *after.init_containers)], read
+
+
+@pytest.mark.parametrize("name", ["gpu", "cpu"])
+def test_it_is_read_from_the_options_value(name):
+    found = under(name, GPU_OPTION, CPU_OPTION, pods=template(container(env=(GPU,))))
+
+    assert found == ([[READ]], {"RUN_ENV": name})
+
+
+def test_it_keeps_its_place_and_of_several_of_one_name_the_last_counts():
+    env = ({"name": "RUN_ENV", "value": "x"}, GPU, {"name": "B", "value": "$(RUN_ENV)"})
+
+    (found,), _ = under("cpu", GPU_OPTION, CPU_OPTION, pods=template(container(env=env)))
+
+    assert found == [env[0], READ, env[2]]
+
+
+def test_options_that_all_set_it_need_nothing_of_the_job():
+    pods = template(container(), init=[container("first")])
+
+    found = under("b", option("a", MODE="1"), option("b", MODE="2"), pods=pods)
+
+    path = "metadata.annotations['kueue-fallback.dev/env.MODE']"
+    mode = {"name": "MODE", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+    assert found == ([[mode], [mode]], {"MODE": "2"})
+
+
+def test_a_container_in_which_it_never_changes_stays_literal():
+    same = {"name": "RUN_ENV", "value": "cpu"}
+    pods = template(container(env=(GPU,)), container("b", env=(same,)))
+
+    assert under("gpu", GPU_OPTION, CPU_OPTION, pods=pods) == ([[READ], [same]], {"RUN_ENV": "gpu"})
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        template(container()),
+        template(container(env=(GPU,)), init=[container("first")]),
+        template(container(env=(SECRET,))),
+        template(container(env=(GPU,)), container("b", env=({**GPU, "value": "other"},))),
+        template(container(env=({**GPU, "value": "$(HOME)/gpu"},))),
+        template(container(env=({**GPU, "value": "$$(HOME)"},))),
+        template(container(env=({"name": "RUN_ENV", "value": "cpu"},))),
+    ],
+    ids=["unset", "unset in one", "read", "two values", "expanded", "escaped", "the same"],
+)
+@pytest.mark.parametrize("name", ["gpu", "cpu"])
+def test_what_cannot_be_read_for_every_option_stays_literal(pods, name):
+    before = job(pods=pods)
+    options = policy().spec.options
+    taken = next(each for each in options if each.name == name)
+    adapted = adapt(before, taken)
+
+    assert with_movable_env(before, adapted, taken, options) is adapted
+
+
+def test_what_the_job_reads_from_elsewhere_stays_where_all_options_set_it():
+    pods = template(container(env=({**SECRET, "name": "MODE"},)))
+
+    found = under("b", option("a", MODE="1"), option("b", MODE="2"), pods=pods)
+
+    assert found == ([[{"name": "MODE", "value": "2"}]], {})
+
+
+@pytest.mark.parametrize(
+    ("name", "is_read"),
+    [("A" * 59, True), ("A" * 60, False), ("A_", False), ("a.b-C", True), ("A B", False)],
+)
+def test_its_name_must_make_an_annotations_name(name, is_read):
+    pods = template(container(env=({"name": name, "value": "0"},)))
+    found = policy(option("a"), option("b")).spec.options
+    found = tuple(
+        each.model_copy(
+            update={"adaptation": each.adaptation.model_copy(update={"env": {name: each.name}})}
+        )
+        for each in found
+    )
+    before = job(pods=pods)
+
+    after = with_movable_env(before, adapt(before, found[0]), found[0], found)
+
+    assert bool(after.pod_sets[0].template.annotations) == is_read
+
+
+def test_it_is_worked_out_once_for_one_template():
+    options = policy().spec.options
+    before = job(pods=template(container(env=(GPU,))))
+    before = type(before)(namespace="team", name="light", pod_sets=PodSets(before.pod_sets))
+
+    first, again = (
+        with_movable_env(before, adapt(before, options[1]), options[1], options) for _ in range(2)
+    )
+
+    assert first.pod_sets is again.pod_sets
+    assert isinstance(first.pod_sets, PodSets)

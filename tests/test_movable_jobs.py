@@ -1,0 +1,66 @@
+"""Jobs of a policy that reconsiders: created so that they can be moved, and given back exactly."""
+
+import copy
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.reviews import light_job
+from tests.servers import Server, paper_snapshot
+from webhook.admission import original as originals
+from webhook.jobs import KINDS
+from webhook.model.policy import Reconsider
+
+DECISION = "kueue-fallback.dev/decision"
+ENV = "kueue-fallback.dev/env.RUN_ENV"
+READ = {
+    "name": "RUN_ENV",
+    "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{ENV}']"}},
+}
+
+
+def reconsidering(**state):
+    """The paper's queues with a policy whose decisions are not final."""
+    snapshot = paper_snapshot(**state)
+    (policy,) = snapshot.policies
+    spec = policy.spec.model_copy(update={"reconsider": Reconsider()})
+    return replace(snapshot, policies=(policy.model_copy(update={"spec": spec}),))
+
+
+def env_of(job):
+    return job["spec"]["template"]["spec"]["containers"][0]["env"]
+
+
+def undone(job):
+    recorded = json.loads(job["metadata"]["annotations"][DECISION])["original"]
+    allowed = KINDS["batch", "v1", "Job"].allowed
+    return originals.undone(job, originals.from_json(recorded), allowed)
+
+
+@pytest.mark.parametrize(("pending", "option"), [(0, "gpu"), (10, "cpu")])
+def test_what_differs_between_options_is_read_from_an_annotation(pending, option):
+    job, _ = Server(reconsidering(pending=pending)).create(light_job())
+
+    assert env_of(job) == [READ]
+    assert job["spec"]["template"]["metadata"]["annotations"][ENV] == option
+    assert undone(job) == light_job()
+
+
+def test_without_reconsidering_it_stays_literal_and_devices_are_hidden():
+    job, _ = Server(paper_snapshot()).create(light_job())
+
+    hidden = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+    assert env_of(job) == [{"name": "RUN_ENV", "value": "cpu"}, hidden]
+
+
+@pytest.mark.parametrize("merges", [False, True], ids=["replaced", "merged"])
+@pytest.mark.parametrize("pending", [0, 10])
+def test_a_manifest_applied_again_changes_nothing(pending, merges):
+    server = Server(reconsidering(pending=pending))
+    stored, _ = server.create(light_job())
+    again = light_job(annotations=copy.deepcopy(stored["metadata"]["annotations"]))
+    if merges:
+        env_of(again)[0] |= READ
+
+    assert server.update(stored, again) == (stored, [])
