@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from webhook.decide import explain
-from webhook.model.decision import Assessment, Decision, Fit, Reason, Rejection
+from webhook.model.decision import Assessment, Decision, Fit, Reason, Rejection, Stay
 from webhook.model.fields import FieldError
 from webhook.model.policy import Mode
 
@@ -88,6 +89,33 @@ def test_what_was_written_is_read_back():
     assert found.warning == explain.warning(decision())
 
 
+def test_moves_are_written_and_read_back_with_the_stays_before_them():
+    stays = tuple(
+        Stay(time=f"2026-11-21T06:{minute:02}:00Z", option="cpu", reason=f"moved {minute}")
+        for minute in range(12)
+    )
+    moved = replace(decision(), moves=11, history=stays)
+
+    text = explain.to_json(moved, {})
+    found = explain.from_json(text)
+
+    assert json.loads(text)["history"][1] == {
+        "time": "2026-11-21T06:01:00Z",
+        "option": "cpu",
+        "reason": "moved 1",
+    }
+    assert (found.moves, found.history) == (11, stays[-10:])
+    assert found.moved_unix == 1795240800.0 + 11 * 60
+
+
+def test_a_job_that_was_never_moved_says_nothing_of_it():
+    text = explain.to_json(decision(), {})
+
+    found = explain.from_json(text)
+    assert not {"moves", "history"} & set(json.loads(text))
+    assert (found.moves, found.history, found.moved_unix) == (0, (), 0.0)
+
+
 def test_a_decision_that_left_the_job_alone_names_no_option():
     text = explain.to_json(decision(option=None), {})
 
@@ -114,6 +142,7 @@ def test_of_a_newer_version_only_the_version_is_taken_for_known():
         ("{}", ".version: expected a version number"),
         ('{"version":true}', ".version: expected a whole number, got a boolean"),
         ('{"version":1,"id":7}', ".id: expected a string, got a number"),
+        ('{"version":1,"moves":"2"}', ".moves: expected a whole number, got a string"),
         ('{"version":1,"original":[]}', ".original: expected an object, got a list"),
     ],
 )

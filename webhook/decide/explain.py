@@ -12,7 +12,7 @@ from typing import Any
 from webhook.decide.choice import clip
 from webhook.model import edits as edits_model
 from webhook.model import fields
-from webhook.model.decision import Assessment, Decision, Fit, Outcome, Skip
+from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Fit, Outcome, Skip, Stay
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Basis, Forecast, RunTime
 from webhook.model.job import DECISION
@@ -60,11 +60,18 @@ class Recorded:
     from_queue: str
     original: Mapping[str, Any]
     """JSON pointers to what stood there, as ``admission.original`` writes it."""
+    moves: int = 0
+    history: tuple[Stay, ...] = ()
 
     @property
     def is_newer(self) -> bool:
         """Say whether a newer version of this program wrote it: only that one can undo it."""
         return self.version > VERSION
+
+    @property
+    def moved_unix(self) -> float:
+        """When it was last moved, in seconds since 1970; 0: never, or it cannot be read."""
+        return _unix(self.history[-1].time) if self.moves and self.history else 0.0
 
     @property
     def warning(self) -> str:
@@ -90,13 +97,19 @@ def decision_json(decision: Decision) -> dict[str, Any]:
         found["submitted"] = decision.submitted
     if decision.option is not None:
         found["option"] = decision.option
-    return {
-        **found,
+    found |= {
         "reason": decision.reason,
         "from": {"queue": decision.from_queue},
         "stateAge": round(decision.state_age_seconds, 3),
-        "options": [_option_json(option) for option in decision.options],
     }
+    if decision.moves:
+        found["moves"] = decision.moves
+        found["history"] = [
+            {"time": stay.time, "option": stay.option, "reason": stay.reason}
+            for stay in decision.history
+        ]
+    found["options"] = [_option_json(option) for option in decision.options]
+    return found
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:
@@ -142,6 +155,11 @@ def from_json(text: str) -> Recorded:
         reason=fields.text(source, "reason", _PATH),
         from_queue=fields.text(origin, "queue", fields.child(_PATH, "from")),
         original=fields.mapping(source, "original", _PATH),
+        moves=max(0, fields.integer(source, "moves", _PATH) or 0),
+        history=tuple(
+            Stay(**{name: fields.text(item, name, here) for name in ("time", "option", "reason")})
+            for item, here in fields.objects(source, "history", _PATH)
+        )[-HISTORY_KEPT:],
     )
 
 

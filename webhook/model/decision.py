@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from webhook.model.edits import Edit, Original, Prepared
     from webhook.model.forecasts import Forecast
     from webhook.model.job import Job
+    from webhook.model.moves import Obstacle
     from webhook.model.queues import Arrival, PodSetNeeds
 
 
@@ -106,6 +107,18 @@ class Assessment:
     needs: tuple[PodSetNeeds, ...] = ()
 
 
+HISTORY_KEPT = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """One option that a Job was sent to: since when, and why."""
+
+    time: str
+    option: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     id: str
@@ -123,6 +136,10 @@ class Decision:
     options: tuple[Assessment, ...] = ()
     submitted: str = ""
     """As in Job: by it the API server knows that it need not ask again in the same admission."""
+    moves: int = 0
+    """How often the Job was moved; this decision is the last of them."""
+    history: tuple[Stay, ...] = ()
+    """Of a moved Job the last stays, this one included, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,5 +153,7 @@ class Outcome:
     """The first of the edits, worked out before for an equal template."""
     original: Original | None = None
     warnings: tuple[str, ...] = ()
+    obstacle: Obstacle | None = None
+    """Why the Job is not moved, where that was asked."""
     arrival: Arrival | None = None
     """What the ledger must remember: also for Jobs left as submitted, when they name a queue."""
