@@ -159,6 +159,16 @@ ROWS: Final = {
             text="Manifests that were applied again.",
         ),
         Panel(
+            title="Pending Jobs moved",
+            unit="ops",
+            queries=((_rate("moves_total", "outcome"), "{{outcome}}"),),
+        ),
+        Panel(
+            title="Why Jobs were not moved",
+            unit="ops",
+            queries=((_rate("unmoved_total", "reason"), "{{reason}}"),),
+        ),
+        Panel(
             title="Jobs created without a review",
             unit="none",
             queries=(

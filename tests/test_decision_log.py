@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.moves import decision, move, pending, reconsidering
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook import decision_log
@@ -84,15 +85,31 @@ def test_a_skipped_job_and_a_restored_one_are_told_too():
     assert (restored["msg"], restored["restored"] > 0) == ("restored", True)
 
 
+def test_a_move_is_told_like_a_decision_and_a_refused_one_with_its_reason():
+    server = Server(reconsidering(pending=0))
+    stored, _ = server.create(light_job())
+    moved, _ = move(server, pending(stored), "cpu")
+    told = line_of(server)
+    move(server, moved, "cpu")
+    refused = line_of(server)
+
+    found = [told[key] for key in ("msg", "operation", "queue", "option", "reason")]
+    assert found == ["moved", "UPDATE", "cpu-lq", "cpu", "decided"]
+    assert told["decision"]["history"] == decision(moved)["history"]
+    assert (refused["msg"], refused["reason"]) == ("not moved", "alreadyThere")
+    assert "decision" not in refused
+
+
 def test_the_page_knows_every_key():
     server = Server(paper_snapshot())
     decided, _ = server.create(light_job())
     server.create(light_job(""))
     server.create(light_job(labels={}))
     server.update(decided, {**light_job(), "metadata": {**decided["metadata"], "labels": {}}})
+    move(server, decided, "gpu")
     written = server.logged()
 
-    assert {line["msg"] for line in written} == {"decided", "skipped", "restored"}
+    assert {line["msg"] for line in written} == {"decided", "skipped", "restored", "not moved"}
     used = {key for line in written for key in line}
     table = re.findall(r"^\| (`.*?) \|", PAGE.read_text(), re.MULTILINE)
     explained = {key for keys in table for key in re.findall("`(.*?)`", keys)}

@@ -7,6 +7,7 @@ import pytest
 
 from hack import metrics_page
 from tests.builders import policy
+from tests.moves import move, pending, reconsidering
 from tests.reviews import light_job, review
 from tests.scrapes import check, shown
 from tests.servers import Server, paper_snapshot
@@ -31,6 +32,12 @@ def skipped(server):
 def restored(server):
     decided, _ = server.create(light_job())
     server.update(decided, {**light_job(), "metadata": {**decided["metadata"], "labels": {}}})
+
+
+def moved(server):
+    server.show(reconsidering(pending=0))
+    there, _ = move(server, pending(server.create(light_job())[0]), "cpu")
+    move(server, there, "nowhere")
 
 
 def rejected(server):
@@ -65,6 +72,7 @@ def raising(error):
         (left_alone, {"decisions_total": 2}),
         (skipped, {"skipped_total": 2}),
         (restored, {"restorations_total": 1}),
+        (moved, {"moves_total": 2, "unmoved_total": 1, "decisions_total": 1}),
         (unreadable, {"reviews_total": 3}),
         (raising(PatchError("/spec", "no")), {"patch_verification_failures_total": 1}),
         (raising(ZeroDivisionError()), {"failures_total": 1}),
@@ -75,6 +83,7 @@ def raising(error):
         "left alone",
         "skipped",
         "restored",
+        "moved",
         "unreadable",
         "unpatchable",
         "failed",

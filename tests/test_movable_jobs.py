@@ -1,18 +1,13 @@
 """Jobs of a policy that reconsiders: created so that they can be moved, and given back exactly."""
 
 import copy
-import json
-from dataclasses import replace
 
 import pytest
 
+from tests.moves import reconsidering, undone
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from webhook.admission import original as originals
-from webhook.jobs import KINDS
-from webhook.model.policy import Reconsider
 
-DECISION = "kueue-fallback.dev/decision"
 ENV = "kueue-fallback.dev/env.RUN_ENV"
 READ = {
     "name": "RUN_ENV",
@@ -20,22 +15,8 @@ READ = {
 }
 
 
-def reconsidering(**state):
-    """The paper's queues with a policy whose decisions are not final."""
-    snapshot = paper_snapshot(**state)
-    (policy,) = snapshot.policies
-    spec = policy.spec.model_copy(update={"reconsider": Reconsider()})
-    return replace(snapshot, policies=(policy.model_copy(update={"spec": spec}),))
-
-
 def env_of(job):
     return job["spec"]["template"]["spec"]["containers"][0]["env"]
-
-
-def undone(job):
-    recorded = json.loads(job["metadata"]["annotations"][DECISION])["original"]
-    allowed = KINDS["batch", "v1", "Job"].allowed
-    return originals.undone(job, originals.from_json(recorded), allowed)
 
 
 @pytest.mark.parametrize(("pending", "option"), [(0, "gpu"), (10, "cpu")])

@@ -18,7 +18,8 @@ from webhook.cluster.link import ObserverLink
 from webhook.cluster.pipe import Update
 from webhook.decision_log import DecisionLog, Latest
 from webhook.handler import Considered, Handler, rejections
-from webhook.metrics import Metrics
+from webhook.metrics import MOVES, Metrics
+from webhook.model.decision import Outcome
 from webhook.mutate import Mutate
 from webhook.settings import Settings
 from webhook.tls import Source
@@ -178,20 +179,34 @@ def teller(
                 metrics.restorations.inc()
                 log.put(decision_log.line(considered, seconds))
             return
-        if outcome.skip is not None:
-            metrics.skipped.labels(outcome.skip).inc()
-        elif outcome.decision is not None:
-            decision = outcome.decision
-            option, reason = decision_log.taken(decision)
-            metrics.decisions.labels(decision.policy, decision.mode, option, reason).inc()
-            for name, refused in rejections(outcome):
-                metrics.rejections.labels(decision.policy, name, refused).inc()
+        if considered.is_move:
+            _count_move(metrics, outcome)
+        else:
+            _count(metrics, outcome)
         line = decision_log.line(considered, seconds)
         if outcome.decision is not None:
             latest.put(line)
         log.put(line)
 
     return tell
+
+
+def _count(metrics: Metrics, outcome: Outcome) -> None:
+    if outcome.skip is not None:
+        metrics.skipped.labels(outcome.skip).inc()
+    elif outcome.decision is not None:
+        decision = outcome.decision
+        option, reason = decision_log.taken(decision)
+        metrics.decisions.labels(decision.policy, decision.mode, option, reason).inc()
+        for name, refused in rejections(outcome):
+            metrics.rejections.labels(decision.policy, name, refused).inc()
+
+
+def _count_move(metrics: Metrics, outcome: Outcome) -> None:
+    moved, refused = MOVES
+    metrics.moves.labels(moved if outcome.obstacle is None else refused).inc()
+    if outcome.obstacle is not None:
+        metrics.unmoved.labels(outcome.obstacle).inc()
 
 
 def observer_command(settings: Settings) -> tuple[str, ...]:

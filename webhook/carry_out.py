@@ -42,20 +42,19 @@ def apply(case: Case, policy: FallbackPolicy, decision: Decision, occupancy: Occ
     taken = next((item for item in decision.options if item.option == decision.option), None)
     if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:
         # A manifest that carries an older decision keeps the record by which that one is undone.
-        recorded = _annotated(case.raw, decision, {})
+        recorded = annotated(case.raw, decision, {})
         edits = () if case.carried else case.kind.edits(case.raw, recorded)
         return Outcome(decision=decision, edits=edits, warnings=warnings)
     prepared = _prepared(case, taken.job, taken, policy)
     if prepared is None:
-        class_text = _class_of(case, policy)
-        after = _marked(taken.job, taken, policy, decision_id=decision.id, class_text=class_text)
+        after = under(case, policy, taken.job, taken, decision_id=decision.id)
         return _changed(case, after, decision, taken, occupancy)
     # The template's part is known already; what is left are labels and annotations of the Job.
     prepared = patch.filled(prepared, decision.id)
     labelled = replace(case.clean, labels=_labels(taken.job, taken, policy))
     named = case.kind.edits(case.clean, labelled)
     original = {**prepared.original, **originals.original_of(named, case.clean_source)}
-    recorded = _annotated(labelled, decision, originals.to_json(original))
+    recorded = annotated(labelled, decision, originals.to_json(original))
     return Outcome(
         decision=decision,
         edits=prepared.edits + named + case.kind.edits(labelled, recorded),
@@ -66,13 +65,30 @@ def apply(case: Case, policy: FallbackPolicy, decision: Decision, occupancy: Occ
     )
 
 
+def under(
+    case: Case, policy: FallbackPolicy, job: Job, taken: Assessment, *, decision_id: str
+) -> Job:
+    """Mark the adapted Job as one that takes this option."""
+    return _marked(job, taken, policy, decision_id=decision_id, class_text=_class_of(case, policy))
+
+
+def annotated(job: Job, decision: Decision, original: Mapping[str, Any]) -> Job:
+    """Write the decision on the Job, with what is needed to undo it."""
+    annotations = {
+        **job.annotations,
+        jobs.DECISION: explain.to_json(decision, original),
+        jobs.REASON: explain.warning(decision),
+    }
+    return replace(job, annotations=annotations)
+
+
 def _changed(
     case: Case, after: Job, decision: Decision, taken: Assessment, occupancy: Occupancy
 ) -> Outcome:
     """Find the edits of a Job of which nothing was worked out before, or that carries a record."""
     changed = case.kind.edits(case.clean, after)
     original = originals.original_of(changed, case.clean_source)
-    recorded = _annotated(after, decision, originals.to_json(original))
+    recorded = annotated(after, decision, originals.to_json(original))
     if case.raw is case.clean:
         edits = changed + case.kind.edits(after, recorded)
     else:
@@ -101,15 +117,6 @@ def _prepared(case: Case, job: Job, taken: Assessment, policy: FallbackPolicy) -
 
     key = (_prepared, job.pod_sets, policy, taken.option, case.kind, class_text)
     return before.recall(key, work)
-
-
-def _annotated(job: Job, decision: Decision, original: Mapping[str, Any]) -> Job:
-    annotations = {
-        **job.annotations,
-        jobs.DECISION: explain.to_json(decision, original),
-        jobs.REASON: explain.warning(decision),
-    }
-    return replace(job, annotations=annotations)
 
 
 def _marked(

@@ -102,6 +102,10 @@ def line(considered: Considered, seconds: float) -> dict[str, Any]:
     found["queue"] = _text(review.object, "labels", QUEUE_LABEL)
     if outcome.skip is not None:
         return {**found, "msg": "skipped", "reason": str(outcome.skip)}
+    if outcome.obstacle is not None:
+        return {**found, "msg": "not moved", "reason": str(outcome.obstacle)}
+    if considered.is_move:
+        found["msg"] = "moved"
     if outcome.decision is not None:
         found["option"], found["reason"] = taken(outcome.decision)
         found["state_age_s"] = round(outcome.decision.state_age_seconds, 3)

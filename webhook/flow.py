@@ -22,7 +22,7 @@ from webhook.decide.wishes import Wishes, read_wishes
 from webhook.jobs import JobKind
 from webhook.model import job as jobs
 from webhook.model import job_class, marks
-from webhook.model.decision import Decision, LeftAlone, Outcome, Skip
+from webhook.model.decision import Assessment, Decision, LeftAlone, Outcome, Skip
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy, Mode, StrategyType
@@ -68,6 +68,15 @@ class Rules:
     own_namespace: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a Job itself says of its options."""
+
+    allowed: frozenset[str] | None
+    """None: every option."""
+    wishes: Wishes
+
+
 def consider(
     source: Mapping[str, Any], kind: JobKind, occupancy: Occupancy, moment: Moment, rules: Rules
 ) -> Outcome:
@@ -80,7 +89,7 @@ def consider(
     raw = kind.read(source)
     if not all(pod_set.template.containers for pod_set in raw.pod_sets):
         raise FieldError("spec.template.spec.containers", "expected at least one container")
-    recorded = _recorded(raw)
+    recorded = recorded_on(raw)
     if recorded is not None and (settled := _decided_already(raw, recorded, occupancy, moment)):
         return settled
     case = _case(source, kind, raw, recorded)
@@ -127,7 +136,7 @@ def _decide(
     age = max(0.0, moment.now - occupancy.snapshot.as_of)
     decision = partial(
         Decision,
-        id=_decision_id(case.raw, moment),
+        id=decision_id(case.raw, moment),
         time=moment.time,
         policy=policy.name,
         mode=policy.spec.mode,
@@ -140,19 +149,13 @@ def _decide(
         reason = f"left as submitted: stale: the queues were last seen {age:.0f} s ago ({limit})"
         return decision(option=None, left_alone=LeftAlone.STALE, reason=reason)
     try:
-        allowed = match.allowed_options(case.clean, policy)
-        wishes = read_wishes(case.clean.annotations, moment.unix)
+        wanted = read_wanted(case.clean, policy, moment.unix)
     except FieldError as error:
         reason = f"left as submitted: {error}"
         return decision(option=None, left_alone=LeftAlone.UNREADABLE, reason=reason)
-    assessments = options.assess(
-        case.clean, policy, occupancy, submitted=submitted.queue, allowed=allowed
-    )
-    if policy.spec.strategy.type is StrategyType.FINISH_TIME:
-        expecting = _expecting(case.clean, policy, occupancy, wishes, moment)
-        assessments = expectations.expect(expecting, assessments)
+    assessments = assessed(case.clean, policy, occupancy, wanted=wanted, now=moment.now)
     draw = zlib.crc32(moment.uid.encode()) / (1 << 32)
-    asking = Asking(submitted=submitted.queue, wishes=wishes, draw=draw)
+    asking = Asking(submitted=submitted.queue, wishes=wanted.wishes, draw=draw)
     choice = strategies.choose(policy, assessments, asking)
     return decision(
         options=assessments,
@@ -162,17 +165,41 @@ def _decide(
     )
 
 
-def _expecting(
-    job: Job, policy: FallbackPolicy, occupancy: Occupancy, wishes: Wishes, moment: Moment
-) -> expectations.Case:
-    return expectations.Case(
+def read_wanted(job: Job, policy: FallbackPolicy, created_unix: float) -> Wanted:
+    """Read what a Job says of itself.
+
+    Raises:
+        FieldError: one of its annotations cannot be read.
+
+    """
+    return Wanted(
+        allowed=match.allowed_options(job, policy),
+        wishes=read_wishes(job.annotations, created_unix),
+    )
+
+
+def assessed(
+    job: Job, policy: FallbackPolicy, occupancy: Occupancy, *, wanted: Wanted, now: float
+) -> tuple[Assessment, ...]:
+    """Judge each option, with forecasts where the policy decides by them.
+
+    Raises:
+        FieldError: something in the Job cannot be read.
+
+    """
+    submitted = match.submission(job, occupancy.snapshot).queue
+    found = options.assess(job, policy, occupancy, submitted=submitted, allowed=wanted.allowed)
+    if policy.spec.strategy.type is not StrategyType.FINISH_TIME:
+        return found
+    expecting = expectations.Case(
         job=job,
         policy=policy,
         occupancy=occupancy,
         job_class=job_class.of_job(job, policy.spec.job_class_label),
-        wishes=wishes,
-        now=moment.now,
+        wishes=wanted.wishes,
+        now=now,
     )
+    return expectations.expect(expecting, found)
 
 
 def _case(
@@ -196,7 +223,8 @@ def _case(
     )
 
 
-def _recorded(job: Job) -> explain.Recorded | None:
+def recorded_on(job: Job) -> explain.Recorded | None:
+    """Read the decision on a Job; None: there is none, or it cannot be read."""
     text = job.annotations.get(jobs.DECISION)
     if text is None:
         return None
@@ -220,7 +248,7 @@ def _is_reinvocation(job: Job, recorded: explain.Recorded, moment: Moment) -> bo
     )
 
 
-def _decision_id(job: Job, moment: Moment) -> str:
+def decision_id(job: Job, moment: Moment) -> str:
     random_part = _NOT_IN_IDS.sub("", moment.uid.lower())[:12]
     return f"{random_part or '0'}-{_name_digest(job)}"
 

@@ -17,20 +17,19 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
-from webhook import flow
-from webhook.admission import original as originals
-from webhook.admission import patch, probe, restore
+from webhook import flow, moving, updates
+from webhook.admission import patch, probe
 from webhook.admission.review import Review, Verdict
 from webhook.cluster.ledger import Ledger
 from webhook.cluster.pipe import Update, apply_update
-from webhook.decide import explain
 from webhook.decide.fold import Fold
 from webhook.echoes import Echoes
 from webhook.jobs import KINDS, JobKind
 from webhook.metrics import Metrics
-from webhook.model import job as jobs
 from webhook.model.decision import Outcome, Skip
+from webhook.model.edits import Operation
 from webhook.model.fields import FieldError
+from webhook.model.moves import Obstacle
 from webhook.model.queues import Arrival, Snapshot
 
 _VISIBLE_KEPT = 10_000
@@ -45,6 +44,8 @@ class Considered:
     verdict: Verdict
     outcome: Outcome | None
     restored: int = 0
+    is_move: bool = False
+    """It was asked to send the Job to another option."""
 
 
 class Handler:
@@ -120,7 +121,7 @@ class Handler:
             return probed
         started = time.perf_counter()
         if review.operation == "UPDATE":
-            considered = self._restore(review, kind)
+            considered = self._update(review, kind)
         else:
             considered = self._create(review, kind)
         self._tell(considered, time.perf_counter() - started)
@@ -187,26 +188,36 @@ class Handler:
             visible=self._visible,
         )
 
-    def _restore(self, review: Review, kind: JobKind) -> Considered:
-        """Give decided values back where a manifest was applied again.
-
-        It depends on the Job's own decision alone: never on mode, policy, state or off switch.
-        """
-        untouched = Considered(review=review, verdict=Verdict(uid=review.uid), outcome=None)
+    def _update(self, review: Review, kind: JobKind) -> Considered:
+        """Give decided values back where a manifest was applied again; and move, where asked to."""
         old = review.old_object or {}
-        recorded = _unchanged_decision(old, review.object)
-        if recorded is None:
-            return untouched
-        if recorded.is_newer:
-            verdict = Verdict(uid=review.uid, warnings=(recorded.warning,))
-            return Considered(review=review, verdict=verdict, outcome=None)
-        original = originals.from_json(recorded.original)
-        edits = restore.restoration(old, review.object, original)
-        operations = patch.operations(edits, review.object, kind.allowed)
-        if not operations:
-            return untouched
-        verdict = Verdict(uid=review.uid, patch=operations)
-        return Considered(review=review, verdict=verdict, outcome=None, restored=len(operations))
+        edits, warnings = updates.restored(old, review.object)
+        restored = patch.operations(edits, review.object, kind.allowed)
+        if updates.asks_for_move(old, review.object):
+            return self._move(review, kind, restored)
+        verdict = Verdict(uid=review.uid, patch=restored or None, warnings=warnings)
+        return Considered(review=review, verdict=verdict, outcome=None, restored=len(restored))
+
+    def _move(self, review: Review, kind: JobKind, restored: list[Operation]) -> Considered:
+        """Move a Job; no placement is entered, because its Workload is there already."""
+        source = {**review.object, "metadata": _with_namespace(review)}
+        if updates.changes_decision(review.old_object or {}, review.object):
+            outcome = moving.refused(source, kind, Obstacle.DECISION_CHANGED)
+        else:
+            with self._lock:
+                moment = self._moment(review, self._clock())
+                outcome = moving.move(source, kind, self._fold.occupancy, moment, self._rules)
+        operations = restored + patch.operations(outcome.edits, review.object, kind.allowed)
+        verdict = Verdict(
+            uid=review.uid, patch=operations, warnings=outcome.warnings, audit=_audit(outcome)
+        )
+        return Considered(
+            review=review,
+            verdict=verdict,
+            outcome=outcome,
+            restored=len(restored),
+            is_move=True,
+        )
 
 
 @lru_cache(maxsize=2)
@@ -227,26 +238,9 @@ def _with_namespace(review: Review) -> dict[str, object]:
     return {**metadata, "namespace": review.namespace or metadata.get("namespace") or "default"}
 
 
-def _unchanged_decision(old: dict[str, object], new: dict[str, object]) -> explain.Recorded | None:
-    before, after = _annotations(old), _annotations(new)
-    text = before.get(jobs.DECISION)
-    if not isinstance(text, str) or after.get(jobs.DECISION) != text:
-        return None
-    if after.get(jobs.OURS + "policy") == "none":
-        return None
-    try:
-        return explain.from_json(text)
-    except FieldError:
-        return None
-
-
-def _annotations(source: dict[str, object]) -> dict[str, object]:
-    metadata = source.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return annotations if isinstance(annotations, dict) else {}
-
-
 def _audit(outcome: Outcome) -> dict[str, str]:
+    if outcome.obstacle is not None:
+        return {"not-moved": str(outcome.obstacle)}
     if outcome.decision is None:
         return {}
     taken = outcome.decision.option or "none"

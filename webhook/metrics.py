@@ -7,6 +7,7 @@ from typing import Final
 
 from webhook.metric_table import CountedElsewhere, Table, Watches, series
 from webhook.model.decision import LeftAlone, Reason, Skip
+from webhook.model.moves import Obstacle
 from webhook.model.policy import FallbackPolicy, Mode
 from webhook.model.queues import Snapshot
 
@@ -37,6 +38,7 @@ A_POLICY: Final = "a policy that exists"
 AN_OPTION: Final = "an option of the policy"
 OPERATIONS: Final = ("CREATE", "UPDATE", "other", "unknown")
 CODES: Final = ("200", "400", "unreadable", "unpatchable", "late", "error")
+MOVES: Final = ("moved", "refused")
 UNANSWERED: Final = ("handshake", "unfinished", "400", "411", "413", "417", "431", "500", "503")
 SCOPES: Final = ("everywhere", "namespaces")
 
@@ -129,6 +131,12 @@ class Metrics:
         )
         self.restorations = table.counter(
             "restorations", "Updates in which decided values were put back."
+        )
+        self.moves = table.counter(
+            "moves", "Pending Jobs that were to be moved to another option.", outcome=MOVES
+        )
+        self.unmoved = table.counter(
+            "unmoved", "Why pending Jobs were not moved.", reason=tuple(Obstacle)
         )
 
     def _ledger(self, table: Table) -> None:

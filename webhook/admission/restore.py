@@ -57,8 +57,9 @@ def _is_merged(path: Path, now: Any, decided: Any | Absent, submitted: Json | Ab
     """
     if len(path) < 2 or path[-2] != "env":  # noqa: PLR2004
         return False
-    both = isinstance(decided, dict) and isinstance(submitted, Mapping)
-    return both and now == {**decided, **submitted}
+    if not isinstance(decided, Mapping) or not isinstance(submitted, Mapping):
+        return False
+    return bool(now == {**decided, **submitted})
 
 
 def _members(

@@ -10,14 +10,28 @@ from webhook.model.job import (
     DECISION,
     DECISION_ID,
     JOB_CLASS,
+    MOVE_REASON,
+    MOVE_TO,
     OPTION_LABEL,
     REASON,
     Job,
     PodSet,
 )
 
-MARKS = frozenset({OPTION_LABEL, DECISION, REASON, DECISION_ID, DECIDED_BY, JOB_CLASS})
-"""Labels and annotations that a decision leaves; taken away with it, recorded or not."""
+MARKS = frozenset(
+    {
+        OPTION_LABEL,
+        DECISION,
+        REASON,
+        DECISION_ID,
+        DECIDED_BY,
+        JOB_CLASS,
+        MOVE_TO,
+        MOVE_REASON,
+    }
+)
+"""Labels and annotations that a decision leaves or that ask for one; taken away with it, recorded
+or not."""
 
 
 def marked(

@@ -1,0 +1,60 @@
+"""Moves as the controller asks for them, of Jobs as the API server stores them."""
+
+import copy
+import json
+from dataclasses import replace
+
+from tests.servers import paper_snapshot
+from webhook.admission import original as originals
+from webhook.jobs import KINDS
+from webhook.model.job import DECISION, MOVE_REASON, MOVE_TO
+from webhook.model.policy import Reconsider
+
+KIND = KINDS["batch", "v1", "Job"]
+
+
+def reconsidering(**state):
+    """The paper's queues with a policy whose decisions are not final."""
+    return with_spec(paper_snapshot(**state), reconsider=Reconsider())
+
+
+def with_spec(snapshot, **changes):
+    (policy,) = snapshot.policies
+    spec = policy.spec.model_copy(update=changes)
+    return replace(snapshot, policies=(policy.model_copy(update={"spec": spec}),))
+
+
+def pending(job):
+    """The Job as stored once Kueue has suspended it."""
+    status = {"conditions": [{"type": "Suspended", "status": "True"}]}
+    named = {**job["metadata"], "creationTimestamp": "2001-09-09T01:46:40Z"}
+    return {**job, "metadata": named, "spec": {**job["spec"], "suspend": True}, "status": status}
+
+
+def asking(stored, option, reason=None, **annotations):
+    """The stored Job with the wish to be moved, and nothing else changed."""
+    job = copy.deepcopy(stored)
+    found = job["metadata"].setdefault("annotations", {})
+    found |= {MOVE_TO: option, **({MOVE_REASON: reason} if reason else {}), **annotations}
+    return job
+
+
+def move(server, stored, option, reason=None):
+    return server.update(stored, asking(stored, option, reason))
+
+
+def decision(job):
+    return json.loads(job["metadata"]["annotations"][DECISION])
+
+
+def undone(job):
+    original = originals.from_json(decision(job)["original"])
+    return originals.undone(job, original, KIND.allowed)
+
+
+def plain(value):
+    """Leave out what the API server does not store: objects and lists with nothing in them."""
+    if isinstance(value, dict):
+        kept = {key: plain(item) for key, item in value.items()}
+        return {key: item for key, item in kept.items() if item not in ({}, [])}
+    return [plain(item) for item in value] if isinstance(value, list) else value

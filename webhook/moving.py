@@ -1,0 +1,256 @@
+"""A move: a pending Job sent to another option, in the very UPDATE that asks for it.
+
+The Job is recovered as it was submitted, adapted to the other option, and edited from what it is to
+what it would be, so that moving there and back leaves what was there. Nothing is half done: a move
+that cannot be made whole is refused with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from webhook import carry_out, flow
+from webhook.admission import original as originals
+from webhook.carry_out import Case
+from webhook.decide import explain, match
+from webhook.decide.choice import clip
+from webhook.decide.occupancy import Occupancy
+from webhook.flow import Moment, Rules
+from webhook.jobs import JobKind, movable
+from webhook.model import fields
+from webhook.model import job as jobs
+from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Outcome, Skip, Stay
+from webhook.model.edits import Original
+from webhook.model.fields import FieldError
+from webhook.model.job import Job
+from webhook.model.moves import WORDS, Obstacle
+from webhook.model.policy import FallbackPolicy, Mode
+
+UNASKED = "as asked"
+"""Why a Job was moved where nobody said it."""
+_LONGEST_NAME = 63
+
+_SKIPPED: Mapping[Skip, Obstacle] = {
+    Skip.OFF: Obstacle.OFF,
+    Skip.OPTED_OUT: Obstacle.OPTED_OUT,
+    Skip.NOT_SYNCED: Obstacle.STALE,
+    Skip.MANAGED_BY: Obstacle.MANAGED_BY,
+    Skip.MULTIKUEUE_ORIGIN: Obstacle.MANAGED_BY,
+}
+"""Every other reason to skip a Job makes it not ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    obstacle: Obstacle
+    detail: str = ""
+    """More than the words that every such refusal has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What is to be moved, and where to."""
+
+    source: Mapping[str, Any]
+    case: Case
+    recorded: explain.Recorded | None
+    """None: it was created without a decision, and is taken as it stands."""
+    original: Original
+    option: str
+
+
+def move(
+    source: Mapping[str, Any], kind: JobKind, occupancy: Occupancy, moment: Moment, rules: Rules
+) -> Outcome:
+    """Send a Job to the option that its annotation ``move-to`` names.
+
+    Raises:
+        FieldError: *source* cannot be read as a Job of *kind*.
+
+    """
+    raw = kind.read(source)
+    try:
+        asked = _read(source, raw, kind)
+        found = asked if isinstance(asked, Refusal) else _move(asked, occupancy, moment, rules)
+    except FieldError as error:
+        found = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
+    return _refused(raw, kind, found) if isinstance(found, Refusal) else found
+
+
+def refused(source: Mapping[str, Any], kind: JobKind, obstacle: Obstacle) -> Outcome:
+    """Take the wish for a move off, and say why.
+
+    Raises:
+        FieldError: *source* cannot be read as a Job of *kind*.
+
+    """
+    return _refused(kind.read(source), kind, Refusal(obstacle=obstacle))
+
+
+def _refused(raw: Job, kind: JobKind, refusal: Refusal) -> Outcome:
+    target = clip(" ".join(raw.annotations[jobs.MOVE_TO].split()), _LONGEST_NAME)
+    why = refusal.detail or WORDS[refusal.obstacle]
+    taken_off = {jobs.MOVE_TO, jobs.MOVE_REASON}
+    if jobs.DECISION not in raw.annotations:
+        # Set by whoever asked, so that the Job is sent here; without a decision it says nothing.
+        taken_off.add(jobs.OPTION_LABEL)
+    left = replace(
+        raw,
+        labels=_without(raw.labels, taken_off),
+        annotations=_without(raw.annotations, taken_off),
+    )
+    return Outcome(
+        edits=kind.edits(raw, left),
+        warnings=(explain.warned(f"not moved to {target}: {why}"),),
+        obstacle=refusal.obstacle,
+    )
+
+
+def _move(asked: _Asked, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome | Refusal:
+    snapshot = occupancy.snapshot
+    if skipped := match.skip(asked.case.clean, snapshot):
+        obstacle = _SKIPPED.get(skipped, Obstacle.NOT_OURS)
+        return Refusal(obstacle=obstacle, detail=explain.SKIPPED[skipped])
+    if moment.now - snapshot.as_of > rules.max_state_age_seconds:
+        return Refusal(obstacle=Obstacle.STALE)
+    policy = _policy(asked, occupancy, rules)
+    if isinstance(policy, Refusal):
+        return policy
+    wanted = _wanted(asked, policy, moment)
+    found = flow.assessed(asked.case.clean, policy, occupancy, wanted=wanted, now=moment.now)
+    taken = next(item for item in found if item.option == asked.option)
+    if taken.rejection is not None or taken.job is None:
+        return Refusal(obstacle=Obstacle.OPTION_REFUSED, detail=str(taken.rejection))
+    age = round(max(0.0, moment.now - snapshot.as_of), 3)
+    decision = _decision(asked, policy, taken, moment)
+    decision = replace(decision, options=found, state_age_seconds=age)
+    return _carried_out(asked, policy, decision, taken.job, taken)
+
+
+def _read(source: Mapping[str, Any], raw: Job, kind: JobKind) -> _Asked | Refusal:
+    recorded = flow.recorded_on(raw)
+    if recorded is None and jobs.DECISION in raw.annotations:
+        return Refusal(obstacle=Obstacle.UNREADABLE, detail="its decision cannot be read")
+    if recorded is not None and recorded.is_newer:
+        return Refusal(obstacle=Obstacle.NEWER_DECISION)
+    if obstacle := kind.held_back(source):
+        return Refusal(obstacle=obstacle)
+    original = originals.from_json(recorded.original) if recorded is not None else {}
+    clean_source = originals.undone(source, original, kind.allowed)
+    case = Case(
+        kind=kind,
+        raw=raw,
+        clean_source=clean_source,
+        clean=kind.read(clean_source),
+        carried=recorded is not None,
+    )
+    return _Asked(
+        source=source,
+        case=case,
+        recorded=recorded,
+        original=original,
+        option=raw.annotations[jobs.MOVE_TO],
+    )
+
+
+def _policy(asked: _Asked, occupancy: Occupancy, rules: Rules) -> FallbackPolicy | Refusal:
+    """Find the policy that decided, or that would; only one that can move the Job as asked."""
+    snapshot, recorded = occupancy.snapshot, asked.recorded
+    if recorded is None:
+        own = rules.own_namespace
+        policy = match.policy_for(asked.case.clean, snapshot, own_namespace=own)
+    else:
+        policy = next((each for each in snapshot.policies if each.name == recorded.policy), None)
+    if policy is None:
+        return Refusal(obstacle=Obstacle.NO_POLICY)
+    if policy.spec.mode is not Mode.ENFORCE:
+        return Refusal(obstacle=Obstacle.NOT_ENFORCED)
+    if asked.option not in [option.name for option in policy.spec.options]:
+        return Refusal(obstacle=Obstacle.NO_SUCH_OPTION)
+    if _is_in(asked.option, recorded):
+        return Refusal(obstacle=Obstacle.ALREADY_THERE)
+    return policy
+
+
+def _is_in(option: str, recorded: explain.Recorded | None) -> bool:
+    # In the other modes an option is named and the Job is as it was submitted.
+    return recorded is not None and recorded.mode is Mode.ENFORCE and recorded.option == option
+
+
+def _wanted(asked: _Asked, policy: FallbackPolicy, moment: Moment) -> flow.Wanted:
+    """Read what the Job says of itself; what is left of its deadline counts from now."""
+    created = _created_unix(asked.source, moment)
+    wanted = flow.read_wanted(asked.case.clean, policy, created)
+    if wanted.wishes.deadline is None:
+        return wanted
+    left = wanted.wishes.deadline - (moment.unix - created)
+    return replace(wanted, wishes=replace(wanted.wishes, deadline=left))
+
+
+def _created_unix(source: Mapping[str, Any], moment: Moment) -> float:
+    metadata = fields.mapping(source, "metadata", "")
+    try:
+        created = datetime.fromisoformat(fields.text(metadata, "creationTimestamp", "metadata"))
+    except ValueError:
+        return moment.unix
+    return created.replace(tzinfo=created.tzinfo or UTC).timestamp()
+
+
+def _decision(asked: _Asked, policy: FallbackPolicy, taken: Assessment, moment: Moment) -> Decision:
+    case, recorded = asked.case, asked.recorded
+    why = " ".join(case.raw.annotations.get(jobs.MOVE_REASON, "").split()) or UNASKED
+    reason = clip(f"moved to {taken.queue} ({taken.option}): {why}")
+    stay = Stay(time=moment.time, option=taken.option, reason=reason)
+    # The id stays, because the Workload may carry it.
+    return Decision(
+        id=recorded.id if recorded is not None else flow.decision_id(case.raw, moment),
+        time=moment.time,
+        policy=policy.name,
+        mode=policy.spec.mode,
+        option=taken.option,
+        left_alone=None,
+        reason=reason,
+        from_queue=recorded.from_queue if recorded is not None else case.clean.queue,
+        state_age_seconds=0.0,
+        moves=1 + (recorded.moves if recorded is not None else 0),
+        history=(*_stays(recorded), stay)[-HISTORY_KEPT:],
+    )
+
+
+def _stays(recorded: explain.Recorded | None) -> tuple[Stay, ...]:
+    """List the stays until now; the first is the option of its creation."""
+    if recorded is None or recorded.option is None or recorded.mode is not Mode.ENFORCE:
+        return ()
+    first = Stay(time=recorded.time, option=recorded.option, reason=recorded.reason)
+    return recorded.history or (first,)
+
+
+def _carried_out(
+    asked: _Asked, policy: FallbackPolicy, decision: Decision, job: Job, taken: Assessment
+) -> Outcome | Refusal:
+    case, kind = asked.case, asked.case.kind
+    after = carry_out.under(case, policy, job, taken, decision_id=decision.id)
+    changes = kind.edits(case.raw, after)
+    if obstacle := movable.obstacle(changes):
+        return Refusal(obstacle=obstacle)
+    if not movable.changes_template(changes):
+        if after.queue == case.raw.queue:
+            return Refusal(obstacle=Obstacle.ALREADY_THERE)
+        after = replace(after, pod_sets=case.raw.pod_sets)
+    # What earlier options touched stays on record: they may have left an empty parent there.
+    changed = kind.edits(case.clean, after)
+    original = {**originals.original_of(changed, case.clean_source), **asked.original}
+    final = carry_out.annotated(after, decision, originals.to_json(original))
+    return Outcome(
+        decision=decision,
+        edits=kind.edits(case.raw, final),
+        original=original,
+        warnings=(explain.warning(decision),),
+    )
+
+
+def _without(texts: Mapping[str, str], names: set[str]) -> Mapping[str, str]:
+    return {name: text for name, text in texts.items() if name not in names}

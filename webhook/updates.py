@@ -1,0 +1,62 @@
+"""What an UPDATE of a Job with a decision calls for: submitted values decided again, or a move.
+
+It depends on the two objects alone: never on mode, policy, state or off switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.admission import original as originals
+from webhook.admission import restore
+from webhook.decide import explain
+from webhook.decide.match import POLICY
+from webhook.model.edits import Edit
+from webhook.model.fields import FieldError
+from webhook.model.job import DECISION, MOVE_TO
+
+
+def restored(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> tuple[tuple[Edit, ...], tuple[str, ...]]:
+    """List the edits that a repeated manifest calls for, and warnings.
+
+    Raises:
+        FieldError: the decision's record of what stood there is none.
+
+    """
+    recorded = _unchanged_decision(old, new)
+    if recorded is None:
+        return (), ()
+    if recorded.is_newer:
+        return (), (recorded.warning,)
+    return restore.restoration(old, new, originals.from_json(recorded.original)), ()
+
+
+def asks_for_move(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Tell whether the Job shall be in another option, as of this very update."""
+    wanted = _annotations(new).get(MOVE_TO)
+    return isinstance(wanted, str) and wanted != _annotations(old).get(MOVE_TO)
+
+
+def changes_decision(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    return _annotations(old).get(DECISION) != _annotations(new).get(DECISION)
+
+
+def _unchanged_decision(old: Mapping[str, Any], new: Mapping[str, Any]) -> explain.Recorded | None:
+    text = _annotations(old).get(DECISION)
+    if not isinstance(text, str) or changes_decision(old, new):
+        return None
+    if _annotations(new).get(POLICY) == "none":
+        return None
+    try:
+        return explain.from_json(text)
+    except FieldError:
+        return None
+
+
+def _annotations(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = source.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return annotations if isinstance(annotations, dict) else {}
