@@ -39,15 +39,30 @@ admission; a later submission moves the time on, and a copy within the same seco
 {{- end -}}
 
 {{- define "kueue-fallback.conditionsUPDATE" -}}
-- name: with-the-decision-that-it-had
+- name: with-the-decision-that-it-had-or-to-be-moved
   expression: >-
-    has(oldObject.metadata.annotations) && has(object.metadata.annotations)
+    (has(oldObject.metadata.annotations) && has(object.metadata.annotations)
     && 'kueue-fallback.dev/decision' in oldObject.metadata.annotations
     && 'kueue-fallback.dev/decision' in object.metadata.annotations
     && object.metadata.annotations['kueue-fallback.dev/decision']
-    == oldObject.metadata.annotations['kueue-fallback.dev/decision']
-- name: not-opted-out
+    == oldObject.metadata.annotations['kueue-fallback.dev/decision'])
+    || {{ include "kueue-fallback.toBeMoved" . | nindent 4 | trim }}
+- name: not-opted-out-or-to-be-moved
   expression: >-
     !has(object.metadata.annotations) || !('kueue-fallback.dev/policy' in object.metadata.annotations)
     || object.metadata.annotations['kueue-fallback.dev/policy'] != 'none'
+    || {{ include "kueue-fallback.toBeMoved" . | nindent 4 | trim }}
+{{- end -}}
+
+{{- /*
+A wish for a move is answered in each case, even if only to take it off and say why. Once the webhook
+has answered it is gone, so that the second call after Kueue's webhook (IfNeeded) is spared.
+*/ -}}
+
+{{- define "kueue-fallback.toBeMoved" -}}
+(has(object.metadata.annotations) && 'kueue-fallback.dev/move-to' in object.metadata.annotations
+&& (!has(oldObject.metadata.annotations)
+|| !('kueue-fallback.dev/move-to' in oldObject.metadata.annotations)
+|| object.metadata.annotations['kueue-fallback.dev/move-to']
+!= oldObject.metadata.annotations['kueue-fallback.dev/move-to']))
 {{- end -}}

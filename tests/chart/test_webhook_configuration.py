@@ -80,7 +80,7 @@ def test_every_new_job_may_be_sent_and_only_decided_jobs_when_they_change(render
             "not-with-a-workload-made-before",
             "not-decided-in-this-very-admission",
         ],
-        ["with-the-decision-that-it-had", "not-opted-out"],
+        ["with-the-decision-that-it-had-or-to-be-moved", "not-opted-out-or-to-be-moved"],
     ]
 
 
@@ -92,6 +92,21 @@ def test_the_owners_that_the_api_server_knows_are_those_that_the_webhook_skips(r
         f"{group}/{kind}"
         for group, kind in match._MANAGED_OWNERS  # noqa: SLF001 - the rule itself
     }
+
+
+def test_a_job_that_is_to_be_moved_is_sent_whatever_else_it_says(render):
+    wish = "'kueue-fallback.dev/move-to'"
+    asked = (
+        f"(has(object.metadata.annotations) && {wish} in object.metadata.annotations"
+        f" && (!has(oldObject.metadata.annotations) || !({wish} in oldObject.metadata.annotations)"
+        f" || object.metadata.annotations[{wish}] != oldObject.metadata.annotations[{wish}]))"
+    )
+
+    conditions = webhooks(render())[1]["matchConditions"]
+    assert [each["expression"].endswith(f" || {asked}") for each in conditions] == [True, True]
+    assert [each["expression"].count("(") for each in conditions] == [
+        each["expression"].count(")") for each in conditions
+    ]
 
 
 def test_conditions_of_the_admin_are_added_for_new_jobs_alone(render):
