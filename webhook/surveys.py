@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -81,9 +81,9 @@ class Surveyor:
             self._lengths[name] = sum(len(group.members) for group in census.waiting)
         pending = sum(self._lengths.values())
         for name, census in survey.counted.items():
-            self._running[name] = tuple(_occupants(name, census.holding, clock))
+            self._running[name] = tuple(occupants(name, census.holding, clock))
             width = width_of(self._lengths[name], pending)
-            self._waiting[name] = tuple(_queued(census.waiting, clock, width))
+            self._waiting[name] = tuple(queued(census.waiting, clock, width))
         asked = survey.due.union(survey.counted)
         trees = Trees(survey.snapshot, self._running)
         names = sorted({each for name in asked for each in trees.members(trees.root(name))})
@@ -91,7 +91,7 @@ class Surveyor:
             survey.snapshot,
             [each for name in names for each in self._running[name]],
             [each for name in names for each in self._waiting[name]],
-            _RunTimes(survey.snapshot),
+            RunTimes(survey.snapshot),
             survey.now,
             only=asked,
         )
@@ -110,10 +110,16 @@ def foreseen(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
 
 def watched(snapshot: Snapshot) -> frozenset[str]:
     """Name the ClusterQueues that must be counted: the trees of what decisions forecast."""
+    finish_time = StrategyType.FINISH_TIME
+    policies = (each for each in snapshot.policies if each.spec.strategy.type is finish_time)
+    return trees_of(policies, snapshot)
+
+
+def trees_of(policies: Iterable[FallbackPolicy], snapshot: Snapshot) -> frozenset[str]:
+    """Name the ClusterQueues that share quota with an option of one of *policies*."""
     wanted: set[str] = set()
-    for policy in snapshot.policies:
-        if policy.spec.strategy.type is StrategyType.FINISH_TIME:
-            wanted |= _cluster_queues(policy.spec.options, snapshot)
+    for policy in policies:
+        wanted |= _cluster_queues(policy.spec.options, snapshot)
     roots = roots_of(snapshot)
     trees = {roots[name] for name in wanted if name in roots}
     return frozenset(
@@ -130,8 +136,8 @@ def _cluster_queues(options: Iterable[Option], snapshot: Snapshot) -> set[str]:
     }
 
 
-def _occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[Occupant]:
-    alike = Counter((each.charge, _class(each), each.admitted) for each in holding)
+def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[Occupant]:
+    alike = Counter((each.charge, class_text(each), each.admitted) for each in holding)
     for (charge, job_class, admitted), count in alike.items():
         yield Occupant(
             cluster_queue=name,
@@ -149,10 +155,18 @@ def width_of(length: int, pending: int) -> int:
     return -(-length // max(2, CHUNKS * length // pending))
 
 
-def _queued(waiting: Sequence[Group], clock: float, width: int) -> Iterator[Queued]:
-    """Put them in Kueue's order: priority, then age; runs of equal ones together."""
+def queued(
+    waiting: Sequence[Group],
+    clock: float,
+    width: int = 1,
+    key_of: Callable[[Workload], str] = lambda _: "",
+) -> Iterator[Queued]:
+    """Put them in Kueue's order: priority, then age; runs of equal ones together.
+
+    Those that *key_of* gives a key stand alone, under it.
+    """
     ranked = sorted(
-        (-each.priority, each.created, number, _class(each), each.requeue_at)
+        (-each.priority, each.created, number, class_text(each), each.requeue_at, key_of(each))
         for number, group in enumerate(waiting)
         for each in group.members
     )
@@ -164,22 +178,31 @@ def _queued(waiting: Sequence[Group], clock: float, width: int) -> Iterator[Queu
             for part in parts
             for each in sorted(part, key=lambda item: (item[0], item[2], item[3]))
         ]
-    for (number, job_class, until), alike in groupby(ranked, key=itemgetter(2, 3, 4)):
-        group = waiting[number]
+    for (number, job_class, until, key), alike in groupby(ranked, key=itemgetter(2, 3, 4, 5)):
+        group, (first, *others) = waiting[number], alike
         yield Queued(
-            arrival=replace(group.arrival, count=sum(1 for _ in alike)),
+            arrival=replace(
+                group.arrival,
+                key=key or group.arrival.key,
+                count=1 + len(others),
+                created=first[1] if key else group.arrival.created,
+            ),
             job_class=job_class,
             at=0.0 if group.competes else until + clock,
         )
 
 
-def _class(workload: Workload) -> str:
+def class_text(workload: Workload) -> str:
     """Name what a run time is looked up by: class, and who decided on which option."""
-    key, coarse = workload.job_class or ("", "")
-    return _BETWEEN.join((key, coarse, workload.policy, workload.option))
+    found = workload.job_class or JobClass("", "")
+    return class_name(found, workload.policy, workload.option)
 
 
-class _RunTimes:
+def class_name(found: JobClass, policy: str, option: str) -> str:
+    return _BETWEEN.join((found.key, found.coarse, policy, option))
+
+
+class RunTimes:
     """Expected run times of Workloads, as far as they tell of themselves what matters."""
 
     def __init__(self, snapshot: Snapshot) -> None:

@@ -9,12 +9,15 @@ from typing import Any
 
 from webhook.cluster.census import Census
 from webhook.cluster.pipe import Update, changes
-from webhook.cluster.resources import WEBHOOKS, Resource
+from webhook.cluster.reduce import Entry
+from webhook.cluster.resources import RUN_TIMES, WEBHOOKS, WORKLOADS, Resource
 from webhook.cluster.seen import Seen
 from webhook.cluster.state import State
 from webhook.cluster.watch import Message
+from webhook.cluster.workload import Workload
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
+from webhook.model.runs import Record
 
 
 class Feed:
@@ -75,6 +78,22 @@ class Feed:
             self._state.apply_read(kind, *message.event)
         problems = tuple(f"skipped: {problem}" for problem in self._state.take_problems())
         return (*problems, f"{kind}: readable again") if recovered else problems
+
+    @property
+    def lists_workloads(self) -> bool:
+        return WORKLOADS in self._listed
+
+    def workloads(self) -> Iterable[Workload]:
+        """List all Workloads, as of now."""
+        return self._state.workloads()
+
+    def census(self, name: str) -> Census:
+        """List the Workloads of a ClusterQueue, as of the last update."""
+        return self._state.census(name)
+
+    def remember(self, records: Mapping[str, Record]) -> None:
+        """Take over what another knows of runs."""
+        self._state.replace_read(RUN_TIMES, (Entry(("", ""), records),))
 
     def survey(
         self, names: Iterable[str], later: Collection[str] = ()

@@ -126,6 +126,10 @@ class State:
         self._recounted.clear()
         return taken
 
+    def workloads(self) -> Iterable[Workload]:
+        """List all there are, as of the last event."""
+        return self._workloads.all()
+
     def census(self, cluster_queue: str) -> Census:
         """List the Workloads of a ClusterQueue, as of the last snapshot."""
         tally = self._workloads.tallies.get(cluster_queue)

@@ -26,8 +26,9 @@ from webhook.cluster.run import (
 )
 from webhook.model import fields, quantity
 from webhook.model.fields import child
-from webhook.model.job import DECIDED_BY, DECISION_ID, OPTION_LABEL, PodSet
+from webhook.model.job import DECIDED_BY, DECISION_ID, OPTION_LABEL, OURS, PodSet
 from webhook.model.job_class import JobClass
+from webhook.model.moves import Obstacle
 from webhook.model.pods import read_template
 from webhook.model.queues import FlavorResource, Stage
 from webhook.model.runs import Ended
@@ -36,6 +37,9 @@ _KUEUE = "kueue.x-k8s.io/"
 _GATE = _KUEUE + "admission-gated-by"
 _PARENT = _KUEUE + "concurrent-admission-parent"
 _REPLACES = _KUEUE + "workload-slice-replacement-for"
+REPAIR = OURS + "repair"
+"""Annotation of a Workload that was deactivated because it held quota where it was not any more:
+the ClusterQueue's name."""
 _USED_OF_SPEC = (
     "nodeSelector",
     "tolerations",
@@ -82,6 +86,10 @@ class Workload(NamedTuple):
     """Its run, if it succeeded or failed after an admission."""
     requeue_at: int = 0
     """Seconds since 1970 until which it stands back after an eviction."""
+    obstacle: Obstacle | None = None
+    """What keeps its Job from being moved."""
+    is_repaired: bool = False
+    """Deactivated by us, to be activated again."""
 
 
 def read_workload(source: Mapping[str, Any]) -> Workload:
@@ -114,6 +122,8 @@ def read_workload(source: Mapping[str, Any]) -> Workload:
         admitted=admitted_at(conditions),
         ended=read_ended(source, mark, Place(flavors, policy, option)) if mark else None,
         requeue_at=_requeue_at(status),
+        obstacle=_obstacle(metadata, spec, conditions),
+        is_repaired=REPAIR in _annotations(metadata),
     )
 
 
@@ -138,6 +148,27 @@ def _stage(
         return Stage.NEITHER
     parent = fields.mapping(metadata, "labels", "metadata").get(_PARENT) == "true"
     return Stage.NEITHER if parent or _annotations(metadata).get(_GATE) else Stage.PENDING
+
+
+def _obstacle(
+    metadata: Mapping[str, Any], spec: Mapping[str, Any], conditions: Conditions
+) -> Obstacle | None:
+    """Say what keeps it from being moved; an evicted one is not looked at until it has quota."""
+    annotations = _annotations(metadata)
+    labels = fields.mapping(metadata, "labels", "metadata")
+    on_hold = conditions.get("QuotaReserved", NOT_SAID)[:2] == ("False", "OnHold")
+    found = {
+        Obstacle.FINISHED: is_true(conditions, "Finished"),
+        Obstacle.DEACTIVATED: spec.get("active") is False,
+        Obstacle.QUOTA_RESERVED: is_true(conditions, "QuotaReserved"),
+        Obstacle.ON_HOLD: on_hold or is_true(conditions, "WaitingForReplacementPods"),
+        Obstacle.VARIANT: _PARENT in labels,
+        Obstacle.GATED: bool(annotations.get(_GATE)),
+        Obstacle.SLICE: bool(annotations.get(_REPLACES)),
+        Obstacle.BACKOFF: conditions.get("Requeued", NOT_SAID)[0] == "False",
+        Obstacle.EVICTED: is_true(conditions, "Evicted"),
+    }
+    return next((each for each, holds in found.items() if holds), None)
 
 
 def _annotations(metadata: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -35,6 +35,9 @@ class Workloads:
         self.newest = 0
         """Seconds since 1970 of the last creation, admission or end."""
 
+    def all(self) -> Iterable[Workload]:
+        return self._records.values()
+
     def put(self, key: Key, workload: Workload | None) -> None:
         """Take over a Workload as it is now; None: it is gone."""
         before = self._records.get(key)

@@ -11,9 +11,11 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from webhook import reconsider
 from webhook.cluster.client import Client
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.feed import Feed
@@ -21,10 +23,11 @@ from webhook.cluster.lease import Elector
 from webhook.cluster.pipe import Update, apply_update
 from webhook.cluster.resources import POLICIES, WORKLOADS, Resource, watched
 from webhook.cluster.watch import Follower, Message
-from webhook.controller import keeps_failing, run_times
+from webhook.controller import keeps_failing, pending, run_times
 from webhook.controller.glimpse import JOBS
 from webhook.controller.leadership import Leadership
 from webhook.controller.metrics import ControllerMetrics
+from webhook.controller.moves import LOOK_SECONDS, Mover
 from webhook.controller.reconcile import Look, look
 from webhook.controller.sparing import Sparing
 from webhook.controller.unreviewed import Found, Unreviewed
@@ -58,6 +61,12 @@ class Controller:
         self._log = log
         kinds = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
         self._resources = tuple(one for one in kinds if one.kind != WORKLOADS)
+        self._while_reconsidering = (
+            *(replace(one, required=False) for one in kinds if one.kind == WORKLOADS),
+            pending.FOLLOWED,
+        )
+        """Followed from when on a policy reconsiders: most clusters need no such memory."""
+        self._reconsiders = False
         self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self.leadership = Leadership(
             elector, on_change=lambda: self.put(None), log=log, uniform=random.uniform
@@ -74,7 +83,12 @@ class Controller:
         """Generation of the snapshot at the last look."""
         self._due = False
         self._unreviewed = Unreviewed(self._fetch_job, settings.namespace)
-        self._takers = {JOBS.kind: self._unreviewed.take, WORKLOADS: self._keeper.take}
+        self._mover = Mover(client, settings.namespace)
+        self._takers = {
+            JOBS.kind: self._unreviewed.take,
+            run_times.RUNS.kind: self._keeper.take,
+            pending.FOLLOWED.kind: self._mover.take,
+        }
         self._naming = Sparing(NAMED_A_MINUTE, time.monotonic)
         self.metrics = ControllerMetrics()
 
@@ -83,10 +97,13 @@ class Controller:
         followed = [(one, self._client) for one in self._resources]
         followed += [(run_times.RUNS, self._client), (JOBS, self._jobs_client)]
         for resource, client in followed:
-            follower = self._follower(resource, client)
-            threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
+            self._follow(resource, client)
         while True:
             self.step()
+            if not self._reconsiders and reconsider.policies_of(self._snapshot):
+                self._reconsiders = True
+                for resource in self._while_reconsidering:
+                    self._follow(resource, self._client)
 
     def put(self, message: Message | None) -> None:
         """Take a message of a follower, from any thread; None: it is time for the next step."""
@@ -94,7 +111,8 @@ class Controller:
 
     def step(self) -> None:
         """Take what has come in; look at the policies if that may change a condition."""
-        self._gather(AGAIN_SECONDS if self._due else IDLE_SECONDS)
+        idle = LOOK_SECONDS if self._reconsiders else IDLE_SECONDS
+        self._gather(AGAIN_SECONDS if self._due else idle)
         update = self._feed.update(time.monotonic())
         self._snapshot = apply_update(self._snapshot, update)
         self._count(update)
@@ -106,6 +124,8 @@ class Controller:
         self._unreviewed.note(self._snapshot, time.time())
         self._judge_unreviewed(update.as_of)
         self._keep_runs()
+        if self._reconsiders:
+            self._move()
         if self._due or self._snapshot.generation != self._looked_at:
             self._look()
 
@@ -125,8 +145,8 @@ class Controller:
         self.metrics.watches.show(ready=synced, age=age)
         self.metrics.leader.set(self.leadership.is_leader())
 
-    def _follower(self, resource: Resource, client: Client) -> Follower:
-        return Follower(
+    def _follow(self, resource: Resource, client: Client) -> None:
+        follower = Follower(
             resource,
             client,
             self.put,
@@ -134,6 +154,7 @@ class Controller:
             sleep=time.sleep,
             uniform=random.uniform,
         )
+        threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
 
     def _gather(self, wait: float) -> None:
         until = time.monotonic() + wait
@@ -216,11 +237,18 @@ class Controller:
             self._log_all(tuple(each for each in found.errors if each not in self._said))
             self._said = found.errors
         policies = self._snapshot.policies
-        told = self._teller.look(
-            self._keeper.records, self._keeper.take_changed(), policies, time.time()
-        )
+        changed = self._keeper.take_changed()
+        if changed:
+            self._feed.remember({key: self._keeper.records[key] for key in changed})
+        told = self._teller.look(self._keeper.records, changed, policies, time.time())
         self.metrics.show_failing(told.counts, policies)
         self._log_all(told.lines)
+
+    def _move(self) -> None:
+        stepped = self._mover.step(
+            self._feed, self._snapshot, now=time.monotonic(), unix=time.time()
+        )
+        self._log_all(tuple(stepped.lines))
 
     def _fetch_job(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         # A list of one: so the right to list Jobs is all that is needed.

@@ -63,7 +63,7 @@ def read_run(kind: str, source: Mapping[str, Any]) -> Entry:
 
 
 RUNS: Final = Resource(
-    kind=WORKLOADS,
+    kind="runs",
     path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{WORKLOADS}",
     required=False,
     read=read_run,

@@ -17,7 +17,7 @@ from webhook.decide.occupancy import namespace_labels
 from webhook.decide.quota import Forest
 from webhook.decide.record import profile, recorded
 from webhook.decide.remaining import Durations, RunTimeOf
-from webhook.decide.schedule import Running, Schedule
+from webhook.decide.schedule import Begun, Running, Schedule
 from webhook.decide.tree import Tree
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Profile
@@ -64,6 +64,17 @@ class _Case:
     forest: Forest
     run_time_of: RunTimeOf
     now: float
+    keep: bool = False
+    """Take down who starts when."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """Profiles, and what they come from."""
+
+    profiles: Mapping[str, Profile]
+    begun: tuple[Begun, ...]
+    """Starts of those that wait, by their keys; who never starts is not among them."""
 
 
 def forecast(
@@ -75,13 +86,41 @@ def forecast(
     only: Collection[str] | None = None,
 ) -> Mapping[str, Profile]:
     """Forecast all ClusterQueues, or those whose trees hold one of *only*."""
-    forest = quota.plant(snapshot.cluster_queues, snapshot.cohorts).forest
     case = _Case(
         snapshot=snapshot,
-        forest=forest,
+        forest=quota.plant(snapshot.cluster_queues, snapshot.cohorts).forest,
         run_time_of=run_time_of,
         now=now,
     )
+    return _planned(case, running, waiting, only).profiles
+
+
+def planned(
+    snapshot: Snapshot,
+    running: Sequence[Occupant],
+    waiting: Sequence[Queued],
+    run_time_of: RunTimeOf,
+    now: float,
+    only: Collection[str] | None = None,
+) -> Planned:
+    """Do the same, and say when each of *waiting* starts and is done."""
+    case = _Case(
+        snapshot=snapshot,
+        forest=quota.plant(snapshot.cluster_queues, snapshot.cohorts).forest,
+        run_time_of=run_time_of,
+        now=now,
+        keep=True,
+    )
+    return _planned(case, running, waiting, only)
+
+
+def _planned(
+    case: _Case,
+    running: Sequence[Occupant],
+    waiting: Sequence[Queued],
+    only: Collection[str] | None,
+) -> Planned:
+    forest = case.forest
     roots = {name: forest.nodes[index].root for name, index in forest.places.items()}
     wanted = (
         set(roots.values()) if only is None else {roots[name] for name in only if name in roots}
@@ -91,15 +130,18 @@ def forecast(
         if (root := roots.get(occupant.cluster_queue)) in wanted:
             occupants[root].append(occupant)
     queued: defaultdict[int, list[_Placed]] = defaultdict(list)
-    targets = _Targets(snapshot)
+    targets = _Targets(case.snapshot)
     for each in waiting:
         name = targets.of(each.arrival)
         if (root := roots.get(name)) in wanted:
             queued[root].append((name, each))
     found: dict[str, Profile] = {}
+    begun: list[Begun] = []
     for root in wanted:
-        found |= _of_tree(case, root, occupants[root], queued[root])
-    return found
+        of_tree = _of_tree(case, root, occupants[root], queued[root])
+        found |= of_tree.profiles
+        begun += of_tree.begun
+    return Planned(profiles=found, begun=tuple(begun))
 
 
 class _Targets:
@@ -127,11 +169,11 @@ class _Targets:
 
 def _of_tree(
     case: _Case, root: int, occupants: Sequence[Occupant], queued: Sequence[_Placed]
-) -> Mapping[str, Profile]:
+) -> Planned:
     tree = Tree(case.forest, root)
     queues = [case.snapshot.cluster_queues[name] for name in tree.leaves]
     fair = case.snapshot.kueue.fair_sharing
-    schedule = Schedule(tree, queues, grain=GRAIN, fair_sharing=fair)
+    schedule = Schedule(tree, queues, grain=GRAIN, fair_sharing=fair, keep=case.keep)
     run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
     _fill(schedule, case, run_times, occupants, queued)
     record = recorded(schedule)
@@ -143,7 +185,7 @@ def _of_tree(
         of_queue = profile(schedule, record, queue, computed_at=case.now, uncertain=uncertain)
         unknown = run_times.unknown_seconds(queue.name)
         found[queue.name] = replace(of_queue, unknown_seconds=unknown)
-    return found
+    return Planned(profiles=found, begun=tuple(schedule.begun))
 
 
 def _fill(
@@ -201,6 +243,7 @@ def _waiting(name: str, queued: Queued, shape: Demand, now: float, run_times: Du
         priority=queued.arrival.priority,
         count=queued.arrival.count,
         at=max(0.0, queued.at - now),
+        key=queued.arrival.key,
     )
 
 

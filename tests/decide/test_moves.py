@@ -1,0 +1,175 @@
+"""Which pending Jobs to move, on queues that a few lines of Python can follow."""
+
+import heapq
+import random
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.decide import moves
+from webhook.decide.moves import Candidate, Prospect, Way
+
+GPU, CPU = "gpu", "cpu"
+
+
+def candidate(order, *, gpu=20.0, cpu=70.0, here=GPU, **given):
+    runs = {GPU: gpu, CPU: cpu}
+    way = Way(option=CPU if here == GPU else GPU, cluster_queue="", runs=runs[CPU])
+    way = replace(way, cluster_queue=way.option, runs=runs[way.option])
+    defaults = {"least_seconds": 1.0, "least_part": 0.0, "kind": f"{gpu} {cpu} {here}"}
+    return Candidate(
+        key=f"job-{order}",
+        policy="light",
+        option=here,
+        cluster_queue=here,
+        runs=runs[here],
+        order=order,
+        ways=(way,),
+        **{**defaults, **given},
+    )
+
+
+class Queues:
+    """First come, first served: so many servers in each queue."""
+
+    def __init__(self, candidates, servers, others=(), error=lambda: 1.0):
+        self.candidates, self.servers, self.others = candidates, servers, others
+        self.error = error
+        self.asked = 0
+
+    def __call__(self, moved):
+        self.asked += 1
+        free = {name: [0.0] * number for name, number in self.servers.items()}
+        lines = [(each.order, each.key, *self._place(each, moved)) for each in self.candidates]
+        finishes = {}
+        total = 0.0
+        for _, key, queue, runs in sorted([*lines, *self.others]):
+            done = heapq.heappop(free[queue]) + runs * self.error()
+            heapq.heappush(free[queue], done)
+            finishes[key] = done
+            total += done
+        return Prospect(finishes=finishes, total=total)
+
+    def _place(self, each, moved):
+        way = moved.get(each.key)
+        return (each.cluster_queue, each.runs) if way is None else (way.cluster_queue, way.runs)
+
+
+def plan(queues, most=16):
+    return moves.plan(queues.candidates, queues, waiting=len(queues.candidates), most=most)
+
+
+def test_those_behind_a_long_line_go_where_there_is_room():
+    queues = Queues([candidate(n) for n in range(12)], {GPU: 1, CPU: 3})
+
+    found = plan(queues)
+
+    # With five on CPU all 12 are done 1,050 s after the start, summed up; a sixth gains nothing.
+    assert len(found) == 5
+    assert all(move.way.option == CPU for move in found)
+    assert queues({move.candidate.key: move.way for move in found}).total < queues({}).total
+
+
+def test_nobody_goes_for_less_than_the_minimum():
+    candidates = [candidate(n, least_seconds=10_000.0) for n in range(12)]
+
+    assert plan(Queues(candidates, {GPU: 1, CPU: 3})) == ()
+
+
+def test_a_part_of_what_is_left_is_asked_for_too():
+    line = [candidate(n, cpu=25.0, least_part=0.0) for n in range(2)]
+    assert len(plan(Queues(line, {GPU: 1, CPU: 1}))) == 1
+
+    line = [candidate(n, cpu=25.0, least_part=0.9) for n in range(2)]
+    assert plan(Queues(line, {GPU: 1, CPU: 1})) == ()
+
+
+def test_those_go_who_lose_least():
+    slow = [candidate(n, cpu=400.0) for n in range(4)]
+    fast = [candidate(n, cpu=30.0) for n in range(4, 8)]
+
+    found = plan(Queues([*slow, *fast], {GPU: 1, CPU: 2}))
+
+    assert found
+    assert {move.candidate.runs for move in found} == {20.0}
+    assert all(move.way.runs == 30.0 for move in found)
+
+
+def test_the_loss_of_those_it_overtakes_counts():
+    # The old one would go to the front of the CPU's line, and ten wait there already.
+    others = [(100 + n, f"other-{n}", CPU, 10.0) for n in range(10)]
+    queues = Queues([candidate(0, gpu=20.0, cpu=70.0), candidate(1)], {GPU: 1, CPU: 1}, others)
+
+    assert plan(queues) == ()
+
+
+def test_it_comes_back_when_the_gpu_is_free():
+    waiting = [candidate(n, here=CPU) for n in range(6)]
+
+    found = plan(Queues(waiting, {GPU: 4, CPU: 1}))
+
+    assert len(found) >= 4
+    assert {move.way.option for move in found} == {GPU}
+
+
+def test_at_most_so_many_at_once():
+    queues = Queues([candidate(n) for n in range(40)], {GPU: 1, CPU: 10})
+
+    assert len(plan(queues, most=3)) == 3
+    assert plan(queues, most=0) == ()
+
+
+def test_a_long_queue_is_scheduled_a_few_times_only():
+    queues = Queues([candidate(n) for n in range(300)], {GPU: 1, CPU: 10})
+
+    found = moves.plan(queues.candidates, queues, waiting=5_000, most=16)
+
+    assert len(found) == 16
+    assert queues.asked <= 3
+
+
+@given(seed=st.integers(0, 2**32), gpus=st.integers(1, 4), cpus=st.integers(1, 4))
+def test_no_plan_makes_anything_worse(seed, gpus, cpus):
+    chance = random.Random(seed)
+    candidates = [
+        candidate(
+            n,
+            gpu=chance.uniform(5, 60),
+            cpu=chance.uniform(5, 200),
+            here=chance.choice((GPU, CPU)),
+            kind=str(n),
+        )
+        for n in range(chance.randrange(1, 10))
+    ]
+    queues = Queues(candidates, {GPU: gpus, CPU: cpus})
+
+    found = plan(queues)
+
+    after = queues({move.candidate.key: move.way for move in found})
+    gained = queues({}).total - after.total
+    assert gained >= len(found) * 1.0
+    assert abs(gained - sum(move.gain for move in found)) < 1e-6
+    assert len({move.candidate.key for move in found}) == len(found)
+
+
+@given(seed=st.integers(0, 2**32))
+def test_no_job_goes_to_and_fro_on_noisy_forecasts(seed):
+    chance = random.Random(seed)
+    places = dict.fromkeys(range(10), GPU)
+    moved = dict.fromkeys(places, 0)
+    journeys = {n: [GPU] for n in places}
+    for _ in range(10):
+        candidates = [
+            candidate(n, here=places[n], moved=moved[n], least_seconds=20.0, least_part=0.2)
+            for n in places
+        ]
+        noise = chance.uniform(0.8, 1.25)
+        queues = Queues(candidates, {GPU: 1, CPU: 3}, error=lambda noise=noise: noise)
+        for move in plan(queues, most=4):
+            number = move.candidate.order
+            places[number] = move.way.option
+            moved[number] += 1
+            journeys[number].append(move.way.option)
+
+    assert all(len(journey) <= 2 for journey in journeys.values())

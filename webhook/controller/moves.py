@@ -1,0 +1,348 @@
+"""Moves pending Jobs: looks, asks the webhook for edits, waits for the Workload, repairs races.
+
+A move is one patch of an annotation, with the Job's resourceVersion; the edits are the webhook's.
+It is done when the Workload shows it. Kueue may admit the Workload where it was at that moment:
+then it is deactivated until it has given its quota back, and goes on in the queue it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from webhook import reconsider
+from webhook.cluster.errors import ClusterError, Refused
+from webhook.cluster.feed import Feed
+from webhook.cluster.reduce import Entry
+from webhook.cluster.watch import Message
+from webhook.cluster.workload import Workload
+from webhook.controller import move_events, pending
+from webhook.decide.finish_time import spoken
+from webhook.decide.moves import Move
+from webhook.model.fields import FieldError
+from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL
+from webhook.model.moves import Obstacle
+from webhook.model.pending import Pending
+from webhook.model.queues import Snapshot, Stage
+
+LOOK_SECONDS: Final = 2.0
+MOST_IN_FLIGHT: Final = 16
+CONFIRM_SECONDS: Final = 20.0
+"""A move that no Workload shows by then is given up, and seen anew as what it has become."""
+REFUSED_SECONDS: Final = 60.0
+"""Until a Job is asked again that the webhook or the API server refused to move."""
+OLDER_SECONDS: Final = 600.0
+_INVALID: Final = 422
+_JOBS: Final = "/apis/batch/v1/namespaces/{}/jobs/{}"
+_NEW_ENOUGH: Final = (1, 36)
+
+
+class Transport(Protocol):
+    """What is needed of ``cluster.client.Client``."""
+
+    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
+
+    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
+
+    def patch(self, path: str, body: object) -> Mapping[str, Any]: ...
+
+    def kueue_version(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flight:
+    """A move that has been written and that no Workload shows yet."""
+
+    move: Move
+    uid: str
+    queue: str
+    since: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Stepped:
+    """What one step came to."""
+
+    lines: list[str] = field(default_factory=list)
+    moved: list[Move] = field(default_factory=list)
+    """Confirmed."""
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(policy, what became of a move) to how many: see ``OUTCOMES``."""
+    obstacles: Mapping[tuple[str, Obstacle], int] | None = None
+    """After a look: (policy, why) to pending Jobs that cannot be moved."""
+
+
+OUTCOMES: Final = ("moved", "conflict", "refused", "lost", "repaired", "failed")
+
+
+class Mover:
+    def __init__(
+        self,
+        transport: Transport,
+        own_namespace: str,
+        *,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._transport = transport
+        self._own_namespace = own_namespace
+        self._may_write = may_write
+        self._jobs: dict[str, Pending] = {}
+        self._listed = False
+        self._flying: dict[str, Flight] = {}
+        self._confirmed = 1
+        """Moves seen to arrive since one failed: so many may be in flight."""
+        self._refused: dict[str, float] = {}
+        """Job to when it may be asked again."""
+        self._next = 0.0
+        self._older_until = 0.0
+        self._version_known = False
+        self._error = ""
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._flying)
+
+    def take(self, message: Message) -> tuple[str, ...]:
+        """Take over what the follower of Jobs has found out; return what is to be logged."""
+        before, self._error = self._error, message.error
+        if message.error:
+            return () if before else (f"{message.kind}: {message.error}",)
+        if message.entries is not None:
+            self._jobs = {
+                _text(entry): entry.value for entry in message.entries if entry.value is not None
+            }
+            self._listed = True
+        elif message.event is not None:
+            event_type, entry = message.event
+            if event_type == "DELETED" or entry.value is None:
+                self._jobs.pop(_text(entry), None)
+            else:
+                self._jobs[_text(entry)] = entry.value
+        return (f"{message.kind}: readable again",) if before else ()
+
+    def step(self, feed: Feed, snapshot: Snapshot, *, now: float, unix: float) -> Stepped:
+        """Follow up what is under way; look for more if it is time."""
+        stepped = Stepped()
+        policies = reconsider.policies_of(snapshot)
+        if not self._listed or not feed.lists_workloads or not self._may_write():
+            return stepped
+        if not policies and not self._flying:
+            return stepped
+        workloads = reconsider.by_job(feed.workloads())
+        self._follow_up(workloads, snapshot, now, stepped)
+        self._repair(workloads, snapshot, stepped)
+        if now >= self._next and policies and snapshot.off is None:
+            self._next = now + LOOK_SECONDS
+            self._look(_world(feed, snapshot, workloads, now=now, unix=unix), stepped)
+        return stepped
+
+    def _look(self, world: reconsider.World, stepped: Stepped) -> None:
+        world = replace(
+            world,
+            own_namespace=self._own_namespace,
+            changes_resources=self._may_change_resources(world.now),
+        )
+        waits = (key for key, until in self._refused.items() if until > world.now)
+        passed_over = {*waits, *self._flying}
+        jobs = [job for key, job in self._jobs.items() if key not in passed_over]
+        most = min(self._confirmed, MOST_IN_FLIGHT) - len(self._flying)
+        looked = reconsider.look(world, jobs, most=most)
+        stepped.obstacles = looked.obstacles
+        for move in looked.moves:
+            if not self._may_write():
+                return
+            self._write(move, world, stepped)
+
+    def _may_change_resources(self, now: float) -> bool:
+        if not self._version_known:
+            try:
+                found = self._transport.get("/version")
+            except ClusterError:
+                return False
+            numbers = [str(found.get(part, "")).rstrip("+") for part in ("major", "minor")]
+            is_new = all(map(str.isdigit, numbers)) and tuple(map(int, numbers)) >= _NEW_ENOUGH
+            self._version_known = True
+            self._older_until = 0.0 if is_new else float("inf")
+        return now >= self._older_until
+
+    def _write(self, move: Move, world: reconsider.World, stepped: Stepped) -> None:
+        key, policy = move.candidate.key, move.candidate.policy
+        job = self._jobs[key]
+        try:
+            answer = self._transport.patch(_path(key), _patch(job, move))
+            after = pending.read_job(answer)
+        except Refused as error:
+            self._note_refusal(move, error, world.now, stepped)
+            return
+        except (ClusterError, FieldError, ValueError) as error:
+            stepped.outcomes[policy, "failed"] += 1
+            stepped.lines.append(f"Job {key}: not moved to {move.way.option}: {error}")
+            return
+        if after is None or after.option != move.way.option:
+            self._refused[key] = world.now + REFUSED_SECONDS
+            stepped.outcomes[policy, "refused"] += 1
+            stepped.lines.append(f"Job {key}: the webhook did not move it to {move.way.option}")
+            return
+        self._jobs[key] = after
+        self._flying[key] = Flight(move=move, uid=after.uid, queue=after.queue, since=world.now)
+
+    def _note_refusal(self, move: Move, error: Refused, now: float, stepped: Stepped) -> None:
+        key, policy = move.candidate.key, move.candidate.policy
+        if error.status == _CONFLICT:
+            # It has changed meanwhile: it may have been admitted. The next look sees it anew.
+            stepped.outcomes[policy, "conflict"] += 1
+            return
+        self._refused[key] = now + REFUSED_SECONDS
+        if error.status == _INVALID and "immutable" in str(error):
+            self._older_until = max(self._older_until, now + OLDER_SECONDS)
+        stepped.outcomes[policy, "refused"] += 1
+        stepped.lines.append(f"Job {key}: not moved to {move.way.option}: {error}")
+
+    def _follow_up(
+        self,
+        workloads: Mapping[str, Sequence[Workload]],
+        snapshot: Snapshot,
+        now: float,
+        stepped: Stepped,
+    ) -> None:
+        for key, flight in list(self._flying.items()):
+            policy = flight.move.candidate.policy
+            if _has_arrived(key, flight, workloads.get(key, ()), snapshot):
+                del self._flying[key]
+                self._confirmed += 1
+                stepped.moved.append(flight.move)
+                stepped.outcomes[policy, "moved"] += 1
+                stepped.lines.append(f"Job {key}: {_sentence(flight.move)}")
+                stepped.lines += self._tell(key, flight)
+            elif now - flight.since > CONFIRM_SECONDS:
+                del self._flying[key]
+                self._confirmed = 1
+                stepped.outcomes[policy, "lost"] += 1
+                stepped.lines.append(
+                    f"Job {key}: its Workload does not show the move to {flight.move.way.option}"
+                )
+
+    def _tell(self, key: str, flight: Flight) -> list[str]:
+        body = move_events.event(key, flight.uid, _sentence(flight.move))
+        try:
+            self._transport.post(f"/api/v1/namespaces/{key.split('/', maxsplit=1)[0]}/events", body)
+        except ClusterError as error:
+            return [f"Job {key}: no Event written: {error}"]
+        return []
+
+    def _repair(
+        self,
+        workloads: Mapping[str, Sequence[Workload]],
+        snapshot: Snapshot,
+        stepped: Stepped,
+    ) -> None:
+        """Take quota back that a moved Job holds where it does not belong."""
+        for key, job in self._jobs.items():
+            if not job.moves:
+                continue
+            for workload in workloads.get(key, ()):
+                wanted = _repair_of(workload, job, snapshot)
+                if wanted is None or not self._may_write():
+                    continue
+                try:
+                    self._transport.patch(self._workload_path(workload), wanted)
+                except ClusterError as error:
+                    stepped.lines.append(f"Workload {key}: not repaired: {error}")
+                    continue
+                if wanted["spec"]["active"] is False:
+                    stepped.outcomes[job.policy, "repaired"] += 1
+                    stepped.lines.append(
+                        f"Job {key}: admitted in ClusterQueue {workload.cluster_queue} after it "
+                        f"was moved to LocalQueue {job.queue}; taken back from there"
+                    )
+
+    def _workload_path(self, workload: Workload) -> str:
+        version = self._transport.kueue_version() or "v1beta2"
+        place = f"namespaces/{workload.namespace}/workloads/{workload.name}"
+        return f"/apis/kueue.x-k8s.io/{version}/{place}"
+
+
+_CONFLICT: Final = 409
+
+
+def _world(
+    feed: Feed,
+    snapshot: Snapshot,
+    workloads: Mapping[str, Sequence[Workload]],
+    *,
+    now: float,
+    unix: float,
+) -> reconsider.World:
+    return reconsider.World(
+        snapshot=snapshot,
+        censuses={name: feed.census(name) for name in reconsider.trees(snapshot)},
+        workloads=workloads,
+        now=now,
+        unix=unix,
+    )
+
+
+def _patch(job: Pending, move: Move) -> Mapping[str, Any]:
+    metadata: dict[str, Any] = {
+        "resourceVersion": job.version,
+        "annotations": {MOVE_TO: move.way.option, MOVE_REASON: _because(move)},
+    }
+    if not job.option:
+        # By this label the webhook is asked at all; it writes the right one.
+        metadata["labels"] = {OPTION_LABEL: move.candidate.option}
+    return {"metadata": metadata}
+
+
+def _because(move: Move) -> str:
+    before = "never" if move.before == float("inf") else f"in {spoken(move.before)}"
+    return (
+        f"done in {spoken(move.after)}, not {before}; "
+        f"all who wait are done {spoken(move.gain)} sooner together"
+    )
+
+
+def _sentence(move: Move) -> str:
+    return f"moved from {move.candidate.option} to {move.way.option}: {_because(move)}"
+
+
+def _has_arrived(key: str, flight: Flight, found: Sequence[Workload], snapshot: Snapshot) -> bool:
+    """Tell whether the Workload is where the Job was moved to, and holds no quota elsewhere."""
+    local_queue = snapshot.local_queues.get((key.split("/", maxsplit=1)[0], flight.queue))
+    return any(
+        workload.queue == flight.queue
+        and (
+            workload.stage is not Stage.RESERVING
+            or (local_queue is not None and workload.cluster_queue == local_queue.cluster_queue)
+        )
+        for workload in found
+    )
+
+
+def _repair_of(workload: Workload, job: Pending, snapshot: Snapshot) -> dict[str, Any] | None:
+    """Say what must be written to a moved Job's Workload; None: nothing."""
+    if workload.is_repaired:
+        if workload.stage is Stage.RESERVING:
+            return None
+        return {
+            "metadata": {"annotations": {move_events.REPAIR: None}},
+            "spec": {"active": True},
+        }
+    local_queue = snapshot.local_queues.get((workload.namespace, workload.queue))
+    if workload.stage is not Stage.RESERVING or local_queue is None:
+        return None
+    if workload.queue != job.queue or workload.cluster_queue == local_queue.cluster_queue:
+        return None
+    return {
+        "metadata": {"annotations": {move_events.REPAIR: workload.cluster_queue}},
+        "spec": {"active": False},
+    }
+
+
+def _path(key: str) -> str:
+    return _JOBS.format(*key.split("/"))
+
+
+def _text(entry: Entry) -> str:
+    return "/".join(entry.key)

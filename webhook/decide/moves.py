@@ -1,0 +1,188 @@
+"""Which of the pending Jobs to move, looked at together: so that all of them are done sooner.
+
+What counts is the sum of the times until everybody who waits is done, those included whom a moved
+Job overtakes. Each candidate move is tried on the event loop; what the queues would be like is
+asked of the caller, so that it is the same forecast that decisions are made on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import TypeAlias
+
+NEVER_SECONDS = 30 * 86_400.0
+"""What a Job counts for that would not start at all."""
+_WORK = 4_000
+"""Workloads scheduled in one look, about: what it costs is a second of CPU at most."""
+_LEAST_TRIES, _MOST_TRIES = 2, 200
+_BACK_FACTOR = 2.0
+"""Each move of a Job makes its next one this much dearer, so that none goes to and fro."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One option that a Job could be moved to."""
+
+    option: str
+    cluster_queue: str
+    runs: float
+    """Expected seconds there."""
+    priced: float = inf
+    """When it would be done there as the last in line, seconds from now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A pending Job that may be moved."""
+
+    key: str
+    policy: str
+    option: str
+    """Where it is."""
+    cluster_queue: str
+    runs: float
+    """Expected seconds where it is."""
+    kind: str
+    """Jobs of one kind differ in nothing that matters here but their age."""
+    order: int
+    """The older come first."""
+    ways: tuple[Way, ...]
+    moved: int = 0
+    """How often it was moved before."""
+    least_seconds: float = 0.0
+    least_part: float = 0.0
+    """What a move must gain at least: so many seconds, and such a part of what is left to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospect:
+    """How all that wait would fare."""
+
+    finishes: Mapping[str, float]
+    """Key to seconds from now; a Job that never starts is not in it."""
+    total: float
+    """Seconds, of all that wait together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    candidate: Candidate
+    way: Way
+    gain: float
+    """Seconds that all who wait are done sooner, together."""
+    before: float
+    """Seconds until it would be done where it is,"""
+    after: float
+    """and where it goes."""
+
+
+Moved: TypeAlias = "Mapping[str, Way]"
+"""Key to where it is taken to be."""
+Foresee: TypeAlias = Callable[[Moved], Prospect]
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What has been accepted so far."""
+
+    foresee: Foresee
+    now: Prospect
+    tries: int
+    moved: dict[str, Way] = field(default_factory=dict)
+    found: list[Move] = field(default_factory=list)
+
+
+def plan(
+    candidates: Sequence[Candidate], foresee: Foresee, *, waiting: int, most: int
+) -> tuple[Move, ...]:
+    """Choose at most *most* moves, of *waiting* Workloads in all; the first are worth most."""
+    if not candidates or most < 1:
+        return ()
+    tries = min(_MOST_TRIES, max(_LEAST_TRIES, _WORK // max(1, waiting)))
+    state = _Plan(foresee=foresee, now=foresee({}), tries=tries - 1)
+    size = most if tries == _LEAST_TRIES else 1
+    while state.tries > 0 and len(state.found) < most:
+        size = min(size, most - len(state.found))
+        if best := _best(state, candidates, size):
+            _accept(state, *best)
+        elif size == 1:
+            break
+        else:
+            size //= 2
+    return tuple(state.found)
+
+
+_Batch: TypeAlias = "tuple[tuple[Candidate, Way], ...]"
+
+
+def _best(
+    state: _Plan, candidates: Sequence[Candidate], size: int
+) -> tuple[_Batch, Prospect] | None:
+    """Find the batch that brings the sum down most, of those for which it is enough."""
+    best: tuple[float, _Batch, Prospect] | None = None
+    for batch in _batches(state, candidates, size):
+        if state.tries <= 0:
+            break
+        state.tries -= 1
+        after = state.foresee({**state.moved, **{each.key: way for each, way in batch}})
+        surplus = state.now.total - after.total - _needed(state.now, batch)
+        if surplus > 0 and (best is None or surplus > best[0]):
+            best = surplus, batch, after
+    return best[1:] if best else None
+
+
+def _batches(state: _Plan, candidates: Sequence[Candidate], size: int) -> Iterator[_Batch]:
+    """List what to try: of each kind the first in line, who let most others pass, and the last.
+
+    Those come first who lose least by running elsewhere.
+    """
+    kinds: defaultdict[tuple[str, str], list[tuple[Candidate, Way]]] = defaultdict(list)
+    for candidate in candidates:
+        if candidate.key not in state.moved:
+            for way in candidate.ways:
+                kinds[candidate.kind, way.option].append((candidate, way))
+    groups = sorted(kinds.values(), key=lambda group: _loss(state, *group[-1]))
+    tried: set[tuple[tuple[str, str], ...]] = set()
+    for of_ends in (True, False):
+        for group in groups:
+            ordered = sorted(group, key=lambda each: each[0].order)
+            batch = tuple(ordered[-size:] if of_ends else ordered[:size])
+            name = tuple((each.key, way.option) for each, way in batch)
+            if name not in tried:
+                tried.add(name)
+                yield batch
+
+
+def _loss(state: _Plan, candidate: Candidate, way: Way) -> tuple[float, float]:
+    """Compare first by what running there costs, then by what it gains itself."""
+    stays = state.now.finishes.get(candidate.key, NEVER_SECONDS)
+    return way.runs - candidate.runs, way.priced - stays
+
+
+def _needed(now: Prospect, batch: _Batch) -> float:
+    """Sum up what each must gain; what was moved before must gain more."""
+    found = 0.0
+    for candidate, _ in batch:
+        stays = now.finishes.get(candidate.key, NEVER_SECONDS)
+        least = max(candidate.least_seconds, candidate.least_part * stays)
+        found += least * _BACK_FACTOR**candidate.moved
+    return found
+
+
+def _accept(state: _Plan, batch: _Batch, after: Prospect) -> None:
+    gain = (state.now.total - after.total) / len(batch)
+    for candidate, way in batch:
+        state.moved[candidate.key] = way
+        state.found.append(
+            Move(
+                candidate=candidate,
+                way=way,
+                gain=gain,
+                before=state.now.finishes.get(candidate.key, inf),
+                after=after.finishes.get(candidate.key, inf),
+            )
+        )
+    state.now = after
