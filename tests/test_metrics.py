@@ -14,6 +14,7 @@ from tests.servers import Server, paper_snapshot
 from webhook.admission.patch import PatchError
 from webhook.controller.metrics import ControllerMetrics
 from webhook.metric_table import Kind
+from webhook.model.moves import Obstacle
 from webhook.model.queues import OffSwitch
 
 
@@ -177,6 +178,9 @@ def test_the_controllers_metrics_are_in_its_table():
     metrics.expect(snapshot)
     metrics.show({"light-gpu": True, "another": False})
     metrics.show_failing({("light-gpu", "cpu"): 2}, snapshot.policies)
+    for policy in ("light-gpu", "another"):
+        obstacles = {(policy, Obstacle.TOO_SOON): 3}
+        metrics.show_moves({(policy, "moved"): 1}, {policy: 20.0}, obstacles)
     metrics.unreviewed.labels("another").inc()
     metrics.writes.labels("written").inc()
 
@@ -186,6 +190,8 @@ def test_the_controllers_metrics_are_in_its_table():
 
     missing = {metric.name for metric in metrics.table.metrics} - names
     assert missing == set()
+    moved = {"policy": "another", "outcome": "moved"}
+    assert metrics.registry.get_sample_value("kueue_fallback_controller_moves_total", moved) is None
     assert (before, policies(metrics)) == ({"light-gpu", "another"}, {"light-gpu"})
     assert metrics.registry.get_sample_value("kueue_fallback_policies", {"ready": "False"}) == 0
 

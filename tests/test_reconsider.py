@@ -82,8 +82,8 @@ def running(name, queue="gpu", cpu="4"):
 
 def looked(workloads, jobs, *, policies=None, most=16, gpu="4", cpu="9", **world):
     state = State()
-    state.replace(kinds.CLUSTER_QUEUES, [_queue("gpu", gpu), _queue("cpu", cpu)])
-    state.replace(kinds.LOCAL_QUEUES, [_lq("gpu"), _lq("cpu")])
+    state.replace(kinds.CLUSTER_QUEUES, [quota("gpu", gpu), quota("cpu", cpu)])
+    state.replace(kinds.LOCAL_QUEUES, [lane("gpu"), lane("cpu")])
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
     state.replace(kinds.WORKLOADS, workloads)
     snapshot = replace(state.snapshot(0.0, NOW), policies=policies or (rule(),), generation=1)
@@ -98,11 +98,11 @@ def looked(workloads, jobs, *, policies=None, most=16, gpu="4", cpu="9", **world
     return reconsider.look(found, jobs, most=most)
 
 
-def _queue(name, cpu):
+def quota(name, cpu):
     return cluster_queue(f"{name}-cq", cpu=cpu)
 
 
-def _lq(name):
+def lane(name):
     return local_queue(f"{name}-lq", f"{name}-cq")
 
 

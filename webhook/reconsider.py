@@ -410,4 +410,3 @@ def by_job(workloads: Iterable[Workload]) -> Mapping[str, Sequence[Workload]]:
         if workload.job:
             found[f"{workload.namespace}/{workload.job}"].append(workload)
     return found
-

@@ -51,7 +51,7 @@ def test_the_webhook_reads_what_a_decision_needs_and_writes_nothing(render):
     assert rendering.one("ClusterRoleBinding")["subjects"] == [WEBHOOK]
 
 
-def test_the_controller_may_also_write_the_status_of_policies_and_watch_jobs(render):
+def test_the_controller_may_also_write_the_status_of_policies_and_move_jobs(render):
     rendering = render()
 
     assert rendering.one("ClusterRole", "kueue-fallback-controller")["rules"] == [
@@ -61,7 +61,9 @@ def test_the_controller_may_also_write_the_status_of_policies_and_watch_jobs(ren
             "resources": ["fallbackpolicies/status"],
             "verbs": ["patch"],
         },
-        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch", "patch"]},
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["patch"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     ]
     binding = rendering.one("ClusterRoleBinding", "kueue-fallback-controller")
     assert binding["subjects"] == [CONTROLLER]
@@ -120,16 +122,6 @@ def test_the_controller_holds_one_lease_in_its_own_namespace(render):
         {**leases, "resourceNames": [lease.NAME], "verbs": ["get", "update"]},
         {**leases, "verbs": ["create"]},
     ]
-
-
-def test_the_controller_writes_events_on_policies_where_they_belong(render):
-    rendering = render()
-
-    role = rendering.one("Role", "kueue-fallback-controller-events")
-    binding = rendering.one("RoleBinding", "kueue-fallback-controller-events")
-    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == "default"
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
-    assert binding["subjects"] == [CONTROLLER]
 
 
 def test_without_the_controller_nobody_may_write_either(render):

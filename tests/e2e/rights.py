@@ -13,10 +13,12 @@ from certs.client import Client as CertsClient
 from certs.keeper import Keeper
 from certs.plan import Lifetimes
 from certs.store import Store
+from tests.builders import job
 from tests.chart import helm
+from tests.cluster.objects import workload
 from tests.cluster.runs import DAY, ended
 from webhook.cluster.client import Client
-from webhook.cluster.errors import ClusterError
+from webhook.cluster.errors import ClusterError, NotServed
 from webhook.cluster.feed import Feed
 from webhook.cluster.lease import Elector
 from webhook.cluster.reduce import Entry
@@ -24,15 +26,39 @@ from webhook.cluster.resources import watched
 from webhook.cluster.run_times import RunTimes
 from webhook.cluster.shards import Reader
 from webhook.cluster.watch import Follower, Message
+from webhook.cluster.workload import read_workload
 from webhook.commands import probe, unfinished
-from webhook.controller import keeps_failing, reconcile, run_times, serve
+from webhook.controller import keeps_failing, moves, reconcile, run_times, serve
 from webhook.controller.glimpse import JOBS
+from webhook.decide.moves import Candidate, Move, Way
+from webhook.model.pending import Pending
 from webhook.model.policy import read_policy
 from webhook.model.queues import Snapshot
 from webhook.model.runs import FAILURES_THAT_TELL
 
 KUEUE_NAMESPACE = "kueue-system"
 CLASS = "a-class"
+GONE = workload("gone", job="gone")
+WORKLOAD = read_workload(GONE)
+PENDING_JOB = Pending(
+    uid="gone", version="1", created=0.0, job=job(name="gone"), queue="gpu-lq", option="gpu"
+)
+MOVE = Move(
+    candidate=Candidate(
+        key=PENDING_JOB.key,
+        policy="light-gpu",
+        option="gpu",
+        cluster_queue="gpu-cq",
+        runs=20.0,
+        kind="",
+        order=0,
+        ways=(),
+    ),
+    way=Way(option="cpu", cluster_queue="cpu-cq", runs=70.0),
+    gain=10.0,
+    before=100.0,
+    after=70.0,
+)
 
 
 def is_allowed(plane, account, role, right):
@@ -153,6 +179,27 @@ def telling(_, kubeconfig, __, *, policy):
     teller = keeps_failing.Teller(Client(kubeconfig), is_leader=_always)
     told = teller.look(runs.records, runs.take_changed(), (found,), DAY + 60.0)
     return " ".join(line for line in told.lines if "no Event" in line)
+
+
+def moving(_, kubeconfig, namespace):
+    """Ask for the move of a Job that is gone, as the controller does."""
+    return _complaint(lambda: moves.ask(Client(kubeconfig), PENDING_JOB, MOVE))
+
+
+def repairing(_, kubeconfig, namespace):
+    """Take quota back from a Workload that is gone, as the controller does."""
+    wanted = {"spec": {"active": False}}
+    return _complaint(lambda: moves.repair(Client(kubeconfig), WORKLOAD, wanted))
+
+
+def _complaint(act):
+    try:
+        act()
+    except NotServed:
+        return ""
+    except ClusterError as error:
+        return str(error)
+    return ""
 
 
 def keeping_certificates(_, kubeconfig, namespace, *, release):

@@ -30,7 +30,6 @@ PARTS = {
     ),
     "controller": (
         f"{RELEASE}-controller",
-        f"{RELEASE}-controller-events",
         f"{RELEASE}-kueue-config",
         f"{RELEASE}-off-switch",
         f"{RELEASE}-run-times",
@@ -122,7 +121,7 @@ def use(plane, kubeconfigs):
 def _name_of_use(part, right):
     if _use_of(part, right) is rights.following:
         return right.get("resourceNames", right["resources"])[0]
-    if right["resources"][0] in ("configmaps", "events", "leases"):
+    if right["resources"][0] in ("configmaps", "events", "jobs", "leases", "workloads"):
         return right["resources"][0]
     # The certificates are kept by several rights at once.
     return part
@@ -142,6 +141,8 @@ def _use_of(part, right):
         return rights.leading
     if resource == "configmaps" and set(right["verbs"]) <= {"get", "create", "patch"}:
         return rights.reading_records if part == "webhook" else rights.keeping_records
+    if part == "controller" and right["verbs"] == ["patch"]:
+        return rights.moving if resource == "jobs" else rights.repairing
     if {"get", "create", "update", "patch"} & set(right["verbs"]):
         return functools.partial(rights.keeping_certificates, release=RELEASE)
     return rights.following

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from webhook.metric_table import Table, Watches, series
 from webhook.metrics import A_POLICY, AN_OPTION
+from webhook.model.moves import OUTCOMES, Obstacle
 from webhook.model.policy import FallbackPolicy, Mode
 from webhook.model.queues import Snapshot
 
@@ -43,6 +44,48 @@ class ControllerMetrics:
         )
 
         self._run_times(table)
+        self._moves(table)
+
+    def _moves(self, table: Table) -> None:
+        self._moved = table.counter(
+            "controller_moves",
+            "Moves of pending Jobs that were written, by what became of them. moved: its Workload "
+            "shows it. conflict: the Job changed meanwhile. refused: by the webhook or the API "
+            "server. lost: no Workload showed it in time. repaired: quota that it held in the "
+            "queue it had left was taken back. failed: the API server could not be reached.",
+            policy=A_POLICY,
+            outcome=OUTCOMES,
+        )
+        self._gained = table.counter(
+            "controller_move_gained_seconds",
+            "Seconds that all who wait were expected to be done sooner, together, by moves.",
+            policy=A_POLICY,
+        )
+        self._not_moved = table.gauge(
+            "controller_not_moved_jobs",
+            "Pending Jobs of policies that reconsider which cannot be moved, by why.",
+            policy=A_POLICY,
+            reason=tuple(map(str, Obstacle)),
+        )
+        self.in_flight = table.gauge(
+            "controller_moves_in_flight", "Moves that no Workload shows yet."
+        )
+
+    def show_moves(
+        self,
+        outcomes: Mapping[tuple[str, str], int],
+        gained: Mapping[str, float],
+        obstacles: Mapping[tuple[str, Obstacle], int] | None,
+    ) -> None:
+        """Take over what a step came to; obstacles only after a look."""
+        for place, count in outcomes.items():
+            self._moved.labels(*place).inc(count)
+        for policy, seconds in gained.items():
+            self._gained.labels(policy).inc(seconds)
+        if obstacles is not None:
+            self._not_moved.clear()
+            for (policy, obstacle), count in obstacles.items():
+                self._not_moved.labels(policy, str(obstacle)).set(count)
 
     def _run_times(self, table: Table) -> None:
         self.record_writes = table.counter(
@@ -81,15 +124,19 @@ class ControllerMetrics:
             self._policies.labels(str(state)).set(count)
         for name, state in ready.items():
             self._ready.labels(name).set(state)
-        for metric in (self._ready, self.unreviewed):
+        for metric in (self._ready, self.unreviewed, self._moved, self._gained):
             for labels in series(metric):
                 if labels["policy"] not in ready:
-                    metric.remove(labels["policy"])
+                    metric.remove(*labels.values())
 
     def expect(self, snapshot: Snapshot) -> None:
         """Start at zero for each policy that leaves decisions: an increase is seen from there."""
         for policy in filter(_leaves_decisions, snapshot.policies):
             self.unreviewed.labels(policy.name)
+            if policy.spec.reconsider is not None:
+                self._gained.labels(policy.name)
+                for outcome in OUTCOMES:
+                    self._moved.labels(policy.name, outcome)
 
 
 def _leaves_decisions(policy: FallbackPolicy) -> bool:

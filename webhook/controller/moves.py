@@ -16,6 +16,7 @@ from webhook import reconsider
 from webhook.cluster.errors import ClusterError, Refused
 from webhook.cluster.feed import Feed
 from webhook.cluster.reduce import Entry
+from webhook.cluster.resources import KUEUE_GROUP
 from webhook.cluster.watch import Message
 from webhook.cluster.workload import Workload
 from webhook.controller import move_events, pending
@@ -34,6 +35,7 @@ CONFIRM_SECONDS: Final = 20.0
 REFUSED_SECONDS: Final = 60.0
 """Until a Job is asked again that the webhook or the API server refused to move."""
 OLDER_SECONDS: Final = 600.0
+_CONFLICT: Final = 409
 _INVALID: Final = 422
 _JOBS: Final = "/apis/batch/v1/namespaces/{}/jobs/{}"
 _NEW_ENOUGH: Final = (1, 36)
@@ -69,12 +71,9 @@ class Stepped:
     moved: list[Move] = field(default_factory=list)
     """Confirmed."""
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(policy, what became of a move) to how many: see ``OUTCOMES``."""
+    """(policy, what became of a move) to how many: see ``model.moves.OUTCOMES``."""
     obstacles: Mapping[tuple[str, Obstacle], int] | None = None
     """After a look: (policy, why) to pending Jobs that cannot be moved."""
-
-
-OUTCOMES: Final = ("moved", "conflict", "refused", "lost", "repaired", "failed")
 
 
 class Mover:
@@ -171,8 +170,7 @@ class Mover:
         key, policy = move.candidate.key, move.candidate.policy
         job = self._jobs[key]
         try:
-            answer = self._transport.patch(_path(key), _patch(job, move))
-            after = pending.read_job(answer)
+            after = pending.read_job(ask(self._transport, job, move))
         except Refused as error:
             self._note_refusal(move, error, world.now, stepped)
             return
@@ -247,7 +245,7 @@ class Mover:
                 if wanted is None or not self._may_write():
                     continue
                 try:
-                    self._transport.patch(self._workload_path(workload), wanted)
+                    repair(self._transport, workload, wanted)
                 except ClusterError as error:
                     stepped.lines.append(f"Workload {key}: not repaired: {error}")
                     continue
@@ -258,13 +256,17 @@ class Mover:
                         f"was moved to LocalQueue {job.queue}; taken back from there"
                     )
 
-    def _workload_path(self, workload: Workload) -> str:
-        version = self._transport.kueue_version() or "v1beta2"
-        place = f"namespaces/{workload.namespace}/workloads/{workload.name}"
-        return f"/apis/kueue.x-k8s.io/{version}/{place}"
+
+def ask(transport: Transport, job: Pending, move: Move) -> Mapping[str, Any]:
+    """Ask the webhook for a move: one annotation, if the Job is still as it was; return the Job."""
+    return transport.patch(_JOBS.format(job.job.namespace, job.job.name), _patch(job, move))
 
 
-_CONFLICT: Final = 409
+def repair(transport: Transport, workload: Workload, wanted: Mapping[str, Any]) -> None:
+    """Write what ``_repair_of`` has found to a Workload."""
+    version = transport.kueue_version() or "v1beta2"
+    place = f"namespaces/{workload.namespace}/workloads/{workload.name}"
+    transport.patch(f"/apis/{KUEUE_GROUP}/{version}/{place}", wanted)
 
 
 def _world(
@@ -338,10 +340,6 @@ def _repair_of(workload: Workload, job: Pending, snapshot: Snapshot) -> dict[str
         "metadata": {"annotations": {move_events.REPAIR: workload.cluster_queue}},
         "spec": {"active": False},
     }
-
-
-def _path(key: str) -> str:
-    return _JOBS.format(*key.split("/"))
 
 
 def _text(entry: Entry) -> str:

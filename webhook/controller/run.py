@@ -10,6 +10,7 @@ import queue
 import random
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -248,6 +249,11 @@ class Controller:
         stepped = self._mover.step(
             self._feed, self._snapshot, now=time.monotonic(), unix=time.time()
         )
+        gained: defaultdict[str, float] = defaultdict(float)
+        for move in stepped.moved:
+            gained[move.candidate.policy] += move.gain
+        self.metrics.show_moves(stepped.outcomes, gained, stepped.obstacles)
+        self.metrics.in_flight.set(self._mover.in_flight)
         self._log_all(tuple(stepped.lines))
 
     def _fetch_job(self, namespace: str, name: str) -> Mapping[str, Any] | None:

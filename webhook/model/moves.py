@@ -108,3 +108,6 @@ WORDS: Mapping[Obstacle, str] = {
     Obstacle.OPTION_REFUSED: "the option is refused",
 }
 """After ``not moved to cpu:``."""
+
+OUTCOMES = ("moved", "conflict", "refused", "lost", "repaired", "failed")
+"""What becomes of a move that the controller writes."""
