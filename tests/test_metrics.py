@@ -178,9 +178,9 @@ def test_the_controllers_metrics_are_in_its_table():
     metrics.expect(snapshot)
     metrics.show({"light-gpu": True, "another": False})
     metrics.show_failing({("light-gpu", "cpu"): 2}, snapshot.policies)
-    for policy in ("light-gpu", "another"):
-        obstacles = {(policy, Obstacle.TOO_SOON): 3}
-        metrics.show_moves({(policy, "moved"): 1}, {policy: 20.0}, obstacles)
+    for name in ("light-gpu", "another"):
+        obstacles = {(name, Obstacle.TOO_SOON): 3}
+        metrics.show_moves({(name, "moved"): 1}, {name: 20.0}, obstacles)
     metrics.unreviewed.labels("another").inc()
     metrics.writes.labels("written").inc()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import hypot, inf
 
 from webhook import surveys
 from webhook.cluster.census import Census
@@ -55,6 +55,8 @@ class World:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
     moves: tuple[Move, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
+    """What would stand in line after each of the moves."""
     candidates: int = 0
     obstacles: Mapping[tuple[str, Obstacle], int]
     """(policy, why) to the Jobs that cannot be moved."""
@@ -129,7 +131,12 @@ def look(world: World, jobs: Iterable[Pending], *, most: int) -> Looked:
         candidates.append(_candidate(each, offers))
         lines.offer(each, offers)
     found_moves = moves.plan(candidates, lines.foresee, waiting=lines.length, most=most)
-    return Looked(moves=found_moves, candidates=len(candidates), obstacles=obstacles)
+    return Looked(
+        moves=found_moves,
+        arrivals=tuple(lines.arrival(move) for move in found_moves),
+        candidates=len(candidates),
+        obstacles=obstacles,
+    )
 
 
 def _asked(pending: Pending, world: World) -> _Asked | tuple[str, Obstacle] | None:
@@ -232,6 +239,10 @@ class _Lines:
             queued = Queued(arrival=arrival, job_class=offer.job_class)
             self._offers[key, offer.way.option] = queued
 
+    def arrival(self, move: Move) -> Arrival:
+        """Say what stands in line after a move."""
+        return self._offers[move.candidate.key, move.way.option].arrival
+
     def foresee(self, moved: Moved) -> Prospect:
         waiting = [
             self._offers[key, moved[key].option]
@@ -330,7 +341,9 @@ class _Catalog:
             if against is not None:
                 because = against
                 continue
-            offers.append(self._offer(each, item, there))
+            offer = self._offer(each, item, there)
+            way = replace(offer.way, unsure=hypot(_half_width(here), _half_width(item)))
+            offers.append(replace(offer, way=way))
         if not offers:
             return _none(because)
         return _Offers(
@@ -370,6 +383,12 @@ def _none(because: Obstacle) -> _Offers:
 def _runs(item: Assessment) -> float | None:
     run = item.forecast.run if item.forecast is not None else None
     return run.seconds if run is not None else None
+
+
+def _half_width(item: Assessment) -> float:
+    """Say by how much its start may be off; nothing is said of one that is never."""
+    start = item.forecast.start if item.forecast is not None else None
+    return 0.0 if start is None or start.high == inf else (start.high - start.low) / 2
 
 
 def _class_text(each: _Asked, option: str) -> str:

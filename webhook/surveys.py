@@ -185,7 +185,7 @@ def queued(
                 group.arrival,
                 key=key or group.arrival.key,
                 count=1 + len(others),
-                created=first[1] if key else group.arrival.created,
+                created=first[1],
             ),
             job_class=job_class,
             at=0.0 if group.competes else until + clock,

@@ -150,3 +150,25 @@ def charged(state, schedule):
     for name in schedule.tree.leaves:
         quotas = quota.charge(quotas, name, used(schedule, name))
     return quotas
+
+
+@given(st.data())
+def test_who_is_withdrawn_has_never_come(data):
+    state = data.draw(snapshots())
+    found, without = schedules(state), schedules(state)
+    placed = fill(data, state, found, late=True)
+    gone = data.draw(st.sets(st.sampled_from(sorted(placed)))) if placed else set()
+    for age, (key, each) in enumerate(placed.items()):
+        if key not in gone:
+            without[each.cluster_queue].add_waiting(each, age=age + 1)
+
+    for key in gone:
+        found[placed[key].cluster_queue].withdraw(key)
+    for schedule in {*found.values(), *without.values()}:
+        while schedule.next_event() < inf:
+            schedule.step()
+
+    for name in found:
+        assert [(b.key, b.at, b.count) for b in found[name].begun] == [
+            (b.key, b.at, b.count) for b in without[name].begun
+        ]

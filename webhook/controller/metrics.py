@@ -124,7 +124,8 @@ class ControllerMetrics:
             self._policies.labels(str(state)).set(count)
         for name, state in ready.items():
             self._ready.labels(name).set(state)
-        for metric in (self._ready, self.unreviewed, self._moved, self._gained):
+        metrics = (self._ready, self.unreviewed, self._moved, self._gained, self._not_moved)
+        for metric in metrics:
             for labels in series(metric):
                 if labels["policy"] not in ready:
                     metric.remove(*labels.values())

@@ -63,6 +63,20 @@ class Hall:
         if line.entries[0][2] is entry:
             self._store(line, 0)
 
+    def withdraw(self, key: str) -> None:
+        """Take away what waits under a key."""
+        for line in self._lines.values():
+            for place, (_, _, entry) in enumerate(line.entries):
+                if entry.waiting.key != key:
+                    continue
+                del line.entries[place]
+                heapq.heapify(line.entries)
+                if place == 0:
+                    line.stored = None
+                    if line.entries:
+                        self._store(line, 0)
+                return
+
     def released(self, leaf: int) -> None:
         """Look again at lines that a release of their own ClusterQueue has helped."""
         if not self._has_cohort:

@@ -18,6 +18,8 @@ NEVER_SECONDS = 30 * 86_400.0
 _WORK = 4_000
 """Workloads scheduled in one look, about: what it costs is a second of CPU at most."""
 _LEAST_TRIES, _MOST_TRIES = 2, 200
+UNSURE_PART = 0.1
+"""Of what is unsure, what a move must gain besides: the next look will foresee a bit otherwise."""
 _BACK_FACTOR = 2.0
 """Each move of a Job makes its next one this much dearer, so that none goes to and fro."""
 
@@ -32,6 +34,8 @@ class Way:
     """Expected seconds there."""
     priced: float = inf
     """When it would be done there as the last in line, seconds from now."""
+    unsure: float = 0.0
+    """Seconds by which the starts here and there may be off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +169,10 @@ def _loss(state: _Plan, candidate: Candidate, way: Way) -> tuple[float, float]:
 def _needed(now: Prospect, batch: _Batch) -> float:
     """Sum up what each must gain; what was moved before must gain more."""
     found = 0.0
-    for candidate, _ in batch:
+    for candidate, way in batch:
         stays = now.finishes.get(candidate.key, NEVER_SECONDS)
         least = max(candidate.least_seconds, candidate.least_part * stays)
+        least += UNSURE_PART * way.unsure
         found += least * _BACK_FACTOR**candidate.moved
     return found
 

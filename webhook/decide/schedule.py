@@ -104,20 +104,31 @@ class Schedule:
             _Run(leaf=leaf, taken=taken, count=run.count, variance=run.spread**2),
         )
 
-    def add_waiting(self, waiting: Waiting) -> None:
+    def add_waiting(self, waiting: Waiting, *, age: int | None = None) -> None:
         """Let Workloads wait; those of one priority in the order in which they are added.
 
-        After the first look they are looked at with the next event, which may be now.
+        After the first look they are looked at with the next event, which may be now. *age*: the
+        place in that order, the least the oldest; for all of a Schedule or for none.
         """
         queue = self._queues.get(waiting.cluster_queue)
         if queue is None or not is_open(queue):
             return
         entry = Entry(self._shape_of(waiting), waiting, waiting.count)
         self._order += 1
+        order = self._order if age is None else age
         if waiting.at > self.now or not self._is_first:
-            heapq.heappush(self._arrivals, (waiting.at, self._order, queue.name, entry))
+            heapq.heappush(self._arrivals, (waiting.at, order, queue.name, entry))
         else:
-            self._hall.join(queue, entry, self._order)
+            self._hall.join(queue, entry, order)
+
+    def withdraw(self, key: str) -> None:
+        """Take a Workload away that waits; what can never start does not even wait."""
+        left = [each for each in self._arrivals if each[3].waiting.key != key]
+        if len(left) < len(self._arrivals):
+            self._arrivals = left
+            heapq.heapify(self._arrivals)
+        else:
+            self._hall.withdraw(key)
 
     def next_event(self) -> float:
         """Say when something happens next, the first look included; inf: never."""

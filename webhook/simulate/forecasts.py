@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeAlias
 
+from webhook import reconsider
 from webhook.cluster.census import Census, Group
 from webhook.cluster.run_times import RunTimes
 from webhook.cluster.workload import Workload
@@ -69,7 +71,7 @@ class Forecasts:
     def __init__(self, snapshot: Snapshot, run_times: RunTimes) -> None:
         """*run_times*: what is learned already; it learns more here."""
         self._snapshot = snapshot
-        self._watched = watched(snapshot)
+        self._watched = watched(snapshot) | reconsider.trees(snapshot)
         self._surveyor = Surveyor()
         self._run_times = run_times
         self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
@@ -102,7 +104,31 @@ class Forecasts:
         """Let decisions see the placements since the last forecast."""
         return replace(view, outlook=self._outlook)
 
-    def join(self, joining: Joining, now: float) -> None:
+    def snapshot(self, now: float) -> Snapshot:
+        """Return the queues with what is learned of runs."""
+        estimates = self._run_times.estimates(at_once=None)
+        return replace(self._snapshot, as_of=now, run_times=estimates, generation=1)
+
+    def unix(self, now: float) -> float:
+        return now + _EPOCH
+
+    def censuses(self, names: Iterable[str]) -> Mapping[str, Census]:
+        return {name: self._queues[name].census() for name in names}
+
+    def waiting(self) -> Iterator[Workload]:
+        """List all Workloads that wait in queues that are followed."""
+        for queue in self._queues.values():
+            for _, members in queue.waiting.values():
+                yield from members.values()
+
+    def leave(self, key: str) -> int:
+        """Forget a Workload that waits, and return its age."""
+        joining, shape = self._joined.pop(key)
+        self._changed.add(joining.cluster_queue)
+        self._fresh_until = -inf
+        return self._queues[joining.cluster_queue].waiting[shape][1].pop(key).created
+
+    def join(self, joining: Joining, now: float, *, age: int | None = None) -> None:
         arrival, name = joining.arrival, joining.cluster_queue
         if name not in self._watched:
             return
@@ -115,7 +141,7 @@ class Forecasts:
             joining.demand,
         )
         group = self._queues[name].waiting.setdefault(shape, (arrival, {}))
-        group[1][joining.key] = _pending(joining, self._number)
+        group[1][joining.key] = _pending(joining, self._number if age is None else age)
         self._number += 1
         self._joined[joining.key] = joining, shape
         self._changed.add(name)

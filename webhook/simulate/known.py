@@ -61,6 +61,13 @@ class Known:
         if arrival.policy:
             tally.guests[arrival.policy, arrival.option] += 1
 
+    def leave(self, cluster_queue: str, arrival: Arrival) -> None:
+        """Count a pending Workload no more: it is moved."""
+        tally = self._tally(cluster_queue)
+        tally.pending -= 1
+        if arrival.policy:
+            tally.guests[arrival.policy, arrival.option] -= 1
+
     def start(self, cluster_queue: str, arrival: Arrival, usage: Amounts) -> None:
         """Let a pending Workload reserve quota."""
         tally = self._tally(cluster_queue)

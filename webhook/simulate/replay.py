@@ -26,6 +26,7 @@ from webhook.model.job import Job
 from webhook.model.queues import Amounts, Arrival, ClusterQueue, Snapshot, StopPolicy
 from webhook.simulate.forecasts import Forecasts, Joining
 from webhook.simulate.known import Known
+from webhook.simulate.moving import Moving
 from webhook.simulate.results import JobResult, Result
 from webhook.simulate.scenario import Arm, Scenario, Submission
 
@@ -58,6 +59,7 @@ class _Queued:
     submission: Submission
     arrival: Arrival
     cluster_queue: str
+    job: Job
 
 
 class _Replay:
@@ -66,6 +68,7 @@ class _Replay:
         self._snapshot = replace(scenario.snapshot, policies=arm.policies)
         self._known = Known(self._snapshot)
         self._forecasts = Forecasts(self._snapshot, run_times)
+        self._moving = Moving(self._snapshot, self._forecasts)
         self._policies = {policy.name: policy for policy in arm.policies}
         self._schedules = tuple(_schedules(self._snapshot))
         self._places = {
@@ -76,6 +79,7 @@ class _Replay:
         self._agenda: list[tuple[float, int]] = []
         """A heap of moments at which something may happen in a tree."""
         self._queued: dict[str, _Queued] = {}
+        self._number = 0
         self._results: dict[str, JobResult] = {}
         self._demands: dict[Demand, Demand] = {}
         """Equal ones are one, so that those who ask the same stand in one line."""
@@ -92,13 +96,30 @@ class _Replay:
 
     def _go_to(self, now: float) -> None:
         agenda = self._agenda
-        while agenda and agenda[0][0] <= now:
-            index = heapq.heappop(agenda)[1]
+        while agenda and min(agenda[0][0], self._moving.next_look) <= now:
+            if self._moving.next_look <= agenda[0][0]:
+                self._reconsider(self._moving.next_look)
+                continue
+            at, index = heapq.heappop(agenda)
             schedule = self._schedules[index]
-            if schedule.next_event() <= now:
+            # Else what was to happen at this moment has happened, or was taken back.
+            if schedule.next_event() <= at:
                 schedule.step()
                 self._note(schedule)
                 self._expect(index)
+
+    def _reconsider(self, now: float) -> None:
+        """Move whom the controller would move at this moment."""
+        view = self._known.at(self._forecasts.snapshot(now), self._heads())
+        for key, arrival in self._moving.look(view.snapshot, now):
+            one = self._queued.pop(key)
+            self._schedules[self._places[one.cluster_queue]].withdraw(key)
+            self._known.leave(one.cluster_queue, one.arrival)
+            age = self._forecasts.leave(key)
+            self._results[key] = replace(
+                self._results[key], queue=arrival.local_queue, option=arrival.option
+            )
+            self._wait(one.submission, arrival, one.job, now=now, age=age)
 
     def _expect(self, index: int) -> None:
         if (at := self._schedules[index].next_event()) < inf:
@@ -124,9 +145,14 @@ class _Replay:
             queue=arrival.local_queue,
             option=(outcome.decision.option or "") if outcome.decision else "",
         )
-        self._join(submission, arrival, job)
+        self._number += 1
+        self._wait(submission, arrival, job, now=submission.at, age=self._number)
+        if submission.name in self._queued:
+            self._moving.join(submission.name, job, arrival, submission.at)
 
-    def _join(self, submission: Submission, arrival: Arrival, job: Job) -> None:
+    def _wait(
+        self, submission: Submission, arrival: Arrival, job: Job, *, now: float, age: int
+    ) -> None:
         place = self._snapshot.local_queues[arrival.namespace, arrival.local_queue]
         queue = self._snapshot.cluster_queues.get(place.cluster_queue)
         if queue is None or place.stop_policy is not StopPolicy.NONE:
@@ -137,7 +163,7 @@ class _Replay:
             return
         key = submission.name
         self._queued[key] = _Queued(
-            submission=submission, arrival=arrival, cluster_queue=queue.name
+            submission=submission, arrival=arrival, cluster_queue=queue.name, job=job
         )
         asked = self._demand(arrival, queue)
         policy = self._policies.get(arrival.policy)
@@ -149,18 +175,18 @@ class _Replay:
             job_class=job_class.of_job(job, policy.spec.job_class_label if policy else None),
             generation=policy.generation if policy else 0,
         )
-        self._forecasts.join(joining, submission.at)
+        self._forecasts.join(joining, now, age=age)
         waiting = Waiting(
             cluster_queue=queue.name,
             demand=asked,
             seconds=inf,
             by_flavors=_TrueRunTimes(submission, arrival.option),
             priority=arrival.priority,
-            at=submission.at,
+            at=now,
             key=key,
         )
-        self._schedules[index].add_waiting(waiting)
-        heapq.heappush(self._agenda, (submission.at, index))
+        self._schedules[index].add_waiting(waiting, age=age)
+        heapq.heappush(self._agenda, (now, index))
 
     def _is_selected(self, arrival: Arrival, queue: ClusterQueue) -> bool:
         return queue.namespaces.matches(namespace_labels(self._snapshot, arrival.namespace))
@@ -184,6 +210,7 @@ class _Replay:
             one, usage = self._queued[begun.key], _amounts(schedule.tree, begun)
             self._known.start(one.cluster_queue, one.arrival, usage)
             self._forecasts.start(begun.key, begun.at, usage)
+            self._moving.start(begun.key)
             self._results[begun.key] = replace(
                 self._results[begun.key], start=begun.at, finish=begun.finish, held=usage
             )

@@ -1,0 +1,178 @@
+"""Pending Jobs go where they are done sooner, on a real Kueue: there, back, and after an outage."""
+
+import json
+import time
+
+import pytest
+
+from hack import paper
+from hack.api import APPLY_PATCH
+from tests.e2e.decisions import (
+    OPTION,
+    SLOW,
+    applied_policy,
+    decision_of,
+    fill,
+    finish_time,
+    probe,
+    queue_of,
+)
+from tests.e2e.plane import (
+    container_of,
+    job_of,
+    wait_for,
+    wait_until_complete,
+    wait_until_reserved,
+    workload_of,
+)
+
+FASTER = 20.0
+RULES = {"after": "1s", "minimumGain": {"time": "5s", "percent": 5}, "maxMoves": 2}
+
+
+@pytest.fixture
+def policy(plane, webhook, queues):
+    found = finish_time(queues, runTime="20s")
+    found["spec"]["reconsider"] = RULES
+    with applied_policy(plane.client, found, queues):
+        yield found
+
+
+def hold(client, cluster_queue, policy):
+    """Stop a ClusterQueue, or let it go on."""
+    path = client.path(paper.KUEUE, "ClusterQueue", name=cluster_queue)
+    body = {"spec": {"stopPolicy": policy}}
+    client.send("PATCH", path, body, content_type="application/merge-patch+json")
+
+
+def is_refused(client, queues, option):
+    found = probe(client, queues)
+    return found and next(each for each in found["options"] if each["name"] == option).get(
+        "rejected"
+    )
+
+
+def pending_in_gpu(plane, queues, count, **given):
+    """Create light Jobs while the GPU queue is long and the CPU queue is stopped."""
+    client = plane.client
+    fill(plane, queues, gpu=6)
+    hold(client, queues.cpu_cluster_queue, "Hold")
+    wait_for(lambda: is_refused(client, queues, "cpu"), "the CPU queue is known to be stopped")
+    jobs = [
+        client.create(paper.light_job(f"light-{number}", queues, faster=FASTER, **given))
+        for number in range(count)
+    ]
+    assert [queue_of(job) for job in jobs] == [queues.gpu_queue] * count
+    return jobs
+
+
+def moved_to(client, queues, name, option):
+    job = job_of(client, queues.namespace, name)
+    return job if job["metadata"]["labels"].get(OPTION) == option else None
+
+
+def test_a_pending_job_goes_where_it_is_done_sooner(plane, queues, policy):
+    client = plane.client
+    (job,) = pending_in_gpu(plane, queues, 1)
+    before = wait_for(lambda: workload_of(client, job), "its Workload")
+    assert container_of(job)["env"][0]["valueFrom"]["fieldRef"]["fieldPath"] == (
+        "metadata.annotations['kueue-fallback.dev/env.RUN_ENV']"
+    )
+
+    hold(client, queues.cpu_cluster_queue, "None")
+    moved = wait_for(
+        lambda: moved_to(client, queues, "light-0", "cpu"), "it is moved", timeout_seconds=60
+    )
+    done = wait_until_complete(client, queues.namespace, "light-0")
+
+    after = workload_of(client, done)
+    decision = decision_of(moved)
+    assert queue_of(moved) == queues.cpu_queue
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["status"]["admission"]["clusterQueue"] == queues.cpu_cluster_queue
+    assert paper.GPU not in container_of(done)["resources"]["requests"]
+    annotations = done["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["kueue-fallback.dev/env.RUN_ENV"] == "cpu"
+    assert (decision["option"], decision["moves"]) == ("cpu", 1)
+    assert [each["option"] for each in decision["history"]] == ["gpu", "cpu"]
+    assert decision["reason"].startswith(f"moved to {queues.cpu_queue} (cpu): done in ")
+    assert "kueue-fallback.dev/move-to" not in done["metadata"]["annotations"]
+    event = wait_for(lambda: _event(client, done), "an Event on the Job")
+    assert event["message"].startswith("moved from gpu to cpu: done in ")
+
+
+def _event(client, job):
+    found = client.list("v1", "Event", namespace=job["metadata"]["namespace"])
+    mine = (each for each in found if each["involvedObject"].get("uid") == job["metadata"]["uid"])
+    return next((each for each in mine if each["reason"] == "Moved"), None)
+
+
+def test_the_submitter_applies_again_after_a_move(plane, queues, policy):
+    client, manifest = plane.client, paper.light_job("light-0", queues, faster=SLOW)
+    fill(plane, queues, gpu=6)
+    hold(client, queues.cpu_cluster_queue, "Hold")
+    wait_for(lambda: is_refused(client, queues, "cpu"), "the CPU queue is known to be stopped")
+    query = {"fieldManager": "submitter"}
+    path = client.path_of(manifest)
+    client.send("PATCH", path, manifest, content_type=APPLY_PATCH, query=query)
+    hold(client, queues.cpu_cluster_queue, "None")
+    moved = wait_for(
+        lambda: moved_to(client, queues, "light-0", "cpu"), "it is moved", timeout_seconds=60
+    )
+    wait_until_reserved(client, moved)
+
+    again = client.send("PATCH", path, manifest, content_type=APPLY_PATCH, query=query).json()
+
+    assert queue_of(again) == queues.cpu_queue
+    assert decision_of(again) == decision_of(moved)
+    assert paper.GPU not in container_of(again)["resources"]["requests"]
+    owners = {each["manager"] for each in again["metadata"]["managedFields"]}
+    assert "submitter" in owners
+    fields = json.dumps(
+        [each for each in again["metadata"]["managedFields"] if each["manager"] != "submitter"]
+    )
+    assert "f:resources" not in fields
+
+
+def test_it_comes_back_when_the_gpu_is_free(plane, queues, policy):
+    client = plane.client
+    fill(plane, queues, gpu=0, cpu=6)
+    hold(client, queues.gpu_cluster_queue, "Hold")
+    wait_for(lambda: is_refused(client, queues, "gpu"), "the GPU queue is known to be stopped")
+    job = client.create(paper.light_job("light", queues, faster=FASTER))
+    assert queue_of(job) == queues.cpu_queue
+
+    hold(client, queues.gpu_cluster_queue, "None")
+    moved = wait_for(
+        lambda: moved_to(client, queues, "light", "gpu"), "it comes back", timeout_seconds=60
+    )
+    done = wait_until_complete(client, queues.namespace, "light")
+
+    assert decision_of(moved)["moves"] == 1
+    assert container_of(done)["resources"]["requests"][paper.GPU] == "1"
+    assert container_of(done)["resources"]["limits"] == {paper.GPU: "1"}
+
+
+@pytest.mark.parametrize("adopt", [True, False])
+def test_jobs_that_nobody_decided_are_moved_where_the_policy_adopts_them(
+    plane, webhook, queues, adopt
+):
+    client = plane.client
+    fill(plane, queues, gpu=8)
+    # No policy was there when it was created: as if the webhook had been down.
+    client.create(paper.light_job("light", queues, faster=FASTER))
+    found = finish_time(queues, runTime="20s")
+    found["spec"]["reconsider"] = {**RULES, "adopt": adopt}
+
+    with applied_policy(client, found, queues):
+        if adopt:
+            wait_for(
+                lambda: moved_to(client, queues, "light", "cpu"), "it is moved", timeout_seconds=60
+            )
+            wait_until_complete(client, queues.namespace, "light")
+        else:
+            time.sleep(10)
+
+    job = job_of(client, queues.namespace, "light")
+    assert queue_of(job) == (queues.cpu_queue if adopt else queues.gpu_queue)
+    assert (decision_of(job) or {}).get("moves", 0) == int(adopt)
