@@ -18,7 +18,7 @@ from tests.cluster.objects import (
     reserving,
     workload,
 )
-from webhook import reconsider
+from webhook import offers, reconsider
 from webhook.cluster import resources as kinds
 from webhook.cluster.state import State
 from webhook.model.job import PodSets
@@ -87,7 +87,7 @@ def looked(workloads, jobs, *, policies=None, most=16, gpu="4", cpu="9", **world
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
     state.replace(kinds.WORKLOADS, workloads)
     snapshot = replace(state.snapshot(0.0, NOW), policies=policies or (rule(),), generation=1)
-    found = reconsider.World(
+    found = offers.World(
         snapshot=snapshot,
         censuses={name: state.census(name) for name in reconsider.trees(snapshot)},
         workloads=reconsider.by_job(state.workloads()),

@@ -28,7 +28,7 @@ from webhook.cluster.shards import Reader
 from webhook.cluster.watch import Follower, Message
 from webhook.cluster.workload import read_workload
 from webhook.commands import probe, unfinished
-from webhook.controller import keeps_failing, moves, reconcile, run_times, serve
+from webhook.controller import keeps_failing, move_writes, reconcile, run_times, serve
 from webhook.controller.glimpse import JOBS
 from webhook.decide.moves import Candidate, Move, Way
 from webhook.model.pending import Pending
@@ -183,13 +183,13 @@ def telling(_, kubeconfig, __, *, policy):
 
 def moving(_, kubeconfig, namespace):
     """Ask for the move of a Job that is gone, as the controller does."""
-    return _complaint(lambda: moves.ask(Client(kubeconfig), PENDING_JOB, MOVE))
+    return _complaint(lambda: move_writes.ask(Client(kubeconfig), PENDING_JOB, MOVE))
 
 
 def repairing(_, kubeconfig, namespace):
     """Take quota back from a Workload that is gone, as the controller does."""
     wanted = {"spec": {"active": False}}
-    return _complaint(lambda: moves.repair(Client(kubeconfig), WORKLOAD, wanted))
+    return _complaint(lambda: move_writes.repair(Client(kubeconfig), WORKLOAD, wanted))
 
 
 def _complaint(act):

@@ -10,23 +10,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Final
 
-from webhook import reconsider
+from webhook import offers, reconsider
 from webhook.cluster.errors import ClusterError, Refused
 from webhook.cluster.feed import Feed
 from webhook.cluster.reduce import Entry
-from webhook.cluster.resources import KUEUE_GROUP
 from webhook.cluster.watch import Message
 from webhook.cluster.workload import Workload
-from webhook.controller import move_events, pending
-from webhook.decide.finish_time import spoken
+from webhook.controller import move_writes, pending
+from webhook.controller.move_writes import Transport
 from webhook.decide.moves import Move
 from webhook.model.fields import FieldError
-from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL
 from webhook.model.moves import Obstacle
 from webhook.model.pending import Pending
-from webhook.model.queues import Snapshot, Stage
+from webhook.model.queues import Snapshot
 
 LOOK_SECONDS: Final = 2.0
 MOST_IN_FLIGHT: Final = 16
@@ -37,20 +35,7 @@ REFUSED_SECONDS: Final = 60.0
 OLDER_SECONDS: Final = 600.0
 _CONFLICT: Final = 409
 _INVALID: Final = 422
-_JOBS: Final = "/apis/batch/v1/namespaces/{}/jobs/{}"
 _NEW_ENOUGH: Final = (1, 36)
-
-
-class Transport(Protocol):
-    """What is needed of ``cluster.client.Client``."""
-
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
-
-    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
-
-    def patch(self, path: str, body: object) -> Mapping[str, Any]: ...
-
-    def kueue_version(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +106,11 @@ class Mover:
                 self._jobs[_text(entry)] = entry.value
         return (f"{message.kind}: readable again",) if before else ()
 
+    def begin(self) -> None:
+        """Begin anew where we have come to lead: what another has in flight is its Jobs' state."""
+        self._flying.clear()
+        self._confirmed = 1
+
     def step(self, feed: Feed, snapshot: Snapshot, *, now: float, unix: float) -> Stepped:
         """Follow up what is under way; look for more if it is time."""
         stepped = Stepped()
@@ -137,7 +127,7 @@ class Mover:
             self._look(_world(feed, snapshot, workloads, now=now, unix=unix), stepped)
         return stepped
 
-    def _look(self, world: reconsider.World, stepped: Stepped) -> None:
+    def _look(self, world: offers.World, stepped: Stepped) -> None:
         world = replace(
             world,
             own_namespace=self._own_namespace,
@@ -166,11 +156,11 @@ class Mover:
             self._older_until = 0.0 if is_new else float("inf")
         return now >= self._older_until
 
-    def _write(self, move: Move, world: reconsider.World, stepped: Stepped) -> None:
+    def _write(self, move: Move, world: offers.World, stepped: Stepped) -> None:
         key, policy = move.candidate.key, move.candidate.policy
         job = self._jobs[key]
         try:
-            after = pending.read_job(ask(self._transport, job, move))
+            after = pending.read_job(move_writes.ask(self._transport, job, move))
         except Refused as error:
             self._note_refusal(move, error, world.now, stepped)
             return
@@ -207,12 +197,12 @@ class Mover:
     ) -> None:
         for key, flight in list(self._flying.items()):
             policy = flight.move.candidate.policy
-            if _has_arrived(key, flight, workloads.get(key, ()), snapshot):
+            if move_writes.has_arrived(key, flight.queue, workloads.get(key, ()), snapshot):
                 del self._flying[key]
                 self._confirmed += 1
                 stepped.moved.append(flight.move)
                 stepped.outcomes[policy, "moved"] += 1
-                stepped.lines.append(f"Job {key}: {_sentence(flight.move)}")
+                stepped.lines.append(f"Job {key}: {move_writes.sentence(flight.move)}")
                 stepped.lines += self._tell(key, flight)
             elif now - flight.since > CONFIRM_SECONDS:
                 del self._flying[key]
@@ -223,7 +213,7 @@ class Mover:
                 )
 
     def _tell(self, key: str, flight: Flight) -> list[str]:
-        body = move_events.event(key, flight.uid, _sentence(flight.move))
+        body = move_writes.event(key, flight.uid, flight.move)
         try:
             self._transport.post(f"/api/v1/namespaces/{key.split('/', maxsplit=1)[0]}/events", body)
         except ClusterError as error:
@@ -241,11 +231,11 @@ class Mover:
             if not job.moves:
                 continue
             for workload in workloads.get(key, ()):
-                wanted = _repair_of(workload, job, snapshot)
+                wanted = move_writes.repair_of(workload, job, snapshot)
                 if wanted is None or not self._may_write():
                     continue
                 try:
-                    repair(self._transport, workload, wanted)
+                    move_writes.repair(self._transport, workload, wanted)
                 except ClusterError as error:
                     stepped.lines.append(f"Workload {key}: not repaired: {error}")
                     continue
@@ -257,18 +247,6 @@ class Mover:
                     )
 
 
-def ask(transport: Transport, job: Pending, move: Move) -> Mapping[str, Any]:
-    """Ask the webhook for a move: one annotation, if the Job is still as it was; return the Job."""
-    return transport.patch(_JOBS.format(job.job.namespace, job.job.name), _patch(job, move))
-
-
-def repair(transport: Transport, workload: Workload, wanted: Mapping[str, Any]) -> None:
-    """Write what ``_repair_of`` has found to a Workload."""
-    version = transport.kueue_version() or "v1beta2"
-    place = f"namespaces/{workload.namespace}/workloads/{workload.name}"
-    transport.patch(f"/apis/{KUEUE_GROUP}/{version}/{place}", wanted)
-
-
 def _world(
     feed: Feed,
     snapshot: Snapshot,
@@ -276,70 +254,14 @@ def _world(
     *,
     now: float,
     unix: float,
-) -> reconsider.World:
-    return reconsider.World(
+) -> offers.World:
+    return offers.World(
         snapshot=snapshot,
         censuses={name: feed.census(name) for name in reconsider.trees(snapshot)},
         workloads=workloads,
         now=now,
         unix=unix,
     )
-
-
-def _patch(job: Pending, move: Move) -> Mapping[str, Any]:
-    metadata: dict[str, Any] = {
-        "resourceVersion": job.version,
-        "annotations": {MOVE_TO: move.way.option, MOVE_REASON: _because(move)},
-    }
-    if not job.option:
-        # By this label the webhook is asked at all; it writes the right one.
-        metadata["labels"] = {OPTION_LABEL: move.candidate.option}
-    return {"metadata": metadata}
-
-
-def _because(move: Move) -> str:
-    before = "never" if move.before == float("inf") else f"in {spoken(move.before)}"
-    return (
-        f"done in {spoken(move.after)}, not {before}; "
-        f"all who wait are done {spoken(move.gain)} sooner together"
-    )
-
-
-def _sentence(move: Move) -> str:
-    return f"moved from {move.candidate.option} to {move.way.option}: {_because(move)}"
-
-
-def _has_arrived(key: str, flight: Flight, found: Sequence[Workload], snapshot: Snapshot) -> bool:
-    """Tell whether the Workload is where the Job was moved to, and holds no quota elsewhere."""
-    local_queue = snapshot.local_queues.get((key.split("/", maxsplit=1)[0], flight.queue))
-    return any(
-        workload.queue == flight.queue
-        and (
-            workload.stage is not Stage.RESERVING
-            or (local_queue is not None and workload.cluster_queue == local_queue.cluster_queue)
-        )
-        for workload in found
-    )
-
-
-def _repair_of(workload: Workload, job: Pending, snapshot: Snapshot) -> dict[str, Any] | None:
-    """Say what must be written to a moved Job's Workload; None: nothing."""
-    if workload.is_repaired:
-        if workload.stage is Stage.RESERVING:
-            return None
-        return {
-            "metadata": {"annotations": {move_events.REPAIR: None}},
-            "spec": {"active": True},
-        }
-    local_queue = snapshot.local_queues.get((workload.namespace, workload.queue))
-    if workload.stage is not Stage.RESERVING or local_queue is None:
-        return None
-    if workload.queue != job.queue or workload.cluster_queue == local_queue.cluster_queue:
-        return None
-    return {
-        "metadata": {"annotations": {move_events.REPAIR: workload.cluster_queue}},
-        "spec": {"active": False},
-    }
 
 
 def _text(entry: Entry) -> str:

@@ -84,7 +84,7 @@ class Controller:
         """Generation of the snapshot at the last look."""
         self._due = False
         self._unreviewed = Unreviewed(self._fetch_job, settings.namespace)
-        self._mover = Mover(client, settings.namespace)
+        self._mover = Mover(client, settings.namespace, may_write=self.is_leader)
         self._takers = {
             JOBS.kind: self._unreviewed.take,
             run_times.RUNS.kind: self._keeper.take,
@@ -199,6 +199,7 @@ class Controller:
             self._log("leads: writes statuses, records of runs and Events from now on")
             self._due = True
             self._keeper.read_again()
+            self._mover.begin()
 
     def _look(self) -> None:
         try:

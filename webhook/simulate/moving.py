@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from webhook import reconsider
+from webhook import offers, reconsider
 from webhook.model.job import Job
 from webhook.model.pending import Pending
 from webhook.model.queues import Arrival, Snapshot
@@ -56,7 +56,7 @@ class Moving:
     def look(self, snapshot: Snapshot, now: float) -> Sequence[tuple[str, Arrival]]:
         """Choose moves: the keys, and what then stands in line in their place."""
         self._at = now + LOOK_SECONDS
-        world = reconsider.World(
+        world = offers.World(
             snapshot=snapshot,
             censuses=self._forecasts.censuses(self._trees),
             workloads=reconsider.by_job(self._forecasts.waiting()),

@@ -1,0 +1,132 @@
+"""What is written for a move: the patch that asks for it, repairs, and the Event on the Job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import blake2b
+from math import inf
+from typing import Any, Final, Protocol
+
+from webhook.cluster.resources import KUEUE_GROUP
+from webhook.cluster.workload import REPAIR, Workload
+from webhook.decide.finish_time import spoken
+from webhook.decide.moves import Move
+from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL
+from webhook.model.pending import Pending
+from webhook.model.queues import Snapshot, Stage
+
+_JOBS: Final = "/apis/batch/v1/namespaces/{}/jobs/{}"
+_LONGEST: Final = 1024
+"""Characters of an Event's message."""
+
+
+class Transport(Protocol):
+    """What is needed of ``cluster.client.Client``."""
+
+    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
+
+    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
+
+    def patch(self, path: str, body: object) -> Mapping[str, Any]: ...
+
+    def kueue_version(self) -> str | None: ...
+
+
+def ask(transport: Transport, job: Pending, move: Move) -> Mapping[str, Any]:
+    """Ask the webhook for a move: one annotation, if the Job is still as it was; return the Job."""
+    return transport.patch(_JOBS.format(job.job.namespace, job.job.name), _patch(job, move))
+
+
+def repair(transport: Transport, workload: Workload, wanted: Mapping[str, Any]) -> None:
+    """Write what ``repair_of`` has found to a Workload."""
+    version = transport.kueue_version() or "v1beta2"
+    place = f"namespaces/{workload.namespace}/workloads/{workload.name}"
+    transport.patch(f"/apis/{KUEUE_GROUP}/{version}/{place}", wanted)
+
+
+def _patch(job: Pending, move: Move) -> Mapping[str, Any]:
+    metadata: dict[str, Any] = {
+        "resourceVersion": job.version,
+        "annotations": {MOVE_TO: move.way.option, MOVE_REASON: _because(move)},
+    }
+    if not job.option:
+        # By this label the webhook is asked at all; it writes the right one.
+        metadata["labels"] = {OPTION_LABEL: move.candidate.option}
+    return {"metadata": metadata}
+
+
+def _because(move: Move) -> str:
+    before = "never" if move.before == inf else f"in {spoken(move.before)}"
+    return (
+        f"done in {spoken(move.after)}, not {before}; "
+        f"all who wait are done {spoken(move.gain)} sooner together"
+    )
+
+
+def sentence(move: Move) -> str:
+    return f"moved from {move.candidate.option} to {move.way.option}: {_because(move)}"
+
+
+def has_arrived(key: str, queue: str, found: Sequence[Workload], snapshot: Snapshot) -> bool:
+    """Tell whether the Workload is where the Job was moved to, and holds no quota elsewhere."""
+    local_queue = snapshot.local_queues.get((key.split("/", maxsplit=1)[0], queue))
+    return any(
+        workload.queue == queue
+        and (
+            workload.stage is not Stage.RESERVING
+            or (local_queue is not None and workload.cluster_queue == local_queue.cluster_queue)
+        )
+        for workload in found
+    )
+
+
+def repair_of(workload: Workload, job: Pending, snapshot: Snapshot) -> dict[str, Any] | None:
+    """Say what must be written to a moved Job's Workload; None: nothing."""
+    if workload.is_repaired:
+        if workload.stage is Stage.RESERVING:
+            return None
+        return {
+            "metadata": {"annotations": {REPAIR: None}},
+            "spec": {"active": True},
+        }
+    local_queue = snapshot.local_queues.get((workload.namespace, workload.queue))
+    if workload.stage is not Stage.RESERVING or local_queue is None:
+        return None
+    if workload.queue != job.queue or workload.cluster_queue == local_queue.cluster_queue:
+        return None
+    return {
+        "metadata": {"annotations": {REPAIR: workload.cluster_queue}},
+        "spec": {"active": False},
+    }
+
+
+def event(key: str, uid: str, move: Move) -> Mapping[str, Any]:
+    """Write the Event of a Job that was moved."""
+    namespace, _, name = key.partition("/")
+    text = sentence(move)
+    now = datetime.now(UTC)
+    at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    told = f"{uid} {text} {now.timestamp()}".encode()
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{name[:200]}.{blake2b(told, digest_size=8).hexdigest()}",
+            "namespace": namespace,
+        },
+        "involvedObject": {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "namespace": namespace,
+            "name": name,
+            "uid": uid,
+        },
+        "type": "Normal",
+        "reason": "Moved",
+        "message": text[:_LONGEST],
+        "count": 1,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "source": {"component": "kueue-fallback"},
+    }

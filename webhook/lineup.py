@@ -1,0 +1,85 @@
+"""Who runs and who waits, in Kueue's order, with each Job that may be moved under its own key.
+
+The forecasts are those that decisions are made on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from webhook import surveys
+from webhook.cluster.workload import Workload
+from webhook.decide import forecast, moves
+from webhook.decide.fold import Fold
+from webhook.decide.forecast import Occupant, Queued
+from webhook.decide.moves import Move, Moved, Prospect
+from webhook.decide.occupancy import Occupancy
+from webhook.model.queues import Arrival, Snapshot
+from webhook.offers import Asked, Offers, World
+
+
+class Lines:
+    """Who runs and who waits, with each candidate under its key."""
+
+    def __init__(self, world: World, asked: Mapping[str, Asked]) -> None:
+        self._world = world
+        self._run_times = surveys.RunTimes(world.snapshot)
+        clock = world.now - world.unix
+
+        def key_of(workload: Workload) -> str:
+            key = f"{workload.namespace}/{workload.job}" if workload.job else ""
+            return key if key in asked else ""
+
+        self._running: list[Occupant] = []
+        self._waiting: list[Queued] = []
+        for name in sorted(world.censuses):
+            census = world.censuses[name]
+            self._running += surveys.occupants(name, census.holding, clock)
+            self._waiting += surveys.queued(census.waiting, clock, key_of=key_of)
+        self._waiting.sort(key=lambda each: each.arrival.created)
+        self.length = sum(each.arrival.count for each in self._waiting)
+        self._offers: dict[tuple[str, str], Queued] = {}
+        self._here: dict[str, str] = {}
+        """Key to the class by which its run time is looked up where it is."""
+        plan = self._planned(self._waiting)
+        self.occupancy = _occupancy(replace(world.snapshot, profiles=plan.profiles))
+
+    def offer(self, each: Asked, offers: Offers) -> None:
+        """Take down what would stand in line if a Job were moved."""
+        key = each.pending.key
+        self._here[key] = offers.job_class
+        for offer in offers.offers:
+            arrival = replace(offer.arrival, key=key, created=each.workload.created)
+            queued = Queued(arrival=arrival, job_class=offer.job_class)
+            self._offers[key, offer.way.option] = queued
+
+    def arrival(self, move: Move) -> Arrival:
+        """Say what stands in line after a move."""
+        return self._offers[move.candidate.key, move.way.option].arrival
+
+    def foresee(self, moved: Moved) -> Prospect:
+        waiting = [
+            self._offers[key, moved[key].option]
+            if (key := each.arrival.key) in moved
+            else replace(each, job_class=self._here.get(key, each.job_class))
+            for each in self._waiting
+        ]
+        plan = self._planned(waiting)
+        finishes = {begun.key: begun.finish for begun in plan.begun}
+        started = sum(begun.count for begun in plan.begun)
+        total = sum(begun.finish * begun.count for begun in plan.begun)
+        total += (self.length - started) * moves.NEVER_SECONDS
+        return Prospect(finishes=finishes, total=total)
+
+    def _planned(self, waiting: Sequence[Queued]) -> forecast.Planned:
+        world = self._world
+        return forecast.planned(
+            world.snapshot, self._running, waiting, self._run_times, world.now, world.censuses
+        )
+
+
+def _occupancy(snapshot: Snapshot) -> Occupancy:
+    fold = Fold()
+    fold.adopt(snapshot)
+    return fold.occupancy

@@ -1,0 +1,214 @@
+"""What a pending Job could be moved to: options that its policy has and nothing speaks against.
+
+Worked out once for all Jobs that differ in name and age alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import hypot, inf
+
+from webhook import surveys
+from webhook.cluster.census import Census
+from webhook.cluster.workload import Workload
+from webhook.decide import expectations, match, options, wishes
+from webhook.decide.moves import Way
+from webhook.decide.occupancy import Occupancy
+from webhook.decide.wishes import Wishes
+from webhook.jobs import KINDS
+from webhook.jobs.movable import obstacle
+from webhook.model import job_class
+from webhook.model.decision import Assessment
+from webhook.model.fields import FieldError
+from webhook.model.job import PRIORITY_LABEL
+from webhook.model.moves import Obstacle
+from webhook.model.pending import Pending
+from webhook.model.policy import FallbackPolicy, Reconsider
+from webhook.model.queues import Arrival, Snapshot
+
+_KIND = KINDS["batch", "v1", "Job"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """All that a look depends on, at one instant."""
+
+    snapshot: Snapshot
+    censuses: Mapping[str, Census]
+    """Of the ClusterQueues of ``trees``."""
+    workloads: Mapping[str, Sequence[Workload]]
+    """``namespace/name`` of a Job to its Workloads."""
+    now: float
+    """On the clock of ``Snapshot.as_of``."""
+    unix: float
+    own_namespace: str = ""
+    changes_resources: bool = True
+    """The API server lets a suspended Job's resources change: Kubernetes 1.36 and later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A Job whose policy wants it to be looked at."""
+
+    pending: Pending
+    policy: FallbackPolicy
+    rules: Reconsider
+    option: str
+    workload: Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """An option that a Job could be moved to, and what would then stand in line there."""
+
+    way: Way
+    arrival: Arrival
+    job_class: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers:
+    """What Jobs of one kind could be moved to; the same for all of them."""
+
+    runs: float
+    job_class: str
+    cluster_queue: str
+    offers: tuple[Offer, ...]
+    obstacle: Obstacle | None = None
+    """Why there is none."""
+
+
+class Catalog:
+    """What Jobs could be moved to, worked out once for all that differ in name and age alone."""
+
+    def __init__(self, world: World, occupancy: Occupancy) -> None:
+        self._world, self._occupancy = world, occupancy
+        self._known: dict[tuple[object, ...], tuple[object, Offers]] = {}
+
+    def of(self, each: Asked) -> Offers:
+        job = each.pending.job
+        key = (
+            id(job.pod_sets),
+            job.namespace,
+            each.policy.name,
+            each.option,
+            each.pending.queue,
+            tuple(sorted(job.labels.items())),
+            tuple(sorted(job.annotations.items())),
+            job.active_deadline_seconds,
+            each.pending.created if wishes.DEADLINE in job.annotations else 0.0,
+        )
+        if key not in self._known:
+            # The pod sets are kept with their id, so that it stays theirs.
+            self._known[key] = job.pod_sets, self._work_out(each)
+        return self._known[key][1]
+
+    def _work_out(self, each: Asked) -> Offers:
+        try:
+            assessments = self._assess(each)
+            policy_options = zip(each.policy.spec.options, assessments, strict=True)
+            found = {option.name: item for option, item in policy_options}
+            here = found[each.option]
+            return self._offers(each, here, [item for item in found.values() if item is not here])
+        except FieldError:
+            return _none(Obstacle.OPTION_REFUSED)
+
+    def _assess(self, each: Asked) -> tuple[Assessment, ...]:
+        job, policy = each.pending.job, each.policy
+        found = options.assess(
+            job,
+            policy,
+            self._occupancy,
+            submitted=each.pending.queue,
+            allowed=match.allowed_options(job, policy),
+        )
+        case = expectations.Case(
+            job=job,
+            policy=policy,
+            occupancy=self._occupancy,
+            job_class=job_class.of_job(job, policy.spec.job_class_label),
+            wishes=_wishes(each, self._world.unix),
+            now=self._world.now,
+        )
+        return expectations.expect(case, found)
+
+    def _offers(self, each: Asked, here: Assessment, others: Iterable[Assessment]) -> Offers:
+        runs, stands = _runs(here), here.job or each.pending.job
+        if runs is None:
+            return _none(Obstacle.OPTION_REFUSED)
+        offers: list[Offer] = []
+        because = Obstacle.OPTION_REFUSED
+        for item in others:
+            there = _runs(item)
+            if item.rejection is not None or there is None or item.job is None:
+                continue
+            against = obstacle(_KIND.edits(stands, item.job))
+            if against is None and not self._world.changes_resources:
+                same = stands.pod_sets == item.job.pod_sets
+                against = None if same else Obstacle.OLDER_KUBERNETES
+            if against is not None:
+                because = against
+                continue
+            offer = self._offer(each, item, there)
+            way = replace(offer.way, unsure=hypot(_half_width(here), _half_width(item)))
+            offers.append(replace(offer, way=way))
+        if not offers:
+            return _none(because)
+        return Offers(
+            runs=runs,
+            job_class=_class_text(each, each.option),
+            cluster_queue=here.cluster_queue,
+            offers=tuple(offers),
+        )
+
+    def _offer(self, each: Asked, item: Assessment, runs: float) -> Offer:
+        snapshot, job = self._world.snapshot, each.pending.job
+        finish = item.forecast.finish if item.forecast is not None else None
+        return Offer(
+            way=Way(
+                option=item.option,
+                cluster_queue=item.cluster_queue,
+                runs=runs,
+                priced=inf if finish is None else finish,
+            ),
+            arrival=Arrival(
+                key="",
+                namespace=job.namespace,
+                local_queue=item.queue,
+                needs=item.needs,
+                priority=snapshot.priority_classes.get(job.labels.get(PRIORITY_LABEL, ""), 0),
+                policy=each.policy.name,
+                option=item.option,
+            ),
+            job_class=_class_text(each, item.option),
+        )
+
+
+def _none(because: Obstacle) -> Offers:
+    return Offers(runs=0.0, job_class="", cluster_queue="", offers=(), obstacle=because)
+
+
+def _runs(item: Assessment) -> float | None:
+    run = item.forecast.run if item.forecast is not None else None
+    return run.seconds if run is not None else None
+
+
+def _half_width(item: Assessment) -> float:
+    """Say by how much its start may be off; nothing is said of one that is never."""
+    start = item.forecast.start if item.forecast is not None else None
+    return 0.0 if start is None or start.high == inf else (start.high - start.low) / 2
+
+
+def _class_text(each: Asked, option: str) -> str:
+    found = job_class.of_job(each.pending.job, each.policy.spec.job_class_label)
+    return surveys.class_name(found, each.policy.name, option)
+
+
+def _wishes(each: Asked, unix: float) -> Wishes:
+    """Read them as of now: a deadline comes nearer."""
+    created = each.pending.created
+    found = wishes.read_wishes(each.pending.job.annotations, created)
+    if found.deadline is None:
+        return found
+    return replace(found, deadline=found.deadline - (unix - created))
