@@ -169,6 +169,32 @@ ROWS: Final = {
             queries=((_rate("unmoved_total", "reason"), "{{reason}}"),),
         ),
         Panel(
+            title="Moves asked for by the controller",
+            unit="ops",
+            queries=(
+                (_rate("controller_moves_total", "outcome"), "{{outcome}}"),
+                (_max("controller_moves_in_flight", "pod"), "in flight, {{pod}}"),
+            ),
+        ),
+        Panel(
+            title="Time gained by moves",
+            unit="s",
+            queries=(
+                (
+                    _increase(
+                        "controller_move_gained_seconds_total", "policy", _POLICY, "$__range"
+                    ),
+                    "{{policy}}",
+                ),
+            ),
+            text="As it was expected of all who wait together.",
+        ),
+        Panel(
+            title="Pending Jobs that cannot be moved",
+            unit="none",
+            queries=((_max("controller_not_moved_jobs", "reason"), "{{reason}}"),),
+        ),
+        Panel(
             title="Jobs created without a review",
             unit="none",
             queries=(

@@ -133,16 +133,17 @@ def _use_of(part, right):
         return rights.probing
     if part == "unfinished":
         return rights.listing_unfinished
-    if resource == "fallbackpolicies/status":
-        return rights.writing_status
-    if resource == "events":
-        return functools.partial(rights.telling, policy=paper.policy(NAMES))
-    if resource == "leases":
-        return rights.leading
+    patches = {"jobs": rights.moving, "workloads": rights.repairing}
+    uses = {
+        "fallbackpolicies/status": rights.writing_status,
+        "events": functools.partial(rights.telling, policy=paper.policy(NAMES)),
+        "leases": rights.leading,
+        **(patches if right["verbs"] == ["patch"] else {}),
+    }
+    if resource in uses:
+        return uses[resource]
     if resource == "configmaps" and set(right["verbs"]) <= {"get", "create", "patch"}:
         return rights.reading_records if part == "webhook" else rights.keeping_records
-    if part == "controller" and right["verbs"] == ["patch"]:
-        return rights.moving if resource == "jobs" else rights.repairing
     if {"get", "create", "update", "patch"} & set(right["verbs"]):
         return functools.partial(rights.keeping_certificates, release=RELEASE)
     return rights.following
