@@ -100,7 +100,7 @@ def _adapted(candidate: Candidate) -> Job:
     job, option, spec = candidate.job, candidate.option, candidate.policy.spec
     if spec.reconsider is None:
         return adapt(job, option)
-    # A variable that only some options have could not change (docs/decisions/0020-*.md).
+    # A variable that only some options have could not change (docs/decisions/0012-*.md).
     adapted = adapt(job, option, hiding=EMPTY)
     return with_movable_env(job, adapted, option, spec.options)
 
