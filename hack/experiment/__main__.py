@@ -1,7 +1,7 @@
 """Run the published experiment on a control plane of its own, every strategy side by side.
 
 usage: python -m hack.experiment [--rounds 5] [--time-scale 1] [--arms KEY,KEY] [--quick]
-                                 [--set paper|guests] [--folder FOLDER] [-o json]
+                                 [--set paper|guests|moves] [--folder FOLDER] [-o json]
 
 Each arm has a namespace, queues and a policy of its own, so that all meet the same machine at the
 same time. Takes 8 minutes a round in real time. Exits with 1 when a target is missed.

@@ -25,6 +25,8 @@ class Arm:
     wrong: float = 1.0
     # Its classes of Jobs stay the same from round to round, and one round comes before the first.
     learns: bool = False
+    # Pending Jobs of policies with a choice are looked at again.
+    reconsiders: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,29 @@ GUESTS: Final = Comparison(
         Arm(key="limited", title="guests.maxJobs", strategy="limited+heavy"),
     ),
 )
-COMPARISONS: Final[Mapping[str, Comparison]] = {"paper": PAPER, "guests": GUESTS}
+MOVES: Final = Comparison(
+    scenarios=PAPER.scenarios,
+    arms=(
+        NONE,
+        Arm(key="learned", title="FinishTime, learned", strategy="FinishTime", learns=True),
+        Arm(
+            key="moves",
+            title="the same, reconsidered",
+            strategy="FinishTime",
+            learns=True,
+            reconsiders=True,
+        ),
+        Arm(
+            key="over-moves",
+            title="slowdown x1.5, reconsidered",
+            strategy="FinishTime",
+            wrong=1.5,
+            reconsiders=True,
+        ),
+    ),
+)
+COMPARISONS: Final[Mapping[str, Comparison]] = {"paper": PAPER, "guests": GUESTS, "moves": MOVES}
+RECONSIDER: Final = {"after": "2s", "minimumGain": {"time": "3s", "percent": 3}, "maxMoves": 2}
 
 
 def scenario_of(name: str, arm: Arm, *, overhead_seconds: float = 0.0) -> Scenario:

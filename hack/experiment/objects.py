@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hack.experiment.arms import Arm
+from hack.experiment.arms import RECONSIDER, Arm
 from webhook.model.policy_values import seconds
 from webhook.simulate.scenario import STATIC, Scenario, Submission
 
@@ -84,4 +84,6 @@ def _policy(item: Mapping[str, Any], arm: Arm, time_scale: float) -> Object:
     for holder, key in ((finish_time, "runTime"), (finish_time.get("minimumGain", {}), "time")):
         if key in holder:
             holder[key] = f"{seconds(holder[key]) / time_scale:.3f}s"
+    if arm.reconsiders and len(spec["options"]) > 1:
+        spec["reconsider"] = copy.deepcopy(RECONSIDER)
     return found

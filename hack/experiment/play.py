@@ -8,11 +8,12 @@ from typing import Final
 
 from hack.controlplane import ControlPlane, NotReadyError
 from hack.experiment import objects, rounds
-from hack.experiment.arms import Arm, Comparison, scenario_of
+from hack.experiment.arms import RECONSIDER, Arm, Comparison, scenario_of
 from hack.experiment.course import Course
 from hack.experiment.figures import Figures, overhead_of
 from hack.experiment.rounds import Round, Say
 from webhook.model.job import DECISION
+from webhook.model.policy import Reconsider
 from webhook.simulate.replay import replay
 from webhook.simulate.results import Result
 from webhook.simulate.scenario import STATIC, Scenario
@@ -122,11 +123,20 @@ def simulated(
         found[name] = {}
         for arm in comparison.arms:
             scenario = scenario_of(name, arm, overhead_seconds=overhead * time_scale)
-            result = _replayed(scenario.faster(time_scale), arm.strategy)
+            result = _replayed(
+                scenario.faster(time_scale), arm.strategy, reconsiders=arm.reconsiders
+            )
             found[name][arm.key] = result.totals.makespan or 0.0
     return found
 
 
-def _replayed(scenario: Scenario, strategy: str) -> Result:
+def _replayed(scenario: Scenario, strategy: str, *, reconsiders: bool = False) -> Result:
     (arm,) = scenario.arms([strategy])
+    if reconsiders:
+        rules = Reconsider.model_validate(RECONSIDER)
+        policies = (
+            policy.model_copy(update={"spec": policy.spec.model_copy(update={"reconsider": rules})})
+            for policy in arm.policies
+        )
+        arm = dataclasses.replace(arm, policies=tuple(policies))
     return replay(scenario, arm)

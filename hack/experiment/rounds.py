@@ -50,6 +50,7 @@ class Round:
         self._changed = threading.Event()
         self._failed: Exception | None = None
         self._courses: Courses = {}
+        self._submissions: dict[tuple[str, str], tuple[Scenario, Submission]] = {}
         self._began = 0.0
 
     def run(self, *, timeout_seconds: float, say: Say) -> dict[str, tuple[Course, ...]]:
@@ -59,6 +60,7 @@ class Round:
             for submission in scenario.submissions:
                 course = self._expected(scenario, submission)
                 self._courses[objects.namespace_of(arm), course.name] = course
+                self._submissions[objects.namespace_of(arm), course.name] = scenario, submission
         stop = threading.Event()
         threads = [
             threading.Thread(target=self._submit, args=(arm, scenario, stop), daemon=True)
@@ -131,8 +133,18 @@ class Round:
         now = self._now(key[0])
         with self._lock:
             if key in self._courses:
-                self._courses[key] = seen(self._courses[key], job, now)
+                before = self._courses[key]
+                after = seen(before, job, now)
+                is_moved = before.created is not None and after.queue != before.queue
+                self._courses[key] = self._moved(key, after, job) if is_moved else after
         self._changed.set()
+
+    def _moved(self, key: tuple[str, str], course: Course, job: Mapping[str, Any]) -> Course:
+        """Let what was forecast at its creation count no more: it went elsewhere."""
+        scenario, submission = self._submissions[key]
+        option, _ = decided(job)
+        run = submission.seconds_on(flavors_of(scenario, submission, course.queue), option)
+        return dataclasses.replace(course, option=option, starts_in=None, run_seconds=run)
 
     def _wait(self, timeout_seconds: float, say: Say) -> None:
         say_next = SAY_EVERY_SECONDS
