@@ -51,7 +51,7 @@ def waiting(number, *, age=100, queue="gpu-lq", **rest):
         f"wl-{number}",
         job=f"job-{number}",
         queue=queue,
-        guest=("light-gpu", option),
+        guest=rest.pop("guest", ("light-gpu", option)),
         conditions=(PENDING, *rest.pop("also", ())),
         created=time(age - number),
         cpu="4" if option == "gpu" else "3",
@@ -213,3 +213,14 @@ def test_a_policy_that_only_observes_moves_nobody():
     lines, jobs = [running("first"), *map(waiting, range(8))], [pending(n) for n in range(8)]
 
     assert not looked(lines, jobs, policies=(rule(mode="Observe"),)).moves
+
+
+def test_what_is_not_known_of_others_is_the_same_in_every_trial():
+    # How long the others run is not known: it goes by the one Job of which it is.
+    others = [waiting(number, guest=("", "")) for number in range(10)]
+    lines = [running("first"), *others, waiting(10, age=20)]
+
+    found = looked(lines, [pending(10, age=110)])
+
+    assert [move.way.option for move in found.moves] == ["cpu"]
+    assert found.moves[0].gain < 10 * 600

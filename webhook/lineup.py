@@ -59,12 +59,14 @@ class Lines:
         return self._offers[move.candidate.key, move.way.option].arrival
 
     def foresee(self, moved: Moved) -> Prospect:
-        waiting = [
-            self._offers[key, moved[key].option]
-            if (key := each.arrival.key) in moved
-            else replace(each, job_class=self._here.get(key, each.job_class))
-            for each in self._waiting
-        ]
+        waiting: list[Queued] = []
+        for each in self._waiting:
+            arrival = each.arrival
+            if arrival.key in moved:
+                waiting.append(self._offers[arrival.key, moved[arrival.key].option])
+                arrival = replace(arrival, count=0)
+            job_class = self._here.get(arrival.key, each.job_class)
+            waiting.append(replace(each, arrival=arrival, job_class=job_class))
         plan = self._planned(waiting)
         finishes = {begun.key: begun.finish for begun in plan.begun}
         started = sum(begun.count for begun in plan.begun)

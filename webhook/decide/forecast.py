@@ -51,6 +51,7 @@ class Queued:
     """Pending Workloads, in Kueue's order with others."""
 
     arrival: Arrival
+    """A count of 0: they are gone, and the unknown run times there still go by theirs."""
     job_class: str = ""
     at: float = 0.0
     """On the clock of *now*, when they begin to compete: the end of a backoff."""
@@ -206,7 +207,7 @@ def _fill(
     for occupant in occupants:
         schedule.add_running(_running(occupant, case.now, run_times))
     for name, each, shape in asked:
-        if shape is not None and shape.is_possible:
+        if shape is not None and shape.is_possible and each.arrival.count:
             schedule.add_waiting(_waiting(name, each, shape, case.now, run_times))
 
 
