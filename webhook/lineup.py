@@ -16,7 +16,7 @@ from webhook.decide.forecast import Occupant, Queued
 from webhook.decide.moves import Move, Moved, Prospect
 from webhook.decide.occupancy import Occupancy
 from webhook.model.queues import Arrival, Snapshot
-from webhook.offers import Asked, Offers, World
+from webhook.offers import Asked, Offers, World, class_text
 
 
 class Lines:
@@ -40,15 +40,15 @@ class Lines:
         self._waiting.sort(key=lambda each: each.arrival.created)
         self.length = sum(each.arrival.count for each in self._waiting)
         self._offers: dict[tuple[str, str], Queued] = {}
-        self._here: dict[str, str] = {}
+        self._here = {key: class_text(each, each.option) for key, each in asked.items()}
         """Key to the class by which its run time is looked up where it is."""
+        self._waiting = [self._with_class(each) for each in self._waiting]
         plan = self._planned(self._waiting)
         self.occupancy = _occupancy(replace(world.snapshot, profiles=plan.profiles))
 
     def offer(self, each: Asked, offers: Offers) -> None:
         """Take down what would stand in line if a Job were moved."""
         key = each.pending.key
-        self._here[key] = offers.job_class
         for offer in offers.offers:
             arrival = replace(offer.arrival, key=key, created=each.workload.created)
             queued = Queued(arrival=arrival, job_class=offer.job_class)
@@ -65,14 +65,18 @@ class Lines:
             if arrival.key in moved:
                 waiting.append(self._offers[arrival.key, moved[arrival.key].option])
                 arrival = replace(arrival, count=0)
-            job_class = self._here.get(arrival.key, each.job_class)
-            waiting.append(replace(each, arrival=arrival, job_class=job_class))
+            waiting.append(replace(each, arrival=arrival))
         plan = self._planned(waiting)
         finishes = {begun.key: begun.finish for begun in plan.begun}
         started = sum(begun.count for begun in plan.begun)
         total = sum(begun.finish * begun.count for begun in plan.begun)
         total += (self.length - started) * moves.NEVER_SECONDS
         return Prospect(finishes=finishes, total=total)
+
+    def _with_class(self, each: Queued) -> Queued:
+        """Look the run times of candidates up as their policy says, decided by it or not."""
+        found = self._here.get(each.arrival.key)
+        return each if found is None else replace(each, job_class=found)
 
     def _planned(self, waiting: Sequence[Queued]) -> forecast.Planned:
         world = self._world

@@ -72,7 +72,6 @@ class Offers:
     """What Jobs of one kind could be moved to; the same for all of them."""
 
     runs: float
-    job_class: str
     cluster_queue: str
     offers: tuple[Offer, ...]
     obstacle: Obstacle | None = None
@@ -157,7 +156,6 @@ class Catalog:
             return _none(because)
         return Offers(
             runs=runs,
-            job_class=_class_text(each, each.option),
             cluster_queue=here.cluster_queue,
             offers=tuple(offers),
         )
@@ -181,12 +179,12 @@ class Catalog:
                 policy=each.policy.name,
                 option=item.option,
             ),
-            job_class=_class_text(each, item.option),
+            job_class=class_text(each, item.option),
         )
 
 
 def _none(because: Obstacle) -> Offers:
-    return Offers(runs=0.0, job_class="", cluster_queue="", offers=(), obstacle=because)
+    return Offers(runs=0.0, cluster_queue="", offers=(), obstacle=because)
 
 
 def _runs(item: Assessment) -> float | None:
@@ -200,7 +198,7 @@ def _half_width(item: Assessment) -> float:
     return 0.0 if start is None or start.high == inf else (start.high - start.low) / 2
 
 
-def _class_text(each: Asked, option: str) -> str:
+def class_text(each: Asked, option: str) -> str:
     found = job_class.of_job(each.pending.job, each.policy.spec.job_class_label)
     return surveys.class_name(found, each.policy.name, option)
 

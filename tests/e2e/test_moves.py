@@ -55,7 +55,7 @@ def is_refused(client, queues, option):
 def pending_in_gpu(plane, queues, count, **given):
     """Create light Jobs while the GPU queue is long and the CPU queue is stopped."""
     client = plane.client
-    fill(plane, queues, gpu=14)
+    fill(plane, queues, gpu=24)
     hold(client, queues.cpu_cluster_queue, "Hold")
     wait_for(lambda: is_refused(client, queues, "cpu"), "the CPU queue is known to be stopped")
     jobs = [
@@ -109,7 +109,7 @@ def _event(client, job):
 
 def test_the_submitter_applies_again_after_a_move(plane, queues, policy):
     client, manifest = plane.client, paper.light_job("light-0", queues, faster=SLOW)
-    fill(plane, queues, gpu=14)
+    fill(plane, queues, gpu=24)
     hold(client, queues.cpu_cluster_queue, "Hold")
     wait_for(lambda: is_refused(client, queues, "cpu"), "the CPU queue is known to be stopped")
     query = {"fieldManager": "submitter"}
@@ -160,7 +160,7 @@ def test_jobs_that_nobody_decided_are_moved_where_the_policy_adopts_them(
     client = plane.client
     # No policy was there when they were created: as if the webhook had been down.
     client.create_all(
-        paper.heavy_job(f"fill-{number}", queues, faster=SLOW) for number in range(14)
+        paper.heavy_job(f"fill-{number}", queues, faster=SLOW) for number in range(24)
     )
     client.create(paper.light_job("light", queues, faster=FASTER))
     found = finish_time(queues, runTime="20s")

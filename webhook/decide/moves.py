@@ -172,7 +172,7 @@ def _needed(now: Prospect, batch: _Batch) -> float:
     for candidate, way in batch:
         stays = now.finishes.get(candidate.key, NEVER_SECONDS)
         least = max(candidate.least_seconds, candidate.least_part * stays)
-        least += UNSURE_PART * way.unsure
+        least += UNSURE_PART * min(way.unsure, stays)
         found += least * _BACK_FACTOR**candidate.moved
     return found
 
