@@ -209,6 +209,21 @@ def test_undecided_jobs_are_looked_at_where_the_policy_adopts_them():
     assert adopted.moves
 
 
+def test_an_undecided_jobs_variables_cannot_change():
+    adapted = {**ADAPTED, "env": {"RUN_ENV": "cpu"}}
+    options = (
+        {**OPTIONS[0], "adaptation": {"env": {"RUN_ENV": "gpu"}}},
+        {**OPTIONS[1], "adaptation": adapted},
+    )
+    rules = (rule(options=options, reconsider={**RULES, "adopt": True}),)
+    lines = [running("first"), *map(waiting, range(8))]
+    plain = [pending(number) for number in range(8)]
+    undecided = [replace(each, policy="", option="", changed=0.0) for each in plain]
+
+    assert looked(lines, plain, policies=rules).moves
+    assert not looked(lines, undecided, policies=rules).moves
+
+
 def test_a_policy_that_only_observes_moves_nobody():
     lines, jobs = [running("first"), *map(waiting, range(8))], [pending(n) for n in range(8)]
 

@@ -133,7 +133,10 @@ class Catalog:
         return expectations.expect(case, found)
 
     def _offers(self, each: Asked, here: Assessment, others: Iterable[Assessment]) -> Offers:
-        runs, stands = _runs(here), here.job or each.pending.job
+        runs, stands = _runs(here), each.pending.job
+        if each.pending.option and here.job is not None:
+            # As it was written at its decision; who has none stands as it was submitted.
+            stands = here.job
         if runs is None:
             return _none(Obstacle.OPTION_REFUSED)
         offers: list[Offer] = []
