@@ -17,7 +17,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
-from webhook import flow, moving, updates
+from webhook import flow, moving, recovered, updates
 from webhook.admission import patch, probe
 from webhook.admission.review import Review, Verdict
 from webhook.cluster.ledger import Ledger
@@ -202,7 +202,7 @@ class Handler:
         """Move a Job; no placement is entered, because its Workload is there already."""
         source = {**review.object, "metadata": _with_namespace(review)}
         if updates.changes_decision(review.old_object or {}, review.object):
-            outcome = moving.refused(source, kind, Obstacle.DECISION_CHANGED)
+            outcome = recovered.refused(source, kind, Obstacle.DECISION_CHANGED)
         else:
             with self._lock:
                 moment = self._moment(review, self._clock())

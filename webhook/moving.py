@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from webhook import carry_out, flow
+from webhook import carry_out, flow, recovered
 from webhook.admission import original as originals
 from webhook.carry_out import Case
 from webhook.decide import explain, match
@@ -26,12 +26,12 @@ from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Outcome, 
 from webhook.model.edits import Original
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
-from webhook.model.moves import WORDS, Obstacle
+from webhook.model.moves import Obstacle
 from webhook.model.policy import FallbackPolicy, Mode
+from webhook.recovered import Refusal
 
 UNASKED = "as asked"
 """Why a Job was moved where nobody said it."""
-_LONGEST_NAME = 63
 
 _SKIPPED: Mapping[Skip, Obstacle] = {
     Skip.OFF: Obstacle.OFF,
@@ -41,13 +41,6 @@ _SKIPPED: Mapping[Skip, Obstacle] = {
     Skip.MULTIKUEUE_ORIGIN: Obstacle.MANAGED_BY,
 }
 """Every other reason to skip a Job makes it not ours."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    obstacle: Obstacle
-    detail: str = ""
-    """More than the words that every such refusal has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,36 +70,7 @@ def move(
         found = asked if isinstance(asked, Refusal) else _move(asked, occupancy, moment, rules)
     except FieldError as error:
         found = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
-    return _refused(raw, kind, found) if isinstance(found, Refusal) else found
-
-
-def refused(source: Mapping[str, Any], kind: JobKind, obstacle: Obstacle) -> Outcome:
-    """Take the wish for a move off, and say why.
-
-    Raises:
-        FieldError: *source* cannot be read as a Job of *kind*.
-
-    """
-    return _refused(kind.read(source), kind, Refusal(obstacle=obstacle))
-
-
-def _refused(raw: Job, kind: JobKind, refusal: Refusal) -> Outcome:
-    target = clip(" ".join(raw.annotations[jobs.MOVE_TO].split()), _LONGEST_NAME)
-    why = refusal.detail or WORDS[refusal.obstacle]
-    taken_off = {jobs.MOVE_TO, jobs.MOVE_REASON}
-    if jobs.DECISION not in raw.annotations:
-        # Set by whoever asked, so that the Job is sent here; without a decision it says nothing.
-        taken_off.add(jobs.OPTION_LABEL)
-    left = replace(
-        raw,
-        labels=_without(raw.labels, taken_off),
-        annotations=_without(raw.annotations, taken_off),
-    )
-    return Outcome(
-        edits=kind.edits(raw, left),
-        warnings=(explain.warned(f"not moved to {target}: {why}"),),
-        obstacle=refusal.obstacle,
-    )
+    return recovered.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
 
 
 def _move(asked: _Asked, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome | Refusal:
@@ -131,27 +95,21 @@ def _move(asked: _Asked, occupancy: Occupancy, moment: Moment, rules: Rules) -> 
 
 
 def _read(source: Mapping[str, Any], raw: Job, kind: JobKind) -> _Asked | Refusal:
-    recorded = flow.recorded_on(raw)
-    if recorded is None and jobs.DECISION in raw.annotations:
-        return Refusal(obstacle=Obstacle.UNREADABLE, detail="its decision cannot be read")
-    if recorded is not None and recorded.is_newer:
-        return Refusal(obstacle=Obstacle.NEWER_DECISION)
-    if obstacle := kind.held_back(source):
-        return Refusal(obstacle=obstacle)
-    original = originals.from_json(recorded.original) if recorded is not None else {}
-    clean_source = originals.undone(source, original, kind.allowed)
+    found = recovered.recover(source, raw, kind)
+    if isinstance(found, Refusal):
+        return found
     case = Case(
         kind=kind,
         raw=raw,
-        clean_source=clean_source,
-        clean=kind.read(clean_source),
-        carried=recorded is not None,
+        clean_source=found.clean_source,
+        clean=found.clean,
+        carried=found.recorded is not None,
     )
     return _Asked(
         source=source,
         case=case,
-        recorded=recorded,
-        original=original,
+        recorded=found.recorded,
+        original=found.original,
         option=raw.annotations[jobs.MOVE_TO],
     )
 
@@ -250,7 +208,3 @@ def _carried_out(
         original=original,
         warnings=(explain.warning(decision),),
     )
-
-
-def _without(texts: Mapping[str, str], names: set[str]) -> Mapping[str, str]:
-    return {name: text for name, text in texts.items() if name not in names}

@@ -1,0 +1,97 @@
+"""A pending Job recovered as it was submitted, for whatever changes its decision; or why it is not.
+
+A change that is refused takes off the wish for it, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from webhook import flow
+from webhook.admission import original as originals
+from webhook.decide import explain
+from webhook.decide.choice import clip
+from webhook.jobs import JobKind
+from webhook.model import job as jobs
+from webhook.model.decision import Outcome
+from webhook.model.edits import Original
+from webhook.model.job import Job
+from webhook.model.moves import WORDS, Obstacle
+
+_LONGEST_NAME = 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    obstacle: Obstacle
+    detail: str = ""
+    """More than the words that every such refusal has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    recorded: explain.Recorded | None
+    """None: it was created without a decision, and is taken as it stands."""
+    original: Original
+    clean_source: Mapping[str, Any]
+    clean: Job
+
+
+def recover(source: Mapping[str, Any], raw: Job, kind: JobKind) -> Recovered | Refusal:
+    """Undo the decision on a Job that waits.
+
+    Raises:
+        FieldError: what its decision has recorded cannot be put back.
+
+    """
+    recorded = flow.recorded_on(raw)
+    if recorded is None and jobs.DECISION in raw.annotations:
+        return Refusal(obstacle=Obstacle.UNREADABLE, detail="its decision cannot be read")
+    if recorded is not None and recorded.is_newer:
+        return Refusal(obstacle=Obstacle.NEWER_DECISION)
+    if obstacle := kind.held_back(source):
+        return Refusal(obstacle=obstacle)
+    original = originals.from_json(recorded.original) if recorded is not None else {}
+    clean_source = originals.undone(source, original, kind.allowed)
+    return Recovered(
+        recorded=recorded,
+        original=original,
+        clean_source=clean_source,
+        clean=kind.read(clean_source),
+    )
+
+
+def refused(source: Mapping[str, Any], kind: JobKind, obstacle: Obstacle) -> Outcome:
+    """Take the wish off, and say why it is not granted.
+
+    Raises:
+        FieldError: *source* cannot be read as a Job of *kind*.
+
+    """
+    return to_outcome(kind.read(source), kind, Refusal(obstacle=obstacle))
+
+
+def to_outcome(raw: Job, kind: JobKind, refusal: Refusal) -> Outcome:
+    """Do as ``refused`` does, for a Job that has been read."""
+    taken_off = {jobs.MOVE_TO, jobs.MOVE_REASON}
+    if jobs.DECISION not in raw.annotations:
+        # Set by whoever asked, so that the Job is sent here; without a decision it says nothing.
+        taken_off.add(jobs.OPTION_LABEL)
+    left = replace(
+        raw,
+        labels=_without(raw.labels, taken_off),
+        annotations=_without(raw.annotations, taken_off),
+    )
+    target = clip(" ".join(raw.annotations[jobs.MOVE_TO].split()), _LONGEST_NAME)
+    why = refusal.detail or WORDS[refusal.obstacle]
+    return Outcome(
+        edits=kind.edits(raw, left),
+        warnings=(explain.warned(f"not moved to {target}: {why}"),),
+        obstacle=refusal.obstacle,
+    )
+
+
+def _without(texts: Mapping[str, str], names: set[str]) -> Mapping[str, str]:
+    return {name: text for name, text in texts.items() if name not in names}
