@@ -39,6 +39,7 @@ def moved(server):
     server.show(reconsidering(pending=0))
     there, _ = move(server, pending(server.create(light_job())[0]), "cpu")
     move(server, there, "nowhere")
+    move(server, there, "none")
 
 
 def rejected(server):
@@ -73,7 +74,7 @@ def raising(error):
         (left_alone, {"decisions_total": 2}),
         (skipped, {"skipped_total": 2}),
         (restored, {"restorations_total": 1}),
-        (moved, {"moves_total": 2, "unmoved_total": 1, "decisions_total": 1}),
+        (moved, {"moves_total": 3, "unmoved_total": 1, "decisions_total": 1}),
         (unreadable, {"reviews_total": 3}),
         (raising(PatchError("/spec", "no")), {"patch_verification_failures_total": 1}),
         (raising(ZeroDivisionError()), {"failures_total": 1}),

@@ -224,6 +224,17 @@ def test_an_undecided_jobs_variables_cannot_change():
     assert not looked(lines, undecided, policies=rules).moves
 
 
+def test_undone_jobs_are_adopted_by_nobody():
+    lines = [running("first"), *map(waiting, range(8))]
+    jobs = [pending(number, policy="", option="", changed=0.0) for number in range(8)]
+    pinned = {"kueue-fallback.dev/policy": "none"}
+    jobs = [replace(each, job=replace(each.job, annotations=pinned)) for each in jobs]
+
+    found = looked(lines, jobs, policies=(rule(reconsider={**RULES, "adopt": True}),))
+
+    assert (found.moves, found.obstacles) == ((), {})
+
+
 def test_a_policy_that_only_observes_moves_nobody():
     lines, jobs = [running("first"), *map(waiting, range(8))], [pending(n) for n in range(8)]
 

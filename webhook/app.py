@@ -203,10 +203,12 @@ def _count(metrics: Metrics, outcome: Outcome) -> None:
 
 
 def _count_move(metrics: Metrics, outcome: Outcome) -> None:
-    moved, refused = MOVES
-    metrics.moves.labels(moved if outcome.obstacle is None else refused).inc()
+    moved, undone, refused = MOVES
     if outcome.obstacle is not None:
+        metrics.moves.labels(refused).inc()
         metrics.unmoved.labels(outcome.obstacle).inc()
+        return
+    metrics.moves.labels(undone if outcome.undone else moved).inc()
 
 
 def observer_command(settings: Settings) -> tuple[str, ...]:

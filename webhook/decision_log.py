@@ -105,7 +105,7 @@ def line(considered: Considered, seconds: float) -> dict[str, Any]:
     if outcome.obstacle is not None:
         return {**found, "msg": "not moved", "reason": str(outcome.obstacle)}
     if considered.is_move:
-        found["msg"] = "moved"
+        found["msg"] = "undone" if outcome.undone else "moved"
     if outcome.decision is not None:
         found["option"], found["reason"] = taken(outcome.decision)
         found["state_age_s"] = round(outcome.decision.state_age_seconds, 3)

@@ -17,7 +17,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
-from webhook import flow, moving, recovered, updates
+from webhook import flow, moving, recovered, undoing, updates
 from webhook.admission import patch, probe
 from webhook.admission.review import Review, Verdict
 from webhook.cluster.ledger import Ledger
@@ -45,7 +45,7 @@ class Considered:
     outcome: Outcome | None
     restored: int = 0
     is_move: bool = False
-    """It was asked to send the Job to another option."""
+    """It was asked to send the Job to another option, or back to where it came from."""
 
 
 class Handler:
@@ -203,6 +203,8 @@ class Handler:
         source = {**review.object, "metadata": _with_namespace(review)}
         if updates.changes_decision(review.old_object or {}, review.object):
             outcome = recovered.refused(source, kind, Obstacle.DECISION_CHANGED)
+        elif updates.asks_for_undo(review.object):
+            outcome = undoing.undo(source, kind)
         else:
             with self._lock:
                 moment = self._moment(review, self._clock())
@@ -241,6 +243,8 @@ def _with_namespace(review: Review) -> dict[str, object]:
 def _audit(outcome: Outcome) -> dict[str, str]:
     if outcome.obstacle is not None:
         return {"not-moved": str(outcome.obstacle)}
+    if outcome.undone:
+        return {"undone": outcome.undone}
     if outcome.decision is None:
         return {}
     taken = outcome.decision.option or "none"

@@ -38,7 +38,7 @@ A_POLICY: Final = "a policy that exists"
 AN_OPTION: Final = "an option of the policy"
 OPERATIONS: Final = ("CREATE", "UPDATE", "other", "unknown")
 CODES: Final = ("200", "400", "unreadable", "unpatchable", "late", "error")
-MOVES: Final = ("moved", "refused")
+MOVES: Final = ("moved", "undone", "refused")
 UNANSWERED: Final = ("handshake", "unfinished", "400", "411", "413", "417", "431", "500", "503")
 SCOPES: Final = ("everywhere", "namespaces")
 
@@ -133,10 +133,12 @@ class Metrics:
             "restorations", "Updates in which decided values were put back."
         )
         self.moves = table.counter(
-            "moves", "Pending Jobs that were to be moved to another option.", outcome=MOVES
+            "moves",
+            "Pending Jobs that were to be moved to another option, or back as they were submitted.",
+            outcome=MOVES,
         )
         self.unmoved = table.counter(
-            "unmoved", "Why pending Jobs were not moved.", reason=tuple(Obstacle)
+            "unmoved", "Why pending Jobs were not moved, or not back.", reason=tuple(Obstacle)
         )
 
     def _ledger(self, table: Table) -> None:

@@ -19,6 +19,7 @@ from webhook.model.decision import Outcome
 from webhook.model.edits import Original
 from webhook.model.job import Job
 from webhook.model.moves import WORDS, Obstacle
+from webhook.model.policy import Mode
 
 _LONGEST_NAME = 63
 
@@ -76,21 +77,37 @@ def refused(source: Mapping[str, Any], kind: JobKind, obstacle: Obstacle) -> Out
 def to_outcome(raw: Job, kind: JobKind, refusal: Refusal) -> Outcome:
     """Do as ``refused`` does, for a Job that has been read."""
     taken_off = {jobs.MOVE_TO, jobs.MOVE_REASON}
-    if jobs.DECISION not in raw.annotations:
-        # Set by whoever asked, so that the Job is sent here; without a decision it says nothing.
+    if _took_no_option(raw):
+        # Set by whoever asked, so that the Job is sent here; it says nothing.
         taken_off.add(jobs.OPTION_LABEL)
     left = replace(
         raw,
         labels=_without(raw.labels, taken_off),
         annotations=_without(raw.annotations, taken_off),
     )
-    target = clip(" ".join(raw.annotations[jobs.MOVE_TO].split()), _LONGEST_NAME)
     why = refusal.detail or WORDS[refusal.obstacle]
     return Outcome(
         edits=kind.edits(raw, left),
-        warnings=(explain.warned(f"not moved to {target}: {why}"),),
+        warnings=(explain.warned(f"{_not_done(raw.annotations[jobs.MOVE_TO])}: {why}"),),
         obstacle=refusal.obstacle,
     )
+
+
+def _not_done(wish: str) -> str:
+    if wish == jobs.UNDO:
+        return "not undone"
+    return f"not moved to {clip(' '.join(wish.split()), _LONGEST_NAME)}"
+
+
+def _took_no_option(raw: Job) -> bool:
+    """Tell whether it is sure that a label of an option was not left by a decision."""
+    if jobs.DECISION not in raw.annotations:
+        return True
+    recorded = flow.recorded_on(raw)
+    if recorded is None:
+        return False
+    is_left = recorded.mode is Mode.ENFORCE and recorded.option is None
+    return is_left or recorded.mode is Mode.ADVISE
 
 
 def _without(texts: Mapping[str, str], names: set[str]) -> Mapping[str, str]:

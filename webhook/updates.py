@@ -11,10 +11,10 @@ from typing import Any
 from webhook.admission import original as originals
 from webhook.admission import restore
 from webhook.decide import explain
-from webhook.decide.match import POLICY
+from webhook.decide.match import OPT_OUT, POLICY
 from webhook.model.edits import Edit
 from webhook.model.fields import FieldError
-from webhook.model.job import DECISION, MOVE_TO
+from webhook.model.job import DECISION, MOVE_TO, UNDO
 
 
 def restored(
@@ -40,6 +40,11 @@ def asks_for_move(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return isinstance(wanted, str) and wanted != _annotations(old).get(MOVE_TO)
 
 
+def asks_for_undo(new: Mapping[str, Any]) -> bool:
+    """Tell what a Job that is to be moved shall be instead: what it was before its decision."""
+    return _annotations(new).get(MOVE_TO) == UNDO
+
+
 def changes_decision(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return _annotations(old).get(DECISION) != _annotations(new).get(DECISION)
 
@@ -48,7 +53,7 @@ def _unchanged_decision(old: Mapping[str, Any], new: Mapping[str, Any]) -> expla
     text = _annotations(old).get(DECISION)
     if not isinstance(text, str) or changes_decision(old, new):
         return None
-    if _annotations(new).get(POLICY) == "none":
+    if _annotations(new).get(POLICY) == OPT_OUT:
         return None
     try:
         return explain.from_json(text)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.builders import CPU_OPTION, GPU_OPTION, container, job, policy, template
 from webhook.decide.adapt import adapt
-from webhook.decide.movable_env import with_movable_env
+from webhook.decide.movable_env import still_movable, with_movable_env
 from webhook.model.job import ENV_PREFIX, PodSets
 
 GPU = {"name": "RUN_ENV", "value": "gpu"}
@@ -128,3 +128,40 @@ def test_it_is_worked_out_once_for_one_template():
 
     assert first.pod_sets is again.pod_sets
     assert isinstance(first.pod_sets, PodSets)
+
+
+def left(now, then):
+    """What is left of the environments of pods that are to be as submitted."""
+    after, names = still_movable(job(pods=now), job(pods=then))
+    (pod_set,) = after.pod_sets
+    read = {
+        key.removeprefix(ENV_PREFIX): value for key, value in pod_set.template.annotations.items()
+    }
+    return [list(each.env) for each in pod_set.template.containers], read, names
+
+
+def test_what_is_read_from_an_annotation_stays_so_with_the_submitted_value():
+    other = {"name": "B", "value": "1"}
+    then = template(container(env=(GPU, other)), container("b", env=(GPU,)))
+
+    found = left(template(container(env=(READ, other)), container("b", env=(GPU,))), then)
+
+    assert found == ([[READ, other], [GPU]], {"RUN_ENV": "gpu"}, ("RUN_ENV",))
+
+
+@pytest.mark.parametrize(
+    "submitted",
+    [
+        ((GPU,), ({"name": "RUN_ENV", "value": "cpu"},)),
+        ((GPU,), ()),
+        ((SECRET,), (SECRET,)),
+        ((READ,), (READ,)),
+        (({"name": "RUN_ENV", "value": "$(A)"},), ({"name": "RUN_ENV", "value": "$(A)"},)),
+    ],
+)
+def test_what_one_annotation_cannot_give_back_is_as_submitted(submitted):
+    names = ("main", "b")
+    now = template(*(container(name, env=(READ,)) for name in names))
+    then = template(*(container(name, env=env) for name, env in zip(names, submitted, strict=True)))
+
+    assert left(now, then) == ([list(env) for env in submitted], {}, ())

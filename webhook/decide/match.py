@@ -15,6 +15,8 @@ from webhook.model.requests import needs
 from webhook.model.selector import EVERYTHING
 
 POLICY = OURS + "policy"
+OPT_OUT = "none"
+"""As what ``POLICY`` says: no policy. None may be named so."""
 ALLOW = OURS + "allow"
 NO_QUEUE = ""
 DEFAULT_QUEUE = "default"
@@ -76,7 +78,7 @@ def skip(job: Job, snapshot: Snapshot) -> Skip | None:
         (Skip.PREBUILT_WORKLOAD, _PREBUILT in job.labels or _PREBUILT in job.annotations),
         (Skip.ELASTIC_JOB, job.annotations.get(_ELASTIC) == "true"),
         (Skip.MANAGED_BY, job.managed_by is not None),
-        (Skip.OPTED_OUT, job.annotations.get(POLICY) == "none"),
+        (Skip.OPTED_OUT, job.annotations.get(POLICY) == OPT_OUT),
         (Skip.KIND_NOT_MANAGED, "batch/job" not in snapshot.kueue.frameworks),
         (Skip.NAMESPACE_NOT_MANAGED, not _namespace_is_managed(job, snapshot)),
     ):

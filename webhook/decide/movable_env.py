@@ -33,6 +33,63 @@ def with_movable_env(job: Job, adapted: Job, option: Option, options: Sequence[O
     return adapted if pod_sets is adapted.pod_sets else replace(adapted, pod_sets=pod_sets)
 
 
+def still_movable(job: Job, undone: Job) -> tuple[Job, tuple[str, ...]]:
+    """Let *undone* go on reading from annotations what *job* reads there; name these variables.
+
+    Both have the same containers. A variable is left as it was submitted, which is no move, where
+    an annotation cannot hold that for all containers that read it.
+    """
+    names: dict[str, None] = {}
+    pod_sets: list[PodSet] = []
+    for now, then in zip(job.pod_sets, undone.pod_sets, strict=True):
+        kept = _values_to_read(now.template, then.template)
+        pod_sets.append(replace(then, template=_reading(now.template, then.template, kept)))
+        names |= dict.fromkeys(kept)
+    return (replace(undone, pod_sets=tuple(pod_sets)), tuple(names)) if names else (undone, ())
+
+
+def _values_to_read(now: PodTemplate, then: PodTemplate) -> Mapping[str, str]:
+    """Find what each annotation that is read must hold."""
+    wanted: dict[str, set[str | None]] = {}
+    for reading, submitted in _pairs(now, then):
+        for name in _read_from_annotations(reading):
+            wanted.setdefault(name, set()).add(_literal(name, submitted))
+    return {
+        name: value
+        for name, (value, *others) in wanted.items()
+        if not others and value is not None and not _EXPANDED.search(value)
+    }
+
+
+def _reading(now: PodTemplate, then: PodTemplate, values: Mapping[str, str]) -> PodTemplate:
+    if not values:
+        return then
+
+    def refer(reading: Container, submitted: Container) -> Container:
+        names = _read_from_annotations(reading) & values.keys()
+        return replace(submitted, env=tuple(_referring(submitted.env, names)))
+
+    read = {ENV_PREFIX + name: value for name, value in values.items()}
+    pairs = zip(now.containers, then.containers, strict=True)
+    init_pairs = zip(now.init_containers, then.init_containers, strict=True)
+    return replace(
+        then,
+        annotations={**then.annotations, **read},
+        containers=tuple(refer(*pair) for pair in pairs),
+        init_containers=tuple(refer(*pair) for pair in init_pairs),
+    )
+
+
+def _pairs(now: PodTemplate, then: PodTemplate) -> Iterator[tuple[Container, Container]]:
+    yield from zip(now.containers, then.containers, strict=True)
+    yield from zip(now.init_containers, then.init_containers, strict=True)
+
+
+def _read_from_annotations(container: Container) -> set[str]:
+    last = {str(entry.get("name")): entry for entry in container.env}
+    return {name for name, entry in last.items() if entry == _reference(name)}
+
+
 def _movable(
     before: Sequence[PodSet], after: tuple[PodSet, ...], option: Option, options: Sequence[Option]
 ) -> tuple[PodSet, ...]:
@@ -84,12 +141,20 @@ def _values(name: str, container: Container, options: Sequence[Option]) -> tuple
 
     Of several entries with one name the last counts.
     """
-    own = next((item for item in reversed(container.env) if item.get("name") == name), None)
-    literal = None if own is None or "valueFrom" in own else str(own.get("value", ""))
+    own, literal = _own(name, container), _literal(name, container)
     given = tuple(option.adaptation.env.get(name, literal) for option in options)
     if own is not None and "valueFrom" in own and _varies(given):
         return (None,) * len(options)
     return given
+
+
+def _literal(name: str, container: Container) -> str | None:
+    own = _own(name, container)
+    return None if own is None or "valueFrom" in own else str(own.get("value", ""))
+
+
+def _own(name: str, container: Container) -> Mapping[str, Json] | None:
+    return next((item for item in reversed(container.env) if item.get("name") == name), None)
 
 
 def _varies(values: Sequence[str | None]) -> bool:

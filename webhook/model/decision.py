@@ -154,6 +154,8 @@ class Outcome:
     original: Original | None = None
     warnings: tuple[str, ...] = ()
     obstacle: Obstacle | None = None
-    """Why the Job is not moved, where that was asked."""
+    """Why the Job is not moved or its decision not undone, where that was asked."""
+    undone: str = ""
+    """What came of it where the decision was to be undone, and is."""
     arrival: Arrival | None = None
     """What the ledger must remember: also for Jobs left as submitted, when they name a queue."""

@@ -53,6 +53,8 @@ class Obstacle(StrEnum):
     ALREADY_THERE = "alreadyThere"
     OPTION_REFUSED = "optionRefused"
 
+    NO_QUEUE = "noQueue"
+
 
 WORDS: Mapping[Obstacle, str] = {
     Obstacle.NOT_SUSPENDED: "it is no longer suspended",
@@ -106,8 +108,9 @@ WORDS: Mapping[Obstacle, str] = {
     Obstacle.NO_SUCH_OPTION: "its policy has no such option",
     Obstacle.ALREADY_THERE: "it is there already",
     Obstacle.OPTION_REFUSED: "the option is refused",
+    Obstacle.NO_QUEUE: "it named no queue when it was submitted, and would wait in none",
 }
-"""After ``not moved to cpu:``."""
+"""After ``not moved to cpu:`` or ``not undone:``."""
 
 OUTCOMES = ("moved", "conflict", "refused", "lost", "repaired", "failed")
 """What becomes of a move that the controller writes."""

@@ -1,0 +1,116 @@
+"""For every Job and all adaptations: undone, also after moves, it is what was submitted."""
+
+from copy import deepcopy
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.moves import asking, pending, plain
+from tests.properties.jobs import adaptations, jobs
+from tests.properties.test_moves import KIND, created, moved, patched, submitted, world
+from webhook import undoing
+from webhook.decide.match import OPT_OUT, POLICY
+from webhook.jobs.movable import changes_template
+from webhook.model.job import ENV_PREFIX
+from webhook.model.marks import MARKS
+from webhook.model.moves import Obstacle
+from webhook.model.policy import Adaptation
+
+SAME = st.just(Adaptation())
+VARIABLE = Adaptation.model_validate(
+    {
+        "env": {"RUN_ENV": "on-cpu"},
+        "containers": ["main"],
+        "resources": {"requests": {"ephemeral-storage": "1Gi"}},
+    }
+)
+MOVES = st.sampled_from([(), ("cpu",), ("cpu", "gpu"), ("cpu", "gpu", "cpu")])
+
+
+def pinned(job):
+    found = deepcopy(job)
+    found["metadata"].setdefault("annotations", {})[POLICY] = OPT_OUT
+    return found
+
+
+def resolved(job):
+    """Write variables that are read from our annotations as pods see them, and take these off."""
+    found = deepcopy(job)
+    template = found["spec"]["template"]
+    annotations = template.get("metadata", {}).get("annotations", {})
+    for container in (*template["spec"]["containers"], *template["spec"].get("initContainers", ())):
+        for entry in container.get("env", ()):
+            path = entry.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
+            if ENV_PREFIX in path:
+                del entry["valueFrom"]
+                entry["value"] = annotations[f"{ENV_PREFIX}{entry['name']}"]
+            elif "valueFrom" not in entry:
+                entry.setdefault("value", "")
+    for key in [key for key in annotations if key.startswith(ENV_PREFIX)]:
+        del annotations[key]
+    return plain(found)
+
+
+def unmarked(job):
+    found = deepcopy(job)
+    for texts in found["spec"]["template"].get("metadata", {}).values():
+        for key in MARKS.intersection(texts):
+            del texts[key]
+    return found
+
+
+@given(jobs(), SAME | adaptations(), adaptations(), MOVES, st.sampled_from(["gpu", "cpu"]))
+def test_undone_it_is_what_was_submitted_and_pinned(source, first, second, moves, taken):
+    found, job = world(first, second, taken), submitted(source)
+    stored = created(job, found)
+    for option in moves if taken == "gpu" else ():
+        stored = moved(stored, option, found)
+
+    asked = asking(stored, "none")
+    outcome = undoing.undo(asked, KIND)
+    after = patched(asked, outcome)
+
+    if outcome.obstacle is not None:
+        assert plain(after) == plain(stored)
+        return
+    if not changes_template(KIND.edits(KIND.read(stored), KIND.read(after))):
+        assert after["spec"] == stored["spec"]
+        after = unmarked(after)
+    assert resolved(after) == resolved(pinned(job))
+
+
+def with_variable(source, value):
+    found = deepcopy(source)
+    pod = found["spec"]["template"]["spec"]
+    for container in (*pod["containers"], *pod.get("initContainers", ())):
+        others = [entry for entry in container.get("env", ()) if entry["name"] != "RUN_ENV"]
+        container["env"] = [*others, {"name": "RUN_ENV", "value": value}]
+    return found
+
+
+@given(jobs(), st.sampled_from(["gpu", "", "a$(b)"]), st.sampled_from(["gpu", "cpu"]))
+def test_pods_see_variables_as_they_were_submitted(source, value, taken):
+    found = world(Adaptation(), VARIABLE, taken)
+    job = submitted(with_variable(source, value))
+    stored = created(job, found)
+    if taken == "gpu" and "$" not in value:
+        stored = moved(stored, "cpu", found)
+
+    asked = asking(stored, "none")
+    outcome = undoing.undo(asked, KIND)
+
+    # What the kubelet would replace is in no annotation, so that the option's value is fixed.
+    fixed = taken == "cpu" and "$" in value
+    assert outcome.obstacle == (Obstacle.IMMUTABLE_ENV if fixed else None)
+    if not fixed and "$" not in value:
+        after = patched(asked, outcome)
+        assert resolved(after) == resolved(pinned(job))
+        assert "RUN_ENV" in outcome.undone
+
+
+@given(jobs())
+def test_a_job_without_a_decision_is_pinned_and_nothing_else(source):
+    job = pending(source)
+    asked = asking(job, "none")
+
+    assert patched(asked, undoing.undo(asked, KIND)) == pinned(job)

@@ -1,0 +1,90 @@
+"""An undo that cannot be made whole: nothing changes but the wish, and one warning says why."""
+
+import json
+
+import pytest
+
+from tests.moves import asking, decision, reconsidering, with_spec
+from tests.reviews import light_job
+from tests.servers import Server, paper_snapshot
+from tests.test_moves import QUEUE, UNNAMED, stored
+from webhook.model.job import DECISION
+
+
+@pytest.fixture
+def server():
+    """Whose options differ in no variable, with a full GPU queue."""
+    return Server(with_spec(reconsidering(), options=UNNAMED))
+
+
+def undo(server, before, annotations=()):
+    return server.update(before, asking(before, "none", **dict(annotations)))
+
+
+def refused(server, before):
+    """Ask; returns the obstacle and the warning, once nothing has changed."""
+    after, (warning,) = undo(server, before)
+    assert after == before
+    assert server.count("kueue_fallback_moves_total", outcome="refused") == 1
+    return str(server.considered[-1].outcome.obstacle), warning
+
+
+def test_a_job_that_runs_is_not_undone(server):
+    before = stored(server)
+    before["spec"]["suspend"] = False
+
+    found = refused(server, before)
+
+    text = "kueue-fallback: not undone: it is no longer suspended"
+    assert found == ("notSuspended", text)
+    assert server.considered[-1].verdict.audit == {"not-moved": "notSuspended"}
+
+
+def test_a_literal_variable_that_was_changed_keeps_the_decision():
+    server = Server(paper_snapshot())
+
+    obstacle, warning = refused(server, stored(server))
+
+    assert obstacle == "immutableEnv"
+    assert warning == (
+        "kueue-fallback: not undone: an environment variable would change, "
+        "which Kubernetes allows at creation only"
+    )
+
+
+def test_a_job_that_named_no_queue_would_wait_in_none():
+    snapshot = with_spec(reconsidering(), options=UNNAMED)
+    match = snapshot.policies[0].spec.match.model_copy(update={"without_queue": True})
+    server = Server(with_spec(snapshot, match=match))
+    job = light_job()
+    del job["metadata"]["labels"][QUEUE]
+
+    before = stored(server, job)
+
+    assert before["metadata"]["labels"][QUEUE] == "cpu-lq"
+    assert refused(server, before)[0] == "noQueue"
+
+
+@pytest.mark.parametrize(
+    ("text", "obstacle"),
+    [
+        ("{}", "unreadable"),
+        ('{"version":2}', "newerDecision"),
+        (json.dumps({"version": 1, "original": {"/spec/suspend": True}}), "unreadable"),
+    ],
+)
+def test_a_decision_that_cannot_be_undone_stays(server, text, obstacle):
+    before = stored(server)
+    before["metadata"]["annotations"][DECISION] = text
+
+    assert refused(server, before)[0] == obstacle
+
+
+def test_a_decision_that_the_same_update_changes_is_left_to_its_owner(server):
+    before = stored(server)
+
+    after, (warning,) = undo(server, before, {DECISION: "{}"})
+
+    assert after["spec"] == before["spec"]
+    assert warning.startswith("kueue-fallback: not undone: its decision is changed")
+    assert decision(before)["option"] == "cpu"

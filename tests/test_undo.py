@@ -1,0 +1,224 @@
+"""A pending Job is put back as it was submitted in the very update that asks for it, and pinned."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+
+from tests.builders import policy
+from tests.moves import asking, move, pending, plain, reconsidering, with_spec
+from tests.reviews import light_job
+from tests.servers import Server
+from tests.test_moves import ALIKE, ENV, QUEUE, UNNAMED, pod_of, small_job, stored
+from webhook.model.job import DECISION, DECISION_ID, MOVE_REASON, MOVE_TO, OPTION_LABEL, REASON
+from webhook.model.policy import Mode
+from webhook.model.queues import OffSwitch
+
+POLICY = "kueue-fallback.dev/policy"
+PINNED = "decided no more (kueue-fallback.dev/policy: none)"
+UNDONE = f"undone: in gpu-lq as submitted, and {PINNED}"
+
+
+@pytest.fixture
+def server():
+    """Whose options differ in no variable, with a full GPU queue."""
+    return Server(with_spec(reconsidering(), options=UNNAMED))
+
+
+def undo(server, before, **annotations):
+    return server.update(before, asking(before, "none", **annotations))
+
+
+def pinned(job):
+    found = copy.deepcopy(job)
+    found["metadata"].setdefault("annotations", {})[POLICY] = "none"
+    return found
+
+
+def test_a_job_sent_elsewhere_is_as_it_was_submitted_and_pinned(server):
+    before = stored(server)
+    assert before["metadata"]["labels"][QUEUE] == "cpu-lq"
+
+    after, warnings = undo(server, before)
+
+    assert plain(after) == plain(pinned(pending(light_job())))
+    assert warnings == [f"kueue-fallback: {UNDONE}"]
+
+
+def test_a_moved_job_is_as_it_was_submitted(server):
+    job = stored(server)
+    for option in ("gpu", "cpu"):
+        job, _ = move(server, job, option, "a reason")
+
+    after, _ = undo(server, job)
+
+    assert plain(after) == plain(pinned(pending(light_job())))
+
+
+def test_moved_back_it_keeps_the_marks_of_the_pods_alone(server):
+    moved, _ = move(server, stored(server), "gpu")
+
+    after, _ = undo(server, moved)
+
+    assert after["spec"] == moved["spec"]
+    assert plain(after["metadata"]) == plain(pinned(pending(light_job()))["metadata"])
+
+
+def test_what_the_job_said_of_policies_gives_way_to_the_pin(server):
+    server.show(with_spec(reconsidering(), options=UNNAMED))
+    before = stored(server, light_job(annotations={POLICY: "light-gpu", "note": "mine"}))
+
+    after, _ = undo(server, before)
+
+    assert after["metadata"]["annotations"] == {POLICY: "none", "note": "mine"}
+
+
+def test_a_job_that_stayed_where_it_was_loses_its_marks_alone():
+    server = Server(with_spec(reconsidering(pending=0), options=ALIKE))
+    before = stored(server, small_job())
+
+    after, warnings = undo(server, before)
+
+    assert plain(after["metadata"]) == plain(pinned(pending(small_job()))["metadata"])
+    assert after["spec"] == before["spec"]
+    assert warnings == [f"kueue-fallback: {UNDONE}"]
+
+
+def test_where_the_queue_alone_differs_the_pod_template_stays_as_it_is():
+    server = Server(with_spec(reconsidering(pending=0), options=ALIKE))
+    before, _ = move(server, stored(server, small_job()), "cpu")
+    assert before["metadata"]["labels"][QUEUE] == "cpu-lq"
+
+    after, _ = undo(server, before)
+
+    assert after["metadata"]["labels"] == small_job()["metadata"]["labels"]
+    assert after["spec"] == before["spec"]
+    assert DECISION_ID in pod_of(after)["metadata"]["annotations"]
+
+
+def test_a_variable_that_is_read_from_an_annotation_is_so_still_with_the_submitted_value():
+    server = Server(reconsidering())
+    before = stored(server)
+
+    after, warnings = undo(server, before)
+
+    (container,) = pod_of(after)["spec"]["containers"]
+    (submitted,) = pod_of(light_job())["spec"]["containers"]
+    assert plain({**container, "env": submitted["env"]}) == submitted
+    assert container["env"] == pod_of(before)["spec"]["containers"][0]["env"]
+    assert pod_of(after)["metadata"]["annotations"] == {ENV: "gpu"}
+    again = "its manifest cannot be applied again, as annotations hold env RUN_ENV"
+    assert warnings == [f"kueue-fallback: {UNDONE}; {again}"]
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        with_spec(reconsidering(), mode=Mode.OBSERVE),
+        replace(reconsidering(), policies=()),
+        reconsidering(off=OffSwitch()),
+        reconsidering(as_of=0.0),
+        reconsidering(generation=0),
+        with_spec(reconsidering(), options=policy({"name": "a", "queue": "b"}).spec.options),
+    ],
+)
+def test_nothing_but_the_job_is_looked_at(server, snapshot):
+    before = stored(server)
+
+    after, _ = undo(Server(snapshot), before)
+
+    assert plain(after) == plain(pinned(pending(light_job())))
+
+
+def test_a_decision_that_only_advised_is_taken_off_with_the_label_that_brought_it_here():
+    server = Server(with_spec(reconsidering(), mode=Mode.ADVISE))
+    before = stored(server)
+    asked = asking(before, "none")
+    asked["metadata"]["labels"][OPTION_LABEL] = "none"
+
+    after, warnings = server.update(before, asked)
+
+    assert plain(after) == plain(pinned(pending(light_job())))
+    assert warnings == [f"kueue-fallback: {UNDONE}"]
+
+
+def test_refused_it_takes_off_the_label_that_brought_it_here():
+    server = Server(with_spec(reconsidering(), mode=Mode.ADVISE))
+    before = stored(server)
+    before["spec"]["suspend"] = False
+    asked = asking(before, "none")
+    asked["metadata"]["labels"][OPTION_LABEL] = "none"
+
+    assert server.update(before, asked)[0] == before
+
+
+@pytest.mark.parametrize("suspend", [True, False])
+def test_a_job_without_a_decision_is_pinned_alone(server, suspend):
+    before = pending(light_job())
+    before["spec"]["suspend"] = suspend
+    asked = asking(before, "none", "a reason")
+    asked["metadata"]["labels"][OPTION_LABEL] = "none"
+
+    after, warnings = server.update(before, asked)
+
+    assert after == pinned(before)
+    text = f"kueue-fallback: nothing to undo, as it has no decision; {PINNED}"
+    assert warnings == [text]
+
+
+def test_it_is_counted_logged_and_audited(server):
+    before = stored(server)
+
+    undo(server, before)
+
+    assert server.count("kueue_fallback_moves_total", outcome="undone") == 1
+    assert server.count("kueue_fallback_moves_total", outcome="moved") == 0
+    assert server.considered[-1].verdict.audit == {"undone": UNDONE}
+    line = server.logged()[-1]
+    assert (line["msg"], line["name"], line["queue"]) == ("undone", "light", "gpu-lq")
+
+
+def test_an_undone_job_is_moved_no_more(server):
+    after, _ = undo(server, stored(server))
+
+    asked = asking(after, "cpu")
+    asked["metadata"]["labels"][OPTION_LABEL] = "cpu"
+    again, _ = server.update(after, asked)
+
+    assert again == after
+    assert server.considered[-1].outcome.obstacle == "optedOut"
+
+
+def test_created_again_from_what_it_is_now_it_is_not_decided(server):
+    after, _ = undo(server, stored(server))
+    copied = {key: value for key, value in after.items() if key != "status"}
+    copied["metadata"] = {**after["metadata"], "name": "again"}
+
+    created, warnings = server.create(copied)
+
+    assert (created, warnings) == (copied, [])
+
+
+def test_its_manifest_applied_again_changes_nothing(server):
+    after, _ = undo(server, stored(server))
+    again = pinned(pending(light_job()))
+
+    assert server.update(after, again) == (again, [])
+
+
+def test_a_manifest_applied_with_the_wish_is_undone_too(server):
+    before = stored(server)
+    annotations = before["metadata"]["annotations"]
+    asked = asking(pending(light_job(annotations=annotations)), "none", "a reason")
+
+    after, _ = server.update(before, asked)
+
+    assert plain(after) == plain(pinned(pending(light_job())))
+
+
+def test_a_dry_run_shows_it(server):
+    before = stored(server)
+
+    after, _ = server.update(before, asking(before, "none"), dry_run=True)
+
+    assert not {DECISION, REASON, MOVE_TO, MOVE_REASON} & set(after["metadata"]["annotations"])

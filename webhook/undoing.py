@@ -1,0 +1,75 @@
+"""An undo: a pending Job put back as it was submitted, in the very UPDATE that asks for it.
+
+It depends on the Job alone: never on mode, policy, state or off switch. What comes back has opted
+out, so that nobody decides it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from webhook import recovered
+from webhook.decide import explain, movable_env
+from webhook.decide.match import OPT_OUT, POLICY
+from webhook.jobs import JobKind, movable
+from webhook.model import job as jobs
+from webhook.model import marks
+from webhook.model.decision import Outcome
+from webhook.model.fields import FieldError
+from webhook.model.job import Job
+from webhook.model.moves import Obstacle
+from webhook.recovered import Refusal
+
+_PINNED = f"decided no more ({POLICY}: {OPT_OUT})"
+
+
+def undo(source: Mapping[str, Any], kind: JobKind) -> Outcome:
+    """Take back what a decision and moves have changed, and pin the Job where it then is.
+
+    Raises:
+        FieldError: *source* cannot be read as a Job of *kind*.
+
+    """
+    raw = kind.read(source)
+    if jobs.DECISION not in raw.annotations:
+        left = replace(marks.unmarked(raw), pod_sets=raw.pod_sets)
+        return _pinned(raw, left, kind, f"nothing to undo, as it has no decision; {_PINNED}")
+    try:
+        found = _undone(source, raw, kind)
+    except FieldError as error:
+        found = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
+    return recovered.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
+
+
+def _undone(source: Mapping[str, Any], raw: Job, kind: JobKind) -> Outcome | Refusal:
+    found = recovered.recover(source, raw, kind)
+    if isinstance(found, Refusal):
+        return found
+    if raw.queue and not found.clean.queue:
+        # Kueue would keep it suspended, or not let the label go where there is a default queue.
+        return Refusal(obstacle=Obstacle.NO_QUEUE)
+    after, referring = movable_env.still_movable(raw, marks.unmarked(found.clean))
+    changes = kind.edits(raw, after)
+    if obstacle := movable.obstacle(changes):
+        return Refusal(obstacle=obstacle)
+    if not movable.changes_template(changes):
+        after, referring = replace(after, pod_sets=raw.pod_sets), ()
+    return _pinned(raw, after, kind, _sentence(after, referring))
+
+
+def _sentence(after: Job, referring: tuple[str, ...]) -> str:
+    where = f"in {after.queue} " if after.queue else ""
+    sentence = f"undone: {where}as submitted, and {_PINNED}"
+    if not referring:
+        return sentence
+    names = ", ".join(referring)
+    return f"{sentence}; its manifest cannot be applied again, as annotations hold env {names}"
+
+
+def _pinned(raw: Job, left: Job, kind: JobKind, sentence: str) -> Outcome:
+    after = replace(left, annotations={**left.annotations, POLICY: OPT_OUT})
+    return Outcome(
+        edits=kind.edits(raw, after), warnings=(explain.warned(sentence),), undone=sentence
+    )
