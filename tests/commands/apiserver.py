@@ -9,7 +9,7 @@ import yaml
 
 
 @contextlib.contextmanager
-def serving(answer, tmp_path):
+def serving(answer, tmp_path, **context):
     """Serve `answer(method, path, body) -> (status, headers, object)`; yield a kubeconfig."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -25,7 +25,7 @@ def serving(answer, tmp_path):
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = respond  # noqa: N815 - the base class calls them so
+        do_GET = do_POST = do_PATCH = respond  # noqa: N815 - the base class calls them so
 
         def log_message(self, *_):
             pass
@@ -34,17 +34,17 @@ def serving(answer, tmp_path):
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
-        yield _kubeconfig(tmp_path / "kubeconfig", server.server_port)
+        yield _kubeconfig(tmp_path / "kubeconfig", server.server_port, context)
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
 
 
-def _kubeconfig(path, port):
+def _kubeconfig(path, port, context):
     config = {
         "current-context": "c",
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", **context}}],
         "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
         "users": [{"name": "u", "user": {"token": "t"}}],
     }

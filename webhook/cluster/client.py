@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import http
 import json
-import re
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,6 +20,7 @@ from kubernetes import config
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 
+from webhook.cluster import answers
 from webhook.cluster.errors import ClusterError, Forbidden, Gone, NotServed, Refused, Unreachable
 from webhook.cluster.resources import KUEUE_GROUP
 
@@ -34,6 +35,7 @@ __all__ = [
     "connect",
 ]
 
+_OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 30.0
 _METADATA_OF_LISTS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -89,7 +91,7 @@ class Client:
         headers = {"Content-Type": "application/json"}
         response = self._open("POST", path, params, body=body, headers=headers)
         try:
-            return tuple(map(_warning, response.headers.getlist("Warning")))
+            return answers.warnings(response)
         finally:
             response.close()
 
@@ -103,6 +105,14 @@ class Client:
     ) -> Mapping[str, Any]:
         return self._call("PATCH", path, params, body=body, content_type=content_type)
 
+    def patch_with_warnings(
+        self, path: str, body: object, params: Mapping[str, str] | None = None
+    ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+        """Patch an object as ``patch`` does, and also return what the API server warns of."""
+        return self._ask(
+            "PATCH", path, params, body=body, content_type="application/merge-patch+json"
+        )
+
     def delete(self, path: str) -> Mapping[str, Any]:
         return self._call("DELETE", path, None)
 
@@ -114,7 +124,7 @@ class Client:
         *read_seconds* of silence end it as unreachable; it ends cleanly when the server closes it.
         """
         response = self._open("GET", path, {**params, "watch": "true"}, read_seconds=read_seconds)
-        return _events(response)
+        return answers.events(response)
 
     def kueue_version(self) -> str | None:
         """Name Kueue's newest served version that is understood; None: no Kueue there."""
@@ -140,11 +150,23 @@ class Client:
         body: object = None,
         content_type: str = "application/json",
     ) -> Mapping[str, Any]:
+        found, _ = self._ask(method, path, params, body=body, content_type=content_type)
+        return found
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        *,
+        body: object,
+        content_type: str,
+    ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
         response = self._open(
             method, path, params or {}, body=body, headers={"Content-Type": content_type}
         )
         try:
-            return _parse(response.read())
+            return answers.parse(response.read()), answers.warnings(response)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unreachable(str(error)) from error
         finally:
@@ -186,7 +208,7 @@ class Client:
         return response
 
     def _refuse(self, response: urllib3.BaseHTTPResponse, path: str) -> None:
-        status, message = response.status, _message(response)
+        status, message = response.status, answers.message(response)
         match status:
             case http.HTTPStatus.UNAUTHORIZED:
                 with self._lock:
@@ -231,6 +253,19 @@ def connect(kubeconfig: str = "") -> Client:
     return client
 
 
+def default_namespace(kubeconfig: str = "") -> str:
+    """Name the namespace that is meant where none is given, as ``kubectl`` has it."""
+    if not kubeconfig and _OWN_NAMESPACE.exists():
+        return _OWN_NAMESPACE.read_text(encoding="utf-8").strip()
+    contexts: Any = config.list_kube_config_contexts
+    try:
+        _, current = contexts(kubeconfig or None)
+    except (config.ConfigException, OSError, yaml.YAMLError):
+        # Whoever connects says what is wrong.
+        return "default"
+    return str((current.get("context") or {}).get("namespace") or "default")
+
+
 def _load(kubeconfig: str) -> Configuration:
     # The client's own annotations are partial.
     from_file: Any = config.load_kube_config
@@ -249,44 +284,3 @@ def _load(kubeconfig: str) -> Configuration:
     except yaml.YAMLError as error:
         raise Unreachable(f"{kubeconfig or 'kubeconfig'} is not YAML: {error}") from error
     return configuration
-
-
-def _events(response: urllib3.BaseHTTPResponse) -> Iterator[Mapping[str, Any]]:
-    tail = b""
-    try:
-        for chunk in response.stream(1 << 16):
-            *lines, tail = (tail + chunk).split(b"\n") if b"\n" in chunk else (tail + chunk,)
-            for line in lines:
-                if line.strip():
-                    yield _parse(line)
-    except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise Unreachable(str(error)) from error
-    finally:
-        # A watch that was left early still has bytes under way: not to be used again.
-        response.close()
-
-
-def _parse(content: bytes) -> Mapping[str, Any]:
-    try:
-        found = json.loads(content)
-    except ValueError as error:
-        raise Unreachable(f"an answer that is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise Unreachable("an answer that is not an object")
-    return found
-
-
-def _warning(header: str) -> str:
-    """Take the text out of ``299 - "text"``."""
-    _, _, quoted = header.partition('"')
-    return re.sub(r"\\(.)", r"\1", quoted.removesuffix('"'))
-
-
-def _message(response: urllib3.BaseHTTPResponse) -> str:
-    try:
-        content = response.read()
-        return str(json.loads(content).get("message") or response.reason)
-    except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError):
-        return str(response.reason)
-    finally:
-        response.release_conn()

@@ -1,0 +1,58 @@
+"""What the API server answers: bytes of a response to objects, events, warnings and messages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import urllib3
+
+from webhook.cluster.errors import Unreachable
+
+
+def parse(content: bytes) -> Mapping[str, Any]:
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise Unreachable(f"an answer that is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise Unreachable("an answer that is not an object")
+    return found
+
+
+def events(response: urllib3.BaseHTTPResponse) -> Iterator[Mapping[str, Any]]:
+    tail = b""
+    try:
+        for chunk in response.stream(1 << 16):
+            *lines, tail = (tail + chunk).split(b"\n") if b"\n" in chunk else (tail + chunk,)
+            for line in lines:
+                if line.strip():
+                    yield parse(line)
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise Unreachable(str(error)) from error
+    finally:
+        # A watch that was left early still has bytes under way: not to be used again.
+        response.close()
+
+
+def warnings(response: urllib3.BaseHTTPResponse) -> tuple[str, ...]:
+    """List what admission and the API server warn of."""
+    return tuple(map(_text, response.headers.getlist("Warning")))
+
+
+def message(response: urllib3.BaseHTTPResponse) -> str:
+    try:
+        content = response.read()
+        return str(json.loads(content).get("message") or response.reason)
+    except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError):
+        return str(response.reason)
+    finally:
+        response.release_conn()
+
+
+def _text(header: str) -> str:
+    """Take the text out of ``299 - "text"``."""
+    _, _, quoted = header.partition('"')
+    return re.sub(r"\\(.)", r"\1", quoted.removesuffix('"'))
