@@ -104,7 +104,9 @@ def test_the_example_policy_is_accepted_by_the_installed_command(installed, tmp_
     assert text == f"{POLICY}:3: FallbackPolicy light-gpu is valid\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["check", "-f", str(POLICY)]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["check", "-f", str(POLICY)], ["undo", "--help"]]
+)
 def test_no_server_client_or_cryptography_is_loaded_to_answer(tmp_path, arguments):
     text = run(sys.executable, "-c", LOADED, *arguments, cwd=tmp_path)
 

@@ -17,6 +17,7 @@ _COMMANDS = {
     "report": ("webhook.commands.report", "command", "Show the run times that were learned."),
     "serve": ("webhook.commands.serve", "command", "Run the webhook's server."),
     "simulate": ("webhook.commands.simulate", "command", "Replay Jobs under several strategies."),
+    "undo": ("webhook.commands.undo", "command", "Put a pending Job back as it was submitted."),
     "unfinished": ("webhook.commands.unfinished", "command", "List decided Jobs still to do."),
 }
 

@@ -1,0 +1,193 @@
+"""``undo``: asks the webhook to put a pending Job back as it was submitted, and says what came."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import click
+
+from webhook.commands.connect import UNREACHED, connected
+from webhook.model.job import DECISION, MOVE_TO, OPTION_LABEL, QUEUE_LABEL, UNDO
+
+if TYPE_CHECKING:
+    from webhook.cluster.client import Client
+    from webhook.cluster.errors import Refused
+
+TRIES = 3
+_NO = 1
+_CONFLICT = 409
+_INVALID = 422
+_ALONE = """\
+To have it left alone all the same:
+  kubectl annotate job {name} -n {namespace} kueue-fallback.dev/policy=none"""
+_UNPIN = """\
+It is pinned: left alone from now on. To unpin it, for policies that adopt such Jobs:
+  kubectl annotate job {name} -n {namespace} kueue-fallback.dev/policy-"""
+_UNANSWERED = """\
+The webhook did not answer, so {job} is as it was.
+`kueue-fallback probe` says whether the API server calls it."""
+_LEFT_BEHIND = "Its annotation {annotation} could not be taken off again: {error}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """The Job that is meant."""
+
+    namespace: str
+    name: str
+    is_dry_run: bool
+
+    @property
+    def path(self) -> str:
+        namespace, name = quote(self.namespace, safe=""), quote(self.name, safe="")
+        return f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
+
+    @property
+    def params(self) -> Mapping[str, str]:
+        return {"dryRun": "All"} if self.is_dry_run else {}
+
+    def __str__(self) -> str:
+        return f"Job {self.namespace}/{self.name}"
+
+
+class _NotUndoneError(Exception):
+    """The Job is as it was, and why."""
+
+    def __init__(self, text: str, code: int = _NO) -> None:
+        super().__init__(text, code)
+        self.text = text
+        self.code = code
+
+
+@click.command("undo", short_help="Put a pending Job back as it was submitted.")
+@click.argument("job", metavar="JOB")
+@click.option("-n", "--namespace", help="The Job's; default: the kubeconfig's current one.")
+@click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
+@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
+def command(job: str, namespace: str | None, *, dry_run: bool, kubeconfig: str | None) -> None:
+    """Take back what was decided for a Job that still waits, and have it left alone.
+
+    It goes back to its queue with what it asked for, and keeps its age. What has started cannot
+    be undone. It works whatever the policies say, and while decisions are switched off.
+
+    \b
+    You need the rights to get and patch Jobs in their namespace.
+
+    \b
+    Exit codes: 0 it is undone, 1 it is not, for the reason given, 3 the cluster cannot be reached
+    or the webhook did not answer; then the Job is as it was.
+
+    \b
+    Examples:
+      kueue-fallback undo train
+      kubectl fallback undo train -n team --dry-run
+    """
+    from webhook.cluster.client import default_namespace
+
+    with connected(kubeconfig) as client:
+        where = namespace or default_namespace(kubeconfig or "")
+        target = _Target(namespace=where, name=job, is_dry_run=dry_run)
+        try:
+            after, warnings = _ask(client, target)
+            for warning in warnings:
+                click.echo(f"Warning: {warning}", err=True)
+            _check(client, target, after)
+        except _NotUndoneError as error:
+            click.echo(error.text, err=True)
+            sys.exit(error.code)
+    _tell(target, after)
+
+
+def _ask(client: Client, target: _Target) -> tuple[Mapping[str, Any], Sequence[str]]:
+    """Ask the webhook in an update of the Job as it is now; return it as it is then."""
+    from webhook.cluster.errors import NotServed, Refused
+
+    for _ in range(TRIES):
+        try:
+            job = client.get(target.path)
+            if refusal := _refusal(target, job):
+                raise _NotUndoneError(refusal)
+            return client.patch_with_warnings(target.path, _wish(job), target.params)
+        except NotServed:
+            raise _NotUndoneError(f"There is no {target}.") from None
+        except Refused as error:
+            if error.status != _CONFLICT:
+                raise _NotUndoneError(f"{target} is as it was: {_because(error)}") from error
+    raise _NotUndoneError(f"{target} changes all the time; it is as it was. Try again.")
+
+
+def _because(error: Refused) -> str:
+    from webhook.model.moves import WORDS, Obstacle
+
+    if error.status == _INVALID and "immutable" in error.message:
+        return f"{WORDS[Obstacle.OLDER_KUBERNETES]}: {error}"
+    return str(error)
+
+
+def _refusal(target: _Target, job: Mapping[str, Any]) -> str:
+    """Say why there is nothing to ask for; empty: there is."""
+    from webhook.jobs.batch import held_back
+    from webhook.model.fields import FieldError
+    from webhook.model.moves import WORDS, Obstacle
+
+    if DECISION not in (job["metadata"].get("annotations") or {}):
+        alone = _ALONE.format(name=target.name, namespace=target.namespace)
+        return f"{target} carries no decision: there is nothing to undo.\n{alone}"
+    try:
+        found = held_back(job)
+    except FieldError as error:
+        return f"{target} cannot be read: {error}"
+    if found is None:
+        return ""
+    has_run = found in (Obstacle.NOT_SUSPENDED, Obstacle.FINISHED)
+    because = "; what has started cannot be undone" if has_run else ""
+    return f"{target} is not undone: {WORDS[found]}{because}."
+
+
+def _wish(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata: dict[str, Any] = {
+        "resourceVersion": job["metadata"]["resourceVersion"],
+        "annotations": {MOVE_TO: UNDO},
+    }
+    if OPTION_LABEL not in (job["metadata"].get("labels") or {}):
+        # By this label the webhook is asked at all; it takes it off.
+        metadata["labels"] = {OPTION_LABEL: UNDO}
+    return {"metadata": metadata}
+
+
+def _check(client: Client, target: _Target, after: Mapping[str, Any]) -> None:
+    annotations = after["metadata"].get("annotations") or {}
+    if MOVE_TO in annotations:
+        _take_off(client, target, after)
+        raise _NotUndoneError(_UNANSWERED.format(job=target), UNREACHED)
+    if DECISION in annotations:
+        raise _NotUndoneError(f"{target} is as it was.")
+
+
+def _take_off(client: Client, target: _Target, after: Mapping[str, Any]) -> None:
+    """Take the wish off, so that nobody wonders later, and the label if it came with it."""
+    from webhook.cluster.errors import ClusterError
+
+    if target.is_dry_run:
+        return
+    metadata: dict[str, Any] = {"annotations": {MOVE_TO: None}}
+    if after["metadata"].get("labels", {}).get(OPTION_LABEL) == UNDO:
+        metadata["labels"] = {OPTION_LABEL: None}
+    try:
+        client.patch(target.path, {"metadata": metadata})
+    except ClusterError as error:
+        click.echo(_LEFT_BEHIND.format(annotation=MOVE_TO, error=error), err=True)
+
+
+def _tell(target: _Target, after: Mapping[str, Any]) -> None:
+    queue = (after["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+    where = f", in LocalQueue {queue}" if queue else ""
+    if target.is_dry_run:
+        click.echo(f"{target} would be as it was submitted{where}.")
+        return
+    click.echo(f"{target} is as it was submitted{where}.")
+    click.echo(_UNPIN.format(name=target.name, namespace=target.namespace))
