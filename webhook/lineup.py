@@ -44,6 +44,7 @@ class Lines:
         """Key to the class by which its run time is looked up where it is."""
         self._waiting = [self._with_class(each) for each in self._waiting]
         plan = self._planned(self._waiting)
+        self._as_it_is = self._prospect(plan)
         self.occupancy = _occupancy(replace(world.snapshot, profiles=plan.profiles))
 
     def offer(self, each: Asked, offers: Offers) -> None:
@@ -59,6 +60,8 @@ class Lines:
         return self._offers[move.candidate.key, move.way.option].arrival
 
     def foresee(self, moved: Moved) -> Prospect:
+        if not moved:
+            return self._as_it_is
         waiting: list[Queued] = []
         for each in self._waiting:
             arrival = each.arrival
@@ -66,7 +69,9 @@ class Lines:
                 waiting.append(self._offers[arrival.key, moved[arrival.key].option])
                 arrival = replace(arrival, count=0)
             waiting.append(replace(each, arrival=arrival))
-        plan = self._planned(waiting)
+        return self._prospect(self._planned(waiting))
+
+    def _prospect(self, plan: forecast.Planned) -> Prospect:
         finishes = {begun.key: begun.finish for begun in plan.begun}
         started = sum(begun.count for begun in plan.begun)
         total = sum(begun.finish * begun.count for begun in plan.begun)

@@ -17,6 +17,7 @@ from webhook.controller import pending
 from webhook.controller.moves import CONFIRM_SECONDS, LOOK_SECONDS, Mover
 
 DECISION = "kueue-fallback.dev/decision"
+LATER = LOOK_SECONDS + 1.0
 
 
 def job(number, *, option="gpu", age=100, moves=0, version="1"):
@@ -164,10 +165,10 @@ def test_no_more_are_in_flight_than_were_seen_to_arrive(feed):
     found = mover(cluster, *eight())
 
     step(found, feed)
-    step(found, feed, now=LOOK_SECONDS)
+    step(found, feed, now=LATER)
     first = len(cluster.patched)
     arrive(feed, cluster, found)
-    stepped = step(found, feed, now=2 * LOOK_SECONDS)
+    stepped = step(found, feed, now=2 * LATER)
 
     assert first == 1
     assert len(stepped.moved) == 1
@@ -246,7 +247,7 @@ def test_a_refused_job_is_left_for_a_while(feed):
     found = mover(cluster, job(7))
 
     step(found, feed)
-    step(found, feed, now=LOOK_SECONDS)
+    step(found, feed, now=LATER)
 
     assert len(cluster.patched) == 1
 

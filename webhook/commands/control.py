@@ -20,7 +20,7 @@ from webhook.settings import Settings
 @click.option("--namespace", help="Our own namespace.  [kueue-fallback]")
 @click.option("--kueue-namespace", help="Where Kueue's configuration lies.  [kueue-system]")
 def command(config: str | None, **given: Any) -> None:
-    """Write the condition Ready of every FallbackPolicy, until SIGTERM.
+    """Write the status of policies, keep records of runs and move pending Jobs, until SIGTERM.
 
     Of several replicas one writes, by a Lease; the others take over when it ends.
 

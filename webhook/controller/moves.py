@@ -27,6 +27,8 @@ from webhook.model.pending import Pending
 from webhook.model.queues import Snapshot
 
 LOOK_SECONDS: Final = 2.0
+JOBS_A_SECOND: Final = 1000
+"""What so many pending Jobs add to the time between two looks: thousands cost a second of CPU."""
 MOST_IN_FLIGHT: Final = 16
 CONFIRM_SECONDS: Final = 20.0
 """A move that no Workload shows by then is given up, and seen anew as what it has become."""
@@ -123,7 +125,7 @@ class Mover:
         self._follow_up(workloads, snapshot, now, stepped)
         self._repair(workloads, snapshot, stepped)
         if now >= self._next and policies and snapshot.off is None:
-            self._next = now + LOOK_SECONDS
+            self._next = now + LOOK_SECONDS + len(self._jobs) / JOBS_A_SECOND
             self._look(_world(feed, snapshot, workloads, now=now, unix=unix), stepped)
         return stepped
 
