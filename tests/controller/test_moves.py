@@ -58,16 +58,17 @@ def job(number, *, option="gpu", age=100, moves=0, version="1"):
 class Cluster:
     """An API server with the webhook behind it, as far as moves are concerned."""
 
-    def __init__(self, *, minor="36", refuses=None):
+    def __init__(self, *, refuses=None, **version):
         self.patched, self.events, self.workloads = [], [], []
-        self.minor, self.refuses = minor, refuses
+        self.version = {"major": "1", "minor": "36", **version}
+        self.refuses = refuses
 
     def kueue_version(self):
         return "v1beta2"
 
     def get(self, path, params=None):
         assert path == "/version"
-        return {"major": "1", "minor": self.minor}
+        return self.version
 
     def post(self, path, body):
         self.events.append((path, body))
@@ -260,8 +261,17 @@ def test_who_may_not_write_moves_nothing(feed):
     assert not cluster.patched
 
 
-def test_older_kubernetes_is_not_asked(feed):
-    cluster = Cluster(minor="35")
+@pytest.mark.parametrize(
+    "version",
+    [
+        {"minor": "35"},
+        {"minor": "35+"},
+        {"emulationMajor": "1", "emulationMinor": "33"},
+        {"minor": ""},
+    ],
+)
+def test_older_kubernetes_is_not_asked(feed, version):
+    cluster = Cluster(**version)
 
     stepped = step(mover(cluster, *eight()), feed)
 

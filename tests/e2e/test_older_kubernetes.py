@@ -1,5 +1,7 @@
 """The oldest Kubernetes that this API server can pass for: the chart's objects, and decisions."""
 
+import urllib.request
+
 import pytest
 import yaml
 
@@ -9,7 +11,8 @@ from hack.controlplane import ControlPlane, Options
 from hack.install import Installation
 from tests.chart import helm
 from tests.chart.values import EVERYTHING
-from tests.e2e.decisions import OPTION, applied_policy, fill
+from tests.e2e.decisions import OPTION, applied_policy, fill, finish_time, queue_of
+from tests.e2e.plane import job_of, wait_for
 from tests.e2e.test_chart_objects import NOT_SERVED
 
 pytestmark = pytest.mark.xdist_group("own-plane")
@@ -41,6 +44,34 @@ def test_every_object_of_the_chart_is_accepted(older):
         if each["apiVersion"].split("/")[0] not in NOT_SERVED:
             path = older.client.path_of(each)
             older.client.send("PATCH", path, each, content_type=APPLY_PATCH, query=QUERY)
+
+
+def test_pending_jobs_whose_resources_would_change_stay(older):
+    names = paper.names_with("stay", namespace="default")
+    older.client.apply_all(paper.queues(names))
+    policy = finish_time(names, runTime="20s")
+    policy["spec"]["reconsider"] = {"after": "1s", "minimumGain": {"time": "5s", "percent": 5}}
+    light = paper.light_job("light", names)
+    light["metadata"]["annotations"] = {"kueue-fallback.dev/max-wait": "9h"}
+    with Installation(older) as installation, applied_policy(older.client, policy, names):
+        fill(older, names, gpu=24)
+        job = older.client.create(light)
+
+        def says_why():
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{installation.controller_metrics}/metrics", timeout=5
+            ) as answer:
+                text = answer.read().decode()
+            return (
+                'controller_not_moved_jobs{policy="light-gpu-stay",reason="olderKubernetes"} 1'
+                in text
+            )
+
+        wait_for(says_why, "the reason is counted")
+        after = job_of(older.client, "default", "light")
+
+    assert job["metadata"]["labels"][OPTION] == "gpu"
+    assert queue_of(after) == names.gpu_queue
 
 
 def test_jobs_are_decided(older):

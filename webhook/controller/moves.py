@@ -152,8 +152,7 @@ class Mover:
                 found = self._transport.get("/version")
             except ClusterError:
                 return False
-            numbers = [str(found.get(part, "")).rstrip("+") for part in ("major", "minor")]
-            is_new = all(map(str.isdigit, numbers)) and tuple(map(int, numbers)) >= _NEW_ENOUGH
+            is_new = _version(found) >= _NEW_ENOUGH
             self._version_known = True
             self._older_until = 0.0 if is_new else float("inf")
         return now >= self._older_until
@@ -247,6 +246,15 @@ class Mover:
                         f"Job {key}: admitted in ClusterQueue {workload.cluster_queue} after it "
                         f"was moved to LocalQueue {job.queue}; taken back from there"
                     )
+
+
+def _version(found: Mapping[str, object]) -> tuple[int, ...]:
+    """Read major and minor; an API server may act as an older one than it is."""
+    written = (
+        str(found.get(f"emulation{part.title()}") or found.get(part, "")).rstrip("+")
+        for part in ("major", "minor")
+    )
+    return tuple(int(each) if each.isdigit() else 0 for each in written)
 
 
 def _world(
