@@ -79,6 +79,10 @@ class Feed:
         problems = tuple(f"skipped: {problem}" for problem in self._state.take_problems())
         return (*problems, f"{kind}: readable again") if recovered else problems
 
+    def expect(self, kind: str, now: float) -> None:
+        """Let the silence of one more resource be the state's age."""
+        self._alive.setdefault(kind, now)
+
     @property
     def lists_workloads(self) -> bool:
         return WORKLOADS in self._listed

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from webhook import offers, reconsider
 from webhook.cluster.errors import ClusterError, Refused
@@ -32,6 +32,8 @@ JOBS_A_SECOND: Final = 1000
 MOST_IN_FLIGHT: Final = 16
 CONFIRM_SECONDS: Final = 20.0
 """A move that no Workload shows by then is given up, and seen anew as what it has become."""
+REPAIR_SECONDS: Final = 5.0
+"""Until a Workload that does not show a repair is repaired again."""
 REFUSED_SECONDS: Final = 60.0
 """Until a Job is asked again that the webhook or the API server refused to move."""
 OLDER_SECONDS: Final = 600.0
@@ -69,10 +71,13 @@ class Mover:
         transport: Transport,
         own_namespace: str,
         *,
+        max_state_age: float = 15.0,
         may_write: Callable[[], bool] = lambda: True,
     ) -> None:
+        """Look at nothing that is older than *max_state_age* seconds."""
         self._transport = transport
         self._own_namespace = own_namespace
+        self._max_state_age = max_state_age
         self._may_write = may_write
         self._jobs: dict[str, Pending] = {}
         self._listed = False
@@ -81,6 +86,8 @@ class Mover:
         """Moves seen to arrive since one failed: so many may be in flight."""
         self._refused: dict[str, float] = {}
         """Job to when it may be asked again."""
+        self._repaired: dict[tuple[str, bool], float] = {}
+        """Job, and whether its Workload was activated, to when that may be written again."""
         self._next = 0.0
         self._older_until = 0.0
         self._version_known = False
@@ -123,8 +130,9 @@ class Mover:
             return stepped
         workloads = reconsider.by_job(feed.workloads())
         self._follow_up(workloads, snapshot, now, stepped)
-        self._repair(workloads, snapshot, stepped)
-        if now >= self._next and policies and snapshot.off is None:
+        self._repair(workloads, snapshot, now, stepped)
+        is_fresh = now - snapshot.as_of <= self._max_state_age
+        if now >= self._next and policies and is_fresh:
             self._next = now + LOOK_SECONDS + len(self._jobs) / JOBS_A_SECOND
             self._look(_world(feed, snapshot, workloads, now=now, unix=unix), stepped)
         return stepped
@@ -135,8 +143,8 @@ class Mover:
             own_namespace=self._own_namespace,
             changes_resources=self._may_change_resources(world.now),
         )
-        waits = (key for key, until in self._refused.items() if until > world.now)
-        passed_over = {*waits, *self._flying}
+        self._refused = {key: at for key, at in self._refused.items() if at > world.now}
+        passed_over = {*self._refused, *self._flying}
         jobs = [job for key, job in self._jobs.items() if key not in passed_over]
         most = min(self._confirmed, MOST_IN_FLIGHT) - len(self._flying)
         looked = reconsider.look(world, jobs, most=most)
@@ -225,27 +233,34 @@ class Mover:
         self,
         workloads: Mapping[str, Sequence[Workload]],
         snapshot: Snapshot,
+        now: float,
         stepped: Stepped,
     ) -> None:
         """Take quota back that a moved Job holds where it does not belong."""
+        self._repaired = {each: at for each, at in self._repaired.items() if at > now}
         for key, job in self._jobs.items():
             if not job.moves:
                 continue
             for workload in workloads.get(key, ()):
                 wanted = move_writes.repair_of(workload, job, snapshot)
-                if wanted is None or not self._may_write():
+                step = key, workload.is_repaired
+                if wanted is None or step in self._repaired or not self._may_write():
                     continue
-                try:
-                    move_writes.repair(self._transport, workload, wanted)
-                except ClusterError as error:
-                    stepped.lines.append(f"Workload {key}: not repaired: {error}")
-                    continue
-                if wanted["spec"]["active"] is False:
-                    stepped.outcomes[job.policy, "repaired"] += 1
-                    stepped.lines.append(
-                        f"Job {key}: admitted in ClusterQueue {workload.cluster_queue} after it "
-                        f"was moved to LocalQueue {job.queue}; taken back from there"
-                    )
+                self._repaired[step] = now + REPAIR_SECONDS
+                stepped.lines += self._write_repair(workload, job, wanted, stepped)
+
+    def _write_repair(
+        self, workload: Workload, job: Pending, wanted: Mapping[str, Any], stepped: Stepped
+    ) -> list[str]:
+        try:
+            move_writes.repair(self._transport, workload, wanted)
+        except ClusterError as error:
+            return [f"Job {job.key}: its Workload is not repaired: {error}"]
+        if workload.is_repaired:
+            return []
+        stepped.outcomes[job.policy, "repaired"] += 1
+        where = f"admitted in ClusterQueue {workload.cluster_queue}"
+        return [f"Job {job.key}: {where} after it was moved to {job.queue}; taken back from there"]
 
 
 def _version(found: Mapping[str, object]) -> tuple[int, ...]:

@@ -84,7 +84,12 @@ class Controller:
         """Generation of the snapshot at the last look."""
         self._due = False
         self._unreviewed = Unreviewed(self._fetch_job, settings.namespace)
-        self._mover = Mover(client, settings.namespace, may_write=self.is_leader)
+        self._mover = Mover(
+            client,
+            settings.namespace,
+            max_state_age=settings.max_state_age,
+            may_write=self.is_leader,
+        )
         self._takers = {
             JOBS.kind: self._unreviewed.take,
             run_times.RUNS.kind: self._keeper.take,
@@ -104,6 +109,8 @@ class Controller:
             if not self._reconsiders and reconsider.policies_of(self._snapshot):
                 self._reconsiders = True
                 for resource in self._while_reconsidering:
+                    if resource.kind not in self._takers:
+                        self._feed.expect(resource.kind, time.monotonic())
                     self._follow(resource, self._client)
 
     def put(self, message: Message | None) -> None:

@@ -1,0 +1,158 @@
+"""A cluster as the controller's moves see it: what is watched of it, and what it answers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.test_reconsider import NOW, OPTIONS, RULES, lane, quota, rule, running, waiting
+from webhook.cluster import resources as kinds
+from webhook.cluster.feed import Feed
+from webhook.cluster.reduce import read
+from webhook.cluster.resources import Resource
+from webhook.cluster.watch import Message
+from webhook.controller import pending
+from webhook.controller.moves import LOOK_SECONDS, Mover
+
+DECISION = "kueue-fallback.dev/decision"
+LATER = LOOK_SECONDS + 1.0
+
+
+def job(number, *, option="gpu", age=100, moves=0, version="1"):
+    """A Job as the API server sends it, decided by the policy."""
+    decision = {
+        "version": 1,
+        "id": f"id-{number}",
+        "time": "2026-11-21T05:58:00Z",
+        "policy": "light-gpu",
+        "mode": "Enforce",
+        "option": option,
+        "reason": "stays",
+        "from": {"queue": "gpu-lq"},
+        "original": {},
+        "moves": moves,
+    }
+    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "4"}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": f"job-{number}",
+            "namespace": "team",
+            "uid": f"uid-{number}",
+            "resourceVersion": version,
+            "creationTimestamp": "2026-11-21T05:58:00Z",
+            "labels": {
+                "kueue.x-k8s.io/queue-name": f"{option}-lq",
+                "kueue-fallback.dev/option": option,
+            },
+            "annotations": {DECISION: json.dumps(decision)},
+        },
+        "spec": {"suspend": True, "template": {"spec": {"containers": [container]}}},
+        "status": {},
+    }
+
+
+class Cluster:
+    """An API server with the webhook behind it, as far as moves are concerned."""
+
+    def __init__(self, *, refuses=None, **version):
+        self.patched, self.events, self.workloads = [], [], []
+        self.version = {"major": "1", "minor": "36", **version}
+        self.refuses = refuses
+
+    def kueue_version(self):
+        return "v1beta2"
+
+    def get(self, path, params=None):
+        assert path == "/version"
+        return self.version
+
+    def post(self, path, body):
+        self.events.append((path, body))
+        return body
+
+    def patch(self, path, body):
+        if "/workloads/" in path:
+            self.workloads.append((path, body))
+            return {}
+        self.patched.append((path, body))
+        if self.refuses:
+            raise self.refuses
+        number = path.rpartition("-")[2]
+        return job(number, option=self.moved_to(body), moves=1, version="2")
+
+    def moved_to(self, body):
+        return body["metadata"]["annotations"]["kueue-fallback.dev/move-to"]
+
+
+class Deaf(Cluster):
+    """Its webhook is down: annotations are stored, and nothing else comes of them."""
+
+    def moved_to(self, body):
+        return "gpu"
+
+
+@pytest.fixture
+def feed():
+    state_kinds = (kinds.CLUSTER_QUEUES, kinds.LOCAL_QUEUES, kinds.POLICIES)
+    found = Feed([Resource(kind=kind, path="") for kind in state_kinds], 0.0)
+    tell(found, kinds.CLUSTER_QUEUES, quota("gpu", "4"), quota("cpu", "9"))
+    tell(found, kinds.LOCAL_QUEUES, lane("gpu"), lane("cpu"))
+    flavor = {"kind": "ResourceFlavor", "metadata": {"name": "a100"}, "spec": {}}
+    tell(found, kinds.FLAVORS, flavor)
+    tell(found, kinds.POLICIES, policy_object())
+    tell(found, kinds.WORKLOADS, running("first"), *map(waiting, range(8)))
+    return found
+
+
+def policy_object():
+    spec = rule().spec
+    assert spec.reconsider is not None
+    return {
+        "apiVersion": "kueue-fallback.dev/v1alpha1",
+        "kind": "FallbackPolicy",
+        "metadata": {"name": "light-gpu"},
+        "spec": {
+            "mode": "Enforce",
+            "match": {"jobSelector": {}},
+            "options": [dict(option) for option in OPTIONS],
+            "strategy": {"finishTime": {"runTime": "20s"}},
+            "reconsider": RULES,
+        },
+    }
+
+
+def tell(feed, kind, *objects):
+    entries = tuple(read(kind, source) for source in objects)
+    feed.take(Message(kind=kind, at=0.0, entries=entries))
+
+
+def mover(cluster, *jobs, **given):
+    found = Mover(cluster, "kueue-fallback", **given)
+    entries = tuple(pending.read(pending.PENDING_JOBS, each) for each in jobs)
+    found.take(Message(kind=pending.PENDING_JOBS, at=0.0, entries=entries))
+    return found
+
+
+def step(found, feed, now=0.0):
+    feed.update(now, NOW + now)
+    return found.step(feed, feed.published, now=now, unix=NOW + now)
+
+
+def eight():
+    return [job(number) for number in range(8)]
+
+
+def arrive(feed, cluster, found, *, reserved_in=""):
+    """Let the Workloads of all moved Jobs follow."""
+    for path, _ in cluster.patched:
+        number = int(path.rpartition("-")[2])
+        changed = waiting(number, queue="cpu-lq")
+        if reserved_in:
+            changed = running(f"job-{number}", reserved_in)
+            changed["spec"]["queueName"] = "cpu-lq"
+            changed["metadata"]["name"] = f"wl-{number}"
+        entry = read(kinds.WORKLOADS, changed)
+        feed.take(Message(kind=kinds.WORKLOADS, at=0.0, event=("MODIFIED", entry)))
