@@ -47,7 +47,9 @@ def test_every_object_of_the_chart_is_accepted(older):
 
 
 def test_pending_jobs_whose_resources_would_change_stay(older):
-    names = paper.names_with("stay", namespace="default")
+    metadata = {"name": "stay"}
+    older.client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    names = paper.names_with("stay", namespace="stay")
     older.client.apply_all(paper.queues(names))
     policy = finish_time(names, runTime="20s")
     policy["spec"]["reconsider"] = {"after": "1s", "minimumGain": {"time": "5s", "percent": 5}}
@@ -68,7 +70,7 @@ def test_pending_jobs_whose_resources_would_change_stay(older):
             )
 
         wait_for(says_why, "the reason is counted")
-        after = job_of(older.client, "default", "light")
+        after = job_of(older.client, names.namespace, "light")
 
     assert job["metadata"]["labels"][OPTION] == "gpu"
     assert queue_of(after) == names.gpu_queue

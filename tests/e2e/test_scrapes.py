@@ -15,13 +15,16 @@ WITH_TRAFFIC_ALONE = {
     "kueue_fallback_rejections_total",
     "kueue_fallback_unreadable_objects",
     "kueue_fallback_controller_unreadable_objects",
+    "kueue_fallback_controller_not_moved_jobs",
 }
 
 
 @pytest.fixture
 def scraped(plane, webhook, queues):
     """What either process shows while a policy is in force and has decided."""
-    with applied_policy(plane.client, paper.policy(queues), queues):
+    policy = paper.policy(queues)
+    policy["spec"]["reconsider"] = {}
+    with applied_policy(plane.client, policy, queues):
         controller = f"http://127.0.0.1:{webhook.controller_metrics}"
         counted = f'unreviewed_jobs_total{{policy="{queues.policy}"}}'
         wait_for(lambda: counted in scrape(controller), "the controller follows the policy")
