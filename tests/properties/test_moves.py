@@ -4,7 +4,7 @@ import json
 from copy import deepcopy
 from dataclasses import replace
 
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 
 from tests import builders
 from tests.moves import asking, pending, plain, undone
@@ -20,6 +20,8 @@ from webhook.model.policy import FallbackPolicy, Option, Reconsider
 
 KIND = KINDS["batch", "v1", "Job"]
 MOMENT = flow.Moment(now=100.0, unix=1e9, time="2001-09-09T01:46:40Z", uid="a1b2c3d4-0000")
+EXAMPLES = 200
+"""Each decides a Job and moves it several times: as much as five of other properties."""
 LATER = replace(MOMENT, unix=1e9 + 60, time="2001-09-09T01:47:40Z")
 
 
@@ -89,6 +91,7 @@ def essence(job):
     return plain(found)
 
 
+@settings(max_examples=EXAMPLES)
 @given(jobs(), adaptations(), adaptations())
 def test_moved_there_and_back_it_is_what_it_was(source, first, second):
     found, job = world(first, second), submitted(source)
@@ -102,6 +105,7 @@ def test_moved_there_and_back_it_is_what_it_was(source, first, second):
     assert plain(undone(there)) == plain(undone(back)) == plain(job)
 
 
+@settings(max_examples=EXAMPLES)
 @given(jobs(), adaptations(), adaptations())
 def test_the_manifest_applied_again_after_a_move_changes_nothing(source, first, second):
     found, job = world(first, second), submitted(source)

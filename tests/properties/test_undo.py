@@ -2,12 +2,12 @@
 
 from copy import deepcopy
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.moves import asking, pending, plain
 from tests.properties.jobs import adaptations, jobs
-from tests.properties.test_moves import KIND, created, moved, patched, submitted, world
+from tests.properties.test_moves import EXAMPLES, KIND, created, moved, patched, submitted, world
 from webhook import undoing
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.jobs.movable import changes_template
@@ -59,6 +59,7 @@ def unmarked(job):
     return found
 
 
+@settings(max_examples=EXAMPLES)
 @given(jobs(), SAME | adaptations(), adaptations(), MOVES, st.sampled_from(["gpu", "cpu"]))
 def test_undone_it_is_what_was_submitted_and_pinned(source, first, second, moves, taken):
     found, job = world(first, second, taken), submitted(source)
@@ -88,6 +89,7 @@ def with_variable(source, value):
     return found
 
 
+@settings(max_examples=EXAMPLES)
 @given(jobs(), st.sampled_from(["gpu", "", "a$(b)"]), st.sampled_from(["gpu", "cpu"]))
 def test_pods_see_variables_as_they_were_submitted(source, value, taken):
     found = world(Adaptation(), VARIABLE, taken)
@@ -108,6 +110,7 @@ def test_pods_see_variables_as_they_were_submitted(source, value, taken):
         assert "RUN_ENV" in outcome.undone
 
 
+@settings(max_examples=EXAMPLES)
 @given(jobs())
 def test_a_job_without_a_decision_is_pinned_and_nothing_else(source):
     job = pending(source)
