@@ -88,6 +88,10 @@ def essence(job):
     found = deepcopy(job)
     found["metadata"]["annotations"] = sorted(found["metadata"]["annotations"])
     del found["spec"]["template"]["metadata"]["labels"][OPTION_LABEL]
+    pods = found["spec"]["template"]["spec"]
+    for container in (*pods["containers"], *pods.get("initContainers", ())):
+        # A move changes no place in the list: two options may name the same in another order.
+        container.get("env", []).sort(key=lambda entry: entry["name"])
     return plain(found)
 
 
