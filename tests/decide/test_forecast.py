@@ -56,6 +56,7 @@ def test_a_profile_says_what_is_free_after_all_who_wait_were_served():
             times=(0.0, 50.0, 90.0),
             free=((0,), (1,), (2,)),
             spread=(0.0, 0.0, 0.0),
+            waits=30.0,
             unknown_seconds=60.0,
         )
     }

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.builders import arrival, cluster_queue, snapshot
 from tests.worlds import arrivals, schedules, snapshots, waiting
 from webhook.decide import folding
-from webhook.model.queues import Held
+from webhook.model.queues import Held, Queueing
 from webhook.simulate.known import Known
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
@@ -65,8 +67,8 @@ class Course:
 def test_the_counts_are_those_of_an_occupancy_that_folds_who_waits(data):
     state = data.draw(snapshots())
     course = Course(state)
-    for arrival in data.draw(arrivals(state)):
-        guest = replace(arrival, count=1, policy="p", option=arrival.local_queue)
+    for each in data.draw(arrivals(state)):
+        guest = replace(each, count=1, policy="p", option=each.local_queue)
         course.join(guest, data.draw(seconds))
         if data.draw(st.booleans()):
             schedule = data.draw(st.sampled_from(list(course.schedules.values())))
@@ -93,6 +95,38 @@ def folded(course, found):
         )
         for name, tally in found.holdings.items()
     }
-    waits = tuple(each for pending in course.pending.values() for each in pending)
-    waits = tuple(sorted(waits, key=lambda each: -each.priority))
-    return folding.build(replace(course.state, held=running), waits)
+    ages = list(course.arrivals)
+    waits = [each for pending in course.pending.values() for each in pending]
+    # Of one priority the oldest counts first, whatever queue it waits in.
+    waits.sort(key=lambda each: (-each.priority, ages.index(each.key)))
+    return folding.build(replace(course.state, held=running), tuple(waits))
+
+
+@pytest.mark.parametrize("told", [("a-cq", "b-cq"), ("b-cq", "a-cq")])
+def test_who_waits_is_never_taken_to_start_whatever_queue_is_told_first(told):
+    """The borrower's head fits as long as the lender's head, which needs more, is not known of."""
+    state = snapshot(
+        *(
+            cluster_queue(
+                f"{name}-cq", {"default": {"cpu": cpu}}, cohort="all", queueing=Queueing.STRICT
+            )
+            for name, cpu in (("a", "0"), ("b", "3"))
+        )
+    )
+    known = Known(state)
+    running, lender, borrower = (
+        arrival("1", {"cpu": "1"}, local_queue="a-lq"),
+        arrival("2", {"cpu": "3"}, local_queue="b-lq"),
+        arrival("3", {"cpu": "1"}, local_queue="a-lq"),
+    )
+    for each in (running, lender, borrower):
+        known.join(f"{each.local_queue[0]}-cq", each)
+    known.start("a-cq", running, {("default", "cpu"): 1000})
+    heads = {"a-cq": borrower, "b-cq": lender}
+
+    found = known.at(state, {name: heads[name] for name in told})
+
+    assert {name: (held.reserving, held.pending) for name, held in found.holdings.items()} == {
+        "a-cq": (1, 1),
+        "b-cq": (0, 1),
+    }

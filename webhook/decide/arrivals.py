@@ -25,6 +25,7 @@ def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot)
         policy=decision.policy,
         option=taken.option,
         run=taken.forecast.run if taken.forecast is not None else None,
+        cluster=taken.cluster,
     )
 
 

@@ -125,6 +125,16 @@ def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
     return occupancy
 
 
+def with_waiting(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
+    """Add Workloads of one shape that Kueue has looked at and lets wait, whatever is free."""
+    queues = _queues_of(occupancy.snapshot, arrival)
+    if queues is None:
+        return occupancy
+    _, cluster_queue = queues
+    found = _assignment_of(occupancy, arrival, cluster_queue)
+    return _waiting(occupancy, arrival, found, cluster_queue, arrival.count)
+
+
 def _has_room(quotas: Quotas, arrival: Arrival, cluster_queue: ClusterQueue) -> bool:
     """Tell whether it might fit, which most of a long queue do not; only quotas are looked at."""
     return all(

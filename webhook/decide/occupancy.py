@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from webhook.decide import quota
 from webhook.decide.flavors import Assignment, Place, assign
@@ -33,6 +33,10 @@ class Occupancy:
     heads: tuple[str, ...] = ()
     """ClusterQueues that quota is set aside for."""
     outlook: Outlook = NO_OUTLOOK
+    clusters: Mapping[str, Occupancy] = field(default_factory=dict)
+    """The worker clusters that are watched, as of their own last signs of life."""
+    stale: Mapping[str, str] = field(default_factory=dict)
+    """Of these, which are not to be counted on any longer, and why."""
 
     def held(self, cluster_queue: str) -> Held:
         return self.holdings.get(cluster_queue, EMPTY)
@@ -96,15 +100,27 @@ def starts_now(
     *,
     priority: int = 0,
 ) -> bool:
-    """Tell whether it would start at once: reserved, and no check or slow start holds it back.
+    """Tell whether it would start at once: reserved, and no check or slow start holds it back."""
+    return not cluster_queue.checks and passes_now(
+        occupancy, found, local_queue, cluster_queue, priority=priority
+    )
+
+
+def passes_now(
+    occupancy: Occupancy,
+    found: Assignment,
+    local_queue: LocalQueue,
+    cluster_queue: ClusterQueue,
+    *,
+    priority: int = 0,
+) -> bool:
+    """Tell whether nothing but AdmissionChecks would hold it back.
 
     With ``waitForPodsReady.blockAdmission`` one Workload whose pods are not ready blocks all
     others; which ones are ready is not known, so any that reserves quota counts as not ready.
     """
-    return (
-        reserves_now(occupancy, found, local_queue, cluster_queue, priority=priority)
-        and not cluster_queue.checks
-        and not (occupancy.snapshot.kueue.block_admission and _somebody_reserves(occupancy))
+    return reserves_now(occupancy, found, local_queue, cluster_queue, priority=priority) and not (
+        occupancy.snapshot.kueue.block_admission and _somebody_reserves(occupancy)
     )
 
 

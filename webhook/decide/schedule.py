@@ -83,7 +83,7 @@ class Schedule:
         self.spread = 0.0
         """One sigma of ``now``, as the moment at which quota was released."""
         self.waits: dict[str, dict[int, float]] = {}
-        """StrictFIFO ClusterQueue to priority to when the last of it started."""
+        """ClusterQueue to priority to when the last of it started."""
         self._queues = {queue.name: queue for queue in queues if queue.name in tree.leaves}
         self._grain, self._keep = grain, keep
         self._hall = Hall(tree, self._queues.values(), fair_sharing=fair_sharing)
@@ -211,9 +211,8 @@ class Schedule:
                 finish=at + seconds,
             )
             self.begun.append(run.begun)
-        if line.is_strict:
-            last = self.waits.setdefault(line.queue.name, {})
-            last[waiting.priority] = max(last.get(waiting.priority, 0.0), at)
+        last = self.waits.setdefault(line.queue.name, {})
+        last[waiting.priority] = max(last.get(waiting.priority, 0.0), at)
         self._run(at + seconds, run)
 
     def _run(self, until: float, run: _Run) -> None:
