@@ -12,7 +12,15 @@ from typing import Any
 from webhook.decide.choice import clip
 from webhook.model import edits as edits_model
 from webhook.model import fields
-from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Fit, Outcome, Skip, Stay
+from webhook.model.decision import (
+    HISTORY_KEPT,
+    Assessment,
+    Decision,
+    Fit,
+    InCluster,
+    Outcome,
+    Stay,
+)
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Basis, Forecast, RunTime
 from webhook.model.job import DECISION
@@ -23,22 +31,6 @@ PREFIX = "kueue-fallback: "
 _WARNING_LIMIT = 256
 """Characters that the API server passes on of one warning."""
 _WHOLE_FROM = 100.0
-SKIPPED: Mapping[Skip, str] = {
-    Skip.NO_POLICY: "no policy matches this Job",
-    Skip.OPTED_OUT: "the Job's annotation kueue-fallback.dev/policy says none",
-    Skip.OFF: "switched off by the ConfigMap kueue-fallback-off",
-    Skip.OWNER_MANAGED: "its owner is queued by Kueue, not the Job itself",
-    Skip.MULTIKUEUE_ORIGIN: "MultiKueue brought it here from another cluster",
-    Skip.PREBUILT_WORKLOAD: "it names a Workload that exists already",
-    Skip.ELASTIC_JOB: "Kueue resizes it while it runs (elastic-job)",
-    Skip.MANAGED_BY: "spec.managedBy names another controller",
-    Skip.NAMESPACE_NOT_MANAGED: "Kueue leaves this namespace alone (managedJobsNamespaceSelector)",
-    Skip.KIND_NOT_MANAGED: "Kueue's integration for this kind of Job is off",
-    Skip.NO_QUEUE: "it names no queue",
-    Skip.DECIDED_ALREADY: "it was decided in this very admission",
-    Skip.NOT_SYNCED: "the state of the cluster is not known yet",
-}
-"""Why a Job is not ours to decide, in words."""
 _PATH = f"metadata.annotations[{DECISION}]"
 _NEWER = "left as it is: its decision is of a newer version ({}) than this webhook can read"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -198,6 +190,10 @@ def _option_json(option: Assessment) -> dict[str, Any]:
         found["queue"] = option.queue
     if option.cluster_queue:
         found["clusterQueue"] = option.cluster_queue
+    if option.cluster:
+        found["cluster"] = option.cluster
+    if option.clusters:
+        found["clusters"] = [_cluster_json(each) for each in option.clusters]
     if option.fit is not None:
         found["fits"] = option.fit is Fit.FITS
     if option.pending is not None:
@@ -208,6 +204,19 @@ def _option_json(option: Assessment) -> dict[str, Any]:
         found["startsIn"] = 0
     if option.rejection is not None:
         found["rejected"] = str(option.rejection)
+    return found
+
+
+def _cluster_json(each: InCluster) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": each.cluster}
+    if each.cluster_queue:
+        found["clusterQueue"] = each.cluster_queue
+    if each.fit is not None:
+        found |= {"fits": each.fit is Fit.FITS, "pending": each.pending}
+    if each.starts_in is not None and each.starts_in < inf:
+        found["startsIn"] = _seconds(each.starts_in)
+    if each.refused:
+        found["rejected"] = each.refused
     return found
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from webhook.decide import clusters
 from webhook.decide.occupancy import Occupancy, namespace_labels
 from webhook.model import job_class
 from webhook.model.decision import Reason, Rejection
@@ -60,7 +61,7 @@ def resolve(
     cluster_queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
     if cluster_queue is None:
         detail = f"ClusterQueue {local_queue.cluster_queue} not found"
-        detail += _nearest(local_queue.cluster_queue, snapshot.cluster_queues)
+        detail += nearest(local_queue.cluster_queue, snapshot.cluster_queues)
         return Rejection(reason=Reason.CLUSTER_QUEUE_NOT_FOUND, detail=detail)
     return local_queue, cluster_queue
 
@@ -99,6 +100,18 @@ def _inactive(candidate: Candidate) -> Rejection | None:
     return Rejection(reason=Reason.INACTIVE, detail=detail)
 
 
+def _no_active_cluster(candidate: Candidate) -> Rejection | None:
+    """Refuse a MultiKueue queue from which nothing would be sent, in each cluster's own words."""
+    queue, snapshot = candidate.cluster_queue, candidate.occupancy.snapshot
+    names = clusters.behind(queue, snapshot)
+    why = {name: clusters.inactive(name, snapshot) for name in names}
+    if not all(why.values()) or not why:
+        return None
+    detail = "; ".join(f"{name} {because}" for name, because in why.items())
+    detail = f"no cluster of ClusterQueue {queue.name} is active: {detail}"
+    return Rejection(reason=Reason.NO_ACTIVE_CLUSTER, detail=detail)
+
+
 def _namespace_not_selected(candidate: Candidate) -> Rejection | None:
     namespace = candidate.job.namespace
     labels = namespace_labels(candidate.occupancy.snapshot, namespace)
@@ -111,7 +124,7 @@ def _namespace_not_selected(candidate: Candidate) -> Rejection | None:
 def _multikueue_boundary(candidate: Candidate) -> Rejection | None:
     """Refuse what ``spec.managedBy``, fixed at creation, would contradict."""
     manager = candidate.job.managed_by
-    if manager is None or (manager == MULTIKUEUE) == _is_multikueue(candidate):
+    if manager is None or (manager == MULTIKUEUE) == _is_remote(candidate):
         return None
     name = candidate.cluster_queue.name
     what = "does not use" if manager == MULTIKUEUE else "uses"
@@ -164,6 +177,7 @@ def _keeps_failing(candidate: Candidate) -> Rejection | None:
 FILTERS: tuple[Filter, ...] = (
     _not_allowed,
     _stopped,
+    _no_active_cluster,
     _inactive,
     _namespace_not_selected,
     _multikueue_boundary,
@@ -173,12 +187,8 @@ FILTERS: tuple[Filter, ...] = (
 )
 
 
-def _is_multikueue(candidate: Candidate) -> bool:
-    checks = candidate.occupancy.snapshot.checks
-    return any(
-        name in checks and checks[name].controller == MULTIKUEUE
-        for name in candidate.cluster_queue.checks
-    )
+def _is_remote(candidate: Candidate) -> bool:
+    return clusters.is_multikueue(candidate.cluster_queue, candidate.occupancy.snapshot)
 
 
 def _names(occupancy: Occupancy, namespace: str) -> list[str]:
@@ -194,7 +204,7 @@ def _pointing_to(cluster_queue: str, namespace: str, occupancy: Occupancy) -> li
 
 
 def _queue_not_found(name: str, namespace: str, known: Iterable[str]) -> Rejection:
-    detail = f"LocalQueue {name} not found in namespace {namespace}{_nearest(name, known)}"
+    detail = f"LocalQueue {name} not found in namespace {namespace}{nearest(name, known)}"
     return Rejection(reason=Reason.QUEUE_NOT_FOUND, detail=detail)
 
 
@@ -208,6 +218,7 @@ def _none_or_several(option: Option, namespace: str, found: list[LocalQueue]) ->
     return Rejection(reason=Reason.QUEUE_NOT_FOUND, detail=detail)
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Say which known name may have been meant; empty: none is like it."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" (there is {close[0]})" if close else ""

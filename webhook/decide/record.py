@@ -6,7 +6,7 @@ earlier than it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from webhook.decide.schedule import Schedule, is_open
@@ -141,25 +141,30 @@ def profile(
             times.append(at)
             free.append(row)
             spread.append(sigma)
+    last = _last_starts(schedule, queue)
     return Profile(
         computed_at=computed_at,
         cells=cells,
         times=tuple(times),
         free=tuple(free),
         spread=tuple(spread),
-        behind=_behind(schedule, queue),
+        behind=_behind(last) if queue.queueing is Queueing.STRICT else (),
+        waits=max(last.values()),
         uncertain=uncertain,
     )
 
 
-def _behind(schedule: Schedule, queue: ClusterQueue) -> tuple[tuple[int, float], ...]:
-    """Say when all of at least each priority have started; a StrictFIFO queue has one at least."""
-    if queue.queueing is not Queueing.STRICT:
-        return ()
+def _last_starts(schedule: Schedule, queue: ClusterQueue) -> Mapping[int, float]:
+    """Say when the last of each priority starts; there is one priority at least."""
     last = {0: 0.0} | schedule.waits.get(queue.name, {})
     for line in schedule.waiting():
         if line.queue.name == queue.name:
             last |= {entry.waiting.priority: inf for _, _, entry in line.entries}
+    return last
+
+
+def _behind(last: Mapping[int, float]) -> tuple[tuple[int, float], ...]:
+    """Say when all of at least each priority have started."""
     found: list[tuple[int, float]] = []
     seconds = 0.0
     for priority in sorted(last, reverse=True):

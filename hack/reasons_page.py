@@ -1,0 +1,93 @@
+"""Write docs/reasons.md from the reasons themselves: `python -m hack.reasons_page`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from webhook.model.decision import LeftAlone, Reason, Skip
+from webhook.model.moves import Obstacle
+from webhook.model.reasons import EventReason, Explained, Ready
+
+PAGE: Final = Path(__file__).resolve().parent.parent / "docs/reasons.md"
+_HEAD: Final = """\
+# Reasons
+
+Made by `python -m hack.reasons_page` from `webhook/model`.
+
+Whatever kueue-fallback does not do, it says why, with one of these reasons.
+Every set is closed, and a reason that was once released keeps its name.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One closed set, and where people meet it."""
+
+    title: str
+    reasons: type[Explained]
+    seen: str
+
+
+GROUPS: Final = (
+    Group(
+        title="Why an option is refused",
+        reasons=Reason,
+        seen="Seen in `explain`, in the Job's annotation `kueue-fallback.dev/decision`, in the log "
+        "and as `reason` of `kueue_fallback_rejections_total`. A sentence with numbers follows.",
+    ),
+    Group(
+        title="Why a Job that a policy matches is left as submitted",
+        reasons=LeftAlone,
+        seen="Seen in the warning, in the annotation `kueue-fallback.dev/reason`, and as `reason` "
+        "of `kueue_fallback_decisions_total`; `decided` there means that an option was taken.",
+    ),
+    Group(
+        title="Why a Job is skipped",
+        reasons=Skip,
+        seen="Such a Job passes untouched, and nothing is written on it. Seen in `explain`, in the "
+        "log, and as `reason` of `kueue_fallback_skipped_total`.",
+    ),
+    Group(
+        title="Why a Job that waits is not moved, or its decision not undone",
+        reasons=Obstacle,
+        seen="Seen in the warning that answers the wish (`not moved to cpu: …`, `not undone: …`), "
+        "in the log, and as `reason` of `kueue_fallback_unmoved_total` and of "
+        "`kueue_fallback_controller_not_moved_jobs`.",
+    ),
+    Group(
+        title="Why a FallbackPolicy is ready, or not",
+        reasons=Ready,
+        seen="Seen as `reason` of the condition Ready; `kubectl get fbp` shows it. The message "
+        "names the path in the policy. A policy that is not ready still decides with what is "
+        "there, except one that is Invalid.",
+    ),
+    Group(
+        title="Reasons of Events",
+        reasons=EventReason,
+        seen="Seen in `kubectl describe` and `kubectl get events`; their source is "
+        "`kueue-fallback`.",
+    ),
+)
+
+
+def text() -> str:
+    return "\n".join([_HEAD, *(line for group in GROUPS for line in _section(group))])
+
+
+def _section(group: Group) -> Iterator[str]:
+    yield f"## {group.title}\n"
+    yield f"{group.seen}\n"
+    yield "| reason | means | what to do |"
+    yield "|---|---|---|"
+    for reason in group.reasons:
+        yield f"| `{reason}` | {reason.meaning} | {reason.advice} |"
+    yield ""
+
+
+def main() -> None:
+    PAGE.write_text(text().rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main()
