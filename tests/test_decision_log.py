@@ -13,7 +13,10 @@ from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook import decision_log
 from webhook.decision_log import DecisionLog
+from webhook.jobs import KINDS
+from webhook.model import job_class
 
+KIND = KINDS["batch", "v1", "Job"]
 PAGE = Path(__file__).resolve().parent.parent / "docs/log.md"
 
 
@@ -141,12 +144,17 @@ def test_the_observers_lines_are_taken_up_as_they_are(text, line):
     assert decision_log.observers(text) == line
 
 
-def test_the_latest_decisions_are_kept_for_the_console():
-    latest = decision_log.Latest(kept=1)
-    latest.put({"old": True})
-    latest.put({"new": True})
+def test_decisions_that_come_to_be_are_passed_on_as_they_are_written():
+    stream, passed_on = io.StringIO(), []
+    log = DecisionLog(stream, lambda: None, pass_on=passed_on.append)
+    log.put({"msg": "skipped", "dry_run": False})
+    log.put({"msg": "decided", "dry_run": True, "decision": {"id": "dry"}})
+    log.put({"msg": "decided", "dry_run": False, "decision": {"id": "first"}})
+    log.put({"msg": "decided", "dry_run": False, "decision": {"id": "second"}})
+    log.close()
 
-    assert json.loads(latest.to_bytes()) == {"decisions": [{"new": True}]}
+    written = stream.getvalue().splitlines()
+    assert "\n".join(passed_on).splitlines() == written[2:]
 
 
 def test_a_full_log_drops_lines_and_counts_them():
@@ -194,3 +202,50 @@ class Broken(io.StringIO):
             return super().write(text)
         self.tried.set()
         raise BrokenPipeError
+
+
+def written(server):
+    """The lines that the log writes of all reviews."""
+    stream = io.StringIO()
+    log = DecisionLog(stream, lambda: None)
+    for each in server.considered:
+        log.put(decision_log.with_job(decision_log.line(each, 0.001), each))
+    log.close()
+    return [json.loads(text) for text in stream.getvalue().splitlines()]
+
+
+def test_a_line_carries_the_job_as_it_was_submitted_without_what_may_be_secret():
+    server = Server(paper_snapshot())
+    job = light_job(annotations={"secret": "s3cret", "kueue-fallback.dev/allow": "cpu"})
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    container["args"] = ["--token=s3cret"]
+    container["env"].append({"name": "TOKEN", "value": "s3cret"})
+    server.create(job)
+
+    (line,) = written(server)
+
+    (kept,) = line["job"]["spec"]["template"]["spec"]["containers"]
+    assert line["job"]["metadata"] == {
+        "namespace": "team",
+        "name": "light",
+        "labels": job["metadata"]["labels"],
+        "annotations": {"kueue-fallback.dev/allow": "cpu"},
+    }
+    assert kept == {
+        "name": "main",
+        "image": job_class.of_job(KIND.read(job)).key,
+        "resources": container["resources"],
+    }
+    assert "s3cret" not in json.dumps(line)
+
+
+def test_jobs_that_nobody_decides_are_carried_too_and_dry_runs_are_not():
+    server = Server(paper_snapshot())
+    server.create(light_job(labels={"kueue.x-k8s.io/queue-name": "gpu-lq"}))
+    server.create(light_job(), dry_run=True)
+
+    skipped, tried = written(server)
+
+    assert skipped["reason"] == "noPolicy"
+    assert skipped["job"]["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "gpu-lq"}
+    assert "job" not in tried

@@ -13,10 +13,12 @@ from webhook.admission.review import Review
 from webhook.decide import explain
 from webhook.handler import Considered
 from webhook.metrics import DECIDED, NO_OPTION
+from webhook.model import cut
+from webhook.model import job_class as jobs_class
 from webhook.model.decision import Decision
-from webhook.model.job import QUEUE_LABEL
+from webhook.model.fields import FieldError
+from webhook.model.job import QUEUE_LABEL, Job
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
 CAPACITY = 10_000
 _TOGETHER = 20
 """Lines in one write: more would keep the interpreter from a review for long."""
@@ -25,12 +27,33 @@ PAUSE_SECONDS = 0.05
 review's time."""
 
 
+def _written(value: Any) -> Any:
+    """Cut a Job down when its line is written: the thread that answers has no time for it."""
+    if not isinstance(value, Job):
+        raise TypeError(f"expected a Job, got {type(value).__name__}")
+    try:
+        job_class = jobs_class.of_job(value).key
+    except FieldError:
+        job_class = ""
+    return cut.manifest(value, job_class)
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_written)
+
+
 class DecisionLog:
     """Bounded lines and their writer; when there are too many, lines are dropped and counted."""
 
-    def __init__(self, stream: TextIO, on_dropped: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        stream: TextIO,
+        on_dropped: Callable[[], None],
+        pass_on: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Write lines to *stream*; *pass_on* gets those of decisions too, some at a time."""
         self._stream = stream
         self._on_dropped = on_dropped
+        self._pass_on = pass_on
         self._lines: deque[Mapping[str, Any]] = deque()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._write, name="decision-log", daemon=True)
@@ -56,7 +79,11 @@ class DecisionLog:
         while self._lines:
             # Lines leave the bound only when they are written, so that a stalled stream fills it.
             count = min(len(self._lines), _TOGETHER)
-            found = [_ENCODER.encode(self._lines[index]) for index in range(count)]
+            lines = [self._lines[index] for index in range(count)]
+            found = [_ENCODER.encode(line) for line in lines]
+            shown = [text for line, text in zip(lines, found, strict=True) if _is_shown(line)]
+            if shown:
+                self._pass_on("\n".join(shown))
             self._write_together(found)
             for _ in found:
                 self._lines.popleft()
@@ -72,21 +99,8 @@ class DecisionLog:
                 self._on_dropped()
 
 
-class Latest:
-    """The last decisions, for the console: only of Jobs that a policy matched."""
-
-    def __init__(self, kept: int = 500) -> None:
-        self._lines: deque[dict[str, Any]] = deque(maxlen=kept)
-
-    def put(self, line: dict[str, Any]) -> None:
-        self._lines.append(line)
-
-    def to_bytes(self) -> bytes:
-        return json.dumps({"decisions": list(self._lines)}).encode()
-
-
 def line(considered: Considered, seconds: float) -> dict[str, Any]:
-    """Describe one review for the log, *seconds* after it came; nothing of the Job's spec is in it.
+    """Describe one review for the log, *seconds* after it came; the Job's spec is not in it.
 
     ``queue`` is where the Job goes; option and reason are the metrics' own.
     """
@@ -111,6 +125,19 @@ def line(considered: Considered, seconds: float) -> dict[str, Any]:
         found["state_age_s"] = round(outcome.decision.state_age_seconds, 3)
         found["decision"] = explain.decision_json(outcome.decision)
     return found
+
+
+def _is_shown(line: Mapping[str, Any]) -> bool:
+    """Say whether the console shows it: a decision on a Job that comes to be."""
+    return "decision" in line and not line.get("dry_run")
+
+
+def with_job(line: Mapping[str, Any], considered: Considered) -> Mapping[str, Any]:
+    """Add the Job as it was submitted, so that `simulate` can replay its arrival."""
+    outcome = considered.outcome
+    if outcome is None or outcome.job is None or considered.review.dry_run:
+        return line
+    return {**line, "job": outcome.job}
 
 
 def about(review: Review) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from webhook.model import job as jobs
 from webhook.model.decision import Outcome
 from webhook.model.edits import Original
 from webhook.model.job import Job
-from webhook.model.moves import WORDS, Obstacle
+from webhook.model.moves import Obstacle
 from webhook.model.policy import Mode
 
 _LONGEST_NAME = 63
@@ -85,7 +85,7 @@ def to_outcome(raw: Job, kind: JobKind, refusal: Refusal) -> Outcome:
         labels=_without(raw.labels, taken_off),
         annotations=_without(raw.annotations, taken_off),
     )
-    why = refusal.detail or WORDS[refusal.obstacle]
+    why = refusal.detail or refusal.obstacle.meaning
     return Outcome(
         edits=kind.edits(raw, left),
         warnings=(explain.warned(f"{_not_done(raw.annotations[jobs.MOVE_TO])}: {why}"),),

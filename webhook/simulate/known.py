@@ -102,7 +102,7 @@ class Known:
             pending = self._tallies[name].pending
             # Whose policy's guests they are is counted already.
             alike = replace(head, policy="", option="", count=pending)
-            view = folding.with_arrival(view, alike)
+            view = folding.with_waiting(view, alike)
         self._view = view
         return view
 

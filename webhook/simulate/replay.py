@@ -21,9 +21,11 @@ from webhook.decide.schedule import Begun, Schedule
 from webhook.decide.tree import Tree
 from webhook.jobs import KINDS
 from webhook.model import job_class
+from webhook.model.decision import Decision
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.queues import Amounts, Arrival, ClusterQueue, Snapshot, StopPolicy
+from webhook.model.why import why_stayed
 from webhook.simulate.forecasts import Forecasts, Joining
 from webhook.simulate.known import Known
 from webhook.simulate.moving import Moving
@@ -144,6 +146,8 @@ class _Replay:
             submitted=job.queue,
             queue=arrival.local_queue,
             option=(outcome.decision.option or "") if outcome.decision else "",
+            policy=outcome.decision.policy if outcome.decision else "",
+            why="" if arrival.local_queue != job.queue else _why(outcome.decision),
         )
         self._number += 1
         self._wait(submission, arrival, job, now=submission.at, age=self._number)
@@ -243,6 +247,16 @@ class _TrueRunTimes(Mapping[str, tuple[float, float]]):
 
     def __len__(self) -> int:
         return len(self._submission.run_seconds)
+
+
+def _why(decision: Decision | None) -> str:
+    if decision is None:
+        return ""
+    refused = (
+        (each.option, str(each.rejection.reason) if each.rejection else "")
+        for each in decision.options
+    )
+    return why_stayed(decision.option or "", str(decision.left_alone or ""), refused)
 
 
 def _schedules(snapshot: Snapshot) -> Iterator[Schedule]:

@@ -10,6 +10,8 @@ from webhook.simulate.results import JobResult, Result, Totals, totals
 from webhook.simulate.scenario import STATIC, Scenario
 
 VERSION: Final = 1
+_MOST_KINDS: Final = 8
+"""Of Jobs; more would not fit a line."""
 _HEADER: Final = (
     "STRATEGY",
     "MAKESPAN",
@@ -25,19 +27,24 @@ _HEADER: Final = (
 
 def table(scenario: Scenario, results: Sequence[Result]) -> str:
     """Lay strategies side by side; fits 100 columns with names of usual length."""
-    lines = [_title(scenario), "", *_aligned([_HEADER, *(_row(each, results) for each in results)])]
-    if len(scenario.templates) > 1:
+    lines = [_title(scenario), "", *aligned([_HEADER, *(_row(each, results) for each in results)])]
+    if 1 < len(scenario.templates) <= _MOST_KINDS:
         header = ("MEAN TURNAROUND", *scenario.templates)
         rows = [(each.strategy, *_by_job(each, scenario)) for each in results]
-        lines += ["", *_aligned([header, *rows])]
+        lines += ["", *aligned([header, *rows])]
     return "\n".join([*lines, *_notes(results)])
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Put the first column left and the others right."""
+def aligned(rows: Sequence[Sequence[str]], *, left: int = 1) -> list[str]:
+    """Put the first columns left and the others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
+        "  ".join(
+            [
+                *map(str.ljust, row[:left], widths[:left]),
+                *map(str.rjust, row[left:], widths[left:]),
+            ]
+        ).rstrip()
         for row in rows
     ]
 
@@ -52,6 +59,8 @@ def _title(scenario: Scenario) -> str:
     kinds = ", ".join(
         f"{sum(each.template == name for each in jobs)} {name}" for name in scenario.templates
     )
+    if len(scenario.templates) > _MOST_KINDS:
+        kinds = f"{len(scenario.templates)} kinds"
     return f"{scenario.name}: {len(jobs)} Jobs in {duration(last)} ({kinds})"
 
 

@@ -27,6 +27,10 @@ class JobResult:
     """The LocalQueue that it was sent to."""
     option: str = ""
     """Empty: no policy decided."""
+    policy: str = ""
+    """That decided, be it that the Job stays."""
+    why: str = ""
+    """Why it is not moved; empty: it is, or no policy decided."""
     start: float | None = None
     """None: never within the replay."""
     finish: float | None = None

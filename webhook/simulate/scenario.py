@@ -121,24 +121,24 @@ class Scenario:
         if name == STATIC:
             return Arm(name=name)
         if found := [each for each in self.policies if each.spec.strategy.type == name]:
-            return _arm(name, found)
+            return enforced(name, found)
         if name == StrategyType.FINISH_TIME and self.policies:
             by_finish = Strategy(type=StrategyType.FINISH_TIME, finish_time=FinishTime())
-            return _arm(name, self.policies, strategy=by_finish)
+            return enforced(name, self.policies, strategy=by_finish)
         by_name = {policy.name: policy for policy in self.policies}
         wanted = name.split(AND)
         if all(each in by_name for each in wanted):
-            return _arm(name, [by_name[each] for each in wanted])
+            return enforced(name, [by_name[each] for each in wanted])
         types = {str(policy.spec.strategy.type) for policy in self.policies}
         known = ", ".join([STATIC, *sorted(types), *by_name])
         raise FieldError("--strategy", f"expected one of {known}, got {name}")
 
 
-def _arm(name: str, policies: Sequence[FallbackPolicy], **changes: object) -> Arm:
+def enforced(name: str, policies: Sequence[FallbackPolicy], **changes: object) -> Arm:
     """Let policies decide, whatever their mode: a replay is to show what they would do."""
     specs = [each.spec.model_copy(update={"mode": Mode.ENFORCE, **changes}) for each in policies]
-    enforced = (
+    found = (
         policy.model_copy(update={"spec": spec})
         for policy, spec in zip(policies, specs, strict=True)
     )
-    return Arm(name=name, policies=tuple(sorted(enforced, key=sort_key)))
+    return Arm(name=name, policies=tuple(sorted(found, key=sort_key)))

@@ -1,0 +1,81 @@
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.cluster import journal_shards
+from webhook.cluster.journal_shards import Slot, config_map, read_slot
+from webhook.model.journal import Entry, Offer
+
+TEXTS = st.text(max_size=8)
+SECONDS = st.none() | st.floats(0, 1e6).map(lambda value: round(value, 3))
+OFFERS = st.builds(
+    Offer, option=TEXTS, queue=TEXTS, starts_in=SECONDS, runs=SECONDS, finishes_in=SECONDS
+)
+ENTRIES = st.builds(
+    Entry,
+    key=st.text("abc", min_size=1, max_size=3),
+    uid=TEXTS,
+    namespace=TEXTS,
+    name=TEXTS,
+    created=st.floats(0, 2e9).map(lambda value: round(value, 3)),
+    admitted=st.integers(0, 2**31),
+    finished=st.integers(0, 2**31),
+    queue=TEXTS,
+    submitted=TEXTS,
+    ran=TEXTS,
+    labels=st.dictionaries(TEXTS, TEXTS, max_size=2),
+    policy=TEXTS,
+    moves=st.integers(0, 3),
+    offers=st.lists(OFFERS, max_size=2).map(tuple),
+)
+
+
+@given(st.lists(ENTRIES, unique_by=lambda entry: entry.key, max_size=6))
+def test_what_is_written_is_read_back(entries):
+    slot = Slot(number=5, entries={entry.key: entry for entry in entries}, left_out=2)
+
+    assert read_slot(config_map(slot)) == slot
+
+
+@given(st.lists(ENTRIES, unique_by=lambda entry: entry.key, max_size=6), st.data())
+def test_what_two_have_seen_merges_to_the_same_in_any_order(entries, data):
+    shares = [data.draw(st.lists(st.sampled_from(entries))) if entries else [] for _ in range(2)]
+    nothing = Slot(number=5, entries={})
+
+    one = nothing.merged(shares[0]).merged(shares[1])
+    other = nothing.merged(shares[1]).merged(shares[0])
+
+    assert config_map(one) == config_map(other)
+
+
+def entry(key):
+    where = {"uid": key, "namespace": "team", "name": key, "queue": "gpu-lq"}
+    return Entry(key=key, created=0.0, submitted=f"{{{key}}}", ran="{}", **where)
+
+
+def test_what_exceeds_an_hours_room_is_counted_and_left_out(monkeypatch):
+    monkeypatch.setattr(journal_shards, "MOST_ENTRIES", 3)
+
+    found = Slot(number=5, entries={}).merged(entry(f"w-{n}") for n in range(5))
+
+    assert (sorted(found.entries), found.left_out) == (["w-0", "w-1", "w-2"], 2)
+
+
+def test_an_object_never_nears_what_etcd_takes(monkeypatch):
+    monkeypatch.setattr(journal_shards, "MOST_BYTES", 1500)
+    many = {f"w-{n:03}": replace(entry(f"w-{n:03}"), finished=n) for n in range(400)}
+
+    found = read_slot(config_map(Slot(number=5, entries=many)))
+
+    assert found.entries
+    assert len(found.entries) + found.left_out == len(many)
+    assert max(each.finished for each in found.entries.values()) == len(found.entries) - 1
+
+
+def test_damaged_objects_and_those_of_another_version_are_passed_over():
+    whole = config_map(Slot(number=5, entries={"a": entry("a")}))
+    other = {**whole, "data": {**whole["data"], "version": "2"}}
+    torn = {**whole, "binaryData": {"entries": "AAAA"}}
+
+    assert [read_slot(each) for each in (other, torn, {"data": 5})] == [None, None, None]

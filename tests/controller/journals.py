@@ -1,0 +1,47 @@
+"""What a controller has seen of Jobs that are over."""
+
+import json
+
+from tests.builders import cluster_queue, policy, snapshot
+from webhook.cluster.past import Over, Past
+from webhook.cluster.reduce import Entry
+from webhook.cluster.watch import Message
+from webhook.model.journal import SUCCEEDED
+
+NAMESPACE = "ours"
+ENDED = 1_800_000_000
+TEMPLATE = {
+    "spec": {"containers": [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}
+}
+WORLD = snapshot(
+    cluster_queue("gpu-cq"),
+    local_queues={"gpu-lq": "gpu-cq", "other-lq": "other-cq"},
+    policies=(policy(),),
+)
+
+
+def past(key="w-1", *, finished=ENDED, queue="gpu-lq", job_uid="j-1", **rest):
+    given = {
+        "key": key,
+        "namespace": "team",
+        "name": f"workload-{key}",
+        "job_uid": job_uid,
+        "job": "train",
+        "created": finished - 100,
+        "admitted": finished - 60,
+        "finished": finished,
+        "outcome": SUCCEEDED,
+        "queue": queue,
+        "cluster_queue": "gpu-cq",
+        "flavors": "t4",
+        "pods": 1,
+        "template": json.dumps(TEMPLATE),
+        "job_class": "a-class",
+        "coarse": "~a",
+    }
+    return Past(**{**given, **rest})
+
+
+def over(*pasts):
+    entries = tuple(Entry((each.namespace, each.name), Over(None, each)) for each in pasts)
+    return Message(kind="runs", at=0.0, entries=entries)

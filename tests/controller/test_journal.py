@@ -1,0 +1,195 @@
+import json
+
+import pytest
+
+from tests.controller.journals import ENDED, NAMESPACE, WORLD, over, past
+from tests.controller.objects import Objects
+from tests.controller.test_unreviewed import entry as glimpsed
+from tests.controller.test_unreviewed import stored
+from tests.servers import Server, paper_snapshot
+from webhook.cluster.errors import Forbidden, Refused
+from webhook.cluster.journal_shards import SHARDS, SLOT_SECONDS, name_of, read_slot, slot_of
+from webhook.cluster.watch import Message
+from webhook.controller.journal import MOST_WRITTEN, SETTLED_SECONDS, WRITE_SECONDS, Journal
+from webhook.controller.run_times import Written
+
+HOUR = slot_of(ENDED)
+
+
+class Keeping:
+    """A journal, and the clock that it reads."""
+
+    def __init__(self, server, *, is_leader=lambda: True):
+        self.unix = float(ENDED)
+        self.journal = Journal(server, NAMESPACE, is_leader=is_leader, unix=lambda: self.unix)
+        self.looks = 0
+
+    def show(self, *pasts):
+        self.journal.take_over(over(*pasts))
+        self.unix += SETTLED_SECONDS
+
+    def show_job(self, source, event="ADDED"):
+        told = glimpsed(source)
+        event = (event, told) if event else None
+        entries = None if event else (told,)
+        self.journal.take_jobs(Message(kind="jobs", at=0.0, entries=entries, event=event))
+
+    def look(self):
+        self.looks += 1
+        return self.journal.look(WORLD, self.looks * WRITE_SECONDS)
+
+
+def kept(server):
+    found = {}
+    for source in server.held.values():
+        found |= read_slot(source).entries
+    return found
+
+
+def test_what_has_ended_is_written_to_the_place_of_its_hour():
+    server = Objects()
+    keeping = Keeping(server)
+    keeping.show(past("a"), past("b", finished=ENDED - SLOT_SECONDS))
+
+    assert keeping.look() == Written(tried=True, written=2)
+    assert server.writes == [("post", name_of(HOUR)), ("post", name_of(HOUR - 1))]
+    assert {key: each.finished for key, each in kept(server).items()} == {
+        "a": ENDED,
+        "b": ENDED - SLOT_SECONDS,
+    }
+
+
+def test_what_is_told_again_after_a_restart_is_not_written_again():
+    server = Objects()
+    before = Keeping(server)
+    before.show(past("a"))
+    before.look()
+
+    after = Keeping(server)
+    after.show(past("a"))
+
+    assert after.look() == Written(tried=True)
+    assert len(server.writes) == 1
+
+
+def test_two_controllers_at_once_lose_nothing():
+    server = Objects()
+    both = [Keeping(server), Keeping(server)]
+    for keeping, key in zip(both, ("a", "b"), strict=True):
+        keeping.show(past("first"))
+        keeping.look()
+        keeping.show(past(key))
+
+    looks = [keeping.look().written for _ in range(2) for keeping in both]
+
+    assert sorted(kept(server)) == ["a", "b", "first"]
+    assert sum(looks) == 2
+
+
+def test_a_change_in_between_puts_it_off():
+    server = Objects()
+    keeping = Keeping(server)
+    server.refusal = Refused(409, "the object has been modified")
+    keeping.show(past("a"))
+
+    assert [keeping.look().written for _ in range(2)] == [0, 1]
+    assert set(kept(server)) == {"a"}
+
+
+def test_what_cannot_be_written_is_tried_again():
+    server = Objects()
+    keeping = Keeping(server)
+    server.refusal = Forbidden("configmaps", "configmaps is forbidden")
+    keeping.show(past("a"))
+
+    first, second = keeping.look(), keeping.look()
+
+    assert first.errors == ("journal: configmaps is forbidden",)
+    assert second == Written(tried=True, written=1)
+
+
+def test_only_some_are_written_at_once_and_the_newest_first():
+    server = Objects()
+    keeping = Keeping(server)
+    hours = range(MOST_WRITTEN + 2)
+    keeping.show(*(past(f"w-{hour}", finished=ENDED - hour * SLOT_SECONDS) for hour in hours))
+
+    assert [keeping.look().written for _ in range(3)] == [MOST_WRITTEN, 2, 0]
+    assert server.writes[0] == ("post", name_of(HOUR))
+
+
+def test_an_hour_takes_the_place_of_the_one_that_is_too_old():
+    server = Objects()
+    keeping = Keeping(server)
+    keeping.show(past("old"))
+    keeping.look()
+    keeping.unix += SHARDS * SLOT_SECONDS
+    keeping.show(past("new", finished=ENDED + SHARDS * SLOT_SECONDS), past("too old"))
+
+    keeping.look()
+
+    assert set(kept(server)) == {"new"}
+    assert len(server.held) == 1
+
+
+def test_who_does_not_lead_writes_nothing_and_goes_on_where_the_other_stopped():
+    server, leads = Objects(), [False]
+    keeping = Keeping(server, is_leader=lambda: leads[0])
+    keeping.show(past("a"))
+    followed = keeping.look()
+    leads[0] = True
+
+    assert followed == Written()
+    assert keeping.look() == Written(tried=True, written=1)
+
+
+def test_queues_that_no_policy_can_send_jobs_to_are_left_out():
+    server = Objects()
+    keeping = Keeping(server)
+    keeping.show(past("a", queue="other-lq"))
+
+    assert keeping.look() == Written(tried=True)
+    assert server.held == {}
+
+
+@pytest.mark.parametrize(("seen", "created"), [(ENDED - 99.4, -99.4), (ENDED - 50.0, -99.001)])
+def test_a_job_that_was_seen_to_come_is_told_apart_within_its_second(seen, created):
+    server = Objects()
+    keeping = Keeping(server)
+    keeping.unix = seen
+    keeping.show_job(stored(uid="j-1"))
+    keeping.unix = float(ENDED)
+    keeping.show(past("a", created=ENDED - 100))
+
+    keeping.look()
+
+    assert kept(server)["a"].created == ENDED + created
+
+
+def test_a_decision_is_remembered_with_the_job_as_it_came():
+    server = Objects()
+    keeping = Keeping(server)
+    source = stored(uid="j-1")
+    decided, _ = Server(paper_snapshot()).create(source)
+    keeping.show_job(decided, event=None)
+    adapted = decided["spec"]["template"]
+    adapted["spec"]["containers"][0].pop("image")
+    keeping.show(past("a", queue="cpu-lq", template=json.dumps(adapted)))
+    keeping.journal.look(paper_snapshot(), 0.0)
+
+    (entry,) = kept(server).values()
+    assert (entry.policy, entry.mode, entry.option) == ("light-gpu", "Enforce", "cpu")
+    assert [(each.option, each.queue) for each in entry.offers] == [
+        ("gpu", "gpu-lq"),
+        ("cpu", "cpu-lq"),
+    ]
+    assert entry.labels == source["metadata"]["labels"]
+    submitted, ran = json.loads(entry.submitted), json.loads(entry.ran)
+    requests = [
+        each["template"]["spec"]["containers"][0]["resources"]["requests"]
+        for each in (submitted, ran)
+    ]
+    assert requests == [
+        {"cpu": "4", "memory": "6Gi", "nvidia.com/gpu": "1"},
+        {"cpu": "4", "memory": "6Gi"},
+    ]

@@ -1,0 +1,62 @@
+"""For every Job and every adaptation: a journal knows the Job as it was submitted."""
+
+import json
+
+from hypothesis import assume, given
+
+from tests.properties.jobs import adaptations, jobs
+from tests.properties.test_flow import KIND, decided, submitted, world
+from webhook import recording
+from webhook.cluster import past
+from webhook.model import cut
+
+NOT_ON_A_WORKLOAD = ("activeDeadlineSeconds", "managedBy")
+
+
+def workload_of(job):
+    """What Kueue would make of a Job that is over."""
+    read = KIND.read(job)
+    metadata = {"uid": "w-1", "namespace": read.namespace, "name": "job-x"}
+    metadata["creationTimestamp"] = "2026-11-21T06:00:00Z"
+    owner = {"kind": "Job", "name": read.name, "uid": "j-1", "controller": True}
+    pod_set = {
+        "name": "main",
+        "count": read.pod_sets[0].count,
+        "template": job["spec"]["template"],
+    }
+    return {
+        "metadata": {**metadata, "ownerReferences": [owner]},
+        "spec": {"queueName": read.queue, "podSets": [pod_set]},
+    }
+
+
+@given(jobs(), adaptations())
+def test_what_a_decision_changed_is_undone_in_the_journal(source, adaptation):
+    job = submitted(source)
+    outcome, admitted = decided(job, world(adaptation))
+    assume(outcome.decision is not None and outcome.decision.option is not None)
+
+    found = past.read(workload_of(admitted))
+    entry = recording.entry(found, recording.metadata_of(admitted))
+
+    wanted = cut.spec(KIND.read(job), found.job_class)
+    for key in NOT_ON_A_WORKLOAD:
+        wanted.pop(key, None)
+    assert json.loads(entry.submitted) == json.loads(json.dumps(wanted))
+    assert entry.labels == cut.labels_of(KIND.read(job))
+    assert entry.option == outcome.decision.option
+
+
+@given(jobs())
+def test_no_value_that_may_be_secret_is_kept(source):
+    job = submitted(source)
+    for container in job["spec"]["template"]["spec"]["containers"]:
+        container["env"] = [{"name": "TOKEN", "value": "s3cret"}]
+        container["args"] = ["--token=s3cret"]
+        container["command"] = ["s3cret"]
+    job["metadata"]["annotations"] = {"note": "s3cret"}
+
+    entry = recording.entry(past.read(workload_of(job)), recording.metadata_of(job))
+
+    assert "s3cret" not in repr(entry)
+    assert "s3cret" not in json.dumps(cut.manifest(KIND.read(job), "a-class"))

@@ -1,0 +1,83 @@
+"""Journals of what a replay came to, as if it had happened on a cluster."""
+
+import json
+from dataclasses import replace
+
+from hack.experiment.arms import SCENARIOS
+from webhook.commands import manifest
+from webhook.jobs import KINDS
+from webhook.model import cut
+from webhook.model.job import QUEUE_LABEL
+from webhook.model.journal import SUCCEEDED, Entry
+from webhook.simulate import scenario_file
+from webhook.simulate.replay import replay
+from webhook.simulate.told import World
+
+KIND = KINDS["batch", "v1", "Job"]
+BEGAN = 1_800_000_000
+FLAVORS = {"gpu-lq": "gpu", "cpu-lq": "cpu"}
+CLUSTER_QUEUES = {"gpu-lq": "gpu-cq", "cpu-lq": "cpu-cq"}
+
+
+def scenario(name):
+    path = SCENARIOS / f"{name}.yaml"
+    (document,) = manifest.read(path.read_text())
+    return scenario_file.read(
+        document.value, read_text=lambda file: (path.parent / file).read_text()
+    )
+
+
+def happened(given, strategy):
+    (arm,) = given.arms([strategy])
+    return replay(given, arm)
+
+
+def world(given, strategy, *, mode, policies=None):
+    """Return the queues with the strategy's policies in a mode, some time later."""
+    (arm,) = given.arms([strategy])
+    found = [
+        each.model_copy(update={"spec": each.spec.model_copy(update={"mode": mode})})
+        for each in arm.policies
+    ]
+    return World(snapshot=replace(given.snapshot, policies=tuple(found)), now=BEGAN + 100_000.0)
+
+
+def entries(given, result, *, mode=""):
+    """Write down what a replay did; times as the API server tells them, in whole seconds."""
+    by_name = {each.name: each for each in given.submissions}
+    return [_entry(given, by_name[job.name], job, mode) for job in result.jobs]
+
+
+def _entry(given, submission, job, mode):
+    read = KIND.read(given.manifest(submission))
+    spec = json.dumps(cut.spec(read, job.template), sort_keys=True)
+    ran = spec if job.queue == job.submitted else _without_gpu(spec)
+    return Entry(
+        key=job.name,
+        uid=f"job-{job.name}",
+        namespace=read.namespace,
+        name=job.name,
+        created=BEGAN + job.arrival,
+        admitted=int(BEGAN + job.start),
+        finished=int(BEGAN + job.finish),
+        outcome=SUCCEEDED,
+        queue=job.queue,
+        cluster_queue=CLUSTER_QUEUES[job.queue],
+        flavors=FLAVORS[job.queue],
+        job_class=job.template,
+        coarse=f"~{job.template}",
+        submitted=spec,
+        ran=ran,
+        labels={QUEUE_LABEL: job.submitted, **cut.labels_of(read)},
+        policy=job.policy if mode else "",
+        mode=mode if job.policy else "",
+        option=job.option if mode else "",
+    )
+
+
+def _without_gpu(spec):
+    found = json.loads(spec)
+    for container in found["template"]["spec"]["containers"]:
+        for amounts in container["resources"].values():
+            amounts.pop("nvidia.com/gpu", None)
+    return json.dumps(found, sort_keys=True)

@@ -1,0 +1,104 @@
+"""The journal as ConfigMaps: a ring of them, each with what ended within one hour.
+
+Which one holds an entry follows from when it ended, so that two writers come to the same, and what
+is too old is written over in time.
+"""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.cluster.resources import JOURNAL, JOURNAL_VALUE, RUN_TIMES_LABEL
+from webhook.model import fields, journal
+from webhook.model.fields import FieldError
+from webhook.model.journal import Entry
+
+SHARDS: Final = 32
+SLOT_SECONDS: Final = 3600
+"""All of them hold a day and some hours."""
+MOST_ENTRIES: Final = 5_000
+"""Of one hour; what ends after them is counted and left out."""
+MOST_BYTES: Final = 700_000
+"""Of one object, compressed; etcd takes 1 MiB."""
+_MOST_TEXT: Final = 32_000_000
+"""Of one object, as text: what is larger was not written by us."""
+_VERSION: Final = "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """What ended within one hour."""
+
+    number: int
+    """Hours since 1970."""
+    entries: Mapping[str, Entry]
+    """By key."""
+    left_out: int = 0
+
+    def merged(self, entries: Iterable[Entry]) -> Slot:
+        """Add entries; of those that are known, the known ones stay."""
+        found = dict(self.entries)
+        left_out = self.left_out
+        for entry in entries:
+            if entry.key in found:
+                continue
+            if len(found) < MOST_ENTRIES:
+                found[entry.key] = entry
+            else:
+                left_out += 1
+        return Slot(number=self.number, entries=found, left_out=left_out)
+
+
+def slot_of(finished: float) -> int:
+    return int(finished) // SLOT_SECONDS
+
+
+def name_of(slot: int) -> str:
+    return f"{JOURNAL}-{slot % SHARDS}"
+
+
+def oldest_kept(now: float) -> int:
+    """Name the oldest slot whose place is not taken by a newer one."""
+    return slot_of(now) - SHARDS + 1
+
+
+def config_map(slot: Slot) -> Mapping[str, Any]:
+    """Write one slot; without namespace and version. What is too large loses its newest half."""
+    entries = sorted(slot.entries.values(), key=lambda each: (each.finished, each.key))
+    left_out = slot.left_out
+    while len(packed := _packed(entries)) > MOST_BYTES:
+        kept = len(entries) // 2
+        left_out, entries = left_out + len(entries) - kept, entries[:kept]
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name_of(slot.number), "labels": {RUN_TIMES_LABEL: JOURNAL_VALUE}},
+        "data": {"version": _VERSION, "hour": str(slot.number), "leftOut": str(left_out)},
+        "binaryData": {"entries": b64encode(packed).decode()},
+    }
+
+
+def read_slot(source: Mapping[str, Any]) -> Slot | None:
+    """Read one slot; None: of another version, or damaged."""
+    try:
+        data = fields.texts(source, "data", "")
+        if data.get("version") != _VERSION:
+            return None
+        packed = b64decode(fields.texts(source, "binaryData", "").get("entries", ""))
+        text = zlib.decompressobj().decompress(packed, _MOST_TEXT).decode()
+        found = journal.read(text)
+        return Slot(
+            number=int(data["hour"]),
+            entries={entry.key: entry for entry in found},
+            left_out=int(data.get("leftOut", "0")),
+        )
+    except (FieldError, KeyError, ValueError, zlib.error):
+        return None
+
+
+def _packed(entries: Sequence[Entry]) -> bytes:
+    return zlib.compress(journal.write(entries).encode(), 6)

@@ -1,0 +1,103 @@
+"""A Job cut down to what deciding about it needs, as a manifest that a replay can submit again.
+
+No environment, command or argument is kept: the class stands where the image stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from webhook.model.job import OURS, Job, PodSet
+from webhook.model.marks import MARKS
+from webhook.model.pods import Container, PodTemplate, Resources
+
+KUEUES: Final = "kueue.x-k8s.io/"
+_SOME: Final = [{"name": "some"}]
+"""Which resource claims there are does not matter, but whether there are any."""
+
+
+def manifest(job: Job, job_class: str) -> dict[str, Any]:
+    """Write a Job of one pod set as it was submitted; its name is left out where it has none."""
+    metadata: dict[str, Any] = {"namespace": job.namespace}
+    named = {"name": job.name, "generateName": job.generate_name}
+    metadata |= {key: text for key, text in named.items() if text}
+    kept = {"labels": labels_of(job), "annotations": annotations_of(job)}
+    metadata |= {key: texts for key, texts in kept.items() if texts}
+    if job.owner is not None:
+        owner = {"apiVersion": job.owner.api_version, "kind": job.owner.kind, "controller": True}
+        metadata["ownerReferences"] = [owner]
+    return {"metadata": metadata, "spec": spec(job, job_class)}
+
+
+def labels_of(job: Job) -> dict[str, str]:
+    return {key: text for key, text in job.labels.items() if key not in MARKS}
+
+
+def annotations_of(job: Job) -> dict[str, str]:
+    """Keep what a Job says to Kueue and to us, without what a decision has left."""
+    return _meant(job.annotations)
+
+
+def spec(job: Job, job_class: str) -> dict[str, Any]:
+    """Write the part that Jobs from one template share."""
+    found: dict[str, Any] = {}
+    if job.managed_by is not None:
+        found["managedBy"] = job.managed_by
+    if job.active_deadline_seconds is not None:
+        found["activeDeadlineSeconds"] = job.active_deadline_seconds
+    for pod_set in job.pod_sets[:1]:
+        found |= _pods(pod_set, job_class)
+    return found
+
+
+def _pods(pod_set: PodSet, job_class: str) -> dict[str, Any]:
+    template = pod_set.template
+    pods = {
+        "containers": _containers(template.containers, job_class),
+        "initContainers": _containers(template.init_containers, job_class),
+        "nodeSelector": dict(template.node_selector),
+        "tolerations": [dict(each) for each in template.tolerations],
+        "affinity": template.affinity,
+        "runtimeClassName": template.runtime_class,
+        "overhead": dict(template.overhead),
+        "resources": _resources(template.resources) if template.resources else None,
+        "resourceClaims": _SOME if template.claims else None,
+    }
+    found: dict[str, Any] = {"spec": {key: value for key, value in pods.items() if value}}
+    if said := _topology(template):
+        found["metadata"] = {"annotations": said}
+    return {"parallelism": pod_set.count, "template": found}
+
+
+def _containers(containers: Iterable[Container], job_class: str) -> list[dict[str, Any]]:
+    return [dict(_container(each, job_class)) for each in containers]
+
+
+def _container(container: Container, job_class: str) -> Iterator[tuple[str, Any]]:
+    yield "name", container.name
+    yield "image", job_class
+    resources = _resources(container.resources)
+    if container.claims:
+        resources["claims"] = _SOME
+    if resources:
+        yield "resources", resources
+    if container.sidecar:
+        yield "restartPolicy", "Always"
+
+
+def _resources(resources: Resources) -> dict[str, Any]:
+    both = {"requests": dict(resources.requests), "limits": dict(resources.limits)}
+    return {key: amounts for key, amounts in both.items() if amounts}
+
+
+def _topology(template: PodTemplate) -> dict[str, str]:
+    return {key: text for key, text in template.annotations.items() if key.startswith(KUEUES)}
+
+
+def _meant(texts: Mapping[str, str]) -> dict[str, str]:
+    return {
+        key: text
+        for key, text in texts.items()
+        if key.startswith((OURS, KUEUES)) and key not in MARKS
+    }

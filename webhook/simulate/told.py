@@ -1,0 +1,64 @@
+"""What is known of Jobs that are over, and what replays of their arrivals have told of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from webhook.cluster.learned import NOTHING, Learned
+from webhook.model.journal import Entry
+from webhook.model.policy import FallbackPolicy
+from webhook.model.queues import Snapshot
+from webhook.simulate.counterfactual import Elsewhere
+from webhook.simulate.results import JobResult
+
+_ENFORCED: Final = "Enforce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What is known besides the entries."""
+
+    snapshot: Snapshot
+    """Queues and policies, as they are now; what the queues hold does not matter."""
+    learned: Learned = NOTHING
+    """Of runs, by now."""
+    now: float
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One Job with what became of it in each of the replays; None: it was not in this one."""
+
+    entry: Entry
+    policy: FallbackPolicy | None
+    """That decided, or would; None: none matches."""
+    elsewhere: Elsewhere
+    submitted_queue: str
+    happened: JobResult | None = None
+    static: JobResult | None = None
+    promised: JobResult | None = None
+
+    @property
+    def is_enforced(self) -> bool:
+        if self.entry.mode:
+            return self.entry.mode == _ENFORCED
+        return self.policy is not None and self.policy.spec.mode == _ENFORCED
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.entry.outcome and self.entry.admitted)
+
+    @property
+    def turnaround(self) -> float:
+        return self.entry.finished - self.entry.created
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hindsight:
+    told: tuple[Told, ...]
+    """By creation."""
+    left_out: int = 0
+    """Jobs that a replay cannot submit: their queues are gone, or they cannot be read."""
+    handover_seconds: float = 0.0
