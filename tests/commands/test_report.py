@@ -1,4 +1,4 @@
-"""`kueue-fallback report --run-times` on files: no cluster is asked."""
+"""`kueue-fallback report --run-times` on files, and where on a cluster its records are."""
 
 import json
 
@@ -7,8 +7,10 @@ import yaml
 from click.testing import CliRunner
 
 from tests.cluster.runs import ended, failure, success
+from tests.commands.apiserver import serving
 from tests.model.policies import VALID
 from webhook.__main__ import main
+from webhook.cluster.reduce import OUR_WEBHOOK
 from webhook.cluster.run_records import config_map, shard_of
 from webhook.cluster.run_times import RunTimes
 
@@ -90,3 +92,21 @@ def test_a_file_that_cannot_be_read_is_named():
     found = report("--snapshot", "missing.json")
 
     assert (found.exit_code, found.output) == (2, "missing.json: No such file or directory\n")
+
+
+def test_records_are_read_where_the_api_server_sends_reviews_to(tmp_path):
+    service = {"clientConfig": {"service": {"namespace": "elsewhere"}}}
+    hook = {"metadata": {"name": "ours"}, "webhooks": [{"name": OUR_WEBHOOK, **service}]}
+    asked = []
+
+    def answer(method, path, body):
+        asked.append(path.partition("?")[0])
+        items = [hook] if "mutatingwebhookconfigurations" in path else []
+        return 200, [("Content-Type", "application/json")], {"metadata": {}, "items": items}
+
+    with serving(answer, tmp_path) as kubeconfig:
+        for words in (["report"], ["report", "--run-times"]):
+            CliRunner().invoke(main, [*words, "--kubeconfig", kubeconfig])
+
+    assert asked.count("/api/v1/namespaces/elsewhere/configmaps") >= 2
+    assert not any("/namespaces/kueue-fallback/" in path for path in asked)

@@ -1,11 +1,14 @@
-"""``report``: what was learned, from the cluster or from a saved state."""
+"""``report``: what was gained, and what was learned, from the cluster or from a saved state."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,61 +16,162 @@ from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
     from webhook.cluster.learned import Learned
+    from webhook.commands.history import History
+    from webhook.simulate.gains import Gains
+    from webhook.simulate.told import Hindsight
+
+_DURATION = r"([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?"
+_DAY_HOURS = 24
 
 
-@click.command("report", short_help="Show the run times that were learned.")
-@click.option("--run-times", is_flag=True, required=True, help="Run times, and what keeps failing.")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The options, as they were given."""
+
+    since: str
+    namespace: str | None
+    policy: str | None
+    run_times: bool
+    snapshot: str | None
+    release_namespace: str | None
+    output: str
+    kubeconfig: str | None
+
+
+@click.command("report", short_help="Show what was gained, or the run times that were learned.")
+@click.option("--since", default="24h", help="So far back: 90m, 24h, 1d.  [24h]")
+@click.option("-n", "--namespace", help="Only Jobs of this namespace.")
+@click.option("--policy", help="Only Jobs that this policy matches.")
+@click.option("--run-times", is_flag=True, help="Run times, and what keeps failing, instead.")
 @click.option("--snapshot", metavar="FILE", help="A saved state; default: the cluster's.")
-@click.option("-n", "--namespace", default="kueue-fallback", help="Our own.  [kueue-fallback]")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text")
+@click.option("--release-namespace", help="Ours; default: where the API server sends reviews to.")
+@click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text")
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
-def command(
-    *,
-    run_times: bool,  # noqa: ARG001 - the one report there is
-    snapshot: str | None,
-    namespace: str,
-    output: str,
-    kubeconfig: str | None,
-) -> None:
-    """Show how long each class of Jobs runs on which flavors, and which options it is refused.
+def command(**given: Any) -> None:
+    """Show what policies have gained, and what those that only observe would have.
 
-    A class is what runs alike: image, command and what is asked for, or a label that the policy
-    names. Of ten runs about eight lie in the range.
+    Jobs are counted by policy and namespace: seen, moved, left and why, and the seconds that they
+    were done sooner, against a replay of the same arrivals without any decision. Where a policy
+    observes or advises, a replay with its decisions is set against what happened. How far such a
+    replay can be trusted is told by one of what really happened.
 
     \b
-    A snapshot is what `explain` takes; with the ConfigMaps of our namespace in it, runs
-    count whose Workloads are gone.
+    A snapshot is what `explain` takes, with Jobs, Workloads and the ConfigMaps of our namespace.
+    With --run-times: how long each class of Jobs runs on which flavors, and which options it
+    is refused.
+
+    \b
+    Exit code 1: no Job has come in that time.
 
     \b
     Examples:
+      kueue-fallback report
+      kueue-fallback report --since 2h -n research --policy light-gpu -o wide
       kueue-fallback report --run-times
-      kueue-fallback report --run-times --snapshot snapshot.json -o json
     """
-    from webhook.commands import run_times_table
+    from webhook.simulate.gains import gains
 
+    asked = Asked(**given)
     try:
-        found = _learned(snapshot, namespace, kubeconfig)
+        if asked.run_times:
+            _show_run_times(_learned(asked), asked.output)
+            return
+        since = _seconds(asked.since)
+        found = _history(asked)
+        until = time.time() if asked.snapshot is None else found.until
+        told = _told(found, until - since, until)
     except FieldError as error:
         click.echo(str(error), err=True)
         sys.exit(2)
-    if output == "text":
-        click.echo(run_times_table.as_text(found))
-    elif output == "json":
-        click.echo(json.dumps(run_times_table.as_json(found), indent=2))
-    else:
-        import yaml
-
-        click.echo(yaml.safe_dump(run_times_table.as_json(found), sort_keys=False).rstrip())
+    chosen = {"namespace": asked.namespace, "policy": asked.policy}
+    _show_gains(gains(told, since=until - since, until=until, **chosen), asked.output)
 
 
-def _learned(path: str | None, namespace: str, kubeconfig: str | None) -> Learned:
-    from webhook.cluster.snapshot_file import fetch_learned, read_learned
+def _history(asked: Asked) -> History:
+    from webhook.commands import history
     from webhook.commands.connect import connected
 
-    if path is not None:
-        return read_learned(path)
-    with connected(kubeconfig) as client:
-        found, unread = fetch_learned(client, namespace=namespace, unix=time.time())
+    if asked.snapshot is not None:
+        return history.from_file(asked.snapshot)
+    from webhook.cluster.client import default_namespace
+    from webhook.commands.status_parts import release_namespace_of
+
+    with connected(asked.kubeconfig) as client:
+        theirs = asked.namespace or default_namespace(asked.kubeconfig or "")
+        ours = release_namespace_of(client, asked.release_namespace)
+        found = history.from_cluster(client, own_namespace=ours, namespace=theirs)
+    for why in found.unread:
+        click.echo(why, err=True)
+    return found
+
+
+def _told(found: History, since: float, until: float) -> Hindsight:
+    """Replay what ended since then, with what came before it and was still there."""
+    from webhook.simulate import hindsight
+    from webhook.simulate.told import World
+
+    entries = [each for each in found.entries if not each.outcome or each.finished >= since]
+    if found.state is None:
+        return hindsight.untold(entries)
+    world = World(
+        snapshot=found.state.snapshot(0.0, until),
+        learned=found.state.learned(until),
+        now=until,
+    )
+    told = hindsight.look_back(entries, world)
+    return replace(told, left_out=told.left_out + found.left_out)
+
+
+def _show_gains(found: Gains, output: str) -> None:
+    from webhook.simulate import gains_table
+
+    if output in ("text", "wide"):
+        text = gains_table.as_text(found, wide=output == "wide")
+        lost = f" ({found.left_out} are left out: their queues are not known.)"
+        nobody = "No Job has come in that time." + (lost if found.left_out else "")
+        click.echo(text if found.rows else nobody)
+    else:
+        _dump(gains_table.as_json(found), output)
+    if not found.rows:
+        sys.exit(1)
+
+
+def _show_run_times(found: Learned, output: str) -> None:
+    from webhook.commands import run_times_table
+
+    if output in ("text", "wide"):
+        click.echo(run_times_table.as_text(found))
+    else:
+        _dump(run_times_table.as_json(found), output)
+
+
+def _dump(found: Mapping[str, Any], output: str) -> None:
+    if output == "json":
+        click.echo(json.dumps(found, indent=2))
+        return
+    import yaml
+
+    click.echo(yaml.safe_dump(found, sort_keys=False).rstrip())
+
+
+def _seconds(written: str) -> float:
+    found = re.fullmatch(_DURATION, written)
+    if not written or found is None:
+        raise FieldError("--since", f"expected a duration such as 90m, 24h or 1d, got {written}")
+    days, hours, minutes, seconds = (int(part[:-1]) if part else 0 for part in found.groups())
+    return float(((days * _DAY_HOURS + hours) * 60 + minutes) * 60 + seconds)
+
+
+def _learned(asked: Asked) -> Learned:
+    from webhook.cluster.snapshot_file import fetch_learned, read_learned
+    from webhook.commands.connect import connected
+    from webhook.commands.status_parts import release_namespace_of
+
+    if asked.snapshot is not None:
+        return read_learned(asked.snapshot)
+    with connected(asked.kubeconfig) as client:
+        ours = release_namespace_of(client, asked.release_namespace)
+        found, unread = fetch_learned(client, namespace=ours, unix=time.time())
     for why in unread:
         click.echo(f"{why}: only Workloads that are still there count", err=True)
     return found

@@ -8,8 +8,9 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,15 +26,34 @@ PROGRESS_STEP = 100
 PLOTS_MISSING = "needs matplotlib: pip install 'kueue-fallback[plots]'"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The options, as they were given."""
+
+    file: str | None
+    decisions: str | None
+    snapshot: str | None
+    policies: tuple[str, ...]
+    run_time: str | None
+    strategies: tuple[str, ...]
+    assignments: tuple[str, ...]
+    seed: int
+    output: str
+    plot: str | None
+
+
 @click.command("simulate", short_help="Replay Jobs under several strategies.")
 @click.option(
     "-f",
     "--filename",
     "file",
-    required=True,
     metavar="SCENARIO",
     help="A scenario, or - for stdin.",
 )
+@click.option("--decisions", metavar="LOG", help="The server's log in the place of a scenario.")
+@click.option("--snapshot", metavar="FILE", help="With --decisions: the queues, a saved state.")
+@click.option("--policy", "policies", multiple=True, metavar="FILE", help="With it: who decides.")
+@click.option("--run-time", metavar="TIME", help="With it: of Jobs of which nothing else tells.")
 @click.option(
     "--strategy",
     "strategies",
@@ -47,35 +67,49 @@ PLOTS_MISSING = "needs matplotlib: pip install 'kueue-fallback[plots]'"
 @click.option("--seed", default=0, show_default=True, help="Of everything that is drawn.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 @click.option("--plot", metavar="FILE", help="Draw timelines into a .png or .svg file.")
-def command(
-    file: str,
-    strategies: tuple[str, ...],
-    assignments: tuple[str, ...],
-    seed: int,
-    output: str,
-    plot: str | None,
-) -> None:
+def command(**given: Any) -> None:
     """Replay a scenario's Jobs through a model of its queues, once for each strategy.
 
     Admission's own code decides each Job, on queues that behave as Kueue's do. The same file,
     parameters and seed give the same result.
+
+    The server's log replays too: the Jobs that its lines carry come as they came, and run as long
+    as the snapshot tells, its journal first.
 
     \b
     Examples:
       kueue-fallback simulate -f examples/scenarios/uniform.yaml
       kueue-fallback simulate -f uniform.yaml --strategy static --strategy light --plot uniform.svg
       kueue-fallback simulate -f trace.yaml --set slowdown=10 --seed 7 -o json
+      kueue-fallback simulate --decisions server.log --snapshot snapshot.json --policy new.yaml
     """
+    asked = Asked(**given)
     try:
-        _check_plot(plot)
-        scenario = _scenario(file, assignments, seed)
-        results = _results(scenario, scenario.arms(strategies), file)
+        _check_plot(asked.plot)
+        scenario = _replayed(asked)
+        arms = scenario.arms(asked.strategies)
+        results = _results(scenario, arms, asked.file or str(asked.decisions))
     except FieldError as error:
         click.echo(str(error), err=True)
         sys.exit(2)
-    _show(scenario, results, output=output, seed=seed)
-    if plot is not None:
-        _draw(results, plot, scenario.name)
+    _show(scenario, results, output=asked.output, seed=asked.seed)
+    if asked.plot is not None:
+        _draw(results, asked.plot, scenario.name)
+
+
+def _replayed(asked: Asked) -> Scenario:
+    """Read what is to be replayed: a scenario, or a log with what belongs to it."""
+    if (asked.file is None) == (asked.decisions is None):
+        raise FieldError("", "expected one of --filename and --decisions")
+    if asked.file is not None:
+        if asked.snapshot or asked.policies or asked.run_time:
+            raise FieldError("", "--snapshot, --policy and --run-time go with --decisions")
+        return _scenario(asked.file, asked.assignments, asked.seed)
+    if asked.decisions is None or asked.snapshot is None:
+        raise FieldError("--snapshot", "expected with --decisions: the queues are in it")
+    from webhook.commands import decisions
+
+    return decisions.scenario(asked.decisions, asked.snapshot, asked.policies, asked.run_time)
 
 
 def _check_plot(path: str | None) -> None:

@@ -1,0 +1,118 @@
+"""`kueue-fallback report` on files: no cluster is asked."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from hack.experiment.arms import SCENARIOS
+from tests.simulate import journals
+from webhook.__main__ import main
+from webhook.cluster.journal_shards import Slot, config_map, slot_of
+
+HOUR = slot_of(journals.BEGAN)
+
+
+def saved_state(tmp_path, strategy, *, mode, change=lambda entries: entries):
+    """Queues, the policies of Burst in a mode, and a journal of what a strategy came to."""
+    given = journals.scenario("burst")
+    ran = journals.happened(given, strategy)
+    entries = change(journals.entries(given, ran, mode="Enforce" if mode == "Enforce" else ""))
+    queues = list(yaml.safe_load_all((SCENARIOS.parent / "queues.yaml").read_text()))
+    policies = [
+        {**each, "kind": "FallbackPolicy", "spec": {**each["spec"], "mode": mode}}
+        for each in given.policy_objects
+        if each["spec"].get("strategy", {}).get("type", "FinishTime") == "FinishTime"
+    ]
+    slot = Slot(number=HOUR, entries={each.key: each for each in entries}, left_out=2)
+    namespace = {"kind": "Namespace", "metadata": {"name": "research"}}
+    journal = config_map(slot)
+    path = tmp_path / "snapshot.json"
+    items = [*queues, *policies, namespace, journal]
+    path.write_text(json.dumps({"kind": "List", "items": items}))
+    return str(path)
+
+
+def report(*arguments):
+    found = CliRunner().invoke(main, ["report", *arguments])
+    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+    return found
+
+
+def test_what_was_gained_stands_in_a_line_for_each_policy(tmp_path):
+    found = report("--snapshot", saved_state(tmp_path, "FinishTime", mode="Enforce"))
+
+    lines = found.output.splitlines()
+    assert found.exit_code == 0
+    assert lines[0].startswith("Since 2027-01-14T")
+    assert lines[0].endswith("policies have seen 30 Jobs.")
+    assert lines[2].split() == [
+        *("POLICY", "NAMESPACE", "SEEN", "MOVED", "STAYED", "SAVED", "A", "JOB", "SLOWER")
+    ]
+    rows = [line.split()[:5] for line in lines[3:5]]
+    assert rows == [["heavy", "research", "15", "0", "15"], ["light", "research", "15", "10", "5"]]
+    assert "How sure: a replay of what happened to 30 Jobs is off by" in found.output
+    assert "2 Jobs are left out" in found.output
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_what_would_be_gained_is_told_apart(tmp_path):
+    found = report("--snapshot", saved_state(tmp_path, "static", mode="Observe"), "-o", "wide")
+
+    header = next(line for line in found.output.splitlines() if line.startswith("POLICY"))
+    assert "WOULD MOVE" in header
+    assert "if all policies were enforced." in found.output
+
+
+@pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_programs_get_seconds(tmp_path, output, read):
+    snapshot = saved_state(tmp_path, "FinishTime", mode="Enforce")
+
+    found = read(report("--snapshot", snapshot, "--policy", "light", "-o", output).output)
+
+    (row,) = found["rows"]
+    assert (row["policy"], row["mode"], row["moved"], row["ended"]) == ("light", "Enforce", 10, 15)
+    assert row["savedSeconds"] == pytest.approx(15 * row["savedSecondsMean"], abs=1)
+    assert row["savedSeconds"] > 0
+    spans = found["makespan"]
+    assert spans["withoutDecisions"] - spans["replayed"] > 40
+    assert abs(found["sureness"]["turnaroundOffPercent"]) < 3
+
+
+def test_jobs_that_a_policy_left_alone_are_told_by_why(tmp_path):
+    def stale(entries):
+        return [
+            replace(each, option="", left_alone="stale") if each.policy == "heavy" else each
+            for each in entries
+        ]
+
+    snapshot = saved_state(tmp_path, "FinishTime", mode="Enforce", change=stale)
+
+    found = json.loads(report("--snapshot", snapshot, "-o", "json").output)
+
+    stayed = {row["policy"]: row["stayed"] for row in found["rows"]}
+    assert stayed["heavy"] == {"stale": 15}
+
+
+def test_a_time_in_which_no_job_came_is_told_by_the_exit_code(tmp_path):
+    snapshot = saved_state(tmp_path, "static", mode="Observe")
+
+    found = report("--snapshot", snapshot, "-n", "elsewhere")
+
+    said = "No Job has come in that time. (2 are left out: their queues are not known.)\n"
+    assert (found.exit_code, found.output) == (1, said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--since", "soon"], "--since: expected a duration such as 90m, 24h or 1d, got soon\n"),
+        (["--snapshot", "/no/such"], "/no/such: No such file or directory\n"),
+    ],
+)
+def test_wrong_input_ends_with_2(arguments, said):
+    found = report(*arguments)
+
+    assert (found.exit_code, found.stderr) == (2, said)
