@@ -9,9 +9,10 @@ from tests.builders import policy
 from tests.moves import asking, decision, move, pending, reconsidering, with_spec
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
+from webhook.model.clusters import WorkerCluster
 from webhook.model.job import DECISION, OPTION_LABEL
 from webhook.model.policy import Mode
-from webhook.model.queues import OffSwitch, StopPolicy
+from webhook.model.queues import MULTIKUEUE, AdmissionCheck, OffSwitch, StopPolicy
 
 GPU = {"name": "gpu", "queue": "gpu-lq"}
 
@@ -112,6 +113,25 @@ def test_an_option_that_would_be_refused_to_a_new_job_is_refused_with_its_reason
     assert obstacle == "optionRefused"
     assert warning == (
         "kueue-fallback: not moved to cpu: stopped: ClusterQueue cpu-cq has stopPolicy Hold"
+    )
+
+
+def test_a_job_is_not_moved_to_another_cluster_as_who_runs_it_is_fixed_at_its_creation():
+    before = stored(Server(reconsidering(pending=0)))
+    snapshot = reconsidering(
+        checks={"remote": AdmissionCheck(name="remote", controller=MULTIKUEUE, parameters="all")},
+        multikueue_configs={"all": ("worker",)},
+        worker_clusters={"worker": WorkerCluster(name="worker")},
+    )
+    queue = replace(snapshot.cluster_queues["cpu-cq"], checks=("remote",))
+    remote = replace(snapshot, cluster_queues={**snapshot.cluster_queues, "cpu-cq": queue})
+
+    obstacle, warning = refused(Server(remote), before)
+
+    assert obstacle == "optionRefused"
+    assert warning == (
+        "kueue-fallback: not moved to cpu: multiKueueBoundary: ClusterQueue cpu-cq uses MultiKueue,"
+        " and the Job's managedBy is kubernetes.io/job-controller"
     )
 
 

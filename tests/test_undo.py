@@ -15,6 +15,7 @@ from webhook.model.policy import Mode
 from webhook.model.queues import OffSwitch
 
 POLICY = "kueue-fallback.dev/policy"
+LEFT = "kueue-fallback.dev/undone"
 PINNED = "decided no more (kueue-fallback.dev/policy: none)"
 UNDONE = f"undone: in gpu-lq as submitted, and {PINNED}"
 
@@ -29,9 +30,11 @@ def undo(server, before, **annotations):
     return server.update(before, asking(before, "none", **annotations))
 
 
-def pinned(job):
+def pinned(job, *, from_elsewhere=True):
+    """Return the Job as an undo leaves it, out of another queue or where it was."""
     found = copy.deepcopy(job)
-    found["metadata"].setdefault("annotations", {})[POLICY] = "none"
+    marks = {POLICY: "none", **({LEFT: "light-gpu"} if from_elsewhere else {})}
+    found["metadata"].setdefault("annotations", {}).update(marks)
     return found
 
 
@@ -70,7 +73,8 @@ def test_what_the_job_said_of_policies_gives_way_to_the_pin(server):
 
     after, _ = undo(server, before)
 
-    assert after["metadata"]["annotations"] == {POLICY: "none", "note": "mine"}
+    found = after["metadata"]["annotations"]
+    assert found == {POLICY: "none", LEFT: "light-gpu", "note": "mine"}
 
 
 def test_a_job_that_stayed_where_it_was_loses_its_marks_alone():
@@ -79,7 +83,8 @@ def test_a_job_that_stayed_where_it_was_loses_its_marks_alone():
 
     after, warnings = undo(server, before)
 
-    assert plain(after["metadata"]) == plain(pinned(pending(small_job()))["metadata"])
+    wanted = pinned(pending(small_job()), from_elsewhere=False)
+    assert plain(after["metadata"]) == plain(wanted["metadata"])
     assert after["spec"] == before["spec"]
     assert warnings == [f"kueue-fallback: {UNDONE}"]
 
@@ -138,7 +143,7 @@ def test_a_decision_that_only_advised_is_taken_off_with_the_label_that_brought_i
 
     after, warnings = server.update(before, asked)
 
-    assert plain(after) == plain(pinned(pending(light_job())))
+    assert plain(after) == plain(pinned(pending(light_job()), from_elsewhere=False))
     assert warnings == [f"kueue-fallback: {UNDONE}"]
 
 
@@ -161,7 +166,7 @@ def test_a_job_without_a_decision_is_pinned_alone(server, suspend):
 
     after, warnings = server.update(before, asked)
 
-    assert after == pinned(before)
+    assert after == pinned(before, from_elsewhere=False)
     text = f"kueue-fallback: nothing to undo, as it has no decision; {PINNED}"
     assert warnings == [text]
 
@@ -222,3 +227,13 @@ def test_a_dry_run_shows_it(server):
     after, _ = server.update(before, asking(before, "none"), dry_run=True)
 
     assert not {DECISION, REASON, MOVE_TO, MOVE_REASON} & set(after["metadata"]["annotations"])
+
+
+def test_what_came_from_elsewhere_stays_known_when_it_is_undone_again(server):
+    undone, _ = undo(server, stored(server))
+    labels = {**undone["metadata"]["labels"], OPTION_LABEL: "none"}
+    labelled = {**undone, "metadata": {**undone["metadata"], "labels": labels}}
+
+    after, _ = undo(server, labelled)
+
+    assert after["metadata"]["annotations"] == {POLICY: "none", LEFT: "light-gpu"}

@@ -20,7 +20,7 @@ from webhook.decide.choice import clip
 from webhook.decide.occupancy import Occupancy
 from webhook.flow import Moment, Rules
 from webhook.jobs import JobKind, movable
-from webhook.model import fields
+from webhook.model import fields, marks
 from webhook.model import job as jobs
 from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Outcome, Skip, Stay
 from webhook.model.edits import Original
@@ -77,14 +77,15 @@ def _move(asked: _Asked, occupancy: Occupancy, moment: Moment, rules: Rules) -> 
     snapshot = occupancy.snapshot
     if skipped := match.skip(asked.case.clean, snapshot):
         obstacle = _SKIPPED.get(skipped, Obstacle.NOT_OURS)
-        return Refusal(obstacle=obstacle, detail=explain.SKIPPED[skipped])
+        return Refusal(obstacle=obstacle, detail=skipped.meaning)
     if moment.now - snapshot.as_of > rules.max_state_age_seconds:
         return Refusal(obstacle=Obstacle.STALE)
     policy = _policy(asked, occupancy, rules)
     if isinstance(policy, Refusal):
         return policy
     wanted = _wanted(asked, policy, moment)
-    found = flow.assessed(asked.case.clean, policy, occupancy, wanted=wanted, now=moment.now)
+    job = asked.case.clean.as_created
+    found = flow.assessed(job, policy, occupancy, wanted=wanted, now=moment.now)
     taken = next(item for item in found if item.option == asked.option)
     if taken.rejection is not None or taken.job is None:
         return Refusal(obstacle=Obstacle.OPTION_REFUSED, detail=str(taken.rejection))
@@ -197,6 +198,8 @@ def _carried_out(
     if not movable.changes_template(changes):
         if after.queue == case.raw.queue:
             return Refusal(obstacle=Obstacle.ALREADY_THERE)
+        if marks.would_be_uncounted(policy, taken.option, marks.decided_by(case.raw)):
+            return Refusal(obstacle=Obstacle.UNCOUNTED_GUEST)
         after = replace(after, pod_sets=case.raw.pod_sets)
     # What earlier options touched stays on record: they may have left an empty parent there.
     changed = kind.edits(case.clean, after)

@@ -20,7 +20,7 @@ from webhook.model.decision import Outcome
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.moves import Obstacle
-from webhook.recovered import Refusal
+from webhook.recovered import Recovered, Refusal
 
 _PINNED = f"decided no more ({POLICY}: {OPT_OUT})"
 
@@ -34,7 +34,9 @@ def undo(source: Mapping[str, Any], kind: JobKind) -> Outcome:
     """
     raw = kind.read(source)
     if jobs.DECISION not in raw.annotations:
+        earlier = {key: raw.annotations[key] for key in (jobs.UNDONE,) if key in raw.annotations}
         left = replace(marks.unmarked(raw), pod_sets=raw.pod_sets)
+        left = replace(left, annotations={**left.annotations, **earlier})
         return _pinned(raw, left, kind, f"nothing to undo, as it has no decision; {_PINNED}")
     try:
         found = _undone(source, raw, kind)
@@ -56,7 +58,15 @@ def _undone(source: Mapping[str, Any], raw: Job, kind: JobKind) -> Outcome | Ref
         return Refusal(obstacle=obstacle)
     if not movable.changes_template(changes):
         after, referring = replace(after, pod_sets=raw.pod_sets), ()
-    return _pinned(raw, after, kind, _sentence(after, referring))
+    return _pinned(raw, _remembered(raw, after, found), kind, _sentence(after, referring))
+
+
+def _remembered(raw: Job, after: Job, found: Recovered) -> Job:
+    """Note whose decision it was: Kueue may just be admitting it in a queue that it has left."""
+    recorded = found.recorded
+    if recorded is None or (raw.queue == after.queue and not recorded.moves):
+        return after
+    return replace(after, annotations={**after.annotations, jobs.UNDONE: recorded.policy})
 
 
 def _sentence(after: Job, referring: tuple[str, ...]) -> str:

@@ -16,7 +16,7 @@ from tests.controller.moving import (
     step,
     tell,
 )
-from tests.test_reconsider import waiting
+from tests.test_reconsider import running, waiting
 from webhook.cluster import resources as kinds
 from webhook.cluster.errors import Refused
 from webhook.cluster.reduce import read
@@ -83,6 +83,28 @@ def test_a_stale_admission_is_taken_back_and_then_let_go_on(feed):
 
     assert cluster.workloads[1][1]["spec"] == {"active": True}
     assert cluster.workloads[1][1]["metadata"]["annotations"] == {"kueue-fallback.dev/repair": None}
+
+
+def test_a_stale_admission_after_an_undo_is_taken_back_though_no_policy_is_left(feed):
+    cluster = Cluster()
+    undone = job(1)
+    undone["metadata"]["annotations"] = {
+        "kueue-fallback.dev/policy": "none",
+        "kueue-fallback.dev/undone": "light-gpu",
+    }
+    undone["spec"]["suspend"] = False
+    stale = running("job-1", "cpu")
+    stale["spec"]["queueName"] = "gpu-lq"
+    entry = read(kinds.WORKLOADS, stale)
+    feed.take(Message(kind=kinds.WORKLOADS, at=0.0, event=("MODIFIED", entry)))
+    tell(feed, kinds.POLICIES)
+
+    stepped = step(mover(cluster, undone), feed)
+
+    ((_, body),) = cluster.workloads
+    assert body["spec"] == {"active": False}
+    assert body["metadata"]["annotations"] == {"kueue-fallback.dev/repair": "cpu-cq"}
+    assert stepped.outcomes == {("light-gpu", "repaired"): 1}
 
 
 def test_what_no_workload_shows_is_given_up(feed):

@@ -5,7 +5,6 @@ import pytest
 from tests.builders import container, job, template
 from webhook.jobs import KINDS
 from webhook.jobs.movable import changes_template, obstacle
-from webhook.model.moves import WORDS, Obstacle
 
 edits_of = KINDS["batch", "v1", "Job"].edits
 OPTION = "kueue-fallback.dev/option"
@@ -98,7 +97,3 @@ def test_our_marks_alone_are_no_change_of_the_template():
 
     assert not changes_template(edits_of(before, after))
     assert changes_template(edits_of(before, pods(GPU, labels={"tier": "cpu"})))
-
-
-def test_every_obstacle_has_its_words():
-    assert set(WORDS) == set(Obstacle)

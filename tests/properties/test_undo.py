@@ -5,13 +5,13 @@ from copy import deepcopy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.moves import asking, pending, plain
+from tests.moves import asking, decision, pending, plain
 from tests.properties.jobs import adaptations, jobs
 from tests.properties.test_moves import EXAMPLES, KIND, created, moved, patched, submitted, world
 from webhook import undoing
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.jobs.movable import changes_template
-from webhook.model.job import ENV_PREFIX
+from webhook.model.job import ENV_PREFIX, QUEUE_LABEL, UNDONE
 from webhook.model.marks import MARKS
 from webhook.model.moves import Obstacle
 from webhook.model.policy import Adaptation
@@ -27,10 +27,19 @@ VARIABLE = Adaptation.model_validate(
 MOVES = st.sampled_from([(), ("cpu",), ("cpu", "gpu"), ("cpu", "gpu", "cpu")])
 
 
-def pinned(job):
+def pinned(job, stored=None):
+    """Return the Job as submitted and pinned; it tells whose decision moved the *stored* one."""
     found = deepcopy(job)
-    found["metadata"].setdefault("annotations", {})[POLICY] = OPT_OUT
+    annotations = found["metadata"].setdefault("annotations", {})
+    annotations[POLICY] = OPT_OUT
+    decided = decision(stored) if stored is not None else {}
+    if decided and (decided.get("moves") or queue_of(stored) != queue_of(job)):
+        annotations[UNDONE] = decided["policy"]
     return found
+
+
+def queue_of(job):
+    return job["metadata"].get("labels", {}).get(QUEUE_LABEL)
 
 
 def resolved(job):
@@ -77,7 +86,7 @@ def test_undone_it_is_what_was_submitted_and_pinned(source, first, second, moves
     if not changes_template(KIND.edits(KIND.read(stored), KIND.read(after))):
         assert after["spec"] == stored["spec"]
         after = unmarked(after)
-    assert resolved(after) == resolved(pinned(job))
+    assert resolved(after) == resolved(pinned(job, stored))
 
 
 def with_variable(source, value):
@@ -106,7 +115,7 @@ def test_pods_see_variables_as_they_were_submitted(source, value, taken):
     assert outcome.obstacle == (Obstacle.IMMUTABLE_ENV if fixed else None)
     if not fixed and "$" not in value:
         after = patched(asked, outcome)
-        assert resolved(after) == resolved(pinned(job))
+        assert resolved(after) == resolved(pinned(job, stored))
         assert "RUN_ENV" in outcome.undone
 
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from webhook.cluster.reduce import Key
 from webhook.cluster.workload import Workload
-from webhook.model.queues import FlavorResource, Held, Stage
+from webhook.model.queues import Amounts, FlavorResource, Held, Stage
 
 _Group: TypeAlias = tuple[str, str, int, str, str, int]
 _Key = TypeVar("_Key")
+
+
+class Admitted(NamedTuple):
+    """Of what holds quota in a ClusterQueue the part that Kueue has let start."""
+
+    workloads: int
+    usage: Amounts
 
 
 @dataclass(slots=True)
@@ -47,6 +54,9 @@ class Tally:
     pending: int = 0
     reserving: int = 0
     usage: Counter[FlavorResource] = field(default_factory=Counter)
+    admitted: int = 0
+    """Of the reserving."""
+    admitted_usage: Counter[FlavorResource] = field(default_factory=Counter)
     guests: Counter[tuple[str, str]] = field(default_factory=Counter)
     priorities: Counter[int] = field(default_factory=Counter)
     """Of the reserving."""
@@ -110,6 +120,9 @@ class Tally:
             lowest_priority=min(self.priorities, default=None),
         )
 
+    def of_admitted(self) -> Admitted:
+        return Admitted(self.admitted, dict(self.admitted_usage))
+
     def _count(self, workload: Workload, step: int) -> None:
         if workload.policy:
             _bump(self.guests, _guest(workload), step)
@@ -120,6 +133,10 @@ class Tally:
         _bump(self.priorities, workload.priority, step)
         for cell, amount in workload.charge:
             _bump(self.usage, cell, step * amount)
+        if workload.admitted:
+            self.admitted += step
+            for cell, amount in workload.charge:
+                _bump(self.admitted_usage, cell, step * amount)
 
 
 def _bump(counter: Counter[_Key], key: _Key, step: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.cluster.reduce import Entry, key_of
 from webhook.cluster.resources import Resource
+from webhook.controller.journal import Known, known_of
 from webhook.jobs import KINDS
 from webhook.model import fields
 from webhook.model.fields import FieldError
@@ -25,6 +26,8 @@ class Glimpse(NamedTuple):
     """Seconds since 1970, by the API server's clock, which tells whole ones."""
     job: Job | None
     """Without anything of its spec; None where a decision stands on it."""
+    known: Known | None = None
+    """What the journal needs of it."""
 
 
 def read(kind: str, source: Mapping[str, Any]) -> Entry:
@@ -47,6 +50,7 @@ def _glimpse(source: Mapping[str, Any]) -> Glimpse:
         uid=fields.text(metadata, "uid", "metadata"),
         created=datetime.fromisoformat(created).timestamp(),
         job=_undecided(source),
+        known=known_of(source),
     )
 
 

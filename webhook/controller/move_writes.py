@@ -15,6 +15,7 @@ from webhook.decide.moves import Move
 from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL
 from webhook.model.pending import Pending
 from webhook.model.queues import Snapshot, Stage
+from webhook.model.reasons import EventReason
 
 _JOBS: Final = "/apis/batch/v1/namespaces/{}/jobs/{}"
 _LONGEST: Final = 1024
@@ -123,7 +124,7 @@ def event(key: str, uid: str, move: Move) -> Mapping[str, Any]:
             "uid": uid,
         },
         "type": "Normal",
-        "reason": "Moved",
+        "reason": str(EventReason.MOVED),
         "message": text[:_LONGEST],
         "count": 1,
         "firstTimestamp": at,

@@ -126,8 +126,6 @@ class Mover:
         policies = reconsider.policies_of(snapshot)
         if not self._listed or not feed.lists_workloads or not self._may_write():
             return stepped
-        if not policies and not self._flying:
-            return stepped
         workloads = reconsider.by_job(feed.workloads())
         self._follow_up(workloads, snapshot, now, stepped)
         self._repair(workloads, snapshot, now, stepped)
@@ -239,7 +237,7 @@ class Mover:
         """Take quota back that a moved Job holds where it does not belong."""
         self._repaired = {each: at for each, at in self._repaired.items() if at > now}
         for key, job in self._jobs.items():
-            if not job.moves:
+            if not job.has_left:
                 continue
             for workload in workloads.get(key, ()):
                 wanted = move_writes.repair_of(workload, job, snapshot)
@@ -258,7 +256,7 @@ class Mover:
             return [f"Job {job.key}: its Workload is not repaired: {error}"]
         if workload.is_repaired:
             return []
-        stepped.outcomes[job.policy, "repaired"] += 1
+        stepped.outcomes[job.policy or job.undone, "repaired"] += 1
         where = f"admitted in ClusterQueue {workload.cluster_queue}"
         return [f"Job {job.key}: {where} after it was moved to {job.queue}; taken back from there"]
 

@@ -13,7 +13,7 @@ from webhook.decide import explain
 from webhook.jobs import KINDS
 from webhook.model import fields, marks
 from webhook.model.fields import FieldError
-from webhook.model.job import DECISION, Job
+from webhook.model.job import DECISION, UNDONE, Job
 from webhook.model.moves import Obstacle
 from webhook.model.pending import Pending
 
@@ -50,7 +50,8 @@ def read_job(source: Mapping[str, Any]) -> Pending | None:
     recorded = _recorded(raw)
     moves = recorded.moves if recorded is not None else 0
     obstacle = KIND.held_back(source)
-    if obstacle is Obstacle.NOT_SUSPENDED and not moves:
+    undone = raw.annotations.get(UNDONE, "")
+    if obstacle is Obstacle.NOT_SUSPENDED and not moves and not undone:
         return None
     created = fields.text(metadata, "creationTimestamp", "metadata")
     return Pending(
@@ -62,6 +63,7 @@ def read_job(source: Mapping[str, Any]) -> Pending | None:
         policy=recorded.policy if recorded is not None else "",
         option=(recorded.option or "") if recorded is not None else "",
         moves=moves,
+        undone=undone,
         changed=max(recorded.unix, recorded.moved_unix) if recorded is not None else 0.0,
         obstacle=obstacle,
     )

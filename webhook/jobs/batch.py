@@ -11,6 +11,7 @@ from webhook.jobs import template
 from webhook.model import fields
 from webhook.model.edits import Edit, Path
 from webhook.model.job import (
+    JOB_CONTROLLER,
     OPTION_LABEL,
     OURS,
     PRIORITY_LABEL,
@@ -24,7 +25,6 @@ from webhook.model.moves import Obstacle
 from webhook.model.pods import read_template
 
 TEMPLATE: Path = ("spec", "template")
-_JOB_CONTROLLER = "kubernetes.io/job-controller"
 _MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"
 _STOPPING = "kueue.x-k8s.io/stopping"
 """Set by Kueue while it takes a Job's pods away."""
@@ -55,8 +55,9 @@ def read(source: Mapping[str, Any]) -> Job:
         namespace=fields.text(metadata, "namespace", "metadata"),
         name=fields.text(metadata, "name", "metadata"),
         generate_name=fields.text(metadata, "generateName", "metadata"),
-        labels=fields.texts(metadata, "labels", "metadata"),
-        annotations=fields.texts(metadata, "annotations", "metadata"),
+        # Copies, since the review's own object is patched as a proof.
+        labels=dict(fields.texts(metadata, "labels", "metadata")),
+        annotations=dict(fields.texts(metadata, "annotations", "metadata")),
         owner=_read_owner(metadata),
         managed_by=fields.text(spec, "managedBy", "spec") or None,
         active_deadline_seconds=fields.integer(spec, "activeDeadlineSeconds", "spec"),
@@ -96,7 +97,7 @@ def held_back(source: Mapping[str, Any]) -> Obstacle | None:
     for found, applies in (
         (Obstacle.BEING_DELETED, metadata.get("deletionTimestamp") is not None),
         (Obstacle.FINISHED, not _ENDED.isdisjoint(conditions)),
-        (Obstacle.MANAGED_BY, manager not in ("", _JOB_CONTROLLER) or _MULTIKUEUE_ORIGIN in labels),
+        (Obstacle.MANAGED_BY, manager not in ("", JOB_CONTROLLER) or _MULTIKUEUE_ORIGIN in labels),
         (Obstacle.NOT_SUSPENDED, not fields.flag(spec, "suspend", "spec")),
         (Obstacle.STOPPING, "true" in (annotations.get(_STOPPING), labels.get(_STOPPING))),
         (Obstacle.PODS_ACTIVE, bool(fields.integer(status, "active", "status"))),

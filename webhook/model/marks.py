@@ -14,9 +14,11 @@ from webhook.model.job import (
     MOVE_TO,
     OPTION_LABEL,
     REASON,
+    UNDONE,
     Job,
     PodSet,
 )
+from webhook.model.policy import FallbackPolicy
 
 MARKS = frozenset(
     {
@@ -28,6 +30,7 @@ MARKS = frozenset(
         JOB_CLASS,
         MOVE_TO,
         MOVE_REASON,
+        UNDONE,
     }
 )
 """Labels and annotations that a decision leaves or that ask for one; taken away with it, recorded
@@ -60,6 +63,20 @@ def marked(
 
     pod_sets = tuple(mark(item) for item in job.pod_sets)
     return replace(job, labels=labels, pod_sets=pod_sets)
+
+
+def decided_by(job: Job) -> str:
+    """Name the policy by which the Job's Workload is counted; empty: by none."""
+    return next((each.template.annotations.get(DECIDED_BY, "") for each in job.pod_sets), "")
+
+
+def would_be_uncounted(policy: FallbackPolicy, option: str, marked_by: str) -> bool:
+    """Tell whether the option limits its guests and a Job with this mark is not seen to be one.
+
+    A move that changes nothing but the queue leaves the pod template unmarked, or as it is.
+    """
+    guests = next(each.guests for each in policy.spec.options if each.name == option)
+    return guests is not None and marked_by != policy.name
 
 
 def unmarked(job: Job) -> Job:

@@ -24,10 +24,17 @@ class Pending:
     option: str = ""
     """Where it was sent; empty: it was left as submitted."""
     moves: int = 0
+    undone: str = ""
+    """The policy whose decision was undone, if it was in another queue before; empty: none was."""
     changed: float = 0.0
     """When it was decided, or moved last, in seconds since 1970."""
     obstacle: Obstacle | None = None
     """What of the Job itself keeps it from being moved."""
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it was sent from one queue to another while it waited."""
+        return self.moves > 0 or bool(self.undone)
 
     @property
     def key(self) -> str:
