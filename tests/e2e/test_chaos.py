@@ -1,0 +1,124 @@
+"""Pending Jobs are moved to and fro while quotas, queues, webhook and controller change at random.
+
+`CHAOS_SEED` chooses what happens; the Jobs, and how long, depend on FULL.
+"""
+
+import os
+import random
+import re
+import time
+import urllib.request
+from collections import Counter
+
+import pytest
+
+from hack import paper
+from tests.conftest import FULL
+from tests.e2e import courses
+from tests.e2e.decisions import applied_policy, decision_of, finish_time
+from tests.e2e.plane import has_condition
+from tests.e2e.test_moves import hold
+
+pytestmark = pytest.mark.xdist_group("own-plane")
+
+NAMES = paper.names_with("chaos", namespace="default")
+SEED = int(os.environ.get("CHAOS_SEED", "1"))
+PENDING, SECONDS, FASTER = (200, 600.0, 2.0) if FULL else (30, 40.0, 5.0)
+PAUSE_SECONDS = 1.5
+PATIENCE_SECONDS = 300.0
+RULES = {
+    "after": "2s",
+    "minimumGain": {"time": "1s", "percent": 1},
+    "maxMoves": 3,
+    "adopt": True,
+}
+OUTCOMES = re.compile(r'_controller_moves_total\{outcome="(\w+)",policy="[^"]*"\} (\S+)')
+
+
+@pytest.fixture(scope="module")
+def plane(own_plane, own_webhook):
+    """Whose policy moves Jobs for little, those too that came while the webhook was down."""
+    own_plane.client.apply_all(paper.queues(NAMES))
+    policy = finish_time(NAMES, runTime=f"{paper.LIGHT_SECONDS / FASTER:.0f}s")
+    policy["spec"]["reconsider"] = RULES
+    # It could not change in Jobs that nobody has decided.
+    del policy["spec"]["options"][1]["adaptation"]["env"]
+    with applied_policy(own_plane.client, policy, NAMES):
+        yield own_plane
+
+
+class Chaos:
+    """What happens to the queues and to us; everything by one seed."""
+
+    def __init__(self, plane, webhook):
+        self.plane, self.webhook = plane, webhook
+        self.seed = random.Random(SEED)
+        self.names = []
+        """Of all Jobs."""
+        self.acts = [self.change_quotas] * 5 + [self.stop_a_queue] * 3 + [self.restart_webhook]
+        if FULL:
+            # Another one leads only after 12 seconds.
+            self.acts.append(self.restart_controller)
+
+    def act(self):
+        self.seed.choice(self.acts)()
+
+    def change_quotas(self):
+        gpu, cpu = self.seed.choice((0, 1, 2, 4, 8)), self.seed.choice((1, 3, 6, 9))
+        courses.set_quotas(self.plane.client, NAMES, gpu=gpu, cpu=cpu)
+
+    def stop_a_queue(self):
+        """Stop one for a while; those that run are evicted now and then, and then stay there."""
+        queue = self.seed.choice((NAMES.gpu_cluster_queue, NAMES.cpu_cluster_queue))
+        hold(self.plane.client, queue, self.seed.choice(("Hold", "Hold", "HoldAndDrain")))
+        time.sleep(self.seed.uniform(0, 2 * PAUSE_SECONDS))
+        hold(self.plane.client, queue, "None")
+
+    def restart_webhook(self):
+        self.webhook.kill()
+        create_missing(self.plane.client, self.names, to=PENDING + 3)
+        self.webhook.start()
+
+    def restart_controller(self):
+        name = self.webhook.controllers[0].name
+        self.plane.kill(name)
+        self.plane.start(name)
+
+    def calm(self):
+        """Let everything run, with room for all."""
+        self.webhook.wait_until_ready()
+        courses.set_quotas(self.plane.client, NAMES, gpu=PENDING, cpu=PENDING)
+
+
+def test_every_job_completes_once_where_it_belongs_whatever_happens(plane, own_webhook):
+    client, chaos = plane.client, Chaos(plane, own_webhook)
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        create_missing(client, chaos.names, to=PENDING)
+        chaos.act()
+        time.sleep(chaos.seed.uniform(0, 2 * PAUSE_SECONDS))
+    chaos.calm()
+
+    found = courses.wait_until_all_complete(
+        client, NAMES, chaos.names, timeout_seconds=PATIENCE_SECONDS
+    )
+    moves = [(decision_of(job) or {}).get("moves", 0) for job in found.values()]
+    print(f"seed {SEED}: {len(found)} Jobs, by moves {Counter(moves)}; {outcomes(own_webhook)}")
+    assert courses.wrong(client, NAMES, chaos.names) == {}
+    assert 0 < max(moves) <= RULES["maxMoves"]
+
+
+def create_missing(client, names, *, to):
+    """Create as many Jobs as are missing to so many unfinished ones; add their names."""
+    found = courses.jobs(client, NAMES.namespace, names)
+    left = sum(not has_condition(job, "Complete") for job in found.values())
+    new = [f"light-{len(names) + number}" for number in range(to - left)]
+    client.create_all([paper.light_job(name, NAMES, faster=FASTER) for name in new])
+    names += new
+
+
+def outcomes(webhook):
+    """Read what became of moves, as far as this controller has seen it."""
+    url = f"http://127.0.0.1:{webhook.controller_metrics}/metrics"
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return dict(OUTCOMES.findall(answer.read().decode()))

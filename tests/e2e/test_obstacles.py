@@ -1,0 +1,169 @@
+"""Pending Jobs that would gain by a move and are left where they are, each with its reason."""
+
+import time
+import urllib.request
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from hack import paper
+from tests.e2e import courses
+from tests.e2e.decisions import (
+    OPTION,
+    SLOW,
+    applied_policy,
+    decision_of,
+    fill,
+    finish_time,
+    probe,
+    queue_of,
+)
+from tests.e2e.plane import has_condition, job_of, wait_for, wait_until_reserved, workload_of
+from tests.e2e.test_moves import FASTER, RULES, hold, is_refused, moved_to
+
+GATE = "kueue.x-k8s.io/admission-gated-by"
+LOOKS_SECONDS = 6.0
+"""Of the controller, which looks every two seconds."""
+WORKLOADS = {"evicted": "evicted", "backoff": "backoff", "gated": "gated", "stopped": "deactivated"}
+"""Job to why its Workload keeps it from being moved."""
+
+
+@pytest.fixture
+def policy(plane, webhook, queues):
+    found = finish_time(queues, runTime="20s")
+    found["spec"]["reconsider"] = RULES
+    with applied_policy(plane.client, found, queues):
+        yield found["metadata"]["name"]
+
+
+def light(queues, name, **annotations):
+    # Longer than the test: the evicted one must still be running when it is evicted.
+    job = paper.light_job(name, queues, faster=SLOW if name == "evicted" else FASTER)
+    job["metadata"]["annotations"] = annotations
+    return job
+
+
+def not_moved(webhook, policy):
+    """Read why the controller cannot move pending Jobs, and how many."""
+    url = f"http://127.0.0.1:{webhook.controller_metrics}/metrics"
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    start = f'kueue_fallback_controller_not_moved_jobs{{policy="{policy}",reason="'
+    found = (line.removeprefix(start).split('"} ') for line in lines if line.startswith(start))
+    return {reason: int(float(count)) for reason, count in found if float(count)}
+
+
+def evict(plane, queues, name):
+    """Run a Job on a fifth GPU, take that away, and evict whoever runs; all others go first."""
+    client = plane.client
+    courses.set_quotas(client, queues, gpu=5, cpu=6)
+    last = f"last-{queues.namespace}"
+    client.apply(
+        {
+            "apiVersion": paper.KUEUE,
+            "kind": "WorkloadPriorityClass",
+            "metadata": {"name": last},
+            "value": -1,
+        }
+    )
+    evicted = light(queues, name)
+    evicted["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = last
+    job = client.create(evicted)
+    wait_until_reserved(client, job)
+    courses.set_quotas(client, queues, gpu=4, cpu=6)
+    hold(client, queues.gpu_cluster_queue, "HoldAndDrain")
+    wait_for(
+        lambda: not has_condition(workload_of(client, job), "QuotaReserved"), f"{name} is evicted"
+    )
+    # Whoever is not back in the queue when it gets quota has lost its place to the last.
+    courses.set_quotas(client, queues, gpu=0, cpu=6)
+    hold(client, queues.gpu_cluster_queue, "None")
+    wait_for(
+        lambda: all(
+            has_condition(each, "Requeued")
+            for each in client.list(paper.KUEUE, "Workload", namespace=queues.namespace)
+        ),
+        "all who ran are back in the queue",
+    )
+    courses.set_quotas(client, queues, gpu=4, cpu=6)
+
+
+def back_off(client, job):
+    """Write what Kueue does when pods were not ready in time."""
+    found = wait_for(lambda: workload_of(client, job), "its Workload")
+    now = datetime.now(UTC).replace(microsecond=0)
+    requeued = {
+        "type": "Requeued",
+        "status": "False",
+        "reason": "PodsReadyTimeout",
+        "message": "pods were not ready in time",
+        "lastTransitionTime": now.isoformat(),
+    }
+    status = {
+        "requeueState": {"count": 1, "requeueAt": (now + timedelta(hours=1)).isoformat()},
+        "conditions": [*found.get("status", {}).get("conditions", ()), requeued],
+    }
+    change_workload(client, found, {"status": status}, subresource="status")
+
+
+def change_workload(client, workload, change, **how):
+    name, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
+    client.patch(paper.KUEUE, "Workload", name, change, namespace=namespace, **how)
+
+
+def test_what_kueue_holds_back_is_not_moved_and_all_else_is(plane, queues, webhook, policy):
+    client = plane.client
+    fill(plane, queues, gpu=4)
+    evict(plane, queues, "evicted")
+    client.create_all([paper.heavy_job(f"more-{n}", queues, faster=SLOW) for n in range(20)])
+    hold(client, queues.cpu_cluster_queue, "Hold")
+    wait_for(lambda: is_refused(client, queues, "cpu"), "the CPU queue is known to be stopped")
+    names = ("backoff", "gated", "stopped", "free")
+    given = {"gated": {GATE: "example.com/gate"}}
+    jobs = {name: client.create(light(queues, name, **given.get(name, {}))) for name in names}
+    back_off(client, jobs["backoff"])
+    stopped = wait_for(lambda: workload_of(client, jobs["stopped"]), "its Workload")
+    change_workload(client, stopped, {"spec": {"active": False}})
+
+    hold(client, queues.cpu_cluster_queue, "None")
+    wait_for(
+        lambda: moved_to(client, queues, "free", "cpu"), "the free one is moved", timeout_seconds=60
+    )
+
+    wanted = dict.fromkeys(WORKLOADS.values(), 1)
+    wait_for(lambda: not_moved(webhook, policy) == wanted, "each is counted with its reason")
+    time.sleep(LOOKS_SECONDS)
+    for name in WORKLOADS:
+        job = job_of(client, queues.namespace, name)
+        assert (queue_of(job), decision_of(job).get("moves", 0)) == (queues.gpu_queue, 0), name
+
+
+def test_a_job_of_another_cluster_is_not_moved_and_whoever_asks_is_told(plane, queues, policy):
+    client = plane.client
+    fill(plane, queues, gpu=24)
+    job = light(queues, "remote")
+    job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
+    created = client.create(job)
+    wait_for(lambda: workload_of(client, created), "its Workload")
+    assert probe(client, queues)["option"] == "cpu"
+
+    change = {
+        "metadata": {
+            "labels": {OPTION: "gpu"},
+            "annotations": {"kueue-fallback.dev/move-to": "cpu"},
+        }
+    }
+    path = client.path("batch/v1", "Job", namespace=queues.namespace, name="remote")
+    answer = client.send("PATCH", path, change, content_type="application/merge-patch+json")
+    time.sleep(LOOKS_SECONDS)
+
+    after = job_of(client, queues.namespace, "remote")
+    (warning,) = answer.warnings
+    assert warning.startswith("kueue-fallback: not moved to cpu: another controller or cluster")
+    assert queue_of(after) == queues.gpu_queue
+    assert decision_of(after) is None
+    assert "kueue-fallback.dev/move-to" not in after["metadata"].get("annotations", {})
+    assert (
+        after["spec"]["template"]["spec"]["containers"]
+        == (created["spec"]["template"]["spec"]["containers"])
+    )
