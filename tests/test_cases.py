@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from webhook.model import job_class
 from webhook.model.decision import Outcome
 from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL
 from webhook.model.job_class import JobClass, Mark
+from webhook.model.policy import FallbackPolicy
+from webhook.model.queues import Snapshot
 
 CASES = Path(__file__).parent / "cases"
 FILES = sorted(CASES.glob("*.yaml"))
@@ -38,15 +41,28 @@ Object = dict[str, Any]
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_case(path, tmp_path):
     case = yaml.safe_load(path.read_text())
-    snapshot = tmp_path / "snapshot.json"
-    snapshot.write_text(json.dumps({"kind": "List", "items": objects_of(case)}))
+    known = known_of(case, tmp_path, ())
+    shared = {"job": case["job"], "decided": case.get("decided")}
+    clusters = {
+        name: folding.build(known_of({**shared, **cluster}, tmp_path, known.policies))
+        for name, cluster in case.get("clusters", {}).items()
+    }
+    occupancy = replace(folding.build(known), clusters=clusters)
 
-    state = read_state(str(snapshot))
-    known = surveys.foreseen(state, state.snapshot(0.0, MOMENT.unix), MOMENT.unix)
-    outcome = flow.consider(case["job"], KIND, folding.build(known), MOMENT, flow.Rules())
+    outcome = flow.consider(case["job"], KIND, occupancy, MOMENT, flow.Rules())
 
     patched = apply(outcome, case["job"])
     assert found(outcome, patched, case["want"]) == case["want"]
+
+
+def known_of(case: Object, folder: Path, policies: tuple[FallbackPolicy, ...]) -> Snapshot:
+    """Read a state, which was so *age* seconds ago, and forecast what *policies* ask for."""
+    path = folder / "snapshot.json"
+    path.write_text(json.dumps({"kind": "List", "items": objects_of(case)}))
+    state = read_state(str(path))
+    snapshot = state.snapshot(-float(case.get("age", 0)), MOMENT.unix)
+    snapshot = replace(snapshot, policies=policies or snapshot.policies)
+    return surveys.foreseen(state, snapshot, MOMENT.unix)
 
 
 def objects_of(case: Object) -> list[Object]:
@@ -191,6 +207,7 @@ def found(outcome: Outcome, patched: Object, want: Object) -> Object:
         "skip": str(outcome.skip) if outcome.skip else None,
         "option": decision.option if decision else None,
         "reason": decision.reason if decision else None,
+        "cluster": {o.option: o.cluster for o in options if o.cluster},
         "rejected": {o.option: str(o.rejection) for o in options if o.rejection},
         "untouched": not outcome.edits,
         "patched": {path: look(patched, path) for path in want.get("patched", {})},

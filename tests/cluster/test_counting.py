@@ -13,6 +13,7 @@ from tests.cluster.objects import (
     workload,
 )
 from webhook.cluster import resources as kinds
+from webhook.cluster.tally import Admitted
 from webhook.model.queues import Held
 
 CPU = ("a100", "cpu")
@@ -151,3 +152,27 @@ def test_guests_are_counted_by_policy_and_option_pending_or_reserving():
     )
 
     assert found.guests == {guest: 2, ("light-gpu", "gpu"): 1}
+
+
+def test_of_what_is_reserved_the_admitted_is_told_apart():
+    state = state_with(reserving("w1", usage={"cpu": "3500m"}), admitted("w2"))
+    state.snapshot(1.0)
+
+    assert state.admitted == {"gpu-cq": Admitted(1, {CPU: 4000})}
+
+
+def test_what_was_told_of_the_admitted_does_not_change_afterwards():
+    state = state_with(admitted("w1"))
+    state.snapshot(1.0)
+    before = state.admitted
+
+    state.apply(kinds.WORKLOADS, "DELETED", admitted("w1"))
+    state.snapshot(2.0)
+
+    assert before == {"gpu-cq": Admitted(1, {CPU: 4000})}
+    assert state.admitted == {}
+
+
+def admitted(name):
+    since = {**condition("Admitted"), "lastTransitionTime": "2026-12-01T08:00:00Z"}
+    return reserving(name, also=(since,))

@@ -1,12 +1,14 @@
 """The two ends of the pipe, with a child of few lines in the observer's place."""
 
 import io
+import os
 import queue
 import sys
+import threading
 
 import pytest
 
-from webhook.cluster.link import ObserverLink
+from webhook.cluster.link import Lines, ObserverLink
 from webhook.cluster.pipe import Update, apply_update, read_update, write_update
 from webhook.cluster.seen import Seen
 from webhook.model.queues import Snapshot
@@ -95,3 +97,63 @@ def test_a_program_that_cannot_be_started_is_tried_again():
     assert [line.partition(";")[0] for line in found] == [
         "the observer cannot be run: [Errno 2] No such file or directory: '/nowhere/observer'"
     ] * 2
+
+
+def test_lines_reach_the_child(linked):
+    _, lines, _, link = linked("import sys; print(sys.stdin.readline().strip(), file=sys.stderr)")
+
+    told = threading.Event()
+
+    def tell():
+        while not told.wait(0.01):
+            link.tell(b"a line")
+
+    teller = threading.Thread(target=tell)
+    teller.start()
+    try:
+        # Another child may have been told before.
+        assert lines.get(timeout=WAIT_SECONDS) == "a line"
+    finally:
+        told.set()
+        teller.join()
+
+
+def test_without_a_child_lines_go_nowhere():
+    link = ObserverLink(["false"], lambda _: None, lambda _: None)
+
+    link.tell(b"a line")
+
+    assert link.pid is None
+
+
+def test_a_full_pipe_drops_lines_and_cuts_none():
+    read_end, write_end = os.pipe()
+    lines = Lines(write_end)
+    sent = [str(number).encode() * 1000 for number in range(100, 400)]
+
+    for line in sent:
+        lines.put(line)
+    received = os.read(read_end, 1 << 20)
+    for line in sent:
+        lines.put(line)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as rest:
+        received += rest.read()
+
+    *whole, last = received.split(b"\n")
+    assert set(whole) <= set(sent)
+    assert last in (b"", *(line[: len(last)] for line in sent))
+    assert len(sent) > len(whole) > 10
+
+
+def test_a_pipe_that_nobody_reads_any_more_is_no_error():
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    lines = Lines(write_end)
+
+    lines.put(b"a line")
+    lines.put(b"another")
+
+    with pytest.raises(BrokenPipeError):
+        os.write(write_end, b"x")
+    os.close(write_end)

@@ -4,7 +4,9 @@ import pytest
 
 from webhook.cluster import resources as kinds
 from webhook.cluster.reduce import Entry, read
+from webhook.model.clusters import WorkerCluster
 from webhook.model.queues import (
+    MULTIKUEUE,
     AdmissionCheck,
     ClusterQueue,
     Cohort,
@@ -125,6 +127,19 @@ def test_cohorts_flavors_checks_and_priorities():
         name="x", controller="c", active=False
     )
     assert value(kinds.PRIORITY_CLASSES, value=1000) == 1000
+
+
+def test_which_clusters_are_behind_a_check_and_why_one_is_not_used():
+    spec = {"controllerName": MULTIKUEUE, "parameters": {"kind": "MultiKueueConfig", "name": "all"}}
+
+    assert value(kinds.CHECKS, spec=spec) == AdmissionCheck(
+        name="x", controller=MULTIKUEUE, parameters="all"
+    )
+    assert value(kinds.MULTIKUEUE_CONFIGS, spec={"clusters": ["b", "a"]}) == ("b", "a")
+    assert value(kinds.MULTIKUEUE_CLUSTERS, spec={}) == WorkerCluster(name="x")
+    assert value(kinds.MULTIKUEUE_CLUSTERS, status=INACTIVE) == WorkerCluster(
+        name="x", active=False, inactive_because=INACTIVE["conditions"][0]["message"]
+    )
 
 
 def test_what_a_namespace_a_limit_range_and_a_runtime_class_say():

@@ -17,6 +17,7 @@ from tests.builders import (
 )
 from webhook.decide import folding, options
 from webhook.model import job_class
+from webhook.model.clusters import WorkerCluster
 from webhook.model.decision import Fit, Reason
 from webhook.model.queues import (
     MULTIKUEUE,
@@ -155,6 +156,37 @@ def test_a_job_whose_manager_is_fixed_stays_on_its_side_of_multikueue(managed_by
         f"ClusterQueue gpu-cq {detail}, and the Job's managedBy is {managed_by}",
     )
     assert assess(state)[0].rejection is None
+
+
+@pytest.mark.parametrize(
+    ("clusters", "detail"),
+    [
+        (
+            (WorkerCluster(name="a", active=False, inactive_because="no such Secret."),),
+            "a inactive: no such Secret; b not found",
+        ),
+        (
+            (WorkerCluster(name="a", active=False), WorkerCluster(name="b", active=False)),
+            "a inactive; b inactive",
+        ),
+        ((WorkerCluster(name="a", active=False), WorkerCluster(name="b")), None),
+    ],
+)
+def test_a_queue_whose_clusters_are_all_inactive_is_refused_with_their_own_words(clusters, detail):
+    check = AdmissionCheck(name="remote", controller=MULTIKUEUE, parameters="all")
+    state = replace(
+        with_gpu(checks=("remote",)),
+        checks={"remote": check},
+        multikueue_configs={"all": ("a", "b")},
+        worker_clusters={each.name: each for each in clusters},
+    )
+
+    found = assess(state)[0].rejection
+
+    assert (found.detail if found else None) == (
+        detail and f"no cluster of ClusterQueue gpu-cq is active: {detail}"
+    )
+    assert found is None or found.reason is Reason.NO_ACTIVE_CLUSTER
 
 
 def test_a_job_without_a_queue_gets_one_only_if_kueue_looks_at_it_afterwards():

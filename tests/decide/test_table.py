@@ -31,6 +31,28 @@ def test_the_table_shows_each_option_with_its_numbers_and_reasons():
     ]
 
 
+def test_where_an_option_has_a_cluster_it_has_a_column():
+    remote = replace(GPU, cluster="worker-1")
+
+    counted = table(Outcome(decision=decision(remote, CPU)), 120)
+    start = Start(seconds=0.0, low=0.0, high=0.0)
+    foreseen = replace(CPU, forecast=Forecast(start=start))
+    forecast = table(Outcome(decision=decision(remote, foreseen)), 120)
+
+    rows = [line.split()[:6] for line in counted.splitlines()[2:] if line[2:3].strip()]
+    assert rows == [
+        ["OPTION", "QUEUE", "CLUSTERQUEUE", "CLUSTER", "FITS", "PENDING"],
+        ["gpu", "gpu-lq", "gpu-cq", "worker-1", "waits", "12"],
+        [">", "cpu", "cpu-lq", "cpu-cq", "-", "now"],
+    ]
+    rows = [line.split()[:6] for line in forecast.splitlines()[2:] if line[2:3].strip()]
+    assert rows == [
+        ["OPTION", "QUEUE", "CLUSTERQUEUE", "CLUSTER", "PENDING", "STARTS"],
+        ["gpu", "gpu-lq", "gpu-cq", "worker-1", "12", "-"],
+        [">", "cpu", "cpu-lq", "cpu-cq", "-", "0"],
+    ]
+
+
 def test_long_names_move_the_reasons_to_lines_of_their_own():
     long = Assessment(
         option="a" * 40,

@@ -6,6 +6,7 @@ costs more than everything else together, and they drop fields that they do not 
 
 from __future__ import annotations
 
+import copy
 import http
 import json
 import threading
@@ -49,13 +50,14 @@ _KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 class Client:
     """One API server. Threads may share it.
 
-    The configuration is *kubeconfig*, else the pod's ServiceAccount, else KUBECONFIG or
-    ``~/.kube/config``; it is read again after a 401, so that rotated credentials are picked up.
+    The configuration is *kubeconfig*, a file or what stands in one, else the pod's ServiceAccount,
+    else KUBECONFIG or ``~/.kube/config``; it is read again after a 401, so that rotated
+    credentials are picked up.
     """
 
     def __init__(
         self,
-        kubeconfig: str = "",
+        kubeconfig: str | Mapping[str, Any] = "",
         *,
         metadata_only: bool = False,
         answer_seconds: float = _READ_SECONDS,
@@ -76,6 +78,16 @@ class Client:
     def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]:
         return self._call("GET", path, params)
 
+    def get_text(self, path: str) -> str:
+        """Get what is no JSON, such as metrics through the API server's proxy."""
+        response = self._open("GET", path, {}, headers={"Accept": "*/*"})
+        try:
+            return response.read().decode(errors="replace")
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unreachable(str(error)) from error
+        finally:
+            response.release_conn()
+
     def post(
         self, path: str, body: object, params: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
@@ -84,16 +96,11 @@ class Client:
     def put(self, path: str, body: object) -> Mapping[str, Any]:
         return self._call("PUT", path, None, body=body)
 
-    def warnings_on_create(
-        self, path: str, body: object, params: Mapping[str, str]
-    ) -> tuple[str, ...]:
-        """Create an object and return the warnings that the API server sends along."""
-        headers = {"Content-Type": "application/json"}
-        response = self._open("POST", path, params, body=body, headers=headers)
-        try:
-            return answers.warnings(response)
-        finally:
-            response.close()
+    def post_with_warnings(
+        self, path: str, body: object, params: Mapping[str, str] | None = None
+    ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+        """Create an object, and also return what the API server warns of."""
+        return self._ask("POST", path, params, body=body, content_type="application/json")
 
     def patch(
         self,
@@ -266,12 +273,14 @@ def default_namespace(kubeconfig: str = "") -> str:
     return str((current.get("context") or {}).get("namespace") or "default")
 
 
-def _load(kubeconfig: str) -> Configuration:
+def _load(kubeconfig: str | Mapping[str, Any]) -> Configuration:
     # The client's own annotations are partial.
     from_file: Any = config.load_kube_config
     from_pod: Any = config.load_incluster_config
     configuration = Configuration()
     try:
+        if isinstance(kubeconfig, Mapping):
+            return _loaded_from(kubeconfig, configuration)
         if kubeconfig:
             from_file(kubeconfig, client_configuration=configuration)
             return configuration
@@ -283,4 +292,14 @@ def _load(kubeconfig: str) -> Configuration:
         raise Unreachable(str(error)) from error
     except yaml.YAMLError as error:
         raise Unreachable(f"{kubeconfig or 'kubeconfig'} is not YAML: {error}") from error
+    return configuration
+
+
+def _loaded_from(kubeconfig: Mapping[str, Any], configuration: Configuration) -> Configuration:
+    load: Any = config.load_kube_config_from_dict
+    try:
+        load(copy.deepcopy(dict(kubeconfig)), client_configuration=configuration)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        # What is wrong may quote what is secret.
+        raise Unreachable("the kubeconfig cannot be used") from None
     return configuration

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook.cluster.census import Census
@@ -13,11 +13,21 @@ from webhook.cluster.reduce import Entry
 from webhook.cluster.resources import RUN_TIMES, WEBHOOKS, WORKLOADS, Resource
 from webhook.cluster.seen import Seen
 from webhook.cluster.state import State
+from webhook.cluster.tally import Admitted
 from webhook.cluster.watch import Message
 from webhook.cluster.workload import Workload
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.model.runs import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What was so at one instant, while nobody's admission is foretold."""
+
+    snapshot: Snapshot
+    admitted: Mapping[str, Admitted]
+    profiles: Mapping[str, Profile]
 
 
 class Feed:
@@ -37,6 +47,7 @@ class Feed:
         self._relists: Counter[str] = Counter()
         self._errors: dict[str, str] = {}
         self._published: Snapshot | None = None
+        self._counted: Counted | None = None
         self._profiles: Mapping[str, Profile] = {}
         self._not_surveyed: list[Seen] = []
         self._foreseen: list[Seen] = []
@@ -48,6 +59,11 @@ class Feed:
     def published(self) -> Snapshot | None:
         """Return the last snapshot; None: there was none yet."""
         return self._published
+
+    @property
+    def counted(self) -> Counted | None:
+        """Return what the last snapshot was settled from; any thread may read it."""
+        return self._counted
 
     @property
     def synced(self) -> bool:
@@ -133,8 +149,11 @@ class Feed:
         as_of = min(self._alive.values())
         changed: dict[str, Any] = {}
         if self.synced:
-            after = self._settle(self._state.snapshot(as_of, unix))
-            after = replace(after, profiles=self._profiles)
+            counted = self._state.snapshot(as_of, unix)
+            self._counted = Counted(
+                snapshot=counted, admitted=self._state.admitted, profiles=self._profiles
+            )
+            after = replace(self._settle(counted), profiles=self._profiles)
             changed = changes(self._published, after)
             self._published = after
         seen = self._state.take_seen() if self.synced else ()

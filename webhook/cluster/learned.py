@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from webhook.cluster.failing import Failing, Refusal
 from webhook.cluster.run_times import RunTimes
@@ -18,6 +19,9 @@ class Learned:
     estimates: Estimates
     refusals: Mapping[Refusal, float]
     """When each ends, in seconds since 1970."""
+
+
+NOTHING: Final = Learned(records={}, estimates={}, refusals={})
 
 
 def learned(runs: RunTimes, policies: tuple[FallbackPolicy, ...], unix: float) -> Learned:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import threading
 import time
@@ -13,6 +15,30 @@ _FIRST_WAIT_SECONDS = 0.2
 _LONGEST_WAIT_SECONDS = 5.0
 _HEALTHY_SECONDS = 30.0
 """A child that lived so long is started again at once."""
+
+
+class Lines:
+    """Whole lines into a pipe; what it does not take at once is dropped, and never waited for."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._rest = b""
+        """Of a line that the pipe took in part."""
+
+    def put(self, text: bytes) -> None:
+        """Write a line, or several at once, if there is room."""
+        if self._write_rest():
+            self._rest = text + b"\n"
+            if not self._write_rest() and len(self._rest) > len(text):
+                self._rest = b""
+
+    def _write_rest(self) -> bool:
+        """Write what is left; False: not all of it was taken."""
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            while self._rest:
+                self._rest = self._rest[os.write(self._descriptor, self._rest) :]
+        return not self._rest
 
 
 class ObserverLink:
@@ -34,6 +60,9 @@ class ObserverLink:
         self._on_start = on_start
         self._stopped = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
+        self._lines: Lines | None = None
+        self._open = threading.Lock()
+        """Held while lines are written: the pipe must not be closed then."""
         self._thread = threading.Thread(target=self._run, name="observer-link", daemon=True)
 
     @property
@@ -43,6 +72,12 @@ class ObserverLink:
 
     def start(self) -> None:
         self._thread.start()
+
+    def tell(self, text: bytes) -> None:
+        """Hand the child lines, if there is a child, and room for them in its pipe."""
+        with self._open:
+            if self._lines is not None:
+                self._lines.put(text)
 
     def stop(self, timeout_seconds: float = 5.0) -> None:
         """End the child and wait for it."""
@@ -80,6 +115,8 @@ class ObserverLink:
             stderr=subprocess.PIPE,
         ) as child:
             self._child = child
+            with self._open:
+                self._lines = Lines(child.stdin.fileno()) if child.stdin else None
             self._on_start()
             log = threading.Thread(target=self._pass_on, args=(child,), daemon=True)
             log.start()
@@ -87,6 +124,8 @@ class ObserverLink:
                 child.terminate()
             while child.stdout and (update := read_update(child.stdout)) is not None:
                 self._on_update(update)
+            with self._open:
+                self._lines = None
             child.terminate()
             log.join()
             return child.wait()

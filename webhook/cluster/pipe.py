@@ -74,6 +74,10 @@ class Update:
     """Kind to the number of objects that cannot be read."""
     certificates: Certificates | None = None
     """None: as before, or somebody else looks after them."""
+    clusters: Mapping[str, Update] = field(default_factory=dict)
+    """The same of worker clusters; of those that nothing was heard of, nothing."""
+    watched_clusters: tuple[str, ...] | None = None
+    """Which these are; None: it is not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

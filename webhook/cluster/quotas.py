@@ -1,4 +1,4 @@
-"""Kueue's queues, cohorts, flavors and checks: JSON of v1beta1 or v1beta2 to model values."""
+"""Kueue's queues, cohorts, flavors, checks, clusters: JSON of v1beta1 or v1beta2 to values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from webhook.model import fields, quantity
+from webhook.model.clusters import WorkerCluster
 from webhook.model.fields import FieldError, child
 from webhook.model.queues import (
     AdmissionCheck,
@@ -90,11 +91,22 @@ def read_flavor(source: Mapping[str, Any]) -> ResourceFlavor:
 
 def read_check(source: Mapping[str, Any]) -> AdmissionCheck:
     spec = fields.mapping(source, "spec", "")
+    parameters = fields.mapping(spec, "parameters", "spec")
     return AdmissionCheck(
         name=_name(source),
         controller=fields.text(spec, "controllerName", "spec"),
         active=_active(source)[0],
+        parameters=fields.text(parameters, "name", "spec.parameters"),
     )
+
+
+def read_multikueue_config(source: Mapping[str, Any]) -> tuple[str, ...]:
+    return fields.strings(fields.mapping(source, "spec", ""), "clusters", "spec")
+
+
+def read_worker_cluster(source: Mapping[str, Any]) -> WorkerCluster:
+    active, because = _active(source)
+    return WorkerCluster(name=_name(source), active=active, inactive_because=because)
 
 
 def read_priority(source: Mapping[str, Any]) -> int:

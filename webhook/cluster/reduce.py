@@ -16,7 +16,9 @@ from webhook.cluster.quotas import (
     read_cohort,
     read_flavor,
     read_local_queue,
+    read_multikueue_config,
     read_priority,
+    read_worker_cluster,
 )
 from webhook.cluster.run_records import read_shard
 from webhook.cluster.workload import read_workload
@@ -122,6 +124,8 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     kinds.FLAVORS: read_flavor,
     kinds.WORKLOADS: read_workload,
     kinds.CHECKS: read_check,
+    kinds.MULTIKUEUE_CONFIGS: read_multikueue_config,
+    kinds.MULTIKUEUE_CLUSTERS: read_worker_cluster,
     kinds.PRIORITY_CLASSES: read_priority,
     kinds.NAMESPACES: _read_namespace,
     kinds.LIMIT_RANGES: _read_limit_range,

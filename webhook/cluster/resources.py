@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 KUEUE_GROUP = "kueue.x-k8s.io"
@@ -34,6 +34,8 @@ COHORTS = "cohorts"
 FLAVORS = "resourceflavors"
 WORKLOADS = "workloads"
 CHECKS = "admissionchecks"
+MULTIKUEUE_CONFIGS = "multikueueconfigs"
+MULTIKUEUE_CLUSTERS = "multikueueclusters"
 PRIORITY_CLASSES = "workloadpriorityclasses"
 NAMESPACES = "namespaces"
 LIMIT_RANGES = "limitranges"
@@ -45,6 +47,9 @@ WEBHOOKS = "mutatingwebhookconfigurations"
 RUN_TIMES = "kueue-fallback-run-times"
 RUN_TIMES_LABEL = "kueue-fallback.dev/records"
 RUN_TIMES_VALUE = "run-times"
+JOURNAL = "kueue-fallback-journal"
+JOURNAL_VALUE = "journal"
+"""Of the same label."""
 
 _KUEUE = (
     CLUSTER_QUEUES,
@@ -53,6 +58,8 @@ _KUEUE = (
     FLAVORS,
     WORKLOADS,
     CHECKS,
+    MULTIKUEUE_CONFIGS,
+    MULTIKUEUE_CLUSTERS,
     PRIORITY_CLASSES,
 )
 
@@ -75,12 +82,34 @@ def watched(*, namespace: str, kueue_namespace: str) -> tuple[Resource, ...]:
     )
 
 
+def watched_on_worker(*, kueue_namespace: str) -> tuple[Resource, ...]:
+    """List what is watched of a worker cluster: what its queues hold, and what for."""
+    needed = (CLUSTER_QUEUES, LOCAL_QUEUES, COHORTS, FLAVORS, WORKLOADS)
+    return (
+        *(Resource(kind=kind, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}") for kind in needed),
+        Resource(kind=NAMESPACES, path="/api/v1/namespaces"),
+        Resource(kind=LIMIT_RANGES, path="/api/v1/limitranges", required=False),
+        Resource(kind=RUNTIME_CLASSES, path="/apis/node.k8s.io/v1/runtimeclasses", required=False),
+        replace(_config_map(kueue_namespace, KUEUE_CONFIG), required=False),
+    )
+
+
 def run_times(namespace: str) -> Resource:
     """Name the records of runs for whoever may list ConfigMaps; see ``shards`` for who may not."""
     return Resource(
         kind=RUN_TIMES,
         path=f"/api/v1/namespaces/{namespace}/configmaps",
         label_selector=f"{RUN_TIMES_LABEL}={RUN_TIMES_VALUE}",
+        required=False,
+    )
+
+
+def journal(namespace: str) -> Resource:
+    """Name the journal of Jobs that are over."""
+    return Resource(
+        kind=JOURNAL,
+        path=f"/api/v1/namespaces/{namespace}/configmaps",
+        label_selector=f"{RUN_TIMES_LABEL}={JOURNAL_VALUE}",
         required=False,
     )
 

@@ -34,6 +34,8 @@ _KINDS: Mapping[str, str] = {
     "ResourceFlavor": kinds.FLAVORS,
     "Workload": kinds.WORKLOADS,
     "AdmissionCheck": kinds.CHECKS,
+    "MultiKueueConfig": kinds.MULTIKUEUE_CONFIGS,
+    "MultiKueueCluster": kinds.MULTIKUEUE_CLUSTERS,
     "WorkloadPriorityClass": kinds.PRIORITY_CLASSES,
     "Namespace": kinds.NAMESPACES,
     "LimitRange": kinds.LIMIT_RANGES,
@@ -42,7 +44,7 @@ _KINDS: Mapping[str, str] = {
     "MutatingWebhookConfiguration": kinds.WEBHOOKS,
 }
 _CONFIG_MAPS = (kinds.KUEUE_CONFIG, kinds.OFF_SWITCH)
-_DEFAULTED = {*_CONFIG_MAPS, kinds.WEBHOOKS, kinds.RUN_TIMES}
+DEFAULTED = {*_CONFIG_MAPS, kinds.WEBHOOKS, kinds.RUN_TIMES}
 """Not every user may read these; without them the usual is taken for granted."""
 
 
@@ -70,7 +72,7 @@ def read_state(path: str) -> State:
         FieldError: it cannot be read; names the file and the place in it.
 
     """
-    return _state(_read_entries(path))
+    return state_of(_read_entries(path))
 
 
 def snapshot_of(objects: Iterable[tuple[Mapping[str, Any], str]], now: float = 0.0) -> Snapshot:
@@ -80,7 +82,7 @@ def snapshot_of(objects: Iterable[tuple[Mapping[str, Any], str]], now: float = 0
         FieldError: one cannot be read; names the place and what is wrong there.
 
     """
-    return _state(_entries(objects)).snapshot(now)
+    return state_of(_entries(objects)).snapshot(now)
 
 
 def read_learned(path: str) -> Learned:
@@ -113,7 +115,7 @@ def fetch_state(
     """
     resources = watched(namespace=namespace, kueue_namespace=kueue_namespace)
     entries, _ = _list_all(client, (*resources, run_times(namespace)))
-    return _state(entries)
+    return state_of(entries)
 
 
 def fetch_learned(
@@ -144,13 +146,14 @@ def _list_all(
         except NotServed:
             entries[resource.kind] = []
         except Forbidden as error:
-            if resource.kind not in _DEFAULTED:
+            if resource.kind not in DEFAULTED:
                 raise
             unread.append(str(error))
     return entries, tuple(unread)
 
 
-def _state(entries: Mapping[str, list[Entry]]) -> State:
+def state_of(entries: Mapping[str, list[Entry]]) -> State:
+    """Build a state; kinds that are not there keep their defaults."""
     state = State(at_once=None)
     for kind, found in {kinds.KUEUE_CONFIG: [], **entries}.items():
         state.replace_read(kind, found)
@@ -158,25 +161,35 @@ def _state(entries: Mapping[str, list[Entry]]) -> State:
 
 
 def _learned(entries: Mapping[str, list[Entry]], unix: float) -> Learned:
-    state = _state(entries)
+    state = state_of(entries)
     state.snapshot(0.0, unix)
     return state.learned(unix)
 
 
 def _read_entries(path: str) -> Mapping[str, list[Entry]]:
+    return _entries(read_objects(path))
+
+
+def read_objects(path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """List the objects of a file (``-``: standard input) with the places that errors name.
+
+    Raises:
+        FieldError: it cannot be read.
+
+    """
     try:
         content = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise FieldError(path, str(getattr(error, "strerror", "") or error)) from error
-    return _entries((source, f"{path} {at}") for source, at in objects_in(content, path))
+    return ((source, f"{path} {at}") for source, at in objects_in(content, path))
 
 
 def _entries(objects: Iterable[tuple[Mapping[str, Any], str]]) -> Mapping[str, list[Entry]]:
     entries: defaultdict[str, list[Entry]] = defaultdict(list)
     for source, place in objects:
-        kind = _kind(source)
+        kind = kind_of(source)
         if kind:
-            entries[kind].append(_read(kind, source, place))
+            entries[kind].append(read_placed(kind, source, place))
     return entries
 
 
@@ -186,7 +199,8 @@ def _listed(client: Transport, resource: Resource) -> Iterator[Entry]:
             yield read(resource.kind, item)
 
 
-def _kind(source: Mapping[str, Any]) -> str:
+def kind_of(source: Mapping[str, Any]) -> str:
+    """Name the kind as ``resources`` does; empty: decisions do not need it."""
     if source.get("kind") == "ConfigMap":
         name = key_of(source)[1]
         if name.startswith(kinds.RUN_TIMES):
@@ -195,7 +209,7 @@ def _kind(source: Mapping[str, Any]) -> str:
     return _KINDS.get(str(source.get("kind")), "")
 
 
-def _read(kind: str, source: Mapping[str, Any], place: str) -> Entry:
+def read_placed(kind: str, source: Mapping[str, Any], place: str) -> Entry:
     try:
         return Entry(key_of(source), READERS[kind](source))
     except FieldError as error:

@@ -20,6 +20,7 @@ from webhook.cluster.reduce import Entry, Key, read
 from webhook.cluster.run_times import AT_ONCE, RunTimes
 from webhook.cluster.seen import Seen
 from webhook.cluster.tables import BUILDERS
+from webhook.cluster.tally import Admitted
 from webhook.cluster.workload import Workload
 from webhook.cluster.workloads import Workloads
 from webhook.model.queues import (
@@ -49,6 +50,7 @@ class State:
         self._recounted: set[str] = set()
         """ClusterQueues whose Workloads have changed since they were last asked for."""
         self._snapshot = Snapshot()
+        self._admitted: dict[str, Admitted] = {}
         self._problems: dict[tuple[str, Key], str] = {}
         self._new_problems: list[str] = []
 
@@ -107,6 +109,11 @@ class State:
             built = replace(built, generation=built.generation + 1)
         self._snapshot = built
         return built
+
+    @property
+    def admitted(self) -> Mapping[str, Admitted]:
+        """What is admitted in each ClusterQueue, as of the last snapshot; never changed."""
+        return self._admitted
 
     def learned(self, unix: float) -> Learned:
         """Sum up what the last snapshot knew of runs, with the refusals at *unix*."""
@@ -188,6 +195,8 @@ class State:
         self._changed.add(kind)
         if kind == kinds.LOCAL_QUEUES:
             self._workloads.put_local_queue(key, value)
+        elif kind == kinds.POLICIES:
+            self._workloads.put_options(key[1], value.spec.options if value is not None else ())
         elif kind == kinds.CLUSTER_QUEUES:
             self._workloads.dirty.add(key[1])
             # It may name a Cohort that has no object of its own.
@@ -219,6 +228,7 @@ class State:
             return snapshot
         self._arrivals.adopt(snapshot.limit_ranges, snapshot.overheads, snapshot.kueue)
         held, competing = dict(snapshot.held), dict(snapshot.competing)
+        self._admitted = dict(self._admitted)
         self._recounted |= dirty
         for name in dirty:
             self._rebuild(name, snapshot, held, competing)
@@ -240,7 +250,9 @@ class State:
         if tally is None or tally.is_empty():
             self._workloads.tallies.pop(name, None)
             held.pop(name, None)
+            self._admitted.pop(name, None)
             return
+        self._admitted[name] = tally.of_admitted()
         queue = snapshot.cluster_queues.get(name)
         takes = queue is not None and queue.active and queue.stop_policy is StopPolicy.NONE
         first = tally.in_order(SHAPES_PER_QUEUE) if takes else ()

@@ -76,6 +76,8 @@ BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.COHORTS: (("cohorts", _cohorts),),
     kinds.FLAVORS: (("flavors", _by_name(kinds.FLAVORS)),),
     kinds.CHECKS: (("checks", _by_name(kinds.CHECKS)),),
+    kinds.MULTIKUEUE_CONFIGS: (("multikueue_configs", _by_name(kinds.MULTIKUEUE_CONFIGS)),),
+    kinds.MULTIKUEUE_CLUSTERS: (("worker_clusters", _by_name(kinds.MULTIKUEUE_CLUSTERS)),),
     kinds.PRIORITY_CLASSES: (("priority_classes", _by_name(kinds.PRIORITY_CLASSES)),),
     kinds.NAMESPACES: (("namespaces", _by_name(kinds.NAMESPACES)),),
     kinds.LIMIT_RANGES: (("limit_ranges", _limit_ranges),),

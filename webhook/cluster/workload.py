@@ -34,13 +34,16 @@ from webhook.model.queues import FlavorResource, Stage
 from webhook.model.runs import Ended
 
 _KUEUE = "kueue.x-k8s.io/"
+_ORIGIN = _KUEUE + "multikueue-origin"
+_OF_JOBS = "job-"
+_HASH = len("-a0cfe")
 _GATE = _KUEUE + "admission-gated-by"
 _PARENT = _KUEUE + "concurrent-admission-parent"
 _REPLACES = _KUEUE + "workload-slice-replacement-for"
 REPAIR = OURS + "repair"
 """Annotation of a Workload that was deactivated because it held quota where it was not any more:
 the ClusterQueue's name."""
-_USED_OF_SPEC = (
+USED_OF_SPEC = (
     "nodeSelector",
     "tolerations",
     "affinity",
@@ -188,7 +191,17 @@ def _owner(metadata: Mapping[str, Any]) -> str:
     for owner, here in fields.objects(metadata, "ownerReferences", "metadata"):
         if owner.get("kind") == "Job" and owner.get("controller") is True:
             return fields.text(owner, "name", here)
+    if _ORIGIN in fields.mapping(metadata, "labels", "metadata"):
+        return _owner_by_name(fields.text(metadata, "name", "metadata"))
     return ""
+
+
+def _owner_by_name(name: str) -> str:
+    """Name the Job of a Workload that MultiKueue brought: it comes only when there is quota for it.
+
+    Kueue names a Workload ``job-<name>-<hash>``; a long name is cut, and its Job is not found.
+    """
+    return name.removeprefix(_OF_JOBS)[:-_HASH] if name.startswith(_OF_JOBS) else ""
 
 
 def _charge(
@@ -260,7 +273,7 @@ def _pruned(template: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Keep what requests and flavors depend on; what differs from Job to Job goes."""
     spec, here = fields.mapping(template, "spec", path), child(path, "spec")
     annotations = _annotations(fields.mapping(template, "metadata", path))
-    kept: dict[str, Any] = {key: spec[key] for key in _USED_OF_SPEC if key in spec}
+    kept: dict[str, Any] = {key: spec[key] for key in USED_OF_SPEC if key in spec}
     for key in ("containers", "initContainers"):
         kept[key] = [
             {name: item[name] for name in ("name", "resources", "restartPolicy") if name in item}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from webhook.cluster.reduce import Key
 from webhook.cluster.seen import BY_NAME, Seen
 from webhook.cluster.tally import Tally
+from webhook.cluster.whereabouts import standing
 from webhook.cluster.workload import Workload
+from webhook.model.policy import Option
 from webhook.model.queues import LocalQueue, Stage, StopPolicy
 from webhook.model.runs import Ended
 
@@ -26,6 +28,8 @@ class Workloads:
         """ClusterQueues whose tally has changed; the reader clears it."""
         self._records: dict[Key, Workload] = {}
         self._local_queues: dict[Key, LocalQueue] = {}
+        self._options: dict[str, Sequence[Option]] = {}
+        """Policy to its options."""
         self._by_queue: defaultdict[Key, set[Key]] = defaultdict(set)
         """LocalQueue to its pending Workloads: they count by what it says."""
         self._replaced: Counter[Key] = Counter()
@@ -67,6 +71,23 @@ class Workloads:
             self._local_queues[key] = local_queue
         for each in waiting:
             self._count(each, Tally.add)
+
+    def put_options(self, policy: str, options: Sequence[Option]) -> None:
+        """Count Workloads of a policy anew where its options place them in another one."""
+        before = self._options.get(policy, ())
+        if before == options:
+            return
+        marked = ((key, each) for key, each in self._records.items() if each.policy == policy)
+        touched = []
+        for key, each in marked:
+            place = self._place(key, each)
+            if place and standing(each, place, before) != standing(each, place, options):
+                touched.append(key)
+        for key in touched:
+            self._count(key, Tally.remove)
+        self._options[policy] = options
+        for key in touched:
+            self._count(key, Tally.add)
 
     def take_seen(self) -> tuple[Seen, ...]:
         """List the Workloads that became visible since the last call."""
@@ -118,6 +139,8 @@ class Workloads:
         cluster_queue = self._place(key, workload)
         if not cluster_queue:
             return
+        if options := self._options.get(workload.policy):
+            workload = standing(workload, cluster_queue, options)
         tally = self.tallies.setdefault(cluster_queue, Tally())
         change(tally, key, workload)
         self.dirty.add(cluster_queue)

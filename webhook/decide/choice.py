@@ -50,7 +50,8 @@ def take(
     else:
         verb = "sent to" if acts else "would be sent to"
     reasons = "; ".join(because)
-    return Choice(index=index, sentence=clip(f"{verb} {taken.queue} ({taken.option}): {reasons}"))
+    place = f"{taken.option} on {taken.cluster}" if taken.cluster else taken.option
+    return Choice(index=index, sentence=clip(f"{verb} {taken.queue} ({place}): {reasons}"))
 
 
 def leave(assessments: Sequence[Assessment]) -> Choice:

@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from math import hypot, inf
 from typing import TypeAlias
 
+from webhook.decide import remotes
 from webhook.decide.demand import demand
 from webhook.decide.occupancy import Occupancy
 from webhook.decide.priorities import priority_of
 from webhook.decide.profile import Found
+from webhook.decide.remotes import Reached
 from webhook.decide.run_times import Expecting, estimate
 from webhook.decide.wishes import Wishes
 from webhook.model.decision import Assessment, Reason, Rejection
-from webhook.model.forecasts import Forecast, RunTime, Start
+from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.job import Job
 from webhook.model.job_class import JobClass
 from webhook.model.policy import FallbackPolicy, Option
@@ -50,8 +52,8 @@ def expect(case: Case, assessments: Sequence[Assessment]) -> tuple[Assessment, .
 
     """
     options = case.policy.spec.options
-    starts = [_start(case, item, option) for item, option in zip(assessments, options, strict=True)]
-    flavors = starts[0].names if starts[0] is not None else ""
+    begun = [_begun(case, item, option) for item, option in zip(assessments, options, strict=True)]
+    flavors = begun[0].flavors
     expecting = Expecting(
         run_times=case.occupancy.snapshot.run_times,
         job_class=case.job_class,
@@ -59,16 +61,48 @@ def expect(case: Case, assessments: Sequence[Assessment]) -> tuple[Assessment, .
         first_flavors=flavors,
         said=case.wishes.run_time,
     )
-    runs = [
-        estimate(expecting, option, start.names if start is not None else "")
-        for option, start in zip(options, starts, strict=True)
-    ]
+    runs = [_run(expecting, option, each) for option, each in zip(options, begun, strict=True)]
     case = replace(case, first=runs[0])
     found = tuple(
-        _with_forecast(case, item, option, start, run)
-        for item, option, start, run in zip(assessments, options, starts, runs, strict=True)
+        _with_forecast(case, each, option, run)
+        for option, each, run in zip(options, begun, runs, strict=True)
     )
     return _by_deadline(found, case.wishes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """An option with its start; behind MultiKueue, in the cluster where that is the earliest."""
+
+    item: Assessment
+    start: Start | None
+    flavors: str = ""
+    """Of this cluster, as ``model.forecasts.Estimates`` names them."""
+    there: Reached | None = None
+
+
+def _begun(case: Case, item: Assessment, option: Option) -> _Begun:
+    found = _start(case, item, option)
+    start, flavors = (found.start, found.names) if found is not None else (None, "")
+    if not item.cluster or item.rejection is not None:
+        return _Begun(item=item, start=start, flavors=flavors)
+    priority = priority_of(case.job, option, case.occupancy.snapshot)
+    item, there = remotes.reach(case.occupancy, item, now=case.now, priority=priority)
+    if there is None or start is None:
+        return _Begun(item=item, start=None, flavors=flavors)
+    # Whoever is later decides: the worker cannot start what the manager has not sent.
+    last = there.start if there.start.seconds >= start.seconds else start
+    return _Begun(item=item, start=last, flavors=flavors, there=there)
+
+
+def _run(expecting: Expecting, option: Option, begun: _Begun) -> RunTime | None:
+    """Prefer what runs took in the very cluster to what they took wherever the queue leads."""
+    if begun.there is not None:
+        there = replace(expecting, run_times=begun.there.run_times)
+        found = estimate(there, option, begun.there.flavors)
+        if found is not None and found.basis is Basis.LEARNED:
+            return found
+    return estimate(expecting, option, begun.flavors)
 
 
 def _start(case: Case, item: Assessment, option: Option) -> Found | None:
@@ -84,18 +118,17 @@ def _start(case: Case, item: Assessment, option: Option) -> Found | None:
     )
 
 
-def _with_forecast(
-    case: Case, item: Assessment, option: Option, found: Found | None, run: RunTime | None
-) -> Assessment:
+def _with_forecast(case: Case, begun: _Begun, option: Option, run: RunTime | None) -> Assessment:
+    item = begun.item
     if item.rejection is not None:
         return item
     if item.starts_now:
         # Counted a moment ago; the forecast may be older.
         start = _NOW
-    elif found is None:
+    elif begun.start is None:
         return item
     else:
-        start = found.start
+        start = begun.start
     forecast = _forecast(start, run, seconds(option.start_delay))
     for limit in _LIMITS:
         rejection = limit(case, option, forecast)

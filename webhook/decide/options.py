@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from webhook.decide import filters, validity
+from dataclasses import replace
+
+from webhook.decide import clusters, filters, remotes, validity
 from webhook.decide.adapt import adapt
 from webhook.decide.filters import Candidate
 from webhook.decide.movable_env import with_movable_env
-from webhook.decide.occupancy import Occupancy, assignment, starts_now
+from webhook.decide.occupancy import Occupancy, assignment, passes_now, starts_now
 from webhook.decide.priorities import priority_of
-from webhook.model.decision import Assessment, Rejection
+from webhook.model.decision import Assessment, InCluster, Rejection
 from webhook.model.fields import EMPTY
 from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy, Option
@@ -36,6 +38,15 @@ def assess(
         _assess_one(job, policy, option, occupancy, submitted=submitted, allowed=allowed)
         for option in policy.spec.options
     )
+
+
+def adapted(job: Job, option: Option, policy: FallbackPolicy) -> Job:
+    """Adapt the Job, so that it can be moved later if its policy reconsiders."""
+    if policy.spec.reconsider is None:
+        return adapt(job, option)
+    # A variable that only some options have could not change (docs/decisions/0012-*.md).
+    found = adapt(job, option, hiding=EMPTY)
+    return with_movable_env(job, found, option, policy.spec.options)
 
 
 def _assess_one(
@@ -71,16 +82,16 @@ def _judge(candidate: Candidate) -> Assessment:
     """Adapt the Job and see how the ClusterQueue would take it."""
     occupancy, snapshot = candidate.occupancy, candidate.occupancy.snapshot
     local_queue, cluster_queue = candidate.local_queue, candidate.cluster_queue
-    adapted = _adapted(candidate)
+    job = adapted(candidate.job, candidate.option, candidate.policy)
     limit_ranges = snapshot.limit_ranges.get(candidate.job.namespace, ())
-    refusal = validity.refusal(candidate.job, adapted, limit_ranges)
+    refusal = validity.refusal(candidate.job, job, limit_ranges)
     if refusal is not None:
         return _refused(candidate, refusal)
-    asked = needs(adapted, snapshot)
+    asked = needs(job, snapshot)
     priority = priority_of(candidate.job, candidate.option, snapshot)
     found = assignment(occupancy, asked, cluster_queue, priority=priority)
     held = occupancy.held(cluster_queue.name)
-    return Assessment(
+    here = Assessment(
         option=candidate.option.name,
         queue=local_queue.name,
         cluster_queue=cluster_queue.name,
@@ -90,19 +101,41 @@ def _judge(candidate: Candidate) -> Assessment:
         reserving=held.reserving,
         rejection=found.rejection,
         detail=found.detail,
-        job=adapted,
+        job=job,
         needs=asked,
     )
+    queues = local_queue, cluster_queue
+    if not cluster_queue.checks or found.rejection is not None:
+        return here
+    passes = clusters.only_multikueue(cluster_queue, snapshot) and passes_now(
+        occupancy, found, local_queue, cluster_queue, priority=priority
+    )
+    there = remotes.look(occupancy, asked, queues, priority=priority)
+    return _with_clusters(here, there, passes=passes)
 
 
-def _adapted(candidate: Candidate) -> Job:
-    """Adapt the Job, so that it can be moved later if its policy reconsiders."""
-    job, option, spec = candidate.job, candidate.option, candidate.policy.spec
-    if spec.reconsider is None:
-        return adapt(job, option)
-    # A variable that only some options have could not change (docs/decisions/0012-*.md).
-    adapted = adapt(job, option, hiding=EMPTY)
-    return with_movable_env(job, adapted, option, spec.options)
+def _with_clusters(here: Assessment, there: tuple[InCluster, ...], *, passes: bool) -> Assessment:
+    """Count on the cluster that would take it soonest; *passes*: the manager would send it now."""
+    if not there:
+        return here
+    best = remotes.best(there)
+    if best is None:
+        rejection = remotes.refusal(there, here.cluster_queue)
+        return replace(here, clusters=there, rejection=rejection)
+    if best.fit is None or here.fit is None:
+        return replace(here, clusters=there)
+    binding = best if best.fit < here.fit else here
+    return replace(
+        here,
+        cluster=best.cluster,
+        clusters=there,
+        fit=min(here.fit, best.fit),
+        starts_now=passes and best.starts_now,
+        # Those that wait at the manager have not come to the worker yet.
+        pending=(here.pending or 0) + best.pending,
+        reserving=best.reserving,
+        detail=binding.detail,
+    )
 
 
 def _refused(candidate: Candidate, rejection: Rejection) -> Assessment:

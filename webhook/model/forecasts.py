@@ -55,6 +55,8 @@ class Profile:
     behind: tuple[tuple[int, float], ...] = ()
     """StrictFIFO: (priority, seconds until all pending with at least this priority have started),
     the highest priority first."""
+    waits: float = 0.0
+    """Seconds until all that is pending has started, but for what can never fit; inf: never."""
     unknown_seconds: float = 600.0
     """How long a run is taken to be here whose run time is not known."""
     uncertain: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from webhook.model.pods import PodTemplate
@@ -28,8 +28,11 @@ MOVE_TO = OURS + "move-to"
 """The option that a pending Job shall be moved to; taken off by whoever answers it."""
 UNDO = "none"
 """As what ``MOVE_TO`` says: take the decision back. No option may be named so."""
+UNDONE = OURS + "undone"
+"""On a Job that was in another queue before its decision was undone: the policy that decided."""
 MOVE_REASON = OURS + "move-reason"
 """Why, in words for people; consumed with ``MOVE_TO``."""
+JOB_CONTROLLER = "kubernetes.io/job-controller"
 ENV_PREFIX = OURS + "env."
 """On the pod template: values that environment variables are read from, so that they can change."""
 
@@ -107,3 +110,11 @@ class Job:
     def queue(self) -> str:
         """The LocalQueue's name it was submitted to; empty: none, as Kueue reads it."""
         return self.labels.get(QUEUE_LABEL, "")
+
+    @property
+    def as_created(self) -> Job:
+        """Say of a Job that exists who runs it: that is fixed, also where its manifest was silent.
+
+        https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/apis/batch/types.go, JobSpec
+        """
+        return replace(self, managed_by=self.managed_by or JOB_CONTROLLER)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from webhook.model.selector import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
 if TYPE_CHECKING:
+    from webhook.model.clusters import WorkerCluster
     from webhook.model.forecasts import Estimates, Profile, RunTime
     from webhook.model.pods import PodTemplate
     from webhook.model.policy import FallbackPolicy
@@ -109,6 +110,8 @@ class AdmissionCheck:
     name: str
     controller: str = ""
     active: bool = True
+    parameters: str = ""
+    """The name of what holds its parameters: under MultiKueue, a MultiKueueConfig."""
 
 
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
@@ -199,6 +202,8 @@ class Arrival:
     """Of pending ones the oldest, in seconds since 1970."""
     run: RunTime | None = None
     """What a placement's run is expected to take, where that is known."""
+    cluster: str = ""
+    """The worker cluster where a placement is expected to run; empty: it is not known, or here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +250,9 @@ class Snapshot:
     cohorts: Mapping[str, Cohort] = field(default_factory=dict)
     flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
     checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
+    multikueue_configs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """MultiKueueConfig to the names of its clusters."""
+    worker_clusters: Mapping[str, WorkerCluster] = field(default_factory=dict)
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Namespace to its labels."""
     limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)

@@ -1,0 +1,262 @@
+"""Follows the worker clusters behind MultiKueue, for the observer.
+
+Each has threads, connections and forecasts of its own: what is known of one that is slow or gone
+grows old, and nobody else waits for it.
+
+Called by the observer's own thread, but for the threads that it starts, which only tell.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from webhook.cluster import resources
+from webhook.cluster.feed import Counted, Feed
+from webhook.cluster.kubeconfigs import AGAIN_SECONDS, Kubeconfig, Reader
+from webhook.cluster.kubeconfigs import Transport as Secrets
+from webhook.cluster.pipe import Update
+from webhook.cluster.watch import Follower, Message, Transport
+from webhook.decide import clusters
+from webhook.decide.settle import Settler
+from webhook.foresight import Foreseen, Foresight
+from webhook.model.forecasts import Estimates, RunTime
+from webhook.model.policy import FallbackPolicy
+from webhook.model.queues import AdmissionCheck, ClusterQueue, Snapshot
+
+_SIGN_OF_LIFE_SECONDS = 0.5
+"""Between two updates of a cluster in which nothing happens."""
+
+T = TypeVar("T")
+Connect: TypeAlias = Callable[[Mapping[str, Any]], Transport]
+
+
+@dataclass(frozen=True, slots=True)
+class FromCluster:
+    """Something that a thread of a cluster's watch has found out."""
+
+    watch: ClusterWatch
+    found: Message | Foreseen
+
+
+@dataclass(frozen=True, slots=True)
+class Reachable:
+    """How each of the worker clusters is reached now."""
+
+    kubeconfigs: tuple[Kubeconfig, ...]
+
+
+Tell: TypeAlias = Callable[["FromCluster | Reachable"], None]
+
+
+class ClusterWatch:
+    """One worker cluster, reached in one way; another kubeconfig makes another watch."""
+
+    def __init__(self, kubeconfig: Mapping[str, Any], kueue_namespace: str, tell: Tell) -> None:
+        self.kubeconfig = kubeconfig
+        self.policies: tuple[FallbackPolicy, ...] = ()
+        """The manager's: they say which queues are forecast."""
+        self.recorded: Mapping[str, RunTime] = {}
+        """Job class to what the manager has recorded of its runs behind MultiKueue."""
+        self._tell = tell
+        self._resources = resources.watched_on_worker(kueue_namespace=kueue_namespace)
+        self._settler = Settler()
+        self._run_times = _Unchanged(_run_times)
+        self._feed = Feed(self._resources, time.monotonic(), settle=self._settle)
+        self._foresight = Foresight(lambda foreseen: tell(FromCluster(self, foreseen)))
+        self._stopped = threading.Event()
+        self._updated = 0.0
+        self._has_news = False
+
+    def start(self, transport: Transport) -> None:
+        for resource in self._resources:
+            follower = Follower(
+                resource,
+                transport,
+                lambda message: self._tell(FromCluster(self, message)),
+                clock=time.monotonic,
+                sleep=self._sleep,
+                uniform=random.uniform,
+            )
+            threading.Thread(target=self._follow, args=(follower,), daemon=True).start()
+        self._foresight.start()
+
+    def stop(self) -> None:
+        """Let the threads end, each after its step."""
+        self._stopped.set()
+        self._foresight.stop()
+
+    def take(self, found: Message | Foreseen) -> tuple[str, ...]:
+        """Take over what was found out; return what is to be logged."""
+        if isinstance(found, Foreseen):
+            self._foresight.take(found, self._feed)
+            return ()
+        self._has_news |= found.entries is not None or found.event is not None
+        return self._feed.take(found)
+
+    def update(self, now: float, unix: float) -> Update | None:
+        """Say what has changed; None: nothing, and the last sign of life is not long ago."""
+        if not self._has_news and now - self._updated < _SIGN_OF_LIFE_SECONDS:
+            return None
+        self._updated, self._has_news = now, False
+        update = self._feed.update(now, unix)
+        self._foresight.offer(self._feed, unix)
+        return replace(update, forecasts_as_of=self._foresight.as_of(now))
+
+    @property
+    def counted(self) -> Counted | None:
+        """Return what the last snapshot was settled from."""
+        return self._feed.counted
+
+    def _settle(self, snapshot: Snapshot) -> Snapshot:
+        found = self._run_times(self.recorded, snapshot.run_times, snapshot.cluster_queues)
+        return replace(self._settler(snapshot), policies=self.policies, run_times=found)
+
+    def _sleep(self, seconds: float) -> None:
+        self._stopped.wait(seconds)
+
+    def _follow(self, follower: Follower) -> None:
+        while not self._stopped.is_set():
+            follower.step()
+
+
+class ClusterWatches:
+    """All worker clusters of a manager for which there is a kubeconfig."""
+
+    def __init__(
+        self, secrets: Secrets, connect: Connect, tell: Tell, *, namespace: str, kueue: str
+    ) -> None:
+        """Find kubeconfigs in *namespace*, and Kueue's configuration on workers in *kueue*."""
+        self._connect = connect
+        self._tell = tell
+        self._kueue = kueue
+        self._names: tuple[str, ...] | None = None
+        self._asked = threading.Event()
+        self._watches: dict[str, ClusterWatch] = {}
+        self._problems: dict[str, str] = {}
+        self._is_known = False
+        self._recorded = _Unchanged(_recorded)
+        self._reader = Reader(
+            namespace,
+            secrets,
+            lambda: self._names or (),
+            lambda found: tell(Reachable(found)),
+            wait=self._rest,
+        )
+
+    def start(self) -> None:
+        threading.Thread(target=self._reader.run, name="kubeconfigs", daemon=True).start()
+
+    def follow(self, manager: Snapshot | None) -> None:
+        """Take over which clusters there are, and by which policies they are forecast."""
+        if manager is None:
+            return
+        names = tuple(manager.worker_clusters)
+        if names != self._names:
+            self._names = names
+            self._asked.set()
+        recorded = self._recorded(manager.run_times, manager.cluster_queues, manager.checks)
+        for watch in self._watches.values():
+            watch.policies, watch.recorded = manager.policies, recorded
+
+    def take(self, found: FromCluster | Reachable) -> Iterator[str]:
+        """Take over what was found out; yield what is to be logged."""
+        if isinstance(found, Reachable):
+            yield from self._reach(found.kubeconfigs)
+            return
+        for name, watch in self._watches.items():
+            if watch is found.watch:
+                for line in watch.take(found.found):
+                    yield f"cluster {name}: {line}"
+
+    def told(self, update: Update, now: float, unix: float) -> Update:
+        """Add the worker clusters to what is published of their manager."""
+        news = ((name, watch.update(now, unix)) for name, watch in self._watches.items())
+        return replace(
+            update,
+            clusters={name: each for name, each in news if each is not None},
+            watched_clusters=tuple(self._watches) if self._is_known else None,
+        )
+
+    def counted(self) -> Mapping[str, Counted | None]:
+        """Return what is known of each cluster that is watched; None: nothing yet."""
+        return {name: watch.counted for name, watch in self._watches.items()}
+
+    def _reach(self, found: tuple[Kubeconfig, ...]) -> Iterator[str]:
+        contents = {each.cluster: each.content for each in found if each.content is not None}
+        for name in [name for name in self._watches if name not in contents]:
+            self._watches.pop(name).stop()
+            yield f"cluster {name}: not watched any more"
+        for name, content in contents.items():
+            before = self._watches.get(name)
+            if before is None or before.kubeconfig != content:
+                self._begin(name, content, before)
+                yield f"cluster {name}: watched{' anew' if before else ''}"
+        problems = {each.cluster: each.problem for each in found if each.problem}
+        for name, problem in problems.items():
+            if self._problems.get(name) != problem:
+                yield f"cluster {name}: not watched: {problem}"
+        self._problems = problems
+        looked = {each.cluster for each in found}
+        self._is_known |= self._names is not None and looked.issuperset(self._names)
+
+    def _begin(self, name: str, content: Mapping[str, Any], before: ClusterWatch | None) -> None:
+        watch = ClusterWatch(content, self._kueue, self._tell)
+        if before is not None:
+            watch.policies = before.policies
+            before.stop()
+        self._watches[name] = watch
+        watch.start(self._connect(content))
+
+    def _rest(self) -> None:
+        self._asked.wait(random.uniform(*AGAIN_SECONDS))  # noqa: S311 - no secret
+        self._asked.clear()
+
+
+class _Unchanged(Generic[T]):
+    """Works something out again only if it is asked of other objects than the last time."""
+
+    def __init__(self, work: Callable[..., T]) -> None:
+        self._work = work
+        self._last: tuple[tuple[object, ...], T] | None = None
+
+    def __call__(self, *given: object) -> T:
+        last = self._last
+        if last is None or not all(a is b for a, b in zip(last[0], given, strict=True)):
+            self._last = last = given, self._work(*given)
+        return last[1]
+
+
+def _recorded(
+    run_times: Estimates,
+    cluster_queues: Mapping[str, ClusterQueue],
+    checks: Mapping[str, AdmissionCheck],
+) -> Mapping[str, RunTime]:
+    """Choose what the manager knows of runs on flavors that stand for what workers have."""
+    behind = clusters.flavors_behind(Snapshot(cluster_queues=cluster_queues, checks=checks))
+    found: dict[str, RunTime] = {}
+    for (job_class, flavors), each in run_times.items():
+        known = found.get(job_class)
+        if behind.issuperset(flavors.split(",")) and (known is None or known.runs < each.runs):
+            found[job_class] = each
+    return found
+
+
+def _run_times(
+    recorded: Mapping[str, RunTime],
+    own: Estimates,
+    cluster_queues: Mapping[str, ClusterQueue],
+) -> Estimates:
+    """Let the manager's records stand for what was not seen in this cluster itself.
+
+    MultiKueue deletes what has ended there, so that nothing tells of it after a restart.
+    """
+    groups = chain.from_iterable(queue.groups for queue in cluster_queues.values())
+    flavors = {flavor for group in groups for flavor in group.flavors}
+    borrowed = {(name, flavor): each for name, each in recorded.items() for flavor in flavors}
+    return {**borrowed, **own}

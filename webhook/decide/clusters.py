@@ -1,0 +1,55 @@
+"""The worker clusters behind a ClusterQueue: where MultiKueue would send what is admitted there."""
+
+from __future__ import annotations
+
+from webhook.model.queues import MULTIKUEUE, ClusterQueue, Snapshot
+
+
+def is_multikueue(cluster_queue: ClusterQueue, snapshot: Snapshot) -> bool:
+    return bool(_checks(cluster_queue, snapshot))
+
+
+def behind(cluster_queue: ClusterQueue, snapshot: Snapshot) -> tuple[str, ...]:
+    """Name its clusters, in the order of their MultiKueueConfig; none: it is no such queue."""
+    return tuple(
+        name
+        for check in _checks(cluster_queue, snapshot)
+        for name in snapshot.multikueue_configs.get(check, ())
+    )
+
+
+def flavors_behind(snapshot: Snapshot) -> frozenset[str]:
+    """Name the manager's ResourceFlavors that stand for what workers have."""
+    return frozenset(
+        flavor
+        for queue in snapshot.cluster_queues.values()
+        if is_multikueue(queue, snapshot)
+        for group in queue.groups
+        for flavor in group.flavors
+    )
+
+
+def inactive(name: str, snapshot: Snapshot) -> str:
+    """Say why Kueue sends nothing to a cluster; empty: it does."""
+    cluster = snapshot.worker_clusters.get(name)
+    if cluster is None:
+        return "not found"
+    if cluster.active:
+        return ""
+    because = cluster.inactive_because.rstrip(".")
+    return f"inactive: {because}" if because else "inactive"
+
+
+def only_multikueue(cluster_queue: ClusterQueue, snapshot: Snapshot) -> bool:
+    """Tell whether nothing but another cluster decides on what has quota there."""
+    return len(_checks(cluster_queue, snapshot)) == len(cluster_queue.checks)
+
+
+def _checks(cluster_queue: ClusterQueue, snapshot: Snapshot) -> tuple[str, ...]:
+    """Name the parameters of its MultiKueue checks; there is at most one in Kueue."""
+    if not cluster_queue.checks:
+        return ()
+    found = (snapshot.checks.get(name) for name in cluster_queue.checks)
+    return tuple(
+        check.parameters for check in found if check is not None and check.controller == MULTIKUEUE
+    )

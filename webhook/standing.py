@@ -1,0 +1,74 @@
+"""One cluster as the handler sees it: the last snapshot, and the placements not yet part of it.
+
+Whoever holds it guards it with a lock. There is one of the own cluster, and one of each worker
+cluster behind MultiKueue that is watched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from webhook.cluster.ledger import Ledger
+from webhook.cluster.pipe import Update, apply_update
+from webhook.cluster.seen import Seen
+from webhook.decide.fold import Fold
+from webhook.decide.occupancy import Occupancy
+from webhook.model.queues import Arrival, Snapshot
+
+
+class Standing:
+    def __init__(self, ttl_seconds: float) -> None:
+        """Begin with an empty snapshot; a placement is forgotten after *ttl_seconds*."""
+        self.snapshot = Snapshot()
+        self.forecasts_as_of = 0.0
+        self._ledger = Ledger(ttl_seconds=ttl_seconds)
+        self._unforeseen = Ledger(ttl_seconds=ttl_seconds)
+        """Placements that the forecasts in use do not contain."""
+        self._fold = Fold()
+
+    @property
+    def occupancy(self) -> Occupancy:
+        return self._fold.occupancy
+
+    def __len__(self) -> int:
+        """Count the placements."""
+        return len(self._ledger)
+
+    def update(self, update: Update, now: float) -> Sequence[Arrival]:
+        """Take over what was published; return the placements whose Workloads never came."""
+        self.snapshot = apply_update(self.snapshot, update)
+        self.forecasts_as_of = update.forecasts_as_of
+        self._fold.drop(self._ledger.seen(update.seen))
+        self._fold.forget(self._unforeseen.seen(update.foreseen))
+        gone = self._drop_expired(now)
+        self._fold.adopt(self.snapshot)
+        return gone
+
+    def expire(self, now: float) -> Sequence[Arrival]:
+        """Forget and return the placements whose Workloads never came."""
+        if gone := self._drop_expired(now):
+            self._fold.adopt(self.snapshot)
+        return gone
+
+    def enter(self, arrival: Arrival, now: float) -> None:
+        self._ledger.enter(arrival, now)
+        self._fold.add(arrival)
+        if self._fold.foresee(arrival, now):
+            self._unforeseen.enter(arrival, now)
+
+    def knows(self, key: str) -> bool:
+        return self._ledger.knows(key)
+
+    def leave(self, seen: Iterable[Seen]) -> None:
+        """Forget placements that have turned up in another cluster."""
+        if gone := self._ledger.seen(seen):
+            self._fold.drop(gone)
+            self._fold.forget(gone)
+            self._fold.adopt(self.snapshot)
+
+    def _drop_expired(self, now: float) -> Sequence[Arrival]:
+        gone = self._ledger.expire(now)
+        self._fold.drop(gone)
+        if late := self._unforeseen.expire(now):
+            self._fold.forget(late)
+        return gone
