@@ -15,9 +15,9 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import BinaryIO, NoReturn
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import BinaryIO, NoReturn, TypeAlias
 
 from webhook.cluster.client import Client
 from webhook.cluster.feed import Feed
@@ -25,6 +25,9 @@ from webhook.cluster.pipe import Certificates, write_update
 from webhook.cluster.resources import watched
 from webhook.cluster.shards import Reader
 from webhook.cluster.watch import Follower, Message
+from webhook.cluster_watches import ClusterWatches, FromCluster, Reachable
+from webhook.console.run import Console
+from webhook.console.server import THREADS
 from webhook.decide.settle import Settler
 from webhook.foresight import Foreseen, Foresight
 from webhook.settings import Settings
@@ -32,8 +35,24 @@ from webhook.settings import Settings
 COALESCE_SECONDS = 0.005
 """Changes that come together are published together."""
 HEARTBEAT_SECONDS = 0.5
+_Found: TypeAlias = Message | Foreseen | FromCluster | Reachable
 NICENESS = 5
 """Where there is too little CPU for all, the server answers first and the state gets older."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """What the observer's own thread keeps: of its cluster, and of the workers behind it."""
+
+    feed: Feed
+    foresight: Foresight
+    workers: ClusterWatches | None
+
+    def take(self, message: Message | FromCluster | Reachable) -> Iterable[str]:
+        """Take over one message; return what is to be logged."""
+        if isinstance(message, Message):
+            return self.feed.take(message)
+        return self.workers.take(message) if self.workers is not None else ()
 
 
 def main() -> NoReturn:
@@ -44,16 +63,18 @@ def main() -> NoReturn:
     frames = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # Nothing else may end up between two frames.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    threading.excepthook = _end_with
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.excepthook = end_with
+    console = Console(settings, _log)
+    threading.Thread(target=listen, args=(console.take_line,), daemon=True).start()
     sys.setswitchinterval(0.0005)
-    observe(settings, frames)
+    console.start()
+    observe(settings, frames, console)
 
 
-def observe(settings: Settings, frames: BinaryIO) -> NoReturn:
+def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
     """Follow everything and publish, until the pipe closes."""
     resources = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
-    messages: queue.SimpleQueue[Message | Foreseen] = queue.SimpleQueue()
+    messages: queue.SimpleQueue[_Found] = queue.SimpleQueue()
     client = Client(settings.kubeconfig)
     for resource in resources:
         follower = Follower(
@@ -78,7 +99,13 @@ def observe(settings: Settings, frames: BinaryIO) -> NoReturn:
     foresight = Foresight(messages.put)
     foresight.start()
     try:
-        _publish(feed, messages, frames, foresight, certificates=_certificates(settings))
+        _publish(
+            Watching(feed=feed, foresight=foresight, workers=_workers(settings, client, messages)),
+            messages,
+            frames,
+            console=console,
+            certificates=_certificates(settings),
+        )
     except BrokenPipeError:
         os._exit(0)
 
@@ -94,31 +121,53 @@ def _certificates(settings: Settings) -> Callable[[], Certificates | None]:
     return certifier.news
 
 
+def _workers(
+    settings: Settings, client: Client, messages: queue.SimpleQueue[_Found]
+) -> ClusterWatches | None:
+    if not settings.watch_workers:
+        return None
+    watches = ClusterWatches(
+        client,
+        Client,
+        messages.put,
+        namespace=settings.namespace,
+        kueue=settings.kueue_namespace,
+    )
+    watches.start()
+    return watches
+
+
 def _publish(
-    feed: Feed,
-    messages: queue.SimpleQueue[Message | Foreseen],
+    watching: Watching,
+    messages: queue.SimpleQueue[_Found],
     frames: BinaryIO,
-    foresight: Foresight,
     *,
+    console: Console,
     certificates: Callable[[], Certificates | None],
 ) -> NoReturn:
+    feed, foresight, workers = watching.feed, watching.foresight, watching.workers
     frozen = False
     while True:
-        _gather(feed, messages, foresight)
+        _gather(watching, messages)
         now, unix = time.monotonic(), time.time()
         update = feed.update(now, unix)
         foresight.offer(feed, unix)
         forecasts_as_of = foresight.as_of(now)
-        update = replace(update, forecasts_as_of=forecasts_as_of, certificates=certificates())
+        news = certificates()
+        if news is not None:
+            console.take_certificates(news)
+        update = replace(update, forecasts_as_of=forecasts_as_of, certificates=news)
+        if workers is not None:
+            workers.follow(feed.published)
+            update = workers.told(update, now, unix)
         write_update(frames, update)
+        console.offer(feed.counted, {} if workers is None else workers.counted())
         if feed.synced and not frozen:
             _settle()
             frozen = True
 
 
-def _gather(
-    feed: Feed, messages: queue.SimpleQueue[Message | Foreseen], foresight: Foresight
-) -> None:
+def _gather(watching: Watching, messages: queue.SimpleQueue[_Found]) -> None:
     """Take all messages of the next few milliseconds; none: return for a heartbeat."""
     wait = HEARTBEAT_SECONDS
     until = time.monotonic() + wait
@@ -128,13 +177,20 @@ def _gather(
         except queue.Empty:
             return
         if isinstance(message, Foreseen):
-            foresight.take(message, feed)
+            watching.foresight.take(message, watching.feed)
             return
-        for line in feed.take(message):
+        for line in watching.take(message):
             _log(line)
-        if message.entries is not None or message.event is not None:
+        if _is_news(message):
             until = min(until, time.monotonic() + COALESCE_SECONDS)
         wait = until - time.monotonic()
+
+
+def _is_news(message: Message | FromCluster | Reachable) -> bool:
+    found = message.found if isinstance(message, FromCluster) else message
+    if isinstance(found, Message):
+        return found.entries is not None or found.event is not None
+    return True
 
 
 def _settle() -> None:
@@ -149,15 +205,17 @@ def _log(text: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - the server passes it on
 
 
-def _end_with(failure: threading.ExceptHookArgs) -> None:
+def end_with(failure: threading.ExceptHookArgs) -> None:
     """Let the server start us anew rather than go on with one resource unwatched."""
     threading.__excepthook__(failure)
-    os._exit(70)
+    if failure.thread is None or not failure.thread.name.startswith(THREADS):
+        os._exit(70)
 
 
-def _end_with_parent() -> None:
-    while sys.stdin.buffer.read(4096):
-        pass
+def listen(take_line: Callable[[bytes], None]) -> None:
+    """Take the server's lines over, and end with it."""
+    for line in sys.stdin.buffer:
+        take_line(line)
     os._exit(0)
 
 

@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from webhook.addresses import split_address
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -20,19 +22,6 @@ class Answer:
 
 Routes = Mapping[str, Callable[[], Answer]]
 _NOT_FOUND = Answer(body=b"not found\n", status=404)
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Split ``host:port``.
-
-    Raises:
-        ValueError: *address* is not of that form.
-
-    """
-    host, _, port = address.rpartition(":")
-    if not port.isdigit():
-        raise ValueError(f"expected host:port, got {address!r}")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what an empty host means
 
 
 def routes(

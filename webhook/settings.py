@@ -19,7 +19,16 @@ class Settings(BaseModel):
     """Address of plain ``/healthz``, ``/readyz``, ``/metrics``."""
 
     console_listen: str = "127.0.0.1:8081"
-    """Address of plain ``/decisions``, the latest as JSON; loopback, for port-forward only."""
+    """Address of the console: the Quota API, the latest decisions, a page for people. On loopback
+    it is plain and open, for port-forward; elsewhere it speaks TLS with the webhook's certificate,
+    and each request needs a bearer token and shows what its owner's rights in Kubernetes show."""
+
+    console_audience: str = ""
+    """Audience of these tokens; empty: the API server's own."""
+
+    console_follow_jobs: bool = True
+    """Whether the console also shows the decisions of other replicas, from the Jobs on which they
+    stand; needs list and watch of Jobs."""
 
     tls_cert: str = "/tls/tls.crt"
     """File of the certificate chain, PEM."""
@@ -58,6 +67,10 @@ class Settings(BaseModel):
 
     kueue_namespace: str = "kueue-system"
     """Where Kueue's configuration lies."""
+
+    watch_workers: bool = False
+    """Whether to look at the queues of MultiKueue's worker clusters, too: of each for which there
+    is a Secret ``kueue-fallback-worker-<MultiKueueCluster>`` in our namespace."""
 
     max_state_age: Seconds = 15.0
     """Seconds without a sign of life from a watch after which Jobs are left alone; a watch is

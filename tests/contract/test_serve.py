@@ -42,7 +42,7 @@ def serving(certificate, tmp_path):
             stderr=stream,
         )
     running = Running(process, listen, certificate / "ca.crt", log)
-    running.metrics = metrics
+    running.metrics, running.console = metrics, console
     try:
         wait_until_it_answers(running)
         with running.opened:
@@ -146,3 +146,23 @@ def test_every_line_of_the_log_is_json_and_none_holds_a_secret(serving):
     text = serving.log.read_text()
     assert "hunter2" not in text
     assert all(json.loads(line)["msg"] for line in text.splitlines())
+
+
+def test_the_observer_serves_the_console_that_says_that_it_knows_nothing_yet(serving):
+    def answer():
+        try:
+            return get(serving.console, "/quota?clusterqueue=gpu-cq")
+        except OSError:
+            return None
+
+    wait_until(answer)
+
+    assert answer() == (
+        503,
+        '{"error": "the state of the queues is not known yet", "age": null}\n',
+    )
+    assert json.loads(get(serving.console, "/decisions")[1]) == {"decisions": []}
+    (observer,) = observers(serving.worker)
+    os.kill(observer, signal.SIGKILL)
+    wait_until(lambda: answer() is None)
+    wait_until(answer)

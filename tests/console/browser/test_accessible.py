@@ -1,0 +1,127 @@
+"""The page in a real browser: accessible, self-contained, usable without mouse or script."""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.console import views
+from tests.console.browser.conftest import GROUP, PHONE, refreshed
+
+pytestmark = GROUP
+
+LOOKS = {
+    "light": {"color_scheme": "light"},
+    "dark": {"color_scheme": "dark"},
+    "phone": {"viewport": PHONE, "color_scheme": "light"},
+    "dark-phone": {"viewport": PHONE, "color_scheme": "dark"},
+}
+PAINTED = """() => new Promise((resolve) => new PerformanceObserver((list) => {
+  const [entry] = list.getEntriesByName("first-contentful-paint");
+  if (entry) resolve(entry.startTime);
+}).observe({ type: "paint", buffered: true }))"""
+MOVING = """() => [...document.querySelectorAll("*")].flatMap((node) =>
+  ["", "::before"].map((part) => getComputedStyle(node, part || null))).filter((style) =>
+  style.transitionDuration !== "0s" || style.animationName !== "none").length"""
+
+
+def violations(page):
+    found = Axe().run(page)
+    return found.generate_report() if found.violations_count else ""
+
+
+@pytest.mark.parametrize("look", ["light", "dark", "phone"])
+def test_axe_finds_nothing_however_the_page_looks(open_window, look):
+    window = open_window(**LOOKS[look])
+    window.page.locator("#decision-list summary").nth(3).click()
+    window.page.locator("#more-queues > summary").click()
+
+    assert violations(window.page) == ""
+
+
+@pytest.mark.parametrize("look", ["light", "dark-phone"])
+@pytest.mark.parametrize(
+    "view",
+    [views.EMPTY, views.NEVER_SYNCED, views.view(off="everything", age=80.0, is_stale=True)],
+    ids=["empty", "never-synced", "stale-and-off"],
+)
+def test_axe_finds_nothing_when_something_is_wrong(open_window, site, look, view):
+    site.view = view
+
+    assert violations(open_window(**LOOKS[look]).page) == ""
+
+
+@pytest.mark.parametrize("view", [views.large(), views.EMPTY], ids=["large", "empty"])
+def test_a_phone_never_scrolls_sideways(open_window, site, view):
+    site.view = view
+    page = open_window(viewport=PHONE).page
+    for summary in page.locator("#decision-list summary").all()[:5]:
+        summary.click()
+
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+
+
+def test_the_page_asks_nobody_but_its_own_server_and_breaks_no_rule(open_window, site):
+    window = open_window()
+    site.view = views.large(newer=1)
+    refreshed(window)
+
+    assert {url[: len(site.address)] for url in window.requests} == {site.address}
+    assert len(window.requests) >= 2
+    assert window.complaints == []
+
+
+def test_the_first_paint_is_measured(open_window, record_property):
+    milliseconds = open_window().page.evaluate(PAINTED)
+
+    record_property("first_contentful_paint_ms", milliseconds)
+    assert milliseconds > 0
+
+
+def test_a_decision_is_opened_by_keys_alone(open_window):
+    page = open_window().page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
+    page.keyboard.press("Enter")
+
+    focused = "document.activeElement.parentElement.id"
+    for _ in range(10):
+        page.keyboard.press("Tab")
+        if page.evaluate(focused) == "decision-id0":
+            break
+    assert page.evaluate(focused) == "decision-id0"
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("table", name="Options of ")).to_have_count(1)
+    expect(page.locator("#decision-id0 table")).to_be_visible()
+
+
+def test_everything_but_updates_works_without_a_script(open_window):
+    window = open_window(java_script_enabled=False)
+    page = window.page
+
+    page.get_by_label("Queue contains").fill("robotics-cpu")
+    page.get_by_label("Queue contains").press("Enter")
+    expect(page.locator("#queues h3").first).to_contain_text("robotics-cpu")
+    page.get_by_role("link", name="Show all").click()
+    page.get_by_role("link", name="Older decisions").click()
+    expect(page.locator("#decision-list > li").first).to_have_id("item-id50")
+    page.locator("#decision-id50 > summary").click()
+
+    expect(page.locator("#decision-id50 table")).to_be_visible()
+    expect(page.get_by_role("button", name="Pause updates")).to_have_count(0)
+    expect(page.get_by_role("link", name="Reload")).to_be_visible()
+
+
+def test_nothing_moves_for_those_who_asked_for_less_motion(open_window):
+    assert open_window(reduced_motion="no-preference").page.evaluate(MOVING) > 0
+    assert open_window(reduced_motion="reduce").page.evaluate(MOVING) == 0
+
+
+def test_print_leaves_controls_out_and_keeps_the_facts(open_window):
+    page = open_window().page
+
+    page.emulate_media(media="print")
+
+    expect(page.locator("#filter-form")).to_be_hidden()
+    expect(page.locator("#pause")).to_be_hidden()
+    expect(page.get_by_text("Holding quota")).to_be_visible()

@@ -1,0 +1,306 @@
+"""What the console shows of a state: whole values, and Kueue's own numbers in random worlds."""
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import worlds
+from tests.builders import cluster_queue, cohort, held, snapshot
+from tests.console.worlds import (
+    GPU,
+    MOVED,
+    NOW,
+    PROFILE,
+    UNIX,
+    counted,
+    decision,
+    known,
+    option,
+    with_workers,
+)
+from webhook.cluster.feed import Counted
+from webhook.cluster.tally import Admitted
+from webhook.console.collect import Judged, Leads, collect, restricted, savings
+from webhook.console.view import Cell, Cluster, Policy, Queue, Savings, View
+from webhook.decide import quota
+from webhook.model.queues import Held, OffSwitch, StopPolicy
+
+
+def test_a_queue_is_shown_with_what_it_has_and_holds():
+    found = collect(known())
+
+    assert found.queues[1] == Queue(
+        name="gpu-cq",
+        cohort="all",
+        trouble="",
+        pending=3,
+        reserving=3,
+        admitted=2,
+        waits=60.0,
+        cells=(
+            Cell(
+                flavor="t4",
+                resource=GPU,
+                nominal=2,
+                reserved=3,
+                borrowed=1,
+                available=0,
+                used=2,
+            ),
+            Cell(
+                flavor="t4",
+                resource="cpu",
+                nominal=4000,
+                reserved=1500,
+                borrowed=0,
+                available=2500,
+                used=1000,
+            ),
+        ),
+    )
+    assert [queue.name for queue in found.queues] == ["cpu-cq", "gpu-cq", "spare-cq"]
+
+
+def test_a_workers_queues_come_after_those_of_this_cluster():
+    found = collect(with_workers())
+
+    assert [(queue.cluster, queue.name) for queue in found.queues] == [
+        ("", "cpu-cq"),
+        ("", "gpu-cq"),
+        ("", "spare-cq"),
+        ("far", "gpu-cq"),
+        ("near", "gpu-cq"),
+    ]
+    near = found.queues[-1]
+    assert (near.pending, near.reserving, near.admitted) == (4, 5, 3)
+    assert near.cells == (
+        Cell(flavor="l4", resource=GPU, nominal=8, reserved=5, borrowed=0, available=3, used=3),
+    )
+
+
+def test_each_worker_cluster_has_an_age_of_its_own():
+    found = collect(with_workers())
+
+    assert (found.age, found.is_stale) == (2.0, False)
+    assert found.clusters == (
+        Cluster(name="far", age=40.0, is_stale=True),
+        Cluster(name="near", age=1.0, is_stale=False),
+        Cluster(name="new", age=inf, is_stale=True),
+    )
+
+
+def test_the_rest_of_the_view_is_of_the_same_moment():
+    found = collect(known())
+
+    assert replace(found, queues=()) == View(
+        at=UNIX,
+        age=2.0,
+        is_stale=False,
+        off="",
+        leader="",
+        queues=(),
+        policies=(
+            Policy(
+                name="light-gpu",
+                mode="Enforce",
+                ready=True,
+                message="its options can be taken",
+                decided=(("gpu", 1), ("cpu", 1), ("", 0)),
+            ),
+        ),
+        decisions=(decision(), MOVED),
+        savings=Savings(since=UNIX - 90, jobs=2, moved=1, saved_seconds=130.0, slower=0),
+    )
+
+
+def test_what_was_borrowed_by_one_is_not_available_to_another():
+    found = {queue.name: queue for queue in collect(known()).queues}
+
+    assert found["spare-cq"].cells[0].available == 1
+
+
+def test_before_the_first_state_all_is_unknown():
+    found = collect(known(counted=None))
+
+    assert (found.age, found.is_stale, found.queues) == (inf, True, ())
+
+
+def test_state_is_old_beyond_its_limit_only():
+    assert not collect(known(now=NOW + 13)).is_stale
+    assert collect(known(now=NOW + 13.1)).is_stale
+
+
+@pytest.mark.parametrize(
+    ("changed", "trouble"),
+    [
+        ({"stop_policy": StopPolicy.HOLD}, "stopped (Hold)"),
+        ({"active": False, "inactive_because": "flavor t4 is missing"}, "flavor t4 is missing"),
+        ({"active": False}, "inactive"),
+    ],
+)
+def test_a_queue_that_admits_nobody_has_nothing_available(changed, trouble):
+    queues = snapshot(cluster_queue(quotas={"t4": {GPU: "2"}}, **changed), as_of=NOW)
+
+    (found,) = collect(known(counted=counted(queues))).queues
+
+    assert (found.trouble, [cell.available for cell in found.cells]) == (trouble, [0])
+
+
+def test_a_queue_below_a_cycle_of_cohorts_admits_nobody():
+    queues = snapshot(
+        cluster_queue(cohort="a"), cohorts=[cohort("a", parent="b"), cohort("b", parent="a")]
+    )
+
+    (found,) = collect(known(counted=counted(queues))).queues
+
+    assert found.trouble == "its cohorts form a cycle"
+
+
+@pytest.mark.parametrize(
+    ("profiles", "waits"),
+    [
+        ({}, None),
+        ({"gpu-cq": replace(PROFILE, waits=inf)}, inf),
+        ({"gpu-cq": replace(PROFILE, waits=1.0)}, 0.0),
+    ],
+)
+def test_a_queue_is_as_long_as_was_forecast(profiles, waits):
+    found = {queue.name: queue for queue in collect(known(counted=counted(None, profiles))).queues}
+
+    assert found["gpu-cq"].waits == waits
+
+
+@pytest.mark.parametrize(
+    ("switch", "text"),
+    [
+        (OffSwitch(), "all new decisions and moves"),
+        (OffSwitch(namespaces=frozenset({"b", "a"})), "new decisions and moves in a, b"),
+    ],
+)
+def test_the_off_switch_is_told(switch, text):
+    queues = snapshot(off=switch)
+
+    assert collect(known(counted=counted(queues))).off == text
+
+
+def test_a_policy_that_nobody_has_judged_is_neither_ready_nor_not():
+    (found,) = collect(known(judged={})).policies
+
+    assert (found.ready, found.message) == (None, "")
+
+
+def test_a_policy_that_is_not_ready_says_why():
+    (found,) = collect(known(judged={"light-gpu": Judged(is_ready=False, message="why")})).policies
+
+    assert (found.ready, found.message) == (False, "why")
+
+
+def test_only_what_was_carried_out_and_forecast_counts_as_saved():
+    unknown = decision(options=(option("gpu"), option("cpu", 70.0)))
+    observed, alone = decision(mode="Observe"), decision(option="")
+    worse = decision(options=(option("gpu", 10.0), option("cpu", 70.0)))
+
+    assert savings((unknown, observed, alone)) is None
+    assert savings((unknown, worse)) == Savings(
+        since=UNIX - 60, jobs=1, moved=1, saved_seconds=-60.0, slower=1
+    )
+
+
+class Only:
+    """Somebody who may see what is named."""
+
+    def __init__(self, *names):
+        self._names = frozenset(names)
+
+    def may_get(self, names, *, group, resource):
+        return frozenset(names) & {
+            name.removeprefix(f"{resource}.{group}/") for name in self._names
+        }
+
+    def may_list_jobs(self, namespaces):
+        return frozenset(namespaces) & self._names
+
+
+def test_what_may_not_be_seen_is_left_out_and_counted_nowhere():
+    seer = Only("clusterqueues.kueue.x-k8s.io/cpu-cq", "other")
+
+    found = restricted(collect(known()), seer)
+
+    assert [queue.name for queue in found.queues] == ["cpu-cq"]
+    assert (found.policies, found.decisions) == ((), (MOVED,))
+    assert found.savings == Savings(since=UNIX - 90, jobs=1, moved=0, saved_seconds=0.0, slower=0)
+
+
+def test_a_right_to_a_queue_here_is_one_to_those_of_its_name_in_workers():
+    seer = Only("clusterqueues.kueue.x-k8s.io/gpu-cq", "multikueueclusters.kueue.x-k8s.io/new")
+
+    found = restricted(collect(with_workers()), seer)
+
+    assert {(queue.cluster, queue.name) for queue in found.queues} == {
+        ("", "gpu-cq"),
+        ("far", "gpu-cq"),
+        ("near", "gpu-cq"),
+    }
+    assert [cluster.name for cluster in found.clusters] == ["far", "near", "new"]
+
+
+def test_a_cluster_of_which_nothing_may_be_seen_is_not_named():
+    found = restricted(collect(with_workers()), Only("clusterqueues.kueue.x-k8s.io/cpu-cq"))
+
+    assert found.clusters == ()
+
+
+def test_a_policys_numbers_are_of_the_decisions_that_may_be_seen():
+    seer = Only("fallbackpolicies.kueue-fallback.dev/light-gpu", "team")
+
+    (found,) = restricted(collect(known()), seer).policies
+
+    assert found.decided == (("gpu", 0), ("cpu", 1), ("", 0))
+
+
+@st.composite
+def charged(draw):
+    """A world in which each queue holds something, some of it admitted."""
+    state, usage, admitted = draw(worlds.snapshots()), {}, {}
+    for name, queue in state.cluster_queues.items():
+        cells = [cell for each in queue.groups for cell in each.quotas]
+        usage[name] = {cell: draw(st.integers(0, 6)) for cell in cells}
+        part = {cell: draw(st.integers(0, most)) for cell, most in usage[name].items()}
+        admitted[name] = Admitted(0, part)
+    holdings = {name: Held(usage=used) for name, used in usage.items()}
+    return Counted(snapshot=replace(state, held=holdings), admitted=admitted, profiles={})
+
+
+@settings(max_examples=150, deadline=None)
+@given(charged())
+def test_what_is_available_can_be_reserved_and_one_more_cannot(world):
+    view = collect(known(counted=world))
+    state = world.snapshot
+    quotas = quota.plant(state.cluster_queues, state.cohorts)
+    for name, each in state.held.items():
+        quotas = quota.charge(quotas, name, each.usage)
+
+    for queue in view.queues:
+        for cell in queue.cells:
+            place = cell.flavor, cell.resource
+            after = quota.charge(quotas, queue.name, {place: cell.available})
+            assert quota.available(after, queue.name, place) == 0
+            assert cell.used <= cell.reserved
+            assert cell.reserved - cell.borrowed <= cell.nominal
+            potential = quota.potential(quotas, queue.name, place)
+            if cell.reserved <= potential:
+                assert cell.reserved + cell.available <= potential
+
+
+def test_a_queue_that_holds_nothing_is_shown_with_zeros():
+    found = collect(known(counted=counted(snapshot(cluster_queue(), held={"gpu-cq": held()}))))
+
+    assert (found.queues[0].pending, found.queues[0].reserving) == (0, 0)
+
+
+@pytest.mark.parametrize(("until", "leader"), [(UNIX + 1, "a"), (UNIX, "")])
+def test_a_lease_that_was_not_renewed_is_nobodys(until, leader):
+    assert collect(known(leads=Leads("a", until))).leader == leader

@@ -1,0 +1,120 @@
+"""Decisions are read from two places, and from neither is anything believed that is no decision."""
+
+import json
+
+import pytest
+
+from tests.reviews import light_job
+from tests.servers import Server, paper_snapshot
+from webhook.console.decisions import from_job, from_line
+from webhook.model.job import DECISION
+
+
+@pytest.fixture
+def decided():
+    """The Job as it was created, and the line that told of it."""
+    server = Server(paper_snapshot())
+    job, _ = server.create(light_job())
+    (line,) = server.logged()
+    return job, line
+
+
+def test_a_job_and_the_log_tell_the_same(decided):
+    job, line = decided
+
+    found = from_job(job)
+
+    assert found == from_line(json.dumps(line))
+    assert (found.namespace, found.job, found.policy) == ("team", "light", "light-gpu")
+    assert (found.mode, found.option, found.queue) == ("Enforce", "cpu", "cpu-lq")
+    assert [(option.name, option.queue) for option in found.options] == [
+        ("gpu", "gpu-lq"),
+        ("cpu", "cpu-lq"),
+    ]
+
+
+def test_a_job_that_has_no_name_yet_goes_by_what_its_name_is_made_from(decided):
+    _, line = decided
+    del line["name"]
+
+    assert from_line(json.dumps({**line, "generateName": "light-"})).job == "light-"
+
+
+def test_moves_are_the_stays_after_the_first():
+    stays = [
+        {"time": f"2026-12-01T08:00:0{number}Z", "option": option, "reason": "why"}
+        for number, option in enumerate(["gpu", "cpu", "gpu"])
+    ]
+    line = {
+        "namespace": "team",
+        "name": "light",
+        "decision": {
+            "id": "d",
+            "time": "2026-12-01T08:00:02Z",
+            "moves": 2,
+            "history": stays,
+        },
+    }
+
+    found = from_line(json.dumps(line))
+
+    assert [(move.option, move.at - found.at) for move in found.moves] == [("cpu", -1), ("gpu", 0)]
+
+
+GOOD = {"id": "d", "time": "2026-12-01T08:00:00Z", "options": [{"name": "gpu", "queue": "lq"}]}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"id": ""},
+        {"id": 7},
+        {"time": "yesterday"},
+        {"time": "0001-01-01T00:00:00+14:00"},
+        {"options": {}},
+        {"options": [1]},
+        {"options": [{"name": []}]},
+        {"options": [{"startsIn": True}]},
+        {"options": [{"startsIn": "soon"}]},
+        {"options": [{"startsIn": 10**400}]},
+        {"options": [{"pending": 1.5}]},
+        {"history": [{"time": "never"}], "moves": 1},
+    ],
+)
+def test_what_is_no_decision_is_left_out(changed):
+    text = json.dumps({**GOOD, **changed})
+
+    assert _on_job(json.dumps(GOOD)) is not None
+    assert _on_job(text) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '"x"', "NaN", "[" * 100_000, json.dumps({**GOOD, "x": float("nan")})]
+)
+def test_what_is_no_json_is_left_out(text):
+    assert _on_job(text) is None
+    assert from_line(text) is None
+
+
+def test_an_option_tells_in_which_cluster_it_was_expected_to_run():
+    options = [{"name": "gpu", "queue": "lq", "cluster": "worker-1"}, {"name": "cpu"}]
+
+    found = _on_job(json.dumps({**GOOD, "options": options}))
+
+    assert [option.cluster for option in found.options] == ["worker-1", ""]
+    assert _on_job(json.dumps({**GOOD, "options": [{"cluster": 1}]})) is None
+
+
+def test_of_a_forged_decision_no_more_is_taken_than_a_policy_could_give():
+    found = _on_job(json.dumps({**GOOD, "options": [{"name": "x"}] * 1000, "moves": 10**9}))
+
+    assert (len(found.options), found.moves) == (16, ())
+
+
+def test_text_that_no_page_could_show_is_replaced():
+    assert _on_job(json.dumps({**GOOD, "reason": "a\ud800b"})).reason == "a?b"
+
+
+def _on_job(text):
+    metadata = {"namespace": "team", "name": "light", "annotations": {DECISION: text}}
+    return from_job({"metadata": metadata})

@@ -1,0 +1,204 @@
+"""What only the console follows: decisions on Jobs, and what the controller says of policies."""
+
+import json
+
+import pytest
+
+from webhook.cluster.reduce import Entry
+from webhook.cluster.watch import Message
+from webhook.console import followed
+from webhook.console.book import Book
+from webhook.console.collect import Judged, Leads
+from webhook.console.followed import (
+    JOBS,
+    JUDGED,
+    LEASES,
+    Followed,
+    Newest,
+    jobs,
+    lease_in,
+    read_judged,
+    read_leads,
+)
+from webhook.model.job import DECISION
+from webhook.settings import Settings
+
+
+def job(number, **rest):
+    decision = {"id": f"d-{number}", "time": f"2026-12-01T08:00:{number:02d}Z"}
+    return {
+        "metadata": {
+            "namespace": "team",
+            "name": f"light-{number}",
+            "uid": str(number),
+            "creationTimestamp": decision["time"],
+            "annotations": {DECISION: json.dumps(decision)},
+            **rest,
+        }
+    }
+
+
+def policy(*conditions, name="light-gpu"):
+    return {"metadata": {"name": name}, "status": {"conditions": list(conditions)}}
+
+
+READY = {"type": "Ready", "status": "True", "message": "fine"}
+
+
+def read(*numbers, newest):
+    return [newest.read(JOBS, job(number)).value is not None for number in numbers]
+
+
+def test_of_many_jobs_the_newest_are_read():
+    newest = Newest(kept=2)
+
+    assert read(5, 3, 1, 4, 5, 3, newest=newest) == [True, True, False, True, True, False]
+
+
+def test_events_of_one_job_leave_the_others_among_the_newest():
+    newest = Newest(kept=2)
+
+    assert read(1, 2, 2, 2, 2, 1, newest=newest) == [True] * 6
+
+
+@pytest.mark.parametrize("metadata", [{"uid": 1}, {"creationTimestamp": None, "name": 7}])
+def test_a_job_that_cannot_be_read_is_a_problem(metadata):
+    entry = Newest().read(JOBS, job(1, **metadata))
+
+    assert (entry.value, entry.problem[:5]) == (None, "jobs:")
+
+
+def test_only_jobs_that_were_sent_somewhere_are_asked_for():
+    assert jobs(Newest()).params == {"labelSelector": "kueue-fallback.dev/option"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "judged"),
+    [
+        ((READY,), Judged(is_ready=True, message="fine")),
+        (({"type": "Other"}, {**READY, "status": "False"}), Judged(is_ready=False, message="fine")),
+        ((), None),
+    ],
+)
+def test_what_the_controller_says_is_the_condition_ready(conditions, judged):
+    assert read_judged(JUDGED.kind, policy(*conditions)) == Entry(("", "light-gpu"), judged)
+
+
+def test_a_status_that_cannot_be_read_is_a_problem():
+    assert read_judged(JUDGED.kind, policy("Ready")).value is None
+
+
+@pytest.fixture
+def console():
+    book, lines = Book(), []
+    found = Followed(book, Settings(), lines.append)
+    found.book, found.lines = book, lines
+    return found
+
+
+def told(kind, *sources, read, **rest):
+    return Message(kind=kind, at=1.0, entries=tuple(read(kind, each) for each in sources), **rest)
+
+
+def test_decisions_of_jobs_that_are_gone_stay_known(console):
+    newest = Newest()
+    console.take(told(JOBS, job(1), job(2), read=newest.read))
+    console.take(told(JOBS, job(2), read=newest.read))
+    gone = newest.read(JOBS, job(2))
+    console.take(Message(kind=JOBS, at=2.0, event=("DELETED", gone)))
+
+    assert [each.id for each in console.book.newest()] == ["d-2", "d-1"]
+
+
+def test_what_is_said_of_policies_follows_what_is_there(console):
+    say = Judged(is_ready=True, message="fine")
+    first, second = policy(READY, name="a"), policy(READY, name="b")
+    console.take(told(JUDGED.kind, first, second, read=read_judged))
+    before = console.judged
+    console.take(
+        Message(kind=JUDGED.kind, at=2.0, event=("DELETED", read_judged(JUDGED.kind, first)))
+    )
+    console.take(
+        Message(kind=JUDGED.kind, at=2.0, event=("MODIFIED", read_judged(JUDGED.kind, policy())))
+    )
+
+    assert before == {"a": say, "b": say}
+    assert console.judged == {"b": say}
+
+
+def test_what_cannot_be_followed_is_said_once_until_it_can_be_again(console):
+    for error in ("403", "403 again", "", "403"):
+        console.take(Message(kind=JOBS, at=1.0, error=error, unreadable=bool(error)))
+
+    assert console.lines == ["console: jobs: 403", "console: jobs: 403"]
+
+
+def test_nothing_is_followed_before_somebody_asks_and_then_once(monkeypatch):
+    started = []
+
+    class Recorded(Followed):
+        def _start(self, resource, *, metadata_only):
+            started.append((resource.kind, metadata_only))
+            self.take(Message(kind=resource.kind, at=1.0, entries=()))
+
+    console = Recorded(Book(), Settings(), lambda _: None)
+    before = list(started)
+    console.begin()
+    console.begin()
+
+    assert (before, started) == ([], [(JOBS, True), (JUDGED.kind, False), (LEASES, False)])
+
+
+def test_jobs_are_left_alone_where_the_settings_say_so(monkeypatch):
+    started = []
+
+    class Recorded(Followed):
+        def _start(self, resource, *, metadata_only):
+            started.append(resource.kind)
+            self.take(Message(kind=resource.kind, at=1.0, entries=()))
+
+    Recorded(Book(), Settings(console_follow_jobs=False), lambda _: None).begin()
+
+    assert started == [JUDGED.kind, LEASES]
+
+
+def test_an_api_server_that_does_not_answer_holds_up_the_first_answer_alone(monkeypatch):
+    monkeypatch.setattr(followed, "FIRST_SECONDS", 0.0)
+
+    class Silent(Followed):
+        def _start(self, resource, *, metadata_only):
+            pass
+
+    console = Silent(Book(), Settings(), lambda _: None)
+    console.begin()
+    console.begin()
+
+    assert console.judged == {}
+
+
+LEASE = {
+    "metadata": {"namespace": "ours", "name": "kueue-fallback-controller"},
+    "spec": {
+        "holderIdentity": "controller-7_ab12",
+        "leaseDurationSeconds": 15,
+        "renewTime": "2026-12-01T08:00:00.000000Z",
+    },
+}
+
+
+def test_who_leads_is_who_holds_the_lease(console):
+    console.take(told(LEASES, LEASE, read=read_leads))
+    before = console.leads
+    gone = read_leads(LEASES, LEASE)
+    console.take(Message(kind=LEASES, at=2.0, event=("DELETED", gone)))
+
+    assert before == Leads("controller-7_ab12", 1796112015.0)
+    assert console.leads is None
+    assert lease_in("ours").params == {"fieldSelector": "metadata.name=kueue-fallback-controller"}
+
+
+@pytest.mark.parametrize("spec", [{"renewTime": "now"}, {"renewTime": None}, {"holderIdentity": 1}])
+def test_a_lease_that_cannot_be_read_is_nobodys(spec):
+    source = {**LEASE, "spec": {**LEASE["spec"], **spec}}
+
+    assert read_leads(LEASES, source).value is None

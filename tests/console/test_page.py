@@ -1,0 +1,254 @@
+"""What the page says, read from its text without a browser."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+from math import inf
+
+import pytest
+
+from tests.console import views
+from webhook.console import filters, security
+from webhook.console.page import render
+from webhook.console.view import Cluster
+
+HOSTILE = '</style></script><script>alert(1)</script><img src=x onerror="alert(1)">\'{{7*7}}'
+
+
+class Reader(HTMLParser):
+    """Collects the tags with their attributes, and the text that people see."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags = []
+        self.words = []
+        self.unseen = 0
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.unseen += tag in ("style", "script")
+
+    def handle_endtag(self, tag):
+        self.unseen -= tag in ("style", "script")
+
+    def handle_data(self, data):
+        if not self.unseen:
+            self.words.extend(data.split())
+
+
+def read(view, **asked):
+    reader = Reader()
+    reader.feed(render(view, "n0nce", filters.read(asked)))
+    return reader
+
+
+def text(view, **asked):
+    return " ".join(read(view, **asked).words)
+
+
+def test_a_job_that_went_to_a_worker_is_summed_up_once():
+    sent = views.queue(pending=2, reserving=7, admitted=6)
+    there = views.queue(pending=5, reserving=2, admitted=2, cluster="worker-1")
+
+    said = text(views.view(queues=(sent, there)))
+
+    assert "Pending 2 in 1 ClusterQueue Holding quota 7 6 admitted" in said
+
+
+def test_queues_of_one_name_are_told_apart_by_their_cluster():
+    clusters = (
+        Cluster(name="worker-1", age=1.0, is_stale=False),
+        Cluster(name="worker-2", age=75.0, is_stale=True),
+        Cluster(name="worker-3", age=inf, is_stale=True),
+    )
+    queues = tuple(views.queue(cluster=name) for name in ("", "worker-1", "worker-2"))
+
+    said = text(views.view(queues=queues, clusters=clusters))
+    shown = {a.get("id") for _, a in read(views.view(queues=queues, clusters=clusters)).tags}
+
+    assert "gpu-cq no cohort pending 0" in said
+    assert "gpu-cq on worker-1 no cohort pending 0" in said
+    assert "gpu-cq on worker-2 no cohort ✕ Not heard from for 1 min 15 s: all this was so" in said
+    assert shown >= {"queue-/gpu-cq", "queue-worker-1/gpu-cq", "queue-worker-2/gpu-cq"}
+    clusters = "✓ worker-1 fresh , ✕ worker-2 stale, 1 min 15 s old , ✕ worker-3 never seen"
+    assert f"Worker clusters {clusters}" in said
+
+
+def test_an_option_names_its_cluster():
+    options = views.option("gpu", cluster="worker-1"), views.option("cpu")
+
+    said = text(views.view(decisions=(views.decision(options=options),)))
+
+    assert "gpu gpu-lq on worker-1 0 now" in said
+    assert "(taken) cpu-lq 0 now" in said
+
+
+def test_an_empty_cluster_says_what_is_not_there_yet():
+    said = text(views.EMPTY)
+
+    assert "State ✓ fresh, 1 s old" in said
+    assert "Off switch ✓ not in use" in said
+    assert "Leader controller-0" in said
+    assert "Saved not known" in said
+    assert "No decisions yet." in said
+    assert "No ClusterQueues in this cluster." in said
+    assert "No FallbackPolicies in this cluster." in said
+
+
+def test_before_the_first_state_nothing_is_claimed():
+    said = text(views.NEVER_SYNCED)
+
+    assert "Nothing known yet. No state of the cluster has arrived" in said
+    assert "State ✕ never seen" in said
+    assert "Leader ! nobody known" in said
+    assert "Pending not known Holding quota not known" in said
+    assert "No ClusterQueues known yet." in said
+    assert "No FallbackPolicies known yet." in said
+    assert "stale" not in said.lower()
+
+
+def test_a_stale_state_is_said_in_the_title_the_alert_and_the_age():
+    said = text(views.view(age=47.2, is_stale=True))
+
+    assert said.startswith("Stale · kueue-fallback")
+    assert "The state is stale. The cluster has not been heard from for too long" in said
+    assert "State ✕ stale, 47 s old" in said
+
+
+def test_the_off_switch_is_said_with_what_it_stops():
+    said = text(views.view(off="namespaces team-a and team-b"))
+
+    assert said.startswith("Off · kueue-fallback")
+    assert "Switched off. The off switch stops namespaces team-a and team-b." in said
+    assert "Off switch ✕ in use" in said
+
+
+def test_a_decision_shows_its_options_and_moves():
+    refused = views.option("tpu", pending=None, starts_in=None, runs=None, finishes_in=None)
+    refused = replace(refused, rejected="the ClusterQueue is stopped")
+    made = views.decision(
+        option="cpu",
+        options=(views.option("gpu", pending=1_200, starts_in=160.0), views.option("cpu"), refused),
+        moves=(views.Move(at=views.NOW, option="gpu", reason="done 60 s sooner there"),),
+    )
+
+    said = text(views.view(decisions=(made,)))
+
+    assert "team-a/ train-1 cpu in cpu-lq moved light-gpu 10 s ago" in said
+    assert "gpu gpu-lq 1,200 2 min 40 s 1 min 10 s 1 min 10 s —" in said
+    assert "▸ cpu (taken) cpu-lq 0 now 1 min 10 s 1 min 10 s —" in said
+    assert "tpu tpu-lq — — — — the ClusterQueue is stopped" in said
+    assert "14:13:20 to gpu : done 60 s sooner there" in said
+
+
+@pytest.mark.parametrize(
+    ("mode", "option", "said"),
+    [
+        ("Enforce", "cpu", "cpu in cpu-lq"),
+        ("Observe", "cpu", "would be cpu in cpu-lq"),
+        ("Advise", "cpu", "would be cpu in cpu-lq"),
+        ("Enforce", "", "left alone light-gpu"),
+    ],
+)
+def test_what_was_only_observed_is_said_so(mode, option, said):
+    made = views.decision(mode=mode, option=option)
+
+    assert f"train-1 {said}" in text(views.view(decisions=(made,)))
+
+
+def test_a_queue_that_admits_nobody_says_why_and_comes_first():
+    said = text(
+        views.view(
+            queues=(
+                views.queue("busy", pending=40, waits=200.0),
+                views.queue("held", trouble="stopped (Hold)"),
+            )
+        )
+    )
+
+    assert "held no cohort ✕ Admits nobody: stopped (Hold)" in said
+    assert "busy no cohort pending 40 wait 3 min 20 s" in said
+    assert said.index("held no cohort") < said.index("busy no cohort")
+
+
+@pytest.mark.parametrize(
+    ("ready", "said"),
+    [
+        (True, "Enforce ✓ ready gpu 1"),
+        (None, "Enforce ? not judged yet"),
+        (False, "Enforce ✕ not ready no such queue gpu 1 cpu 1 left alone 1"),
+    ],
+)
+def test_a_policy_says_whether_it_is_ready(ready, said):
+    message = "no such queue" if ready is False else ""
+    view = views.view(policies=(views.policy(ready=ready, message=message),))
+
+    assert f"light-gpu {said}" in text(view)
+
+
+def test_filters_are_filled_in_and_what_is_left_is_counted():
+    view = views.large()
+
+    said = text(view, queue="speech")
+    fields = {a["name"]: a["value"] for tag, a in read(view, queue="speech").tags if tag == "input"}
+
+    assert fields == {"namespace": "", "policy": "", "queue": "speech"}
+    assert "Filtered: 0 decisions of 500, 9 ClusterQueues of 50." in said
+    assert "No decisions match the filters." in said
+
+
+def hostile_view():
+    made = views.decision(
+        **dict.fromkeys(("namespace", "policy", "option", "queue", "reason"), HOSTILE),
+        options=(views.option(HOSTILE, rejected=HOSTILE),),
+        moves=(views.Move(at=views.NOW, option=HOSTILE, reason=HOSTILE),),
+    )
+    cells = (views.cell(flavor=HOSTILE, resource=HOSTILE),)
+    return views.view(
+        off=HOSTILE,
+        leader=HOSTILE,
+        queues=(views.queue(HOSTILE, cells=cells, cohort=HOSTILE, trouble=HOSTILE),),
+        policies=(views.policy(HOSTILE, mode=HOSTILE, ready=False, message=HOSTILE),),
+        decisions=(replace(made, id=HOSTILE, job=HOSTILE),),
+    )
+
+
+def test_no_name_can_add_to_the_markup():
+    found = read(hostile_view(), namespace="<script>", queue=HOSTILE[:40])
+
+    assert [attributes for tag, attributes in found.tags if tag in ("script", "style")] == [
+        {"nonce": "n0nce"},
+        {"nonce": "n0nce"},
+    ]
+    assert [tag for tag, _ in found.tags if tag == "img"] == []
+    assert [name for _, attributes in found.tags for name in attributes if name[:2] == "on"] == []
+    assert "49" not in found.words
+
+
+def test_hostile_names_are_shown_as_they_are():
+    assert text(hostile_view()).count("".join(HOSTILE.split(" ")[:1])) >= 15
+
+
+def test_no_attribute_needs_what_the_policy_forbids():
+    found = read(views.large())
+
+    assert [tag for tag, attributes in found.tags if "style" in attributes] == []
+    assert {a[name] for _, a in found.tags for name in ("src", "action") if name in a} == {""}
+
+
+def test_every_id_is_there_once():
+    ids = [attributes["id"] for _, attributes in read(views.large()).tags if "id" in attributes]
+
+    assert len(ids) == len(set(ids))
+
+
+def test_the_header_allows_one_nonce_and_no_other_place():
+    policy = security.headers("n0nce")["Content-Security-Policy"]
+
+    assert policy == (
+        "default-src 'none'; style-src 'nonce-n0nce'; script-src 'nonce-n0nce'; img-src data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    )
+
+
+def test_each_nonce_is_another():
+    assert len({security.new_nonce() for _ in range(100)}) == 100

@@ -1,0 +1,60 @@
+from math import inf
+
+import pytest
+
+from webhook.console import words
+
+GI = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("value", "resource", "text"),
+    [
+        (1500, "cpu", "1.5"),
+        (0, "cpu", "0"),
+        (512_000, "cpu", "512"),
+        (2_048_000, "cpu", "2,048"),
+        (6 * GI, "memory", "6 Gi"),
+        (int(12.5 * GI), "memory", "12.5 Gi"),
+        (1100 * GI, "memory", "1.07 Ti"),
+        (500, "memory", "500"),
+        (1 << 31, "hugepages-2Mi", "2 Gi"),
+        (1234, "nvidia.com/gpu", "1,234"),
+    ],
+)
+def test_an_amount_has_about_three_figures(value, resource, text):
+    assert words.amount(value, resource) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "not known"),
+        (inf, "not known"),
+        (-3.0, "0 s"),
+        (0.4, "0 s"),
+        (59.6, "1 min"),
+        (200.0, "3 min 20 s"),
+        (1210.0, "20 min"),
+        (7_500.0, "2 h 5 min"),
+        (273_600.0, "3 d 4 h"),
+    ],
+)
+def test_a_duration_has_two_units_at_most(seconds, text):
+    assert words.duration(seconds) == text
+
+
+def test_what_was_lost_has_a_sign():
+    assert words.signed_duration(-90.0) == "-1 min 30 s"
+    assert words.signed_duration(90.0) == "1 min 30 s"
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 Jobs"), (1, "1 Job"), (2000, "2,000 Jobs")])
+def test_what_is_counted_agrees_with_its_number(number, text):
+    assert words.counted(number, "Job") == text
+
+
+def test_times_are_utc():
+    assert words.clock(0.0) == "00:00:00"
+    assert words.machine_time(1_790_000_000.0) == "2026-09-21T14:13:20Z"
+    assert words.day_and_minute(1_790_000_000.0) == "2026-09-21 14:13 UTC"

@@ -1,0 +1,212 @@
+"""Made-up Views: builders with keyword arguments, and one as large as a big cluster makes it."""
+
+import random
+from dataclasses import replace
+from math import inf
+
+from webhook.console.view import Cell, Decision, Move, Option, Policy, Queue, Savings, View
+
+NOW = 1_790_000_000.0
+GI = 1 << 30
+SEED = 7
+
+
+def cell(*, nominal=8, reserved=0, available=None, resource="nvidia.com/gpu", flavor="a100"):
+    return Cell(
+        flavor=flavor,
+        resource=resource,
+        nominal=nominal,
+        reserved=reserved,
+        borrowed=max(0, reserved - nominal),
+        available=max(0, nominal - reserved) if available is None else available,
+    )
+
+
+def queue(name="gpu-cq", *, cells=None, **values):
+    default = {"cohort": "", "trouble": "", "pending": 0, "reserving": 0, "admitted": 0}
+    return Queue(
+        **{**default, "waits": None, **values},
+        name=name,
+        cells=(cell(),) if cells is None else cells,
+    )
+
+
+def option(name="gpu", **values):
+    default = {"queue": f"{name}-lq", "pending": 0, "starts_in": 0.0, "runs": 70.0}
+    return Option(**{**default, "finishes_in": 70.0, "rejected": "", **values}, name=name)
+
+
+def decision(number=1, **values):
+    default = {
+        "at": NOW - 10 * number,
+        "namespace": "team-a",
+        "policy": "light-gpu",
+        "mode": "Enforce",
+        "option": "cpu",
+        "queue": "cpu-lq",
+        "reason": "sent to cpu-lq (cpu): starts now, done in 70 s; gpu-lq would be done in 204 s",
+        "options": (option("gpu", pending=12, starts_in=160.0, finishes_in=204.0), option("cpu")),
+    }
+    return Decision(**{**default, **values}, id=f"id{number}", job=f"train-{number}")
+
+
+def policy(name="light-gpu", **values):
+    default = {"mode": "Enforce", "ready": True, "message": ""}
+    return Policy(**{**default, "decided": (("gpu", 1), ("cpu", 1), ("", 1)), **values}, name=name)
+
+
+def view(**values):
+    """Make the View of a cluster that has been seen a second ago and is empty but for *values*."""
+    default = {"at": NOW, "age": 1.0, "is_stale": False, "off": "", "leader": "controller-0"}
+    empty = {"queues": (), "policies": (), "decisions": (), "savings": None}
+    return View(**{**default, **empty, **values})
+
+
+EMPTY = view()
+NEVER_SYNCED = view(age=inf, is_stale=True, leader="")
+
+
+def large(*, now=NOW, newer=0):
+    """Make 50 ClusterQueues with 2,000 pending, 12 policies and 500 decisions.
+
+    *newer* decisions came after them, and time went on.
+    """
+    draw = random.Random(SEED)
+    policies = tuple(_policy(number) for number in range(12))
+    moment = now + 5 * newer
+    old = [_decision(number, policies, now, draw) for number in range(500)]
+    new = [_decision(-number - 1, policies, moment, draw) for number in range(newer)]
+    decisions = tuple([*new[::-1], *old][:500])
+    return view(
+        at=moment,
+        age=0.8,
+        queues=tuple(_queue(number, draw) for number in range(50)),
+        policies=tuple(_counted(each, decisions) for each in policies),
+        decisions=decisions,
+        leader="kueue-fallback-controller-7c9d8f6b5-x2x7q",
+        savings=Savings(since=now - 21_600, jobs=1_284, moved=97, saved_seconds=402_120, slower=11),
+    )
+
+
+_TEAMS = ("vision", "speech", "robotics", "recsys", "climate", "genomics")
+_TASKS = ("finetune", "evaluate", "embed", "train", "render", "preprocess")
+
+
+def _queue(number, draw):
+    team = _TEAMS[number % len(_TEAMS)]
+    gpu = number % 3 != 2
+    nominal = draw.choice((4, 8, 16, 32))
+    reserved = draw.randint(0, nominal) + (draw.choice((0, 0, 4)) if number % 4 == 0 else 0)
+    cells = [_cpu(draw), _memory(draw)]
+    if gpu:
+        flavor = draw.choice(("a100", "h100", "l40s"))
+        free = max(0, nominal - reserved - draw.choice((0, 0, 2)))
+        cells = [
+            cell(flavor=flavor, nominal=nominal, reserved=reserved, available=free),
+            replace(_cpu(draw), flavor=flavor),
+            *cells,
+        ]
+    trouble = {7: "stopped (Hold)", 23: "inactive: ResourceFlavor spot is missing"}.get(number, "")
+    return queue(
+        f"{team}-{'gpu' if gpu else 'cpu'}-{number:02}",
+        cells=tuple(cells),
+        cohort=f"{'research' if number % 2 else 'product'}" if number % 5 else "",
+        trouble=trouble,
+        pending=(96, 40, 12, 2, 50)[number % 5],
+        reserving=draw.randint(2, 60),
+        admitted=draw.randint(1, 50),
+        waits=None if number % 9 == 0 else draw.choice((0.0, 45.0, 380.0, 2_900.0, 15_000.0)),
+    )
+
+
+def _cpu(draw):
+    nominal = draw.choice((64, 128, 512)) * 1000
+    reserved = draw.randrange(0, nominal, 500)
+    return cell(flavor="on-demand", resource="cpu", nominal=nominal, reserved=reserved)
+
+
+def _memory(draw):
+    nominal = draw.choice((256, 1024)) * GI
+    reserved = int(nominal * draw.choice((0.1, 0.5, 1.2)))
+    return cell(flavor="on-demand", resource="memory", nominal=nominal, reserved=reserved)
+
+
+def _policy(number):
+    names = ("gpu", "cpu") if number % 3 else ("h100", "a100", "cpu")
+    ready = (True, True, True, False, None)[number % 5]
+    return policy(
+        f"{_TEAMS[number % 6]}-{'light' if number < 6 else 'heavy'}",
+        mode=("Enforce", "Enforce", "Advise", "Observe")[number % 4],
+        ready=ready,
+        message="spec.options[1].queue: no LocalQueue cpu-lq in any namespace that it matches"
+        if ready is False
+        else "",
+        decided=tuple((name, 0) for name in (*names, "")),
+    )
+
+
+def _counted(each, decisions):
+    counts = {name: 0 for name, _ in each.decided}
+    for made in decisions:
+        if made.policy == each.name:
+            counts[made.option] += 1
+    return replace(each, decided=tuple(counts.items()))
+
+
+def _decision(number, policies, now, draw):
+    by = policies[min(draw.randrange(12), draw.randrange(12))]
+    names = [name for name, _ in by.decided if name]
+    at = now - 21.0 * number if number >= 0 else now
+    crowded = draw.random() < (0.7 if 120 < number < 300 else 0.35)
+    taken = "" if draw.random() < 0.06 else names[-1] if crowded else names[0]
+    options = tuple(_option(name, name == taken, draw) for name in names)
+    queue_name = f"{taken}-lq" if taken else f"{names[0]}-lq"
+    moves = (Move(at=at + 40, option=taken, reason="done 190 s sooner there"),)
+    return (
+        decision(
+            number,
+            at=at,
+            namespace=by.name.split("-")[0],
+            policy=by.name,
+            mode=by.mode,
+            option=taken,
+            queue=queue_name,
+            reason=f"sent to {queue_name} ({taken}): starts now, done in 70 s; {names[0]}-lq "
+            "would be done in 204 s (12 ahead)"
+            if taken
+            else "left as submitted: the state was too old (21 s)",
+            options=options,
+            moves=moves if taken and number % 11 == 3 else (),
+        )
+        if number >= 0
+        else _fresh(number, by, taken, options, at)
+    )
+
+
+def _fresh(number, by, taken, options, at):
+    return decision(
+        number,
+        at=at,
+        policy=by.name,
+        mode=by.mode,
+        option=taken,
+        options=options,
+        namespace=by.name.split("-")[0],
+        queue=f"{taken}-lq",
+    )
+
+
+def _option(name, taken, draw):
+    if not taken and draw.random() < 0.2:
+        detail = "needs 16 of nvidia.com/gpu where 8 are its most, borrowing included"
+        return option(
+            name, pending=40, starts_in=None, runs=None, finishes_in=None, rejected=detail
+        )
+    starts = 0.0 if taken else draw.choice((130.0, 900.0, 5_400.0))
+    return option(
+        name,
+        pending=0 if taken else draw.randint(3, 90),
+        starts_in=starts,
+        runs=240.0,
+        finishes_in=starts + 240,
+    )

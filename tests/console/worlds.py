@@ -1,0 +1,108 @@
+"""A made-up moment for the console: two ClusterQueues of one cohort, a policy, two decisions."""
+
+from tests.builders import arrival, cluster_queue, held, policy, snapshot
+from webhook.cluster.feed import Counted
+from webhook.cluster.tally import Admitted
+from webhook.console.collect import Judged, Known
+from webhook.console.view import Decision, Move, Option
+from webhook.model.forecasts import Profile
+
+GPU = "nvidia.com/gpu"
+NOW, UNIX = 1000.0, 1_790_000_000.0
+
+
+def state(**rest):
+    """Build a state as of NOW - 2: three of four GPUs reserved, two of them admitted."""
+    return snapshot(
+        cluster_queue(quotas={"t4": {GPU: "2", "cpu": "4"}}, cohort="all", borrowing="1"),
+        cluster_queue("cpu-cq", {"spot": {"cpu": "2500m", "memory": "6Gi"}}, cohort="all"),
+        cluster_queue("spare-cq", {"t4": {GPU: "2", "cpu": "0"}}, cohort="all"),
+        held={
+            "gpu-cq": held({"t4": {GPU: "3", "cpu": "1500m"}}, pending=1, reserving=3),
+        },
+        competing={"gpu-cq": (arrival("a", count=1), arrival("b", {GPU: "1"}))},
+        policies=rest.pop("policies", (policy(),)),
+        as_of=NOW - 2,
+        **rest,
+    )
+
+
+def counted(found=None, profiles=None):
+    return Counted(
+        snapshot=found or state(),
+        admitted={"gpu-cq": Admitted(2, {("t4", GPU): 2, ("t4", "cpu"): 1000})},
+        profiles={"gpu-cq": PROFILE} if profiles is None else profiles,
+    )
+
+
+PROFILE = Profile(
+    computed_at=NOW - 5, cells=(), times=(0.0,), free=((),), spread=(0.0,), waits=65.0
+)
+
+
+def option(name, finishes_in=None, **rest):
+    return Option(
+        name=name,
+        queue=f"{name}-lq",
+        pending=rest.pop("pending", 0),
+        starts_in=rest.pop("starts_in", None),
+        runs=rest.pop("runs", None),
+        finishes_in=finishes_in,
+        rejected=rest.pop("rejected", ""),
+    )
+
+
+def decision(identity="d-1", **rest):
+    given = {
+        "at": UNIX - 60,
+        "namespace": "team",
+        "job": "light-1",
+        "policy": "light-gpu",
+        "mode": "Enforce",
+        "option": "cpu",
+        "queue": "cpu-lq",
+        "reason": "sent to cpu-lq (cpu)",
+        "options": (option("gpu", 200.0), option("cpu", 70.0)),
+    }
+    return Decision(id=identity, **(given | rest))
+
+
+MOVED = decision(
+    "d-2",
+    namespace="other",
+    at=UNIX - 90,
+    option="gpu",
+    queue="gpu-lq",
+    options=(option("gpu", 30.0), option("cpu", 70.0)),
+    moves=(Move(at=UNIX - 90, option="gpu", reason="moved to gpu-lq (gpu)"),),
+)
+
+
+def with_workers(**rest):
+    """Know of three worker clusters: one that is fresh, one that is silent, one never seen."""
+    near = snapshot(
+        cluster_queue(quotas={"l4": {GPU: "8"}}),
+        held={"gpu-cq": held({"l4": {GPU: "5"}}, pending=4, reserving=5)},
+        as_of=NOW - 1,
+    )
+    far = snapshot(cluster_queue(quotas={"l4": {GPU: "2"}}), as_of=NOW - 40)
+    workers = {
+        "near": Counted(
+            snapshot=near, admitted={"gpu-cq": Admitted(3, {("l4", GPU): 3})}, profiles={}
+        ),
+        "far": Counted(snapshot=far, admitted={}, profiles={}),
+        "new": None,
+    }
+    return known(workers=workers, **rest)
+
+
+def known(**rest):
+    given = {
+        "now": NOW,
+        "unix": UNIX,
+        "max_age": 15.0,
+        "counted": counted(),
+        "decisions": (decision(), MOVED),
+        "judged": {"light-gpu": Judged(is_ready=True, message="its options can be taken")},
+    }
+    return Known(**(given | rest))

@@ -1,0 +1,39 @@
+"""The console served on a port of loopback, and how tests ask it."""
+
+import contextlib
+import http.client
+import json
+import threading
+
+from webhook.console.app import LOOPBACK, create_app
+from webhook.console.seer import Everybody
+from webhook.console.server import ConsoleServer
+
+
+@contextlib.contextmanager
+def served(view, *, seer=lambda _: Everybody(), context=None):
+    """Serve the console on a port of loopback."""
+    bugs = []
+    app = create_app(view, seer, hosts=LOOPBACK, on_error=bugs.append)
+    serving = ConsoleServer("127.0.0.1", 0, app, bugs.append, context)
+    thread = threading.Thread(target=serving.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield serving.server_port
+    finally:
+        serving.shutdown()
+        thread.join()
+        serving.server_close()
+    assert bugs == []
+
+
+def ask(port, path, method="GET", **headers):
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as client:
+        client.request(method, path, headers=headers)
+        response = client.getresponse()
+        return response, response.read()
+
+
+def read(port, path):
+    response, body = ask(port, path)
+    return response.status, json.loads(body)

@@ -1,0 +1,226 @@
+"""The Quota API over HTTP, with a made-up state, held against its own description."""
+
+import json
+
+import pytest
+import schemathesis
+from hypothesis import settings
+
+from tests.console.worlds import GPU, known, with_workers
+from tests.contract.consoles import ask, read, served
+from webhook.console.collect import collect
+
+DESCRIPTION = "/openapi.json"
+
+
+@pytest.fixture(scope="module")
+def console():
+    with served(lambda: collect(with_workers())) as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def stale():
+    with served(lambda: collect(known(counted=None))) as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def described(console):
+    return schemathesis.openapi.from_url(f"http://127.0.0.1:{console}{DESCRIPTION}")
+
+
+@pytest.fixture(scope="module")
+def described_stale(stale):
+    return schemathesis.openapi.from_url(f"http://127.0.0.1:{stale}{DESCRIPTION}")
+
+
+schema = schemathesis.pytest.from_fixture("described")
+schema_stale = schemathesis.pytest.from_fixture("described_stale")
+
+
+@schema.parametrize()
+@settings(max_examples=50, deadline=None)
+def test_every_answer_is_as_described(case):
+    case.call_and_validate()
+
+
+@schema_stale.parametrize()
+@settings(max_examples=20, deadline=None)
+def test_every_answer_before_the_first_state_is_as_described(case):
+    case.validate_response(case.call(), excluded_checks=[schemathesis.checks.not_a_server_error])
+
+
+def test_a_quota_is_told_in_base_units(console):
+    assert read(console, "/quota?clusterqueue=gpu-cq&flavor=t4&resource=nvidia.com/gpu") == (
+        200,
+        {
+            "clusterqueue": "gpu-cq",
+            "flavor": "t4",
+            "resource": GPU,
+            "available": 0,
+            "quota": 2,
+            "reserved": 3,
+            "used": 2,
+            "borrowed": 1,
+        },
+    )
+    assert read(console, "/quota?clusterqueue=gpu-cq&resource=cpu")[1]["quotas"] == [
+        {
+            "clusterqueue": "gpu-cq",
+            "flavor": "t4",
+            "resource": "cpu",
+            "available": 2.5,
+            "quota": 4,
+            "reserved": 1.5,
+            "used": 1,
+            "borrowed": 0,
+        }
+    ]
+
+
+def test_workloads_are_counted_as_kueue_does(console):
+    assert read(console, "/workloads?clusterqueue=gpu-cq") == (
+        200,
+        {
+            "clusterqueue": "gpu-cq",
+            "pendingWorkloads": 3,
+            "reservingWorkloads": 3,
+            "admittedWorkloads": 2,
+        },
+    )
+
+
+def test_a_workers_quota_names_its_cluster(console):
+    whole = "/quota?clusterqueue=gpu-cq&cluster=near"
+    quota = {
+        "clusterqueue": "gpu-cq",
+        "cluster": "near",
+        "flavor": "l4",
+        "resource": GPU,
+        "available": 3,
+        "quota": 8,
+        "reserved": 5,
+        "used": 3,
+        "borrowed": 0,
+    }
+
+    assert read(console, f"{whole}&flavor=l4&resource={GPU}") == (200, quota)
+    assert read(console, whole) == (
+        200,
+        {"clusterqueue": "gpu-cq", "cluster": "near", "quotas": [quota]},
+    )
+
+
+def test_a_workers_workloads_are_its_own(console):
+    assert read(console, "/workloads?clusterqueue=gpu-cq&cluster=near") == (
+        200,
+        {
+            "clusterqueue": "gpu-cq",
+            "cluster": "near",
+            "pendingWorkloads": 4,
+            "reservingWorkloads": 5,
+            "admittedWorkloads": 3,
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("cluster", "error", "age"),
+    [
+        ("far", "the state of the queues in cluster far is 40 s old", 40.0),
+        ("new", "the state of the queues in cluster new is not known yet", None),
+    ],
+)
+def test_a_silent_worker_is_no_answer(console, cluster, error, age):
+    for path in ("/quota", "/workloads"):
+        answer = read(console, f"{path}?clusterqueue=gpu-cq&cluster={cluster}")
+        assert answer == (503, {"error": error, "age": age})
+
+
+def test_before_the_first_state_nobody_knows_which_workers_there_are(stale):
+    assert read(stale, "/quota?clusterqueue=gpu-cq&cluster=near") == (
+        503,
+        {"error": "the state of the queues is not known yet", "age": None},
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("/quota", 400, "clusterqueue: must be given"),
+        ("/quota?clusterqueue=", 400, "clusterqueue: must be given once, not empty"),
+        (
+            "/quota?clusterqueue=a&clusterqueue=b",
+            400,
+            "clusterqueue: must be given once, not empty",
+        ),
+        (
+            "/quota?clusterqueue=gpu-cq&flavour=t4",
+            400,
+            "unknown parameter flavour; known: cluster, clusterqueue, flavor, resource",
+        ),
+        ("/quota?clusterqueue=none", 404, "there is no ClusterQueue none"),
+        ("/quota?clusterqueue=gpu-cq&flavor=a100", 404, "ClusterQueue gpu-cq has no flavor a100"),
+        (
+            "/quota?clusterqueue=gpu-cq&flavor=t4&resource=memory",
+            404,
+            "ClusterQueue gpu-cq has no quota of memory in flavor t4",
+        ),
+        (
+            "/quota?clusterqueue=cpu-cq&resource=nvidia.com/gpu",
+            404,
+            "ClusterQueue cpu-cq has no quota of nvidia.com/gpu",
+        ),
+        (
+            "/quota?clusterqueue=gpu-cq&cluster=near-1",
+            404,
+            "no cluster near-1 is watched; nearest: near",
+        ),
+        ("/workloads?clusterqueue=gpu-cq&cluster=xyz", 404, "no cluster xyz is watched"),
+        (
+            "/workloads?clusterqueue=cpu-cq&cluster=near",
+            404,
+            "there is no ClusterQueue cpu-cq in cluster near",
+        ),
+        (
+            "/quota?clusterqueue=gpu-cq&cluster=near&flavor=t4",
+            404,
+            "ClusterQueue gpu-cq in cluster near has no flavor t4",
+        ),
+        ("/workloads?clusterqueue=none", 404, "there is no ClusterQueue none"),
+        ("/decisions?limit=0", 400, "limit: must be a number from 1 to 500"),
+        ("/decisions?limit=501", 400, "limit: must be a number from 1 to 500"),
+        ("/decisions?limit=ten", 400, "limit: must be a number from 1 to 500"),
+        ("/view?full=1", 400, "unknown parameter full"),
+        ("/nothing", 404, "not found"),
+    ],
+)
+def test_what_cannot_be_answered_says_why(console, path, status, text):
+    assert read(console, path) == (status, {"error": text})
+
+
+@pytest.mark.parametrize("path", ["/quota?clusterqueue=gpu-cq", "/workloads?clusterqueue=gpu-cq"])
+def test_old_state_is_no_answer(path):
+    with served(lambda: collect(known(now=1020.0))) as port:
+        response, body = ask(port, path)
+
+    assert (response.status, response.headers["Retry-After"]) == (503, "5")
+    assert json.loads(body) == {"error": "the state of the queues is 22 s old", "age": 22.0}
+
+
+def test_before_the_first_state_there_is_no_answer(stale):
+    assert read(stale, "/quota?clusterqueue=gpu-cq") == (
+        503,
+        {"error": "the state of the queues is not known yet", "age": None},
+    )
+
+
+def test_decisions_are_limited_and_chosen_by_namespace(console):
+    def ids(query):
+        return [each["id"] for each in read(console, f"/decisions{query}")[1]["decisions"]]
+
+    assert ids("") == ["d-1", "d-2"]
+    assert ids("?limit=1") == ["d-1"]
+    assert ids("?namespace=other") == ["d-2"]
+    assert ids("?namespace=nobody") == []

@@ -1,0 +1,192 @@
+"""Who may see what: the API server's answer about a bearer token, remembered for seconds."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from webhook.cluster.errors import ClusterError
+from webhook.console.seer import Seer
+from webhook.model import fields
+from webhook.model.fields import FieldError
+
+REMEMBERED_SECONDS = 10.0
+"""A right that is taken away works for so long, at most."""
+REMEMBERED = 5_000
+"""Answers, of which the oldest are forgotten."""
+ASKED = 200
+"""Names about which is asked one by one, for one answer; the rest is left out."""
+LONGEST_TOKEN = 16_384
+_TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
+_ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+_Value = TypeVar("_Value")
+
+
+class Unknown(Exception):  # noqa: N818 - a refusal, not an error
+    """There is no token, or none that the API server knows."""
+
+
+class Unanswered(Exception):  # noqa: N818 - likewise
+    """The API server did not say."""
+
+
+class Asked(NamedTuple):
+    """One right, as in ``resourceAttributes``."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class Remembered(Generic[_Value]):
+    """Answers by what was asked, for a while, and no more than so many; any thread may ask."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._found: OrderedDict[object, tuple[float, _Value]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: object, ask: Callable[[], _Value]) -> _Value:
+        """Return the answer remembered, else ask; what is raised is not remembered."""
+        with self._lock:
+            until, value = self._found.get(key, (0.0, None))
+            if value is not None and until > self._clock():
+                return value
+        found = ask()
+        with self._lock:
+            self._found[key] = self._clock() + REMEMBERED_SECONDS, found
+            self._found.move_to_end(key)
+            while len(self._found) > REMEMBERED:
+                self._found.popitem(last=False)
+        return found
+
+
+class Reviews:
+    """Asks the API server who sent a token and what they may do."""
+
+    def __init__(
+        self,
+        post: Callable[[str, object], Mapping[str, Any]],
+        audience: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Ask by *post*; tokens must be meant for *audience*, empty: for the API server itself."""
+        self._post, self._audience = post, audience
+        self._users: Remembered[User | bool] = Remembered(clock)
+        self._allowed: Remembered[bool] = Remembered(clock)
+
+    def seer(self, authorization: str) -> Seer:
+        """Find out who sends a header ``Authorization``.
+
+        Raises:
+            Unknown: it holds no token of anybody.
+            Unanswered: nobody says whose.
+
+        """
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
+            raise Unknown
+        # The token itself is kept nowhere.
+        key = hashlib.sha256(token.encode()).digest()
+        user = self._users.get(key, lambda: self._user(token))
+        if not isinstance(user, User):
+            raise Unknown
+        return _Reviewed(self, user)
+
+    def allows(self, user: User, asked: Asked) -> bool:
+        """Say whether a user has a right.
+
+        Raises:
+            Unanswered: nobody says so.
+
+        """
+        return self._allowed.get((user, asked), lambda: self._is_allowed(user, asked))
+
+    def _user(self, token: str) -> User | bool:
+        """Ask whose token it is; False: nobody's."""
+        spec: dict[str, Any] = {"token": token}
+        if self._audience:
+            spec["audiences"] = [self._audience]
+        try:
+            status = self._asked(_TOKENS, "authentication.k8s.io/v1", "TokenReview", spec)
+            if status.get("authenticated") is not True:
+                return False
+            # Who does not know of audiences names none: then the token is the API server's own.
+            if self._audience and self._audience not in fields.strings(status, "audiences", ""):
+                return False
+            return _read_user(fields.mapping(status, "user", ""))
+        except FieldError as error:
+            raise Unanswered(str(error)) from error
+
+    def _is_allowed(self, user: User, asked: Asked) -> bool:
+        spec = {
+            "user": user.name,
+            "uid": user.uid,
+            "groups": list(user.groups),
+            "extra": {key: list(values) for key, values in user.extra},
+            "resourceAttributes": asked._asdict(),
+        }
+        status = self._asked(_ACCESS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
+        return status.get("allowed") is True and status.get("denied") is not True
+
+    def _asked(self, path: str, version: str, kind: str, spec: object) -> Mapping[str, Any]:
+        try:
+            answer = self._post(path, {"apiVersion": version, "kind": kind, "spec": spec})
+            return fields.mapping(answer, "status", "")
+        except (ClusterError, FieldError) as error:
+            raise Unanswered(f"{kind}: {error}") from error
+
+
+class _Reviewed:
+    """A user whom the API server knows."""
+
+    def __init__(self, reviews: Reviews, user: User) -> None:
+        self._reviews, self._user = reviews, user
+
+    def may_get(self, names: Iterable[str], *, group: str, resource: str) -> frozenset[str]:
+        wanted = sorted(set(names))
+        if len(wanted) > 1 and self._has("list", group, resource):
+            return frozenset(wanted)
+        return frozenset(
+            name for name in wanted[:ASKED] if self._has("get", group, resource, name=name)
+        )
+
+    def may_list_jobs(self, namespaces: Iterable[str]) -> frozenset[str]:
+        # The newest decisions come first, so these are asked about.
+        wanted = tuple(dict.fromkeys(namespaces))
+        if len(wanted) > 1 and self._has("list", "batch", "jobs"):
+            return frozenset(wanted)
+        return frozenset(
+            name for name in wanted[:ASKED] if self._has("list", "batch", "jobs", namespace=name)
+        )
+
+    def _has(
+        self, verb: str, group: str, resource: str, *, namespace: str = "", name: str = ""
+    ) -> bool:
+        return self._reviews.allows(self._user, Asked(verb, group, resource, namespace, name))
+
+
+def _read_user(source: Mapping[str, Any]) -> User:
+    extra = fields.mapping(source, "extra", "user")
+    return User(
+        name=fields.text(source, "username", "user"),
+        uid=fields.text(source, "uid", "user"),
+        groups=fields.strings(source, "groups", "user"),
+        extra=tuple((key, fields.strings(extra, key, "user.extra")) for key in sorted(extra)),
+    )

@@ -1,0 +1,242 @@
+"""From the state, forecasts and decisions to what the console shows of one moment. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import NamedTuple
+
+from webhook.cluster.feed import Counted
+from webhook.cluster.resources import KUEUE_GROUP
+from webhook.cluster.tally import Admitted
+from webhook.console.seer import Seer
+from webhook.console.view import Cell, Cluster, Decision, Policy, Queue, Savings, View
+from webhook.decide import quota
+from webhook.decide.quota import Quotas
+from webhook.model.forecasts import Profile
+from webhook.model.policy import FallbackPolicy, Mode
+from webhook.model.queues import ClusterQueue, Held, Snapshot, StopPolicy
+
+GROUP = "kueue-fallback.dev"
+_NOTHING = Held()
+_NOBODY = Admitted(0, {})
+
+
+class Judged(NamedTuple):
+    """What the controller says of a policy."""
+
+    is_ready: bool
+    message: str
+
+
+class Leads(NamedTuple):
+    """Who holds the controllers' Lease, and until when, in seconds since 1970, if not renewed."""
+
+    holder: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """All that is known at one moment."""
+
+    now: float
+    """On the clock of ``Snapshot.as_of``."""
+    unix: float
+    """The same instant, in seconds since 1970."""
+    max_age: float
+    counted: Counted | None
+    """None: nothing is known of the cluster yet."""
+    decisions: tuple[Decision, ...] = ()
+    judged: Mapping[str, Judged]
+    """Policy to what was said of it."""
+    leads: Leads | None = None
+    workers: Mapping[str, Counted | None] = field(default_factory=dict)
+    """Worker cluster that is watched to what is known of it; None: nothing yet."""
+
+
+def collect(known: Known) -> View:
+    counted = known.counted
+    age = _age(counted, known.now)
+    workers = sorted(known.workers.items())
+    snapshot = Snapshot() if counted is None else counted.snapshot
+    return View(
+        at=known.unix,
+        age=age,
+        is_stale=age > known.max_age,
+        off=_off(snapshot),
+        leader=_leader(known),
+        queues=tuple(
+            queue
+            for name, each in (("", counted), *workers)
+            if each is not None
+            for queue in _queues(each, known.now, name)
+        ),
+        policies=policies(snapshot.policies, known.judged, known.decisions),
+        decisions=known.decisions,
+        savings=savings(known.decisions),
+        clusters=tuple(_cluster(name, each, known) for name, each in workers),
+    )
+
+
+def restricted(view: View, seer: Seer) -> View:
+    """Leave out what a seer may not see, and sum up again what is left.
+
+    Who may get a ClusterQueue here may see that of the same name in each worker cluster.
+    """
+    queues = seer.may_get(
+        (queue.name for queue in view.queues), group=KUEUE_GROUP, resource="clusterqueues"
+    )
+    named = seer.may_get(
+        (policy.name for policy in view.policies), group=GROUP, resource="fallbackpolicies"
+    )
+    kept = tuple(queue for queue in view.queues if queue.name in queues)
+    # Whoever sees figures of a cluster sees how old they are.
+    clusters = seen_clusters(view, seer) | {queue.cluster for queue in kept}
+    namespaces = seer.may_list_jobs(decision.namespace for decision in view.decisions)
+    decisions = tuple(each for each in view.decisions if each.namespace in namespaces)
+    return replace(
+        view,
+        queues=kept,
+        policies=tuple(
+            replace(
+                policy, decided=_decided(policy.name, [o for o, _ in policy.decided], decisions)
+            )
+            for policy in view.policies
+            if policy.name in named
+        ),
+        decisions=decisions,
+        savings=savings(decisions),
+        clusters=tuple(each for each in view.clusters if each.name in clusters),
+    )
+
+
+def seen_clusters(view: View, seer: Seer) -> frozenset[str]:
+    """Name the worker clusters that a seer may know of."""
+    names = (each.name for each in view.clusters)
+    return seer.may_get(names, group=KUEUE_GROUP, resource="multikueueclusters")
+
+
+def policies(
+    found: Iterable[FallbackPolicy],
+    judged: Mapping[str, Judged],
+    decisions: Iterable[Decision],
+) -> tuple[Policy, ...]:
+    """Describe policies, with how often each of their options was taken in *decisions*."""
+    decisions = tuple(decisions)
+    return tuple(
+        Policy(
+            name=each.name,
+            mode=str(each.spec.mode),
+            ready=judged[each.name].is_ready if each.name in judged else None,
+            message=judged[each.name].message if each.name in judged else "",
+            decided=_decided(
+                each.name, [*(option.name for option in each.spec.options), ""], decisions
+            ),
+        )
+        for each in found
+    )
+
+
+def _decided(
+    policy: str, options: Iterable[str], decisions: Iterable[Decision]
+) -> tuple[tuple[str, int], ...]:
+    taken = Counter(decision.option for decision in decisions if decision.policy == policy)
+    return tuple((option, taken[option]) for option in options)
+
+
+def savings(decisions: Iterable[Decision]) -> Savings | None:
+    """Sum what decisions that were carried out gained, as far as forecasts told; None: no telling.
+
+    A Job's first option is the one that it would have had without a policy.
+    """
+    gains: list[tuple[Decision, float]] = []
+    for decision in decisions:
+        options = {option.name: option.finishes_in for option in decision.options}
+        first = next(iter(options.values()), None)
+        done = options.get(decision.option)
+        if decision.mode == Mode.ENFORCE and first is not None and done is not None:
+            gains.append((decision, first - done))
+    if not gains:
+        return None
+    return Savings(
+        since=min(decision.at for decision, _ in gains),
+        jobs=len(gains),
+        moved=sum(decision.option != decision.options[0].name for decision, _ in gains),
+        saved_seconds=sum(gain for _, gain in gains),
+        slower=sum(gain < 0 for _, gain in gains),
+    )
+
+
+def _age(counted: Counted | None, now: float) -> float:
+    return inf if counted is None else max(0.0, now - counted.snapshot.as_of)
+
+
+def _cluster(name: str, counted: Counted | None, known: Known) -> Cluster:
+    age = _age(counted, known.now)
+    return Cluster(name=name, age=age, is_stale=age > known.max_age)
+
+
+def _leader(known: Known) -> str:
+    leads = known.leads
+    return leads.holder if leads is not None and known.unix < leads.until else ""
+
+
+def _off(snapshot: Snapshot) -> str:
+    if snapshot.off is None:
+        return ""
+    names = ", ".join(sorted(snapshot.off.namespaces))
+    return f"new decisions and moves in {names}" if names else "all new decisions and moves"
+
+
+def _queues(counted: Counted, now: float, cluster: str) -> Iterator[Queue]:
+    snapshot = counted.snapshot
+    quotas = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
+    for name, held in snapshot.held.items():
+        quotas = quota.charge(quotas, name, held.usage)
+    for name in sorted(snapshot.cluster_queues):
+        found = _queue(snapshot.cluster_queues[name], counted, quotas, now)
+        yield replace(found, cluster=cluster)
+
+
+def _queue(queue: ClusterQueue, counted: Counted, quotas: Quotas, now: float) -> Queue:
+    held = counted.snapshot.held.get(queue.name, _NOTHING)
+    admitted = counted.admitted.get(queue.name, _NOBODY)
+    competing = counted.snapshot.competing.get(queue.name, ())
+    trouble = _trouble(queue, quotas)
+    return Queue(
+        name=queue.name,
+        cohort=queue.cohort,
+        trouble=trouble,
+        pending=held.pending + sum(arrival.count for arrival in competing),
+        reserving=held.reserving,
+        admitted=admitted.workloads,
+        waits=_waits(counted.profiles.get(queue.name), now),
+        cells=tuple(
+            Cell(
+                flavor=flavor,
+                resource=resource,
+                nominal=cell.nominal,
+                reserved=(reserved := held.usage.get((flavor, resource), 0)),
+                borrowed=max(0, reserved - cell.nominal),
+                available=0 if trouble else quota.available(quotas, queue.name, (flavor, resource)),
+                used=admitted.usage.get((flavor, resource), 0),
+            )
+            for group in queue.groups
+            for (flavor, resource), cell in group.quotas.items()
+        ),
+    )
+
+
+def _trouble(queue: ClusterQueue, quotas: Quotas) -> str:
+    if queue.stop_policy is not StopPolicy.NONE:
+        return f"stopped ({queue.stop_policy})"
+    if not queue.active:
+        return queue.inactive_because or "inactive"
+    return "" if quotas.holds(queue.name) else "its cohorts form a cycle"
+
+
+def _waits(profile: Profile | None, now: float) -> float | None:
+    return None if profile is None else max(0.0, profile.waits - (now - profile.computed_at))

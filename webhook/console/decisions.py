@@ -1,0 +1,154 @@
+"""Decisions as the server tells of them and as they stand on Jobs, to what the console shows.
+
+Both are JSON that somebody else wrote; what cannot be read is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Any, NoReturn
+
+from webhook.console.view import Decision, Move, Option
+from webhook.model import fields
+from webhook.model.decision import HISTORY_KEPT
+from webhook.model.fields import FieldError, child
+from webhook.model.job import DECISION, QUEUE_LABEL
+
+_OPTIONS = 16
+"""Twice as many as a policy may have."""
+_AGES = 1 << 33
+"""Seconds; what lies beyond is no time of this machine's."""
+_AT = f"metadata.annotations[{DECISION}]"
+
+
+def from_line(text: str | bytes) -> Decision | None:
+    """Read a line of the decision log; None: it is none of a decision."""
+    try:
+        line = fields.as_mapping(_loaded(text), "")
+        name = _text(line, "name", "")
+        return _decision(
+            fields.mapping(line, "decision", ""),
+            namespace=_text(line, "namespace", ""),
+            job=name or _text(line, "generateName", ""),
+            queue=_text(line, "queue", ""),
+        )
+    except FieldError:
+        return None
+
+
+def from_job(source: Mapping[str, Any]) -> Decision | None:
+    """Read a Job, or its metadata alone; None: no decision can be read from it."""
+    try:
+        metadata = fields.mapping(source, "metadata", "")
+        annotations, labels = (
+            fields.mapping(metadata, key, "metadata") for key in ("annotations", "labels")
+        )
+        return _decision(
+            fields.as_mapping(_loaded(_text(annotations, DECISION, _AT)), _AT),
+            namespace=_text(metadata, "namespace", "metadata"),
+            job=_text(metadata, "name", "metadata"),
+            queue=_text(labels, QUEUE_LABEL, "metadata.labels"),
+        )
+    except FieldError:
+        return None
+
+
+def _loaded(text: str | bytes) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise FieldError(_AT, "expected JSON") from None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _decision(source: Mapping[str, Any], *, namespace: str, job: str, queue: str) -> Decision:
+    identity = _text(source, "id", _AT)
+    if not identity or not namespace:
+        raise FieldError(child(_AT, "id"), "expected what tells it from others")
+    return Decision(
+        id=identity,
+        at=_unix(_text(source, "time", _AT)),
+        namespace=namespace,
+        job=job,
+        policy=_text(source, "policy", _AT),
+        mode=_text(source, "mode", _AT),
+        option=_text(source, "option", _AT),
+        queue=_queue(source, queue),
+        reason=_text(source, "reason", _AT),
+        options=tuple(_option(*each) for each in fields.objects(source, "options", _AT)[:_OPTIONS]),
+        moves=_moves(source),
+    )
+
+
+def _moves(source: Mapping[str, Any]) -> tuple[Move, ...]:
+    """Read the last moves; the first stay of all is no move."""
+    stays = fields.objects(source, "history", _AT)[-HISTORY_KEPT:]
+    count = max(0, min(fields.integer(source, "moves", _AT) or 0, len(stays)))
+    return tuple(_move(*each) for each in stays[len(stays) - count :])
+
+
+def _queue(source: Mapping[str, Any], queue: str) -> str:
+    """Find the queue of the option taken: where only advice is given, the Job is in another."""
+    taken = _text(source, "option", _AT)
+    for option, here in fields.objects(source, "options", _AT):
+        if taken and option.get("name") == taken:
+            return _text(option, "queue", here) or queue
+    return queue
+
+
+def _option(source: Mapping[str, Any], path: str) -> Option:
+    return Option(
+        name=_text(source, "name", path),
+        queue=_text(source, "queue", path),
+        pending=fields.integer(source, "pending", path),
+        starts_in=_seconds(source, "startsIn", path),
+        runs=_seconds(source, "runs", path),
+        finishes_in=_seconds(source, "finishesIn", path),
+        rejected=_text(source, "rejected", path),
+        cluster=_text(source, "cluster", path),
+    )
+
+
+def _move(source: Mapping[str, Any], path: str) -> Move:
+    return Move(
+        at=_unix(_text(source, "time", path)),
+        option=_text(source, "option", path),
+        reason=_text(source, "reason", path),
+    )
+
+
+def _text(source: Mapping[str, Any], key: str, path: str) -> str:
+    """Read a text that can be written as UTF-8; JSON can spell others too."""
+    return fields.text(source, key, path).encode(errors="replace").decode()
+
+
+def _seconds(source: Mapping[str, Any], key: str, path: str) -> float | None:
+    value = source.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise FieldError(child(path, key), f"expected seconds, got {fields.kind_of(value)}")
+    try:
+        found = float(value)
+    except OverflowError:
+        raise FieldError(child(path, key), "expected seconds") from None
+    if not isfinite(found):
+        raise FieldError(child(path, key), "expected seconds")
+    return found
+
+
+def _unix(time: str) -> float:
+    try:
+        moment = datetime.fromisoformat(time)
+        found = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+    except (ValueError, OverflowError):
+        found = -1.0
+    if not 0 <= found < _AGES:
+        raise FieldError(child(_AT, "time"), "expected a time")
+    return found

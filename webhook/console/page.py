@@ -1,0 +1,96 @@
+"""Draw a View as the page for people: HTML that needs nothing but itself."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from math import inf, isfinite
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from webhook.console import bars, filters, timeline, words
+from webhook.console.filters import Filters
+from webhook.console.view import Decision, Queue, View
+
+QUEUES_AT_ONCE: Final = 12
+"""ClusterQueues shown before the reader asks for the rest."""
+
+
+def render(view: View, nonce: str, asked: Filters = filters.NONE) -> str:
+    """Draw what *asked* leaves of *view*.
+
+    *nonce* is the one in the header ``Content-Security-Policy`` of this very response.
+    """
+    shown = filters.narrowed(view, asked)
+    queues = sorted(shown.queues, key=_busiest_first)
+    template = _environment().get_template("page.html")
+    return template.render(
+        nonce=nonce,
+        style=_asset("style.css"),
+        script=_asset("live.js"),
+        view=view,
+        shown=shown,
+        asked=asked,
+        synced=isfinite(view.age),
+        silent={each.name: each.age for each in view.clusters if each.is_stale},
+        never=inf,
+        queues=queues[:QUEUES_AT_ONCE],
+        more_queues=queues[QUEUES_AT_ONCE:],
+        timeline=timeline.timeline(shown),
+        listed=filters.page(shown.decisions, asked),
+        suggested=_suggested(view),
+        colors=_colors(view),
+        modes={policy.name: policy.mode for policy in view.policies},
+    )
+
+
+def _busiest_first(queue: Queue) -> tuple[bool, int, str, str]:
+    return (not queue.trouble, -queue.pending, queue.name, queue.cluster)
+
+
+def _suggested(view: View) -> dict[str, list[str]]:
+    """List the names that each filter can be filled in with."""
+    return {
+        "namespace": sorted({each.namespace for each in view.decisions}),
+        "policy": sorted({each.name for each in view.policies}),
+        "queue": sorted({each.name for each in view.queues}),
+    }
+
+
+def _colors(view: View) -> dict[tuple[str, str], str]:
+    return {
+        (policy.name, option): timeline.color(option, place)
+        for policy in view.policies
+        for place, (option, _) in enumerate(policy.decided)
+    }
+
+
+def outcome(decision: Decision) -> str:
+    """Say what became of the Job, or in Observe and Advise what would have."""
+    if not decision.option:
+        return "left alone"
+    return decision.option if decision.mode == "Enforce" else f"would be {decision.option}"
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=PackageLoader("webhook.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    used: dict[str, Any] = {"bar": bars.bar, "outcome": outcome, "words": words}
+    found.globals.update(used)
+    found.globals["lane_height"] = timeline.HEIGHT
+    return found
+
+
+@cache
+def _asset(name: str) -> Markup:
+    """Read our own style or script, which no name of a cluster is ever put into."""
+    source = resources.files("webhook.console") / "templates" / name
+    return Markup(source.read_text(encoding="utf-8"))  # noqa: S704

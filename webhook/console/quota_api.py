@@ -1,0 +1,129 @@
+"""The Quota API: what is asked about, and the answer or why there is none. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from webhook.cluster.resources import KUEUE_GROUP
+from webhook.console.book import KEPT
+from webhook.console.collect import seen_clusters
+from webhook.console.seer import Seer
+from webhook.console.view import Cluster, Queue, View
+from webhook.console.written import cell_json, plain
+
+RETRY_SECONDS = 5
+LIMIT = 100
+"""Decisions in an answer, by default."""
+_LONGEST = 253
+"""Characters of a Kubernetes name."""
+
+
+class Problem(Exception):  # noqa: N818 - an answer as good as others
+    """Why there is no other answer; *more* goes with the text."""
+
+    def __init__(self, status: HTTPStatus, text: str, **more: Any) -> None:
+        super().__init__(text)
+        self.status, self.text, self.more = status, text, more
+
+
+def quota(view: View, given: Mapping[str, str], seer: Seer) -> Mapping[str, Any]:
+    """Say what one flavor's quota of one resource comes to, or all that fit what is given."""
+    queue = _queue(view, given, seer)
+    flavor, resource = given.get("flavor"), given.get("resource")
+    cells = [cell for cell in queue.cells if flavor in (None, cell.flavor)]
+    if not cells and flavor is not None:
+        raise _missing(f"ClusterQueue {queue.name}{_where(queue)} has no flavor {flavor}")
+    cells = [cell for cell in cells if resource in (None, cell.resource)]
+    if not cells and resource is not None:
+        of_flavor = "" if flavor is None else f" in flavor {flavor}"
+        text = f"ClusterQueue {queue.name}{_where(queue)} has no quota of {resource}{of_flavor}"
+        raise _missing(text)
+    found = [{**_named(queue), **cell_json(cell)} for cell in cells]
+    if flavor is not None and resource is not None:
+        return found[0]
+    return {**_named(queue), "quotas": found}
+
+
+def workloads(view: View, given: Mapping[str, str], seer: Seer) -> Mapping[str, Any]:
+    """Count Workloads as Kueue does."""
+    queue = _queue(view, given, seer)
+    return {
+        **_named(queue),
+        "pendingWorkloads": queue.pending,
+        "reservingWorkloads": queue.reserving,
+        "admittedWorkloads": queue.admitted,
+    }
+
+
+def decisions(view: View, given: Mapping[str, str], seer: Seer) -> Mapping[str, Any]:
+    """List the newest decisions, of one namespace or of all that the seer may see."""
+    limit = _limit(given.get("limit"))
+    if (namespace := given.get("namespace")) is not None:
+        if namespace not in seer.may_list_jobs((namespace,)):
+            raise Problem(HTTPStatus.FORBIDDEN, f"needs list jobs in namespace {namespace}")
+        found = [each for each in view.decisions if each.namespace == namespace]
+    else:
+        seen = seer.may_list_jobs(each.namespace for each in view.decisions)
+        found = [each for each in view.decisions if each.namespace in seen]
+    return {"decisions": [plain(each) for each in found[:limit]]}
+
+
+def _queue(view: View, given: Mapping[str, str], seer: Seer) -> Queue:
+    name = given.get("clusterqueue")
+    if name is None:
+        raise Problem(HTTPStatus.BAD_REQUEST, "clusterqueue: must be given")
+    if name not in seer.may_get((name,), group=KUEUE_GROUP, resource="clusterqueues"):
+        raise Problem(HTTPStatus.FORBIDDEN, f"needs get clusterqueues {name}")
+    cluster = given.get("cluster", "")
+    state: Cluster | View = _cluster(view, cluster, seer) if cluster else view
+    if state.is_stale:
+        raise _stale(state.age, cluster)
+    queue = next((q for q in view.queues if (q.name, q.cluster) == (name, cluster)), None)
+    if queue is None:
+        where = f" in cluster {cluster}" if cluster else ""
+        raise _missing(f"there is no ClusterQueue {name}{where}")
+    return queue
+
+
+def _cluster(view: View, name: str, seer: Seer) -> Cluster:
+    found = next((each for each in view.clusters if each.name == name), None)
+    if found is not None:
+        return found
+    if view.is_stale:
+        # Which clusters there are is part of this cluster's state.
+        raise _stale(view.age)
+    close = difflib.get_close_matches(name[:_LONGEST], sorted(seen_clusters(view, seer)))
+    hint = f"; nearest: {', '.join(close)}" if close else ""
+    raise _missing(f"no cluster {name} is watched{hint}")
+
+
+def _stale(age: float, cluster: str = "") -> Problem:
+    told = plain(age)
+    how_old = "is not known yet" if told is None else f"is {age:.0f} s old"
+    where = f" in cluster {cluster}" if cluster else ""
+    text = f"the state of the queues{where} {how_old}"
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, text, age=told)
+
+
+def _named(queue: Queue) -> Mapping[str, Any]:
+    named = {"clusterqueue": queue.name}
+    return {**named, "cluster": queue.cluster} if queue.cluster else named
+
+
+def _where(queue: Queue) -> str:
+    return f" in cluster {queue.cluster}" if queue.cluster else ""
+
+
+def _missing(text: str) -> Problem:
+    return Problem(HTTPStatus.NOT_FOUND, text)
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return LIMIT
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= KEPT):
+        raise Problem(HTTPStatus.BAD_REQUEST, f"limit: must be a number from 1 to {KEPT}")
+    return int(text)

@@ -1,0 +1,188 @@
+"""Where Jobs went, over time: a lane for each option of a policy, with a column for each step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from webhook.console import words
+from webhook.console.view import Decision, Policy, View
+
+HEIGHT: Final = 32
+"""Of a lane, in pixels; the room for the marks of moves above it is apart."""
+MOST_LANES: Final = 12
+_MOST_COLUMNS: Final = 48
+_STEPS: Final = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
+_LONG_STEP: Final = 3600
+"""Seconds; from here on hours of several days are seen."""
+_LEAST_VISIBLE: Final = 3
+_SERIES: Final = 4
+"""Colors of options; what comes after shares the last."""
+Key = tuple[str, str]
+"""Policy and option; the option is empty for Jobs that were left alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    x: float
+    width: float
+    """Both in percent."""
+    height: float
+    """In pixels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    policy: str
+    option: str
+    color: str
+    """A name for the style sheet."""
+    total: int
+    sentence: str
+    columns: tuple[Column, ...]
+    moves: tuple[float, ...]
+    """Where Jobs were moved to this option, in percent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    lanes: tuple[Lane, ...]
+    hidden: str
+    """How many policies are left out, those with the fewest Jobs; empty: none."""
+    step: str
+    peak: int
+    """The Jobs of the highest column."""
+    ticks: tuple[tuple[float, str], ...]
+    """Where in percent, and what time it is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Axis:
+    start: float
+    step: int
+    columns: int
+
+    def time(self, at: float) -> str:
+        return words.minute(at) if self.step < _LONG_STEP else words.day_hour(at)
+
+    def column(self, at: float) -> int:
+        return min(self.columns - 1, max(0, int((at - self.start) // self.step)))
+
+    def percent(self, at: float) -> float:
+        part = (at - self.start) / (self.step * self.columns)
+        return round(100 * min(1.0, max(0.0, part)), 2)
+
+
+def timeline(view: View) -> Timeline | None:
+    """Draw all decisions of *view*; None: there are none."""
+    if not view.decisions:
+        return None
+    axis = _axis(min(each.at for each in view.decisions), view.at)
+    keys = _keys(view.policies, view.decisions)
+    kept = _busiest(keys, view.decisions)
+    columns = Counter((each.policy, each.option, axis.column(each.at)) for each in view.decisions)
+    peak = max(columns.values())
+    hidden = len({policy for policy, _ in keys} - kept)
+    return Timeline(
+        lanes=tuple(
+            _lane(key, view.decisions, axis=axis, columns=columns, peak=peak, color=color)
+            for key, color in keys.items()
+            if key[0] in kept
+        ),
+        hidden=words.counted(hidden, "policy", "policies") if hidden else "",
+        step=words.duration(axis.step),
+        peak=peak,
+        ticks=tuple(
+            (25.0 * quarter, axis.time(axis.start + quarter * axis.step * axis.columns / 4))
+            for quarter in range(5)
+        ),
+    )
+
+
+def _axis(first: float, now: float) -> _Axis:
+    span = max(now - first, 60.0)
+    step = next((step for step in _STEPS if span / step < _MOST_COLUMNS), _STEPS[-1])
+    end = (now // step + 1) * step
+    columns = ceil((end - first) / step)
+    return _Axis(start=end - columns * step, step=step, columns=columns)
+
+
+def _keys(policies: Sequence[Policy], decisions: Sequence[Decision]) -> dict[Key, str]:
+    """Return lanes in the policies' order, each with its color; what no policy has is last."""
+    present = {(each.policy, each.option) for each in decisions}
+    present |= {(each.policy, move.option) for each in decisions for move in each.moves}
+    colors = {
+        (policy.name, option): color(option, place)
+        for policy in policies
+        for place, (option, _) in enumerate(policy.decided)
+    }
+    gone = sorted(present - set(colors), key=lambda key: (key[0], not key[1], key[1]))
+    kept = {key: name for key, name in colors.items() if key in present}
+    return kept | {key: color(key[1], _SERIES) for key in gone}
+
+
+def _busiest(keys: Mapping[Key, str], decisions: Sequence[Decision]) -> set[str]:
+    """Return the policies that most Jobs were decided by, with as many lanes as there is room."""
+    lanes = Counter(policy for policy, _ in keys)
+    kept: set[str] = set()
+    room = MOST_LANES
+    for policy, _ in Counter(each.policy for each in decisions).most_common():
+        if kept and lanes[policy] > room:
+            break
+        kept.add(policy)
+        room -= lanes[policy]
+    return kept
+
+
+def color(option: str, place: int) -> str:
+    """Name the color of a policy's option by its place among them."""
+    return f"series-{min(place, _SERIES - 1)}" if option else "series-none"
+
+
+def _lane(
+    key: Key,
+    decisions: Sequence[Decision],
+    *,
+    axis: _Axis,
+    columns: Counter[tuple[str, str, int]],
+    peak: int,
+    color: str,
+) -> Lane:
+    mine = {index: columns[*key, index] for index in range(axis.columns) if columns[*key, index]}
+    moves = tuple(
+        axis.percent(move.at)
+        for each in decisions
+        for move in each.moves
+        if (each.policy, move.option) == key
+    )
+    return Lane(
+        policy=key[0],
+        option=key[1],
+        color=color,
+        total=sum(mine.values()),
+        sentence=_sentence(mine, len(moves), axis),
+        columns=tuple(
+            Column(
+                x=round(100 * index / axis.columns, 2),
+                width=round(80 / axis.columns, 2),
+                height=max(_LEAST_VISIBLE, round(HEIGHT * count / peak, 1)),
+            )
+            for index, count in mine.items()
+        ),
+        moves=moves,
+    )
+
+
+def _sentence(columns: Mapping[int, int], moves: int, axis: _Axis) -> str:
+    """Say what the picture shows to those who do not see it."""
+    found = []
+    if columns:
+        highest = max(columns, key=lambda index: columns[index])
+        at = axis.time(axis.start + highest * axis.step)
+        found.append(f"at most {columns[highest]} in {words.duration(axis.step)}, at {at} UTC")
+    if moves:
+        found.append(f"{words.counted(moves, 'Job')} moved here")
+    return "; ".join(found)

@@ -1,0 +1,138 @@
+"""What the console shows of one moment, as plain values: page and JSON are drawn from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One flavor's amounts of one resource in a ClusterQueue, in the units of ``Quantity``."""
+
+    flavor: str
+    resource: str
+    nominal: int
+    reserved: int
+    """Of Workloads that hold quota, admitted or not."""
+    borrowed: int
+    """What *reserved* exceeds *nominal* by."""
+    available: int
+    """What a newcomer could reserve now, borrowing included; 0 where the queue admits nobody."""
+    used: int = 0
+    """Of what is reserved the part of admitted Workloads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """A ClusterQueue."""
+
+    name: str
+    cohort: str
+    trouble: str
+    """Why it admits nobody; empty: it does."""
+    pending: int
+    reserving: int
+    admitted: int
+    waits: float | None
+    """Seconds until all that is pending would have started; None: nobody has forecast it."""
+    cells: tuple[Cell, ...]
+    cluster: str = ""
+    """The worker cluster that it is in; empty: this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A worker cluster that is watched."""
+
+    name: str
+    age: float
+    """Of what is known of it, in seconds; infinite before it was first seen."""
+    is_stale: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """How one option of a decision looked then; seconds from the decision on, None: not known."""
+
+    name: str
+    queue: str
+    pending: int | None
+    starts_in: float | None
+    runs: float | None
+    finishes_in: float | None
+    rejected: str
+    """In words; empty: it could have been taken."""
+    cluster: str = ""
+    """The worker cluster where it was expected to run; empty: this one, or not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    at: float
+    """Seconds since 1970."""
+    option: str
+    """Where to."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    id: str
+    at: float
+    """Seconds since 1970."""
+    namespace: str
+    job: str
+    policy: str
+    mode: str
+    option: str
+    """Empty: left alone."""
+    queue: str
+    """Where the Job went; in Observe and Advise, where it would have."""
+    reason: str
+    options: tuple[Option, ...]
+    moves: tuple[Move, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    name: str
+    mode: str
+    ready: bool | None
+    """None: no controller has judged it yet."""
+    message: str
+    decided: tuple[tuple[str, int], ...]
+    """Option and how many of the decisions shown took it, in the policy's order; "" last: left
+    alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Savings:
+    """What the decisions since *since* gained, against each Job's first option."""
+
+    since: float
+    """Seconds since 1970."""
+    jobs: int
+    moved: int
+    saved_seconds: float
+    slower: int
+    """Jobs done later than their first option would have been, as far as forecasts tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    at: float
+    """Seconds since 1970."""
+    age: float
+    """Of the state, in seconds; infinite before the first one."""
+    is_stale: bool
+    off: str
+    """What the off switch stops; empty: nothing."""
+    leader: str
+    """Who holds the controller's Lease; empty: nobody is known to."""
+    queues: tuple[Queue, ...]
+    """Those of this cluster, then those of each worker cluster."""
+    policies: tuple[Policy, ...]
+    decisions: tuple[Decision, ...]
+    """The newest first."""
+    savings: Savings | None
+    clusters: tuple[Cluster, ...] = ()

@@ -1,0 +1,102 @@
+"""Amounts and times as people read them on the page."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Final
+
+from webhook.model import quantity
+
+NOT_KNOWN: Final = "not known"
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_MINUTE: Final = 60
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+_FEW_MINUTES: Final = 10 * _MINUTE
+_THREE_FIGURES: Final = 100
+
+
+def amount(value: int, resource: str) -> str:
+    """Write an amount with about three figures: ``1.5``, ``24``, ``12.5 Gi``."""
+    if resource == quantity.CPU:
+        return _figures(value / 1000)
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        return _bytes(value)
+    return f"{value:,}"
+
+
+def _bytes(value: int) -> str:
+    scaled, step = float(value), 0
+    while abs(scaled) >= 1024 and step < len(_BINARY) - 1:  # noqa: PLR2004 - Ki
+        scaled, step = scaled / 1024, step + 1
+    return f"{_figures(scaled)} {_BINARY[step]}".rstrip()
+
+
+def _figures(value: float) -> str:
+    if abs(value) >= _THREE_FIGURES:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value else "0"
+
+
+def duration(seconds: float | None) -> str:
+    """Spell a time with two units at most: ``40 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
+    if seconds is None or not isfinite(seconds):
+        return NOT_KNOWN
+    whole = max(0, round(seconds))
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        minutes, rest = divmod(whole, _MINUTE)
+        return _two(minutes, "min", rest if whole < _FEW_MINUTES else 0, "s")
+    if whole < _DAY:
+        hours, rest = divmod(whole, _HOUR)
+        return _two(hours, "h", rest // _MINUTE, "min")
+    days, rest = divmod(whole, _DAY)
+    return _two(days, "d", rest // _HOUR, "h")
+
+
+def _two(large: int, unit: str, small: int, small_unit: str) -> str:
+    return f"{large} {unit} {small} {small_unit}" if small else f"{large} {unit}"
+
+
+def signed_duration(seconds: float) -> str:
+    return f"-{duration(-seconds)}" if round(seconds) < 0 else duration(seconds)
+
+
+def start(seconds: float | None) -> str:
+    """Say when something starts that starts in *seconds*."""
+    return "now" if seconds is not None and round(seconds) <= 0 else duration(seconds)
+
+
+def ago(at: float, now: float) -> str:
+    return "just now" if round(now - at) < 1 else f"{duration(now - at)} ago"
+
+
+def clock(at: float) -> str:
+    return _utc(at).strftime("%H:%M:%S")
+
+
+def minute(at: float) -> str:
+    return _utc(at).strftime("%H:%M")
+
+
+def day_hour(at: float) -> str:
+    return _utc(at).strftime("%m-%d %H:%M")
+
+
+def day_and_minute(at: float) -> str:
+    return _utc(at).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def machine_time(at: float) -> str:
+    """Write a time for the attribute ``datetime``."""
+    return _utc(at).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _utc(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or noun + 's'}"
