@@ -15,3 +15,6 @@ FULL = bool(os.environ.get("FULL"))
 """Take the time that `make test` does not have."""
 THOROUGH = 200 if os.environ.get("HYPOTHESIS_PROFILE") == "quick" else 5_000
 """Examples for what must hold for every Job and every policy."""
+
+# Tests that run beside others are given the width of somebody's terminal.
+os.environ.pop("COLUMNS", None)

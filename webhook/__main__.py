@@ -9,14 +9,21 @@ import click
 
 _COMMANDS = {
     "check": ("webhook.commands.check", "command", "Check policies, with the API server's texts."),
+    "completion": ("webhook.commands.completion", "command", "Print a shell's completion script."),
     "control": ("webhook.commands.control", "command", "Run the controller."),
-    "explain": ("webhook.commands.explain", "command", "Say what would be decided, and why."),
+    "explain": ("webhook.commands.explain", "command", "Say what is or would be decided, and why."),
     "off": ("webhook.commands.switch", "off", "Stop all new decisions within a second."),
     "on": ("webhook.commands.switch", "on", "Decide again."),
     "probe": ("webhook.commands.probe", "command", "Check that the API server calls the webhook."),
     "report": ("webhook.commands.report", "command", "Show the run times that were learned."),
     "serve": ("webhook.commands.serve", "command", "Run the webhook's server."),
     "simulate": ("webhook.commands.simulate", "command", "Replay Jobs under several strategies."),
+    "status": (
+        "webhook.commands.status",
+        "command",
+        "Show policies, queues, and what needs a look.",
+    ),
+    "tail": ("webhook.commands.tail", "command", "Print decisions as they are made."),
     "undo": ("webhook.commands.undo", "command", "Put a pending Job back as it was submitted."),
     "unfinished": ("webhook.commands.unfinished", "command", "List decided Jobs still to do."),
 }
@@ -34,6 +41,18 @@ class LazyGroup(click.Group):
         module, name, _ = _COMMANDS[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; a misspelt one is answered with the nearest."""
+        if args[0] not in _COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            close = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -53,7 +72,16 @@ def main() -> None:
     Examples:
       kueue-fallback explain -f job.yaml --snapshot snapshot.json
       kueue-fallback check -f policy.yaml
+      kubectl fallback explain train -n team
+      kubectl fallback status
     """
+
+
+def complete() -> None:
+    """Answer kubectl, which asks for the words that may come next."""
+    from webhook.commands import completion
+
+    completion.for_kubectl(main)
 
 
 if __name__ == "__main__":

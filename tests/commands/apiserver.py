@@ -17,7 +17,7 @@ def serving(answer, tmp_path, **context):
             size = int(self.headers.get("Content-Length", 0))
             body = json.loads(self.rfile.read(size)) if size else None
             status, headers, found = answer(self.command, self.path, body)
-            content = json.dumps(found).encode()
+            content = (found if isinstance(found, str) else json.dumps(found)).encode()
             self.send_response(status)
             for name, value in headers:
                 self.send_header(name, value)
@@ -25,7 +25,7 @@ def serving(answer, tmp_path, **context):
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = do_PATCH = respond  # noqa: N815 - the base class calls them so
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = respond  # noqa: N815 - the base class calls them so
 
         def log_message(self, *_):
             pass

@@ -72,6 +72,19 @@ def test_a_job_that_no_policy_matches_is_said_to_be_untouched():
     )
 
 
+def test_a_misspelt_queue_is_answered_with_the_nearest():
+    given = (
+        Path(LIGHT).read_text(encoding="utf-8").replace("queue-name: gpu-lq", "queue-name: gpu-ql")
+    )
+
+    found = explain("-f", "-", "--snapshot", SNAPSHOT, given=given)
+
+    assert (found.exit_code, found.stderr) == (
+        0,
+        "There is no LocalQueue gpu-ql in namespace research (there is gpu-lq).\n",
+    )
+
+
 def test_the_job_may_come_from_standard_input():
     given = Path(LIGHT).read_text(encoding="utf-8")
 
@@ -92,8 +105,8 @@ def test_the_job_may_come_from_standard_input():
             "apiVersion: expected batch/v1, got batch/v2",
         ),
         (
-            "{kind: Job, apiVersion: batch/v1, metadata: {name: a}, spec: {parallelism: x}}",
-            "spec.parallelism: expected a whole number, got a string",
+            "{kind: Job, apiVersion: batch/v1, metadata: {name: a},\nspec: {parallelism: x}}",
+            "job.yaml:2: spec.parallelism: expected a whole number, got a string",
         ),
     ],
 )

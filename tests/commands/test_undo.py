@@ -19,6 +19,7 @@ DECISION = "kueue-fallback.dev/decision"
 MOVE_TO = "kueue-fallback.dev/move-to"
 OPTION = "kueue-fallback.dev/option"
 POLICY = "kueue-fallback.dev/policy"
+LEFT = "kueue-fallback.dev/undone"
 PATH = "/apis/batch/v1/namespaces/team/jobs/light"
 WISH = {"resourceVersion": "7", "annotations": {MOVE_TO: "none"}}
 UNPIN = """\
@@ -90,7 +91,7 @@ def test_a_pending_job_goes_back_and_is_told_how_to_unpin_it(server, undo):
 
     assert cluster.patched == [WISH]
     assert plain(cluster.job["spec"]) == plain(pending(light_job())["spec"])
-    assert cluster.job["metadata"]["annotations"] == {POLICY: "none"}
+    assert cluster.job["metadata"]["annotations"] == {POLICY: "none", LEFT: "light-gpu"}
     text = "Job team/light is as it was submitted, in LocalQueue gpu-lq.\n"
     assert (result.exit_code, result.stdout) == (0, text + UNPIN)
     assert result.stderr == (
@@ -184,6 +185,20 @@ def test_a_job_that_is_not_there_is_said_to_be_missing(server, undo):
     result = undo(Cluster(server, None), "a b/c", "-n", "other")
 
     assert (result.exit_code, result.stderr) == (1, "There is no Job other/a b/c.\n")
+
+
+def test_a_misspelt_job_is_answered_with_the_nearest(server, undo):
+    cluster = Cluster(server, stored(server))
+
+    def answer(method, path, body):
+        if urlsplit(path).path == PATH.rpartition("/")[0]:
+            return 200, [], {"metadata": {}, "items": [cluster.job]}
+        return cluster(method, path, body)
+
+    result = undo(answer, "job/lihgt")
+
+    assert (result.exit_code, cluster.patched) == (1, [])
+    assert result.stderr == "There is no Job team/lihgt (there is light).\n"
 
 
 def test_a_job_without_a_decision_is_not_touched(server, undo):

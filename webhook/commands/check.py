@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.commands import manifest
+from webhook.commands import files, manifest
+from webhook.model.fields import FieldError
 from webhook.model.policy import GROUP, KIND, VERSION, PolicyError, read_policy
+
+if TYPE_CHECKING:
+    from webhook.commands.check_sample import Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,34 +37,63 @@ class Finding:
 @click.option(
     "-f",
     "--filename",
-    "files",
+    "paths",
     required=True,
     multiple=True,
     metavar="FILE",
     help="A file with policies, YAML or JSON, or - for stdin; repeatable.",
 )
+@click.option("--sample", metavar="JOB", help="A Job to try in every option, on the cluster.")
+@click.option("-n", "--namespace", help="The sample's, if its manifest names none.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
-def command(files: tuple[str, ...], output: str) -> None:
+@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
+def command(
+    *,
+    paths: tuple[str, ...],
+    sample: str | None,
+    namespace: str | None,
+    output: str,
+    kubeconfig: str | None,
+) -> None:
     """Check FallbackPolicies as `kubectl apply` would: the same verdict, the same texts.
 
     Each mistake is one line: file, line, path and text. Other kinds are skipped with a note.
 
+    With --sample the API server is asked, by a dry run, whether it would create the Job under
+    each option, and a pod of it, so that quotas, LimitRanges and other admission policies speak
+    before a user meets them. You need the rights to create Jobs and pods there, and to list
+    LocalQueues.
+
     \b
-    Exit codes: 0 all are valid, 2 a policy or a file is wrong.
+    Exit codes: 0 all are valid, 1 the sample is refused in an option, 2 a policy or a file is
+    wrong, 3 the cluster cannot be reached (with --sample alone).
 
     \b
     Examples:
       kueue-fallback check -f policy.yaml
       helm template . | kueue-fallback check -f - -o json
+      kueue-fallback check -f policy.yaml --sample job.yaml -n team
     """
-    findings = [finding for file in files for finding in check(file)]
+    findings = [finding for file in paths for finding in check(file)]
     failed = any(finding.kind == "error" for finding in findings)
+    trials: Sequence[Trial] | None = None
+    if sample is not None and not failed:
+        from webhook.commands.check_sample import tried_on_cluster
+
+        try:
+            trials = tried_on_cluster(paths, sample, namespace, kubeconfig)
+        except FieldError as error:
+            click.echo(str(error), err=True)
+            sys.exit(2)
     if output == "json":
-        click.echo(json.dumps(_summary(findings, valid=not failed), indent=2))
+        click.echo(json.dumps(_summary(findings, trials, valid=not failed), indent=2))
     else:
         for finding in findings:
             click.echo(str(finding), err=finding.kind in ("skipped", "note"))
-    sys.exit(2 if failed else 0)
+        for trial in trials or ():
+            click.echo(str(trial))
+    refused = any(not trial.is_accepted for trial in trials or ())
+    sys.exit(2 if failed else int(refused))
 
 
 def check(file: str) -> Iterator[Finding]:
@@ -69,10 +101,9 @@ def check(file: str) -> Iterator[Finding]:
     name = "stdin" if file == "-" else file
     policies = 0
     try:
-        for document in manifest.read(_text(file)):
-            for value, prefix in _objects(document.value):
-                policies += _is_policy(value)
-                yield from _check(value, prefix, document, name)
+        for found in files.objects(file):
+            policies += _is_policy(found.value)
+            yield from _check(found)
     except manifest.ManifestError as error:
         yield Finding(kind="error", file=name, line=error.line, path="", message=error.message)
     else:
@@ -81,35 +112,16 @@ def check(file: str) -> Iterator[Finding]:
             yield Finding(kind="error", file=name, line=0, path="", message=message)
 
 
-def _text(file: str) -> str:
-    try:
-        if file == "-":
-            return sys.stdin.read()
-        return Path(file).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise manifest.ManifestError(f"not UTF-8 text: {error.reason}") from error
-    except OSError as error:
-        raise manifest.ManifestError(error.strerror or str(error)) from error
-
-
-def _objects(value: Any) -> Iterator[tuple[Any, str]]:
-    """Take lists apart, as kubectl does."""
-    if isinstance(value, dict) and value.get("kind") in ("List", f"{KIND}List"):
-        items = value.get("items")
-        for index, item in enumerate(items if isinstance(items, list) else ()):
-            yield item, f"items[{index}]."
-    else:
-        yield value, ""
-
-
 def _is_policy(value: Any) -> bool:
     return isinstance(value, dict) and value.get("kind") == KIND
 
 
-def _check(value: Any, prefix: str, document: manifest.Document, file: str) -> Iterator[Finding]:
+def _check(found: files.Found) -> Iterator[Finding]:
+    value = found.value
+
     def finding(kind: str, path: str, message: str) -> Finding:
-        line = document.line((prefix + path).rstrip("."))
-        return Finding(kind=kind, file=file, line=line, path=path, message=message)
+        line = found.line(path)
+        return Finding(kind=kind, file=found.file, line=line, path=path, message=message)
 
     if not isinstance(value, dict):
         yield finding("error", "", "expected an object")
@@ -122,9 +134,9 @@ def _check(value: Any, prefix: str, document: manifest.Document, file: str) -> I
         message = f'no matches for kind "{KIND}" in version "{value["apiVersion"]}"'
         yield finding("error", "apiVersion", message)
     else:
-        for key, line in document.repeated:
+        for key, line in found.document.repeated:
             message = f'key "{key}" already set in map: the last one counts'
-            yield Finding(kind="note", file=file, line=line, path=key, message=message)
+            yield Finding(kind="note", file=found.file, line=line, path=key, message=message)
         try:
             policy = read_policy(value)
         except PolicyError as error:
@@ -134,9 +146,12 @@ def _check(value: Any, prefix: str, document: manifest.Document, file: str) -> I
             yield finding("valid", "", f"{KIND} {policy.name} is valid")
 
 
-def _summary(findings: list[Finding], *, valid: bool) -> Mapping[str, Any]:
+def _summary(
+    findings: list[Finding], trials: Sequence[Trial] | None, *, valid: bool
+) -> Mapping[str, Any]:
     return {
         "valid": valid,
+        **({} if trials is None else {"sample": [trial.as_json() for trial in trials]}),
         "findings": [
             {
                 "kind": finding.kind,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
@@ -14,16 +15,73 @@ if TYPE_CHECKING:
 
 UNREACHED = 3
 """Exit code: the cluster cannot be reached, or does not let us."""
+PAGE = "200"
+
+kubeconfig_option: Callable[[Any], Any] = click.option(
+    "--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG"
+)
 
 
 @contextlib.contextmanager
-def connected(kubeconfig: str | None) -> Iterator[Client]:
+def connected(kubeconfig: str | None, *, metadata_only: bool = False) -> Iterator[Client]:
     """Connect as kubectl does: the given kubeconfig, else the pod's ServiceAccount."""
     from webhook.cluster.client import Client
     from webhook.cluster.errors import ClusterError
 
     try:
-        yield Client(kubeconfig or "")
+        yield Client(kubeconfig or "", metadata_only=metadata_only)
     except ClusterError as error:
         click.echo(str(error), err=True)
         sys.exit(UNREACHED)
+
+
+def namespace_or_current(namespace: str | None, kubeconfig: str | None) -> str:
+    """Name the namespace that is meant, as kubectl has it."""
+    from webhook.cluster.client import default_namespace
+
+    return namespace or default_namespace(kubeconfig or "")
+
+
+def name_of(job: str) -> str:
+    """Take a Job's name as kubectl does: ``train``, ``job/train``, ``jobs.batch/train``."""
+    kind, slash, name = job.partition("/")
+    return name if slash and kind in ("job", "jobs", "job.batch", "jobs.batch") else job
+
+
+def jobs_path(namespace: str = "", name: str = "") -> str:
+    where = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
+    which = f"/{quote(name, safe='')}" if name else ""
+    return f"/apis/batch/v1/{where}jobs{which}"
+
+
+def pages(
+    client: Client, path: str, params: Mapping[str, str] | None = None
+) -> Iterator[Mapping[str, Any]]:
+    """List in pages that hold up nobody; yield each."""
+    params = {**(params or {}), "limit": PAGE}
+    while True:
+        page = client.get(path, params)
+        yield page
+        token = page["metadata"].get("continue")
+        if not token:
+            return
+        params = {**params, "continue": token}
+
+
+def missing_job(client: Client, namespace: str, name: str) -> str:
+    """Say that there is no such Job, and which one may have been meant."""
+    from webhook.decide.filters import nearest
+
+    hint = nearest(name, _names(client, namespace))
+    return f"There is no Job {namespace}/{name}{hint}."
+
+
+def _names(client: Client, namespace: str) -> Sequence[str]:
+    """Name the Jobs of a namespace; none where they may not be listed."""
+    from webhook.cluster.errors import ClusterError
+
+    try:
+        listed = list(pages(client, jobs_path(namespace)))
+    except ClusterError:
+        return ()
+    return [job["metadata"]["name"] for page in listed for job in page.get("items") or ()]

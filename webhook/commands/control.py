@@ -46,7 +46,7 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
     import yaml
     from pydantic import ValidationError
 
-    from webhook.probes import split_address
+    from webhook.addresses import split_address
 
     where = config or "options"
     try:

@@ -1,45 +1,58 @@
-"""``explain``: the very function that admission runs, on a file, with its reasons as a table."""
+"""``explain``: the very function that admission runs, on a file or a Job that is there."""
 
 from __future__ import annotations
 
-import json
 import sys
-import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from webhook.commands import complete, terminal
+from webhook.commands.connect import connected, jobs_path, kubeconfig_option, namespace_or_current
 from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
-    from webhook.cluster.state import State
-    from webhook.jobs import JobKind
+    from webhook.cluster.client import Client
+    from webhook.commands.deciding import View
+    from webhook.commands.files import Found
     from webhook.model.decision import Outcome
-    from webhook.model.policy import FallbackPolicy
-    from webhook.model.queues import Snapshot
+
+_CONFLICT = 409
 
 
-@click.command("explain", short_help="Say what would be decided for a Job, and why.")
-@click.option(
-    "-f", "--filename", "job", required=True, metavar="JOB", help="A Job, or - for stdin."
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    name: str | None
+    file: str | None
+    policies: tuple[str, ...]
+    snapshot: str | None
+    namespace: str | None
+    output: str
+    kubeconfig: str | None
+
+
+@click.command("explain", short_help="Say what was or would be decided for a Job, and why.")
+@click.argument("name", metavar="[JOB]", required=False, shell_complete=complete.jobs)
+@click.option("-f", "--filename", "file", metavar="FILE", help="A Job's manifest, or -: stdin.")
 @click.option("--policy", "policies", multiple=True, metavar="FILE", help="Only these policies.")
 @click.option("--snapshot", metavar="FILE", help="A saved state; default: the cluster's.")
-@click.option("-n", "--namespace", help="The Job's namespace, if its manifest names none.")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text")
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
-def command(
-    job: str,
-    policies: tuple[str, ...],
-    snapshot: str | None,
-    namespace: str | None,
-    output: str,
-    kubeconfig: str | None,
-) -> None:
-    """Decide a Job as admission would, change nothing, and show every option with its numbers.
+@click.option(
+    "-n",
+    "--namespace",
+    shell_complete=complete.namespaces,
+    help="The Job's; default: the manifest's, then the kubeconfig's.",
+)
+@click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text")
+@kubeconfig_option
+def command(**given: Any) -> None:
+    """Show why a Job goes where it goes: every option with its numbers. Nothing is changed.
+
+    JOB is one that is there: what was decided, from its own record, and what would be decided if
+    it were submitted now; what it takes up itself is not counted. With -f a manifest is decided
+    as admission would. Who may not list ClusterQueues gets the record of a JOB, and for a
+    manifest the webhook's answer to a server-side dry run.
 
     A snapshot is what this prints:
 
@@ -47,178 +60,114 @@ def command(
       kubectl get clusterqueues,localqueues,cohorts,resourceflavors,workloads,\\
         fallbackpolicies,namespaces -A -o json
 
+    With MultiKueue also admissionchecks,multikueueconfigs,multikueueclusters.
+
+    \b
+    Exit codes: 0 done, 1 there is no such Job or the API server refuses it, 2 a file is wrong,
+    3 the cluster cannot be reached.
+
     \b
     Examples:
+      kubectl fallback explain train -n team
       kueue-fallback explain -f job.yaml
       kueue-fallback explain -f job.yaml --snapshot snapshot.json --policy policy.yaml
       kubectl get job train -o yaml | kueue-fallback explain -f - -o json
     """
+    asked = _Asked(**given)
+    if (asked.name is None) == (asked.file is None):
+        raise click.UsageError("Give the name of a Job, or a manifest with -f.")
+    if asked.name is not None and asked.snapshot is not None:
+        raise click.UsageError("--snapshot goes with -f: a Job that is there is in the cluster.")
     try:
-        read = _read_job(job, namespace)
-        found = _snapshot(snapshot, kubeconfig, policies)
-        if found is None:
-            _show_dry_run(read, kubeconfig, output)
-            return
-        outcome = _consider(read, *found)
+        click.echo(_live(asked, asked.name) if asked.name else _of_file(asked))
     except FieldError as error:
         click.echo(str(error), err=True)
         sys.exit(2)
-    click.echo(_render(outcome, read, output))
 
 
-def _snapshot(
-    path: str | None, kubeconfig: str | None, policies: tuple[str, ...]
-) -> tuple[Snapshot, float] | None:
-    """Read the state with its forecasts, and when it was so; None: the user may not list it.
+def _live(asked: _Asked, name: str) -> str:
+    from webhook.commands import explain_live
 
-    A file is from when the last thing in it happened.
-    """
-    from webhook.surveys import foreseen
-
-    state = _state(path, kubeconfig)
-    if state is None:
-        return None
-    unix = time.time() if path is None else float(state.newest()) or time.time()
-    found = state.snapshot(0.0, unix)
-    if policies:
-        found = _with_policies(found, policies)
-    return foreseen(state, found, unix), unix
+    with connected(asked.kubeconfig) as client:
+        where = namespace_or_current(asked.namespace, asked.kubeconfig)
+        return explain_live.explained(
+            client, where, name, policies=asked.policies, output=asked.output
+        )
 
 
-def _state(path: str | None, kubeconfig: str | None) -> State | None:
-    """Read the state; None: the user may not list it."""
+def _of_file(asked: _Asked) -> str:
     from webhook.cluster.errors import Forbidden
-    from webhook.cluster.snapshot_file import fetch_state, read_state
-    from webhook.commands.connect import connected
+    from webhook.commands import deciding
+    from webhook.commands.files import read_job
 
-    if path is not None:
-        return read_state(path)
-    with connected(kubeconfig) as client:
+    file, output = asked.file or "", asked.output
+    if asked.snapshot is not None:
+        job, found = read_job(file, asked.namespace or "default")
+        view = deciding.view_of_file(asked.snapshot, asked.policies)
+        return _render(_consider(job, found, view), job, output)
+    job, found = read_job(file, namespace_or_current(asked.namespace, asked.kubeconfig))
+    with connected(asked.kubeconfig) as client:
         try:
-            return fetch_state(client)
+            view = deciding.view_of_cluster(client, asked.policies)
         except Forbidden as error:
             click.echo(f"{error}: asking the webhook by a server-side dry run instead", err=True)
-            return None
+            return _dry_run(client, job, output)
+    return _render(_consider(job, found, view), job, output)
 
 
-def _show_dry_run(job: Mapping[str, Any], kubeconfig: str | None, output: str) -> None:
+def _consider(job: Mapping[str, Any], found: Found, view: View) -> Outcome:
+    from webhook.commands import deciding
+
+    try:
+        outcome = deciding.consider(job, view)
+    except FieldError as error:
+        raise found.wrong(error.path, error.message) from error
+    if hint := deciding.missing_queue(job, view):
+        click.echo(hint, err=True)
+    return outcome
+
+
+def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> str:
     """Let the API server ask the webhook: for those who may create Jobs and list nothing."""
-    from webhook.commands.connect import connected
-    from webhook.model.job import DECISION
-
-    path = f"/apis/batch/v1/namespaces/{job['metadata']['namespace']}/jobs"
-    with connected(kubeconfig) as client:
-        created = client.post(path, dict(job), {"dryRun": "All"})
-    text = created.get("metadata", {}).get("annotations", {}).get(DECISION)
-    if text is None:
-        click.echo("Left untouched: no decision came back.")
-        return
-    found = json.loads(text)
-    found.pop("original", None)
-    click.echo(_dump(found, "yaml" if output == "text" else output))
-
-
-def _with_policies(state: Snapshot, paths: tuple[str, ...]) -> Snapshot:
-    import dataclasses
-
-    from webhook.model.policy_values import sort_key
-
-    found: list[FallbackPolicy] = []
-    for path in paths:
-        found += _read_policies(path)
-    return dataclasses.replace(state, policies=tuple(sorted(found, key=sort_key)))
-
-
-def _read_policies(path: str) -> list[FallbackPolicy]:
-    from webhook.model.policy import KIND, PolicyError, read_policy
-
-    documents = [item for item in _read_documents(path) if item.get("kind") == KIND]
-    if not documents:
-        raise FieldError(path, f"expected a {KIND}")
-    try:
-        return [read_policy(document) for document in documents]
-    except PolicyError as error:
-        raise FieldError(path, str(error)) from error
-
-
-def _read_documents(path: str) -> list[Mapping[str, Any]]:
-    import yaml
+    from webhook.cluster.errors import Refused
+    from webhook.commands import recorded
 
     try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-        documents = [item for item in yaml.safe_load_all(text) if item is not None]
-    except OSError as error:
-        raise FieldError(path, str(error.strerror)) from error
-    except yaml.YAMLError as error:
-        raise FieldError(path, f"not YAML: {error}") from error
-    for index, document in enumerate(documents):
-        if not isinstance(document, dict):
-            raise FieldError(path, f"document {index + 1}: expected an object")
-    return documents
+        created = _create(client, job)
+    except Refused as error:
+        click.echo(f"The API server refuses the Job: {error}", err=True)
+        sys.exit(1)
+    decision = recorded.decision_on(created)
+    if decision is None:
+        return "Left untouched: no decision came back."
+    if output in ("json", "yaml"):
+        return terminal.dump(decision, output)
+    return "\n".join(recorded.as_text(decision, terminal.width(output)))
 
 
-def _read_job(path: str, namespace: str | None) -> Mapping[str, Any]:
-    jobs = [item for item in _read_documents(path) if item.get("kind") == "Job"]
-    if len(jobs) != 1:
-        raise FieldError(path, f"expected one Job, found {len(jobs)}")
-    metadata = jobs[0].get("metadata")
-    if not isinstance(metadata, dict):
-        raise FieldError(path, "metadata: expected an object")
-    where = metadata.get("namespace") or namespace or "default"
-    return {**jobs[0], "metadata": {**metadata, "namespace": where}}
+def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
+    from webhook.cluster.errors import Refused
 
-
-def _kind(job: Mapping[str, Any]) -> JobKind:
-    from webhook.jobs import KINDS
-
-    api_version = str(job.get("apiVersion", "batch/v1"))
-    group, _, version = api_version.rpartition("/")
-    kind = KINDS.get((group, version, "Job"))
-    if kind is None:
-        raise FieldError("apiVersion", f"expected batch/v1, got {api_version}")
-    return kind
-
-
-def _consider(job: Mapping[str, Any], state: Snapshot, unix: float) -> Outcome:
-    from webhook import flow
-    from webhook.decide import folding
-
-    moment = flow.Moment(
-        now=state.as_of,
-        unix=unix,
-        time=datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        uid="0",
-    )
-    return flow.consider(job, _kind(job), folding.build(state, ()), moment, flow.Rules())
+    metadata = dict(job["metadata"])
+    path, params = jobs_path(metadata["namespace"]), {"dryRun": "All"}
+    try:
+        return client.post(path, dict(job), params)
+    except Refused as error:
+        if error.status != _CONFLICT or "name" not in metadata:
+            raise
+    # It is there already; under another name it is decided all the same.
+    metadata["generateName"] = f"{metadata.pop('name')}-"
+    return client.post(path, {**job, "metadata": metadata}, params)
 
 
 def _render(outcome: Outcome, job: Mapping[str, Any], output: str) -> str:
+    from webhook.commands import deciding
     from webhook.decide import explain
     from webhook.decide.table import table
 
-    if output == "text":
-        return table(outcome)
+    if output in ("text", "wide"):
+        return table(outcome, terminal.columns(output))
     found = explain.outcome_json(outcome)
     if outcome.edits:
-        found["job"] = _patched(job, outcome)
-    return _dump(found, output)
-
-
-def _patched(job: Mapping[str, Any], outcome: Outcome) -> Any:
-    """Apply the patch that admission would send with what everybody else applies patches with."""
-    import copy
-
-    import jsonpatch
-
-    from webhook.admission import patch
-
-    operations = patch.operations(outcome.edits, copy.deepcopy(dict(job)), _kind(job).allowed)
-    return jsonpatch.apply_patch(job, operations)
-
-
-def _dump(found: Mapping[str, Any], output: str) -> str:
-    if output == "json":
-        return json.dumps(found, indent=2)
-    import yaml
-
-    return str(yaml.safe_dump(dict(found), sort_keys=False)).rstrip()
+        found["job"] = deciding.patched(job, outcome)
+    return terminal.dump(found, output)

@@ -36,12 +36,22 @@ Look at, in this order:
 
 @click.command("probe", short_help="Check that the API server calls the webhook.")
 @click.option("--namespace", default="default", show_default=True, help="Of the dry run.")
-@click.option("--wait", type=click.FloatRange(min=0), default=120, show_default=True, help="s")
+@click.option(
+    "--wait", type=click.FloatRange(min=0), default=120, show_default=True, help="Seconds."
+)
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
 def command(namespace: str, wait: float, kubeconfig: str | None) -> None:
     """Create a Job as a dry run and wait until the webhook's own words come back with it.
 
     Nothing is created. Whoever asks needs the right to create Jobs in the namespace.
+
+    \b
+    Exit codes: 0 it is called, 1 it was not within the time, 3 the cluster cannot be reached.
+
+    \b
+    Examples:
+      kubectl fallback probe
+      kubectl fallback probe --namespace team --wait 10
     """
     from webhook.cluster.client import Client
     from webhook.cluster.errors import ClusterError
@@ -67,7 +77,7 @@ def _ask(client: Client, namespace: str) -> str:
     from webhook.admission import probe
 
     nonce = secrets.token_hex(8)
-    warnings = client.warnings_on_create(
+    _, warnings = client.post_with_warnings(
         f"/apis/batch/v1/namespaces/{namespace}/jobs", _job(nonce), {"dryRun": "All"}
     )
     start = probe.text(nonce)

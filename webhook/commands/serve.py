@@ -16,7 +16,7 @@ from webhook.settings import Settings
 @click.option("--config", type=click.Path(exists=True, dir_okay=False), help="Settings, YAML.")
 @click.option("--listen", help="Address of TLS POST /mutate.  [default: 0.0.0.0:10250]")
 @click.option("--metrics-listen", help="Address of /healthz, /readyz, /metrics.  [0.0.0.0:8080]")
-@click.option("--console-listen", help="Address of /decisions.  [127.0.0.1:8081]")
+@click.option("--console-listen", help="Address of the console.  [127.0.0.1:8081]")
 @click.option("--tls-cert", type=click.Path(), help="Certificate chain, PEM.")
 @click.option("--tls-key", type=click.Path(), help="Private key, PEM.")
 @click.option("--kubeconfig", type=click.Path(), help="Default: the pod's ServiceAccount.")
@@ -41,7 +41,7 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
     import yaml
     from pydantic import ValidationError
 
-    from webhook.probes import split_address
+    from webhook.addresses import split_address
 
     found: dict[str, Any] = {}
     if config is not None:

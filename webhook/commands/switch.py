@@ -2,59 +2,166 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from webhook.commands.connect import connected
+from webhook.commands import complete
+from webhook.commands.connect import connected, kubeconfig_option
 
 if TYPE_CHECKING:
     from webhook.cluster.client import Client
 
 NAME = "kueue-fallback-off"
+TRIES = 3
+_CONFLICT = 409
+_NOT_ON = """\
+It is off everywhere, so {names} alone cannot be switched on. Either all:
+  kueue-fallback on
+or first say where it is to stay off:
+  kueue-fallback on && kueue-fallback off -n NAMESPACE"""
+
+Off: TypeAlias = "frozenset[str] | None"
+"""Where it is off; empty: everywhere; None: nowhere."""
+
+_namespaces: Callable[[Any], Any] = click.option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    shell_complete=complete.namespaces,
+    help="Only there; repeatable.",
+)
+_release: Callable[[Any], Any] = click.option(
+    "--release-namespace", help="Ours; default: where the API server sends reviews to."
+)
 
 
 @click.command("off", short_help="Stop all new decisions within a second.")
-@click.option("-n", "--namespace", "namespaces", multiple=True, help="Only there; repeatable.")
-@click.option("--release-namespace", default="kueue-fallback", show_default=True)
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
-def off(namespaces: tuple[str, ...], release_namespace: str, kubeconfig: str | None) -> None:
-    """Leave every new Job as it is submitted, whatever the policies say.
+@_namespaces
+@_release
+@kubeconfig_option
+def off(namespaces: tuple[str, ...], release_namespace: str | None, kubeconfig: str | None) -> None:
+    """Leave every new Job as it is submitted, whatever the policies say, and move no Job.
 
-    Jobs decided before keep their decision. `kueue-fallback on` takes it back.
+    Jobs decided before keep their decision. `kueue-fallback on` takes it back, and
+    `kueue-fallback status` tells whether it is off. With -n it is off in these namespaces too,
+    beside those in which it is off already.
+
+    \b
+    You need the right to get, create and update ConfigMaps in our namespace.
+
+    \b
+    Examples:
+      kubectl fallback off
+      kubectl fallback off -n team-a -n team-b
     """
-    with connected(kubeconfig) as client:
-        _put(client, release_namespace, namespaces)
-    where = f" in {', '.join(namespaces)}" if namespaces else ""
-    click.echo(f"off{where}: new Jobs are left as they are submitted; on again: kueue-fallback on")
+    named = frozenset(namespaces)
+
+    def also_there(before: Off) -> Off:
+        if not named or before == frozenset():
+            return frozenset()
+        return named | (before or frozenset())
+
+    _, after = _change(release_namespace, kubeconfig, also_there)
+    what = "new Jobs are left as they are submitted; on again: kueue-fallback on"
+    click.echo(f"off{_where(after)}: {what}")
 
 
 @click.command("on", short_help="Decide again.")
-@click.option("--release-namespace", default="kueue-fallback", show_default=True)
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
-def on(release_namespace: str, kubeconfig: str | None) -> None:
-    """Take `off` back: new Jobs that a policy matches are decided."""
+@_namespaces
+@_release
+@kubeconfig_option
+def on(namespaces: tuple[str, ...], release_namespace: str | None, kubeconfig: str | None) -> None:
+    """Take `off` back: new Jobs that a policy matches are decided.
+
+    With -n it is on again in these namespaces alone, and stays off in the others that were named.
+
+    \b
+    You need the right to get, update and delete ConfigMaps in our namespace.
+
+    \b
+    Exit codes: 0 it is on there, 1 it is off everywhere, so that no namespace can be taken out,
+    3 the cluster cannot be reached.
+
+    \b
+    Examples:
+      kubectl fallback on
+      kubectl fallback on -n team-a
+    """
+    named = frozenset(namespaces)
+
+    def not_there(before: Off) -> Off:
+        if named and before == frozenset():
+            click.echo(_NOT_ON.format(names=", ".join(sorted(named))), err=True)
+            sys.exit(1)
+        return (before - named or None) if named and before else None
+
+    before, after = _change(release_namespace, kubeconfig, not_there)
+    if before is None or before == after:
+        click.echo("it was not off")
+    elif after is None:
+        click.echo("on: new Jobs are decided")
+    else:
+        there = f" in {', '.join(sorted(before - after))}"
+        click.echo(f"on{there}: new Jobs are decided; still off{_where(after)}")
+
+
+def _where(found: Off) -> str:
+    return f" in {', '.join(sorted(found))}" if found else ""
+
+
+def _change(
+    release_namespace: str | None, kubeconfig: str | None, change: Callable[[Off], Off]
+) -> tuple[Off, Off]:
+    """Change where it is off, at once: at no moment is it on that was off and stays off."""
+    from webhook.cluster.errors import Refused
+    from webhook.commands.status_parts import release_namespace_of
+
     with connected(kubeconfig) as client:
-        was_off = _take_away(client, release_namespace)
-    click.echo("on: new Jobs are decided" if was_off else "it was not off")
+        path = f"/api/v1/namespaces/{release_namespace_of(client, release_namespace)}/configmaps"
+        for number in range(TRIES):
+            found = _read(client, path)
+            before = off_of(found)
+            after = change(before)
+            try:
+                if before != after:
+                    _write(client, path, found, after)
+            except Refused as error:
+                if error.status != _CONFLICT or number == TRIES - 1:
+                    raise
+            else:
+                return before, after
+    raise AssertionError
 
 
-def _put(client: Client, release_namespace: str, namespaces: tuple[str, ...]) -> None:
-    _take_away(client, release_namespace)
-    data = {"namespaces": ",".join(namespaces)} if namespaces else {}
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": data}
-    client.post(_path(release_namespace), body)
+def off_of(found: Mapping[str, Any] | None) -> Off:
+    """Tell where the ConfigMap says that it is off."""
+    from webhook.cluster.reduce import read
+    from webhook.cluster.resources import OFF_SWITCH
+
+    return None if found is None else frozenset(read(OFF_SWITCH, found).value.namespaces)
 
 
-def _take_away(client: Client, release_namespace: str) -> bool:
+def _read(client: Client, path: str) -> Mapping[str, Any] | None:
     from webhook.cluster.errors import NotServed
 
     try:
-        client.delete(f"{_path(release_namespace)}/{NAME}")
+        return client.get(f"{path}/{NAME}")
     except NotServed:
-        return False
-    return True
+        return None
 
 
-def _path(release_namespace: str) -> str:
-    return f"/api/v1/namespaces/{release_namespace}/configmaps"
+def _write(client: Client, path: str, found: Mapping[str, Any] | None, after: Off) -> None:
+    if after is None:
+        client.delete(f"{path}/{NAME}")
+        return
+    data = {"namespaces": ",".join(sorted(after))} if after else {}
+    if found is None:
+        metadata = {"name": NAME}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+        client.post(path, body)
+        return
+    client.put(f"{path}/{NAME}", {**found, "data": data})

@@ -6,11 +6,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import click
 
-from webhook.commands.connect import UNREACHED, connected
+from webhook.commands import complete
+from webhook.commands.connect import (
+    UNREACHED,
+    connected,
+    jobs_path,
+    missing_job,
+    name_of,
+    namespace_or_current,
+)
 from webhook.model.job import DECISION, MOVE_TO, OPTION_LABEL, QUEUE_LABEL, UNDO
 
 if TYPE_CHECKING:
@@ -43,8 +50,7 @@ class _Target:
 
     @property
     def path(self) -> str:
-        namespace, name = quote(self.namespace, safe=""), quote(self.name, safe="")
-        return f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
+        return jobs_path(self.namespace, self.name)
 
     @property
     def params(self) -> Mapping[str, str]:
@@ -64,8 +70,13 @@ class _NotUndoneError(Exception):
 
 
 @click.command("undo", short_help="Put a pending Job back as it was submitted.")
-@click.argument("job", metavar="JOB")
-@click.option("-n", "--namespace", help="The Job's; default: the kubeconfig's current one.")
+@click.argument("job", metavar="JOB", shell_complete=complete.decided_jobs)
+@click.option(
+    "-n",
+    "--namespace",
+    shell_complete=complete.namespaces,
+    help="The Job's; default: the kubeconfig's current one.",
+)
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
 def command(job: str, namespace: str | None, *, dry_run: bool, kubeconfig: str | None) -> None:
@@ -86,11 +97,9 @@ def command(job: str, namespace: str | None, *, dry_run: bool, kubeconfig: str |
       kueue-fallback undo train
       kubectl fallback undo train -n team --dry-run
     """
-    from webhook.cluster.client import default_namespace
-
     with connected(kubeconfig) as client:
-        where = namespace or default_namespace(kubeconfig or "")
-        target = _Target(namespace=where, name=job, is_dry_run=dry_run)
+        where = namespace_or_current(namespace, kubeconfig)
+        target = _Target(namespace=where, name=name_of(job), is_dry_run=dry_run)
         try:
             after, warnings = _ask(client, target)
             for warning in warnings:
@@ -113,7 +122,7 @@ def _ask(client: Client, target: _Target) -> tuple[Mapping[str, Any], Sequence[s
                 raise _NotUndoneError(refusal)
             return client.patch_with_warnings(target.path, _wish(job), target.params)
         except NotServed:
-            raise _NotUndoneError(f"There is no {target}.") from None
+            raise _NotUndoneError(missing_job(client, target.namespace, target.name)) from None
         except Refused as error:
             if error.status != _CONFLICT:
                 raise _NotUndoneError(f"{target} is as it was: {_because(error)}") from error
@@ -121,10 +130,10 @@ def _ask(client: Client, target: _Target) -> tuple[Mapping[str, Any], Sequence[s
 
 
 def _because(error: Refused) -> str:
-    from webhook.model.moves import WORDS, Obstacle
+    from webhook.model.moves import Obstacle
 
     if error.status == _INVALID and "immutable" in error.message:
-        return f"{WORDS[Obstacle.OLDER_KUBERNETES]}: {error}"
+        return f"{Obstacle.OLDER_KUBERNETES.meaning}: {error}"
     return str(error)
 
 
@@ -132,7 +141,7 @@ def _refusal(target: _Target, job: Mapping[str, Any]) -> str:
     """Say why there is nothing to ask for; empty: there is."""
     from webhook.jobs.batch import held_back
     from webhook.model.fields import FieldError
-    from webhook.model.moves import WORDS, Obstacle
+    from webhook.model.moves import Obstacle
 
     if DECISION not in (job["metadata"].get("annotations") or {}):
         alone = _ALONE.format(name=target.name, namespace=target.namespace)
@@ -145,7 +154,7 @@ def _refusal(target: _Target, job: Mapping[str, Any]) -> str:
         return ""
     has_run = found in (Obstacle.NOT_SUSPENDED, Obstacle.FINISHED)
     because = "; what has started cannot be undone" if has_run else ""
-    return f"{target} is not undone: {WORDS[found]}{because}."
+    return f"{target} is not undone: {found.meaning}{because}."
 
 
 def _wish(job: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from webhook.commands import terminal
+from webhook.commands.connect import jobs_path, kubeconfig_option, pages
 from webhook.model.job import OPTION_LABEL, QUEUE_LABEL
 
 if TYPE_CHECKING:
     from webhook.cluster.client import Client
 
-PAGE = "200"
+_HEADER = ("NAMESPACE", "NAME", "OPTION", "QUEUE", "STATE")
 _AFTER = """\
 They go on as they are: what was decided stands in the Jobs themselves. Without the webhook,
 applying a manifest again takes a pending Job back to what the manifest says, and on a running Job
@@ -20,11 +22,15 @@ the API server refuses the change."""
 
 
 @click.command("unfinished", short_help="List decided Jobs still to do.")
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
+@kubeconfig_option
 def command(kubeconfig: str | None) -> None:
     """List the unfinished Jobs that carry a decision, in all namespaces.
 
     It informs before an uninstall, so it never fails: what it cannot list it says.
+
+    \b
+    Example:
+      kubectl fallback unfinished
     """
     from webhook.cluster.client import Client
     from webhook.cluster.errors import ClusterError
@@ -37,22 +43,14 @@ def command(kubeconfig: str | None) -> None:
     if not found:
         click.echo("No unfinished Job carries a decision.")
         return
-    rows = [("NAMESPACE", "NAME", "OPTION", "QUEUE", "STATE"), *map(_row, found)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
+    for line in terminal.table(_HEADER, [_row(job) for job in found], limit=terminal.width()):
+        click.echo(line)
     click.echo(f"Unfinished Jobs with a decision: {len(found)}.\n{_AFTER}")
 
 
 def _unfinished(client: Client) -> Iterator[Mapping[str, Any]]:
-    params = {"labelSelector": OPTION_LABEL, "limit": PAGE}
-    while True:
-        page = client.get("/apis/batch/v1/jobs", params)
+    for page in pages(client, jobs_path(), {"labelSelector": OPTION_LABEL}):
         yield from (job for job in page.get("items") or () if not _is_finished(job))
-        token = page["metadata"].get("continue")
-        if not token:
-            return
-        params = {**params, "continue": token}
 
 
 def _is_finished(job: Mapping[str, Any]) -> bool:

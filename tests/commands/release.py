@@ -1,0 +1,107 @@
+"""The objects of a release as `status` sees them, from the snapshot of the examples."""
+
+import base64
+import copy
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from certs.issue import new_authority
+
+SNAPSHOT = json.loads(Path("examples/snapshot.json").read_text(encoding="utf-8"))["items"]
+
+
+def from_now(**given):
+    return datetime.now(UTC) + timedelta(**given)
+
+
+def ready(value="True", message="all options can be taken", generation=1):
+    condition = {"type": "Ready", "status": value, "message": message}
+    return {"conditions": [{**condition, "observedGeneration": generation}]}
+
+
+def with_status(status, *, generation=1):
+    """The snapshot, with its policy judged."""
+    found = copy.deepcopy(SNAPSHOT)
+    for item in found:
+        if item["kind"] == "FallbackPolicy":
+            item["metadata"]["generation"] = generation
+            item["status"] = status
+    return found
+
+
+def lease(*, holder="controller-1", age=2.0):
+    renewed = from_now(seconds=-age).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {
+        "kind": "Lease",
+        "metadata": {
+            "name": "kueue-fallback-controller",
+            "namespace": "kf",
+            "resourceVersion": "1",
+        },
+        "spec": {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15},
+    }
+
+
+def configuration(*, days=365, bundle=None):
+    authority = new_authority("ours", now=from_now(days=-10), lifetime=timedelta(days=days))
+    bundle = base64.b64encode(authority.certificate_pem).decode() if bundle is None else bundle
+    config = {"service": {"namespace": "kf", "name": "kueue-fallback"}, "caBundle": bundle}
+    return {
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "kueue-fallback"},
+        "webhooks": [{"name": "create.kueue-fallback.dev", "clientConfig": config}],
+    }
+
+
+def pod(*, is_ready=True):
+    conditions = [{"type": "Ready", "status": str(is_ready)}]
+    labels = {
+        "app.kubernetes.io/name": "kueue-fallback",
+        "app.kubernetes.io/component": "webhook",
+    }
+    ports = [{"name": "webhook", "containerPort": 1}, {"name": "metrics", "containerPort": 9000}]
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "server-1", "namespace": "kf", "labels": labels},
+        "spec": {"containers": [{"name": "webhook", "ports": ports}]},
+        "status": {"conditions": conditions},
+    }
+
+
+def worker(name, status=None, message=""):
+    """A MultiKueueCluster, judged by Kueue or not."""
+    condition = {"type": "Active", "status": status, "message": message}
+    conditions = [] if status is None else [condition]
+    return {
+        "kind": "MultiKueueCluster",
+        "metadata": {"name": name},
+        "status": {"conditions": conditions},
+    }
+
+
+def metrics(*, age="0.4", hours=20, clusters=None):
+    until = from_now(hours=hours, minutes=1).timestamp()
+    expires = "kueue_fallback_certificate_expiration_timestamp_seconds"
+    lines = [
+        "# TYPE kueue_fallback_state_age_seconds gauge",
+        f"kueue_fallback_state_age_seconds {age}",
+        "# TYPE kueue_fallback_state_age_limit_seconds gauge",
+        "kueue_fallback_state_age_limit_seconds 15.0",
+        f"# TYPE {expires} gauge",
+        f'{expires}{{certificate="serving"}} {until}',
+    ]
+    lines += ["# TYPE kueue_fallback_cluster_state_age_seconds gauge"]
+    lines += [
+        f'kueue_fallback_cluster_state_age_seconds{{cluster="{name}"}} {seconds}'
+        for name, seconds in (clusters or {}).items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+WELL = (lease, configuration, pod)
+"""Made when they are asked for: a Lease does not last."""
+
+
+def without(made, *others):
+    return [each for each in WELL if each is not made] + list(others)

@@ -1,0 +1,96 @@
+"""What a shell completes, and what is said of misspelt commands."""
+
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from tests.commands.apiserver import serving
+from tests.commands.cluster import Cluster
+from webhook.__main__ import complete, main
+from webhook.commands.completion import candidates
+
+OPTION = "kueue-fallback.dev/option"
+
+
+def job(name, namespace="team", **labels):
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    return {"kind": "Job", "metadata": metadata}
+
+
+JOBS = [job("train", **{OPTION: "cpu"}), job("try"), job("other"), job("trap", "elsewhere")]
+NAMESPACE = {"kind": "Namespace", "metadata": {"name": "team"}}
+
+
+@pytest.fixture
+def words(tmp_path, monkeypatch):
+    def run(*given, cluster=None):
+        with serving(cluster or Cluster(*JOBS, NAMESPACE), tmp_path, namespace="team") as path:
+            monkeypatch.setenv("KUBECONFIG", path)
+            *before, incomplete = given
+            return candidates(main, before, incomplete)
+
+    return run
+
+
+def test_commands_are_completed_with_what_they_do(words):
+    assert words("un") == [
+        "undo\tPut a pending Job back as it was submitted.",
+        "unfinished\tList decided Jobs still to do.",
+        ":4",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (("explain", "tr"), ["train", "try"]),
+        (("explain", "job/tr"), ["job/train", "job/try"]),
+        (("undo", "tr"), ["train"]),
+        (("explain", "-n", "elsewhere", "tr"), ["trap"]),
+        (("explain", "-n", "t"), ["team"]),
+        (("completion", ""), ["bash", "zsh", "fish"]),
+    ],
+)
+def test_names_are_completed_from_the_cluster(words, given, found):
+    assert words(*given) == [*found, ":4"]
+
+
+def test_what_may_not_be_listed_is_not_completed(words):
+    assert words("undo", "", cluster=Cluster(*JOBS, forbidden=["*/jobs"])) == [":4"]
+
+
+def test_kubectl_is_answered_by_a_program_of_its_own(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-fallback", "sta"])
+
+    complete()
+
+    assert capsys.readouterr().out == "status\tShow policies, queues, and what needs a look.\n:4\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_a_script_that_asks_this_program(shell):
+    result = CliRunner().invoke(main, ["completion", shell])
+
+    assert result.exit_code == 0
+    assert f"_KUEUE_FALLBACK_COMPLETE={shell}_complete" in result.output
+
+
+def test_bash_takes_the_script():
+    script = CliRunner().invoke(main, ["completion", "bash"]).output
+
+    read = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
+
+    assert (read.returncode, read.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("explian", " Did you mean explain?"), ("xyz", ""), ("stat", " Did you mean status?")],
+)
+def test_a_misspelt_command_is_answered_with_the_nearest(word, hint):
+    result = CliRunner().invoke(main, [word])
+
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"Error: No such command {word!r}.{hint}\n")

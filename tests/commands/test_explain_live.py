@@ -1,0 +1,250 @@
+"""`kueue-fallback explain JOB`: what was decided for a Job, and what would be now."""
+
+import copy
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from tests.commands.apiserver import serving
+from tests.commands.cluster import Cluster
+from webhook.__main__ import main
+from webhook.commands import deciding
+from webhook.commands.explain_live import as_if_created
+
+SNAPSHOT = json.loads(Path("examples/snapshot.json").read_text(encoding="utf-8"))["items"]
+LIGHT = yaml.safe_load(Path("examples/light-job.yaml").read_text(encoding="utf-8"))
+DECISION = "kueue-fallback.dev/decision"
+WORKLOAD = "kueue.x-k8s.io/v1beta2"
+
+
+def job(name="train", **annotations):
+    """The example's light Job as it is in the cluster, not decided."""
+    found = copy.deepcopy(LIGHT)
+    metadata = found["metadata"]
+    del metadata["generateName"]
+    metadata |= {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    metadata["annotations"] = annotations
+    found["spec"]["suspend"] = True
+    return found
+
+
+@pytest.fixture(scope="module")
+def decided():
+    """The same Job, as the webhook decided it."""
+    view = deciding.view_of_file("examples/snapshot.json", ())
+    return deciding.patched(job(), deciding.consider(job(), view))
+
+
+@pytest.fixture
+def explain(tmp_path):
+    def run(cluster, *words, namespace="research"):
+        with serving(cluster, tmp_path, namespace=namespace) as kubeconfig:
+            found = CliRunner().invoke(main, ["explain", *words, "--kubeconfig", kubeconfig])
+        assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+        return found
+
+    return run
+
+
+def rows(text):
+    """The rows of each table of options, without the marks."""
+    found = []
+    for line in text.splitlines():
+        words = line.removeprefix(">").split()
+        if words[:2] == ["OPTION", "QUEUE"]:
+            found.append([])
+        elif found and words and words[0] in ("gpu", "cpu"):
+            found[-1].append(words)
+    return found
+
+
+def test_a_decided_job_shows_what_was_and_what_would_be_decided(explain, decided):
+    result = explain(Cluster(*SNAPSHOT, decided), "job/train")
+
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert lines[0] == "Job research/train: pending."
+    assert lines[2].startswith("Decided 20")
+    sentence = "Policy light-gpu (Enforce): sent to cpu-lq (cpu): starts now; gpu-lq has 11 pending"
+    assert [line for line in lines if line.startswith("Policy")] == [sentence] * 2
+    then, now = rows(result.output)
+    assert [row[:5] for row in then] == [
+        ["gpu", "gpu-lq", "gpu-cq", "waits", "11"],
+        ["cpu", "cpu-lq", "cpu-cq", "yes", "0"],
+    ]
+    assert [row[:5] for row in now] == [
+        ["gpu", "gpu-lq", "gpu-cq", "waits", "11"],
+        ["cpu", "cpu-lq", "cpu-cq", "now", "0"],
+    ]
+
+
+def test_the_cluster_of_a_recorded_option_is_shown(explain, decided):
+    remote = copy.deepcopy(decided)
+    annotations = remote["metadata"]["annotations"]
+    record = json.loads(annotations[DECISION])
+    record["options"][0]["cluster"] = "worker-1"
+    annotations[DECISION] = json.dumps(record)
+
+    result = explain(Cluster(*SNAPSHOT, remote), "train", "-o", "wide")
+
+    then, now = rows(result.output)
+    assert [row[:5] for row in then] == [
+        ["gpu", "gpu-lq", "gpu-cq", "worker-1", "waits"],
+        ["cpu", "cpu-lq", "cpu-cq", "-", "yes"],
+    ]
+    assert [row[:4] for row in now] == [
+        ["gpu", "gpu-lq", "gpu-cq", "waits"],
+        ["cpu", "cpu-lq", "cpu-cq", "now"],
+    ]
+
+
+def test_its_own_workload_is_not_counted(explain, decided):
+    waiting = next(
+        item
+        for item in SNAPSHOT
+        if item["kind"] == "Workload"
+        and item["spec"]["queueName"] == "gpu-lq"
+        and not item.get("status", {}).get("admission")
+    )
+    own = copy.deepcopy(waiting)
+    own["metadata"] |= {"name": "job-train", "namespace": "research"}
+    owner = {"kind": "Job", "name": "train", "controller": True}
+    own["metadata"]["ownerReferences"] = [{**owner, "apiVersion": "batch/v1", "uid": "1"}]
+
+    mine = explain(Cluster(*SNAPSHOT, own, decided), "train")
+    other = explain(Cluster(*SNAPSHOT, own, job("eval")), "eval")
+
+    assert [rows(found.output)[-1][0][4] for found in (mine, other)] == ["11", "12"]
+
+
+def test_the_moves_of_a_job_are_listed(explain, decided):
+    moved = copy.deepcopy(decided)
+    found = json.loads(moved["metadata"]["annotations"][DECISION])
+    found |= {
+        "moves": 1,
+        "history": [
+            {"time": "2026-01-01T00:00:00Z", "option": "gpu", "reason": "stays in gpu-lq"},
+            {"time": "2026-01-01T00:05:00Z", "option": "cpu", "reason": "moved to cpu-lq"},
+        ],
+    }
+    moved["metadata"]["annotations"][DECISION] = json.dumps(found)
+
+    lines = explain(Cluster(*SNAPSHOT, moved), "train").output.splitlines()
+
+    first = lines.index("Moved once:")
+    assert lines[first + 1 : first + 4] == [
+        "  SINCE                 OPTION  REASON",
+        "  2026-01-01T00:00:00Z  gpu     stays in gpu-lq",
+        "  2026-01-01T00:05:00Z  cpu     moved to cpu-lq",
+    ]
+
+
+def test_a_job_without_a_decision_shows_what_would_be_decided(explain):
+    result = explain(Cluster(*SNAPSHOT, job()), "train")
+
+    assert "No decision stands on it: no policy matched, or its mode was Observe." in result.output
+    assert "sent to cpu-lq (cpu): starts now" in result.output
+
+
+def test_who_may_not_list_cluster_queues_sees_the_record(explain, decided):
+    forbidden = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
+
+    result = explain(Cluster(*SNAPSHOT, decided, forbidden=[forbidden]), "train")
+
+    assert result.exit_code == 0
+    assert len(rows(result.output)) == 1
+    assert result.output.endswith(f"Not known: you cannot GET {forbidden}.\n")
+
+
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_programs_get_both_decisions(explain, decided, form, read):
+    found = read(explain(Cluster(*SNAPSHOT, decided), "train", "-o", form).output)
+
+    assert found["job"] == {"namespace": "research", "name": "train", "state": "pending"}
+    assert (found["decided"]["option"], "original" in found["decided"]) == ("cpu", False)
+    assert found["now"]["decision"]["option"] == "cpu"
+
+
+def test_a_misspelt_job_is_answered_with_the_nearest(explain, decided):
+    result = explain(Cluster(*SNAPSHOT, decided), "trian")
+
+    assert result.exit_code == 1
+    assert result.stderr == "There is no Job research/trian (there is train).\n"
+
+
+def test_a_narrow_terminal_gets_narrow_tables(explain, decided, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    refused = json.loads(decided["metadata"]["annotations"][DECISION])
+    refused["options"][0]["rejected"] = "guestsFull: " + "many " * 20
+    refused["history"] = [{"time": "", "option": "gpu", "reason": "word " * 40}]
+    long = copy.deepcopy(decided)
+    long["metadata"]["annotations"][DECISION] = json.dumps(refused)
+
+    narrow = explain(Cluster(*SNAPSHOT, long), "train").output
+    wide = explain(Cluster(*SNAPSHOT, long), "train", "-o", "wide").output
+
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert ("…" in narrow, "…" in wide) == (True, False)
+    assert "      guestsFull: many many" in narrow
+    assert "guestsFull: " + "many " * 19 + "many\n" in wide
+
+
+def test_what_is_left_of_a_deadline_stays_the_same():
+    created = datetime(2026, 1, 1, tzinfo=UTC)
+    later = (created + timedelta(minutes=10)).timestamp()
+
+    found = as_if_created(job(**{"kueue-fallback.dev/deadline": "45m"}), later)
+
+    deadline = found["metadata"]["annotations"]["kueue-fallback.dev/deadline"]
+    assert datetime.fromisoformat(deadline) == created + timedelta(minutes=45)
+
+
+@pytest.mark.parametrize("words", [(), ("train", "-f", "job.yaml"), ("train", "--snapshot", "s")])
+def test_what_is_meant_must_be_said_once(words):
+    result = CliRunner().invoke(main, ["explain", *words])
+
+    assert (result.exit_code, "Usage: " in result.stderr) == (2, True)
+
+
+def decided_by_dry_run(decided, *, conflict):
+    def created(path, query, body):
+        assert (path, query) == ("/apis/batch/v1/namespaces/research/jobs", {"dryRun": "All"})
+        if conflict and "name" in body["metadata"]:
+            return 409, [], {"message": "exists"}
+        return 201, [], decided
+
+    return created
+
+
+@pytest.mark.parametrize("conflict", [False, True])
+def test_a_manifest_is_explained_by_a_dry_run(explain, decided, tmp_path, conflict):
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job()))
+    cluster = Cluster(
+        forbidden=["/apis/kueue.x-k8s.io/*"],
+        created=decided_by_dry_run(decided, conflict=conflict),
+    )
+
+    result = explain(cluster, "-f", str(path))
+
+    assert "asking the webhook by a server-side dry run instead" in result.stderr
+    (table,) = rows(result.stdout)
+    assert [row[0] for row in table] == ["gpu", "cpu"]
+
+
+def test_a_manifest_that_the_api_server_refuses_says_why(explain, tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job()))
+    cluster = Cluster(
+        forbidden=["/apis/kueue.x-k8s.io/*"],
+        created=lambda *_: (422, [], {"message": "spec.template: wrong"}),
+    )
+
+    result = explain(cluster, "-f", str(path))
+
+    assert result.exit_code == 1
+    assert result.stderr.endswith("The API server refuses the Job: spec.template: wrong (422)\n")

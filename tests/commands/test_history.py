@@ -1,0 +1,86 @@
+"""What `report` reads of a cluster, with the rights of whoever asks."""
+
+import pytest
+
+from tests.cluster.objects import NAMESPACE, cluster_queue, local_queue, reserving
+from tests.cluster.test_journal_shards import entry
+from tests.reviews import light_job
+from tests.servers import Server, paper_snapshot
+from webhook.cluster.errors import Forbidden, NotServed
+from webhook.cluster.journal_shards import Slot, config_map
+from webhook.commands import history
+
+JOBS = "/apis/batch/v1/jobs"
+WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/workloads"
+
+
+class Cluster:
+    """Lists by path; with *rights*, only those lists are allowed."""
+
+    def __init__(self, lists, rights=None):
+        self.lists = lists
+        self.rights = rights
+
+    def kueue_version(self):
+        return "v1beta2"
+
+    def get(self, path, params=None):
+        if self.rights is not None and path not in self.rights:
+            raise Forbidden(path, f"{path} is forbidden")
+        key = path, (params or {}).get("labelSelector", "")
+        if key not in self.lists and path not in self.lists:
+            raise NotServed(path)
+        return {"items": self.lists.get(key) or self.lists[path]}
+
+
+def decided_job():
+    job, _ = Server(paper_snapshot()).create(light_job("train", uid="j-1"))
+    return job
+
+
+def workload():
+    found = reserving("job-train-1", queue="cpu-lq", job="train")
+    found["metadata"]["uid"] = "w-1"
+    found["metadata"]["ownerReferences"][0]["uid"] = "j-1"
+    return found
+
+
+def read(cluster):
+    return history.from_cluster(cluster, own_namespace="ours", namespace=NAMESPACE)
+
+
+def test_the_journal_and_what_is_still_there_are_put_together():
+    journal = config_map(Slot(number=5, entries={"w-0": entry("w-0")}, left_out=3))
+    configs = "/api/v1/namespaces/ours/configmaps"
+    lists = {
+        JOBS: [decided_job()],
+        WORKLOADS: [workload()],
+        "/apis/kueue.x-k8s.io/v1beta2/clusterqueues": [cluster_queue()],
+        "/apis/kueue.x-k8s.io/v1beta2/localqueues": [local_queue()],
+        (configs, "kueue-fallback.dev/records=journal"): [journal],
+    }
+
+    found = read(Cluster(lists))
+
+    keyed = {each.key: each for each in found.entries}
+    assert sorted(keyed) == ["w-0", "w-1"]
+    assert (keyed["w-1"].option, keyed["w-1"].outcome) == ("cpu", "")
+    assert (found.left_out, found.unread) == (3, ())
+    assert set(found.state.snapshot(0.0).cluster_queues) == {"gpu-cq"}
+
+
+def test_who_sees_one_namespace_gets_its_jobs_and_is_told_what_is_missing():
+    mine = {path.replace("/v1", f"/v1/namespaces/{NAMESPACE}") for path in (JOBS,)}
+    mine |= {WORKLOADS.replace("v1beta2", f"v1beta2/namespaces/{NAMESPACE}")}
+    lists = {path: [decided_job() if "jobs" in path else workload()] for path in mine}
+
+    found = read(Cluster(lists, rights=mine))
+
+    assert [each.key for each in found.entries] == ["w-1"]
+    assert found.state is None
+    assert "/api/v1/namespaces is forbidden" in found.unread
+
+
+def test_who_sees_no_workloads_at_all_is_refused():
+    with pytest.raises(Forbidden):
+        read(Cluster({}, rights=set()))

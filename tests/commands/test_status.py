@@ -1,0 +1,220 @@
+"""`kueue-fallback status`: what is seen, what is forbidden, and what needs attention."""
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from tests.commands.apiserver import serving
+from tests.commands.cluster import Cluster
+from tests.commands.release import (
+    SNAPSHOT,
+    WELL,
+    configuration,
+    lease,
+    metrics,
+    pod,
+    ready,
+    with_status,
+    without,
+)
+from webhook.__main__ import main
+
+PROXY = "/api/v1/namespaces/kf/pods/server-1:9000/proxy/metrics"
+VERSION = {"/version": (200, [], {"gitVersion": "v1.36.0"})}
+
+
+@pytest.fixture
+def status(tmp_path):
+    def run(*objects, words=(), forbidden=(), told=None, policies=None):
+        proxied = (200, [], metrics() if told is None else told)
+        snapshot = with_status(ready()) if policies is None else policies
+        made = [each() if callable(each) else each for each in objects]
+        cluster = Cluster(*snapshot, *made, forbidden=forbidden, texts={**VERSION, PROXY: proxied})
+        with serving(cluster, tmp_path, namespace="research") as kubeconfig:
+            found = CliRunner().invoke(main, ["status", *words, "--kubeconfig", kubeconfig])
+        assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+        return found
+
+    return run
+
+
+def lines_of(result):
+    return [" ".join(line.split()) for line in result.output.splitlines()]
+
+
+def test_all_is_well(status):
+    result = status(*WELL)
+
+    lines = lines_of(result)
+    assert (result.exit_code, lines[0]) == (0, "Decisions on")
+    assert lines[1] == "Kueue (v1beta2) on Kubernetes v1.36.0"
+    assert lines[2].startswith("Leader controller-1, renewed ")
+    assert lines[3].startswith("Certificates the authority for 35")
+    assert "server-1 ready 0.4 s 20 h -" in lines
+    assert "light-gpu Enforce Threshold ready gpu, cpu -" in lines
+    assert [line for line in lines if line.startswith("cpu-cq")] == [
+        "cpu-cq active 0 0 cpu cpu 0 24 now"
+    ]
+    assert "Needs attention:" not in lines
+
+
+def test_programs_get_numbers(status):
+    found = json.loads(status(*WELL, words=["-o", "json"]).output)
+
+    assert found["attention"] == []
+    assert found["switch"] == {"off": False, "namespaces": []}
+    assert (found["leader"]["holder"], found["leader"]["leads"]) == ("controller-1", True)
+    assert found["policies"] == [
+        {
+            "name": "light-gpu",
+            "mode": "Enforce",
+            "strategy": "Threshold",
+            "options": ["gpu", "cpu"],
+            "ready": True,
+            "message": "all options can be taken",
+        }
+    ]
+    queues = {each["name"]: each for each in found["clusterQueues"]}
+    assert (queues["gpu-cq"]["pending"], queues["gpu-cq"]["reserving"]) == (11, 4)
+    gpu = next(each for each in queues["gpu-cq"]["quotas"] if each["resource"] == "nvidia.com/gpu")
+    assert (gpu["used"], gpu["quota"]) == ("4", "4")
+    assert queues["cpu-cq"]["quotas"][0]["nextFreeIn"] == 0.0
+    (server,) = found["replicas"]
+    assert (server["state"], server["stateAgeSeconds"]) == ("ready", 0.4)
+    assert yaml.safe_load(status(*WELL, words=["-o", "yaml"]).output).keys() == found.keys()
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({}, "Decisions off everywhere; on again: kueue-fallback on"),
+        ({"namespaces": "a,b"}, "Decisions off in a, b; on again: kueue-fallback on"),
+    ],
+)
+def test_the_off_switch_is_shown_and_is_no_trouble(status, data, said):
+    metadata = {"name": "kueue-fallback-off", "namespace": "kf"}
+
+    result = status(*WELL, {"kind": "ConfigMap", "metadata": metadata, "data": data})
+
+    assert (result.exit_code, lines_of(result)[0]) == (0, said)
+
+
+@pytest.mark.parametrize(
+    ("objects", "given", "trouble"),
+    [
+        (
+            WELL,
+            {"policies": with_status(ready("False", "option gpu: no queue"))},
+            "policy light-gpu is not ready: option gpu: no queue",
+        ),
+        (
+            without(lease),
+            {},
+            "no controller leads: there is no Lease kueue-fallback-controller in namespace kf",
+        ),
+        (
+            without(lease, lease(age=60.0)),
+            {},
+            "no controller leads: controller-1 has not renewed its Lease",
+        ),
+        (
+            without(lease, lambda: lease(holder="")),
+            {},
+            "no controller leads: nobody holds the Lease",
+        ),
+        (
+            without(configuration, configuration(days=5)),
+            {},
+            "every certificate in the caBundle is expired",
+        ),
+        (
+            without(configuration, configuration(bundle="")),
+            {},
+            "a webhook has no caBundle: the API server trusts nobody",
+        ),
+        (WELL, {"told": metrics(age="+Inf")}, "server-1 is stale"),
+        (WELL, {"told": metrics(age="15.1")}, "server-1 is stale"),
+        (
+            WELL,
+            {"told": metrics(hours=-1)},
+            "the certificate of server-1 is expired",
+        ),
+        (without(pod, pod(is_ready=False)), {}, "server-1 is not ready"),
+    ],
+)
+def test_what_needs_attention_ends_with_1(status, objects, given, trouble):
+    result = status(*objects, words=["--release-namespace", "kf"], **given)
+
+    assert result.exit_code == 1
+    assert lines_of(result)[-2:] == ["Needs attention:", trouble]
+
+
+def test_a_policy_that_has_changed_since_is_not_judged(status):
+    found = json.loads(
+        status(*WELL, policies=with_status(ready(), generation=2), words=["-o", "json"]).output
+    )
+
+    assert (found["policies"][0]["ready"], found["attention"]) == (None, [])
+
+
+def test_a_cluster_without_the_webhook_says_so(status):
+    result = status(words=["--release-namespace", "kf"])
+
+    assert result.exit_code == 1
+    assert lines_of(result)[-2:] == [
+        "no controller leads: there is no Lease kueue-fallback-controller in namespace kf",
+        "the API server calls no webhook: it is not configured",
+    ]
+
+
+def test_what_is_forbidden_is_shown_as_forbidden(status):
+    hidden = ["*/clusterqueues", "*/mutatingwebhook*", "*/fallbackpolicies", "*/kf/*", "*/kueue-s*"]
+
+    result = status(*WELL, forbidden=hidden, words=["--release-namespace", "kf"])
+
+    lines = lines_of(result)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert [line.split(": ")[0] for line in lines[:7]] == [
+        "Decisions forbidden",
+        "Kueue (v1beta2) on Kubernetes v1.36.0",
+        "Leader forbidden",
+        "Certificates forbidden",
+        "Servers forbidden",
+        "Policies forbidden",
+        "Queues forbidden",
+    ]
+    assert lines[8] == "LOCALQUEUE CLUSTERQUEUE PENDING RESERVING"
+    assert {line.split()[0] for line in lines[9:]} == {
+        item["metadata"]["name"] for item in SNAPSHOT if item["kind"] == "LocalQueue"
+    }
+
+
+def test_a_server_that_does_not_answer_is_unknown(status, tmp_path):
+    result = status(*WELL, forbidden=[PROXY], words=["-o", "json"])
+
+    found = json.loads(result.output)
+    assert (result.exit_code, found["replicas"][0]["state"]) == (0, "unknown")
+    assert found["replicas"][0]["message"] == f"you cannot GET {PROXY}"
+
+
+def test_without_pods_nothing_is_known_of_freshness(status):
+    result = status(*without(pod))
+
+    said = "Servers unknown: there is no pod of the server in namespace kf"
+    assert (result.exit_code, said in lines_of(result)) == (0, True)
+
+
+def test_a_narrow_terminal_gets_narrow_tables(status, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "70")
+
+    assert max(map(len, status(*WELL).output.splitlines())) <= 90
+    assert "…" not in status(*WELL, words=["-o", "wide"]).output
+
+
+def test_a_cluster_that_does_not_answer_ends_with_3(tmp_path):
+    with serving(lambda *_: (503, [], {"message": "starting"}), tmp_path) as kubeconfig:
+        result = CliRunner().invoke(main, ["status", "--kubeconfig", kubeconfig])
+
+    assert (result.exit_code, result.stderr) == (3, "503 starting\n")

@@ -1,0 +1,261 @@
+"""`kueue-fallback tail`: a line for each decision that is made, moved, changed or undone."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from click.testing import CliRunner
+
+from tests.commands.apiserver import serving
+from webhook.__main__ import main
+from webhook.commands import tail
+from webhook.commands.following import Decisions
+
+DECISION = "kueue-fallback.dev/decision"
+QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+def job(name="a", *, version="1", uid="u", queue="cpu-lq", decision=None):
+    annotations = {} if decision is None else {DECISION: json.dumps(decision)}
+    metadata = {"name": name, "namespace": "team", "uid": uid, "resourceVersion": version}
+    return {"metadata": {**metadata, "labels": {QUEUE: queue}, "annotations": annotations}}
+
+
+def decided(*, minutes_ago=0, option="cpu", **more):
+    time = datetime.now(UTC) - timedelta(minutes=minutes_ago)
+    return {
+        "version": 1,
+        "id": "1-a",
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "policy": "light",
+        "mode": "Enforce",
+        "option": option,
+        "reason": f"sent to {option}-lq ({option}): starts now",
+        "original": {"/metadata": 1},
+        **more,
+    }
+
+
+MOVED = decided(option="gpu", moves=1, history=[{"time": "", "option": "gpu", "reason": ""}])
+
+
+class Jobs:
+    """Lists once for each list of jobs, and answers each watch with the next events."""
+
+    def __init__(self, *lists, events=()):
+        self.lists, self.events, self.asked = list(lists), list(events), []
+
+    def __call__(self, method, url, body):
+        split = urlsplit(url)
+        self.asked.append((split.path, parse_qs(split.query)))
+        if "watch=true" not in split.query:
+            items = self.lists.pop(0) if len(self.lists) > 1 else self.lists[0]
+            return 200, [], {"metadata": {"resourceVersion": "7"}, "items": items}
+        events = self.events.pop(0) if self.events else []
+        return 200, [], "".join(json.dumps(event) + "\n" for event in events)
+
+
+def event(kind, found):
+    return {"type": kind, "object": found}
+
+
+@pytest.fixture
+def run(tmp_path):
+    def tailed(jobs, *words):
+        with serving(jobs, tmp_path, namespace="team") as kubeconfig:
+            found = CliRunner().invoke(main, ["tail", *words, "--kubeconfig", kubeconfig])
+        assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+        return found
+
+    return tailed
+
+
+def lines_of(result):
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_each_change_of_a_decision_is_a_line(run):
+    events = [
+        event("ADDED", job(decision=decided())),
+        event("MODIFIED", job(decision=decided(minutes_ago=0) | {"original": {}})),
+        event("MODIFIED", job(queue="gpu-lq", decision=MOVED)),
+        event("MODIFIED", job(queue="gpu-lq")),
+        event("ADDED", job("b")),
+        event("DELETED", job(queue="gpu-lq")),
+        event("BOOKMARK", {"metadata": {"resourceVersion": "9"}}),
+    ]
+    events[1]["object"] = job(
+        decision=json.loads(events[0]["object"]["metadata"]["annotations"][DECISION])
+        | {"original": {}}
+    )
+
+    result = run(Jobs([], events=[events]), "-o", "json", "--for", "1s")
+
+    found = lines_of(result)
+    assert result.exit_code == 0
+    assert [(each["event"], each["option"], each["queue"]) for each in found] == [
+        ("created", "cpu", "cpu-lq"),
+        ("moved", "gpu", "gpu-lq"),
+        ("undone", "", "gpu-lq"),
+    ]
+    assert found[0] == {
+        "time": found[0]["time"],
+        "event": "created",
+        "namespace": "team",
+        "name": "a",
+        "policy": "light",
+        "mode": "Enforce",
+        "option": "cpu",
+        "queue": "cpu-lq",
+        "reason": "sent to cpu-lq (cpu): starts now",
+        "id": "1-a",
+        "moves": 0,
+    }
+    assert found[2]["reason"] == "undone: as submitted in gpu-lq"
+
+
+def test_earlier_decisions_are_printed_only_if_asked_for(run):
+    jobs = [
+        job("old", decision=decided(minutes_ago=20)),
+        job("new", decision=decided(minutes_ago=1)),
+        job("middle", decision=decided(minutes_ago=5)),
+    ]
+
+    asked = run(Jobs(jobs), "--since", "10m", "-o", "json", "--for", "0s", "--count", "2")
+    until = run(Jobs(jobs), "--since", "10m", "-o", "json", "--count", "2")
+    unasked = run(Jobs(jobs), "-o", "json", "--for", "1s")
+
+    assert asked.output == unasked.output == ""
+    assert [line["name"] for line in lines_of(until)] == ["middle", "new"]
+
+
+def test_people_get_one_line_a_decision_that_fits(run, monkeypatch):
+    jobs = Jobs([job(decision=decided(reason="sent to cpu-lq (cpu): " + "word " * 40))])
+    words = ("--since", "10m", "--count", "1")
+
+    plain = run(jobs, *words).output
+    monkeypatch.setenv("COLUMNS", "110")
+    narrow, wide = run(jobs, *words).output, run(jobs, *words, "-o", "wide").output
+
+    assert plain.split()[2:6] == ["created", "team/a", "cpu", "sent"]
+    assert (len(narrow.rstrip("\n")) <= 110, narrow[-2]) == (True, "…")
+    assert wide == plain
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        ((), "/apis/batch/v1/namespaces/team/jobs"),
+        (("-n", "other"), "/apis/batch/v1/namespaces/other/jobs"),
+        (("-A",), "/apis/batch/v1/jobs"),
+    ],
+)
+def test_the_namespace_is_the_one_that_is_meant(run, words, path):
+    jobs = Jobs([])
+
+    run(jobs, *words, "--for", "1s")
+
+    assert {where for where, _ in jobs.asked} == {path}
+    (_, watched) = jobs.asked[1]
+    assert (watched["resourceVersion"], watched["watch"]) == (["7"], ["true"])
+
+
+def test_after_a_gap_the_jobs_are_listed_again_and_compared(run):
+    gone = [{"type": "ERROR", "object": {"code": 410, "message": "too old"}}]
+    before, after = [job(decision=decided())], [job(decision=MOVED), job("b", decision=decided())]
+
+    result = run(Jobs(before, after, events=[gone]), "-o", "json", "--for", "1s")
+
+    assert {(line["event"], line["name"]) for line in lines_of(result)} == {
+        ("moved", "a"),
+        ("created", "b"),
+    }
+
+
+def test_a_job_of_the_same_name_is_another_job():
+    decisions = Decisions()
+    decisions.put(job(decision=MOVED))
+
+    found = decisions.put(job(uid="v", decision=decided()))
+
+    assert found is not None
+    assert found.event == "created"
+
+
+def test_a_damaged_decision_is_none():
+    found = job()
+    found["metadata"]["annotations"] = {DECISION: "[1"}
+
+    assert Decisions().put(found) is None
+
+
+def test_who_may_not_list_jobs_is_told(run):
+    result = run(lambda *_: (403, [], {"message": "you cannot list jobs"}))
+
+    assert (result.exit_code, result.stderr) == (3, "you cannot list jobs\n")
+
+
+def test_a_cluster_that_never_answers_ends_with_3(run):
+    result = run(lambda *_: (503, [], {"message": "starting"}))
+
+    assert (result.exit_code, result.stderr) == (3, "The watch is lost: 503 starting\n")
+
+
+def test_a_wrong_duration_ends_with_2():
+    result = CliRunner().invoke(main, ["tail", "--for", "soon"])
+
+    assert result.exit_code == 2
+    assert "expected a duration such as 10s or 1h30m, got 'soon'" in result.stderr
+
+
+HEEDING = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from webhook.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_ends_it_cleanly(tmp_path):
+    jobs = Jobs([job(decision=decided())])
+    # What was started in the background ignores Ctrl-C, and so would what it starts.
+    command = [sys.executable, "-c", HEEDING, "tail", "--since", "1h"]
+    with serving(jobs, tmp_path, namespace="team") as kubeconfig:
+        started = subprocess.Popen(
+            [*command, "--kubeconfig", kubeconfig],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        assert started.stdout is not None
+        first = started.stdout.readline()
+        started.send_signal(signal.SIGINT)
+        _, errors = started.communicate(timeout=60)
+
+    assert "sent to cpu-lq (cpu)" in first
+    assert (started.returncode, errors) == (0, "")
+
+
+@pytest.mark.parametrize("colours", [True, False])
+def test_colours_are_for_terminals(monkeypatch, colours):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "" if colours else "1")
+    line = Decisions().put(job(decision=decided()))
+    assert line is not None
+
+    assert ("\x1b[32mcreated" in tail.written(line, "wide")) == colours
+
+
+def test_what_somebody_wrote_on_a_job_does_not_steer_the_terminal(run):
+    jobs = Jobs([job(decision=decided(reason="sent\x1b]0;title\x07 to\ncpu-lq"))])
+
+    (line,) = run(jobs, "--since", "10m", "--count", "1").output.splitlines()
+
+    assert line.endswith("sent ]0;title  to cpu-lq")

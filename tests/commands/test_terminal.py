@@ -1,0 +1,90 @@
+"""Tables, times and colours as a person at a terminal gets them."""
+
+import sys
+
+import pytest
+
+from webhook.commands import terminal
+
+HEADER = ("NAME", "STATE", "REASON")
+ROWS = [("a", "ready", "all is well"), ("a-long-name-it-is", "", "because of something else")]
+
+
+def test_columns_are_as_wide_as_it_takes():
+    assert terminal.table(HEADER, ROWS, limit=None) == [
+        "NAME               STATE  REASON",
+        "a                  ready  all is well",
+        "a-long-name-it-is  -      because of something else",
+    ]
+
+
+def test_the_widest_columns_are_cut_where_they_do_not_fit():
+    assert terminal.table(HEADER, ROWS, limit=40, indent="  ") == [
+        "  NAME            STATE  REASON",
+        "  a               ready  all is well",
+        "  a-long-name-i…  -      because of som…",
+    ]
+
+
+def test_no_column_is_cut_below_what_can_be_read():
+    lines = terminal.table(HEADER, ROWS, limit=5)
+
+    assert lines[2] == "a-long-…  -      because…"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7199, "120 min"),
+        (7200, "2 h"),
+        (172_799, "48 h"),
+        (172_800, "2 days"),
+    ],
+)
+def test_times_are_said_in_the_unit_that_people_use(seconds, text):
+    assert terminal.spoken(seconds) == text
+    assert terminal.ago(seconds) == f"{text} ago"
+    assert terminal.ago(-seconds - 0.001).startswith("in ")
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "columns", "output", "width"),
+    [
+        (True, "60", "text", 60),
+        (True, "60", "wide", None),
+        (False, "60", "text", 60),
+        (False, "", "text", None),
+    ],
+)
+def test_the_width_is_the_terminals(monkeypatch, is_terminal, columns, output, width):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
+    monkeypatch.setenv("COLUMNS", columns)
+
+    assert terminal.width(output) == width
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "environment", "coloured"),
+    [
+        (True, {}, True),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"TERM": "dumb"}, False),
+        (False, {}, False),
+    ],
+)
+def test_colours_are_for_terminals_that_want_them(monkeypatch, is_terminal, environment, coloured):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+
+    assert terminal.tinted("ready") == ("\x1b[32mready\x1b[0m" if coloured else "ready")
+    assert terminal.tinted("anything") == "anything"
+
+
+def test_a_cell_does_not_steer_the_terminal():
+    assert terminal.table(("A",), [("\x1b[2Jx\ty",)], limit=None)[1] == " [2Jx y"

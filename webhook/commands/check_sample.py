@@ -1,0 +1,244 @@
+"""A sample Job as each option of a policy would make it, tried on the cluster by a dry run.
+
+The Job goes past the webhook, opted out. A pod is tried too: LimitRanges, quotas and pod security
+speak only when pods are created, and then the Job's author would wait in vain.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import jsonpatch
+
+from webhook import carry_out, flow
+from webhook.admission import original as originals
+from webhook.admission import patch
+from webhook.carry_out import Case
+from webhook.cluster.errors import Forbidden, NotServed, Refused
+from webhook.commands import terminal
+from webhook.commands.connect import connected, jobs_path, namespace_or_current, pages
+from webhook.commands.deciding import kind_of
+from webhook.commands.files import Found, read_job, read_policies
+from webhook.decide import options
+from webhook.decide.filters import nearest
+from webhook.decide.match import OPT_OUT, POLICY
+from webhook.model.decision import Assessment
+from webhook.model.fields import FieldError
+from webhook.model.job import Job
+
+if TYPE_CHECKING:
+    from webhook.cluster.client import Client
+    from webhook.model.policy import FallbackPolicy, Option
+
+_DRY_RUN = {"dryRun": "All"}
+_NO_RIGHT = re.compile(r' is forbidden: User "[^"]*" cannot ')
+_OF_A_RUN = ("name", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
+
+_LABELS_OF_A_RUN = tuple(
+    prefix + name
+    for prefix in ("", "batch.kubernetes.io/")
+    for name in ("controller-uid", "job-name")
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What came of one option."""
+
+    policy: str
+    option: str
+    queue: str
+    refusals: tuple[str, ...] = ()
+    """The API server's texts; or ours, where it need not be asked."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_accepted(self) -> bool:
+        return not self.refusals
+
+    def __str__(self) -> str:
+        verdict = terminal.tinted("accepted" if self.is_accepted else "refused")
+        head = f"{self.policy}: option {self.option} ({self.queue or '-'}): {verdict}"
+        refused = f": {'; '.join(self.refusals)}" if self.refusals else ""
+        return "\n".join([head + refused, *(f"  {note}" for note in self.notes)])
+
+    def as_json(self) -> Mapping[str, Any]:
+        return {
+            "policy": self.policy,
+            "option": self.option,
+            "queue": self.queue,
+            "accepted": self.is_accepted,
+            "refusals": list(self.refusals),
+            "notes": list(self.notes),
+        }
+
+
+def tried_on_cluster(
+    paths: Sequence[str], sample: str, namespace: str | None, kubeconfig: str | None
+) -> Sequence[Trial]:
+    """Try the sample in every option of all policies of the files.
+
+    Raises:
+        FieldError: the sample cannot be read; names file and line.
+
+    """
+    source, found = read_job(sample, namespace_or_current(namespace, kubeconfig))
+    policies = [policy for path in paths for policy in read_policies(path)]
+    with connected(kubeconfig) as client:
+        trial = _Trials(client, as_submitted(source), found)
+        return [each for policy in policies for each in trial.of_policy(policy)]
+
+
+def as_submitted(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Take off what a cluster has put on a Job; its name would be taken there.
+
+    A decision is undone as far as it can be read.
+    """
+    metadata = {key: text for key, text in source["metadata"].items() if key not in _OF_A_RUN}
+    metadata.setdefault("generateName", f"{source['metadata'].get('name') or 'sample'}-")
+    found: dict[str, Any] = copy.deepcopy({**source, "metadata": metadata})
+    found.pop("status", None)
+    try:
+        kind = kind_of(found)
+        recorded = flow.recorded_on(kind.read(found))
+        _take_off(found.get("spec") or {})
+        if recorded is None:
+            return found
+        return originals.undone(found, originals.from_json(recorded.original), kind.allowed)
+    except FieldError:
+        # Whoever reads it says what is wrong.
+        return found
+
+
+def _take_off(spec: dict[str, Any]) -> None:
+    """Take off by what the Job controller finds its pods."""
+    if spec.get("manualSelector"):
+        return
+    spec.pop("selector", None)
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    for name in _LABELS_OF_A_RUN:
+        labels.pop(name, None)
+
+
+class _Trials:
+    def __init__(self, client: Client, source: Mapping[str, Any], found: Found) -> None:
+        self._client = client
+        self._source = source
+        self._found = found
+        self._namespace = source["metadata"]["namespace"]
+        self._queues = _local_queues(client, self._namespace)
+        try:
+            self._kind = kind_of(source)
+            self._job = self._kind.read(source)
+        except FieldError as error:
+            raise found.wrong(error.path, error.message) from error
+
+    def of_policy(self, policy: FallbackPolicy) -> Iterator[Trial]:
+        for option in policy.spec.options:
+            queue, missing = self._queue(option)
+            trial = Trial(policy=policy.name, option=option.name, queue=queue)
+            if missing:
+                yield replace(trial, refusals=(missing,))
+                continue
+            try:
+                variant = self._variant(policy, option, queue)
+            except (FieldError, patch.PatchError) as error:
+                yield replace(trial, refusals=(str(error),))
+                continue
+            yield self._tried(trial, variant)
+
+    def _queue(self, option: Option) -> tuple[str, str]:
+        """Name the LocalQueue that is meant, and say what is wrong with it."""
+        known, where = self._queues, f"of namespace {self._namespace}"
+        if known is None:
+            cannot = f"which LocalQueue {where} points to it cannot be seen"
+            return option.queue, "" if option.queue else cannot
+        if option.queue:
+            hint = nearest(option.queue, known)
+            missing = f"LocalQueue {option.queue} not found in namespace {self._namespace}{hint}"
+            return option.queue, "" if option.queue in known else missing
+        found = [name for name, target in known.items() if target == option.cluster_queue]
+        if len(found) == 1:
+            return found[0], ""
+        number = "several LocalQueues" if found else "no LocalQueue"
+        return "", f"{number} {where} for ClusterQueue {option.cluster_queue}"
+
+    def _variant(self, policy: FallbackPolicy, option: Option, queue: str) -> Mapping[str, Any]:
+        """Make the very object that admission would make, opted out of admission."""
+        case = Case(
+            kind=self._kind,
+            raw=self._job,
+            clean_source=self._source,
+            clean=self._job,
+            carried=False,
+        )
+        taken = Assessment(option=option.name, queue=queue)
+        adapted = options.adapted(self._job, option, policy)
+        under = carry_out.under(case, policy, adapted, taken, decision_id="sample")
+        edits = self._kind.edits(self._job, _opted_out(under))
+        body = copy.deepcopy(dict(self._source))
+        operations = patch.operations(edits, body, self._kind.allowed)
+        variant: Mapping[str, Any] = jsonpatch.apply_patch(dict(self._source), operations)
+        return variant
+
+    def _tried(self, trial: Trial, variant: Mapping[str, Any]) -> Trial:
+        try:
+            _, warnings = self._client.post_with_warnings(
+                jobs_path(self._namespace), variant, _DRY_RUN
+            )
+        except Forbidden as error:
+            if _NO_RIGHT.search(str(error)):
+                raise
+            return replace(trial, refusals=(str(error),))
+        except Refused as error:
+            return replace(trial, refusals=(str(error),))
+        noted = replace(trial, notes=tuple(f"Warning: {text}" for text in warnings))
+        return self._tried_pod(noted, variant)
+
+    def _tried_pod(self, trial: Trial, variant: Mapping[str, Any]) -> Trial:
+        template = variant["spec"]["template"]
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                **{
+                    key: (template.get("metadata") or {}).get(key)
+                    for key in ("labels", "annotations")
+                },
+                "generateName": variant["metadata"]["generateName"],
+                "namespace": self._namespace,
+            },
+            "spec": template["spec"],
+        }
+        try:
+            self._client.post(f"/api/v1/namespaces/{self._namespace}/pods", body, _DRY_RUN)
+        except Forbidden as error:
+            if not _NO_RIGHT.search(str(error)):
+                return replace(trial, refusals=(f"its pods: {error}",))
+            return replace(trial, notes=(*trial.notes, f"its pods were not tried: {error}"))
+        except Refused as error:
+            return replace(trial, refusals=(f"its pods: {error}",))
+        return trial
+
+
+def _opted_out(job: Job) -> Job:
+    return replace(job, annotations={**job.annotations, POLICY: OPT_OUT})
+
+
+def _local_queues(client: Client, namespace: str) -> Mapping[str, str] | None:
+    """List LocalQueues with their ClusterQueues; None: the user may not."""
+    path = f"/apis/kueue.x-k8s.io/{client.kueue_version()}/namespaces/{namespace}/localqueues"
+    try:
+        return {
+            item["metadata"]["name"]: str(item["spec"].get("clusterQueue", ""))
+            for page in pages(client, path)
+            for item in page.get("items") or ()
+        }
+    except NotServed:
+        return {}
+    except Forbidden:
+        return None

@@ -1,0 +1,60 @@
+"""``completion``: the script by which a shell completes words, and what kubectl asks for them.
+
+kubectl completes a plugin's words with a program ``kubectl_complete-<plugin>`` on the path: it gets
+the words, the last one unfinished, and prints one candidate a line and then ``:`` and a number that
+says what else may be offered.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
+
+PROGRAM = "kueue-fallback"
+_VARIABLE = "_KUEUE_FALLBACK_COMPLETE"
+_NO_FILES = 4
+_FILES = 0
+
+
+@click.command("completion", short_help="Print the script that completes words in a shell.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
+    """Print a script for bash (4.4 or newer), zsh or fish that completes commands and Jobs' names.
+
+    For `kubectl fallback` no script is needed but kubectl's own: it asks the program
+    kubectl_complete-fallback, which is installed beside this one.
+
+    \b
+    Examples:
+      source <(kueue-fallback completion bash)
+      kueue-fallback completion zsh > "${fpath[1]}/_kueue-fallback"
+      kueue-fallback completion fish > ~/.config/fish/completions/kueue-fallback.fish
+    """
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"click knows no completion for {shell}.")
+    # Not its `source`, which starts a bash to ask for its version.
+    made = kind(ctx.find_root().command, {}, PROGRAM, _VARIABLE)
+    click.echo(made.source_template % made.source_vars())
+
+
+def for_kubectl(main: click.Command) -> None:
+    """Answer kubectl: candidates for the last of the words."""
+    *words, incomplete = sys.argv[1:] or [""]
+    click.echo("\n".join(candidates(main, words, incomplete)))
+
+
+def candidates(main: click.Command, words: Sequence[str], incomplete: str) -> list[str]:
+    completing = ShellComplete(main, {}, "kubectl fallback", _VARIABLE)
+    found = completing.get_completions(list(words), incomplete)
+    lines = [_line(item) for item in found if item.type == "plain"]
+    wants_files = any(item.type in ("file", "dir") for item in found)
+    return [*lines, f":{_FILES if wants_files else _NO_FILES}"]
+
+
+def _line(item: CompletionItem) -> str:
+    return f"{item.value}\t{item.help}" if item.help else str(item.value)

@@ -1,0 +1,135 @@
+"""A state to decide on and the very function that admission runs, for commands."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from webhook import flow
+from webhook.cluster import resources as kinds
+from webhook.cluster.reduce import Entry
+from webhook.cluster.snapshot_file import fetch_state, read_state
+from webhook.commands.files import read_policies
+from webhook.commands.status_parts import release_namespace_of
+from webhook.decide import folding
+from webhook.decide.filters import nearest
+from webhook.jobs import KINDS, JobKind
+from webhook.model.fields import FieldError
+from webhook.model.job import QUEUE_LABEL
+from webhook.model.policy_values import sort_key
+from webhook.surveys import foreseen
+
+if TYPE_CHECKING:
+    from webhook.cluster.client import Client
+    from webhook.cluster.state import State
+    from webhook.model.decision import Outcome
+    from webhook.model.queues import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a decision is made on, and when it was so, in seconds since 1970."""
+
+    snapshot: Snapshot
+    unix: float
+    own_namespace: str = ""
+
+
+def view_of_file(path: str, policies: tuple[str, ...]) -> View:
+    """Read a saved state; it is from when the last thing in it happened.
+
+    Raises:
+        FieldError: a file cannot be read.
+
+    """
+    state = read_state(path)
+    return _view(state, float(state.newest()) or time.time(), policies)
+
+
+def view_of_cluster(
+    client: Client, policies: tuple[str, ...] = (), *, without_job: tuple[str, str] | None = None
+) -> View:
+    """List the cluster's state; *without_job* (namespace, name): as if that Job were not there.
+
+    Raises:
+        Forbidden: the user may not list something that decisions need.
+        FieldError: a file with policies cannot be read.
+
+    """
+    ours = release_namespace_of(client, None)
+    state = fetch_state(client, namespace=ours)
+    if without_job is not None:
+        for workload in list(state.workloads()):
+            if (workload.namespace, workload.job) == without_job:
+                gone = Entry((workload.namespace, workload.name), None)
+                state.apply_read(kinds.WORKLOADS, "DELETED", gone)
+    return dataclasses.replace(_view(state, time.time(), policies), own_namespace=ours)
+
+
+def _view(state: State, unix: float, policies: tuple[str, ...]) -> View:
+    found = state.snapshot(0.0, unix)
+    if policies:
+        given = sorted((each for path in policies for each in read_policies(path)), key=sort_key)
+        found = dataclasses.replace(found, policies=tuple(given))
+    return View(snapshot=foreseen(state, found, unix), unix=unix)
+
+
+def kind_of(job: Mapping[str, Any]) -> JobKind:
+    """Find out how the Job is read.
+
+    Raises:
+        FieldError: it is of a version that is not known.
+
+    """
+    api_version = str(job.get("apiVersion", "batch/v1"))
+    group, _, version = api_version.rpartition("/")
+    kind = KINDS.get((group, version, "Job"))
+    if kind is None:
+        raise FieldError("apiVersion", f"expected batch/v1, got {api_version}")
+    return kind
+
+
+def consider(job: Mapping[str, Any], view: View) -> Outcome:
+    """Decide a Job as if it were created now; a decision that it carries is undone first.
+
+    Raises:
+        FieldError: something in the Job cannot be read.
+
+    """
+    kind = kind_of(job)
+    recorded = flow.recorded_on(kind.read(job))
+    moment = flow.Moment(
+        now=view.snapshot.as_of,
+        unix=view.unix,
+        time=datetime.fromtimestamp(view.unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        uid="0",
+        # What was decided seconds ago is not taken for a decision of this very admission.
+        visible=frozenset() if recorded is None else frozenset({recorded.id}),
+    )
+    rules = flow.Rules(own_namespace=view.own_namespace)
+    return flow.consider(job, kind, folding.build(view.snapshot, ()), moment, rules)
+
+
+def missing_queue(job: Mapping[str, Any], view: View) -> str:
+    """Say that the Job names a LocalQueue that is not there, and which may be meant; empty: no."""
+    metadata = job["metadata"]
+    name, namespace = (metadata.get("labels") or {}).get(QUEUE_LABEL), metadata["namespace"]
+    known = [queue for where, queue in view.snapshot.local_queues if where == namespace]
+    if not name or name in known:
+        return ""
+    return f"There is no LocalQueue {name} in namespace {namespace}{nearest(name, known)}."
+
+
+def patched(job: Mapping[str, Any], outcome: Outcome) -> Any:
+    """Apply the patch that admission would send with what everybody else applies patches with."""
+    import jsonpatch
+
+    from webhook.admission import patch
+
+    operations = patch.operations(outcome.edits, copy.deepcopy(dict(job)), kind_of(job).allowed)
+    return jsonpatch.apply_patch(job, operations)

@@ -1,0 +1,167 @@
+"""What a cluster or a file tells of Jobs: the journal, and what is still there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from webhook import recording
+from webhook.cluster import past, resources
+from webhook.cluster.errors import Forbidden, NotServed
+from webhook.cluster.journal_shards import read_slot
+from webhook.cluster.past import Past
+from webhook.cluster.reduce import Entry as Read
+from webhook.cluster.reduce import read as read_object
+from webhook.cluster.resources import Resource
+from webhook.cluster.snapshot_file import (
+    DEFAULTED,
+    kind_of,
+    read_objects,
+    read_placed,
+    state_of,
+)
+from webhook.cluster.state import State
+from webhook.cluster.watch import Transport, list_pages, path_of
+from webhook.model.fields import FieldError
+from webhook.model.journal import Entry
+
+_JOBS = "jobs"
+_NAMESPACED = (resources.WORKLOADS, _JOBS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What was found; entries of each Workload once."""
+
+    state: State | None
+    """None: queues and policies may not be read, so that nothing can be replayed."""
+    entries: tuple[Entry, ...]
+    left_out: int
+    """Jobs that the journal had no room for."""
+    unread: tuple[str, ...] = ()
+    """What could not be read, and why."""
+
+    @property
+    def until(self) -> float:
+        """Say when the last of it happened, in seconds since 1970."""
+        return max((max(each.created, each.finished) for each in self.entries), default=0.0)
+
+
+@dataclass(slots=True)
+class _Found:
+    state: defaultdict[str, list[Read]] = field(default_factory=lambda: defaultdict(list))
+    journal: dict[str, Entry] = field(default_factory=dict)
+    pasts: list[Past] = field(default_factory=list)
+    jobs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    left_out: int = 0
+    unread: list[str] = field(default_factory=list)
+    is_whole: bool = True
+
+    def take_job(self, source: Mapping[str, Any]) -> None:
+        metadata = recording.metadata_of(source)
+        self.jobs[str(metadata.get("uid") or "")] = metadata
+
+    def take_workload(self, source: Mapping[str, Any]) -> None:
+        if (found := past.read(source)) is not None:
+            self.pasts.append(found)
+
+    def take_slot(self, source: Mapping[str, Any]) -> None:
+        slot = read_slot(source)
+        if slot is not None:
+            self.journal |= slot.entries
+            self.left_out += slot.left_out
+
+    def history(self) -> History:
+        return History(
+            state=state_of(self.state) if self.is_whole else None,
+            entries=tuple({**dict(self._present()), **self.journal}.values()),
+            left_out=self.left_out,
+            unread=tuple(self.unread),
+        )
+
+    def _present(self) -> Iterator[tuple[str, Entry]]:
+        for each in self.pasts:
+            try:
+                yield each.key, recording.entry(each, self.jobs.get(each.job_uid))
+            except FieldError as error:
+                self.unread.append(f"Workload {each.namespace}/{each.name}: {error}")
+
+
+def from_file(path: str) -> History:
+    """Read a saved state (``-``: standard input).
+
+    Raises:
+        FieldError: it cannot be read; names the file and the place in it.
+
+    """
+    found = _Found()
+    for source, place in read_objects(path):
+        kind, name = source.get("kind"), str((source.get("metadata") or {}).get("name") or "")
+        try:
+            if kind == "Job":
+                found.take_job(source)
+            elif kind == "Workload":
+                found.take_workload(source)
+            elif kind == "ConfigMap" and name.startswith(resources.JOURNAL):
+                found.take_slot(source)
+        except FieldError as error:
+            raise FieldError(f"{place}.{error.path}", error.message) from error
+        if needed := kind_of(source):
+            found.state[needed].append(read_placed(needed, source, place))
+    return found.history()
+
+
+def from_cluster(client: Transport, *, own_namespace: str, namespace: str) -> History:
+    """List with the rights of whoever asks; *namespace* is theirs, where they may see no other.
+
+    Raises:
+        Forbidden: even the Workloads of that namespace may not be listed.
+        Unreachable: there is no answer.
+
+    """
+    found = _Found()
+    watched = resources.watched(namespace=own_namespace, kueue_namespace="kueue-system")
+    jobs = Resource(kind=_JOBS, path="/apis/batch/v1/jobs")
+    kept = (resources.run_times(own_namespace), resources.journal(own_namespace))
+    for resource in (*watched, jobs, *kept):
+        try:
+            _take(found, resource, _listed(client, resource, namespace))
+        except NotServed:
+            continue
+        except Forbidden as error:
+            if resource.kind in _NAMESPACED:
+                raise
+            found.unread.append(str(error))
+            if resource.kind not in {*DEFAULTED, resources.JOURNAL}:
+                found.is_whole = False
+    return found.history()
+
+
+def _take(found: _Found, resource: Resource, items: Iterable[Mapping[str, Any]]) -> None:
+    for item in items:
+        if resource.kind == _JOBS:
+            found.take_job(item)
+        elif resource.kind == resources.JOURNAL:
+            found.take_slot(item)
+        else:
+            if resource.kind == resources.WORKLOADS:
+                found.take_workload(item)
+            found.state[resource.kind].append(read_object(resource.kind, item))
+
+
+def _listed(client: Transport, resource: Resource, namespace: str) -> Iterator[Mapping[str, Any]]:
+    path = path_of(client, resource)
+    try:
+        yield from _items(client, path, resource)
+    except Forbidden:
+        if resource.kind not in _NAMESPACED:
+            raise
+        group, _, plural = path.rpartition("/")
+        yield from _items(client, f"{group}/namespaces/{namespace}/{plural}", resource)
+
+
+def _items(client: Transport, path: str, resource: Resource) -> Iterator[Mapping[str, Any]]:
+    for page in list_pages(client, path, resource.params):
+        yield from page.get("items") or ()

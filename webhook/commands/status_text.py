@@ -1,0 +1,163 @@
+"""A status laid out for people: one line a part, the tables, and what needs attention last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from webhook.commands import terminal
+from webhook.commands.look import Part
+
+_POLICIES = ("POLICY", "MODE", "STRATEGY", "READY", "OPTIONS", "MESSAGE")
+_QUEUES = ("CLUSTERQUEUE", "STATE", "PENDING", "RESERVING", "FLAVOR", "RESOURCE", "USED", "QUOTA")
+_LOCAL_QUEUES = ("LOCALQUEUE", "CLUSTERQUEUE", "PENDING", "RESERVING")
+_REPLICAS = ("SERVER", "STATE", "STATE AGE", "CERTIFICATE", "WHY")
+_CLUSTERS = ("CLUSTER", "ACTIVE", "STATE AGE", "MESSAGE")
+_NAMES_WIDTH = 14
+_ACTIVE = {True: "active", False: "inactive", None: "-"}
+_READY = {True: "ready", False: "not ready", None: "-"}
+
+
+def as_text(parts: Mapping[str, Part], *, limit: int | None) -> str:
+    room = None if limit is None else limit - _NAMES_WIDTH
+    said = {name: _said(parts[key], say, room) for name, key, say in _LINES}
+    lines = [f"{name:<{_NAMES_WIDTH}}{text}" for name, text in said.items() if text]
+    for header, rows in _tables(parts):
+        lines += ["", *terminal.table(header, rows, limit=limit)]
+    trouble = [each for part in parts.values() for each in part.trouble]
+    if trouble:
+        lines += ["", terminal.tinted("Needs attention:", like="not ready")]
+        lines += [f"  {terminal.harmless(each)}" for each in trouble]
+    return "\n".join(lines)
+
+
+def _said(part: Part, say: Callable[[Any], str], room: int | None) -> str:
+    return terminal.cut(part.hidden, room) if part.hidden else say(part.shown)
+
+
+def _tables(parts: Mapping[str, Part]) -> list[tuple[Sequence[str], list[tuple[str, ...]]]]:
+    found: list[tuple[Sequence[str], list[tuple[str, ...]]]] = [
+        (_REPLICAS, [_replica(each) for each in parts["replicas"].shown or ()]),
+        (_CLUSTERS, _clusters(parts["clusters"].shown or (), parts["replicas"].shown or ())),
+        (_POLICIES, [_policy(each) for each in parts["policies"].shown or ()]),
+        (
+            (*_QUEUES, "NEXT FREE"),
+            [row for each in parts["clusterQueues"].shown or () for row in _queue(each)],
+        ),
+    ]
+    if "localQueues" in parts:
+        rows = [_local_queue(each) for each in parts["localQueues"].shown or ()]
+        found.append((_LOCAL_QUEUES, rows))
+    return [(header, rows) for header, rows in found if rows]
+
+
+def _switch(shown: Mapping[str, Any]) -> str:
+    if not shown["off"]:
+        return "on"
+    where = f"in {', '.join(shown['namespaces'])}" if shown["namespaces"] else "everywhere"
+    return f"{terminal.tinted('off')} {where}; on again: kueue-fallback on"
+
+
+def _kueue(shown: Mapping[str, Any]) -> str:
+    if shown["api"] is None:
+        return f"not installed, on Kubernetes {shown['kubernetes']}"
+    version = f"{shown['version']} " if shown["version"] else ""
+    return f"{version}({shown['api']}) on Kubernetes {shown['kubernetes']}"
+
+
+def _leader(shown: Mapping[str, Any]) -> str:
+    if not shown["leads"]:
+        return terminal.tinted("nobody", like="not ready")
+    return f"{shown['holder']}, renewed {terminal.ago(shown['renewedSecondsAgo'])}"
+
+
+def _certificates(shown: Sequence[Mapping[str, Any]]) -> str:
+    if not shown:
+        return terminal.tinted("none", like="not ready")
+    left = shown[-1]["secondsLeft"]
+    text = f"expired {terminal.ago(-left)}" if left <= 0 else f"for {terminal.spoken(left)} more"
+    number = f"{len(shown)} authorities, the last " if len(shown) > 1 else "the authority "
+    return f"{number}{text} (until {shown[-1]['notAfter']})"
+
+
+def _replica(shown: Mapping[str, Any]) -> tuple[str, ...]:
+    age, left = shown["stateAgeSeconds"], shown["certificateSecondsLeft"]
+    return (
+        shown["name"],
+        shown["state"],
+        "-" if age is None else f"{age:g} s",
+        "-" if left is None else terminal.spoken(left) if left > 0 else "expired",
+        shown["message"],
+    )
+
+
+def _clusters(
+    shown: Sequence[Mapping[str, Any]], replicas: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, ...]]:
+    """Say of each cluster what Kueue says, and its age at the server that has it oldest."""
+    ages: dict[str, float] = {}
+    for told in (replica["clusterStateAgeSeconds"] for replica in replicas):
+        ages |= {name: max(age, ages.get(name, age)) for name, age in told.items()}
+    known = {each["name"]: each for each in shown}
+    return [
+        (
+            name,
+            _ACTIVE[known[name]["active"] if name in known else None],
+            f"{ages[name]:g} s" if name in ages else "-",
+            known[name]["message"] if name in known and not known[name]["active"] else "",
+        )
+        for name in sorted(known.keys() | ages.keys())
+    ]
+
+
+def _policy(shown: Mapping[str, Any]) -> tuple[str, ...]:
+    message = "" if shown["ready"] else shown["message"]
+    options = ", ".join(map(str, shown["options"]))
+    return shown["name"], shown["mode"], shown["strategy"], _READY[shown["ready"]], options, message
+
+
+def _queue(shown: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Say a queue's name once, above its quotas."""
+    first = (shown["name"], shown["state"], str(shown["pending"]), str(shown["reserving"]))
+    if not shown["quotas"]:
+        return [(*first, "-", "-", "-", "-", "-")]
+    return [
+        (
+            *(first if number == 0 else (" ",) * len(first)),
+            quota["flavor"],
+            quota["resource"],
+            quota["used"],
+            quota["quota"],
+            _next_free(quota),
+        )
+        for number, quota in zip(count(), shown["quotas"], strict=False)
+    ]
+
+
+def _next_free(quota: Mapping[str, Any]) -> str:
+    seconds, about = quota["nextFreeIn"], "~" if quota["uncertain"] else ""
+    if seconds is None:
+        return "-"
+    return "now" if seconds == 0 else f"in {about}{terminal.spoken(seconds)}"
+
+
+def _local_queue(shown: Mapping[str, Any]) -> tuple[str, ...]:
+    return shown["name"], shown["clusterQueue"], str(shown["pending"]), str(shown["reserving"])
+
+
+def _nothing(_: Any) -> str:
+    """Say nothing: what was seen is a table."""
+    return ""
+
+
+_LINES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("Decisions", "switch", _switch),
+    ("Kueue", "kueue", _kueue),
+    ("Leader", "leader", _leader),
+    ("Certificates", "certificates", _certificates),
+    ("Servers", "replicas", _nothing),
+    ("Clusters", "clusters", _nothing),
+    ("Policies", "policies", _nothing),
+    ("Queues", "clusterQueues", _nothing),
+)

@@ -1,0 +1,134 @@
+"""What a person at a terminal sees: tables that fit its width, colours, and times in words.
+
+Where nobody looks (a pipe, a file) nothing is cut and nothing is coloured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+ELLIPSIS: Final = "…"
+GAP: Final = "  "
+WRAPPED: Final = 100
+"""The width of sentences where nobody looks."""
+_ENDLESS: Final = 10_000
+_NARROWEST: Final = 8
+"""No column is cut to less, nor below its header."""
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+TONES: Final[Mapping[str, str]] = {
+    "accepted": "green",
+    "created": "green",
+    "moved": "yellow",
+    "not ready": "red",
+    "off": "yellow",
+    "ready": "green",
+    "refused": "red",
+    "stale": "red",
+    "undone": "magenta",
+}
+"""Words that are told apart by colour too."""
+
+
+def width(output: str = "text") -> int | None:
+    """Tell how many columns there are; None: as many as it takes."""
+    if output == "wide" or not (_is_terminal() or os.environ.get("COLUMNS")):
+        return None
+    return shutil.get_terminal_size().columns
+
+
+def columns(output: str = "text") -> int:
+    """Tell at which column sentences are wrapped."""
+    if output == "wide":
+        return _ENDLESS
+    return width() or WRAPPED
+
+
+def has_colours() -> bool:
+    """Tell whether to colour: only on a terminal, and never with NO_COLOR (no-color.org)."""
+    return _is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def tinted(text: str, *, like: str = "") -> str:
+    """Colour a word of the closed list; *like* names the word whose colour *text* gets."""
+    tone = TONES.get((like or text).strip())
+    return click.style(text, fg=tone) if tone and has_colours() else text
+
+
+def strong(text: str) -> str:
+    return click.style(text, bold=True) if has_colours() else text
+
+
+def harmless(text: str) -> str:
+    """Take out of a text what would steer the terminal: who wrote it is not known."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def cut(text: str, limit: int | None) -> str:
+    """Cut a text that is longer than the limit, and show that it was."""
+    if limit is None or len(text) <= limit:
+        return text
+    return text[: max(limit - 1, 0)].rstrip() + ELLIPSIS
+
+
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, limit: int | None, indent: str = ""
+) -> list[str]:
+    """Lay rows out in columns; where they do not fit, the widest columns are cut."""
+    cells = [tuple(header), *(tuple(harmless(cell) or "-" for cell in row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    if limit is not None:
+        least = [
+            min(each, max(len(name), _NARROWEST)) for name, each in zip(header, widths, strict=True)
+        ]
+        _shrink(widths, least, limit - len(indent) - len(GAP) * (len(widths) - 1))
+    return [_line(row, widths, indent, strong if row is cells[0] else tinted) for row in cells]
+
+
+def _shrink(widths: list[int], least: Sequence[int], room: int) -> None:
+    while sum(widths) > room:
+        spare = [each - low for each, low in zip(widths, least, strict=True)]
+        if not any(spare):
+            return
+        widest = max(range(len(widths)), key=lambda index: (spare[index] > 0, widths[index]))
+        widths[widest] -= 1
+
+
+def _line(
+    row: Sequence[str], widths: Sequence[int], indent: str, paint: Callable[[str], str]
+) -> str:
+    parts = [f"{cut(cell, size):<{size}}" for cell, size in zip(row, widths, strict=True)]
+    parts[-1] = parts[-1].rstrip()
+    return (indent + GAP.join(map(paint, parts))).rstrip()
+
+
+def spoken(seconds: float) -> str:
+    """Say how long something takes or is ago: ``40 s``, ``12 min``, ``3 h``, ``29 days``."""
+    for unit, name, below in ((1, "s", 120), (_MINUTE, "min", 120), (_HOUR, "h", 48)):
+        if seconds / unit < below:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds / _DAY:.0f} days"
+
+
+def ago(seconds: float) -> str:
+    """Say when something was, so many seconds before now; below zero it is still to come."""
+    return f"in {spoken(-seconds)}" if seconds < 0 else f"{spoken(seconds)} ago"
+
+
+def dump(found: Mapping[str, Any], output: str) -> str:
+    """Write what programs read: JSON or YAML."""
+    if output == "json":
+        return json.dumps(found, indent=2)
+    import yaml
+
+    return str(yaml.safe_dump(dict(found), sort_keys=False, allow_unicode=True)).rstrip()
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
