@@ -7,7 +7,7 @@ from tests import builders
 from tests.reviews import admitted, review
 from webhook.app import create_app, teller
 from webhook.cluster.pipe import Update, changes
-from webhook.decision_log import DecisionLog, Latest
+from webhook.decision_log import DecisionLog
 from webhook.flow import Rules
 from webhook.handler import Handler
 from webhook.metrics import Metrics
@@ -55,7 +55,6 @@ class Server:
             self.show(snapshot)
         self.log = io.StringIO()
         self.lines = DecisionLog(self.log, self.metrics.log_dropped.inc)
-        self.latest = Latest()
         self.client = create_app(self.handler, self.metrics, self.lines).test_client()
 
     def show(self, snapshot, seen=()):
@@ -88,7 +87,7 @@ class Server:
 
     def _tell(self, considered, seconds):
         self.considered.append(considered)
-        teller(self.metrics, self.lines, self.latest)(considered, seconds)
+        teller(self.metrics, self.lines)(considered, seconds)
 
     def _admit(self, job, sent):
         answer = self.post(json.dumps(sent))

@@ -120,6 +120,17 @@ def test_series_of_policies_and_options_that_are_gone_are_removed():
     assert total(server.metrics, "rejections_total") == 0
 
 
+def test_each_worker_cluster_that_is_watched_shows_its_age_and_no_other():
+    server = Server(paper_snapshot())
+    server.metrics.show_clusters({"gpu-worker": 3.0, "gone": 40.0})
+
+    server.metrics.show_clusters({"gpu-worker": 4.0})
+
+    shown = "kueue_fallback_cluster_state_age_seconds"
+    assert server.count(shown, cluster="gpu-worker") == 4.0
+    assert server.count(shown, cluster="gone") is None
+
+
 def test_the_off_switch_is_shown_by_how_far_it_reaches():
     server = Server(paper_snapshot(off=OffSwitch(namespaces=frozenset({"team"}))))
 

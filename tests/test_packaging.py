@@ -76,12 +76,19 @@ def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel):
     assert {top for top in tops if not top.endswith(".dist-info")} == {"certs", "webhook"}
 
 
-def test_the_wheel_holds_every_module_and_the_marker_of_its_types(wheel):
+def test_the_wheel_holds_every_module_and_the_files_that_these_read(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
 
     modules = [path for top in ("webhook", "certs") for path in (ROOT / top).rglob("*.py")]
     assert {str(path.relative_to(ROOT)) for path in modules} <= names
-    assert "webhook/py.typed" in names
+    assert {"webhook/py.typed", "webhook/console/openapi.yaml"} <= names
+
+
+def test_the_wheel_holds_what_the_page_is_drawn_with(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+
+    files = (ROOT / "webhook/console/templates").iterdir()
+    assert {str(path.relative_to(ROOT)) for path in files} <= names
 
 
 def test_the_wheel_carries_the_licence(wheel):
@@ -105,7 +112,13 @@ def test_the_example_policy_is_accepted_by_the_installed_command(installed, tmp_
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["check", "-f", str(POLICY)], ["undo", "--help"]]
+    "arguments",
+    [
+        ["--help"],
+        ["check", "-f", str(POLICY)],
+        ["completion", "bash"],
+        *([name, "--help"] for name in ("explain", "off", "status", "tail", "undo")),
+    ],
 )
 def test_no_server_client_or_cryptography_is_loaded_to_answer(tmp_path, arguments):
     text = run(sys.executable, "-c", LOADED, *arguments, cwd=tmp_path)

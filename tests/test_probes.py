@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from webhook import probes
+from webhook.addresses import split_address
 
 
 @contextlib.contextmanager
@@ -58,4 +59,4 @@ def test_any_other_path_is_not_found():
 @pytest.mark.parametrize("address", ["nowhere", "host:port", ""])
 def test_an_address_without_a_port_is_refused(address):
     with pytest.raises(ValueError, match="expected host:port"):
-        probes.split_address(address)
+        split_address(address)

@@ -16,7 +16,7 @@ from flask import Flask
 from webhook import decision_log, faults, flow, probes
 from webhook.cluster.link import ObserverLink
 from webhook.cluster.pipe import Update
-from webhook.decision_log import DecisionLog, Latest
+from webhook.decision_log import DecisionLog
 from webhook.handler import Considered, Handler, rejections
 from webhook.metrics import MOVES, Metrics
 from webhook.model.decision import Outcome
@@ -56,32 +56,35 @@ class _Server:
         self._certificates = certificates
         self._state = state
         self._first = FirstSync()
-        self._latest = Latest()
         self.metrics = Metrics()
         self.metrics.age_limit.set(settings.max_state_age)
         reloads = self.metrics.certificate_reloads
         certificates.on_reload = lambda result: reloads.labels(result).inc()
-        self.log = DecisionLog(sys.stdout, self.metrics.log_dropped.inc)
+        self._link = ObserverLink(
+            observer_command(settings),
+            on_update=self._take,
+            on_log=lambda text: self.log.put(decision_log.observers(text)),
+            on_start=self.metrics.observer_starts.inc,
+        )
+        self.log = DecisionLog(
+            sys.stdout,
+            self.metrics.log_dropped.inc,
+            pass_on=lambda text: self._link.tell(text.encode()),
+        )
         self.handler = Handler(
             flow.Rules(
                 max_state_age_seconds=settings.max_state_age, own_namespace=settings.namespace
             ),
             self.metrics,
             placement_ttl_seconds=settings.placement_ttl,
-            tell=teller(self.metrics, self.log, self._latest),
+            tell=teller(self.metrics, self.log),
         )
 
     def start(self) -> None:
         """Start the observer, then what tells of it."""
         atexit.register(self.log.close)
-        link = ObserverLink(
-            observer_command(self._settings),
-            on_update=self._take,
-            on_log=lambda text: self.log.put(decision_log.observers(text)),
-            on_start=self.metrics.observer_starts.inc,
-        )
-        self.metrics.observer_pid = lambda: link.pid
-        link.start()
+        self.metrics.observer_pid = lambda: self._link.pid
+        self._link.start()
         table = probes.routes(
             self.metrics.registry,
             not_ready=self._not_ready,
@@ -89,7 +92,6 @@ class _Server:
             before_scrape=self._before_scrape,
         )
         probes.serve(self._settings.metrics_listen, table)
-        probes.serve(self._settings.console_listen, {"/decisions": self._decisions})
 
     def end_with(self, failure: threading.ExceptHookArgs) -> NoReturn:
         """Be started anew by gunicorn rather than go on without one of the threads."""
@@ -127,12 +129,10 @@ class _Server:
             placements=self.handler.placements(),
             forecast_age=self.handler.forecast_age_seconds(),
         )
+        metrics.show_clusters(self.handler.cluster_ages())
         metrics.show_messages(in_flight=state.in_flight(), unanswered=state.unanswered)
         for kind, at in self._certificates.expirations().items():
             metrics.certificate_expiration.labels(kind).set(at)
-
-    def _decisions(self) -> probes.Answer:
-        return probes.Answer(body=self._latest.to_bytes(), content_type="application/json")
 
 
 def _told(error: BaseException) -> dict[str, str]:
@@ -169,9 +169,7 @@ class FirstSync:
         return stale + missing if age > limit else ""
 
 
-def teller(
-    metrics: Metrics, log: DecisionLog, latest: Latest
-) -> Callable[[Considered, float], None]:
+def teller(metrics: Metrics, log: DecisionLog) -> Callable[[Considered, float], None]:
     def tell(considered: Considered, seconds: float) -> None:
         outcome = considered.outcome
         if outcome is None:
@@ -183,10 +181,7 @@ def teller(
             _count_move(metrics, outcome)
         else:
             _count(metrics, outcome)
-        line = decision_log.line(considered, seconds)
-        if outcome.decision is not None:
-            latest.put(line)
-        log.put(line)
+        log.put(decision_log.with_job(decision_log.line(considered, seconds), considered))
 
     return tell
 

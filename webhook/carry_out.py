@@ -37,14 +37,14 @@ class Case:
 def apply(case: Case, policy: FallbackPolicy, decision: Decision, occupancy: Occupancy) -> Outcome:
     """Turn a decision into edits, as far as the policy's mode goes."""
     if policy.spec.mode is Mode.OBSERVE:
-        return Outcome(decision=decision)
+        return Outcome(decision=decision, job=case.clean)
     warnings = (explain.warning(decision),)
     taken = next((item for item in decision.options if item.option == decision.option), None)
     if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:
         # A manifest that carries an older decision keeps the record by which that one is undone.
         recorded = annotated(case.raw, decision, {})
         edits = () if case.carried else case.kind.edits(case.raw, recorded)
-        return Outcome(decision=decision, edits=edits, warnings=warnings)
+        return Outcome(decision=decision, edits=edits, warnings=warnings, job=case.clean)
     prepared = _prepared(case, taken.job, taken, policy)
     if prepared is None:
         after = under(case, policy, taken.job, taken, decision_id=decision.id)
@@ -62,6 +62,7 @@ def apply(case: Case, policy: FallbackPolicy, decision: Decision, occupancy: Occ
         original=original,
         warnings=warnings,
         arrival=arrivals.decided(labelled, taken, decision, occupancy.snapshot),
+        job=case.clean,
     )
 
 
@@ -99,6 +100,7 @@ def _changed(
         original=original,
         warnings=(explain.warning(decision),),
         arrival=arrivals.decided(after, taken, decision, occupancy.snapshot),
+        job=case.clean,
     )
 
 

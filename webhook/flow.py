@@ -15,7 +15,7 @@ from typing import Any
 from webhook import carry_out
 from webhook.admission import original as originals
 from webhook.carry_out import Case
-from webhook.decide import arrivals, expectations, explain, match, options, strategies
+from webhook.decide import arrivals, expectations, explain, match, options, remotes, strategies
 from webhook.decide.choice import Asking
 from webhook.decide.occupancy import Occupancy
 from webhook.decide.wishes import Wishes, read_wishes
@@ -119,13 +119,14 @@ def _outcome(case: Case, occupancy: Occupancy, moment: Moment, rules: Rules) -> 
     snapshot = occupancy.snapshot
     skipped = match.skip(case.clean, snapshot)
     if skipped is not None:
-        return Outcome(skip=skipped)
+        return Outcome(skip=skipped, job=case.clean)
     try:
         policy = match.policy_for(case.clean, snapshot, own_namespace=rules.own_namespace)
     except FieldError as error:
-        return Outcome(skip=Skip.NO_POLICY, warnings=(explain.unreadable(error),))
+        warnings = (explain.unreadable(error),)
+        return Outcome(skip=Skip.NO_POLICY, warnings=warnings, job=case.clean)
     if policy is None:
-        return Outcome(skip=Skip.NO_POLICY)
+        return Outcome(skip=Skip.NO_POLICY, job=case.clean)
     return carry_out.apply(case, policy, _decide(case, policy, occupancy, moment, rules), occupancy)
 
 
@@ -153,7 +154,8 @@ def _decide(
     except FieldError as error:
         reason = f"left as submitted: {error}"
         return decision(option=None, left_alone=LeftAlone.UNREADABLE, reason=reason)
-    assessments = assessed(case.clean, policy, occupancy, wanted=wanted, now=moment.now)
+    current = remotes.fresh(occupancy, moment.now, rules.max_state_age_seconds)
+    assessments = assessed(case.clean, policy, current, wanted=wanted, now=moment.now)
     draw = zlib.crc32(moment.uid.encode()) / (1 << 32)
     asking = Asking(submitted=submitted.queue, wishes=wanted.wishes, draw=draw)
     choice = strategies.choose(policy, assessments, asking)

@@ -48,7 +48,7 @@ class Foresight:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._tell, self._clock, self._cpu, self._sleep = tell, clock, cpu, sleep
-        self._surveys: queue.SimpleQueue[Survey] = queue.SimpleQueue()
+        self._surveys: queue.SimpleQueue[Survey | None] = queue.SimpleQueue()
         self._surveyor = Surveyor()
         self._is_free = True
         self._profiles: dict[str, Profile] = {}
@@ -65,6 +65,10 @@ class Foresight:
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="foresight", daemon=True).start()
+
+    def stop(self) -> None:
+        """End after the forecast that is being made."""
+        self._surveys.put(None)
 
     @property
     def waiting(self) -> int:
@@ -163,19 +167,25 @@ class Foresight:
         self._changed = set(self._watched)
         self._since = {self._trees.root(name): since for name in self._watched}
 
-    def step(self) -> None:
-        """Make the next forecast, wait for a survey if there is none, and rest afterwards."""
+    def step(self) -> bool:
+        """Make the next forecast, wait for a survey if there is none, and rest afterwards.
+
+        False: it was stopped.
+        """
         survey = self._surveys.get()
+        if survey is None:
+            return False
         before = self._cpu()
         profiles = self._surveyor.profiles(survey)
         spent = self._cpu() - before
         self._tell(Foreseen(profiles, survey.seen))
         self._sleep(min(LONGEST_REST_SECONDS * self._share, spent * (1 / DUTY - 1)))
         self._tell(Foreseen())
+        return True
 
     def _run(self) -> None:
-        while True:
-            self.step()
+        while self.step():
+            pass
 
 
 def _lasts(profile: Profile) -> float:

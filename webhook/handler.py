@@ -20,9 +20,9 @@ from typing import Any
 from webhook import flow, moving, recovered, undoing, updates
 from webhook.admission import patch, probe
 from webhook.admission.review import Review, Verdict
-from webhook.cluster.ledger import Ledger
-from webhook.cluster.pipe import Update, apply_update
-from webhook.decide.fold import Fold
+from webhook.cluster.pipe import Update
+from webhook.clusters import Clusters
+from webhook.decide.occupancy import Occupancy
 from webhook.echoes import Echoes
 from webhook.jobs import KINDS, JobKind
 from webhook.metrics import Metrics
@@ -31,6 +31,7 @@ from webhook.model.edits import Operation
 from webhook.model.fields import FieldError
 from webhook.model.moves import Obstacle
 from webhook.model.queues import Arrival, Snapshot
+from webhook.standing import Standing
 
 _VISIBLE_KEPT = 10_000
 """Ids of Workloads seen lately, kept to tell a copied Job from a reinvocation."""
@@ -67,45 +68,43 @@ class Handler:
         self._clock = clock
         self._seen_by = seen_by or f"{socket.gethostname()} {version('kueue-fallback')}"
         self._lock = threading.Lock()
-        self._snapshot = Snapshot()
-        self._forecasts_as_of = 0.0
-        self._ledger = Ledger(ttl_seconds=placement_ttl_seconds)
-        self._unforeseen = Ledger(ttl_seconds=placement_ttl_seconds)
-        """Placements that the forecasts in use do not contain."""
-        self._fold = Fold()
+        self._here = Standing(placement_ttl_seconds)
+        self._clusters = Clusters(placement_ttl_seconds)
         self._echoes = Echoes()
         self._visible: OrderedDict[str, None] = OrderedDict()
 
     @property
     def snapshot(self) -> Snapshot:
-        return self._snapshot
+        return self._here.snapshot
 
     def placements(self) -> int:
         # Scrapes ask from a thread of their own: walking the ledger meanwhile would fail.
-        return len(self._ledger)
+        return len(self._here)
 
     def state_age_seconds(self) -> float:
-        return max(0.0, self._clock() - self._snapshot.as_of)
+        return max(0.0, self._clock() - self.snapshot.as_of)
 
     def forecast_age_seconds(self) -> float:
         """Say for how long something has happened that is in no forecast; 0 where there is none."""
-        if not self._snapshot.profiles:
+        if not self.snapshot.profiles:
             return 0.0
-        return max(0.0, self._clock() - self._forecasts_as_of)
+        return max(0.0, self._clock() - self._here.forecasts_as_of)
+
+    def cluster_ages(self) -> Mapping[str, float]:
+        """Tell for how many seconds each worker cluster that is watched may have been silent."""
+        with self._lock:
+            return self._clusters.ages(self._clock())
 
     def update(self, update: Update) -> None:
         """Take over what the observer published; placements that it contains leave the ledger."""
         with self._lock:
-            self._snapshot = apply_update(self._snapshot, update)
-            self._forecasts_as_of = update.forecasts_as_of
-            self._fold.drop(self._ledger.seen(update.seen))
-            self._fold.forget(self._unforeseen.seen(update.foreseen))
-            self._fold.drop(self._expired(self._clock()))
+            now = self._clock()
+            self._count_expired(self._here.update(update, now))
+            self._clusters.update(update, now)
             for seen in update.seen:
                 self._visible[seen.key] = None
             while len(self._visible) > _VISIBLE_KEPT:
                 self._visible.popitem(last=False)
-            self._fold.adopt(self._snapshot)
 
     def admit(self, review: Review) -> Verdict:
         """Answer one review.
@@ -130,12 +129,11 @@ class Handler:
     def _create(self, review: Review, kind: JobKind) -> Considered:
         with self._lock:
             now = self._clock()
-            if gone := self._expired(now):
-                self._fold.drop(gone)
-                self._fold.adopt(self._snapshot)
+            self._count_expired(self._here.expire(now))
+            self._clusters.expire(now)
             moment = self._moment(review, now)
             source = {**review.object, "metadata": _with_namespace(review)}
-            outcome = flow.consider(source, kind, self._fold.occupancy, moment, self._rules)
+            outcome = flow.consider(source, kind, self._occupancy(), moment, self._rules)
             if _is_unmarked(outcome) and not review.dry_run and self._is_echo(source, now):
                 outcome = Outcome(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
             # Verifying applies the patch to the review's own object: nothing reads it afterwards.
@@ -152,21 +150,19 @@ class Handler:
         )
         return Considered(review=review, verdict=verdict, outcome=outcome)
 
-    def _expired(self, now: float) -> Sequence[Arrival]:
-        if gone := self._ledger.expire(now):
+    def _occupancy(self) -> Occupancy:
+        return self._clusters.around(self._here.occupancy)
+
+    def _count_expired(self, gone: Sequence[Arrival]) -> None:
+        if gone:
             self._metrics.expired.inc(len(gone))
-        if late := self._unforeseen.expire(now):
-            self._fold.forget(late)
-        return gone
 
     def _enter(self, arrival: Arrival, skip: Skip | None, now: float) -> None:
         # Of a reinvocation, only what another replica has decided is news.
-        if skip is Skip.DECIDED_ALREADY and self._ledger.knows(arrival.key):
+        if skip is Skip.DECIDED_ALREADY and self._here.knows(arrival.key):
             return
-        self._ledger.enter(arrival, now)
-        self._fold.add(arrival)
-        if self._fold.foresee(arrival, now):
-            self._unforeseen.enter(arrival, now)
+        self._clusters.enter(arrival, self._here.occupancy, now)
+        self._here.enter(arrival, now)
         self._metrics.placements.inc()
 
     def _is_echo(self, source: Mapping[str, Any], now: float) -> bool:
@@ -208,7 +204,7 @@ class Handler:
         else:
             with self._lock:
                 moment = self._moment(review, self._clock())
-                outcome = moving.move(source, kind, self._fold.occupancy, moment, self._rules)
+                outcome = moving.move(source, kind, self._occupancy(), moment, self._rules)
         operations = restored + patch.operations(outcome.edits, review.object, kind.allowed)
         verdict = Verdict(
             uid=review.uid, patch=operations, warnings=outcome.warnings, audit=_audit(outcome)

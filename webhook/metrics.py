@@ -36,6 +36,7 @@ NO_OPTION: Final = "none"
 
 A_POLICY: Final = "a policy that exists"
 AN_OPTION: Final = "an option of the policy"
+A_CLUSTER: Final = "a worker cluster that is watched"
 OPERATIONS: Final = ("CREATE", "UPDATE", "other", "unknown")
 CODES: Final = ("200", "400", "unreadable", "unpatchable", "late", "error")
 MOVES: Final = ("moved", "undone", "refused")
@@ -152,6 +153,11 @@ class Metrics:
             "forecast_age_seconds",
             "Seconds for which something has happened that no forecast contains; 0: nothing has.",
         )
+        self.cluster_age = table.gauge(
+            "cluster_state_age_seconds",
+            "Seconds without a sign of life from a worker cluster that is watched.",
+            cluster=A_CLUSTER,
+        )
 
     def _pid_of_observer(self) -> int | None:
         return self.observer_pid()
@@ -165,6 +171,12 @@ class Metrics:
         self.off.labels("everywhere").set(off is not None and not off.namespaces)
         self.off.labels("namespaces").set(off is not None and bool(off.namespaces))
         self._forget_all_but(snapshot.policies)
+
+    def show_clusters(self, ages: Mapping[str, float]) -> None:
+        """Take over how old each worker cluster's state is; those that are gone go."""
+        self.cluster_age.clear()
+        for name, age in ages.items():
+            self.cluster_age.labels(name).set(age)
 
     def show_messages(self, *, in_flight: int, unanswered: Mapping[str, int]) -> None:
         """Take over what the worker counts."""

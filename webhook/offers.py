@@ -17,11 +17,11 @@ from webhook.decide.moves import Way
 from webhook.decide.occupancy import Occupancy
 from webhook.decide.wishes import Wishes
 from webhook.jobs import KINDS
-from webhook.jobs.movable import obstacle
-from webhook.model import job_class
+from webhook.jobs.movable import changes_template, obstacle
+from webhook.model import job_class, marks
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
-from webhook.model.job import PRIORITY_LABEL
+from webhook.model.job import PRIORITY_LABEL, Job
 from webhook.model.moves import Obstacle
 from webhook.model.pending import Pending
 from webhook.model.policy import FallbackPolicy, Reconsider
@@ -93,6 +93,7 @@ class Catalog:
             each.policy.name,
             each.option,
             each.pending.queue,
+            each.workload.policy,
             tuple(sorted(job.labels.items())),
             tuple(sorted(job.annotations.items())),
             job.active_deadline_seconds,
@@ -116,7 +117,7 @@ class Catalog:
     def _assess(self, each: Asked) -> tuple[Assessment, ...]:
         job, policy = each.pending.job, each.policy
         found = options.assess(
-            job,
+            job.as_created,
             policy,
             self._occupancy,
             submitted=each.pending.queue,
@@ -145,11 +146,7 @@ class Catalog:
             there = _runs(item)
             if item.rejection is not None or there is None or item.job is None:
                 continue
-            against = obstacle(_KIND.edits(stands, item.job))
-            if against is None and not self._world.changes_resources:
-                same = stands.pod_sets == item.job.pod_sets
-                against = None if same else Obstacle.OLDER_KUBERNETES
-            if against is not None:
+            if against := self._against(each, stands, item.option, item.job):
                 because = against
                 continue
             offer = self._offer(each, item, there)
@@ -162,6 +159,15 @@ class Catalog:
             cluster_queue=here.cluster_queue,
             offers=tuple(offers),
         )
+
+    def _against(self, each: Asked, stands: Job, option: str, there: Job) -> Obstacle | None:
+        changes = _KIND.edits(stands, there)
+        if found := obstacle(changes):
+            return found
+        if not changes_template(changes):
+            is_uncounted = marks.would_be_uncounted(each.policy, option, each.workload.policy)
+            return Obstacle.UNCOUNTED_GUEST if is_uncounted else None
+        return None if self._world.changes_resources else Obstacle.OLDER_KUBERNETES
 
     def _offer(self, each: Asked, item: Assessment, runs: float) -> Offer:
         snapshot, job = self._world.snapshot, each.pending.job

@@ -43,7 +43,7 @@ def test_a_queue_in_no_selected_namespace_is_named_with_its_path():
 
     assert found == not_ready(
         "QueueNotFound",
-        'spec.options[1].queue: no LocalQueue "cpu-lq" in any selected namespace',
+        "spec.options[1].queue: no LocalQueue cpu-lq in any selected namespace",
     )
 
 
@@ -67,8 +67,7 @@ def test_a_queue_that_points_to_no_cluster_queue_is_named():
 
     assert found == not_ready(
         "ClusterQueueNotFound",
-        'spec.options[1].queue: LocalQueue "cpu-lq" points to no ClusterQueue that exists: '
-        '"cpu-cq"',
+        "spec.options[1].queue: LocalQueue cpu-lq points to no ClusterQueue that exists: cpu-cq",
     )
 
 
@@ -89,11 +88,11 @@ def test_one_namespace_where_the_queue_works_is_enough():
 @pytest.mark.parametrize(
     ("name", "reason", "message"),
     [
-        ("tpu-cq", "ClusterQueueNotFound", 'no ClusterQueue "tpu-cq"'),
+        ("tpu-cq", "ClusterQueueNotFound", "no ClusterQueue tpu-cq"),
         (
             "idle-cq",
             "QueueNotFound",
-            'no LocalQueue of any selected namespace points to ClusterQueue "idle-cq"',
+            "no LocalQueue of any selected namespace points to ClusterQueue idle-cq",
         ),
     ],
 )
@@ -119,8 +118,8 @@ def test_classes_that_do_not_exist_are_named_together():
 
     assert missing == not_ready(
         "PriorityClassNotFound",
-        'spec.options[0].guests.priorityClass: no WorkloadPriorityClass "low"; '
-        'spec.options[0].adaptation.runtimeClassName: no RuntimeClass "gvisor"',
+        "spec.options[0].guests.priorityClass: no WorkloadPriorityClass low; "
+        "spec.options[0].adaptation.runtimeClassName: no RuntimeClass gvisor",
     )
     assert there == READY
 

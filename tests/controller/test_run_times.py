@@ -4,6 +4,7 @@ from tests.cluster.objects import condition, reserving
 from tests.cluster.runs import ended, failure
 from tests.controller.objects import Objects
 from webhook.cluster.errors import Forbidden, Refused
+from webhook.cluster.past import Over
 from webhook.cluster.reduce import Entry
 from webhook.cluster.run_records import SHARDS, name_of, read_shard, shard_of
 from webhook.cluster.run_times import RunTimes
@@ -23,7 +24,8 @@ def keeper(server, *runs, is_leader=lambda: True):
 
 
 def show(found, *runs):
-    entries = tuple(Entry(("team", str(number)), run) for number, run in enumerate(runs))
+    over = [None if run is None else Over(run, None) for run in runs]
+    entries = tuple(Entry(("team", str(number)), each) for number, each in enumerate(over))
     return found.take(Message(kind="workloads", at=0.0, entries=entries))
 
 
@@ -195,7 +197,7 @@ def test_only_ended_workloads_are_read_and_bad_ones_are_passed_over():
     running, done = reserving(also=(admitted,)), reserving(also=(admitted, over))
 
     assert run_times.read_run("workloads", running).value is None
-    assert run_times.read_run("workloads", done).value == read_workload(done).ended
+    assert run_times.read_run("workloads", done).value.ended == read_workload(done).ended
     broken = run_times.read_run("workloads", {**done, "spec": 5})
     assert (broken.value, broken.problem.startswith("workloads ")) == (None, True)
 

@@ -16,6 +16,7 @@ from webhook.cluster.errors import ClusterError, Refused
 from webhook.cluster.failing import Failing, Refusal
 from webhook.controller.reconcile import PATH
 from webhook.model.policy import GROUP, KIND, VERSION, FallbackPolicy
+from webhook.model.reasons import EventReason
 from webhook.model.runs import FAILURES_THAT_TELL, Record
 
 EVENTS: Final = "/api/v1/namespaces/default/events"
@@ -115,7 +116,7 @@ def event(refusal: Refusal, text: str, *, uid: str, end: float, unix: float) -> 
             "uid": uid,
         },
         "type": "Warning",
-        "reason": "KeepsFailing",
+        "reason": str(EventReason.KEEPS_FAILING),
         "message": text,
         "count": 1,
         "firstTimestamp": at,

@@ -87,10 +87,21 @@ class ControllerMetrics:
             for (policy, obstacle), count in obstacles.items():
                 self._not_moved.labels(policy, str(obstacle)).set(count)
 
+    def count_writes(self, what: str, *, written: int, failed: int) -> None:
+        """Count ConfigMaps of the run times, or of the journal."""
+        counter = self.journal_writes if what == "journal" else self.record_writes
+        counter.labels("written").inc(written)
+        counter.labels("failed").inc(failed)
+
     def _run_times(self, table: Table) -> None:
         self.record_writes = table.counter(
             "run_time_record_writes",
             "ConfigMaps with records of runs written, or tried to.",
+            result=("written", "failed"),
+        )
+        self.journal_writes = table.counter(
+            "journal_writes",
+            "ConfigMaps of the journal written, or tried to.",
             result=("written", "failed"),
         )
         self.classes = table.gauge(

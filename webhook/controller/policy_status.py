@@ -10,6 +10,7 @@ from webhook.decide.match import SYSTEM_NAMESPACES
 from webhook.model.policy import FallbackPolicy, Option, PolicyError
 from webhook.model.policy_values import selector
 from webhook.model.queues import LocalQueue, Snapshot
+from webhook.model.reasons import Ready
 from webhook.model.selector import EVERYTHING
 
 READY: Final = "Ready"
@@ -22,14 +23,14 @@ class Condition:
     """The condition Ready, but for when it last changed: that depends on what was written."""
 
     ready: bool
-    reason: str
+    reason: Ready
     message: str
     generation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Finding:
-    reason: str
+    reason: Ready
     path: str
     message: str
 
@@ -39,9 +40,9 @@ def condition(policy: FallbackPolicy, snapshot: Snapshot, *, own_namespace: str 
     namespaces = _selected(policy, snapshot, own_namespace)
     findings = tuple(_findings(policy, snapshot, namespaces))
     if not findings:
-        message = "every option has its queue, and what it names exists"
+        found = Ready.RESOLVED
         return Condition(
-            ready=True, reason="Resolved", message=message, generation=policy.generation
+            ready=True, reason=found, message=found.meaning, generation=policy.generation
         )
     return Condition(
         ready=False,
@@ -55,7 +56,7 @@ def invalid(error: PolicyError, generation: int) -> Condition:
     """Judge a policy that the webhook must pass over: stored before the rules it breaks."""
     return Condition(
         ready=False,
-        reason="Invalid",
+        reason=Ready.INVALID,
         message=_joined(str(one) for one in error.errors),
         generation=generation,
     )
@@ -72,7 +73,7 @@ def status(found: Condition, before: Mapping[str, Any], *, now: str) -> Mapping[
         "status": state,
         "observedGeneration": found.generation,
         "lastTransitionTime": now if changed else old.get("lastTransitionTime", now),
-        "reason": found.reason,
+        "reason": str(found.reason),
         "message": found.message,
     }
     if new == old:
@@ -96,8 +97,9 @@ def _findings(
     policy: FallbackPolicy, snapshot: Snapshot, namespaces: frozenset[str]
 ) -> Iterator[_Finding]:
     if not namespaces:
-        message = "no namespace is selected"
-        yield _Finding(reason="NoNamespace", path="spec.match.namespaceSelector", message=message)
+        found = Ready.NO_NAMESPACE
+        path = "spec.match.namespaceSelector"
+        yield _Finding(reason=found, path=path, message=found.meaning)
         return
     queues = [queue for queue in snapshot.local_queues.values() if queue.namespace in namespaces]
     for index, option in enumerate(policy.spec.options):
@@ -115,12 +117,12 @@ def _queue(
     targets = {queue.cluster_queue for queue in queues if queue.name == option.queue}
     here = f"{path}.queue"
     if not targets:
-        message = f'no LocalQueue "{option.queue}" in any selected namespace'
-        yield _Finding(reason="QueueNotFound", path=here, message=message)
+        message = f"no LocalQueue {option.queue} in any selected namespace"
+        yield _Finding(reason=Ready.QUEUE_NOT_FOUND, path=here, message=message)
     elif not targets & set(snapshot.cluster_queues):
-        names = ", ".join(f'"{name}"' for name in sorted(targets))
-        message = f'LocalQueue "{option.queue}" points to no ClusterQueue that exists: {names}'
-        yield _Finding(reason="ClusterQueueNotFound", path=here, message=message)
+        names = ", ".join(sorted(targets))
+        message = f"LocalQueue {option.queue} points to no ClusterQueue that exists: {names}"
+        yield _Finding(reason=Ready.CLUSTER_QUEUE_NOT_FOUND, path=here, message=message)
 
 
 def _cluster_queue(
@@ -128,25 +130,25 @@ def _cluster_queue(
 ) -> Iterator[_Finding]:
     name, here = option.cluster_queue, f"{path}.clusterQueue"
     if name not in snapshot.cluster_queues:
-        message = f'no ClusterQueue "{name}"'
-        yield _Finding(reason="ClusterQueueNotFound", path=here, message=message)
+        message = f"no ClusterQueue {name}"
+        yield _Finding(reason=Ready.CLUSTER_QUEUE_NOT_FOUND, path=here, message=message)
     elif not any(queue.cluster_queue == name for queue in queues):
-        message = f'no LocalQueue of any selected namespace points to ClusterQueue "{name}"'
-        yield _Finding(reason="QueueNotFound", path=here, message=message)
+        message = f"no LocalQueue of any selected namespace points to ClusterQueue {name}"
+        yield _Finding(reason=Ready.QUEUE_NOT_FOUND, path=here, message=message)
 
 
 def _classes(option: Option, path: str, snapshot: Snapshot) -> Iterator[_Finding]:
     priority = option.guests.priority_class if option.guests else ""
     if priority and priority not in snapshot.priority_classes:
         yield _Finding(
-            reason="PriorityClassNotFound",
+            reason=Ready.PRIORITY_CLASS_NOT_FOUND,
             path=f"{path}.guests.priorityClass",
-            message=f'no WorkloadPriorityClass "{priority}"',
+            message=f"no WorkloadPriorityClass {priority}",
         )
     runtime = option.adaptation.runtime_class_name
     if runtime not in _KEPT and runtime not in snapshot.overheads:
         yield _Finding(
-            reason="RuntimeClassNotFound",
+            reason=Ready.RUNTIME_CLASS_NOT_FOUND,
             path=f"{path}.adaptation.runtimeClassName",
-            message=f'no RuntimeClass "{runtime}"',
+            message=f"no RuntimeClass {runtime}",
         )

@@ -26,6 +26,7 @@ from webhook.cluster.resources import POLICIES, WORKLOADS, Resource, watched
 from webhook.cluster.watch import Follower, Message
 from webhook.controller import keeps_failing, pending, run_times
 from webhook.controller.glimpse import JOBS
+from webhook.controller.journal import Journal
 from webhook.controller.leadership import Leadership
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.moves import LOOK_SECONDS, Mover
@@ -77,9 +78,12 @@ class Controller:
         self._feed = Feed(self._resources, time.monotonic())
         self._snapshot = Snapshot()
         self._keeper = run_times.Keeper(client, settings.namespace, is_leader=self.is_leader)
+        self._journal = Journal(
+            client, settings.namespace, is_leader=self.is_leader, unix=time.time
+        )
         self._teller = keeps_failing.Teller(client, is_leader=self.is_leader)
-        self._said: tuple[str, ...] = ()
-        """What went wrong with the records of runs at the last look."""
+        self._said: dict[str, tuple[str, ...]] = {}
+        """What went wrong with what is kept, at the last look."""
         self._looked_at = -1
         """Generation of the snapshot at the last look."""
         self._due = False
@@ -91,9 +95,9 @@ class Controller:
             may_write=self.is_leader,
         )
         self._takers = {
-            JOBS.kind: self._unreviewed.take,
-            run_times.RUNS.kind: self._keeper.take,
-            pending.FOLLOWED.kind: self._mover.take,
+            JOBS.kind: (self._unreviewed.take, self._journal.take_jobs),
+            run_times.RUNS.kind: (self._keeper.take, self._journal.take_over),
+            pending.FOLLOWED.kind: (self._mover.take,),
         }
         self._naming = Sparing(NAMED_A_MINUTE, time.monotonic)
         self.metrics = ControllerMetrics()
@@ -174,7 +178,8 @@ class Controller:
             if message is None:
                 return
             if message.kind in self._takers:
-                self._log_all(self._takers[message.kind](message))
+                for take in self._takers[message.kind]:
+                    self._log_all(take(message))
                 continue
             self._log_all(self._feed.take(message))
             changed = message.entries is not None or message.event is not None
@@ -206,6 +211,7 @@ class Controller:
             self._log("leads: writes statuses, records of runs and Events from now on")
             self._due = True
             self._keeper.read_again()
+            self._journal.read_again()
             self._mover.begin()
 
     def _look(self) -> None:
@@ -238,20 +244,26 @@ class Controller:
 
     def _keep_runs(self) -> None:
         """Write what was learned of runs, and tell what keeps failing."""
-        found = self._keeper.look(time.monotonic())
-        self.metrics.record_writes.labels("written").inc(found.written)
-        self.metrics.record_writes.labels("failed").inc(len(found.errors))
+        now = time.monotonic()
+        found = self._keeper.look(now)
+        self._tell_writes("run times", found)
+        told = self._journal.look(self._snapshot, now)
+        self._tell_writes("journal", told)
         self.metrics.classes.set(len(self._keeper.records))
-        if found.tried:
-            self._log_all(tuple(each for each in found.errors if each not in self._said))
-            self._said = found.errors
         policies = self._snapshot.policies
         changed = self._keeper.take_changed()
         if changed:
             self._feed.remember({key: self._keeper.records[key] for key in changed})
-        told = self._teller.look(self._keeper.records, changed, policies, time.time())
-        self.metrics.show_failing(told.counts, policies)
-        self._log_all(told.lines)
+        failing = self._teller.look(self._keeper.records, changed, policies, time.time())
+        self.metrics.show_failing(failing.counts, policies)
+        self._log_all(failing.lines)
+
+    def _tell_writes(self, what: str, found: run_times.Written) -> None:
+        self.metrics.count_writes(what, written=found.written, failed=len(found.errors))
+        if found.tried:
+            said = self._said.get(what, ())
+            self._log_all(tuple(each for each in found.errors if each not in said))
+            self._said[what] = found.errors
 
     def _move(self) -> None:
         stepped = self._mover.step(

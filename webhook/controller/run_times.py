@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from webhook.cluster import shards
+from webhook.cluster import past, shards
 from webhook.cluster.errors import ClusterError, NotServed, Refused
+from webhook.cluster.past import Over
 from webhook.cluster.reduce import Entry, key_of
 from webhook.cluster.resources import KUEUE_GROUP, WORKLOADS, Resource
 from webhook.cluster.run import is_finished
@@ -21,7 +22,7 @@ from webhook.cluster.run_times import RunTimes
 from webhook.cluster.watch import Message
 from webhook.cluster.workload import read_workload
 from webhook.model.fields import FieldError
-from webhook.model.runs import Ended, Record
+from webhook.model.runs import Record
 
 WRITE_SECONDS: Final = 20.0
 """Between two writes; what ended since is still told by its Workload."""
@@ -50,14 +51,17 @@ class Written:
 
 
 def read_run(kind: str, source: Mapping[str, Any]) -> Entry:
-    """Read a Workload as far as its run is concerned, for a ``Follower``; None: it has not ended.
+    """Read what a Workload that is over tells, for a ``Follower``; None: it goes on.
 
     One that cannot be read is the webhook's to complain about.
     """
     key = ("", "")
     try:
         key = key_of(source)
-        return Entry(key, read_workload(source).ended if is_finished(source) else None)
+        if not past.is_over(source):
+            return Entry(key, None)
+        ended = read_workload(source).ended if is_finished(source) else None
+        return Entry(key, Over(ended, past.read(source)))
     except FieldError as error:
         return Entry(key, None, f"{kind} {'/'.join(key)}: {error}")
 
@@ -102,8 +106,8 @@ class Keeper:
         if message.event is not None:
             ended.append(message.event[1].value)
         for each in ended:
-            if isinstance(each, Ended):
-                self._runs.add(each)
+            if isinstance(each, Over) and each.ended is not None:
+                self._runs.add(each.ended)
         self._note()
         return (f"{message.kind}: readable again",) if before else ()
 
