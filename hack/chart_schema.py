@@ -16,6 +16,8 @@ GIVEN_BY_VALUES: Final = frozenset(
         "listen",
         "metrics_listen",
         "console_listen",
+        "console_audience",
+        "console_follow_jobs",
         "namespace",
         "kueue_namespace",
         "certificates",
@@ -26,6 +28,7 @@ GIVEN_BY_VALUES: Final = frozenset(
         "tls_key",
         "kubeconfig",
         "drain_seconds",
+        "watch_workers",
     }
 )
 # What pydantic adds that helm has no use for.

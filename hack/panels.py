@@ -235,6 +235,7 @@ ROWS: Final = {
             queries=(
                 (_max("state_age_seconds", "pod"), "{{pod}}"),
                 (_max("controller_state_age_seconds", "pod"), "controller {{pod}}"),
+                (_max("cluster_state_age_seconds", "cluster"), "worker {{cluster}}"),
                 (f"max(kueue_fallback_state_age_limit_seconds{{{_OURS}}})", "limit"),
             ),
             text="Above the limit Jobs are left as they were submitted.",
@@ -290,9 +291,12 @@ ROWS: Final = {
             text="Of their runs, forecasts are made.",
         ),
         Panel(
-            title="Records of runs written",
+            title="Records of runs and of the journal written",
             unit="ops",
-            queries=((_rate("run_time_record_writes_total", "result"), "{{result}}"),),
+            queries=(
+                (_rate("run_time_record_writes_total", "result"), "runs {{result}}"),
+                (_rate("journal_writes_total", "result"), "journal {{result}}"),
+            ),
         ),
         Panel(
             title="Objects that cannot be read",

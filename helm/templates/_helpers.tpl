@@ -71,6 +71,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
     - clusterqueues
     - cohorts
     - localqueues
+    - multikueueclusters
+    - multikueueconfigs
     - resourceflavors
     - workloadpriorityclasses
     - workloads
@@ -93,6 +95,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
 {{- define "kueue-fallback.runTimes" -}}
 {{- range $shard := until 32 }}
 - kueue-fallback-run-times-{{ $shard }}
+{{- end }}
+{{- end -}}
+
+{{- define "kueue-fallback.journal" -}}
+{{- range $shard := until 32 }}
+- kueue-fallback-journal-{{ $shard }}
 {{- end }}
 {{- end -}}
 

@@ -76,7 +76,8 @@ def test_network_policies_let_in_reviews_and_scrapes_alone(rendering):
 
     scrapes = {"ports": [{"port": "metrics"}], "from": [{"namespaceSelector": {}}]}
     reviews = {"ports": [{"port": "webhook"}], "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
-    assert server["ingress"] == [reviews, scrapes]
+    console = {"ports": [{"port": "console"}], "from": [{"podSelector": {}}]}
+    assert server["ingress"] == [reviews, console, scrapes]
     assert controller["ingress"] == [scrapes]
     assert (server["policyTypes"], controller["policyTypes"]) == (["Ingress"], ["Ingress"])
 

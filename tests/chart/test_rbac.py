@@ -1,7 +1,10 @@
 """The rights of each ServiceAccount, as whole values."""
 
-from webhook.cluster import lease
-from webhook.cluster.resources import watched
+import yaml
+
+from tests.chart.helm import CHART
+from webhook.cluster import journal_shards, lease
+from webhook.cluster.resources import watched, watched_on_worker
 from webhook.cluster.run_records import SHARDS, name_of
 
 READS = [
@@ -12,6 +15,8 @@ READS = [
             "clusterqueues",
             "cohorts",
             "localqueues",
+            "multikueueclusters",
+            "multikueueconfigs",
             "resourceflavors",
             "workloadpriorityclasses",
             "workloads",
@@ -39,6 +44,8 @@ READS = [
         "verbs": ["list", "watch"],
     },
 ]
+JOBS = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch"]}
+WORKER_READER = CHART.parent / "examples/worker-reader.yaml"
 CONFIG_MAP_ROLES = ("kueue-fallback-kueue-config", "kueue-fallback-off-switch")
 WEBHOOK = {"kind": "ServiceAccount", "name": "kueue-fallback", "namespace": "ours"}
 CONTROLLER = {"kind": "ServiceAccount", "name": "kueue-fallback-controller", "namespace": "ours"}
@@ -47,8 +54,24 @@ CONTROLLER = {"kind": "ServiceAccount", "name": "kueue-fallback-controller", "na
 def test_the_webhook_reads_what_a_decision_needs_and_writes_nothing(render):
     rendering = render()
 
-    assert rendering.one("ClusterRole")["rules"] == READS
+    assert rendering.one("ClusterRole")["rules"] == [*READS, JOBS]
     assert rendering.one("ClusterRoleBinding")["subjects"] == [WEBHOOK]
+
+
+def test_the_webhook_asks_about_tokens_where_its_console_is_exposed(render):
+    rendering = render({"console": '{"expose": true, "followJobs": false}'})
+
+    reviews = {
+        "authentication.k8s.io": "tokenreviews",
+        "authorization.k8s.io": "subjectaccessreviews",
+    }
+    assert rendering.one("ClusterRole")["rules"] == [
+        *READS,
+        *(
+            {"apiGroups": [group], "resources": [resource], "verbs": ["create"]}
+            for group, resource in reviews.items()
+        ),
+    ]
 
 
 def test_the_controller_may_also_write_the_status_of_policies_and_move_jobs(render):
@@ -99,6 +122,8 @@ def test_the_records_of_runs_are_read_by_both_and_written_by_the_controller_alon
         "resources": ["configmaps"],
         "resourceNames": [name_of(shard) for shard in range(SHARDS)],
     }
+    slots = range(journal_shards.SHARDS)
+    journal = {**records, "resourceNames": [journal_shards.name_of(slot) for slot in slots]}
     assert rendering.one("Role", "kueue-fallback-run-times")["rules"] == [
         {**records, "verbs": ["get"]}
     ]
@@ -106,8 +131,9 @@ def test_the_records_of_runs_are_read_by_both_and_written_by_the_controller_alon
         WEBHOOK,
         CONTROLLER,
     ]
-    assert rendering.one("Role", "kueue-fallback-controller")["rules"][:2] == [
+    assert rendering.one("Role", "kueue-fallback-controller")["rules"][:3] == [
         {**records, "verbs": ["patch"]},
+        {**journal, "verbs": ["get", "patch"]},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
     ]
     assert rendering.one("RoleBinding", "kueue-fallback-controller")["subjects"] == [CONTROLLER]
@@ -118,10 +144,24 @@ def test_the_controller_holds_one_lease_in_its_own_namespace(render):
 
     leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
     assert role["metadata"]["namespace"] == "ours"
-    assert role["rules"][2:] == [
+    assert role["rules"][3:] == [
         {**leases, "resourceNames": [lease.NAME], "verbs": ["get", "update"]},
         {**leases, "verbs": ["create"]},
     ]
+
+
+def test_the_webhook_sees_which_controller_leads(render):
+    rendering = render()
+
+    assert rendering.one("Role", "kueue-fallback-console")["rules"] == [
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "resourceNames": [lease.NAME],
+            "verbs": ["list", "watch"],
+        }
+    ]
+    assert rendering.one("RoleBinding", "kueue-fallback-console")["subjects"] == [WEBHOOK]
 
 
 def test_without_the_controller_nobody_may_write_either(render):
@@ -180,3 +220,31 @@ def test_people_edit_or_view_policies_and_nothing_is_aggregated(render):
             "fallbackpolicies/status": ["get"],
         },
     }
+
+
+def test_no_secret_of_a_worker_cluster_may_be_read_unless_it_is_named(render):
+    none, some = render(), render({"clusters.watchWorkers": '["gpu-worker", "other"]'})
+
+    assert ("Role", "kueue-fallback-workers") not in none.objects
+    assert some.one("Role", "kueue-fallback-workers")["rules"] == [
+        {
+            "apiGroups": [""],
+            "resources": ["secrets"],
+            "resourceNames": ["kueue-fallback-worker-gpu-worker", "kueue-fallback-worker-other"],
+            "verbs": ["get"],
+        }
+    ]
+    assert some.one("RoleBinding", "kueue-fallback-workers")["subjects"] == [WEBHOOK]
+    assert "watch_workers: true" in some.one("ConfigMap")["data"]["settings.yaml"]
+    assert "watch_workers" not in none.one("ConfigMap")["data"]["settings.yaml"]
+
+
+def test_the_documented_account_on_a_worker_may_read_what_is_watched_and_nothing_else():
+    items = [each for each in yaml.safe_load_all(WORKER_READER.read_text()) if each]
+    rules = [rule for item in items for rule in item.get("rules", ())]
+
+    asked = watched_on_worker(kueue_namespace="kueue-system")
+    assert {name for rule in rules for name in rule["resources"]} == {
+        resource.path.rpartition("/")[2] for resource in asked
+    }
+    assert all(rule["verbs"] == ["list", "watch"] for rule in rules)

@@ -29,12 +29,14 @@ PARTS = [
     ("PodDisruptionBudget", "kueue-fallback-controller"),
     ("ResourceQuota", "kueue-fallback-critical-pods"),
     ("Role", "kueue-fallback-ca"),
+    ("Role", "kueue-fallback-console"),
     ("Role", "kueue-fallback-controller"),
     ("Role", "kueue-fallback-kueue-config"),
     ("Role", "kueue-fallback-off-switch"),
     ("Role", "kueue-fallback-probe"),
     ("Role", "kueue-fallback-run-times"),
     ("RoleBinding", "kueue-fallback-ca"),
+    ("RoleBinding", "kueue-fallback-console"),
     ("RoleBinding", "kueue-fallback-controller"),
     ("RoleBinding", "kueue-fallback-kueue-config"),
     ("RoleBinding", "kueue-fallback-off-switch"),
@@ -87,9 +89,11 @@ def test_with_all_that_can_be_off_only_the_webhook_is_left(render):
         ("ConfigMap", "kueue-fallback"),
         ("Deployment", "kueue-fallback"),
         ("MutatingWebhookConfiguration", "kueue-fallback"),
+        ("Role", "kueue-fallback-console"),
         ("Role", "kueue-fallback-kueue-config"),
         ("Role", "kueue-fallback-off-switch"),
         ("Role", "kueue-fallback-run-times"),
+        ("RoleBinding", "kueue-fallback-console"),
         ("RoleBinding", "kueue-fallback-kueue-config"),
         ("RoleBinding", "kueue-fallback-off-switch"),
         ("RoleBinding", "kueue-fallback-run-times"),
@@ -143,6 +147,26 @@ def test_settings_are_passed_on_and_start_new_pods_when_they_change(render):
         "keep_alive: 100\n"
     )
     assert _settings_sum(before) != _settings_sum(after)
+
+
+def test_an_exposed_console_is_on_the_pods_address_and_in_the_service(render):
+    rendering = render({"console": '{"expose": true, "audience": "us"}'})
+
+    settings = yaml.safe_load(rendering.one("ConfigMap")["data"]["settings.yaml"])
+    assert (settings["console_listen"], settings["console_audience"]) == ("0.0.0.0:8081", "us")
+    ports = rendering.pod()["spec"]["containers"][0]["ports"]
+    assert {"name": "console", "containerPort": 8081} in ports
+    assert rendering.one("Service")["spec"]["ports"][1:] == [
+        {"name": "console", "port": 8081, "targetPort": "console"}
+    ]
+
+
+def test_a_console_that_is_not_exposed_is_in_no_port_list(render):
+    rendering = render()
+
+    assert [port["name"] for port in rendering.one("Service")["spec"]["ports"]] == ["webhook"]
+    ports = rendering.pod()["spec"]["containers"][0]["ports"]
+    assert [port["name"] for port in ports] == ["webhook", "metrics"]
 
 
 def _settings_sum(rendering):

@@ -14,6 +14,7 @@ LEVELS = (
     "certificates.certManager",
     "certificates.certManager.issuerRef",
     "certificates.files",
+    "console",
     "controller",
     "controller.resources",
     "crds",

@@ -21,13 +21,14 @@ EVERYTHING = {
     "certificates.files.secretName": '"mine"',
     "certificates.files.caBundle": '"QQ=="',
     "settings": '{"keep_alive": 100}',
+    "console": '{"expose": true, "audience": "console"}',
     "metrics.podMonitor": '{"enabled": true, "labels": {"release": "prometheus"}}',
     "metrics.serviceMonitor": '{"enabled": true, "labels": {"release": "prometheus"}}',
     "metrics.prometheusRule": '{"enabled": true, "labels": {"release": "prometheus"}}',
     "metrics.dashboard.enabled": "true",
     "networkPolicy": (
         '{"enabled": true, "reviewsFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],'
-        ' "scrapesFrom": [{"namespaceSelector": {}}]}'
+        ' "consoleFrom": [{"podSelector": {}}], "scrapesFrom": [{"namespaceSelector": {}}]}'
     ),
 }
 NOTHING = {
@@ -35,6 +36,7 @@ NOTHING = {
     "priorityClassName": '""',
     "podDisruptionBudget.enabled": "false",
     "controller.enabled": "false",
+    "console.followJobs": "false",
     "policyRoles.create": "false",
     "crds.install": "false",
     "hooks.probe.enabled": "false",

@@ -17,10 +17,13 @@ from tests.builders import job
 from tests.chart import helm
 from tests.cluster.objects import workload
 from tests.cluster.runs import DAY, ended
+from tests.controller.journals import ENDED, WORLD, past
+from webhook.cluster import kubeconfigs
 from webhook.cluster.client import Client
 from webhook.cluster.errors import ClusterError, NotServed
 from webhook.cluster.feed import Feed
 from webhook.cluster.lease import Elector
+from webhook.cluster.past import Over
 from webhook.cluster.reduce import Entry
 from webhook.cluster.resources import watched
 from webhook.cluster.run_times import RunTimes
@@ -28,8 +31,11 @@ from webhook.cluster.shards import Reader
 from webhook.cluster.watch import Follower, Message
 from webhook.cluster.workload import read_workload
 from webhook.commands import probe, unfinished
+from webhook.console.access import Asked, Reviews, Unanswered, Unknown, User
+from webhook.console.followed import lease_in
 from webhook.controller import keeps_failing, move_writes, reconcile, run_times, serve
 from webhook.controller.glimpse import JOBS
+from webhook.controller.journal import Journal
 from webhook.decide.moves import Candidate, Move, Way
 from webhook.model.pending import Pending
 from webhook.model.policy import read_policy
@@ -38,6 +44,7 @@ from webhook.model.runs import FAILURES_THAT_TELL
 
 KUEUE_NAMESPACE = "kueue-system"
 CLASS = "a-class"
+WORKER = "gpu-worker"
 GONE = workload("gone", job="gone")
 WORKLOAD = read_workload(GONE)
 PENDING_JOB = Pending(
@@ -109,7 +116,10 @@ def following(right, kubeconfig, namespace):
 
 def _followed(right, namespace):
     if right["resources"] == ["jobs"]:
+        # Controller and console watch the same with the same client, for their own ends.
         return JOBS
+    if right["resources"] == ["leases"]:
+        return lease_in(namespace)
     (name,) = right.get("resourceNames", right["resources"])
     resources = watched(namespace=namespace, kueue_namespace=KUEUE_NAMESPACE)
     return next(resource for resource in resources if resource.kind == name)
@@ -146,12 +156,34 @@ def reading_records(_, kubeconfig, namespace):
     return " ".join(message.error for message in messages)
 
 
+def reading_kubeconfigs(_, kubeconfig, namespace):
+    """Look for how to reach a worker cluster, as the observer does."""
+    told = []
+    reader = kubeconfigs.Reader(
+        namespace, Client(kubeconfig), lambda: (WORKER,), told.append, wait=lambda: None
+    )
+    reader.step()
+    problems = [each.problem for found in told for each in found]
+    return " ".join(each for each in problems if "cannot" in each)
+
+
 def keeping_records(_, kubeconfig, namespace):
     """Write down a run, as the controller does."""
     keeper = run_times.Keeper(Client(kubeconfig), namespace, is_leader=_always)
-    entry = Entry(("team", "a"), ended(CLASS))
+    entry = Entry(("team", "a"), Over(ended(CLASS), None))
     keeper.take(Message(kind="workloads", at=0.0, entries=(entry,)))
     return " ".join(keeper.look(0.0).errors)
+
+
+def keeping_journal(_, kubeconfig, namespace):
+    """Write down a Job that is over, as the controller does."""
+    clock = itertools.count(ENDED, 10)
+    kept = Journal(
+        Client(kubeconfig), namespace, is_leader=_always, unix=lambda: float(next(clock))
+    )
+    over = Entry(("team", "a"), Over(None, past(key="rights", finished=ENDED)))
+    kept.take_over(Message(kind="workloads", at=0.0, entries=(over,)))
+    return " ".join(kept.look(WORLD, 0.0).errors)
 
 
 def leading(_, kubeconfig, namespace):
@@ -179,6 +211,27 @@ def telling(_, kubeconfig, __, *, policy):
     teller = keeps_failing.Teller(Client(kubeconfig), is_leader=_always)
     told = teller.look(runs.records, runs.take_changed(), (found,), DAY + 60.0)
     return " ".join(line for line in told.lines if "no Event" in line)
+
+
+def asking_who(_, kubeconfig, __):
+    """Find out who sends a token, as an exposed console does."""
+    try:
+        Reviews(Client(kubeconfig).post).seer("Bearer nobodys")
+    except Unknown:
+        return ""
+    except Unanswered as error:
+        return str(error)
+    raise AssertionError("a made-up token is somebody's")
+
+
+def asking_what(_, kubeconfig, __):
+    """Find out what somebody may see, as an exposed console does."""
+    asked = Asked("get", "kueue.x-k8s.io", "clusterqueues")
+    try:
+        assert not Reviews(Client(kubeconfig).post).allows(User(name="nobody"), asked)
+    except Unanswered as error:
+        return str(error)
+    return ""
 
 
 def moving(_, kubeconfig, namespace):

@@ -6,6 +6,7 @@ right is then done once, by its own code and with its ServiceAccount's token.
 """
 
 import functools
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,9 +15,11 @@ import yaml
 from hack import paper
 from hack.install import kubeconfig_of
 from tests.chart import helm
+from tests.controller.journals import ENDED
 from tests.e2e import rights
 from tests.e2e.plane import wait_for
-from webhook.cluster import lease
+from webhook.cluster import journal_shards, lease
+from webhook.cluster.kubeconfigs import PREFIX
 from webhook.cluster.run_records import name_of, shard_of
 
 RELEASE = "kueue-fallback-rights"
@@ -27,6 +30,8 @@ PARTS = {
         f"{RELEASE}-off-switch",
         f"{RELEASE}-run-times",
         f"{RELEASE}-ca",
+        f"{RELEASE}-console",
+        f"{RELEASE}-workers",
     ),
     "controller": (
         f"{RELEASE}-controller",
@@ -39,13 +44,21 @@ PARTS = {
 }
 ACCOUNTS = {part: f"{RELEASE}-{part}" for part in PARTS} | {"webhook": RELEASE}
 INSTALLED = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount", "Secret")
+BY_RESOURCE = (
+    *("configmaps", "events", "jobs", "leases", "workloads"),
+    *("tokenreviews", "subjectaccessreviews"),
+)
+WORKERS_SECRET = f"{PREFIX}{rights.WORKER}"
 NAMES = paper.names_with("rights", namespace="rights")
+JOURNAL = journal_shards.name_of(journal_shards.slot_of(ENDED))
 POLICIES = ("kueue-fallback.dev/v1alpha1", "FallbackPolicy")
 CONFIGURATION = "MutatingWebhookConfiguration"
 
 
 def _objects():
-    result = helm.template(release=RELEASE)
+    workers = json.dumps([rights.WORKER])
+    values = {"clusters.watchWorkers": workers, "console.expose": "true"}
+    result = helm.template(values, release=RELEASE)
     assert result.returncode == 0, result.stderr
     found = [each for each in yaml.safe_load_all(result.stdout) if each]
     for role in found:
@@ -67,6 +80,10 @@ def _taken_apart(rule):
 OBJECTS = _objects()
 
 
+def _is_of_journal(right):
+    return JOURNAL in right.get("resourceNames", ())
+
+
 def _cases():
     for part, names in PARTS.items():
         for role in OBJECTS:
@@ -74,8 +91,13 @@ def _cases():
                 continue
             for right in role["rules"]:
                 (verb,), (resource,) = right["verbs"], right["resources"]
-                which = {f"{RELEASE}-kueue-config": "-of-kueue", f"{RELEASE}-ca": "-of-ca"}
+                which = {
+                    f"{RELEASE}-kueue-config": "-of-kueue",
+                    f"{RELEASE}-ca": "-of-ca",
+                    f"{RELEASE}-workers": "-of-workers",
+                }
                 suffix = which.get(role["metadata"]["name"], "")
+                suffix += "-of-journal" if _is_of_journal(right) else ""
                 name = f"{part}-{verb}-{resource.replace('/', '-')}{suffix}"
                 yield pytest.param(part, role, right, id=name)
 
@@ -121,29 +143,37 @@ def use(plane, kubeconfigs):
 def _name_of_use(part, right):
     if _use_of(part, right) is rights.following:
         return right.get("resourceNames", right["resources"])[0]
-    if right["resources"][0] in ("configmaps", "events", "jobs", "leases", "workloads"):
+    if right["resources"][0] in BY_RESOURCE:
         return right["resources"][0]
+    if _use_of(part, right) is rights.reading_kubeconfigs:
+        return "kubeconfigs"
     # The certificates are kept by several rights at once.
     return part
 
 
 def _use_of(part, right):
     (resource,) = right["resources"]
-    if part == "probe":
-        return rights.probing
-    if part == "unfinished":
-        return rights.listing_unfinished
+    if part in ("probe", "unfinished"):
+        return rights.probing if part == "probe" else rights.listing_unfinished
     patches = {"jobs": rights.moving, "workloads": rights.repairing}
     uses = {
         "fallbackpolicies/status": rights.writing_status,
         "events": functools.partial(rights.telling, policy=paper.policy(NAMES)),
         "leases": rights.leading,
+        "tokenreviews": rights.asking_who,
+        "subjectaccessreviews": rights.asking_what,
         **(patches if right["verbs"] == ["patch"] else {}),
     }
+    if resource == "leases" and part == "webhook":
+        return rights.following
     if resource in uses:
         return uses[resource]
+    if _is_of_journal(right):
+        return rights.keeping_journal
     if resource == "configmaps" and set(right["verbs"]) <= {"get", "create", "patch"}:
         return rights.reading_records if part == "webhook" else rights.keeping_records
+    if right.get("resourceNames") == [WORKERS_SECRET]:
+        return rights.reading_kubeconfigs
     if {"get", "create", "update", "patch"} & set(right["verbs"]):
         return functools.partial(rights.keeping_certificates, release=RELEASE)
     return rights.following
@@ -178,13 +208,13 @@ def _write(plane, role, rules):
 
 def prepare(plane, right):
     """Bring about the situation in which the right is needed."""
-    if right["resources"] == ["secrets"]:
+    if right["resources"] == ["secrets"] and right.get("resourceNames") != [WORKERS_SECRET]:
         plane.client.delete("v1", "Secret", f"{RELEASE}-ca", namespace=helm.NAMESPACE)
         if right["verbs"] != ["create"]:
             secret = next(each for each in OBJECTS if each["kind"] == "Secret")
             plane.client.create(secret)
     if right["resources"] == ["configmaps"]:
-        name = name_of(shard_of(rights.CLASS))
+        name = JOURNAL if _is_of_journal(right) else name_of(shard_of(rights.CLASS))
         plane.client.delete("v1", "ConfigMap", name, namespace=helm.NAMESPACE)
         if right["verbs"] == ["patch"]:
             metadata = {"name": name, "namespace": helm.NAMESPACE}

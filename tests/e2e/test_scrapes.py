@@ -16,6 +16,7 @@ WITH_TRAFFIC_ALONE = {
     "kueue_fallback_unreadable_objects",
     "kueue_fallback_controller_unreadable_objects",
     "kueue_fallback_controller_not_moved_jobs",
+    "kueue_fallback_cluster_state_age_seconds",
 }
 
 
