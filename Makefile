@@ -30,15 +30,17 @@ $(READY): pyproject.toml requirements/dev.txt
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-## Start a cluster with this project in it, in the background; NAME=second for another.
+## Start a cluster with this project in it; NAME=second: another; CLUSTERS=2: GPUs on a worker.
 .PHONY: up
 up: setup
 	@$(BIN)/python -m hack.up $(NAMED)
+	@$(if $(filter 2,$(CLUSTERS)),$(BIN)/python -m hack.multikueue)
 
 ## End the cluster of `make up`, also after a crash; NAME=second for the other.
 .PHONY: down
 down: setup
 	@$(BIN)/python -m hack.down $(NAMED)
+	@$(if $(filter 2,$(CLUSTERS)),$(BIN)/python -m hack.down --name worker)
 
 ## Run 30 Jobs without and with a policy; KUBECONFIG=... takes your cluster.
 .PHONY: demo

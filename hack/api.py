@@ -8,6 +8,7 @@ import itertools
 import json
 import queue
 import ssl
+import time
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,8 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 TIMEOUT_SECONDS: Final = 60.0
+# The API server closes connections that were idle for 90 seconds.
+IDLE_SECONDS: Final = 60.0
 
 Object = dict[str, Any]
 
@@ -55,7 +58,7 @@ class ApiClient:
         self._port = port
         self._tls = tls
         self._token = token
-        self._idle: queue.LifoQueue[http.client.HTTPSConnection] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[tuple[float, http.client.HTTPSConnection]] = queue.LifoQueue()
         self._find_resource = functools.cache(self._discover)
 
     @classmethod
@@ -69,7 +72,7 @@ class ApiClient:
     def close(self) -> None:
         with contextlib.suppress(queue.Empty):
             while True:
-                self._idle.get_nowait().close()
+                self._idle.get_nowait()[1].close()
 
     # Objects, each named by its apiVersion and kind.
 
@@ -214,18 +217,25 @@ class ApiClient:
     @contextlib.contextmanager
     def _connection(self) -> Iterator[http.client.HTTPSConnection]:
         """Borrow a connection; one that failed is closed, not returned."""
-        try:
-            connection = self._idle.get_nowait()
-        except queue.Empty:
-            connection = http.client.HTTPSConnection(
-                "127.0.0.1", self._port, context=self._tls, timeout=TIMEOUT_SECONDS
-            )
+        connection = self._idle_one() or http.client.HTTPSConnection(
+            "127.0.0.1", self._port, context=self._tls, timeout=TIMEOUT_SECONDS
+        )
         try:
             yield connection
         except BaseException:
             connection.close()
             raise
-        self._idle.put(connection)
+        self._idle.put((time.monotonic(), connection))
+
+    def _idle_one(self) -> http.client.HTTPSConnection | None:
+        """Take a connection that the API server will not close just now for being idle."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                since, connection = self._idle.get_nowait()
+                if time.monotonic() - since < IDLE_SECONDS:
+                    return connection
+                connection.close()
+        return None
 
 
 def _group_path(api_version: str) -> str:

@@ -70,6 +70,7 @@ class ControlPlane:
         self.pki = pki.Pki(self.state / "pki")
         self.kubeconfig = self.state / "kubeconfig"
         self._kueue_certificates = self.state / "kueue-certificates"
+        self._kueue_config = self.state / "kueue.yaml"
         names = ("etcd", "peer", "api", "webhook", "health")
         self._port = {name: self.ports.lease() for name in names}
         self._report = report
@@ -139,6 +140,15 @@ class ControlPlane:
 
     def kill(self, name: str) -> None:
         self.processes.kill(name)
+
+    def send_kueue_through(self, address: str) -> None:
+        """Start Kueue again; from then on it asks a proxy, which has rights of its own."""
+        kubeconfig = self.state / "kueue.kubeconfig"
+        authority = self.pki.certificate("ca")
+        pki.write_kubeconfig(kubeconfig, server=address, authority=authority, user={}, name="proxy")
+        self.kill("kueue")
+        self._run_kueue(kubeconfig)
+        self.wait("kueue", self.is_kueue_ready)
 
     def compact_etcd(self) -> None:
         """Forget all earlier revisions, so that a watch from one of them is answered 410."""
@@ -275,10 +285,12 @@ class ControlPlane:
         )
         items = kueue.objects(rendered, port=self._port["webhook"], config=config)
         self.install(items, namespace=kueue.NAMESPACE)
-        path = self.state / "kueue.yaml"
-        path.write_text(yaml.safe_dump(config, sort_keys=False))
-        self._run("kueue", config=path, kubeconfig=self.kubeconfig, zap_log_level=2)
+        self._kueue_config.write_text(yaml.safe_dump(config, sort_keys=False))
+        self._run_kueue(self.kubeconfig)
         self.wait("kueue's certificate", self._copy_kueue_certificate)
+
+    def _run_kueue(self, kubeconfig: Path) -> None:
+        self._run("kueue", config=self._kueue_config, kubeconfig=kubeconfig, zap_log_level=2)
 
     def _copy_kueue_certificate(self) -> bool:
         """Do what the kubelet does for a mounted Secret; Kueue waits for the files."""

@@ -128,8 +128,10 @@ class Installation:
         self.pki.issue_server("tls", f"{SERVICE}.{NAMESPACE}.svc", "localhost", "127.0.0.1")
         self._settings.write_text(settings)
         server = kubeconfig_of(self.plane, SERVER_ACCOUNT)
+        # Of the addresses this one says more than a port: whether the console is open.
+        console_host = yaml.safe_load(settings)["console_listen"].rpartition(":")[0]
         for replica in self.replicas:
-            self._run_replica(replica, server)
+            self._run_replica(replica, server, console_host)
         if len(self.replicas) > 1:
             self._run_proxy()
         for controller in self.controllers:
@@ -201,14 +203,14 @@ class Installation:
         lease = self.plane.ports.lease
         return Replica(name=f"webhook-{number}", listen=lease(), metrics=lease(), console=lease())
 
-    def _run_replica(self, replica: Replica, kubeconfig: Path) -> None:
+    def _run_replica(self, replica: Replica, kubeconfig: Path, console_host: str) -> None:
         self._run(
             replica.name,
             *("webhook", "serve", f"--config={self._settings}", f"--kubeconfig={kubeconfig}"),
             *self._certificate_flags(),
             f"--listen=127.0.0.1:{replica.listen}",
             f"--metrics-listen=127.0.0.1:{replica.metrics}",
-            f"--console-listen=127.0.0.1:{replica.console}",
+            f"--console-listen={console_host}:{replica.console}",
             "--drain-seconds=0",  # whoever stops a replica here wants it gone
             *self._serve_flags,
         )

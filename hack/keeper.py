@@ -14,6 +14,7 @@ import sys
 import threading
 from typing import Final, NoReturn
 
+from hack import multikueue
 from hack.cluster import Cluster
 from hack.controlplane import ControlPlane, Options
 from hack.install import Installation
@@ -40,7 +41,8 @@ def _hold(cluster: Cluster, *, installed: bool) -> None:
         endpoints: dict[str, str] = {}
         if installed:
             _report("kueue-fallback")
-            installation = Installation(plane)
+            watched = f"clusters.watchWorkers={{{multikueue.WORKER}}}"
+            installation = Installation(plane, chart_values=[watched])
             installation.up()
             endpoints = installation.endpoints
             shutil.copy(installation.ca_certificate, cluster.ca_certificate)

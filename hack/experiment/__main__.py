@@ -1,24 +1,31 @@
 """Run the published experiment on a control plane of its own, every strategy side by side.
 
 usage: python -m hack.experiment [--rounds 5] [--time-scale 1] [--arms KEY,KEY] [--quick]
-                                 [--set paper|guests|moves] [--folder FOLDER] [-o json]
+                                 [--set paper|guests|moves|report|adopt] [--clusters 2]
+                                 [--folder FOLDER] [-o json]
 
 Each arm has a namespace, queues and a policy of its own, so that all meet the same machine at the
 same time. Takes 8 minutes a round in real time. Exits with 1 when a target is missed.
 """
 
 import argparse
+import contextlib
+import dataclasses
 import json
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hack.bench import report
 from hack.bench.plane import installed, say
-from hack.experiment import figures, play
+from hack.controlplane import ControlPlane
+from hack.experiment import figures, play, remote, reports
 from hack.experiment.arms import COMPARISONS, Comparison
-from hack.experiment.course import as_result
+from hack.experiment.course import Course, as_result
 from hack.experiment.figures import Figures
+from hack.experiment.reports import Agreement
+from hack.install import Installation
 from webhook.simulate import plot
 from webhook.simulate.results import Result
 
@@ -31,15 +38,37 @@ def main() -> None:
         comparison = COMPARISONS[given.set].only(given.arms)
     except ValueError as error:
         sys.exit(f"--arms: {error}")
-    with installed() as installation:
+    agreements: list[Agreement] = []
+    with _installed(given.clusters) as (installation, worker):
+        plane, began = installation.plane, time.time()
+
+        def look(played: Mapping[str, Sequence[Course]]) -> None:
+            nonlocal began
+            if given.set == "report":
+                ago = time.time() - began
+                agreements.append(reports.agreement(plane, played, since_seconds=ago))
+                began = time.time()
+
         outcome = play.play(
-            installation.plane,
+            play.Site(plane, worker),
             comparison,
             rounds=given.rounds,
             time_scale=given.time_scale,
             say=say,
+            look=look,
         )
-    sys.exit(0 if _tell(outcome, comparison, given) else 1)
+    agree = _tell_agreements(agreements)
+    sys.exit(0 if _tell(outcome, comparison, given) and agree else 1)
+
+
+@contextlib.contextmanager
+def _installed(clusters: int) -> Iterator[tuple[Installation, ControlPlane | None]]:
+    if clusters == 1:
+        with installed() as installation:
+            yield installation, None
+    else:
+        with remote.installed() as found:
+            yield found
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
@@ -54,6 +83,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--set", choices=tuple(COMPARISONS), default="paper", help="what is compared"
+    )
+    parser.add_argument(
+        "--clusters", type=int, choices=(1, 2), default=1, help="2: the GPUs are on a worker"
     )
     parser.add_argument("--folder", type=Path, help="for experiment.json and the pictures")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
@@ -72,6 +104,17 @@ def _positive(text: str) -> int:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.split(",") if word)
+
+
+def _tell_agreements(agreements: Sequence[Agreement]) -> bool:
+    """Print what reports said beside what was measured, and tell whether they agree."""
+    wanted = []
+    for each in agreements:
+        say(f"report: {dataclasses.asdict(each)}")
+        wanted += each.targets()
+    for target in wanted:
+        say(target.line())
+    return all(target.is_met for target in wanted)
 
 
 def _tell(outcome: play.Outcome, comparison: Comparison, given: argparse.Namespace) -> bool:

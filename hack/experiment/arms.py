@@ -27,6 +27,9 @@ class Arm:
     learns: bool = False
     # Pending Jobs of policies with a choice are looked at again.
     reconsiders: bool = False
+    # Its policies come when all its Jobs wait, and take them over.
+    adopts: bool = False
+    mode: str = "Enforce"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +91,29 @@ MOVES: Final = Comparison(
         ),
     ),
 )
-COMPARISONS: Final[Mapping[str, Comparison]] = {"paper": PAPER, "guests": GUESTS, "moves": MOVES}
+# What `report` says of the second is held against what is measured between the two.
+REPORT: Final = Comparison(
+    scenarios=("burst",),
+    arms=(
+        Arm(key="observe", title="observed", strategy="FinishTime", mode="Observe"),
+        Arm(key="enforce", title="enforced", strategy="FinishTime"),
+    ),
+)
+# As if the webhook had been away while the Jobs were submitted.
+ADOPT: Final = Comparison(
+    scenarios=("burst",),
+    arms=(
+        NONE,
+        Arm(key="adopt", title="adopted afterwards", strategy="FinishTime", adopts=True),
+    ),
+)
+COMPARISONS: Final[Mapping[str, Comparison]] = {
+    "paper": PAPER,
+    "guests": GUESTS,
+    "moves": MOVES,
+    "report": REPORT,
+    "adopt": ADOPT,
+}
 RECONSIDER: Final = {"after": "2s", "minimumGain": {"time": "3s", "percent": 3}, "maxMoves": 2}
 
 

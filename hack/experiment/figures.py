@@ -191,7 +191,7 @@ def complaints(rounds: Mapping[str, Sequence[Figures]], *, time_scale: float) ->
 
 SAVED_AT_LEAST: Final[Mapping[str, Mapping[str, float]]] = {
     "uniform": {"threshold": 9, "learned": 22, "over": 17, "under": 17, "moves": 27},
-    "burst": {"threshold": 9, "learned": 28, "over": 17, "under": 17, "moves": 28},
+    "burst": {"threshold": 9, "learned": 28, "over": 17, "under": 17, "moves": 28, "adopt": 20},
 }
 NEVER_WORSE: Final = ("priors", "far-over", "far-under")
 WORSE_AT_MOST: Final = -2.0

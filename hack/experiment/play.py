@@ -3,11 +3,11 @@
 import dataclasses
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from hack.controlplane import ControlPlane, NotReadyError
-from hack.experiment import objects, rounds
+from hack.experiment import objects, remote, rounds
 from hack.experiment.arms import RECONSIDER, Arm, Comparison, scenario_of
 from hack.experiment.course import Course
 from hack.experiment.figures import Figures, overhead_of
@@ -26,6 +26,7 @@ PATIENCE_SECONDS: Final = 120.0
 
 # For each scenario its rounds, each of which holds every arm's Jobs.
 Rounds = dict[str, list[dict[str, tuple[Course, ...]]]]
+Look = Callable[[Mapping[str, Sequence[Course]]], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +34,31 @@ class Outcome:
     rounds: Rounds
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Site:
+    """Where Jobs run: on *plane* itself, those for GPUs on the *worker* if there is one."""
+
+    plane: ControlPlane
+    worker: ControlPlane | None = None
+
+
 def play(
-    plane: ControlPlane, comparison: Comparison, *, rounds: int, time_scale: float, say: Say
+    site: Site,
+    comparison: Comparison,
+    *,
+    rounds: int,
+    time_scale: float,
+    say: Say,
+    look: Look = lambda _: None,
 ) -> Outcome:
-    """Run all scenarios with all arms at once, so many times."""
+    """Run all scenarios with all arms at once, so many times.
+
+    *look* is called when a round has ended, before its Jobs are removed.
+    """
     for arm in comparison.arms:
         say(f"queues and policies for {arm.title}")
-        _set_up(plane, arm, scenario_of(comparison.scenarios[0], arm), time_scale)
-    player = _Player(plane, time_scale, say)
+        _set_up(site, arm, scenario_of(comparison.scenarios[0], arm), time_scale)
+    player = _Player(site, time_scale, say, look)
     learning = [arm for arm in comparison.arms if arm.learns]
     if learning:
         player.play(comparison.scenarios[0], learning, LEARNING)
@@ -53,8 +71,10 @@ def play(
 
 
 class _Player:
-    def __init__(self, plane: ControlPlane, time_scale: float, say: Say) -> None:
-        self._plane = plane
+    def __init__(self, site: Site, time_scale: float, say: Say, look: Look) -> None:
+        self._look = look
+        self._plane = site.plane
+        self._worker = site.worker
         self._time_scale = time_scale
         self._say = say
 
@@ -64,17 +84,37 @@ class _Player:
         }
         _, scenario = scenarios[arms[0].key]
         expected = _replayed(scenario, STATIC).totals.makespan or 0.0
-        played = Round(self._plane, scenarios, name=f"{label}-{name}").run(
+        late = {
+            arm.key: objects.policies(scenario_of(name, arm), arm, time_scale=self._time_scale)
+            for arm in arms
+            if arm.adopts
+        }
+        played = Round(self._plane, scenarios, name=f"{label}-{name}", late=late).run(
             timeout_seconds=PATIENCE * expected + PATIENCE_SECONDS, say=self._say
         )
+        self._look(played)
         rounds.remove_jobs(self._plane, arms)
+        for policy in (each for own in late.values() for each in own):
+            name = policy["metadata"]["name"]
+            self._plane.client.delete(policy["apiVersion"], policy["kind"], name)
+        if self._worker is not None:
+            remote.wait_until_empty(self._worker)
         return played
 
 
-def _set_up(plane: ControlPlane, arm: Arm, scenario: Scenario, time_scale: float) -> None:
+def _set_up(
+    site: Site,
+    arm: Arm,
+    scenario: Scenario,
+    time_scale: float,
+) -> None:
     queues = objects.queues(scenario, arm)
+    plane = site.plane
+    if site.worker is not None:
+        site.worker.client.apply_all(remote.at_worker(queues))
+        queues = remote.at_manager(queues)
     plane.client.apply_all(queues)
-    policies = objects.policies(scenario, arm, time_scale=time_scale)
+    policies = [] if arm.adopts else objects.policies(scenario, arm, time_scale=time_scale)
     plane.client.apply_all(policies)
     names = {item["metadata"]["name"] for item in queues if item["kind"] == "ClusterQueue"}
     deadline = time.monotonic() + READY_SECONDS
@@ -97,7 +137,12 @@ def _are_active(plane: ControlPlane, names: set[str]) -> bool:
 def _decides(
     plane: ControlPlane, arm: Arm, scenario: Scenario, policies: Sequence[objects.Object]
 ) -> bool:
-    """Ask with dry runs whether every policy of the arm is known to the webhook."""
+    """Ask with dry runs whether every policy of the arm is known to the webhook.
+
+    Of one that only observes nothing on a Job tells.
+    """
+    if arm.mode == "Observe":
+        return True
     seen = set()
     first = {each.template: each for each in reversed(scenario.submissions)}
     for submission in first.values():
@@ -116,16 +161,18 @@ def simulated(
     *,
     time_scale: float,
 ) -> dict[str, dict[str, float]]:
-    """Replay each scenario for each arm, with the overhead that was measured; return makespans."""
+    """Replay each scenario with the overhead that was measured; return makespans by arm.
+
+    Without arms that adopt: a replay decides on each Job as it comes.
+    """
     found: dict[str, dict[str, float]] = {}
     for name, by_arm in measured.items():
         overhead = overhead_of(each for own in by_arm.values() for each in own)
         found[name] = {}
-        for arm in comparison.arms:
+        for arm in (arm for arm in comparison.arms if not arm.adopts):
             scenario = scenario_of(name, arm, overhead_seconds=overhead * time_scale)
-            result = _replayed(
-                scenario.faster(time_scale), arm.strategy, reconsiders=arm.reconsiders
-            )
+            strategy = STATIC if arm.mode == "Observe" else arm.strategy
+            result = _replayed(scenario.faster(time_scale), strategy, reconsiders=arm.reconsiders)
             found[name][arm.key] = result.totals.makespan or 0.0
     return found
 

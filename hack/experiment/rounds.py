@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from hack.api import ApiError
@@ -37,9 +38,16 @@ class Round:
     """One scenario under several arms; `run` once."""
 
     def __init__(
-        self, plane: ControlPlane, scenarios: Mapping[str, tuple[Arm, Scenario]], *, name: str
+        self,
+        plane: ControlPlane,
+        scenarios: Mapping[str, tuple[Arm, Scenario]],
+        *,
+        name: str,
+        late: Mapping[str, Sequence[objects.Object]] = MappingProxyType({}),
     ) -> None:
+        """*late*: by arm, what is applied when all its Jobs are created."""
         self._plane = plane
+        self._late = late
         self._scenarios = scenarios
         self._name = name
         self._offsets = {
@@ -106,9 +114,16 @@ class Round:
             try:
                 self._created(arm, scenario, submission, self._plane.client.create(job))
             except (ApiError, OSError) as error:
-                self._failed = error
-                self._changed.set()
+                self._fail(error)
                 return
+        try:
+            self._plane.client.apply_all(self._late.get(arm.key, ()))
+        except (ApiError, OSError) as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._failed = error
+        self._changed.set()
 
     def _created(
         self, arm: Arm, scenario: Scenario, submission: Submission, job: Mapping[str, Any]
@@ -152,7 +167,7 @@ class Round:
             self._changed.wait(1.0)
             self._changed.clear()
             if self._failed:
-                raise RoundError(f"a Job could not be created: {self._failed}")
+                raise RoundError(f"a Job or a policy could not be created: {self._failed}")
             courses = dict(self._courses)
             if all(each.is_over for each in courses.values()):
                 return

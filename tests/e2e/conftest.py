@@ -5,7 +5,9 @@ tests that stop servers take `own_plane` and `own_webhook` and carry
 `@pytest.mark.xdist_group("own-plane")`.
 """
 
+import http.client
 import itertools
+import ssl
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 from hack import paper
 from hack.cluster import Cluster
 from hack.controlplane import ControlPlane
+from hack.delaying_proxy import DelayingProxy
 from hack.install import Installation
 
 LOG_LINES = 25
@@ -45,6 +48,20 @@ def own_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane
 def own_webhook(own_plane: ControlPlane) -> Iterator[Installation]:
     with Installation(own_plane) as installed:
         yield installed
+
+
+@pytest.fixture(scope="module")
+def kueue_proxy(own_plane: ControlPlane) -> Iterator[DelayingProxy]:
+    """Stands between Kueue and the API server, and can hold Kueue's calls back."""
+    tls = ssl.create_default_context(cafile=own_plane.pki.certificate("ca"))
+    tls.load_cert_chain(own_plane.pki.certificate("admin"), own_plane.pki.key("admin"))
+
+    def connect() -> http.client.HTTPConnection:
+        return http.client.HTTPSConnection("127.0.0.1", own_plane.api_port, context=tls)
+
+    with DelayingProxy(own_plane.ports.lease(), connect) as proxy:
+        own_plane.send_kueue_through(proxy.address)
+        yield proxy
 
 
 @pytest.fixture

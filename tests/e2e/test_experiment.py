@@ -23,7 +23,9 @@ def tidy(plane):
 def test_every_arm_runs_all_jobs_and_the_rule_decides_alone_in_its_own(plane, webhook):
     said = []
 
-    outcome = play.play(plane, COMPARISON, rounds=1, time_scale=TIME_SCALE, say=said.append)
+    outcome = play.play(
+        play.Site(plane), COMPARISON, rounds=1, time_scale=TIME_SCALE, say=said.append
+    )
 
     assert list(outcome.rounds) == ["uniform", "burst"]
     for (played,) in outcome.rounds.values():

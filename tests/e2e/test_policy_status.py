@@ -61,7 +61,7 @@ def test_a_missing_queue_is_named_until_it_is_there(client, queues):
 
     assert (without["reason"], without["message"]) == (
         "QueueNotFound",
-        'spec.options[1].queue: no LocalQueue "cpu-lq" in any selected namespace',
+        "spec.options[1].queue: no LocalQueue cpu-lq in any selected namespace",
     )
     assert with_it["reason"] == "Resolved"
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from hack.experiment import course, figures, objects, play
+from hack.experiment import course, figures, objects, play, remote
 from hack.experiment.__main__ import arguments
-from hack.experiment.arms import GUESTS, PAPER, scenario_of
+from hack.experiment.arms import ADOPT, GUESTS, PAPER, scenario_of
 from hack.experiment.course import Course
 
 STATIC, THRESHOLD, PRIORS, LEARNED = PAPER.arms[:4]
@@ -43,6 +43,20 @@ def test_every_arm_has_queues_of_its_own():
     }
 
 
+def test_with_two_clusters_the_worker_has_the_gpus_and_the_manager_a_queue_that_leads_there():
+    items = objects.queues(UNIFORM, STATIC)
+
+    checked = {
+        item["metadata"]["name"]
+        for item in remote.at_manager(items)
+        if "admissionChecksStrategy" in item.get("spec", {})
+    }
+    there = {item["kind"]: item["metadata"]["name"] for item in remote.at_worker(items)}
+    assert checked == {"gpu-cq-static"}
+    assert (there["ClusterQueue"], there["LocalQueue"]) == ("gpu-cq-static", "gpu-lq")
+    assert len(remote.at_worker(items)) == 5
+
+
 def test_a_policy_is_for_its_arm_alone_and_as_fast_as_its_jobs():
     light, heavy = objects.policies(scenario_of("uniform", PRIORS), PRIORS, time_scale=4)
 
@@ -70,6 +84,18 @@ def test_wrong_priors_are_wrong_in_the_policy_alone():
         "far-under": 1.167,
     }
     assert true == {None, 70.0}
+
+
+def test_a_policy_that_comes_late_adopts_and_changes_resources_alone():
+    _, arm = ADOPT.arms
+    light, heavy = objects.policies(scenario_of("burst", arm), arm, time_scale=1)
+
+    rules = [item["spec"]["reconsider"] for item in (light, heavy)]
+    assert [each["adopt"] for each in rules] == [True, True]
+    assert light["spec"]["options"][1]["adaptation"] == {"accelerator": "Remove"}
+    # The scenario's own policy is as it was.
+    (kept, _) = objects.policies(scenario_of("burst", PRIORS), PRIORS, time_scale=1)
+    assert kept["spec"]["options"][1]["adaptation"]["env"] == {"RUN_ENV": "cpu"}
 
 
 def images(arm, round_name):
@@ -209,6 +235,18 @@ def test_the_same_is_simulated_with_the_overhead_that_was_measured():
 
     # 1.6 s for each of the Jobs that follow one another on a GPU.
     assert found["static"] == pytest.approx(209 + 7 * 1.6, abs=8)
+
+
+def test_what_comes_late_is_measured_and_not_simulated():
+    measured = {"burst": {"static": [made(200.0)], "adopt": [made(150.0)]}}
+
+    found = play.simulated(ADOPT, measured, time_scale=1)
+    promised = figures.targets("burst", measured["burst"], {})
+
+    assert list(found["burst"]) == ["static"]
+    assert [(each.name, each.value, each.is_met) for each in promised] == [
+        ("burst: adopt saves, % of static, mean", pytest.approx(25.0), True)
+    ]
 
 
 def test_arms_are_named_by_their_keys():

@@ -112,6 +112,7 @@ def test_no_shell_no_package_manager_and_no_test_tool_is_in_it(root):
     programs = {path.name for path in root.folder.glob("**/bin/*")}
     assert {name.rstrip("0123456789.") for name in programs} == {
         "kubectl-fallback",
+        "kubectl_complete-fallback",
         "kueue-fallback",
         "python",
     }
