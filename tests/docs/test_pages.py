@@ -1,0 +1,43 @@
+"""What the pages promise: links that lead somewhere, and a row for every alert."""
+
+import re
+
+import pytest
+import yaml
+
+from tests.docs.pages import PAGES, ROOT
+
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+
+
+def anchors(text):
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_and_a_heading(page):
+    for target, anchor in LINK.findall(page.read_text()):
+        if target.startswith("http"):
+            continue
+        path = (page.parent / target).resolve() if target else page
+        assert path.exists(), target
+        if anchor:
+            assert anchor in anchors(path.read_text()), f"{target}#{anchor}"
+
+
+def test_the_index_names_every_page():
+    index = (ROOT / "docs/README.md").read_text()
+    named = {target for target, _ in LINK.findall(index)}
+
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages <= named
+
+
+def test_every_alert_has_its_row_in_the_table_of_failures():
+    groups = yaml.safe_load((ROOT / "helm/files/alerts.yaml").read_text())["groups"]
+    alerts = {rule["alert"] for group in groups for rule in group["rules"]}
+    rows = [line for line in (ROOT / "docs/operations.md").read_text().splitlines() if "|" in line]
+
+    named = {name for row in rows for name in re.findall(r"`(KueueFallback\w+)`", row)}
+    assert named == alerts
