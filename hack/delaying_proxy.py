@@ -140,7 +140,9 @@ class _Handler(BaseHTTPRequestHandler):
         call = Call(method=self.command, path=self.path, body=self.rfile.read(length))
         self.hold(call)
         try:
-            self._answer(self._send(call))
+            # Closed when read: older Pythons leave it open, and then refuse the next request.
+            with self._send(call) as response:
+                self._answer(response)
         except (OSError, http.client.HTTPException):
             # Either side is gone: the client sees its connection end, and asks again.
             self.close_connection = True

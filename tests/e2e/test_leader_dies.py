@@ -83,8 +83,13 @@ def test_a_move_that_no_workload_showed_yet_stands_and_is_not_made_again(
 
 def test_a_repair_is_finished_by_the_next_one(plane, own_webhook, kueue_proxy):
     client = plane.client
-    with courses.no_pod_ends(plane), kueue_proxy.holding(evicts_racing):
-        with kueue_proxy.holding(courses.admissions("racing")) as admitted:
+    # Where Kueue admits it in the queue that it belongs to first, nothing is to be repaired.
+    with (
+        courses.no_pod_ends(plane),
+        kueue_proxy.holding(evicts_racing),
+        kueue_proxy.holding(admits_racing_in(NAMES.cpu_cluster_queue)),
+    ):
+        with kueue_proxy.holding(admits_racing_in(NAMES.gpu_cluster_queue)) as admitted:
             job = light_in_gpu(client, "racing")
             courses.set_quotas(client, NAMES, gpu=30, cpu=6)
             wait_for(lambda: admitted.calls, "Kueue would admit it", timeout_seconds=60)
@@ -105,6 +110,11 @@ def test_a_repair_is_finished_by_the_next_one(plane, own_webhook, kueue_proxy):
         assert courses.REPAIR in workload_of(client, job)["metadata"]["annotations"]
 
     assert decision_of(completed(client, "racing"))["moves"] == 1
+
+
+def admits_racing_in(cluster_queue):
+    admits = courses.admissions("racing")
+    return lambda call: admits(call) and f'"{cluster_queue}"'.encode() in call.body
 
 
 def evicts_racing(call):

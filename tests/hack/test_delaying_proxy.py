@@ -91,6 +91,18 @@ def test_a_call_reaches_the_server_with_its_headers_and_body(proxy):
     assert found == (200, "7", b"PATCH /apis/a?b=c {}")
 
 
+def test_one_connection_carries_many_calls(proxy):
+    connection = http.client.HTTPConnection(proxy.address.removeprefix("http://"), timeout=10)
+
+    answers = []
+    for path in ("/a", "/b", "/c"):
+        connection.request("PATCH", path, b"1")
+        answers.append(connection.getresponse().read())
+    connection.close()
+
+    assert answers == [b"PATCH /a 1", b"PATCH /b 1", b"PATCH /c 1"]
+
+
 def test_what_is_wanted_waits_until_it_is_released_and_all_else_passes(proxy):
     with ThreadPoolExecutor() as pool, proxy.holding(is_patch) as held:
         patched = pool.submit(ask, proxy, "PATCH", "/a", b"1")
