@@ -3,6 +3,9 @@
 What counts is the sum of the times until everybody who waits is done, those included whom a moved
 Job overtakes. Each candidate move is tried on the event loop; what the queues would be like is
 asked of the caller, so that it is the same forecast that decisions are made on.
+
+A Job keeps its place in line wherever it is moved, so nothing is lost by waiting: it is moved when
+it is about to start, here or there, and by then more is known.
 """
 
 from __future__ import annotations
@@ -20,6 +23,10 @@ _WORK = 4_000
 _LEAST_TRIES, _MOST_TRIES = 2, 200
 UNSURE_PART = 0.1
 """Of what is unsure, what a move must gain besides: the next look will foresee a bit otherwise."""
+SOON_SECONDS = 10.0
+"""A Job is about to start when no more is left until then: several looks, and what a move takes,"""
+SOON_PART = 0.1
+"""or no more than this part of its run, so that many long Jobs can follow one another."""
 _BACK_FACTOR = 2.0
 """Each move of a Job makes its next one this much dearer, so that none goes to and fro."""
 
@@ -130,12 +137,26 @@ def _best(
     for batch in _batches(state, candidates, size):
         if state.tries <= 0:
             break
-        state.tries -= 1
-        after = state.foresee({**state.moved, **{each.key: way for each, way in batch}})
-        surplus = state.now.total - after.total - _needed(state.now, batch)
-        if surplus > 0 and (best is None or surplus > best[0]):
-            best = surplus, batch, after
+        due, after = _tried(state, batch)
+        surplus = state.now.total - after.total - _needed(state.now, due)
+        if due and surplus > 0 and (best is None or surplus > best[0]):
+            best = surplus, due, after
     return best[1:] if best else None
+
+
+def _tried(state: _Plan, batch: _Batch) -> tuple[_Batch, Prospect]:
+    """Move a batch and see; those who need not be moved yet stay, and it is seen again."""
+    state.tries -= 1
+    after = state.foresee({**state.moved, **{each.key: way for each, way in batch}})
+    due = tuple((each, way) for each, way in batch if _is_due(each, way, state.now, after))
+    return (due, after) if len(due) == len(batch) or not due else _tried(state, due)
+
+
+def _is_due(candidate: Candidate, way: Way, now: Prospect, after: Prospect) -> bool:
+    """Tell whether it is about to start, where it is or where it goes."""
+    here = now.finishes.get(candidate.key, NEVER_SECONDS) - candidate.runs
+    there = after.finishes.get(candidate.key, NEVER_SECONDS) - way.runs
+    return min(here, there) <= max(SOON_SECONDS, SOON_PART * way.runs)
 
 
 def _batches(state: _Plan, candidates: Sequence[Candidate], size: int) -> Iterator[_Batch]:
