@@ -1,8 +1,8 @@
 """Run the published experiment on a control plane of its own, every strategy side by side.
 
 usage: python -m hack.experiment [--rounds 5] [--time-scale 1] [--arms KEY,KEY] [--quick]
-                                 [--set paper|guests|moves|report|adopt] [--clusters 2]
-                                 [--folder FOLDER] [-o json]
+                                 [--set paper|wrong|guests|moves|report|adopt]
+                                 [--clusters 2] [--folder FOLDER] [-o json]
 
 Each arm has a namespace, queues and a policy of its own, so that all meet the same machine at the
 same time. Takes 8 minutes a round in real time. Exits with 1 when a target is missed.

@@ -56,6 +56,13 @@ PAPER: Final = Comparison(
         Arm(key="threshold", title="Threshold", strategy="Threshold"),
         Arm(key="priors", title="FinishTime, priors", strategy="FinishTime"),
         Arm(key="learned", title="FinishTime, learned", strategy="FinishTime", learns=True),
+    ),
+)
+# What is believed, and wrong; nothing was learned before.
+WRONG: Final = Comparison(
+    scenarios=PAPER.scenarios,
+    arms=(
+        NONE,
         Arm(key="over", title="slowdown x1.5", strategy="FinishTime", wrong=1.5),
         Arm(key="under", title="slowdown /1.5", strategy="FinishTime", wrong=1 / 1.5),
         Arm(key="far-over", title="slowdown x3", strategy="FinishTime", wrong=3.0),
@@ -109,6 +116,7 @@ ADOPT: Final = Comparison(
 )
 COMPARISONS: Final[Mapping[str, Comparison]] = {
     "paper": PAPER,
+    "wrong": WRONG,
     "guests": GUESTS,
     "moves": MOVES,
     "report": REPORT,

@@ -12,6 +12,7 @@ from hack.experiment.arms import RECONSIDER, Arm, Comparison, scenario_of
 from hack.experiment.course import Course
 from hack.experiment.figures import Figures, overhead_of
 from hack.experiment.rounds import Round, Say
+from webhook.cluster.run_times import RunTimes
 from webhook.model.job import DECISION
 from webhook.model.policy import Reconsider
 from webhook.simulate.replay import replay
@@ -172,12 +173,24 @@ def simulated(
         for arm in (arm for arm in comparison.arms if not arm.adopts):
             scenario = scenario_of(name, arm, overhead_seconds=overhead * time_scale)
             strategy = STATIC if arm.mode == "Observe" else arm.strategy
-            result = _replayed(scenario.faster(time_scale), strategy, reconsiders=arm.reconsiders)
+            scenario = scenario.faster(time_scale)
+            run_times = RunTimes()
+            if arm.learns:
+                _replayed(scenario, strategy, run_times=run_times)
+            result = _replayed(
+                scenario, strategy, reconsiders=arm.reconsiders, run_times=run_times
+            )
             found[name][arm.key] = result.totals.makespan or 0.0
     return found
 
 
-def _replayed(scenario: Scenario, strategy: str, *, reconsiders: bool = False) -> Result:
+def _replayed(
+    scenario: Scenario,
+    strategy: str,
+    *,
+    reconsiders: bool = False,
+    run_times: RunTimes | None = None,
+) -> Result:
     (arm,) = scenario.arms([strategy])
     if reconsiders:
         rules = Reconsider.model_validate(RECONSIDER)
@@ -186,4 +199,4 @@ def _replayed(scenario: Scenario, strategy: str, *, reconsiders: bool = False) -
             for policy in arm.policies
         )
         arm = dataclasses.replace(arm, policies=tuple(policies))
-    return replay(scenario, arm)
+    return replay(scenario, arm, run_times=run_times)

@@ -6,7 +6,7 @@ import pytest
 
 from hack.experiment import course, figures, objects, play, remote
 from hack.experiment.__main__ import arguments
-from hack.experiment.arms import ADOPT, GUESTS, PAPER, scenario_of
+from hack.experiment.arms import ADOPT, GUESTS, PAPER, WRONG, scenario_of
 from hack.experiment.course import Course
 
 STATIC, THRESHOLD, PRIORS, LEARNED = PAPER.arms[:4]
@@ -69,7 +69,7 @@ def test_a_policy_is_for_its_arm_alone_and_as_fast_as_its_jobs():
 
 def test_wrong_priors_are_wrong_in_the_policy_alone():
     believed, true = {}, set()
-    for arm in PAPER.arms[2:]:
+    for arm in (*PAPER.arms[2:], *WRONG.arms[1:]):
         scenario = scenario_of("burst", arm)
         light, _ = objects.policies(scenario, arm, time_scale=1)
         believed[arm.key] = light["spec"]["options"][1]["slowdown"]
@@ -235,6 +235,15 @@ def test_the_same_is_simulated_with_the_overhead_that_was_measured():
 
     # 1.6 s for each of the Jobs that follow one another on a GPU.
     assert found["static"] == pytest.approx(209 + 7 * 1.6, abs=8)
+
+
+def test_who_learns_is_simulated_after_a_round_of_learning():
+    keys = ("priors", "learned")
+    measured = {"uniform": {key: [made(100.0)] for key in keys}}
+
+    (found,) = play.simulated(PAPER.only(keys), measured, time_scale=1).values()
+
+    assert found["learned"] < found["priors"]
 
 
 def test_what_comes_late_is_measured_and_not_simulated():
