@@ -74,6 +74,24 @@ def test_the_coarse_class_stands_in_with_a_wider_range():
     assert found.high / found.low > 1.5**2
 
 
+@pytest.mark.parametrize(("runs", "seconds"), [(2, 1050), (3, 90)])
+def test_a_few_runs_of_others_do_not_overrule_what_is_said(runs, seconds):
+    assert expected({("~c", "plain"): learned(90, runs)}).seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("runs", "seconds"), [(2, 1050), (3, 70)])
+def test_a_few_runs_of_others_in_the_first_option_do_not_either(runs, seconds):
+    assert expected({("~c", "t4"): learned(20, runs)}).seconds == pytest.approx(seconds)
+
+
+def test_a_few_runs_of_others_are_better_than_nothing():
+    silent = policy(GPU_OPTION, {**CPU_OPTION, "slowdown": 3.5})
+
+    found = expected({("~c", "t4"): learned(20, 2)}, policy=silent, option=silent.spec.options[1])
+
+    assert summary(found) == (70, Basis.SLOWDOWN, 2)
+
+
 def test_the_coarse_class_tells_how_much_slower_others_are():
     known = {
         ("k", "t4"): learned(50),

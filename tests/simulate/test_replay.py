@@ -37,7 +37,7 @@ def of_queue(field, value):
         ("uniform", "Threshold", 189.0, 3),
         ("burst", "static", 208.0, 0),
         ("burst", "Threshold", 188.05, 3),
-        ("uniform", "FinishTime", 171.0, 6),
+        ("uniform", "FinishTime", 171.0, 7),
         ("burst", "FinishTime", 148.1, 10),
     ],
 )

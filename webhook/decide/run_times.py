@@ -1,8 +1,9 @@
 """How long a Job is expected to run in an option, and what that rests on.
 
 In this order: runs of its class on these flavors; runs of its coarse class there; its runs on the
-first option's flavors, slowed down; what the Job says; what the policy says. Otherwise it is not
-known, and nothing is made up.
+first option's flavors, slowed down; what the Job says; what the policy says. A few runs of others
+in its coarse class come last: they say less of this Job than who wrote it down. Otherwise it is
+not known, and nothing is made up.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from webhook.model.policy import FallbackPolicy, Option
 from webhook.model.policy_values import seconds
 
 ENOUGH_RUNS = 3
-"""From here on a class speaks for itself; with fewer, its coarse class has a say."""
+"""From here on a class speaks for itself; with fewer, its coarse class has a say. A coarse class
+with fewer is asked only where nobody has said anything."""
 _COARSE_SIGMA = 0.5
 """Between the classes of one coarse class, at the least: their numbers differ."""
 _SAID_SIGMA = 0.4
@@ -42,17 +44,29 @@ class Expecting:
 def estimate(expecting: Expecting, option: Option, flavors: str) -> RunTime | None:
     """Expect a run time under *option*, on *flavors*; None: nothing is known."""
     found = _on(expecting, flavors)
-    if found is not None:
+    if found is not None and not _is_hearsay(expecting, flavors, found):
         return found
+    return _believed(expecting, option) or found
+
+
+def _believed(expecting: Expecting, option: Option) -> RunTime | None:
+    """Take the run in the first option, slowed down: as learned there, or as it is said."""
     slowdown = slowdown_of(expecting.policy, option)
     if slowdown is None:
         return None
     is_first = option.name == expecting.policy.spec.options[0].name
-    learned = None if is_first else _on(expecting, expecting.first_flavors)
-    if learned is not None:
-        return replace(_slowed(learned, slowdown), basis=Basis.SLOWDOWN)
-    said = _said(expecting)
-    return said if said is None or is_first else _slowed(said, slowdown)
+    learned, said = _on(expecting, expecting.first_flavors), _said(expecting)
+    if is_first or learned is None:
+        return said if said is None or is_first else _slowed(said, slowdown)
+    if said is not None and _is_hearsay(expecting, expecting.first_flavors, learned):
+        return _slowed(said, slowdown)
+    return replace(_slowed(learned, slowdown), basis=Basis.SLOWDOWN)
+
+
+def _is_hearsay(expecting: Expecting, flavors: str, found: RunTime) -> bool:
+    """Tell whether it rests on a few runs of other classes alone."""
+    own = (expecting.job_class.key, flavors) in expecting.run_times
+    return not own and found.runs < ENOUGH_RUNS
 
 
 def learned_on(run_times: Estimates, job_class: JobClass, flavors: str) -> RunTime | None:
