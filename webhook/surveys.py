@@ -127,6 +127,14 @@ def trees_of(policies: Iterable[FallbackPolicy], snapshot: Snapshot) -> frozense
     )
 
 
+def queues_of(snapshot: Snapshot) -> frozenset[tuple[str, str]]:
+    """List the LocalQueues of all ClusterQueues that share quota with an option of a policy."""
+    wanted = trees_of(snapshot.policies, snapshot)
+    return frozenset(
+        key for key, queue in snapshot.local_queues.items() if queue.cluster_queue in wanted
+    )
+
+
 def _cluster_queues(options: Iterable[Option], snapshot: Snapshot) -> set[str]:
     options = tuple(options)
     named = {option.queue for option in options if option.queue}

@@ -150,7 +150,7 @@ def test_the_controller_holds_one_lease_in_its_own_namespace(render):
     ]
 
 
-def test_the_webhook_sees_which_controller_leads(render):
+def test_the_webhook_sees_which_controller_leads_and_what_the_journal_holds(render):
     rendering = render()
 
     assert rendering.one("Role", "kueue-fallback-console")["rules"] == [
@@ -159,7 +159,15 @@ def test_the_webhook_sees_which_controller_leads(render):
             "resources": ["leases"],
             "resourceNames": [lease.NAME],
             "verbs": ["list", "watch"],
-        }
+        },
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": [
+                journal_shards.name_of(each) for each in range(journal_shards.SHARDS)
+            ],
+            "verbs": ["get"],
+        },
     ]
     assert rendering.one("RoleBinding", "kueue-fallback-console")["subjects"] == [WEBHOOK]
 

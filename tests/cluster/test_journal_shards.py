@@ -3,6 +3,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.controller.objects import Objects
 from webhook.cluster import journal_shards
 from webhook.cluster.journal_shards import Slot, config_map, read_slot
 from webhook.model.journal import Entry, Offer
@@ -79,3 +80,38 @@ def test_damaged_objects_and_those_of_another_version_are_passed_over():
     torn = {**whole, "binaryData": {"entries": "AAAA"}}
 
     assert [read_slot(each) for each in (other, torn, {"data": 5})] == [None, None, None]
+
+
+def ended(hour, number):
+    finished = hour * journal_shards.SLOT_SECONDS + number
+    return replace(entry(f"w-{hour}-{number}"), finished=finished)
+
+
+def holding(*entries):
+    server = Objects()
+    for hour in {journal_shards.slot_of(each.finished) for each in entries}:
+        mine = {e.key: e for e in entries if journal_shards.slot_of(e.finished) == hour}
+        written = config_map(Slot(number=hour, entries=mine, left_out=1))
+        server.post(journal_shards.path_of("ours"), written)
+    return server
+
+
+def newest(server, hour, most):
+    return journal_shards.newest(server, "ours", hour * journal_shards.SLOT_SECONDS + 9.0, most)
+
+
+def test_the_newest_entries_are_read_first_and_no_object_more_than_needed():
+    kept = [ended(hour, number) for hour in (100, 101, 102) for number in (1, 2)]
+    server = holding(*kept)
+
+    found = newest(server, 102, 3)
+
+    assert [each.key for each in found.entries] == ["w-102-2", "w-102-1", "w-101-2"]
+    assert (found.left_out, len(server.reads)) == (2, 2)
+
+
+def test_an_hour_whose_place_nobody_has_taken_yet_is_too_old_to_be_read():
+    server = holding(ended(100, 1))
+
+    assert newest(server, 100 + journal_shards.SHARDS, 5).entries == ()
+    assert len(newest(server, 100 + journal_shards.SHARDS - 1, 5).entries) == 1

@@ -7,9 +7,9 @@ from math import inf
 import pytest
 
 from tests.console import views
-from webhook.console import filters, security
+from webhook.console import filters, security, words
 from webhook.console.page import render
-from webhook.console.view import Cluster
+from webhook.console.view import JOURNAL, Cluster, Savings
 
 HOSTILE = '</style></script><script>alert(1)</script><img src=x onerror="alert(1)">\'{{7*7}}'
 
@@ -252,3 +252,30 @@ def test_the_header_allows_one_nonce_and_no_other_place():
 
 def test_each_nonce_is_another():
     assert len({security.new_nonce() for _ in range(100)}) == 100
+
+
+SUM = {"since": views.NOW - 3600, "jobs": 30, "moved": 10, "saved_seconds": 740.0, "slower": 2}
+
+
+def test_what_was_saved_says_on_what_it_rests():
+    forecast = text(views.view(savings=Savings(**SUM)))
+    replayed = Savings(**SUM, rests=JOURNAL, margin_seconds=70.0)
+    both = text(views.view(savings=replayed, would_save=replace(replayed, saved_seconds=-5.0)))
+
+    since = f"over 30 Jobs since {words.day_and_minute(views.NOW - 3600)} ; 10"
+    sure = "by a replay of the journal, give or take 1 min 10 s, against no decisions at all"
+    hope = "as the decisions forecast it, against each Job's first option"
+    assert f"Saved 12 min {since} moved, 2 slower; {hope}" in forecast
+    assert "Would save" not in forecast
+    assert f"Saved 12 min {since} moved, 2 slower; {sure}" in both
+    assert f"Would save -5 s {since} would be moved, 2 slower; {sure}" in both
+
+
+def test_a_replayed_decision_says_that_another_replica_knows_what_was_decided():
+    replayed = views.decision(mode="Observe", options=(), is_replayed=True)
+
+    said = text(views.view(decisions=(replayed,)))
+
+    assert "would be cpu in cpu-lq" in said
+    assert f"Replayed from the journal for {words.day_and_minute(replayed.at)}" in said
+    assert "what was decided, another replica knows by light-gpu, Observe" in said

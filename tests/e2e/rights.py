@@ -33,6 +33,7 @@ from webhook.cluster.workload import read_workload
 from webhook.commands import probe, unfinished
 from webhook.console.access import Asked, Reviews, Unanswered, Unknown, User
 from webhook.console.followed import lease_in
+from webhook.console.lookback import Looker
 from webhook.controller import keeps_failing, move_writes, reconcile, run_times, serve
 from webhook.controller.glimpse import JOBS
 from webhook.controller.journal import Journal
@@ -184,6 +185,14 @@ def keeping_journal(_, kubeconfig, namespace):
     over = Entry(("team", "a"), Over(None, past(key="rights", finished=ENDED)))
     kept.take_over(Message(kind="workloads", at=0.0, entries=(over,)))
     return " ".join(kept.look(WORLD, 0.0).errors)
+
+
+def reading_journal(_, kubeconfig, namespace):
+    """Look back at it, as the console does."""
+    told = []
+    looker = Looker(lambda: Client(kubeconfig), namespace, told.append, unix=lambda: float(ENDED))
+    looker.look(WORLD)
+    return " ".join(told)
 
 
 def leading(_, kubeconfig, namespace):

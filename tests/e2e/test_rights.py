@@ -169,7 +169,7 @@ def _use_of(part, right):
     if resource in uses:
         return uses[resource]
     if _is_of_journal(right):
-        return rights.keeping_journal
+        return rights.reading_journal if part == "webhook" else rights.keeping_journal
     if resource == "configmaps" and set(right["verbs"]) <= {"get", "create", "patch"}:
         return rights.reading_records if part == "webhook" else rights.keeping_records
     if right.get("resourceNames") == [WORKERS_SECRET]:

@@ -10,9 +10,11 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from webhook.cluster.errors import NotServed
 from webhook.cluster.resources import JOURNAL, JOURNAL_VALUE, RUN_TIMES_LABEL
+from webhook.cluster.shards import Transport, path_of
 from webhook.model import fields, journal
 from webhook.model.fields import FieldError
 from webhook.model.journal import Entry
@@ -98,6 +100,34 @@ def read_slot(source: Mapping[str, Any]) -> Slot | None:
         )
     except (FieldError, KeyError, ValueError, zlib.error):
         return None
+
+
+class Newest(NamedTuple):
+    entries: tuple[Entry, ...]
+    left_out: int
+    """Of the hours that were read; and what is older than the entries is not counted."""
+
+
+def newest(transport: Transport, namespace: str, unix: float, most: int) -> Newest:
+    """Read the newest entries, at most *most*, object by object as ``shards`` does.
+
+    Raises:
+        ClusterError: one cannot be read.
+
+    """
+    found: list[Entry] = []
+    left_out = 0
+    for number in range(slot_of(unix), oldest_kept(unix) - 1, -1):
+        try:
+            slot = read_slot(transport.get(f"{path_of(namespace)}/{name_of(number)}"))
+        except NotServed:
+            continue
+        if slot is not None and slot.number == number:
+            found += sorted(slot.entries.values(), key=lambda each: (-each.finished, each.key))
+            left_out += slot.left_out
+        if len(found) >= most:
+            break
+    return Newest(tuple(found[:most]), left_out)
 
 
 def _packed(entries: Sequence[Entry]) -> bytes:

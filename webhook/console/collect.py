@@ -11,6 +11,8 @@ from typing import NamedTuple
 from webhook.cluster.feed import Counted
 from webhook.cluster.resources import KUEUE_GROUP
 from webhook.cluster.tally import Admitted
+from webhook.console import gained
+from webhook.console.gained import Lookback
 from webhook.console.seer import Seer
 from webhook.console.view import Cell, Cluster, Decision, Policy, Queue, Savings, View
 from webhook.decide import quota
@@ -50,6 +52,7 @@ class Known:
     counted: Counted | None
     """None: nothing is known of the cluster yet."""
     decisions: tuple[Decision, ...] = ()
+    lookback: Lookback = gained.NOTHING
     judged: Mapping[str, Judged]
     """Policy to what was said of it."""
     leads: Leads | None = None
@@ -62,6 +65,7 @@ def collect(known: Known) -> View:
     age = _age(counted, known.now)
     workers = sorted(known.workers.items())
     snapshot = Snapshot() if counted is None else counted.snapshot
+    decisions = gained.merged(known.decisions, known.lookback.decisions)
     return View(
         at=known.unix,
         age=age,
@@ -74,10 +78,12 @@ def collect(known: Known) -> View:
             if each is not None
             for queue in _queues(each, known.now, name)
         ),
-        policies=policies(snapshot.policies, known.judged, known.decisions),
-        decisions=known.decisions,
-        savings=savings(known.decisions),
+        policies=policies(snapshot.policies, known.judged, decisions),
+        decisions=decisions,
+        savings=gained.enforced(known.lookback.gained) or savings(decisions),
         clusters=tuple(_cluster(name, each, known) for name, each in workers),
+        would_save=gained.promised(known.lookback.gained),
+        gained=known.lookback.gained,
     )
 
 
@@ -95,8 +101,11 @@ def restricted(view: View, seer: Seer) -> View:
     kept = tuple(queue for queue in view.queues if queue.name in queues)
     # Whoever sees figures of a cluster sees how old they are.
     clusters = seen_clusters(view, seer) | {queue.cluster for queue in kept}
-    namespaces = seer.may_list_jobs(decision.namespace for decision in view.decisions)
+    named_in = [each.namespace for each in view.decisions]
+    named_in += [each.namespace for each in view.gained]
+    namespaces = seer.may_list_jobs(named_in)
     decisions = tuple(each for each in view.decisions if each.namespace in namespaces)
+    gains = tuple(each for each in view.gained if each.namespace in namespaces)
     return replace(
         view,
         queues=kept,
@@ -108,8 +117,10 @@ def restricted(view: View, seer: Seer) -> View:
             if policy.name in named
         ),
         decisions=decisions,
-        savings=savings(decisions),
+        savings=gained.enforced(gains) or savings(decisions),
         clusters=tuple(each for each in view.clusters if each.name in clusters),
+        would_save=gained.promised(gains),
+        gained=gains,
     )
 
 

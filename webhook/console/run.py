@@ -15,6 +15,8 @@ from webhook.console.access import Reviews
 from webhook.console.book import Book
 from webhook.console.collect import Known, collect
 from webhook.console.followed import Followed
+from webhook.console.gained import NOTHING
+from webhook.console.lookback import Looker
 from webhook.console.seer import Everybody, Seer
 from webhook.console.server import THREADS, ConsoleServer
 from webhook.console.view import View
@@ -34,6 +36,7 @@ class Console:
         self._settings, self._log = settings, log
         self._book = Book()
         self._followed = Followed(self._book, settings, log)
+        self._looker = Looker(lambda: Client(settings.kubeconfig), settings.namespace, log)
         self._is_open = is_loopback(split_address(settings.console_listen)[0])
         self._sent = SentContext(on_error=log)
         self._counted: tuple[Counted | None, Mapping[str, Counted | None]] = None, {}
@@ -74,6 +77,7 @@ class Console:
             counted=counted,
             workers=workers,
             decisions=self._book.newest(),
+            lookback=NOTHING if counted is None else self._looker.found(counted.snapshot),
             judged=self._followed.judged,
             leads=self._followed.leads,
         )

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+FORECASTS: Final = "forecasts"
+"""Savings rest on what each decision expected, against the Job's first option."""
+JOURNAL: Final = "journal"
+"""Savings rest on replays of what happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +97,8 @@ class Decision:
     reason: str
     options: tuple[Option, ...]
     moves: tuple[Move, ...] = ()
+    is_replayed: bool = False
+    """Made by a replay of the journal, in the place of one that only another replica knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +114,29 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gained:
+    """What one policy's decisions on Jobs that are over have gained in one namespace.
+
+    Two replays of the journal are compared: with these decisions and without. Where the policy
+    observes or advises, it is what they would have gained.
+    """
+
+    policy: str
+    namespace: str
+    mode: str
+    since: float
+    """Seconds since 1970."""
+    jobs: int
+    moved: int
+    saved_seconds: float
+    margin_seconds: float
+    """By so much *saved_seconds* may be wrong."""
+    slower: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Savings:
-    """What the decisions since *since* gained, against each Job's first option."""
+    """What the decisions since *since* gained."""
 
     since: float
     """Seconds since 1970."""
@@ -115,7 +144,10 @@ class Savings:
     moved: int
     saved_seconds: float
     slower: int
-    """Jobs done later than their first option would have been, as far as forecasts tell."""
+    """Jobs done later: than without any decision, or than their first option was forecast."""
+    rests: str = FORECASTS
+    margin_seconds: float | None = None
+    """By so much *saved_seconds* may be wrong; None: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,4 +167,8 @@ class View:
     decisions: tuple[Decision, ...]
     """The newest first."""
     savings: Savings | None
+    """Of decisions that were carried out."""
     clusters: tuple[Cluster, ...] = ()
+    would_save: Savings | None = None
+    """What those of policies that observe or advise would have; None: no telling."""
+    gained: tuple[Gained, ...] = ()

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Final
 
+from webhook.console.view import JOURNAL, Savings
 from webhook.model import quantity
 
 NOT_KNOWN: Final = "not known"
@@ -62,6 +63,14 @@ def _two(large: int, unit: str, small: int, small_unit: str) -> str:
 
 def signed_duration(seconds: float) -> str:
     return f"-{duration(-seconds)}" if round(seconds) < 0 else duration(seconds)
+
+
+def rests(savings: Savings) -> str:
+    """Say what savings rest on, and how far they can be trusted."""
+    if savings.rests != JOURNAL:
+        return "as the decisions forecast it, against each Job's first option"
+    margin = duration(savings.margin_seconds)
+    return f"by a replay of the journal, give or take {margin}, against no decisions at all"
 
 
 def start(seconds: float | None) -> str:

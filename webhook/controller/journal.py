@@ -23,7 +23,7 @@ from webhook.controller.run_times import Transport, Written
 from webhook.model.fields import FieldError
 from webhook.model.journal import Entry
 from webhook.model.queues import Snapshot
-from webhook.surveys import trees_of
+from webhook.surveys import queues_of
 
 WRITE_SECONDS: Final = 20.0
 """Between two writes."""
@@ -145,7 +145,7 @@ class Journal:
     def _sort_in(self, snapshot: Snapshot) -> None:
         """Turn what has ended into entries of those queues that a policy can send Jobs to."""
         unix = self._unix()
-        queues, oldest = _queues(snapshot), journal_shards.oldest_kept(unix)
+        queues, oldest = queues_of(snapshot), journal_shards.oldest_kept(unix)
         while self._ended and self._ended[0][0] <= unix - SETTLED_SECONDS:
             _, ended = self._ended.popleft()
             slot = journal_shards.slot_of(ended.finished)
@@ -210,14 +210,6 @@ class Journal:
         newest = journal_shards.slot_of(self._unix())
         for slot in [slot for slot in self._places if slot < newest - 1]:
             del self._places[slot]
-
-
-def _queues(snapshot: Snapshot) -> frozenset[tuple[str, str]]:
-    """List the LocalQueues of all ClusterQueues that share quota with an option of a policy."""
-    wanted = trees_of(snapshot.policies, snapshot)
-    return frozenset(
-        key for key, queue in snapshot.local_queues.items() if queue.cluster_queue in wanted
-    )
 
 
 def known_of(source: Mapping[str, Any]) -> Known:

@@ -1,0 +1,132 @@
+"""Looks back at the journal when somebody asks, in a thread, and seldom.
+
+Nobody is kept waiting: who asks gets what was found out the last time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+from webhook import recording
+from webhook.cluster import journal_shards, past
+from webhook.cluster.errors import ClusterError
+from webhook.cluster.learned import Learned
+from webhook.cluster.resources import WORKLOADS, watched
+from webhook.cluster.shards import Transport as Reads
+from webhook.cluster.watch import Transport as Lists
+from webhook.cluster.watch import list_pages, path_of
+from webhook.console.gained import NOTHING, Lookback
+from webhook.console.server import THREADS
+from webhook.model.fields import FieldError
+from webhook.model.journal import Entry
+from webhook.model.queues import Snapshot
+from webhook.surveys import queues_of
+
+MOST_ENTRIES: Final = 5_000
+"""Of the journal, the newest; what is replayed twice costs about a millisecond each."""
+AGAIN_SECONDS: Final = 60.0
+"""Between the end of one look and the next."""
+RETRY_SECONDS: Final = 600.0
+"""After one that went wrong: no right to read the journal, for example."""
+PART: Final = 20
+"""And so many times as long as it took: one part of twenty-one of this process's time at most."""
+BREATH_SECONDS: Final = 0.001
+"""After each Job, so that the thread that publishes finds the interpreter free."""
+
+
+class Transport(Reads, Lists, Protocol):
+    """What is needed of ``client.Client``."""
+
+
+class Looker:
+    def __init__(
+        self,
+        connect: Callable[[], Transport],
+        namespace: str,
+        log: Callable[[str], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        unix: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Look at the journal in *namespace*."""
+        self._connect, self._namespace, self._log = connect, namespace, log
+        self._clock, self._unix, self._sleep = clock, unix, sleep
+        self._found = NOTHING
+        self._due = 0.0
+        self._said = ""
+        self._lock = threading.Lock()
+        self._looking = False
+
+    def found(self, snapshot: Snapshot) -> Lookback:
+        """Return what was found out, and begin to look again if it is time; any thread may ask."""
+        with self._lock:
+            begins = not self._looking and self._clock() >= self._due and bool(snapshot.policies)
+            self._looking = self._looking or begins
+        if begins:
+            name = f"{THREADS} look back"
+            threading.Thread(target=self._run, args=(snapshot,), name=name, daemon=True).start()
+        return self._found
+
+    def _run(self, snapshot: Snapshot) -> None:
+        try:
+            self.look(snapshot)
+        finally:
+            self._looking = False
+
+    def look(self, snapshot: Snapshot) -> None:
+        """Look once, and say when it is time again."""
+        began, said, wait = self._clock(), "", AGAIN_SECONDS
+        # Should anything go wrong, it is not tried again at once.
+        self._due = began + RETRY_SECONDS
+        try:
+            self._found = self._looked(snapshot)
+        except ClusterError as error:
+            said, wait = str(error), RETRY_SECONDS
+        if said and said != self._said:
+            self._log(f"console: the journal cannot be read: {said}")
+        self._said = said
+        now = self._clock()
+        self._due = now + max(wait, PART * (now - began))
+
+    def _looked(self, snapshot: Snapshot) -> Lookback:
+        # Only those who are asked pay for the import.
+        from webhook.console import replayed  # noqa: PLC0415
+        from webhook.simulate import hindsight, told  # noqa: PLC0415
+
+        transport, unix = self._connect(), self._unix()
+        over = journal_shards.newest(transport, self._namespace, unix, MOST_ENTRIES).entries
+        if not over:
+            return NOTHING
+        entries = {each.key: each for each in _running(transport, self._namespace, snapshot)}
+        entries |= {each.key: each for each in over}
+        learned = Learned(records={}, estimates=snapshot.run_times, refusals={})
+        world = told.World(snapshot=snapshot, learned=learned, now=unix)
+        found = hindsight.look_back(entries.values(), world, progress=self._breathe)
+        return replayed.lookback(found, now=unix)
+
+    def _breathe(self, _: int) -> None:
+        self._sleep(BREATH_SECONDS)
+
+
+def _running(transport: Transport, namespace: str, snapshot: Snapshot) -> Iterator[Entry]:
+    """List what holds quota now, as it is: others were kept waiting by it.
+
+    Its Jobs' metadata are not asked for, so it stays where it is in every replay.
+    """
+    resources = watched(namespace=namespace, kueue_namespace="")
+    workloads = next(each for each in resources if each.kind == WORKLOADS)
+    queues = queues_of(snapshot)
+    for page in list_pages(transport, path_of(transport, workloads), {}):
+        for source in page.get("items") or ():
+            try:
+                found = past.read(source)
+                if found is None or found.outcome or not found.admitted:
+                    continue
+                if (found.namespace, found.queue) in queues:
+                    yield recording.entry(found, None)
+            except FieldError:
+                continue

@@ -1,0 +1,101 @@
+"""From what replays of the journal have told to what the console shows of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from webhook.console.book import KEPT
+from webhook.console.gained import Lookback
+from webhook.console.view import Decision, Gained, Option
+from webhook.model.journal import Entry
+from webhook.model.policy import Mode
+from webhook.simulate.gains import Row, gains
+from webhook.simulate.told import Hindsight, Told
+
+SINCE_SECONDS: Final = 86_400.0
+"""What has come before counts for no gain; it only stood in the way, as in ``report``."""
+
+
+def lookback(hindsight: Hindsight, *, now: float) -> Lookback:
+    """Take over what counts at *now*, in seconds since 1970."""
+    came = [each.entry.created for each in hindsight.told]
+    since = max(now - SINCE_SECONDS, min(came, default=now))
+    rows = gains(hindsight, since=since, until=now).rows
+    found = [decision for each in hindsight.told if (decision := _decision(each)) is not None]
+    newest = sorted(found, key=lambda each: (-each.at, each.id))
+    return Lookback(decisions=tuple(newest[:KEPT]), gained=tuple(_gained(rows, since)))
+
+
+def _gained(rows: tuple[Row, ...], since: float) -> Iterator[Gained]:
+    for row in rows:
+        if row.policy and row.saved is not None:
+            yield Gained(
+                policy=row.policy,
+                namespace=row.namespace,
+                mode=row.mode,
+                since=since,
+                jobs=row.over,
+                moved=row.moved,
+                saved_seconds=row.saved,
+                margin_seconds=row.margin,
+                slower=row.slower,
+            )
+
+
+def _decision(told: Told) -> Decision | None:
+    """Read the advice that stood on the Job, or what a replay makes of one that carries nothing."""
+    entry = told.entry
+    if entry.mode == Mode.ADVISE:
+        return _advised(entry)
+    result, policy = told.promised, told.policy
+    if entry.policy or policy is None or policy.spec.mode is not Mode.OBSERVE or result is None:
+        return None
+    taken = f"to {result.queue} ({result.option})" if result.is_moved else f"nowhere: {result.why}"
+    return Decision(
+        id=_id(entry),
+        at=entry.created,
+        namespace=entry.namespace,
+        job=entry.name,
+        policy=policy.name,
+        mode=str(policy.spec.mode),
+        option=result.option,
+        queue=result.queue,
+        reason=f"a replay of the journal would send it {taken}",
+        options=(),
+        is_replayed=True,
+    )
+
+
+def _advised(entry: Entry) -> Decision:
+    queues = {offer.option: offer.queue for offer in entry.offers}
+    queue = queues.get(entry.option) or entry.queue
+    taken = f"sending it to {queue} ({entry.option})" if entry.option else "leaving it"
+    return Decision(
+        id=_id(entry),
+        at=entry.created + entry.decided_in,
+        namespace=entry.namespace,
+        job=entry.name,
+        policy=entry.policy,
+        mode=entry.mode,
+        option=entry.option,
+        queue=queue,
+        reason=f"advised {taken}, as the journal tells",
+        options=tuple(
+            Option(
+                name=offer.option,
+                queue=offer.queue,
+                pending=None,
+                starts_in=offer.starts_in,
+                runs=offer.runs,
+                finishes_in=offer.finishes_in,
+                rejected=offer.rejected,
+            )
+            for offer in entry.offers
+        ),
+    )
+
+
+def _id(entry: Entry) -> str:
+    """Name it by its Job: the decision's own id is not in the journal."""
+    return f"job-{entry.uid or entry.key}"
