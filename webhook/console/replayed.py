@@ -51,7 +51,8 @@ def _decision(told: Told) -> Decision | None:
     result, policy = told.promised, told.policy
     if entry.policy or policy is None or policy.spec.mode is not Mode.OBSERVE or result is None:
         return None
-    taken = f"to {result.queue} ({result.option})" if result.is_moved else f"nowhere: {result.why}"
+    stays = f"leave it where it is ({result.why})"
+    taken = f"send it to {result.queue} ({result.option})" if result.is_moved else stays
     return Decision(
         id=_id(entry),
         at=entry.created,
@@ -61,7 +62,7 @@ def _decision(told: Told) -> Decision | None:
         mode=str(policy.spec.mode),
         option=result.option,
         queue=result.queue,
-        reason=f"a replay of the journal would send it {taken}",
+        reason=f"a replay of the journal would {taken}",
         options=(),
         is_replayed=True,
     )
