@@ -83,7 +83,7 @@ def test_a_job_of_which_nothing_tells_is_named_with_its_line():
         read(lines(given, runs={}), threshold, file="server.log")
 
     assert str(raised.value) == (
-        "server.log line 1: nothing tells how long this Job runs: give --run-time"
+        "server.log:1: nothing tells how long this Job runs: give --run-time"
     )
 
 

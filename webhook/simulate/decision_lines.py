@@ -110,7 +110,7 @@ def _lines(lines: Iterable[str], file: str) -> Iterator[_Line]:
                 continue
             yield _line(source, number)
         except FieldError as error:
-            raise FieldError(f"{file} line {number}", str(error)) from error
+            raise FieldError(f"{file}:{number}", str(error)) from error
         except (ValueError, TypeError):
             # Cut off, or of another program that writes to the same place.
             continue
@@ -125,15 +125,30 @@ def _line(source: Mapping[str, Any], number: int) -> _Line:
     decision = fields.mapping(source, "decision", "")
     options = fields.objects(decision, "options", "decision")
     return _Line(
-        at=float(source["ts"]),
+        at=_at(source),
         number=number,
         source=job,
-        job=_KIND.read(job),
+        job=_job(job),
         name=name,
         expected={
             str(each.get("queue")): float(each["runs"]) for each, _ in options if each.get("runs")
         },
     )
+
+
+def _at(source: Mapping[str, Any]) -> float:
+    found = source.get("ts")
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise FieldError("ts", f"expected seconds since 1970, got {fields.kind_of(found)}")
+    return float(found)
+
+
+def _job(source: Mapping[str, Any]) -> Job:
+    job = _KIND.read(source)
+    if not job.pod_sets[0].template.containers:
+        where = "job.spec.template.spec.containers"
+        raise FieldError(where, "expected at least one, whose image names the Job's class")
+    return job
 
 
 def _is_queued(job: Job, snapshot: Snapshot) -> bool:
@@ -155,7 +170,7 @@ def _run_seconds(
     first = next(iter(found.values()), None) or _said(policy) or sources.run_seconds
     if first is None:
         message = "nothing tells how long this Job runs: give --run-time"
-        raise FieldError(f"{file} line {line.number}", message)
+        raise FieldError(f"{file}:{line.number}", message)
     slowed = _slowed(line.job, policy, first, snapshot)
     return {**dict.fromkeys(snapshot.flavors, first), **slowed, **found}
 
