@@ -98,7 +98,7 @@ def rotate(wait: float, **place: str) -> None:
     store, until = _store(place), time.monotonic() + wait
     try:
         before = _ask(store, until=until)
-        click.echo("a rotation is asked for")
+        click.echo("A rotation is asked for.")
         if wait:
             _follow(store, before, until=until)
     except StoreError as error:
@@ -124,7 +124,7 @@ def _ask(store: Store, *, until: float) -> State:
         except Unavailable as error:
             if error.reached or time.monotonic() >= until:
                 raise
-            click.echo(f"waiting: {error}")
+            click.echo(f"Waiting: {error}")
             time.sleep(_POLL_SECONDS)
         else:
             return before
@@ -147,7 +147,7 @@ def _follow(store: Store, before: State, *, until: float) -> None:
         try:
             state = store.read()[1].state
         except Unavailable as error:
-            text, done = f"waiting: {error}", False
+            text, done = f"Waiting: {error}", False
         else:
             text, done = _progress(before, state)
         if text != said:
@@ -156,7 +156,7 @@ def _follow(store: Store, before: State, *, until: float) -> None:
         if done:
             return
         time.sleep(_POLL_SECONDS)
-    click.echo("not done in time; it goes on without this command", err=True)
+    click.echo("Not done in time; it goes on without this command.", err=True)
     sys.exit(_NO)
 
 
@@ -165,10 +165,10 @@ def _progress(before: State, now: State) -> tuple[str, bool]:
 
     was, signs = before.signing, now.signing
     if signs is not None and (was is None or signs.certificate != was.certificate):
-        return f"{fingerprint(signs.certificate)} signs; the one before is trusted on", True
+        return f"{fingerprint(signs.certificate)} signs; the one before is trusted on.", True
     if now.next is not None:
-        return f"{fingerprint(now.next.certificate)} is made and being published", False
-    return "waiting for a replica to make the next authority", False
+        return f"{fingerprint(now.next.certificate)} is made and being published.", False
+    return "Waiting for a replica to make the next authority.", False
 
 
 def _store(place: dict[str, str]) -> Any:

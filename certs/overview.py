@@ -68,8 +68,8 @@ def to_text(found: Overview, *, now: datetime) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     ]
-    asked = ("a rotation is asked for",) if found.rotation_asked else ()
-    return "\n".join((*table, *asked, *(f"fault: {fault}" for fault in found.faults)))
+    asked = ("A rotation is asked for.",) if found.rotation_asked else ()
+    return "\n".join((*table, *asked, *(f"Fault: {fault}" for fault in found.faults)))
 
 
 def to_json(found: Overview) -> Mapping[str, Any]:

@@ -81,8 +81,8 @@ def test_what_is_amiss_stands_last_and_the_answer_is_no(cluster, keeper):
 
     assert result.exit_code == 1
     assert result.output.splitlines()[-2:] == [
-        "fault: ca.key: not a private key",
-        "fault: no authority can sign",
+        "Fault: ca.key: not a private key",
+        "Fault: no authority can sign",
     ]
 
 
@@ -94,7 +94,7 @@ def test_an_authority_that_is_not_published_is_a_fault(cluster, keeper):
 
     last = result.output.splitlines()[-1]
     assert result.exit_code == 1
-    assert last.startswith("fault: signing ")
+    assert last.startswith("Fault: signing ")
     assert last.endswith(" is not in every caBundle")
 
 
@@ -103,7 +103,7 @@ def test_a_rotation_is_asked_for(cluster, keeper):
 
     result = run("rotate")
 
-    assert (result.exit_code, result.output) == (0, "a rotation is asked for\n")
+    assert (result.exit_code, result.output) == (0, "A rotation is asked for.\n")
     assert "kueue-fallback.dev/rotate" in cluster.annotations
 
 
@@ -116,10 +116,10 @@ def test_waiting_tells_how_far_it_is_and_ends_when_the_new_one_signs(cluster, ke
     lines = result.output.splitlines()
     assert result.exit_code == 0
     assert lines[:2] == [
-        "a rotation is asked for",
-        "waiting for a replica to make the next authority",
+        "A rotation is asked for.",
+        "Waiting for a replica to make the next authority.",
     ]
-    assert lines[-1].endswith(" signs; the one before is trusted on")
+    assert lines[-1].endswith(" signs; the one before is trusted on.")
 
 
 def test_waiting_in_vain_is_an_answer_too(cluster, keeper):
@@ -128,7 +128,7 @@ def test_waiting_in_vain_is_an_answer_too(cluster, keeper):
     result = run("rotate", "--wait=0.01")
 
     assert result.exit_code == 1
-    assert result.output.endswith("not done in time; it goes on without this command\n")
+    assert result.output.endswith("Not done in time; it goes on without this command.\n")
 
 
 @pytest.mark.parametrize("lost", ["request", "answer"])
@@ -150,7 +150,7 @@ def test_an_api_server_without_an_answer_is_asked_again_while_there_is_time(
     result = run("rotate", "--wait=60")
 
     assert result.exit_code == 0
-    assert result.output.startswith("waiting: read timed out\na rotation is asked for\n")
+    assert result.output.startswith("Waiting: read timed out\nA rotation is asked for.\n")
     parts = [each["part"] for each in json.loads(run("show", "-o", "json").output)["authorities"]]
     assert parts == ["signing", "old"]
 

@@ -58,11 +58,11 @@ def run(tmp_path):
 @pytest.mark.parametrize(
     ("before", "words", "after", "said"),
     [
-        (None, ["off"], {}, "off: "),
-        (None, ["off", "-n", "b", "-n", "a"], {"namespaces": "a,b"}, "off in a, b: "),
-        ({"namespaces": "a"}, ["off", "-n", "b"], {"namespaces": "a,b"}, "off in a, b: "),
-        ({"namespaces": "a"}, ["off"], {}, "off: "),
-        ({}, ["off", "-n", "a"], {}, "off: "),
+        (None, ["off"], {}, "Off: "),
+        (None, ["off", "-n", "b", "-n", "a"], {"namespaces": "a,b"}, "Off in a, b: "),
+        ({"namespaces": "a"}, ["off", "-n", "b"], {"namespaces": "a,b"}, "Off in a, b: "),
+        ({"namespaces": "a"}, ["off"], {}, "Off: "),
+        ({}, ["off", "-n", "a"], {}, "Off: "),
     ],
 )
 def test_off_adds_to_what_is_off(run, before, words, after, said):
@@ -77,16 +77,16 @@ def test_off_adds_to_what_is_off(run, before, words, after, said):
 @pytest.mark.parametrize(
     ("before", "words", "after", "said"),
     [
-        (None, ["on"], None, "it was not off\n"),
-        ({}, ["on"], None, "on: new Jobs are decided\n"),
-        ({"namespaces": "a"}, ["on"], None, "on: new Jobs are decided\n"),
-        ({"namespaces": "a"}, ["on", "-n", "a"], None, "on: new Jobs are decided\n"),
-        ({"namespaces": "a"}, ["on", "-n", "b"], {"namespaces": "a"}, "it was not off\n"),
+        (None, ["on"], None, "It was not off.\n"),
+        ({}, ["on"], None, "On: new Jobs are decided.\n"),
+        ({"namespaces": "a"}, ["on"], None, "On: new Jobs are decided.\n"),
+        ({"namespaces": "a"}, ["on", "-n", "a"], None, "On: new Jobs are decided.\n"),
+        ({"namespaces": "a"}, ["on", "-n", "b"], {"namespaces": "a"}, "It was not off.\n"),
         (
             {"namespaces": "a b, c"},
             ["on", "-n", "b"],
             {"namespaces": "a,c"},
-            "on in b: new Jobs are decided; still off in a, c\n",
+            "On in b: new Jobs are decided; still off in a, c.\n",
         ),
     ],
 )

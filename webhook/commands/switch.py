@@ -67,7 +67,7 @@ def off(namespaces: tuple[str, ...], release_namespace: str | None, kubeconfig: 
 
     _, after = _change(release_namespace, kubeconfig, also_there)
     what = "new Jobs are left as they are submitted; on again: kueue-fallback on"
-    click.echo(f"off{_where(after)}: {what}")
+    click.echo(f"Off{_where(after)}: {what}")
 
 
 @click.command("on", short_help="Decide again.")
@@ -101,12 +101,12 @@ def on(namespaces: tuple[str, ...], release_namespace: str | None, kubeconfig: s
 
     before, after = _change(release_namespace, kubeconfig, not_there)
     if before is None or before == after:
-        click.echo("it was not off")
+        click.echo("It was not off.")
     elif after is None:
-        click.echo("on: new Jobs are decided")
+        click.echo("On: new Jobs are decided.")
     else:
         there = f" in {', '.join(sorted(before - after))}"
-        click.echo(f"on{there}: new Jobs are decided; still off{_where(after)}")
+        click.echo(f"On{there}: new Jobs are decided; still off{_where(after)}.")
 
 
 def _where(found: Off) -> str:
