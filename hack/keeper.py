@@ -56,18 +56,26 @@ def _write_files(cluster: Cluster, plane: ControlPlane, endpoints: dict[str, str
     cluster.programs.mkdir()
     for name in ("kubectl", "helm"):
         (cluster.programs / name).symlink_to(plane.programs.path(name))
-    (cluster.programs / "kubectl-fallback").write_text(_own_command())
-    (cluster.programs / "kubectl-fallback").chmod(0o755)
+    for name, text in own_programs().items():
+        (cluster.programs / name).write_text(text)
+        (cluster.programs / name).chmod(0o755)
     cluster.endpoints.write_text(json.dumps(endpoints, indent=2) + "\n")
     partial = cluster.folder / "kubeconfig.partial"
     shutil.copy2(plane.kubeconfig, partial)
     partial.rename(cluster.kubeconfig)
 
 
-def _own_command() -> str:
-    """Run the checkout's command line, whichever Python is on the user's PATH."""
+def own_programs() -> dict[str, str]:
+    """Run the checkout's command line, whichever Python is on the user's PATH.
+
+    The second one is what kubectl asks for the plugin's words.
+    """
     python = os.path.abspath(sys.executable)  # noqa: PTH100 - resolve() would leave the venv
-    return f'#!/bin/sh\nexec "{python}" -m webhook "$@"\n'
+    asked = "from webhook.__main__ import complete; complete()"
+    return {
+        "kubectl-fallback": f'#!/bin/sh\nexec "{python}" -m webhook "$@"\n',
+        "kubectl_complete-fallback": f'#!/bin/sh\nexec "{python}" -c "{asked}" "$@"\n',
+    }
 
 
 def _report(step: str) -> None:

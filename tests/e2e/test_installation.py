@@ -65,11 +65,14 @@ def test_make_up_writes_how_to_reach_what_it_started(cluster):
     endpoints = json.loads(cluster.endpoints.read_text())
     with urllib.request.urlopen(f"{endpoints['metrics']}/readyz") as ready:
         status = ready.status
-    own = subprocess.run(
-        [cluster.programs / "kubectl-fallback", "--version"],
-        capture_output=True,
-        text=True,
-        check=False,
+    own, words = (
+        subprocess.run(
+            [cluster.programs / name, *given], capture_output=True, text=True, check=False
+        )
+        for name, given in (
+            ("kubectl-fallback", ["--version"]),
+            ("kubectl_complete-fallback", ["sta"]),
+        )
     )
 
     assert (up.returncode, up.stderr) == (0, "")
@@ -77,6 +80,7 @@ def test_make_up_writes_how_to_reach_what_it_started(cluster):
     assert status == 200
     assert cluster.ca_certificate.read_text().startswith("-----BEGIN CERTIFICATE-----")
     assert own.stdout.startswith("kueue-fallback, version ")
+    assert words.stdout.startswith("status\t")
     assert run("down", cluster).returncode == 0
     assert end_leftovers(cluster.state) == 0
 
