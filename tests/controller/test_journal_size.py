@@ -1,0 +1,98 @@
+"""How large the journal grows in a cluster of 20,000 Jobs a day."""
+
+import json
+import tracemalloc
+
+import pytest
+
+from tests.controller.journals import ENDED, NAMESPACE, WORLD, over
+from tests.controller.many_jobs import Day
+from tests.controller.objects import Objects
+from webhook.cluster import journal_shards
+from webhook.cluster.journal_shards import MOST_ENTRIES, read_slot
+from webhook.controller.journal import SETTLED_SECONDS, WRITE_SECONDS, Journal
+
+MIB = 1 << 20
+
+
+class Keeping:
+    """A journal that is told of a whole day before it writes for the first time."""
+
+    def __init__(self, day):
+        self.server, self.unix = Objects(), float(ENDED)
+        self.journal = Journal(
+            self.server, NAMESPACE, is_leader=lambda: True, unix=lambda: self.unix
+        )
+        for number in range(day.jobs):
+            self.journal.take_jobs(day.known(number))
+        for number in range(day.jobs):
+            self.journal.take_over(over(day.past(number)))
+
+    def write(self):
+        """Look until all is written."""
+        self.unix += SETTLED_SECONDS
+        looks = iter(range(100))
+        while self.journal.look(WORLD, next(looks) * WRITE_SECONDS).written:
+            pass
+        return [read_slot(each) for each in self.server.held.values()]
+
+    def largest(self):
+        return max(len(json.dumps(each)) for each in self.server.held.values())
+
+
+def test_twenty_thousand_jobs_of_a_day_fill_objects_far_from_1_mib():
+    keeping = Keeping(Day(20_000))
+
+    slots = keeping.write()
+
+    entries = [entry for slot in slots for entry in slot.entries.values()]
+    assert (len(entries), sum(slot.left_out for slot in slots)) == (20_000, 0)
+    assert {len(entry.offers) for entry in entries} == {4}
+    assert len({entry.submitted for entry in entries}) == 200
+    assert 24 <= len(slots) <= 25
+    assert keeping.largest() < 0.2 * MIB
+
+
+@pytest.mark.parametrize("jobs", [MOST_ENTRIES, 2 * MOST_ENTRIES])
+def test_the_fullest_hour_that_is_kept_stays_under_1_mib(jobs):
+    keeping = Keeping(Day(jobs, seconds=3_000))
+
+    (slot,) = keeping.write()
+
+    assert (len(slot.entries), slot.left_out) == (MOST_ENTRIES, jobs - MOST_ENTRIES)
+    assert keeping.largest() < 0.9 * MIB
+
+
+def test_each_job_costs_less_than_5_kb_at_any_moment():
+    """So that 20,000 cost less than 100 MB, and less than 30 MB once all are written.
+
+    To trace all of them takes a quarter of a minute.
+    """
+    day = Day(2_000)
+    tracemalloc.start()
+    try:
+        keeping = Keeping(day)
+        slots = keeping.write()
+        del slots
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < day.jobs * 5e3
+    assert kept < day.jobs * 1.5e3
+
+
+def test_what_is_read_again_of_a_day_costs_less_than_2_kb_each():
+    """So that 20,000 cost a report less than 40 MB, and the newest 5,000 the console 10 MB."""
+    keeping = Keeping(Day(2_000))
+    keeping.write()
+    tracemalloc.start()
+    try:
+        found = journal_shards.newest(keeping.server, NAMESPACE, float(ENDED), 2_000)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert len(found.entries) == 2_000
+    assert kept < 2_000 * 2e3
+    assert peak < 2_000 * 3e3
