@@ -4,7 +4,8 @@ from tests.builders import arrival, cluster_queue, held, policy, snapshot
 from webhook.cluster.feed import Counted
 from webhook.cluster.tally import Admitted
 from webhook.console.collect import Judged, Known
-from webhook.console.view import Decision, Move, Option
+from webhook.console.gained import Lookback
+from webhook.console.view import Decision, Gained, Move, Option
 from webhook.model.forecasts import Profile
 
 GPU = "nvidia.com/gpu"
@@ -106,3 +107,13 @@ def known(**rest):
         "judged": {"light-gpu": Judged(is_ready=True, message="its options can be taken")},
     }
     return Known(**(given | rest))
+
+
+def gains(policy="light-gpu", mode="Enforce", **rest):
+    given = {"namespace": "team", "since": UNIX - 3600, "jobs": 30, "moved": 10, "slower": 2}
+    amounts = {"saved_seconds": 740.5, "margin_seconds": 70.0}
+    return Gained(policy=policy, mode=mode, **(given | amounts | rest))
+
+
+REPLAYED = decision("job-9", mode="Observe", job="seen-9", options=(), is_replayed=True)
+LOOKBACK = Lookback(decisions=(REPLAYED,), gained=(gains(), gains("watched", "Observe")))

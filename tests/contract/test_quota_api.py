@@ -6,7 +6,7 @@ import pytest
 import schemathesis
 from hypothesis import settings
 
-from tests.console.worlds import GPU, known, with_workers
+from tests.console.worlds import GPU, LOOKBACK, REPLAYED, UNIX, known, with_workers
 from tests.contract.consoles import ask, read, served
 from webhook.console.collect import collect
 
@@ -15,7 +15,7 @@ DESCRIPTION = "/openapi.json"
 
 @pytest.fixture(scope="module")
 def console():
-    with served(lambda: collect(with_workers())) as port:
+    with served(lambda: collect(with_workers(lookback=LOOKBACK))) as port:
         yield port
 
 
@@ -220,7 +220,29 @@ def test_decisions_are_limited_and_chosen_by_namespace(console):
     def ids(query):
         return [each["id"] for each in read(console, f"/decisions{query}")[1]["decisions"]]
 
-    assert ids("") == ["d-1", "d-2"]
+    assert ids("") == ["d-1", "job-9", "d-2"]
     assert ids("?limit=1") == ["d-1"]
     assert ids("?namespace=other") == ["d-2"]
     assert ids("?namespace=nobody") == []
+
+
+def test_what_a_look_back_has_found_is_told_with_what_it_rests_on(console):
+    view = read(console, "/view")[1]
+    listed = read(console, "/decisions")[1]["decisions"]
+
+    sums = {"since": UNIX - 3600, "jobs": 30, "moved": 10, "savedSeconds": 740.5, "slower": 2}
+    rests = {"rests": "journal", "marginSeconds": 70.0}
+    assert view["savings"] == view["wouldSave"] == sums | rests
+    assert [each["policy"] for each in view["gained"]] == ["light-gpu", "watched"]
+    assert view["gained"][1] == {
+        "policy": "watched",
+        "namespace": "team",
+        "mode": "Observe",
+        **sums,
+        "marginSeconds": 70.0,
+    }
+    assert {each["id"]: each["isReplayed"] for each in listed} == {
+        "d-1": False,
+        "d-2": False,
+        REPLAYED.id: True,
+    }
