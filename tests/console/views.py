@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 from math import inf
 
-from webhook.console.view import Cell, Decision, Move, Option, Policy, Queue, Savings, View
+from webhook.console.view import JOURNAL, Cell, Decision, Move, Option, Policy, Queue, Savings, View
 
 NOW = 1_790_000_000.0
 GI = 1 << 30
@@ -63,6 +63,7 @@ def view(**values):
 
 
 EMPTY = view()
+SAVED = Savings(since=NOW, jobs=1_284, moved=97, saved_seconds=402_120, slower=11)
 NEVER_SYNCED = view(age=inf, is_stale=True, leader="")
 
 
@@ -84,7 +85,8 @@ def large(*, now=NOW, newer=0):
         policies=tuple(_counted(each, decisions) for each in policies),
         decisions=decisions,
         leader="kueue-fallback-controller-7c9d8f6b5-x2x7q",
-        savings=Savings(since=now - 21_600, jobs=1_284, moved=97, saved_seconds=402_120, slower=11),
+        savings=replace(SAVED, since=now - 21_600),
+        would_save=replace(SAVED, since=now - 21_600, rests=JOURNAL, margin_seconds=9_000.0),
     )
 
 

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from webhook.addresses import is_loopback, split_address
 from webhook.cluster.client import Client
@@ -36,7 +37,8 @@ class Console:
         self._settings, self._log = settings, log
         self._book = Book()
         self._followed = Followed(self._book, settings, log)
-        self._looker = Looker(lambda: Client(settings.kubeconfig), settings.namespace, log)
+        connect = cache(lambda: Client(settings.kubeconfig))
+        self._looker = Looker(connect, settings.namespace, log)
         self._is_open = is_loopback(split_address(settings.console_listen)[0])
         self._sent = SentContext(on_error=log)
         self._counted: tuple[Counted | None, Mapping[str, Counted | None]] = None, {}
