@@ -177,9 +177,7 @@ def simulated(
             run_times = RunTimes()
             if arm.learns:
                 _replayed(scenario, strategy, run_times=run_times)
-            result = _replayed(
-                scenario, strategy, reconsiders=arm.reconsiders, run_times=run_times
-            )
+            result = _replayed(scenario, strategy, reconsiders=arm.reconsiders, run_times=run_times)
             found[name][arm.key] = result.totals.makespan or 0.0
     return found
 

@@ -36,10 +36,10 @@ def test_every_arm_has_queues_of_its_own():
             kinds.setdefault(item["kind"], []).append((metadata.get("namespace"), metadata["name"]))
 
     assert {kind: len(set(names)) for kind, names in kinds.items()} == {
-        "Namespace": 8,
-        "ResourceFlavor": 16,
-        "ClusterQueue": 16,
-        "LocalQueue": 16,
+        "Namespace": 4,
+        "ResourceFlavor": 8,
+        "ClusterQueue": 8,
+        "LocalQueue": 8,
     }
 
 
