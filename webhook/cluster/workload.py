@@ -1,7 +1,7 @@
 """A Workload cut down to what is counted: 50,000 of them must fit in 150 MB.
 
-What is pending, reserving and charged is Kueue's: ``IsAdmissible``, ``HasActiveQuotaReservation``
-and ``totalRequestsFromAdmission`` in its ``pkg/workload``.
+What is pending and reserving is Kueue's: ``IsAdmissible`` and ``HasActiveQuotaReservation`` in its
+``pkg/workload``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple
 
+from webhook.cluster.charge import Charge, read_charge, read_count
 from webhook.cluster.run import (
     NOT_SAID,
     Conditions,
@@ -24,13 +25,13 @@ from webhook.cluster.run import (
     read_mark,
     seconds_of,
 )
-from webhook.model import fields, quantity
+from webhook.model import fields
 from webhook.model.fields import child
 from webhook.model.job import DECIDED_BY, DECISION_ID, OPTION_LABEL, OURS, PodSet
 from webhook.model.job_class import JobClass
 from webhook.model.moves import Obstacle
 from webhook.model.pods import read_template
-from webhook.model.queues import FlavorResource, Stage
+from webhook.model.queues import Stage
 from webhook.model.runs import Ended
 
 _KUEUE = "kueue.x-k8s.io/"
@@ -52,7 +53,6 @@ USED_OF_SPEC = (
     "resources",
     "resourceClaims",
 )
-_Charge = tuple[tuple[FlavorResource, int], ...]
 
 
 class Workload(NamedTuple):
@@ -66,7 +66,7 @@ class Workload(NamedTuple):
     """Pending, and not backing off after an eviction: it is given quota as soon as it fits."""
     cluster_queue: str
     """Where its quota is reserved."""
-    charge: _Charge
+    charge: Charge
     priority: int
     created: int
     """Seconds since 1970."""
@@ -111,7 +111,7 @@ def read_workload(source: Mapping[str, Any]) -> Workload:
         stage=stage,
         competes=stage is Stage.PENDING and conditions.get("Requeued", NOT_SAID)[0] != "False",
         cluster_queue=intern(fields.text(admission, "clusterQueue", "status.admission")),
-        charge=_charge(spec, status, admission) if stage is Stage.RESERVING else (),
+        charge=read_charge(spec, status, admission) if stage is Stage.RESERVING else (),
         priority=fields.integer(spec, "priority", "spec") or 0,
         created=seconds_of(metadata, "creationTimestamp", "metadata"),
         decision_id=str(annotations.get(DECISION_ID) or ""),
@@ -204,64 +204,11 @@ def _owner_by_name(name: str) -> str:
     return name.removeprefix(_OF_JOBS)[:-_HASH] if name.startswith(_OF_JOBS) else ""
 
 
-def _charge(
-    spec: Mapping[str, Any], status: Mapping[str, Any], admission: Mapping[str, Any]
-) -> _Charge:
-    """Sum what the reservation holds, scaled down to the pods that are not given back."""
-    counts = {
-        fields.text(item, "name", here): _count(item, here)
-        for item, here in fields.objects(spec, "podSets", "spec")
-    }
-    given_back = {
-        fields.text(item, "name", here): _count(item, here)
-        for item, here in fields.objects(status, "reclaimablePods", "status")
-    }
-    charge: dict[FlavorResource, int] = {}
-    for item, here in fields.objects(admission, "podSetAssignments", "status.admission"):
-        name = fields.text(item, "name", here)
-        total = counts.get(name, 1)
-        assigned = fields.integer(item, "count", here)
-        count = total if assigned is None else assigned
-        left = total - given_back.get(name, 0)
-        for cell, amount in _assigned(item, here).items():
-            scaled = amount // count * left if left < count else amount
-            charge[cell] = charge.get(cell, 0) + scaled
-    return _shared_charge(tuple(charge.items()))
-
-
-def _count(item: Mapping[str, Any], path: str) -> int:
-    count = fields.integer(item, "count", path)
-    return 1 if count is None else count
-
-
-def _assigned(item: Mapping[str, Any], path: str) -> dict[FlavorResource, int]:
-    """Read one assignment's amounts; a resource without a flavor is charged to none."""
-    flavors = fields.texts(item, "flavors", path)
-    here = child(path, "resourceUsage")
-    return {
-        (intern(flavors[resource]), intern(resource)): _amount(
-            str(written), resource, child(here, resource)
-        )
-        for resource, written in fields.mapping(item, "resourceUsage", path).items()
-        if resource in flavors
-    }
-
-
-@lru_cache(maxsize=4096)
-def _amount(written: str, resource: str, path: str) -> int:
-    return quantity.parse(written, resource=resource, path=path)
-
-
-@lru_cache(maxsize=4096)
-def _shared_charge(charge: _Charge) -> _Charge:
-    return charge
-
-
 def _shape(spec: Mapping[str, Any]) -> tuple[PodSet, ...]:
     pruned = [
         (
             fields.text(item, "name", here),
-            _count(item, here),
+            read_count(item, here),
             _pruned(fields.mapping(item, "template", here), child(here, "template")),
         )
         for item, here in fields.objects(spec, "podSets", "spec")
