@@ -129,12 +129,18 @@ def _with_forecast(case: Case, begun: _Begun, option: Option, run: RunTime | Non
         return item
     else:
         start = begun.start
-    forecast = _forecast(start, run, seconds(option.start_delay))
+    forecast = _forecast(start, run, _delay(option, run))
     for limit in _LIMITS:
         rejection = limit(case, option, forecast)
         if rejection is not None:
             return replace(item, forecast=forecast, rejection=rejection)
     return replace(item, forecast=forecast)
+
+
+def _delay(option: Option, run: RunTime | None) -> float:
+    """Tell what goes by between the start and the run; a learned run begins at its admission."""
+    is_learned = run is not None and run.basis is Basis.LEARNED
+    return 0.0 if is_learned else seconds(option.start_delay)
 
 
 def _forecast(start: Start, run: RunTime | None, delay: float) -> Forecast:
