@@ -6,6 +6,7 @@ import copy
 import json
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def objects_of(case: Object) -> list[Object]:
     for item in case.get("objects", ()):
         items[identity(item)] = item
     kept = [item for item in items.values() if not item.get("absent")]
-    return [*kept, *workloads(case, kept), *ended(case)]
+    return [*kept, *workloads(case, kept), *ended(case, kept), *dispatching(case, kept)]
 
 
 def identity(item: Object) -> tuple[str, str, str]:
@@ -148,26 +149,59 @@ def workload(
     }
 
 
-def ended(case: Object) -> list[Object]:
+def ended(case: Object, items: list[Object]) -> list[Object]:
     """Make a Workload for each run of the Job's class that the case tells of."""
-    found = job_class.of_job(KIND.read(case["job"]))
+    own = job_class.of_job(KIND.read(case["job"]))
     return [
-        finished(run, f"ended-{group}-{number}", found)
+        finished(
+            run, f"ended-{group}-{number}", JobClass("other", "~other") if other else own, items
+        )
         for group, run in enumerate(case.get("ended", ()))
         for number in range(run.get("times", 1))
+        for other in (run.get("other", False),)
     ]
 
 
-def finished(run: Object, name: str, found: JobClass) -> Object:
+def dispatching(case: Object, items: list[Object]) -> list[Object]:
+    """Make Workloads that have quota, and wait for AdmissionChecks for so many seconds."""
+    found = JobClass("other", "~other")
+    return [
+        finished({"queue": queue, "reserved": ago(seconds)}, f"{queue}-{number}", found, items)
+        for queue, waits in case.get("dispatching", {}).items()
+        for number, seconds in enumerate(waits)
+    ]
+
+
+def ago(seconds: float) -> str:
+    return datetime.fromtimestamp(MOMENT.unix - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def finished(run: Object, name: str, found: JobClass, items: list[Object]) -> Object:
     annotations = {JOB_CLASS: job_class.written(Mark(found, run.get("generation", 0)))}
     labels = {}
     if "option" in run:
         annotations[DECIDED_BY], labels[OPTION_LABEL] = run["policy"], run["option"]
-    conditions = {"Admitted": ("Admitted", run["began"]), "Finished": (run["reason"], run["at"])}
-    assigned = {"name": "main", "count": 1, "flavors": {"cpu": "plain"}}
+    queue = run.get("queue", "cpu-lq")
+    target, flavor = place_of(queue, items)
+    moments = {
+        "QuotaReserved": ("QuotaReserved", run.get("reserved")),
+        "Admitted": ("Admitted", run.get("began")),
+        "PodsReady": ("Started", run.get("ready")),
+        "Finished": (run.get("reason", ""), run.get("at")),
+    }
+    assigned = {"name": "main", "count": 1, "flavors": {"cpu": flavor}}
     template = {
         "metadata": {"annotations": annotations, "labels": labels},
         "spec": {"containers": [{"name": "main"}]},
+    }
+    status = {
+        "admission": {"clusterQueue": target, "podSetAssignments": [assigned]},
+        "admissionChecks": [{"name": "any"}] if "reserved" in run else [],
+        "conditions": [
+            {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": at}
+            for kind, (reason, at) in moments.items()
+            if at
+        ],
     }
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
@@ -176,21 +210,24 @@ def finished(run: Object, name: str, found: JobClass) -> Object:
             "name": name,
             "namespace": "research",
             "uid": name,
-            "creationTimestamp": run["began"],
+            "creationTimestamp": run.get("reserved") or run["began"],
         },
         "spec": {
-            "queueName": "cpu-lq",
+            "queueName": queue,
             "active": True,
             "podSets": [{"name": "main", "count": 1, "template": template}],
         },
-        "status": {
-            "admission": {"clusterQueue": "cpu-cq", "podSetAssignments": [assigned]},
-            "conditions": [
-                {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": at}
-                for kind, (reason, at) in conditions.items()
-            ],
-        },
+        "status": status,
     }
+
+
+def place_of(queue: str, items: list[Object]) -> tuple[str, str]:
+    """Find a LocalQueue's ClusterQueue, and the flavor that it tries first."""
+    named = {
+        (item["kind"], item["metadata"]["name"]): item["spec"] for item in items if "spec" in item
+    }
+    target = named["LocalQueue", queue]["clusterQueue"]
+    return target, named["ClusterQueue", target]["resourceGroups"][0]["flavors"][0]["name"]
 
 
 def apply(outcome: Outcome, job: Object) -> Object:

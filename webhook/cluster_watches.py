@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from webhook.cluster import resources
@@ -22,12 +21,12 @@ from webhook.cluster.kubeconfigs import AGAIN_SECONDS, Kubeconfig, Reader
 from webhook.cluster.kubeconfigs import Transport as Secrets
 from webhook.cluster.pipe import Update
 from webhook.cluster.watch import Follower, Message, Transport
-from webhook.decide import clusters
+from webhook.decide import borrowed
+from webhook.decide.borrowed import NOTHING_LENT
 from webhook.decide.settle import Settler
 from webhook.foresight import Foreseen, Foresight
-from webhook.model.forecasts import Estimates, RunTime
 from webhook.model.policy import FallbackPolicy
-from webhook.model.queues import AdmissionCheck, ClusterQueue, Snapshot
+from webhook.model.queues import Snapshot
 
 _SIGN_OF_LIFE_SECONDS = 0.5
 """Between two updates of a cluster in which nothing happens."""
@@ -61,12 +60,15 @@ class ClusterWatch:
         self.kubeconfig = kubeconfig
         self.policies: tuple[FallbackPolicy, ...] = ()
         """The manager's: they say which queues are forecast."""
-        self.recorded: Mapping[str, RunTime] = {}
-        """Job class to what the manager has recorded of its runs behind MultiKueue."""
+        self.lent = NOTHING_LENT
+        """What the manager has recorded of runs in this cluster,"""
+        self.lent_starts = NOTHING_LENT
+        """and of how long their pods took to be ready."""
         self._tell = tell
         self._resources = resources.watched_on_worker(kueue_namespace=kueue_namespace)
         self._settler = Settler()
-        self._run_times = _Unchanged(_run_times)
+        self._run_times = _Unchanged(borrowed.together)
+        self._starts = _Unchanged(borrowed.together)
         self._feed = Feed(self._resources, time.monotonic(), settle=self._settle)
         self._foresight = Foresight(lambda foreseen: tell(FromCluster(self, foreseen)))
         self._stopped = threading.Event()
@@ -114,8 +116,13 @@ class ClusterWatch:
         return self._feed.counted
 
     def _settle(self, snapshot: Snapshot) -> Snapshot:
-        found = self._run_times(self.recorded, snapshot.run_times, snapshot.cluster_queues)
-        return replace(self._settler(snapshot), policies=self.policies, run_times=found)
+        queues = snapshot.cluster_queues
+        return replace(
+            self._settler(snapshot),
+            policies=self.policies,
+            run_times=self._run_times(self.lent, snapshot.run_times, queues),
+            start_delays=self._starts(self.lent_starts, snapshot.start_delays, queues),
+        )
 
     def _sleep(self, seconds: float) -> None:
         self._stopped.wait(seconds)
@@ -140,7 +147,8 @@ class ClusterWatches:
         self._watches: dict[str, ClusterWatch] = {}
         self._problems: dict[str, str] = {}
         self._is_known = False
-        self._recorded = _Unchanged(_recorded)
+        self._lent = _Unchanged(borrowed.lent)
+        self._lent_starts = _Unchanged(borrowed.lent)
         self._reader = Reader(
             namespace,
             secrets,
@@ -160,9 +168,13 @@ class ClusterWatches:
         if names != self._names:
             self._names = names
             self._asked.set()
-        recorded = self._recorded(manager.run_times, manager.cluster_queues, manager.checks)
-        for watch in self._watches.values():
-            watch.policies, watch.recorded = manager.policies, recorded
+        known = self._names, manager.cluster_queues, manager.checks
+        lent = self._lent(manager.run_times, *known)
+        starts = self._lent_starts(manager.start_delays, *known)
+        for name, watch in self._watches.items():
+            watch.policies = manager.policies
+            watch.lent = lent.get(name, NOTHING_LENT)
+            watch.lent_starts = starts.get(name, NOTHING_LENT)
 
     def take(self, found: FromCluster | Reachable) -> Iterator[str]:
         """Take over what was found out; yield what is to be logged."""
@@ -230,33 +242,3 @@ class _Unchanged(Generic[T]):
         if last is None or not all(a is b for a, b in zip(last[0], given, strict=True)):
             self._last = last = given, self._work(*given)
         return last[1]
-
-
-def _recorded(
-    run_times: Estimates,
-    cluster_queues: Mapping[str, ClusterQueue],
-    checks: Mapping[str, AdmissionCheck],
-) -> Mapping[str, RunTime]:
-    """Choose what the manager knows of runs on flavors that stand for what workers have."""
-    behind = clusters.flavors_behind(Snapshot(cluster_queues=cluster_queues, checks=checks))
-    found: dict[str, RunTime] = {}
-    for (job_class, flavors), each in run_times.items():
-        known = found.get(job_class)
-        if behind.issuperset(flavors.split(",")) and (known is None or known.runs < each.runs):
-            found[job_class] = each
-    return found
-
-
-def _run_times(
-    recorded: Mapping[str, RunTime],
-    own: Estimates,
-    cluster_queues: Mapping[str, ClusterQueue],
-) -> Estimates:
-    """Let the manager's records stand for what was not seen in this cluster itself.
-
-    MultiKueue deletes what has ended there, so that nothing tells of it after a restart.
-    """
-    groups = chain.from_iterable(queue.groups for queue in cluster_queues.values())
-    flavors = {flavor for group in groups for flavor in group.flavors}
-    borrowed = {(name, flavor): each for name, each in recorded.items() for flavor in flavors}
-    return {**borrowed, **own}

@@ -1,6 +1,6 @@
 """Runs and records for tests; what is left out is small and unremarkable."""
 
-from webhook.model.runs import Ended, Run
+from webhook.model.runs import Began, Ended, Run
 
 DAY = 86_400
 
@@ -17,3 +17,8 @@ def failure(finished, *, option="cpu", generation=1, **rest):
 
 def success(finished, *, option="gpu", generation=1, policy="light-gpu", **rest):
     return ended(finished=finished, policy=policy, option=option, generation=generation, **rest)
+
+
+def began(*, admitted=100, ready=0, reserved=0, uid=1, **rest):
+    given = {"cluster_queue": "gpu-cq", "flavors": "t4", "cluster": "", **rest}
+    return Began(uid=uid, reserved=reserved, admitted=admitted, ready=ready, **given)

@@ -1,18 +1,19 @@
 """What Workloads tell of their runs, as they are on a real Kueue."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.builders import container, job
-from tests.cluster.objects import condition, reserving, workload
+from tests.cluster.objects import RESERVED, condition, reserving, workload
 from webhook.cluster.workload import read_workload
 from webhook.jobs import batch
 from webhook.model import job_class
 from webhook.model.job_class import JobClass, Mark
-from webhook.model.runs import Ended, Run
+from webhook.model.runs import Began, Ended, Run
 
 ADMITTED = {**condition("Admitted"), "lastTransitionTime": "2026-11-21T06:00:10Z"}
 ADMITTED_AT = 1795240810
@@ -101,6 +102,68 @@ def test_a_failed_run_is_told_with_the_decision_that_put_it_there():
 )
 def test_what_did_not_run_to_an_end_is_no_run(conditions):
     assert ended(*conditions) is None
+
+
+def at(condition_, seconds):
+    moment = datetime.fromtimestamp(ADMITTED_AT + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {**condition_, "lastTransitionTime": moment}
+
+
+def began(*conditions, checks=(), cluster=None):
+    source = workload(conditions=conditions, admitted_to="gpu-cq")
+    source["metadata"]["uid"] = "fe8d536c-990b-49e4-988b-8cf1fe1d7f19"
+    source["status"] |= {"admissionChecks": list(checks)} if checks else {}
+    source["status"] |= {"clusterName": cluster} if cluster else {}
+    return read_workload(source).began
+
+
+SENT = {"name": "gpu-clusters", "state": "Ready"}
+BEGAN = Began(
+    cluster_queue="gpu-cq", flavors="a100", cluster="", uid=UID, reserved=0, admitted=ADMITTED_AT
+)
+
+
+def test_a_run_has_begun_when_all_its_pods_were_ready():
+    ready = at(condition("PodsReady", reason="Started"), 30)
+
+    assert began(RESERVED, ADMITTED, ready) == BEGAN._replace(ready=ADMITTED_AT + 30)
+
+
+def test_a_workload_waits_for_its_checks_from_its_reservation_on():
+    found = began(at(RESERVED, -12), checks=({**SENT, "state": "Pending"},))
+
+    assert found == BEGAN._replace(reserved=ADMITTED_AT - 12, admitted=0)
+
+
+def test_a_workload_that_was_dispatched_tells_how_long_that_took_and_where_to():
+    found = began(at(RESERVED, -12), ADMITTED, checks=(SENT,), cluster="t4-cluster")
+
+    assert found == BEGAN._replace(reserved=ADMITTED_AT - 12, cluster="t4-cluster")
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        (at(RESERVED, -12), ADMITTED),
+        (at(RESERVED, -12), ADMITTED, condition("PodsReady", "False", "WaitForStart")),
+        (RESERVED, ADMITTED, at(condition("PodsReady", reason="Recovered"), 300)),
+        (RESERVED, ADMITTED, at(condition("PodsReady", reason="Started"), -5)),
+        (RESERVED, at(condition("PodsReady", reason="Started"), 5)),
+    ],
+    ids=["no check", "not ready", "ready again", "ready before", "not admitted"],
+)
+def test_without_a_check_or_a_first_readiness_nothing_is_told_of_how_it_began(conditions):
+    assert began(*conditions) is None
+
+
+def test_an_ended_run_tells_how_it_began_and_in_which_cluster():
+    source = ran(ADMITTED, finished(), at(condition("PodsReady", reason="Started"), 30))
+    source["status"]["clusterName"] = "t4-cluster"
+
+    found = read_workload(source).ended
+
+    assert found.cluster == "t4-cluster"
+    assert found.began == BEGAN._replace(cluster="t4-cluster", ready=ADMITTED_AT + 30)
 
 
 def test_a_slice_that_took_over_from_another_is_no_run():

@@ -50,6 +50,13 @@ def test_a_shard_says_what_it_is():
     }
 
 
+def test_a_record_without_beginnings_is_one_of_an_older_version():
+    line = '{"class": "k", "coarse": "~c", "name": "trainer", "runs": {"t4": "6AMAAAEAPAAAAA=="}}'
+    written = {"data": {"version": "1", "classes": line}}
+
+    assert (read_shard(written)["k"].starts, read_shard(written)["k"].dispatches) == ({}, {})
+
+
 def test_damaged_lines_are_passed_over():
     written = config_map(0, {"k": ended().record()})
     good = written["data"]["classes"]
@@ -95,7 +102,7 @@ def test_a_shard_too_large_leaves_out_what_ended_longest_ago():
     kept = read_shard(written)
     assert len(written["data"]["classes"]) <= MOST_BYTES
     assert set(kept) == {f"{number:016x}" for number in range(1000 - len(kept), 1000)}
-    assert len(kept) > 400
+    assert len(kept) > 350
 
 
 def test_every_shard_has_a_name():

@@ -5,10 +5,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cluster.runs import ended
+from tests.cluster.runs import began, ended
 from webhook.cluster.run_times import RunTimes
-from webhook.model.runs import MOST_RUNS, Ended, Outcome, Record, Run, pack_outcomes, pack_runs
+from webhook.model.runs import (
+    MOST_BEGUN,
+    MOST_RUNS,
+    Began,
+    Ended,
+    Outcome,
+    Record,
+    Run,
+    pack_outcomes,
+    pack_runs,
+)
 
+BEGUN = st.builds(
+    Began,
+    cluster_queue=st.sampled_from(["gpu-cq", "cpu-cq"]),
+    flavors=st.sampled_from(["t4", "plain"]),
+    cluster=st.sampled_from(["", "far"]),
+    uid=st.integers(0, 2),
+    reserved=st.integers(0, 50),
+    admitted=st.integers(0, 50),
+    ready=st.integers(0, 50),
+)
 RUNS = st.lists(
     st.builds(
         ended,
@@ -18,6 +38,8 @@ RUNS = st.lists(
         seconds=st.integers(1, 100),
         succeeded=st.booleans(),
         flavors=st.sampled_from(["t4", "plain"]),
+        cluster=st.sampled_from(["", "far"]),
+        began=st.none() | BEGUN,
     ),
     max_size=60,
 )
@@ -77,6 +99,8 @@ def test_what_is_learned_does_not_depend_on_the_order_of_runs(both):
 
     assert first.records == second.records
     assert first.estimates() == second.estimates()
+    assert first.delays.starts(None) == second.delays.starts(None)
+    assert first.delays.dispatches == second.delays.dispatches
 
 
 @given(RUNS, RUNS)
@@ -88,6 +112,8 @@ def test_two_replicas_that_saw_different_runs_learn_the_same_from_one_another(on
     whole = learned_from([*one, *other])
     assert mine.records == whole.records
     assert mine.estimates() == whole.estimates()
+    assert mine.delays.starts(None) == whole.delays.starts(None)
+    assert mine.delays.dispatches == whole.delays.dispatches
 
 
 def test_changed_classes_are_listed_once():
@@ -127,12 +153,12 @@ def full_record(number):
     """A class with as many runs as are kept, on two flavors, decided by two options."""
     chance = random.Random(number)
 
-    def packed():
+    def packed(most=MOST_RUNS):
         runs = {
             Run(
                 1_790_000_000 + number + 60 * index, chance.getrandbits(16), chance.randint(5, 5000)
             )
-            for index in range(MOST_RUNS)
+            for index in range(most)
         }
         return pack_runs(sorted(runs))
 
@@ -142,23 +168,41 @@ def full_record(number):
         name=f"registry/stable-diffusion:{number} python run.py --steps",
         runs={"t4": packed(), "plain": packed()},
         outcomes={("light", option): pack_outcomes(outcomes) for option in ("gpu", "cpu")},
+        starts={"t4": packed(MOST_BEGUN), "plain": packed(MOST_BEGUN)},
+        dispatches={"gpu-cq": packed(MOST_BEGUN)},
     )
 
 
-def test_each_class_costs_less_than_5_kb():
-    """So that 10,000 cost less than 50 MB; to trace all of them takes a minute."""
+def test_each_class_costs_less_than_6_kb():
+    """So that 10,000 cost less than 60 MB; to trace all of them takes a minute."""
     tracemalloc.start()
     try:
         found = RunTimes()
         for number in range(1_000):
             found.merge(f"{number:016x}", full_record(number))
         estimates = found.estimates(at_once=None)
+        starts = found.delays.starts(at_once=None)
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
-    assert len(estimates) == 4_000
-    assert size < 1_000 * 5e3
+    assert (len(estimates), len(starts)) == (4_000, 2_002)
+    assert size < 1_000 * 6e3
+
+
+def test_a_run_in_a_worker_cluster_is_told_apart_and_counted_behind_the_manager():
+    begun = began(cluster="far", ready=130)
+    found = learned_from([ended(seconds=70, cluster="far", began=begun), ended(seconds=20, uid=2)])
+
+    assert {place: each.runs for place, each in found.estimates().items()} == {
+        ("k", "t4"): 2,
+        ("k", "t4@far"): 1,
+        ("~c", "t4"): 2,
+        ("~c", "t4@far"): 1,
+    }
+    assert set(found.delays.starts(None)) == {
+        (key, place) for key in ("k", "") for place in ("t4", "t4@far")
+    }
 
 
 def test_an_ended_workload_is_one_run_of_its_record():

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.cluster.objects import condition, reserving
-from tests.cluster.runs import ended, failure
+from tests.cluster.runs import began, ended, failure
 from tests.controller.objects import Objects
 from webhook.cluster.errors import Forbidden, Refused
 from webhook.cluster.past import Over
@@ -13,6 +13,7 @@ from webhook.cluster.watch import Message
 from webhook.cluster.workload import read_workload
 from webhook.controller import run_times
 from webhook.controller.run_times import WRITE_SECONDS, Keeper, Written
+from webhook.model.runs import Run, unpack_runs
 
 NAMESPACE = "ours"
 
@@ -91,6 +92,24 @@ def test_a_restart_loses_nothing():
     assert after.records["a"] == before.records["a"]
     assert set(stored(server)) == {"a", "b"}
     assert ("patch", name_of(shard_of("a"))) not in server.writes
+
+
+def test_a_restart_forgets_neither_clusters_nor_how_runs_began():
+    server = Objects()
+    begun = began(cluster="far", reserved=88, ready=130)
+    before = keeper(server, ended("a", cluster="far", began=begun))
+    before.look(0.0)
+
+    after = keeper(server, ended("b"))
+    after.look(0.0)
+
+    known = RunTimes()
+    for key, record in after.records.items():
+        known.merge(key, record)
+    assert after.records["a"] == before.records["a"]
+    assert known.estimates()["a", "t4@far"].seconds == pytest.approx(60)
+    assert known.delays.starts(None)["", "t4@far"].seconds == pytest.approx(30)
+    assert unpack_runs(known.delays.dispatches["gpu-cq"]) == (Run(100, 1, 12),)
 
 
 def test_two_controllers_at_once_lose_nothing():

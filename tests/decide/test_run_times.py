@@ -45,6 +45,19 @@ def test_runs_in_the_first_option_are_slowed_down():
     assert found.high / found.seconds > 1.5
 
 
+@pytest.mark.parametrize(
+    ("ready", "count", "seconds"),
+    [(40, 3, 70), (40, 2, 210), (56, 3, 210), (None, 0, 210)],
+    ids=["learned", "too few", "hardly any run is left", "not known"],
+)
+def test_what_pods_took_to_be_ready_is_not_slowed_down(ready, count, seconds):
+    starts = {("k", "t4"): learned(ready, count)} if ready else {}
+
+    found = expected({("k", "t4"): learned(60)}, start_delays=starts)
+
+    assert summary(found) == (seconds, Basis.SLOWDOWN, 10)
+
+
 def test_without_any_run_the_job_speaks_then_the_policy():
     assert summary(expected(said=20.0)) == (70, Basis.ANNOTATION, 0)
     assert summary(expected(said=20.0, option=GPU, flavors="t4")) == (20, Basis.ANNOTATION, 0)

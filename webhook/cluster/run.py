@@ -15,13 +15,15 @@ from webhook.model.fields import FieldError, child
 from webhook.model.job import JOB_CLASS, PodSet
 from webhook.model.job_class import Mark
 from webhook.model.pods import read_template
-from webhook.model.runs import Ended, Run
+from webhook.model.runs import Began, Ended, Run
 
 NOT_SAID: Final = ("", "", "")
 SUCCEEDED: Final = "Succeeded"
 """Reason of the condition Finished, as Kueue writes it; others than these two end no run."""
 FAILED: Final = "Failed"
 
+_RECOVERED: Final = "Recovered"
+"""Reason of the condition PodsReady when its pods were ready before."""
 _REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
 _USED_OF_CONTAINERS = ("image", "command", "args", "resources", "restartPolicy")
 _USED_OF_SPEC = ("overhead", "resources")
@@ -31,11 +33,12 @@ Conditions: TypeAlias = Mapping[str, tuple[str, str, str]]
 
 
 class Place(NamedTuple):
-    """Where a Workload runs, and by whose decision."""
+    """Where a Workload runs, by whose decision, and how that began."""
 
     flavors: str
     policy: str
     option: str
+    began: Began | None = None
 
 
 def read_conditions(status: Mapping[str, Any]) -> Conditions:
@@ -59,8 +62,33 @@ def is_finished(source: Mapping[str, Any]) -> bool:
 
 def admitted_at(conditions: Conditions) -> int:
     """Tell when it was last admitted, in seconds since 1970; 0: it is not."""
-    status, _, since = conditions.get("Admitted", NOT_SAID)
-    return _seconds(since, "status.conditions") if status == "True" else 0
+    return _since(conditions, "Admitted")
+
+
+def read_began(
+    metadata: Mapping[str, Any], status: Mapping[str, Any], conditions: Conditions
+) -> Began | None:
+    """Read how its run has begun so far; None: it holds no quota, or nothing stood in between.
+
+    PodsReady is there unless Kueue's ``waitForPodsReady`` was taken away by its feature gate.
+    """
+    admission = fields.mapping(status, "admission", "status")
+    checked = fields.sequence(status, "admissionChecks", "status")
+    reserved = _since(conditions, "QuotaReserved") if checked else 0
+    admitted, ready = admitted_at(conditions), _since(conditions, "PodsReady")
+    if conditions.get("PodsReady", NOT_SAID)[1] == _RECOVERED or ready < admitted:
+        ready = 0
+    if not admission or not (reserved or (admitted and ready)):
+        return None
+    return Began(
+        cluster_queue=intern(fields.text(admission, "clusterQueue", "status.admission")),
+        flavors=read_flavors(admission),
+        cluster=intern(fields.text(status, "clusterName", "status")),
+        uid=_digest(metadata),
+        reserved=reserved,
+        admitted=admitted,
+        ready=ready,
+    )
 
 
 def seconds_of(source: Mapping[str, Any], key: str, path: str) -> int:
@@ -116,12 +144,24 @@ def read_ended(source: Mapping[str, Any], mark: Mark, place: Place) -> Ended | N
         coarse=mark.job_class.coarse,
         name=_name(fields.mapping(source, "spec", "")),
         flavors=place.flavors,
-        run=Run(end, zlib.crc32(str(metadata.get("uid")).encode()) & 0xFFFF, end - begin),
+        run=Run(end, _digest(metadata), end - begin),
         succeeded=reason == SUCCEEDED,
         policy=place.policy,
         option=place.option,
         generation=mark.generation,
+        cluster=intern(fields.text(status, "clusterName", "status")),
+        began=place.began,
     )
+
+
+def _digest(metadata: Mapping[str, Any]) -> int:
+    return zlib.crc32(str(metadata.get("uid")).encode()) & 0xFFFF
+
+
+def _since(conditions: Conditions, name: str) -> int:
+    """Tell since when a condition is True, in seconds since 1970; 0: it is not."""
+    status, _, since = conditions.get(name, NOT_SAID)
+    return _seconds(since, "status.conditions") if status == "True" else 0
 
 
 def _seconds(written: str, path: str) -> int:

@@ -70,6 +70,8 @@ def _line(key: str, record: Record) -> str:
         "runs": _texts(record.runs),
         "failed": _texts(record.failed),
         "outcomes": outcomes,
+        "starts": _texts(record.starts),
+        "dispatches": _texts(record.dispatches),
     }
     return json.dumps({name: value for name, value in found.items() if value}, ensure_ascii=False)
 
@@ -83,6 +85,8 @@ def _read_line(line: str) -> tuple[str, Record] | None:
             runs=_packed(fields.texts(source, "runs", "")),
             failed=_packed(fields.texts(source, "failed", "")),
             outcomes=_packed_outcomes(fields.sequence(source, "outcomes", "")),
+            starts=_packed(fields.texts(source, "starts", "")),
+            dispatches=_packed(fields.texts(source, "dispatches", "")),
         )
     except (ValueError, TypeError):
         return None

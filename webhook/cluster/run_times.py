@@ -9,9 +9,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
+from webhook.cluster.delays import Delays
 from webhook.model.forecasts import Estimates, RunTime
+from webhook.model.job_class import JobClass
 from webhook.model.learning import learned
-from webhook.model.runs import Ended, Packed, Record, merged, merged_runs, unpack_runs
+from webhook.model.runs import Began, Ended, Packed, Record, merged, merged_runs, unpack_runs
 
 MOST_CLASSES: Final = 10_000
 """Beyond so many the ones that ended longest ago are forgotten."""
@@ -36,6 +38,7 @@ class RunTimes:
         self._published: Estimates = {}
         self._stale: dict[_Place, None] = {}
         self._changed: set[str] = set()
+        self.delays = Delays(self._records)
         self._floor = -1
         """What ended no later than this was forgotten and is not taken up again."""
 
@@ -48,6 +51,10 @@ class RunTimes:
         """Take over a run; one that is known already changes nothing."""
         self.merge(ended.key, ended.record())
 
+    def begin(self, job_class: JobClass, began: Began) -> None:
+        """Take over how a run began that goes on."""
+        self.merge(job_class.key, began.record()._replace(coarse=job_class.coarse))
+
     def merge(self, key: str, record: Record) -> None:
         """Take over what is known of a class from elsewhere."""
         before = self._records.get(key)
@@ -59,6 +66,7 @@ class RunTimes:
         self._records[key] = after
         self._changed.add(key)
         self._pool(before, after)
+        self.delays.take(key, before, after)
         for flavors, packed in after.runs.items():
             if before is None or before.runs.get(flavors) != packed:
                 self._stale[key, flavors] = None
@@ -121,6 +129,7 @@ class RunTimes:
             self._floor = max(self._floor, record.last)
             self._changed.add(key)
             self._drop_estimates(key, record.runs)
+            self.delays.forget(key, record)
             self._leave(record)
 
     def _drop_estimates(self, key: str, flavors: Iterable[str]) -> None:

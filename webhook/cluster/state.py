@@ -14,6 +14,7 @@ from typing import Any
 from webhook.cluster import resources as kinds
 from webhook.cluster.arrivals import Arrivals
 from webhook.cluster.census import Census, Group
+from webhook.cluster.dispatches import Dispatches
 from webhook.cluster.failing import Failing
 from webhook.cluster.learned import Learned, learned
 from webhook.cluster.reduce import Entry, Key, read
@@ -47,6 +48,7 @@ class State:
         self._arrivals = Arrivals()
         self._run_times = RunTimes()
         self._failing = Failing()
+        self._dispatches = Dispatches()
         self._recounted: set[str] = set()
         """ClusterQueues whose Workloads have changed since they were last asked for."""
         self._snapshot = Snapshot()
@@ -103,8 +105,10 @@ class State:
                 fresh[name] = build(self._tables)
         self._changed.clear()
         built = replace(self._snapshot, as_of=now, **fresh)
+        recounted = frozenset(self._workloads.dirty)
         built = self._with_workloads(built)
         built = self._with_runs(built, unix)
+        built = self._with_delays(built, recounted, now - unix)
         if fresh or built.held is not self._snapshot.held:
             built = replace(built, generation=built.generation + 1)
         self._snapshot = built
@@ -178,11 +182,25 @@ class State:
     def _with_runs(self, snapshot: Snapshot, unix: float) -> Snapshot:
         for ended in self._workloads.take_ended():
             self._run_times.add(ended)
+        for begun in self._workloads.take_begun():
+            self._run_times.begin(begun.job_class, begun.began)
         failing = self._failing.look(
             self._run_times.records, self._run_times.take_changed(), snapshot.policies, unix
         )
         estimates = self._run_times.estimates(self._at_once)
         return replace(snapshot, run_times=estimates, failing=failing)
+
+    def _with_delays(self, snapshot: Snapshot, recounted: frozenset[str], clock: float) -> Snapshot:
+        delays = self._run_times.delays
+        dispatches = self._dispatches.look(
+            self._workloads.tallies,
+            delays.dispatches,
+            recounted=recounted,
+            dispatched=delays.take_dispatched(),
+            clock=clock,
+        )
+        starts = delays.starts(self._at_once)
+        return replace(snapshot, start_delays=starts, dispatches=dispatches)
 
     def _put(self, kind: str, key: Key, value: Any) -> None:
         table = self._tables[kind]

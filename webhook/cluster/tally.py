@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from webhook.cluster.dispatches import Waiting
 from webhook.cluster.reduce import Key
 from webhook.cluster.workload import Workload
 from webhook.model.queues import Amounts, FlavorResource, Held, Stage
@@ -64,6 +65,8 @@ class Tally:
     """Those that have quota reserved."""
     backing_off: dict[Key, Workload] = field(default_factory=dict)
     """Pending ones that stand back for a while."""
+    waiting: Waiting = field(default_factory=Waiting)
+    """Of the reserving those that AdmissionChecks hold back."""
     competing: dict[_Group, _Alike] = field(default_factory=dict)
     """Pending Workloads that differ in nothing but name and age, together."""
 
@@ -73,11 +76,14 @@ class Tally:
         else:
             self._of_stage(workload)[key] = workload
             self._count(workload, 1)
+            if reserved := _held_back_since(workload):
+                self.waiting.add(key, reserved)
 
     def remove(self, key: Key, workload: Workload) -> None:
         if not workload.competes:
             del self._of_stage(workload)[key]
             self._count(workload, -1)
+            self.waiting.remove(key)
             return
         group = _group(workload)
         self.competing[group].remove(key)
@@ -143,6 +149,14 @@ def _bump(counter: Counter[_Key], key: _Key, step: int) -> None:
     counter[key] += step
     if not counter[key]:
         del counter[key]
+
+
+def _held_back_since(workload: Workload) -> int:
+    """Tell since when it waits for AdmissionChecks, in seconds since 1970; 0: it does not."""
+    began = workload.began
+    if began is None or began.admitted or workload.stage is not Stage.RESERVING:
+        return 0
+    return began.reserved
 
 
 def _guest(workload: Workload) -> tuple[str, str]:

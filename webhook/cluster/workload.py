@@ -19,6 +19,7 @@ from webhook.cluster.run import (
     Place,
     admitted_at,
     is_true,
+    read_began,
     read_conditions,
     read_ended,
     read_flavors,
@@ -32,7 +33,7 @@ from webhook.model.job_class import JobClass
 from webhook.model.moves import Obstacle
 from webhook.model.pods import read_template
 from webhook.model.queues import Stage
-from webhook.model.runs import Ended
+from webhook.model.runs import Began, Ended
 
 _KUEUE = "kueue.x-k8s.io/"
 _ORIGIN = _KUEUE + "multikueue-origin"
@@ -93,6 +94,8 @@ class Workload(NamedTuple):
     """What keeps its Job from being moved."""
     is_repaired: bool = False
     """Deactivated by us, to be activated again."""
+    began: Began | None = None
+    """How its run has begun so far, if there is anything to learn from."""
 
 
 def read_workload(source: Mapping[str, Any]) -> Workload:
@@ -104,6 +107,7 @@ def read_workload(source: Mapping[str, Any]) -> Workload:
     policy = intern(str(annotations.get(DECIDED_BY) or ""))
     option = intern(str(labels.get(OPTION_LABEL) or ""))
     mark, flavors = read_mark(spec, annotations), read_flavors(admission)
+    place = Place(flavors, policy, option, read_began(metadata, status, conditions))
     return Workload(
         namespace=intern(fields.text(metadata, "namespace", "metadata")),
         name=fields.text(metadata, "name", "metadata"),
@@ -123,10 +127,11 @@ def read_workload(source: Mapping[str, Any]) -> Workload:
         job_class=mark.job_class if mark else None,
         flavors=flavors,
         admitted=admitted_at(conditions),
-        ended=read_ended(source, mark, Place(flavors, policy, option)) if mark else None,
+        ended=read_ended(source, mark, place) if mark else None,
         requeue_at=_requeue_at(status),
         obstacle=_obstacle(metadata, spec, conditions),
         is_repaired=REPAIR in _annotations(metadata),
+        began=place.began,
     )
 
 

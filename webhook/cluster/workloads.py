@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from webhook.cluster.reduce import Key
 from webhook.cluster.seen import BY_NAME, Seen
 from webhook.cluster.tally import Tally
 from webhook.cluster.whereabouts import standing
 from webhook.cluster.workload import Workload
+from webhook.model.job_class import JobClass
 from webhook.model.policy import Option
 from webhook.model.queues import LocalQueue, Stage, StopPolicy
-from webhook.model.runs import Ended
+from webhook.model.runs import Began, Ended
 
 _Change: TypeAlias = Callable[[Tally, Key, Workload], None]
 RECENT_SECONDS = 600
 """Older ones than this (against the newest) are in no ledger: no placement lives so long."""
+
+
+class Begun(NamedTuple):
+    """A run that goes on, and how it began."""
+
+    job_class: JobClass
+    began: Began
 
 
 class Workloads:
@@ -36,6 +44,7 @@ class Workloads:
         """Slices whose replacement holds quota: that one's charge stands for both."""
         self._seen: list[tuple[int, Seen]] = []
         self._ended: list[Ended] = []
+        self._begun: list[Begun] = []
         self.newest = 0
         """Seconds since 1970 of the last creation, admission or end."""
 
@@ -102,6 +111,12 @@ class Workloads:
         self._ended.clear()
         return taken
 
+    def take_begun(self) -> tuple[Begun, ...]:
+        """List the runs of which it has been found since the last call how they began."""
+        taken = tuple(self._begun)
+        self._begun.clear()
+        return taken
+
     def _store(self, key: Key, before: Workload | None, after: Workload | None) -> None:
         if before is not None:
             self._index(key, before, -1)
@@ -117,6 +132,8 @@ class Workloads:
             self._seen.append((after.created, found))
         if after.ended is not None and (before is None or before.ended != after.ended):
             self._ended.append(after.ended)
+        elif after.ended is None and (before is None or before.began != after.began):
+            self._begun += _begun(after)
 
     def _index(self, key: Key, workload: Workload, step: int) -> None:
         if workload.stage is Stage.PENDING:
@@ -169,6 +186,12 @@ def key_of_placement(workload: Workload) -> str:
     if workload.decision_id:
         return workload.decision_id
     return f"{BY_NAME}{workload.namespace}/{workload.job}" if workload.job else ""
+
+
+def _begun(workload: Workload) -> Iterable[Begun]:
+    began, found = workload.began, workload.job_class
+    if began is not None and began.admitted and found is not None:
+        yield Begun(found, began)
 
 
 def _seen(workload: Workload) -> Seen | None:

@@ -12,7 +12,7 @@ from webhook.model.runs import unpack_runs
 WIDTH: Final = 100
 _HEADER: Final = ("CLASS", "WHAT", "FLAVORS", "RUNS", "MEDIAN", "8 OF 10", "FAILED", "BASIS")
 _FAILING_HEADER: Final = ("CLASS", "WHAT", "POLICY", "OPTION", "UNTIL")
-_MOST: Final = {"CLASS": 20, "WHAT": 30, "FLAVORS": 14, "POLICY": 20, "OPTION": 14}
+_MOST: Final = {"CLASS": 20, "WHAT": 30, "FLAVORS": 24, "POLICY": 20, "OPTION": 14}
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import hypot, inf
 from typing import TypeAlias
 
-from webhook.decide import remotes
+from webhook.decide import delays, remotes
 from webhook.decide.demand import demand
 from webhook.decide.occupancy import Occupancy
 from webhook.decide.priorities import priority_of
@@ -16,11 +16,10 @@ from webhook.decide.remotes import Reached
 from webhook.decide.run_times import Expecting, estimate
 from webhook.decide.wishes import Wishes
 from webhook.model.decision import Assessment, Reason, Rejection
-from webhook.model.forecasts import Basis, Forecast, RunTime, Start
+from webhook.model.forecasts import Basis, Delay, Forecast, RunTime, Start
 from webhook.model.job import Job
 from webhook.model.job_class import JobClass
 from webhook.model.policy import FallbackPolicy, Option
-from webhook.model.policy_values import seconds
 
 MAX_EXECUTION = "kueue.x-k8s.io/max-exec-time-seconds"
 """The label by which Kueue ends a Workload that has run for so long."""
@@ -56,6 +55,7 @@ def expect(case: Case, assessments: Sequence[Assessment]) -> tuple[Assessment, .
     flavors = begun[0].flavors
     expecting = Expecting(
         run_times=case.occupancy.snapshot.run_times,
+        start_delays=case.occupancy.snapshot.start_delays,
         job_class=case.job_class,
         policy=case.policy,
         first_flavors=flavors,
@@ -79,20 +79,28 @@ class _Begun:
     flavors: str = ""
     """Of this cluster, as ``model.forecasts.Estimates`` names them."""
     there: Reached | None = None
+    dispatch: Delay | None = None
+    """What AdmissionChecks take, where nobody sees what they wait for; in ``start``."""
+    transfer: Delay | None = None
+    """What the way to a cluster takes of which all is seen; not in ``start``."""
 
 
 def _begun(case: Case, item: Assessment, option: Option) -> _Begun:
     found = _start(case, item, option)
     start, flavors = (found.start, found.names) if found is not None else (None, "")
+    past = case.occupancy.snapshot.dispatches.get(item.cluster_queue)
     if not item.cluster or item.rejection is not None:
-        return _Begun(item=item, start=start, flavors=flavors)
+        dispatch = delays.dispatch(past, case.now)
+        start = delays.later(start, dispatch) if start is not None else None
+        return _Begun(item=item, start=start, flavors=flavors, dispatch=dispatch)
     priority = priority_of(case.job, option, case.occupancy.snapshot)
     item, there = remotes.reach(case.occupancy, item, now=case.now, priority=priority)
     if there is None or start is None:
         return _Begun(item=item, start=None, flavors=flavors)
     # Whoever is later decides: the worker cannot start what the manager has not sent.
     last = there.start if there.start.seconds >= start.seconds else start
-    return _Begun(item=item, start=last, flavors=flavors, there=there)
+    transfer = delays.transfer(past)
+    return _Begun(item=item, start=last, flavors=flavors, there=there, transfer=transfer)
 
 
 def _run(expecting: Expecting, option: Option, begun: _Begun) -> RunTime | None:
@@ -129,7 +137,7 @@ def _with_forecast(case: Case, begun: _Begun, option: Option, run: RunTime | Non
         return item
     else:
         start = begun.start
-    forecast = _forecast(start, run, _delay(option, run))
+    forecast = _forecast(start, run, begun.dispatch, _delay(case, begun, option, run))
     for limit in _LIMITS:
         rejection = limit(case, option, forecast)
         if rejection is not None:
@@ -137,27 +145,40 @@ def _with_forecast(case: Case, begun: _Begun, option: Option, run: RunTime | Non
     return replace(item, forecast=forecast)
 
 
-def _delay(option: Option, run: RunTime | None) -> float:
-    """Tell what goes by between the start and the run; a learned run begins at its admission."""
-    is_learned = run is not None and run.basis is Basis.LEARNED
-    return 0.0 if is_learned else seconds(option.start_delay)
+def _delay(case: Case, begun: _Begun, option: Option, run: RunTime | None) -> Delay | None:
+    """Expect what goes by between the start and the run."""
+    there, starts = begun.there, case.occupancy.snapshot.start_delays
+    started = (
+        delays.start_up(starts, case.job_class, begun.flavors)
+        if there is None
+        else delays.start_up(there.start_delays, case.job_class, there.flavors)
+    )
+    on_way = begun.transfer or begun.dispatch
+    left = delays.before_run(option, run, on_way=on_way, started=started)
+    return delays.together(begun.transfer, left)
 
 
-def _forecast(start: Start, run: RunTime | None, delay: float) -> Forecast:
-    """Add up; start and run are taken to vary independently."""
+def _forecast(
+    start: Start, run: RunTime | None, dispatch: Delay | None, delay: Delay | None
+) -> Forecast:
+    """Add up; start, delay and run are taken to vary independently."""
     if run is None:
-        return Forecast(start=start)
-    finish = start.seconds + delay + run.seconds
+        return Forecast(start=start, dispatch=dispatch, delay=delay)
+    ready = delays.later(start, delay)
+    finish = ready.seconds + run.seconds
     if finish == inf:
-        return Forecast(start=start, run=run, finish=inf, finish_low=inf, finish_high=inf)
-    earlier = hypot(start.seconds - start.low, run.seconds - run.low)
-    later = hypot(start.high - start.seconds, run.high - run.seconds)
+        low, high = inf, inf
+    else:
+        low = max(0.0, finish - hypot(ready.seconds - ready.low, run.seconds - run.low))
+        high = finish + hypot(ready.high - ready.seconds, run.high - run.seconds)
     return Forecast(
         start=start,
+        dispatch=dispatch,
+        delay=delay,
         run=run,
         finish=finish,
-        finish_low=max(0.0, finish - earlier),
-        finish_high=finish + later,
+        finish_low=low,
+        finish_high=high,
     )
 
 

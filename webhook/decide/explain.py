@@ -230,6 +230,11 @@ def _forecast_json(forecast: Forecast) -> dict[str, Any]:
             found["startsBetween"] = [_seconds(start.low), _seconds(start.high)]
     if start.uncertain:
         found["uncertain"] = list(start.uncertain)
+    if forecast.dispatch is not None:
+        found["startsBy"] = forecast.dispatch.by
+    if forecast.delay is not None:
+        found["delay"] = _seconds(forecast.delay.seconds)
+        found["delayBy"] = forecast.delay.by
     if run is not None:
         found["runs"] = _seconds(run.seconds)
         found["runsBetween"] = [_seconds(run.low), _seconds(run.high)]

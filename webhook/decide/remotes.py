@@ -62,11 +62,12 @@ def best(found: Sequence[InCluster]) -> InCluster | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """A start in a worker cluster, and what is known there of run times."""
+    """A start in a worker cluster, and what is known there of runs."""
 
     start: Start
     flavors: str
     run_times: Estimates
+    start_delays: Estimates
 
 
 def reach(
@@ -115,7 +116,12 @@ def _begin(
     found = there.outlook.start_of(queue.name, wanted, now=now, priority=priority)
     if found is None:
         return None
-    return Reached(start=found.start, flavors=found.names, run_times=there.snapshot.run_times)
+    return Reached(
+        start=found.start,
+        flavors=found.names,
+        run_times=there.snapshot.run_times,
+        start_delays=there.snapshot.start_delays,
+    )
 
 
 def refusal(found: Sequence[InCluster], cluster_queue: str) -> Rejection:

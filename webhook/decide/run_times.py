@@ -9,7 +9,7 @@ not known, and nothing is made up.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from webhook.model.forecasts import Basis, Estimates, RunTime
 from webhook.model.job_class import JobClass
@@ -20,6 +20,9 @@ from webhook.model.policy_values import seconds
 ENOUGH_RUNS = 3
 """From here on a class speaks for itself; with fewer, its coarse class has a say. A coarse class
 with fewer is asked only where nobody has said anything."""
+_TELLING_SECONDS = 5.0
+"""What must be left of a run for it to be told apart from its start: Kueue's times are whole
+seconds, and pods that have ended count as ready."""
 _COARSE_SIGMA = 0.5
 """Between the classes of one coarse class, at the least: their numbers differ."""
 _SAID_SIGMA = 0.4
@@ -39,6 +42,8 @@ class Expecting:
     """What it would get in the first option; empty: not known."""
     said: float | None = None
     """The Job's annotation ``run-time``, in seconds."""
+    start_delays: Estimates = field(default_factory=dict)
+    """Of which the one in the first option is no slower elsewhere."""
 
 
 def estimate(expecting: Expecting, option: Option, flavors: str) -> RunTime | None:
@@ -60,7 +65,8 @@ def _believed(expecting: Expecting, option: Option) -> RunTime | None:
         return said if said is None or is_first else _slowed(said, slowdown)
     if said is not None and _is_hearsay(expecting, expecting.first_flavors, learned):
         return _slowed(said, slowdown)
-    return replace(_slowed(learned, slowdown), basis=Basis.SLOWDOWN)
+    own = _without_start(expecting, learned)
+    return replace(_slowed(own, slowdown), basis=Basis.SLOWDOWN)
 
 
 def _is_hearsay(expecting: Expecting, flavors: str, found: RunTime) -> bool:
@@ -77,6 +83,18 @@ def learned_on(run_times: Estimates, job_class: JobClass, flavors: str) -> RunTi
 def slowdown_of(policy: FallbackPolicy, option: Option) -> float | None:
     """Tell an option's slowdown; the first one's is 1, an other's is known only if it is given."""
     return 1.0 if option.name == policy.spec.options[0].name else option.slowdown
+
+
+def _without_start(expecting: Expecting, learned: RunTime) -> RunTime:
+    """Take off what the class' pods took to be ready in the first option.
+
+    A run that is short beside that tells little of itself: there the whole stands for it.
+    """
+    found = expecting.start_delays.get((expecting.job_class.key, expecting.first_flavors))
+    if found is None or found.runs < ENOUGH_RUNS:
+        return learned
+    left = learned.seconds - found.seconds
+    return _times(learned, left / learned.seconds) if left >= _TELLING_SECONDS else learned
 
 
 def _said(expecting: Expecting) -> RunTime | None:

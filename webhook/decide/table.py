@@ -113,7 +113,8 @@ def _rests_on(found: Forecast) -> str:
     """Say how sure it is, and why no surer."""
     if found.run is None:
         return "no run time is known"
-    parts = [f"run: {basis_of(found.run)}"]
+    waits = (found.dispatch, found.delay)
+    parts = [f"run: {basis_of(found.run)}", *(each.by for each in waits if each is not None)]
     if found.finish_low is not None and found.finish_high is not None:
         parts.append(f"done within {spoken(found.finish_low)} to {spoken(found.finish_high)}")
     if found.start.uncertain:

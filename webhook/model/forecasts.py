@@ -34,8 +34,34 @@ class RunTime:
 
 
 Estimates: TypeAlias = Mapping[tuple[str, str], RunTime]
-"""(job class, flavors) to its learned run time. Flavors: the names of the ResourceFlavors that were
-assigned, sorted, unique, joined by commas."""
+"""(job class, flavors) to its learned run time, or to how long its pods take to be ready, where ""
+stands for all classes. Flavors: the names of the ResourceFlavors that were
+assigned, sorted, unique, joined by commas; behind MultiKueue also these, ``@`` and the worker
+cluster."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """How long AdmissionChecks take in a ClusterQueue after the reservation of quota."""
+
+    learned: RunTime | None = None
+    """From those that have passed them of late."""
+    least: int = 0
+    """The shortest of these, in seconds."""
+    waiting_since: float | None = None
+    """When the one got quota that waits the longest and was overtaken by nobody, on the clock of
+    ``Snapshot.as_of``; None: nobody waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """Time that goes by before a run, in seconds; ``low`` to ``high`` as in ``RunTime``."""
+
+    seconds: float
+    low: float
+    high: float
+    by: str
+    """What it rests on, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +105,10 @@ class Forecast:
     """When one Job is expected to start and finish; None where its run time is not known."""
 
     start: Start
+    dispatch: Delay | None = None
+    """Of ``start`` the part that AdmissionChecks take; None: none is known."""
+    delay: Delay | None = None
+    """Between the start and the run; None: none is known that the run does not contain."""
     run: RunTime | None = None
     finish: float | None = None
     finish_low: float | None = None

@@ -15,7 +15,7 @@ from webhook.model.selector import EVERYTHING, NOTHING, Selector, Taint, Tolerat
 
 if TYPE_CHECKING:
     from webhook.model.clusters import WorkerCluster
-    from webhook.model.forecasts import Estimates, Profile, RunTime
+    from webhook.model.forecasts import Dispatch, Estimates, Profile, RunTime
     from webhook.model.pods import PodTemplate
     from webhook.model.policy import FallbackPolicy
 
@@ -275,6 +275,8 @@ class Snapshot:
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     """ClusterQueue to what a new Job would find there from now on."""
     run_times: Estimates = field(default_factory=dict)
+    start_delays: Estimates = field(default_factory=dict)
+    dispatches: Mapping[str, Dispatch] = field(default_factory=dict)
     failing: frozenset[tuple[str, str, str]] = frozenset()
     """(job class, policy, option) whose runs keep failing."""
     generation: int = 0

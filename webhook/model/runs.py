@@ -15,10 +15,14 @@ from webhook.model.fields import EMPTY
 MOST_RUNS = 40
 """Successful runs kept of a class on given flavors; ``model.learning`` weighs them by age."""
 MOST_FAILED = 8
+MOST_BEGUN = 12
+"""Delays kept of a class in one place, and of all classes together."""
 FAILURES_THAT_TELL = 3
 MOST_PLACES = 8
 """Flavors, and options, that are kept of one class: the newest."""
 
+_IN_CLUSTER = "@"
+"""No name of a ResourceFlavor has it."""
 _RUN = struct.Struct("<IHI")
 _OUTCOME = struct.Struct("<IHI?")
 _Key = TypeVar("_Key", str, tuple[str, str])
@@ -59,12 +63,44 @@ class Record(NamedTuple):
     """Flavors to failed runs."""
     outcomes: Mapping[tuple[str, str], Packed] = _NO_OUTCOMES
     """(policy, option) to outcomes; of Jobs left as submitted both are empty."""
+    starts: Mapping[str, Packed] = EMPTY
+    """Flavors to how long after its admission all pods of a run were ready."""
+    dispatches: Mapping[str, Packed] = EMPTY
+    """ClusterQueue to how long its AdmissionChecks took after the reservation of quota."""
 
     @property
     def last(self) -> int:
-        """Tell when the newest of all ended, in seconds since 1970."""
-        packed = (*self.runs.values(), *self.failed.values())
+        """Tell when the newest of all ended or began, in seconds since 1970."""
+        found = (self.runs, self.failed, self.starts, self.dispatches)
+        packed = [each for mapping in found for each in mapping.values()]
         return max((unpack_runs(each[-_RUN.size :])[0].finished for each in packed), default=0)
+
+
+class Began(NamedTuple):
+    """How a run has begun so far; moments in seconds since 1970, 0: it has not come to that."""
+
+    cluster_queue: str
+    flavors: str
+    cluster: str
+    """Where MultiKueue has sent it; empty: it runs here."""
+    uid: int
+    """As in a ``Run``."""
+    reserved: int
+    """0 also where no AdmissionCheck stands between reservation and admission."""
+    admitted: int
+    ready: int = 0
+    """When all its pods were ready for the first time."""
+
+    def record(self) -> Record:
+        """Tell what is learned from it."""
+        starts, dispatches = {}, {}
+        if self.flavors and self.ready >= self.admitted > 0:
+            start = pack_runs([Run(self.ready, self.uid, self.ready - self.admitted)])
+            starts = dict.fromkeys(places(self.flavors, self.cluster), start)
+        if self.admitted >= self.reserved > 0:
+            dispatch = Run(self.admitted, self.uid, self.admitted - self.reserved)
+            dispatches = {self.cluster_queue: pack_runs([dispatch])}
+        return Record(starts=starts, dispatches=dispatches)
 
 
 class Ended(NamedTuple):
@@ -79,9 +115,13 @@ class Ended(NamedTuple):
     policy: str = ""
     option: str = ""
     generation: int = 0
+    cluster: str = ""
+    """Where MultiKueue had sent it; empty: it ran here."""
+    began: Began | None = None
 
     def record(self) -> Record:
-        packed = {self.flavors: pack_runs([self.run])}
+        packed = dict.fromkeys(places(self.flavors, self.cluster), pack_runs([self.run]))
+        begun = self.began.record() if self.began is not None else Record()
         outcome = Outcome(self.run.finished, self.run.uid, self.generation, self.succeeded)
         return Record(
             coarse=self.coarse,
@@ -89,7 +129,20 @@ class Ended(NamedTuple):
             runs=packed if self.succeeded else {},
             failed={} if self.succeeded else packed,
             outcomes={(self.policy, self.option): pack_outcomes([outcome])},
+            starts=begun.starts,
+            dispatches=begun.dispatches,
         )
+
+
+def places(flavors: str, cluster: str) -> tuple[str, ...]:
+    """Name what a run is remembered under: its flavors, and these in the cluster it was sent to."""
+    return (flavors, f"{flavors}{_IN_CLUSTER}{cluster}") if cluster else (flavors,)
+
+
+def split_place(place: str) -> tuple[str, str]:
+    """Take flavors and worker cluster apart."""
+    flavors, _, cluster = place.partition(_IN_CLUSTER)
+    return flavors, cluster
 
 
 def merged(one: Record, other: Record) -> Record:
@@ -102,6 +155,8 @@ def merged(one: Record, other: Record) -> Record:
         runs=_merged(one.runs, other.runs, merged_runs, _RUN),
         failed=_merged(one.failed, other.failed, _merged_failed, _RUN),
         outcomes=_merged(one.outcomes, other.outcomes, _merged_outcomes, _OUTCOME),
+        starts=_merged(one.starts, other.starts, merged_begun, _RUN),
+        dispatches=_merged(one.dispatches, other.dispatches, merged_begun, _RUN),
     )
 
 
@@ -109,6 +164,10 @@ def merged_runs(one: Packed, other: Packed, most: int = MOST_RUNS) -> Packed:
     if one == other:
         return one
     return pack_runs(sorted({*unpack_runs(one), *unpack_runs(other)})[-most:])
+
+
+def merged_begun(one: Packed, other: Packed) -> Packed:
+    return merged_runs(one, other, MOST_BEGUN)
 
 
 def pack_runs(runs: Iterable[Run]) -> Packed:

@@ -1,0 +1,106 @@
+"""What goes by between the reservation of quota and the run, as far as it is learned.
+
+AdmissionChecks come first: behind MultiKueue, until a worker cluster has reserved quota. Then nodes
+and images come. A learned run time begins at the admission, so it contains the latter. What a
+policy says (``startDelay``) stands for both, until they are learned.
+"""
+
+from __future__ import annotations
+
+import math
+from math import hypot, inf
+
+from webhook.decide.finish_time import spoken
+from webhook.decide.run_times import ENOUGH_RUNS
+from webhook.model.forecasts import Basis, Delay, Dispatch, Estimates, RunTime, Start
+from webhook.model.job_class import JobClass
+from webhook.model.learning import PRIOR_SIGMA, TENTH
+from webhook.model.policy import Option
+from webhook.model.policy_values import seconds
+
+_OF_ALL = ""
+_UNSURE = math.exp(TENTH * PRIOR_SIGMA)
+"""How many times as long as somebody has waited the wait may well become."""
+
+
+def dispatch(found: Dispatch | None, now: float) -> Delay | None:
+    """Expect how long AdmissionChecks take; None: nobody has passed or waited for them yet.
+
+    Who waits at *now*, on the clock of ``Snapshot.as_of``, has not been dispatched: it takes at
+    least as long as that.
+    """
+    if found is None:
+        return None
+    waited = 0.0 if found.waiting_since is None else max(0.0, now - found.waiting_since)
+    known = found.learned
+    if known is None:
+        by = f"one has waited {spoken(waited)} to be dispatched"
+        return Delay(seconds=waited, low=waited, high=waited * _UNSURE, by=by)
+    by = f"dispatched in {spoken(known.seconds)}, from {known.runs} of late"
+    if waited <= known.seconds:
+        return Delay(seconds=known.seconds, low=known.low, high=known.high, by=by)
+    high = max(known.high, waited * _UNSURE)
+    by = f"{by}, but one has waited {spoken(waited)}"
+    return Delay(seconds=waited, low=max(known.low, waited), high=high, by=by)
+
+
+def transfer(found: Dispatch | None) -> Delay | None:
+    """Expect how long the way to a worker cluster takes of which it is known who waits there."""
+    if found is None or found.learned is None or not found.least:
+        return None
+    least = float(found.least)
+    return Delay(seconds=least, low=least, high=least, by=f"dispatched in {found.least} s at best")
+
+
+def later(start: Start, delay: Delay | None) -> Start:
+    """Let somebody start so much later; both are taken to vary independently."""
+    if delay is None or start.seconds == inf:
+        return start
+    middle = start.seconds + delay.seconds
+    earlier = hypot(start.seconds - start.low, delay.seconds - delay.low)
+    after = hypot(start.high - start.seconds, delay.high - delay.seconds)
+    return Start(
+        seconds=middle,
+        low=max(0.0, middle - earlier),
+        high=middle + after,
+        uncertain=start.uncertain,
+    )
+
+
+def start_up(starts: Estimates, job_class: JobClass, flavors: str) -> Delay | None:
+    """Expect how long pods take to be ready: of the class, or of all; None: too few were seen."""
+    for key in (job_class.key, job_class.coarse, _OF_ALL):
+        found = starts.get((key, flavors))
+        if found is not None and found.runs >= ENOUGH_RUNS:
+            by = f"pods ready in {spoken(found.seconds)}, from {found.runs} of late"
+            return Delay(seconds=found.seconds, low=found.low, high=found.high, by=by)
+    return None
+
+
+def before_run(
+    option: Option, run: RunTime | None, *, on_way: Delay | None, started: Delay | None
+) -> Delay | None:
+    """Tell what comes on top of AdmissionChecks, or of the way to a cluster, before the run.
+
+    The option's ``startDelay`` is that and *on_way* together, until either is learned.
+    """
+    if run is not None and run.basis is Basis.LEARNED:
+        return None
+    if started is not None:
+        return started
+    said = seconds(option.start_delay) - (on_way.seconds if on_way is not None else 0.0)
+    if said <= 0.0:
+        return None
+    return Delay(seconds=said, low=said, high=said, by=f"{spoken(said)} by the policy's startDelay")
+
+
+def together(one: Delay | None, other: Delay | None) -> Delay | None:
+    if one is None or other is None:
+        return one or other
+    middle = one.seconds + other.seconds
+    return Delay(
+        seconds=middle,
+        low=middle - hypot(one.seconds - one.low, other.seconds - other.low),
+        high=middle + hypot(one.high - one.seconds, other.high - other.seconds),
+        by=f"{one.by}; {other.by}",
+    )
