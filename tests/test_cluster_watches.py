@@ -24,6 +24,7 @@ QUEUES = {
 
 
 LEARNED = RunTime(seconds=20.0, low=15.0, high=30.0, basis=Basis.LEARNED, runs=5)
+THERE = RunTime(seconds=80.0, low=70.0, high=90.0, basis=Basis.LEARNED, runs=3)
 
 
 class Played:
@@ -202,7 +203,14 @@ def test_what_the_manager_recorded_of_runs_stands_in_until_some_are_seen_there(o
         local,
         checks={"remote": check},
         worker_clusters={"gpu": WorkerCluster(name="gpu")},
-        run_times={("a", "remote"): LEARNED, ("b", "default"): LEARNED},
+        run_times={
+            ("a", "remote"): LEARNED,
+            ("a", "remote@gpu"): THERE,
+            ("c", "remote"): LEARNED,
+            ("c", "remote@other"): THERE,
+            ("b", "default"): LEARNED,
+        },
+        start_delays={("", "remote@gpu"): THERE},
     )
 
     observer.until(lambda: "gpu" in observer.snapshots)
@@ -210,4 +218,5 @@ def test_what_the_manager_recorded_of_runs_stands_in_until_some_are_seen_there(o
     observer.until(lambda: observer.snapshots["gpu"].run_times)
     end(observer)
 
-    assert observer.snapshots["gpu"].run_times == {("a", "a100"): LEARNED}
+    assert observer.snapshots["gpu"].run_times == {("a", "a100"): THERE, ("c", "a100"): LEARNED}
+    assert observer.snapshots["gpu"].start_delays == {("", "a100"): THERE}

@@ -145,6 +145,18 @@ def test_nobody_moves_for_less_than_the_minimum():
     assert (found.moves, found.candidates) == ((), 8)
 
 
+def test_nobody_moves_to_where_nodes_come_too_late():
+    options = (OPTIONS[0], {**OPTIONS[1], "startDelay": "1h"})
+
+    found = looked(
+        [running("first"), *map(waiting, range(8))],
+        [pending(number) for number in range(8)],
+        policies=(rule(options=options),),
+    )
+
+    assert (found.moves, found.candidates) == ((), 8)
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

@@ -93,6 +93,14 @@ def test_what_was_learned_goes_before_what_the_policy_says():
     assert steps(found) == [(0, 0), (90, 4)]
 
 
+def test_quota_is_held_while_pods_start_up():
+    ready = RunTime(seconds=35.0, low=35.0, high=35.0, basis=Basis.LEARNED, runs=9)
+
+    found = profile(running("a", 0), cpu="4", start_delays={("", "a100"): ready})
+
+    assert steps(found) == [(0, 0), (55, 4)]
+
+
 def test_who_stands_back_after_an_eviction_competes_later():
     backing_off = waiting("b", also=(condition("Requeued", "False"),))
     backing_off["status"]["requeueState"] = {"count": 1, "requeueAt": time(-30)}

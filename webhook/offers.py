@@ -12,7 +12,7 @@ from math import hypot, inf
 from webhook import surveys
 from webhook.cluster.census import Census
 from webhook.cluster.workload import Workload
-from webhook.decide import expectations, match, options, wishes
+from webhook.decide import delays, expectations, match, options, wishes
 from webhook.decide.moves import Way
 from webhook.decide.occupancy import Occupancy
 from webhook.decide.wishes import Wishes
@@ -197,7 +197,7 @@ def _none(because: Obstacle) -> Offers:
 
 
 def _runs(item: Assessment) -> float | None:
-    run = item.forecast.run if item.forecast is not None else None
+    run = delays.lasting(item.forecast)
     return run.seconds if run is not None else None
 
 

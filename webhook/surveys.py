@@ -12,6 +12,7 @@ from webhook.cluster.census import Census, Group
 from webhook.cluster.seen import Seen
 from webhook.cluster.state import State
 from webhook.cluster.workload import Workload
+from webhook.decide.delays import after, before_run, start_up
 from webhook.decide.forecast import Occupant, Queued, forecast
 from webhook.decide.outlook import roots_of
 from webhook.decide.run_times import Expecting, estimate, learned_on
@@ -211,7 +212,10 @@ def class_name(found: JobClass, policy: str, option: str) -> str:
 
 
 class RunTimes:
-    """Expected run times of Workloads, as far as they tell of themselves what matters."""
+    """Expected run times of Workloads, as far as they tell of themselves what matters.
+
+    From the admission on: what pods take to be ready is in them.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -231,8 +235,12 @@ class RunTimes:
             job_class=found,
             policy=policy,
             first_flavors=self._first_flavors(policy, found),
+            start_delays=self._snapshot.start_delays,
         )
-        return estimate(expecting, option, flavors)
+        run = estimate(expecting, option, flavors)
+        started = start_up(self._snapshot.start_delays, found, flavors)
+        before = before_run(option, run, on_way=None, started=started)
+        return run if run is None else after(before, run)
 
     def _first_flavors(self, policy: FallbackPolicy, job_class: JobClass) -> str:
         """Guess which flavors it would have had in the first option: some that it ran on."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.builders import GPU_OPTION, policy
 from tests.decide.test_run_times import learned
 from webhook.decide import delays
-from webhook.model.forecasts import Basis, Delay, Dispatch, RunTime, Start
+from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, RunTime, Start
 from webhook.model.job_class import JobClass
 
 CLASS = JobClass("k", "~c")
@@ -122,3 +122,18 @@ def test_two_delays_are_told_together():
     assert delays.together(one, other) == Delay(seconds=15.0, low=10.0, high=20.0, by="a; b")
     assert (delays.together(None, one), delays.together(one, None)) == (one, one)
     assert delays.together(None, None) is None
+
+
+def test_quota_is_held_from_the_dispatch_to_the_end():
+    start = Start(seconds=7.0, low=7.0, high=7.0)
+    sent = Delay(seconds=12.0, low=9.0, high=16.0, by="a")
+    ready = Delay(seconds=40.0, low=36.0, high=43.0, by="b")
+    forecast = Forecast(start=start, dispatch=sent, delay=ready, run=BELIEVED)
+
+    found = delays.lasting(forecast)
+
+    assert (found.seconds, found.basis) == (112, Basis.POLICY)
+    assert (found.low, found.high) == (pytest.approx(91.4, abs=0.1), pytest.approx(142.4, abs=0.1))
+    assert delays.lasting(Forecast(start=start, run=BELIEVED)) is BELIEVED
+    assert delays.lasting(Forecast(start=start)) is None
+    assert delays.lasting(None) is None

@@ -5,7 +5,7 @@ Jobs left as submitted are remembered too: they take their places like any other
 
 from __future__ import annotations
 
-from webhook.decide import match
+from webhook.decide import delays, match
 from webhook.decide.explain import Recorded
 from webhook.model.decision import Assessment, Decision
 from webhook.model.fields import FieldError
@@ -24,7 +24,7 @@ def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot)
         priority=_priority(job, snapshot),
         policy=decision.policy,
         option=taken.option,
-        run=taken.forecast.run if taken.forecast is not None else None,
+        run=delays.lasting(taken.forecast),
         cluster=taken.cluster,
     )
 

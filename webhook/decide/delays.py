@@ -8,16 +8,19 @@ policy says (``startDelay``) stands for both, until they are learned.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from math import hypot, inf
+from typing import TypeAlias
 
 from webhook.decide.finish_time import spoken
 from webhook.decide.run_times import ENOUGH_RUNS
-from webhook.model.forecasts import Basis, Delay, Dispatch, Estimates, RunTime, Start
+from webhook.model.forecasts import Basis, Delay, Dispatch, Estimates, Forecast, RunTime, Start
 from webhook.model.job_class import JobClass
 from webhook.model.learning import PRIOR_SIGMA, TENTH
 from webhook.model.policy import Option
 from webhook.model.policy_values import seconds
 
+_Ranged: TypeAlias = Start | Delay | RunTime
 _OF_ALL = ""
 _UNSURE = math.exp(TENTH * PRIOR_SIGMA)
 """How many times as long as somebody has waited the wait may well become."""
@@ -52,19 +55,12 @@ def transfer(found: Dispatch | None) -> Delay | None:
     return Delay(seconds=least, low=least, high=least, by=f"dispatched in {found.least} s at best")
 
 
-def later(start: Start, delay: Delay | None) -> Start:
-    """Let somebody start so much later; both are taken to vary independently."""
-    if delay is None or start.seconds == inf:
+def later(start: Start, lasts: Delay | RunTime | None) -> Start:
+    """Tell when it is over, if it lasts so long from a start on; both vary independently."""
+    if lasts is None or start.seconds == inf:
         return start
-    middle = start.seconds + delay.seconds
-    earlier = hypot(start.seconds - start.low, delay.seconds - delay.low)
-    after = hypot(start.high - start.seconds, delay.high - delay.seconds)
-    return Start(
-        seconds=middle,
-        low=max(0.0, middle - earlier),
-        high=middle + after,
-        uncertain=start.uncertain,
-    )
+    middle, low, high = _added(start, lasts)
+    return replace(start, seconds=middle, low=low, high=high)
 
 
 def start_up(starts: Estimates, job_class: JobClass, flavors: str) -> Delay | None:
@@ -97,10 +93,27 @@ def before_run(
 def together(one: Delay | None, other: Delay | None) -> Delay | None:
     if one is None or other is None:
         return one or other
+    middle, low, high = _added(one, other)
+    return Delay(seconds=middle, low=low, high=high, by=f"{one.by}; {other.by}")
+
+
+def lasting(forecast: Forecast | None) -> RunTime | None:
+    """Expect how long quota is held: the run, and all that goes by before it."""
+    if forecast is None or forecast.run is None:
+        return None
+    return after(together(forecast.dispatch, forecast.delay), forecast.run)
+
+
+def after(before: Delay | None, run: RunTime) -> RunTime:
+    if before is None:
+        return run
+    middle, low, high = _added(before, run)
+    return replace(run, seconds=middle, low=low, high=high)
+
+
+def _added(one: _Ranged, other: _Ranged) -> tuple[float, float, float]:
+    """Add middles and ranges of what varies independently."""
     middle = one.seconds + other.seconds
-    return Delay(
-        seconds=middle,
-        low=middle - hypot(one.seconds - one.low, other.seconds - other.low),
-        high=middle + hypot(one.high - one.seconds, other.high - other.seconds),
-        by=f"{one.by}; {other.by}",
-    )
+    earlier = hypot(one.seconds - one.low, other.seconds - other.low)
+    after = hypot(one.high - one.seconds, other.high - other.seconds)
+    return middle, max(0.0, middle - earlier), middle + after

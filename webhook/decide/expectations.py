@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import hypot, inf
+from math import inf
 from typing import TypeAlias
 
 from webhook.decide import delays, remotes
@@ -164,21 +164,15 @@ def _forecast(
     """Add up; start, delay and run are taken to vary independently."""
     if run is None:
         return Forecast(start=start, dispatch=dispatch, delay=delay)
-    ready = delays.later(start, delay)
-    finish = ready.seconds + run.seconds
-    if finish == inf:
-        low, high = inf, inf
-    else:
-        low = max(0.0, finish - hypot(ready.seconds - ready.low, run.seconds - run.low))
-        high = finish + hypot(ready.high - ready.seconds, run.high - run.seconds)
+    finish = delays.later(delays.later(start, delay), run)
     return Forecast(
         start=start,
         dispatch=dispatch,
         delay=delay,
         run=run,
-        finish=finish,
-        finish_low=low,
-        finish_high=high,
+        finish=finish.seconds,
+        finish_low=finish.low,
+        finish_high=finish.high,
     )
 
 

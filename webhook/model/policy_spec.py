@@ -98,7 +98,8 @@ class Option(Strict):
     """Expected run time relative to the first option's, until enough runs were seen. Absent: not
     known until then."""
     start_delay: Duration = "0s"
-    """Expected time for image pull and node start-up, until learned."""
+    """Expected time from the reservation of quota to running pods: AdmissionChecks, the way to a
+    worker cluster, node start-up, image pull. What of it is learned takes its place."""
     guests: Guests | None = None
     """Limits on the Jobs that this policy sends here. Absent: none."""
     adaptation: Adaptation = Field(default_factory=Adaptation)
