@@ -6,7 +6,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from tests.cluster.runs import ended, failure, success
+from tests.cluster.runs import began, ended, failure, success
 from tests.commands.apiserver import serving
 from tests.model.policies import VALID
 from webhook.__main__ import main
@@ -79,6 +79,46 @@ def test_programs_get_the_same_with_seconds_as_numbers(snapshot, form, read):
             "option": "cpu",
             "until": "2026-11-22T05:43:24Z",
         }
+    ]
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """Records of a class whose runs tell how they began."""
+    runs = RunTimes()
+    for number in range(3):
+        beginning = began(reserved=95, admitted=100, ready=130, uid=number)
+        runs.add(ended(finished=NOW - number, uid=number, began=beginning))
+    records = config_map(shard_of("k"), runs.records)
+    records["metadata"]["namespace"] = "kueue-fallback"
+    path = tmp_path / "snapshot.json"
+    path.write_text(json.dumps({"kind": "List", "items": [records]}))
+    return str(path)
+
+
+def test_how_long_runs_took_to_begin_is_told_below(begun):
+    found = report("--snapshot", begun)
+
+    assert found.output.splitlines()[2:] == [
+        "",
+        "From admission until all pods are ready:",
+        "FLAVORS  RUNS  MEDIAN  8 OF 10",
+        "t4       3     30s     14s-62s",
+        "",
+        "From quota until AdmissionChecks are passed:",
+        "CLUSTERQUEUE  RUNS  MEDIAN  8 OF 10",
+        "gpu-cq        3     5.0s    2.4s-10s",
+    ]
+
+
+def test_programs_are_told_it_too(begun):
+    found = json.loads(report("--snapshot", begun, "-o", "json").output)
+
+    assert found["startDelays"] == [
+        {"flavors": "t4", "runs": 3, "seconds": 30.0, "low": 14.5, "high": 62.0}
+    ]
+    assert found["dispatches"] == [
+        {"clusterQueue": "gpu-cq", "runs": 3, "seconds": 5.0, "low": 2.4, "high": 10.3}
     ]
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from webhook.cluster.delays import OF_ALL
 from webhook.cluster.failing import Failing, Refusal
 from webhook.cluster.run_times import RunTimes
-from webhook.model.forecasts import Estimates
+from webhook.model import learning
+from webhook.model.forecasts import Estimates, RunTime
 from webhook.model.policy import FallbackPolicy
-from webhook.model.runs import Record
+from webhook.model.runs import Record, unpack_runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +21,10 @@ class Learned:
     estimates: Estimates
     refusals: Mapping[Refusal, float]
     """When each ends, in seconds since 1970."""
+    starts: Mapping[str, RunTime] = field(default_factory=dict)
+    """Flavors to how long pods take to be ready there."""
+    dispatches: Mapping[str, RunTime] = field(default_factory=dict)
+    """ClusterQueue to how long its AdmissionChecks take."""
 
 
 NOTHING: Final = Learned(records={}, estimates={}, refusals={})
@@ -28,6 +34,12 @@ def learned(runs: RunTimes, policies: tuple[FallbackPolicy, ...], unix: float) -
     """Sum up what is known at *unix*, in seconds since 1970."""
     failing = Failing()
     failing.look(runs.records, runs.records, policies, unix)
+    starts, dispatches = runs.delays.starts(None), runs.delays.dispatches
+    passed = {name: learning.learned(unpack_runs(each)) for name, each in dispatches.items()}
     return Learned(
-        records=runs.records, estimates=runs.estimates(None), refusals=dict(failing.ends)
+        records=runs.records,
+        estimates=runs.estimates(None),
+        refusals=dict(failing.ends),
+        starts={flavors: each for (key, flavors), each in starts.items() if key == OF_ALL},
+        dispatches={name: each for name, each in passed.items() if each is not None},
     )

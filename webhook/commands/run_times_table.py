@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from webhook.cluster.learned import Learned
+from webhook.model.forecasts import RunTime
 from webhook.model.runs import unpack_runs
+
+_Row: TypeAlias = tuple[str, ...]
 
 WIDTH: Final = 100
 _HEADER: Final = ("CLASS", "WHAT", "FLAVORS", "RUNS", "MEDIAN", "8 OF 10", "FAILED", "BASIS")
 _FAILING_HEADER: Final = ("CLASS", "WHAT", "POLICY", "OPTION", "UNTIL")
 _MOST: Final = {"CLASS": 20, "WHAT": 30, "FLAVORS": 24, "POLICY": 20, "OPTION": 14}
+_UNKNOWN: Final = dict.fromkeys(("seconds", "low", "high"))
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 def as_json(found: Learned) -> dict[str, Any]:
     """Seconds as numbers, times as RFC 3339; the class that ended last comes first."""
-    return {"runTimes": list(_run_times(found)), "keepsFailing": list(_failing(found))}
+    return {
+        "runTimes": list(_run_times(found)),
+        "startDelays": list(_delays("flavors", found.starts)),
+        "dispatches": list(_delays("clusterQueue", found.dispatches)),
+        "keepsFailing": list(_failing(found)),
+    }
 
 
 def as_text(found: Learned) -> str:
@@ -26,6 +35,8 @@ def as_text(found: Learned) -> str:
     if not shown["runTimes"]:
         return "No Workload has ended yet that tells of a run time."
     lines = _columns(_HEADER, [_cells(item) for item in shown["runTimes"]])
+    for title, header, rows in _begun(shown):
+        lines += ["", title, *_columns(header, rows)]
     if shown["keepsFailing"]:
         rows = [
             (item["class"], item["name"], item["policy"], item["option"], item["until"])
@@ -47,12 +58,40 @@ def _run_times(found: Learned) -> Iterator[dict[str, Any]]:
                 "name": record.name,
                 "flavors": flavors,
                 "runs": known.runs if known else 0,
-                "seconds": round(known.seconds, 1) if known else None,
-                "low": round(known.low, 1) if known else None,
-                "high": round(known.high, 1) if known else None,
+                **(_range(known) if known else _UNKNOWN),
                 "failed": len(unpack_runs(record.failed.get(flavors, b""))),
                 "basis": str(known.basis) if known else None,
             }
+
+
+def _delays(of: str, found: Mapping[str, RunTime]) -> Iterator[dict[str, Any]]:
+    for name, each in sorted(found.items()):
+        yield {of: name, "runs": each.runs, **_range(each)}
+
+
+def _range(known: RunTime) -> dict[str, float]:
+    amounts = {"seconds": known.seconds, "low": known.low, "high": known.high}
+    return {name: round(amount, 1) for name, amount in amounts.items()}
+
+
+def _begun(shown: Mapping[str, Any]) -> Iterator[tuple[str, _Row, list[_Row]]]:
+    """Yield the tables of what goes by before a run: title, header, rows."""
+    titles = {
+        "startDelays": ("flavors", "From admission until all pods are ready:"),
+        "dispatches": ("clusterQueue", "From quota until AdmissionChecks are passed:"),
+    }
+    for kind, (of, title) in titles.items():
+        rows: list[_Row] = [
+            (
+                item[of],
+                str(item["runs"]),
+                _lasting(item["seconds"]),
+                f"{_lasting(item['low'])}-{_lasting(item['high'])}",
+            )
+            for item in shown[kind]
+        ]
+        if rows:
+            yield title, (of.upper(), "RUNS", "MEDIAN", "8 OF 10"), rows
 
 
 def _failing(found: Learned) -> Iterator[dict[str, Any]]:
@@ -83,8 +122,8 @@ def _columns(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[s
         for row in (header, *rows)
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    what = header.index("WHAT")
-    widths[what] -= max(0, sum(widths) + 2 * (len(widths) - 1) - WIDTH)
+    widest = header.index("WHAT") if "WHAT" in header else 0
+    widths[widest] -= max(0, sum(widths) + 2 * (len(widths) - 1) - WIDTH)
     return [
         "  ".join(
             f"{_clipped(cell, width):<{width}}" for cell, width in zip(row, widths, strict=True)
