@@ -60,7 +60,8 @@ def later(start: Start, lasts: Delay | RunTime | None) -> Start:
     if lasts is None or start.seconds == inf:
         return start
     middle, low, high = _added(start, lasts)
-    return replace(start, seconds=middle, low=low, high=high)
+    # Not by replace(): this is on the way of reviews.
+    return Start(seconds=middle, low=low, high=high, uncertain=start.uncertain)
 
 
 def start_up(starts: Estimates, job_class: JobClass, flavors: str) -> Delay | None:
