@@ -1,4 +1,5 @@
 from tests.cluster.objects import cluster_queue, local_queue, named, workload
+from tests.cluster.test_dispatching import NOON, sent
 from webhook.cluster import resources as kinds
 from webhook.cluster.feed import Feed
 from webhook.cluster.pipe import apply_update
@@ -180,3 +181,15 @@ def test_the_namespaces_that_we_are_asked_about_are_known_from_our_configuration
 
     assert nothing == ()
     assert feed.update(2.0).changed["reviewed_namespaces"] == (Selector(labels={"team": "a"}),)
+
+
+def test_since_when_one_waits_does_not_depend_on_how_old_the_state_is():
+    waits = sent("w1", "11:59:00")
+    old, fresh = synced_feed(workloads=[waits]), synced_feed(workloads=[waits])
+    for kind in REQUIRED:
+        fresh.take(alive(kind, at=8.0))
+
+    updates = [feed.update(9.0, NOON) for feed in (old, fresh)]
+
+    assert [each.as_of for each in updates] == [1.0, 8.0]
+    assert [each.changed["dispatches"]["gpu-cq"].waiting_since for each in updates] == [-51.0] * 2

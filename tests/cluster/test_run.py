@@ -199,3 +199,14 @@ def test_a_workload_of_kueues_has_the_class_of_the_job_that_it_was_made_from(kin
     classes = {read_workload(item).job_class for item in left_alone}
 
     assert classes == {job_class.of_job(batch.read(source))}
+
+
+def test_a_running_workload_of_kueues_tells_when_its_pods_were_ready():
+    items = json.loads((EXAMPLES / "snapshot.json").read_text())["items"]
+    sources = [read_workload(item) for item in items if item["kind"] == "Workload"]
+
+    begun = [each.began for each in sources if each.began is not None]
+
+    assert [(each.cluster_queue, each.flavors, each.ready - each.admitted) for each in begun] == [
+        ("gpu-cq", "gpu", 3)
+    ] * 4

@@ -67,7 +67,9 @@ def test_a_job_that_would_wait_long_runs_where_it_is_done_first(plane, queues, p
     assert decision["option"] == "cpu"
     assert gpu["startsIn"] > 100
     assert gpu["startsBetween"][0] < gpu["startsIn"] < gpu["startsBetween"][1]
-    assert gpu["finishesIn"] == pytest.approx(gpu["startsIn"] + 20, abs=1)
+    # Four run there, and may have told how long their pods took to be ready.
+    before = gpu["startsIn"] + gpu.get("delay", 0)
+    assert gpu["finishesIn"] == pytest.approx(before + 20, abs=1)
     assert cpu["finishesIn"] == 70
     assert queue_of(job) == queues.cpu_queue
     assert decision_of(job)["reason"].startswith(

@@ -149,7 +149,7 @@ class Feed:
         as_of = min(self._alive.values())
         changed: dict[str, Any] = {}
         if self.synced:
-            counted = self._state.snapshot(as_of, unix)
+            counted = self._state.snapshot(as_of, unix - (now - as_of))
             self._counted = Counted(
                 snapshot=counted, admitted=self._state.admitted, profiles=self._profiles
             )

@@ -97,7 +97,8 @@ class State:
     def snapshot(self, now: float, unix: float = 0.0) -> Snapshot:
         """Build what has changed and keep the rest; *now* is when all this was so.
 
-        *unix* are seconds since 1970, by which refusals end; by default none does.
+        *unix* is the same instant in seconds since 1970, by which refusals end; by default none
+        does.
         """
         fresh: dict[str, Any] = {}
         for kind in self._changed:
