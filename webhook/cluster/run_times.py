@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-from webhook.cluster.delays import Delays
+from webhook.cluster.delays import Delays, renewed
 from webhook.model.forecasts import Estimates, RunTime
 from webhook.model.job_class import JobClass
 from webhook.model.learning import learned
@@ -34,7 +34,6 @@ class RunTimes:
         """Coarse class to flavors to the newest runs of all its classes."""
         self._members: Counter[str] = Counter()
         """Coarse class to how many classes it has."""
-        self._estimates: dict[_Place, RunTime] = {}
         self._published: Estimates = {}
         self._stale: dict[_Place, None] = {}
         self._changed: set[str] = set()
@@ -81,26 +80,17 @@ class RunTimes:
 
     def estimates(self, at_once: int | None = AT_ONCE) -> Estimates:
         """Say what is learned; the same mapping as before where that has not changed."""
-        changed = False
-        for place in list(self._stale)[:at_once]:
+        taken = list(self._stale)[:at_once]
+        for place in taken:
             del self._stale[place]
-            changed = self._learn(place) or changed
-        if changed:
-            self._published = dict(self._estimates)
+        self._published = renewed(self._published, {place: self._learn(place) for place in taken})
         return self._published
 
-    def _learn(self, place: _Place) -> bool:
+    def _learn(self, place: _Place) -> RunTime | None:
         key, flavors = place
         record = self._records.get(key)
         packed = record.runs.get(flavors) if record else self._pools.get(key, {}).get(flavors)
-        found = learned(unpack_runs(packed or b""))
-        if found == self._estimates.get(place):
-            return False
-        if found is None:
-            del self._estimates[place]
-        else:
-            self._estimates[place] = found
-        return True
+        return learned(unpack_runs(packed or b""))
 
     def _pool(self, before: Record | None, after: Record) -> None:
         if before is None or before.coarse != after.coarse:

@@ -15,8 +15,9 @@ from webhook.model.fields import EMPTY
 MOST_RUNS = 40
 """Successful runs kept of a class on given flavors; ``model.learning`` weighs them by age."""
 MOST_FAILED = 8
-MOST_BEGUN = 12
-"""Delays kept of a class in one place, and of all classes together."""
+MOST_BEGUN = 6
+"""Delays kept of a class in one place, and of all classes together: 10,000 classes shall take less
+than 50 MB, with all else that is kept of them."""
 FAILURES_THAT_TELL = 3
 MOST_PLACES = 8
 """Flavors, and options, that are kept of one class: the newest."""
