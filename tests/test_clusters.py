@@ -133,6 +133,25 @@ def test_a_cluster_that_is_not_synced_yet_stays_what_it_was():
     assert taken(create(server, 1)) == ("cpu", None)
 
 
+def test_one_that_was_never_heard_of_is_counted_on_for_as_long_as_one_that_fell_silent():
+    server = Server(manager("a", "b"))
+    show(server, watched=("a", "b"), a=worker(used="4", reserving=4))
+    at_first = create(server, 1)
+
+    server.now += 16.0
+    server.show(manager("a", "b", as_of=server.now))
+    show(server, watched=("a", "b"), a=replace(worker(used="4", reserving=4), as_of=server.now))
+    later = create(server, 2)
+
+    assert taken(at_first) == ("gpu", None)
+    assert taken(later) == ("cpu", None)
+    assert later["options"][0]["clusters"][1] == {
+        "name": "b",
+        "rejected": "stale: its queues were not seen in 16 s (limit 15 s)",
+    }
+    assert server.handler.cluster_ages() == {"a": 0.0, "b": 16.0}
+
+
 def test_jobs_that_nobody_decides_on_take_their_places_on_the_worker_too():
     server = Server(manager("a"))
     show(server, a=worker())

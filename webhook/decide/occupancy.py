@@ -35,8 +35,10 @@ class Occupancy:
     outlook: Outlook = NO_OUTLOOK
     clusters: Mapping[str, Occupancy] = field(default_factory=dict)
     """The worker clusters that are watched, as of their own last signs of life."""
+    unheard: Mapping[str, float] = field(default_factory=dict)
+    """Others that are watched and have told nothing yet, and since when they are."""
     stale: Mapping[str, str] = field(default_factory=dict)
-    """Of these, which are not to be counted on any longer, and why."""
+    """Of all these, which are not to be counted on any longer, and why."""
 
     def held(self, cluster_queue: str) -> Held:
         return self.holdings.get(cluster_queue, EMPTY)

@@ -20,12 +20,19 @@ from webhook.model.queues import ClusterQueue, LocalQueue, PodSetNeeds, StopPoli
 
 def fresh(occupancy: Occupancy, now: float, limit_seconds: float) -> Occupancy:
     """Mark the clusters that were last heard of too long ago."""
-    if not occupancy.clusters:
+    if not occupancy.clusters and not occupancy.unheard:
         return occupancy
-    ages = {name: now - each.snapshot.as_of for name, each in occupancy.clusters.items()}
+    limit = f"(limit {limit_seconds:.0f} s)"
+    seen = {name: now - each.snapshot.as_of for name, each in occupancy.clusters.items()}
     stale = {
-        name: f"stale: its queues were last seen {age:.0f} s ago (limit {limit_seconds:.0f} s)"
-        for name, age in ages.items()
+        name: f"stale: its queues were last seen {age:.0f} s ago {limit}"
+        for name, age in seen.items()
+        if age > limit_seconds
+    }
+    unseen = {name: now - since for name, since in occupancy.unheard.items()}
+    stale |= {
+        name: f"stale: its queues were not seen in {age:.0f} s {limit}"
+        for name, age in unseen.items()
         if age > limit_seconds
     }
     return replace(occupancy, stale=stale) if stale else occupancy
