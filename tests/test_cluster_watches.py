@@ -132,6 +132,24 @@ def test_another_kubeconfig_begins_anew(observe):
     assert observer.logged[:2] == ["cluster gpu: watched", "cluster gpu: watched anew"]
 
 
+def test_another_kubeconfig_leaves_no_moment_without_forecasts(observe):
+    queues = {**QUEUES, "localqueues": [local_queue("new-lq", "four-gpus")]}
+    observer = observe({"first": Played(QUEUES), "second": Played(queues)})
+    rule = builders.policy(strategy={"finishTime": {"runTime": "20s"}})
+    clusters = {"gpu": WorkerCluster(name="gpu")}
+    observer.reach(gpu="first")
+    observer.until(lambda: "gpu" in observer.snapshots)
+    observer.watches.follow(Snapshot(policies=(rule,), worker_clusters=clusters))
+    observer.until(lambda: observer.snapshots["gpu"].profiles)
+
+    observer.reach(gpu="second")
+    observer.until(lambda: ("team", "new-lq") in observer.snapshots["gpu"].local_queues)
+    at_first = observer.snapshots["gpu"].profiles
+    end(observer)
+
+    assert list(at_first) == ["four-gpus"]
+
+
 def test_one_that_does_not_answer_is_no_business_of_the_others(observe):
     observer = observe({"first": Played(QUEUES), "gone": Played()})
 

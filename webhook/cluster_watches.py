@@ -75,6 +75,16 @@ class ClusterWatch:
         self._updated = 0.0
         self._has_news = False
 
+    def go_on_from(self, before: ClusterWatch) -> None:
+        """Begin with what the watch before this one was told and forecast.
+
+        Without forecasts a full queue would be the first choice until there are some.
+        """
+        self.policies = before.policies
+        self.lent, self.lent_starts = before.lent, before.lent_starts
+        if before.counted is not None:
+            self._feed.foresee(before.counted.profiles, ())
+
     def start(self, transport: Transport) -> None:
         for resource in self._resources:
             follower = Follower(
@@ -220,7 +230,7 @@ class ClusterWatches:
     def _begin(self, name: str, content: Mapping[str, Any], before: ClusterWatch | None) -> None:
         watch = ClusterWatch(content, self._kueue, self._tell)
         if before is not None:
-            watch.policies = before.policies
+            watch.go_on_from(before)
             before.stop()
         self._watches[name] = watch
         watch.start(self._connect(content))

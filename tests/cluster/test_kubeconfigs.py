@@ -71,6 +71,14 @@ def test_a_kubeconfig_is_read_by_the_name_of_its_cluster():
             secret(yaml.safe_dump(kubeconfig(**{"insecure-skip-tls-verify": True}))),
             "cluster.insecure-skip-tls-verify: not allowed",
         ),
+        (
+            secret(yaml.safe_dump(kubeconfig({"token": "secret\n"}))),
+            "data.kubeconfig.users[0].user.token: expected one line of ASCII",
+        ),
+        (
+            secret(yaml.safe_dump(kubeconfig(**{"tls-server-name": 5}))),
+            "cluster.tls-server-name: expected a string, got a number",
+        ),
         (Forbidden(SECRET, "cannot get"), "cannot get"),
     ],
 )

@@ -66,6 +66,25 @@ def test_a_bookmark_moves_the_resource_version_and_changes_nothing():
     assert changes(script) == [["a"]]
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [{"items": 5}, {"items": ["a"]}, {"items": [{"metadata": "a"}]}, {"metadata": "a"}],
+)
+def test_what_is_no_list_of_objects_is_a_failure_like_any_other(answer):
+    script = Script(answer, page("a"), [10.0]).steps(2)
+
+    assert script.messages[0].error == "an answer that is no list of objects"
+    assert changes(script) == [["a"]]
+
+
+@pytest.mark.parametrize("found", ["a", ["a"], {"metadata": "a"}])
+def test_an_event_without_an_object_is_a_failure_like_any_other(found):
+    script = Script(page("a"), [{"type": "ADDED", "object": found}], [10.0]).steps(2)
+
+    assert [each.error for each in script.messages if each.error] == ["an event without an object"]
+    assert changes(script) == [["a"]]
+
+
 def test_every_sign_of_life_is_told_with_its_time():
     script = Script(page("a"), [3.0, event("BOOKMARK"), 7.0]).steps(1)
 

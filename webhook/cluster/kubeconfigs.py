@@ -27,6 +27,8 @@ _NOT_OURS: Final = {
     "user": ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key"),
 }
 """What would run a program, read a file of ours or trust anybody; Kueue takes none of it either."""
+_TEXTS: Final = ("server", "tls-server-name", "token")
+"""What is used as it stands."""
 
 
 class Transport(Protocol):
@@ -107,4 +109,16 @@ def _content(secret: Mapping[str, Any]) -> Mapping[str, Any]:
             forbidden = [name for name in names if fields.mapping(item, kind, here).get(name)]
             if forbidden:
                 raise FieldError(f"{here}.{kind}.{forbidden[0]}", "not allowed here")
+            _check_texts(fields.mapping(item, kind, here), f"{here}.{kind}")
     return content
+
+
+def _check_texts(source: Mapping[str, Any], path: str) -> None:
+    """Refuse what would only fail in the watch's threads, in words that quote it.
+
+    HTTP takes no line's end in a header, and a token that was read from a file often has one.
+    """
+    for name in _TEXTS:
+        text = fields.text(source, name, path)
+        if not (text.isascii() and text.isprintable()):
+            raise FieldError(f"{path}.{name}", "expected one line of ASCII")

@@ -88,11 +88,23 @@ def list_pages(
     asked = {**params, "limit": str(PAGE)}
     while True:
         page = transport.get(path, asked)
+        if not _is_list(page):
+            raise Unreachable("an answer that is no list of objects")
         yield page
         token = (page.get("metadata") or {}).get("continue")
         if not token:
             return
         asked["continue"] = token
+
+
+def _is_list(page: Mapping[str, Any]) -> bool:
+    """Tell a list from what something else than an API server may answer with."""
+    items = page.get("items") or []
+    return _is_object(page) and isinstance(items, list) and all(map(_is_object, items))
+
+
+def _is_object(source: object) -> bool:
+    return isinstance(source, dict) and isinstance(source.get("metadata") or {}, dict)
 
 
 class Follower:
@@ -181,6 +193,8 @@ class Follower:
 
     def _take(self, event: Mapping[str, Any]) -> None:
         source, event_type = event.get("object") or {}, str(event.get("type"))
+        if not _is_object(source):
+            raise Unreachable("an event without an object")
         if event_type == "ERROR":
             if source.get("code") == _GONE:
                 raise Gone
