@@ -5,15 +5,13 @@ import http.client
 import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.contract.conftest import Running, exchange, free_port, wait_until_it_answers
+from tests.contract.conftest import exchange, free_port
+from tests.contract.serving import serve, wait_until
 from tests.reviews import light_job, review
 from webhook.observer import NICENESS
 
@@ -23,36 +21,10 @@ TOKEN = "hunter2-token"
 @pytest.fixture
 def serving(certificate, tmp_path):
     """A `serve` whose API server does not answer."""
-    listen, metrics, console, nobody = (free_port() for _ in range(4))
     kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(_kubeconfig(nobody)))
-    log = tmp_path / "log"
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "webhook", "serve", f"--kubeconfig={kubeconfig}"),
-                f"--tls-cert={certificate / 'tls.crt'}",
-                f"--tls-key={certificate / 'tls.key'}",
-                f"--listen=127.0.0.1:{listen}",
-                f"--metrics-listen=127.0.0.1:{metrics}",
-                f"--console-listen=127.0.0.1:{console}",
-                "--drain-seconds=2",
-            ],
-            stdout=stream,
-            stderr=stream,
-        )
-    running = Running(process, listen, certificate / "ca.crt", log)
-    running.metrics, running.console = metrics, console
-    try:
-        wait_until_it_answers(running)
-        with running.opened:
-            yield running
-    finally:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(20)
-        process.kill()
-        process.wait(10)
+    kubeconfig.write_text(yaml.safe_dump(_kubeconfig(free_port())))
+    with serve(certificate, tmp_path, kubeconfig) as running:
+        yield running
 
 
 def _kubeconfig(port):
@@ -82,13 +54,6 @@ def observers(worker):
                 if b"webhook.observer" in Path(f"/proc/{child}/cmdline").read_bytes():
                     found.append(int(child))
     return found
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_while_draining_it_is_not_ready_and_its_observer_lives(serving):

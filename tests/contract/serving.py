@@ -1,0 +1,55 @@
+"""The whole server process, as `serve` starts it, over a kubeconfig that a test gives."""
+
+import contextlib
+import subprocess
+import sys
+import time
+
+import yaml
+
+from tests.contract.conftest import Running, free_port, wait_until_it_answers
+
+DRAIN_SECONDS = 2
+
+
+@contextlib.contextmanager
+def serve(certificate, folder, kubeconfig, **settings):
+    """Start a server with further settings; it answers when the block begins."""
+    listen, metrics, console = (free_port() for _ in range(3))
+    config = folder / "settings.yaml"
+    config.write_text(yaml.safe_dump(settings))
+    log = folder / "log"
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "webhook", "serve", f"--config={config}"),
+                f"--kubeconfig={kubeconfig}",
+                f"--tls-cert={certificate / 'tls.crt'}",
+                f"--tls-key={certificate / 'tls.key'}",
+                f"--listen=127.0.0.1:{listen}",
+                f"--metrics-listen=127.0.0.1:{metrics}",
+                f"--console-listen=127.0.0.1:{console}",
+                f"--drain-seconds={DRAIN_SECONDS}",
+            ],
+            stdout=stream,
+            stderr=stream,
+        )
+    running = Running(process, listen, certificate / "ca.crt", log)
+    running.metrics, running.console = metrics, console
+    try:
+        wait_until_it_answers(running)
+        with running.opened:
+            yield running
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        process.kill()
+        process.wait(10)
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
