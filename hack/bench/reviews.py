@@ -23,11 +23,14 @@ def target(installation: Installation) -> load.Webhook:
 
 
 def at_rate(installation: Installation, scale: Scale) -> Figures:
-    replica = installation.replicas[0]
-    before = meters.reviews(replica.metrics)
+    return measured(target(installation), installation.replicas[0].metrics, scale)
+
+
+def measured(webhook: load.Webhook, metrics_port: int, scale: Scale) -> Figures:
+    before = meters.reviews(metrics_port)
     flags = (f"-rate={scale.rate}", f"-seconds={scale.seconds}", "-warm-up=50")
-    answered = load.reviews(target(installation), *flags)
-    return {**answered, "handler": meters.difference(before, meters.reviews(replica.metrics))}
+    answered = load.reviews(webhook, *flags)
+    return {**answered, "handler": meters.difference(before, meters.reviews(metrics_port))}
 
 
 def rows(words: str, found: Figures) -> list[list[object]]:

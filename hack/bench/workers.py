@@ -1,0 +1,185 @@
+"""Ten worker clusters, one of which is slow: what that costs the reviews. No control plane runs.
+
+The clusters are played, so that one can answer late or byte by byte while the others do not; the
+server process and the load program are the real ones. Phases take turns, because figures of
+different minutes differ on a shared machine; what they differ by anyway is measured beside it.
+"""
+
+import contextlib
+import re
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from hack import bodies, load, meters, played_workers
+from hack.bench import reviews
+from hack.bench.report import Figures, Scale, Target, spread, table
+from hack.bench.serving import Meanwhile
+from hack.install import ROOT, is_ready
+from hack.pki import Pki
+from hack.played_cluster import Mood, PlayedCluster
+from hack.played_workers import NAMES, WORKERS
+from hack.ports import Ports
+from hack.processes import Processes, Program
+
+SETTLE_SECONDS: Final = 10.0
+"""After a mood has changed: a watch that was open before it ends within nine."""
+EVENT_SECONDS: Final = 1.0
+"""Between two changes on each of the workers."""
+READY_SECONDS: Final = 60.0
+STALE_SECONDS: Final = 15.0
+SLOW: Final = WORKERS[0]
+PHASES: Final = {
+    "prompt": Mood.PROMPT,
+    "late": Mood.LATE,
+    "dripping": Mood.DRIPPING,
+    "prompt again": Mood.PROMPT,
+}
+SIDES: Final = {"handler": "handler", "client": "latency"}
+LEAST_NOISE: Final = 1.1
+"""Of a ratio of two quantiles: the histogram's buckets are no finer."""
+_AGE: Final = re.compile(
+    r'^kueue_fallback_cluster_state_age_seconds\{cluster="(.*)"\} (\S+)$', re.MULTILINE
+)
+
+Say = Callable[[str], None]
+
+
+def measure(scale: Scale, say: Say) -> Figures:
+    load.program()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kueue-fallback-")))
+        _, workers = stack.enter_context(played_workers.played(folder))
+        say(f"starting the webhook beside {len(WORKERS)} played clusters")
+        target, metrics = stack.enter_context(_serving(folder))
+        stack.enter_context(Meanwhile(lambda: _change(workers), every=EVENT_SECONDS))
+        rounds = []
+        for number in range(scale.rounds):
+            say(f"round {number + 1} of {scale.rounds}")
+            rounds.append(_round(number, workers[SLOW], target, metrics, scale))
+    return {"rounds": rounds}
+
+
+def _change(workers: Mapping[str, PlayedCluster]) -> None:
+    """Say something of each worker: what nobody has anything to say of cannot be late."""
+    for worker in workers.values():
+        worker.apply(played_workers.workload("waits-0"))
+
+
+def _round(
+    number: int, slow: PlayedCluster, target: load.Webhook, metrics: int, scale: Scale
+) -> Figures:
+    """Measure each phase once; every other round in the other order."""
+    found = {}
+    for phase in list(PHASES)[:: -1 if number % 2 else 1]:
+        slow.mood = PHASES[phase]
+        time.sleep(SETTLE_SECONDS)
+        found[phase] = {**reviews.measured(target, metrics, scale), "ages": _ages(metrics)}
+    return found
+
+
+def _ages(metrics: int) -> dict[str, float]:
+    return {name: float(age) for name, age in _AGE.findall(meters.scrape(metrics))}
+
+
+@contextlib.contextmanager
+def _serving(folder: Path) -> Iterator[tuple[load.Webhook, int]]:
+    """Run the server, and return where it answers once it has heard of all clusters."""
+    ports, processes, pki = Ports(), Processes(folder), Pki(folder / "pki")
+    listen, metrics, console = (ports.lease() for _ in range(3))
+    pki.issue_server("tls", "localhost")
+    settings = folder / "settings.yaml"
+    settings.write_text(
+        yaml.safe_dump(
+            {
+                "kubeconfig": str(played_workers.kubeconfig_path(folder)),
+                "watch_workers": True,
+                "tls_cert": str(pki.certificate("tls")),
+                "tls_key": str(pki.key("tls")),
+                "listen": f"127.0.0.1:{listen}",
+                "metrics_listen": f"127.0.0.1:{metrics}",
+                "console_listen": f"127.0.0.1:{console}",
+                "drain_seconds": 0,
+            }
+        )
+    )
+    command = [sys.executable, "-m", "webhook", "serve", f"--config={settings}"]
+    text = bodies.review(NAMES).replace('"dryRun": false', '"dryRun": true')
+    (folder / "reviews.jsonl").write_text(text)
+    processes.run(Program(name="webhook", command=command, environment={"PYTHONPATH": str(ROOT)}))
+    try:
+        _wait_until_all_are_heard_of(metrics)
+        yield (
+            load.Webhook(
+                port=listen,
+                authority=pki.certificate("ca"),
+                server_name="localhost",
+                bodies=folder / "reviews.jsonl",
+            ),
+            metrics,
+        )
+    finally:
+        processes.stop("webhook")
+        ports.release()
+
+
+def _wait_until_all_are_heard_of(metrics: int) -> None:
+    until = time.monotonic() + READY_SECONDS
+    while not (is_ready(metrics) and len(_ages(metrics)) == len(WORKERS)):
+        if time.monotonic() > until:
+            raise TimeoutError("the webhook has not heard of all clusters")
+        time.sleep(0.2)
+
+
+def ratios(figures: Figures, phase: str, side: str) -> list[float]:
+    """Divide a phase's p99 by that of the prompt one, in each round."""
+    key = SIDES[side]
+    return [each[phase][key]["p99"] / each["prompt"][key]["p99"] for each in figures["rounds"]]
+
+
+def noise(figures: Figures, side: str) -> float:
+    """Say how far apart two phases are in which nothing is slow, in the worst round."""
+    found = ratios(figures, "prompt again", side)
+    return max(LEAST_NOISE, *(max(ratio, 1 / ratio) for ratio in found))
+
+
+def targets(figures: Figures) -> list[Target]:
+    slow = [
+        Target(
+            name=f"{side} p99, one of ten {phase}, times that of ten prompt",
+            value=round(statistics.median(ratios(figures, phase, side)), 2),
+            limit=round(noise(figures, side), 2),
+        )
+        for side in SIDES
+        for phase in ("late", "dripping")
+    ]
+    phases = [phase for each in figures["rounds"] for phase in each.values()]
+    others = max(age for each in phases for name, age in each["ages"].items() if name != SLOW)
+    errors = sum(sum(each["errors"].values()) for each in phases)
+    return [
+        *slow,
+        Target(name="oldest state of the nine others, seconds", value=others, limit=STALE_SECONDS),
+        Target(name="errors", value=errors, limit=0),
+    ]
+
+
+def lines(figures: Figures) -> list[str]:
+    rows = []
+    for phase in PHASES:
+        found = [each[phase] for each in figures["rounds"]]
+        ages = [each["ages"][SLOW] for each in found]
+        columns = [
+            spread([each[key][quantile] for each in found])
+            for key in SIDES.values()
+            for quantile in ("p50", "p99")
+        ]
+        times = [spread(ratios(figures, phase, side)) for side in SIDES]
+        rows.append([phase, *columns, *times, spread(ages, digits=0)])
+    header = ("median (least-most), ms", "handler p50", "p99", "client p50", "p99")
+    return table((*header, "p99 times prompt: handler", "client", "its age, s"), rows)
