@@ -3,34 +3,28 @@
 import pytest
 
 from hack import multikueue, paper
-from hack.controlplane import ControlPlane
 from hack.install import Installation
-from tests.e2e.decisions import OPTION, applied_policy, decision_of, options
+from tests.e2e.decisions import OPTION, applied_policy, decision_of, options, probe
 from tests.e2e.plane import wait_for, wait_until_complete
-from tests.e2e.worker_clusters import arrived, is_active
+from tests.e2e.worker_clusters import arrived, manager_plane, worker_plane
 
 pytestmark = pytest.mark.xdist_group("multikueue")
 
 NAMES = paper.Names()
-CLUSTER = "gpu-worker"
 ADDED = {f"kueue.x-k8s.io/{name}" for name in ("multikueue-origin", "prebuilt-workload-name")}
+OF_THE_CLUSTER = ("managedBy", "selector", "suspend", "template")
+"""Of a Job's spec, what is set in each cluster; the template is looked at apart."""
 
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory):
-    with ControlPlane(tmp_path_factory.mktemp("worker")) as started:
-        started.client.apply_all(multikueue.worker_queues(NAMES))
+    with worker_plane(tmp_path_factory.mktemp("worker"), NAMES) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def manager(tmp_path_factory, worker):
-    with ControlPlane(tmp_path_factory.mktemp("manager")) as started:
-        client = started.client
-        client.apply_all(multikueue.worker(CLUSTER, worker.kubeconfig))
-        client.apply_all(multikueue.check([CLUSTER]))
-        client.apply_all(multikueue.manager_queues(NAMES))
-        wait_for(lambda: is_active(client, NAMES), "the worker is connected")
+    with manager_plane(tmp_path_factory.mktemp("manager"), NAMES, worker) as started:
         yield started
 
 
@@ -64,24 +58,35 @@ def test_a_job_of_a_multikueue_queue_runs_on_the_worker(manager, worker):
 
 @pytest.mark.usefixtures("installed", "installed_on_worker")
 def test_a_job_arrives_on_the_worker_as_multikueue_sent_it(manager, worker):
-    on_worker = paper.policy(NAMES)
-    # There it would be sent elsewhere: its first option does not exist.
-    on_worker["spec"]["options"][0]["queue"] = "elsewhere"
-    on_worker["spec"]["match"]["queues"] = [NAMES.gpu_queue]
+    worker.client.apply_all(paper.queues(NAMES))
 
     with (
         applied_policy(manager.client, paper.policy(NAMES), NAMES),
-        applied_policy(worker.client, on_worker, NAMES),
+        applied_policy(worker.client, _always_cpu(), NAMES),
     ):
+        submitted_there = probe(worker.client, NAMES)
         sent = manager.client.create(paper.light_job("sent", NAMES, faster=10))
         found = wait_for(
             lambda: arrived(worker, NAMES.namespace, "sent"), "MultiKueue brings the Job"
         )
         wait_until_complete(manager.client, NAMES.namespace, "sent")
 
+    assert submitted_there["option"] == "cpu"
     assert _as_sent(found["metadata"]["annotations"]) == sent["metadata"]["annotations"]
     assert _as_sent(found["metadata"]["labels"]) == sent["metadata"]["labels"]
     assert _without_controllers(found) == _without_controllers(sent)
+    assert _own(found["spec"]) == _own(sent["spec"])
+
+
+def _always_cpu():
+    """Make a policy that matches the same Jobs, and changes each of them."""
+    policy = paper.policy(NAMES)
+    policy["spec"]["strategy"]["threshold"] = [{"option": "cpu", "orPendingBelow": 1_000_000}]
+    return policy
+
+
+def _own(spec):
+    return {name: value for name, value in spec.items() if name not in OF_THE_CLUSTER}
 
 
 def _as_sent(texts):
@@ -90,8 +95,19 @@ def _as_sent(texts):
 
 
 def _without_controllers(job):
-    """Return the pod template without the labels that the API server gives each Job's pods."""
+    """Return the pod template as it was before anything but admission saw it.
+
+    Leaves out the labels that the API server gives each Job's pods, and what Kueue adds when it
+    starts it, which may have been before it was looked at.
+    """
     template = job["spec"]["template"]
-    labels = template["metadata"].get("labels", {})
-    kept = {name: text for name, text in labels.items() if not name.endswith(("-uid", "job-name"))}
-    return {**template, "metadata": {**template["metadata"], "labels": kept}}
+    pod = {name: value for name, value in template["spec"].items() if name != "nodeSelector"}
+    metadata = {
+        field: {
+            name: text
+            for name, text in template["metadata"].get(field, {}).items()
+            if not name.startswith("kueue.x-k8s.io/") and not name.endswith(("-uid", "job-name"))
+        }
+        for field in ("labels", "annotations")
+    }
+    return {"metadata": {**template["metadata"], **metadata}, "spec": pod}

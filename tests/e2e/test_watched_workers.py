@@ -1,28 +1,40 @@
-"""A GPU cluster behind MultiKueue whose queues the webhook may look at: two real planes."""
+"""A GPU cluster behind MultiKueue whose queues the webhook may look at: two real planes.
 
+For how long the worker's API server is gone depends on FULL.
+"""
+
+import time
 from dataclasses import replace
 
 import pytest
 
 from hack import multikueue, paper
-from hack.controlplane import ControlPlane
 from hack.install import Installation
 from hack.kwok import GPU
+from tests.conftest import FULL
 from tests.e2e.decisions import SLOW, applied_policy, decision_of, finish_time, options, probe
-from tests.e2e.plane import wait_for
+from tests.e2e.plane import wait_for, wait_until_complete
 from tests.e2e.worker_clusters import (
+    CLUSTER,
     arrived,
+    assert_nothing_was_held_up,
     cluster_of,
     delete_account,
-    is_active,
     let_read,
+    manager_plane,
+    processes_of_the_project,
     reader_secret,
+    submitting,
+    times_watched_anew,
+    worker_plane,
 )
 
 pytestmark = pytest.mark.xdist_group("multikueue")
 
 NAMES = paper.Names()
-CLUSTER = "gpu-worker"
+OUTAGE_SECONDS = 60.0 if FULL else 20.0
+"""Longer than what is known of a worker counts."""
+PATIENCE_SECONDS = 120.0
 ANY = {"cpu": "1000", "memory": "4000Gi"}
 MANY = "40"
 """GPUs of the manager's quota: nobody waits there."""
@@ -30,19 +42,13 @@ MANY = "40"
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory):
-    with ControlPlane(tmp_path_factory.mktemp("worker")) as started:
-        started.client.apply_all(multikueue.worker_queues(NAMES))
+    with worker_plane(tmp_path_factory.mktemp("worker"), NAMES) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def manager(tmp_path_factory, worker):
-    with ControlPlane(tmp_path_factory.mktemp("manager")) as started:
-        client = started.client
-        client.apply_all(multikueue.worker(CLUSTER, worker.kubeconfig))
-        client.apply_all(multikueue.check([CLUSTER]))
-        client.apply_all(multikueue.manager_queues(NAMES, gpus=MANY))
-        wait_for(lambda: is_active(client, NAMES), "the worker is connected")
+    with manager_plane(tmp_path_factory.mktemp("manager"), NAMES, worker, gpus=MANY) as started:
         yield started
 
 
@@ -124,65 +130,112 @@ def test_jobs_spill_to_the_worker_while_the_local_queue_is_full(manager, worker,
 
     client.create(paper.heavy_job("local-1", local, faster=SLOW))
     client.create(paper.heavy_job("local-2", local, faster=SLOW))
-    spilled = client.create(paper.light_job("spilled", local, faster=SLOW))
+    spilled = client.create(paper.light_job("spilled", local, faster=10))
     wait_for(lambda: arrived(worker, NAMES.namespace, "spilled"), "MultiKueue brings it")
+    wait_until_complete(client, NAMES.namespace, "spilled")
     for name in ("local-1", "local-2"):
         client.delete("batch/v1", "Job", name, namespace=NAMES.namespace)
     wait_for(lambda: probe(client, local)["option"] == "local", "the local queue is free again")
+    back = client.create(paper.light_job("back", local, faster=10))
+    wait_until_complete(client, NAMES.namespace, "back")
 
     decision = decision_of(spilled)
+    here, there = options(decision)["local"], options(decision)["gpu"]
     assert (empty["option"], decision["option"]) == ("local", "gpu")
-    assert options(decision)["gpu"]["cluster"] == CLUSTER
-    assert options(decision)["local"]["pending"] == 1
-    assert options(decision)["local"]["finishesIn"] > options(decision)["gpu"]["finishesIn"]
+    assert (here["pending"], there["pending"], there["cluster"]) == (1, 0, CLUSTER)
+    assert here["finishesIn"] > there["finishesIn"] >= there["runs"]
+    assert decision["reason"].startswith(f"sent to gpu-lq (gpu on {CLUSTER}): starts ")
+    assert decision_of(back)["option"] == "local"
+    assert arrived(worker, NAMES.namespace, "back") is None
 
 
-@pytest.mark.usefixtures("installed")
-def test_while_a_worker_is_gone_no_job_waits_for_it(manager, worker):
-    client = manager.client
-
-    with applied_policy(client, finish_time(NAMES, runTime="20s"), NAMES):
+def test_while_a_worker_is_gone_no_job_waits_for_it(manager, worker, installed):
+    client, processes = manager.client, processes_of_the_project(manager)
+    with (
+        applied_policy(client, finish_time(NAMES, runTime="20s"), NAMES),
+        submitting(client, NAMES, "meanwhile") as created,
+    ):
         wait_for(lambda: _seen(manager).get("fits") is not None, "the worker is seen")
+        since = time.monotonic()
         worker.stop("kube-apiserver")
         found = wait_for(
             lambda: _refusal(manager), "the worker is not counted on", timeout_seconds=60
         )
-        meanwhile = client.create(paper.light_job("meanwhile", NAMES, faster=SLOW))
-        client.create(paper.heavy_job("heavy-meanwhile", NAMES, faster=SLOW))
-        worker.start("kube-apiserver")
+        refused = len(created)
         wait_for(
-            lambda: _seen(manager).get("fits") is not None, "it is seen again", timeout_seconds=120
+            lambda: len(created) > refused + 3 and time.monotonic() - since > OUTAGE_SECONDS,
+            "Jobs come all the while",
+            timeout_seconds=PATIENCE_SECONDS,
         )
+        returning = len(created)
+        worker.start("kube-apiserver")
+        _wait_until_seen_again(manager)
+        client.create(paper.light_job("after", NAMES, faster=10))
 
     assert found.startswith(("noActiveCluster: ", "noClusterFits: "))
     assert f"{CLUSTER} stale" in found or f"{CLUSTER} inactive" in found
-    assert decision_of(meanwhile)["option"] == "cpu"
+    gone = [decision_of(job) for job in created[refused + 1 : returning]]
+    assert {decision["option"] for decision in gone} == {"cpu"}
+    assert all(CLUSTER in options(decision)["gpu"]["rejected"] for decision in gone)
+    # Kueue keeps what it got before it noticed, and may not send it to the worker again.
+    assert_nothing_was_held_up(installed, NAMES, created[refused:returning])
+    assert all(decision_of(job) for job in created)
+    wait_until_complete(client, NAMES.namespace, "after")
+    assert processes_of_the_project(manager) == processes
 
 
-@pytest.mark.usefixtures("installed")
-def test_another_kubeconfig_of_a_worker_is_taken_up(manager, worker):
-    client = manager.client
-    with applied_policy(client, finish_time(NAMES, runTime="20s"), NAMES):
+def test_another_kubeconfig_of_a_worker_is_taken_up(manager, worker, installed):
+    client, processes = manager.client, processes_of_the_project(manager)
+    with (
+        applied_policy(client, finish_time(NAMES, runTime="20s"), NAMES),
+        submitting(client, NAMES, "rotated") as created,
+    ):
         wait_for(lambda: _seen(manager).get("fits") is not None, "the worker is seen")
+        times = times_watched_anew(manager)
+        client.apply(reader_secret(CLUSTER, let_read(worker)))
+        wait_for(lambda: times_watched_anew(manager) > times, "a token beside the other is used")
+        rotated = len(created)
+        wait_for(lambda: len(created) > rotated + 3, "Jobs come all the while")
+        beside = [decision_of(job) for job in created]
         delete_account(worker)
         refused = wait_for(lambda: _seen(manager).get("rejected"), "its token is void")
         client.apply(reader_secret(CLUSTER, let_read(worker)))
         wait_for(lambda: _seen(manager).get("fits") is not None, "the new one is used")
 
+    assert [cluster_of(each, CLUSTER).get("rejected") for each in beside] == [None] * len(beside)
     assert refused.startswith("stale: its queues were last seen ")
+    assert_nothing_was_held_up(installed, NAMES, created)
+    assert processes_of_the_project(manager) == processes
 
 
-@pytest.mark.usefixtures("installed")
-def test_a_worker_that_is_removed_and_added_needs_no_restart(manager, worker):
-    client = manager.client
+def test_a_worker_that_is_removed_and_added_needs_no_restart(manager, worker, installed):
+    client, processes = manager.client, processes_of_the_project(manager)
     secret, cluster = multikueue.worker(CLUSTER, worker.kubeconfig)
-    with applied_policy(client, finish_time(NAMES, runTime="20s"), NAMES):
+    with (
+        applied_policy(client, finish_time(NAMES, runTime="20s"), NAMES),
+        submitting(client, NAMES, "removed") as created,
+    ):
         wait_for(lambda: _seen(manager).get("fits") is not None, "the worker is seen")
         client.delete(paper.KUEUE, "MultiKueueCluster", CLUSTER)
-        gone = wait_for(lambda: _refusal(manager), "its absence is seen")
+        wait_for(lambda: _refusal(manager), "its absence is seen")
+        absent = len(created)
+        wait_for(lambda: len(created) > absent + 3, "Jobs come all the while")
+        returning = len(created)
         client.apply_all([secret, cluster])
-        wait_for(lambda: _seen(manager).get("fits") is not None, "it is back", timeout_seconds=60)
+        _wait_until_seen_again(manager)
 
-    assert gone == (
+    gone = [decision_of(job) for job in created[absent + 1 : returning]]
+    assert {decision["option"] for decision in gone} == {"cpu"}
+    assert {options(decision)["gpu"]["rejected"] for decision in gone} == {
         f"noActiveCluster: no cluster of ClusterQueue gpu-cq is active: {CLUSTER} not found"
+    }
+    assert_nothing_was_held_up(installed, NAMES, created)
+    assert processes_of_the_project(manager) == processes
+
+
+def _wait_until_seen_again(manager):
+    wait_for(
+        lambda: _seen(manager).get("fits") is not None,
+        "the worker is seen again",
+        timeout_seconds=PATIENCE_SECONDS,
     )

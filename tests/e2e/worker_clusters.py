@@ -1,15 +1,77 @@
-"""What the tests of MultiKueue share: accounts on workers, and the manager's Secrets for them."""
+"""What the tests of MultiKueue share: planes, accounts on workers, and Jobs that keep coming."""
+
+import contextlib
 
 import yaml
 
 from hack import multikueue, paper
+from hack.bench.serving import Meanwhile
 from hack.cluster import ROOT
+from hack.controlplane import ControlPlane
 from hack.install import NAMESPACE, kubeconfig_of
-from tests.e2e.plane import has_condition
+from tests.e2e import courses
+from tests.e2e.decisions import decision_of, metric
+from tests.e2e.plane import has_condition, wait_for
+from tests.e2e.test_outages import processes_of
 from webhook.cluster.kubeconfigs import PREFIX
 
+CLUSTER = "gpu-worker"
+SUBMIT_SECONDS = 1.0
+COMPLETE_SECONDS = 120.0
 READER = "manager-reader"
 MANIFEST = ROOT / "examples/worker-reader.yaml"
+
+
+@contextlib.contextmanager
+def worker_plane(folder, names):
+    """Start a plane with the GPU queue as a worker has it."""
+    with ControlPlane(folder) as started:
+        started.client.apply_all(multikueue.worker_queues(names))
+        yield started
+
+
+@contextlib.contextmanager
+def manager_plane(folder, names, worker, *, gpus="4"):
+    """Start a plane whose GPU queue is on the worker; Kueue is connected when the block begins."""
+    with ControlPlane(folder) as started:
+        client = started.client
+        client.apply_all(multikueue.worker(CLUSTER, worker.kubeconfig))
+        client.apply_all(multikueue.check([CLUSTER]))
+        client.apply_all(multikueue.manager_queues(names, gpus=gpus))
+        wait_for(lambda: is_active(client, names), "the worker is connected")
+        yield started
+
+
+@contextlib.contextmanager
+def submitting(client, names, prefix):
+    """Create a short light Job again and again; yield the list of what they were admitted as."""
+    created = []
+
+    def create():
+        name = f"{prefix}-{len(created)}"
+        created.append(client.create(paper.light_job(name, names, faster=20)))
+
+    with Meanwhile(create, every=SUBMIT_SECONDS):
+        yield created
+
+
+def assert_nothing_was_held_up(installed, names, created):
+    """See that the webhook answered each create in its time, and that each Job ends."""
+    client, of = installed.plane.client, [job["metadata"]["name"] for job in created]
+    assert all(decision_of(job) for job in created)
+    assert metric(installed, "kueue_fallback_failures_total") == 0
+    courses.wait_until_all_complete(client, names, of, timeout_seconds=COMPLETE_SECONDS)
+
+
+def processes_of_the_project(manager):
+    """Name the process ids of the webhook's server and observer, and of the controller."""
+    return [sorted(processes_of(manager, name)) for name in ("webhook-0", "controller")]
+
+
+def times_watched_anew(manager):
+    """Tell how often another kubeconfig of the worker was taken up."""
+    log = manager.processes.log("webhook-0").read_text()
+    return log.count(f"cluster {CLUSTER}: watched anew")
 
 
 def let_read(worker):
