@@ -164,13 +164,15 @@ def _with_env(
 ) -> tuple[Mapping[str, Json], ...]:
     """Set variables in their place, the last of a name, which is the one that counts; or append.
 
-    The place matters: later values may refer to it as ``$(NAME)``.
+    The place matters: later values may refer to it as ``$(NAME)``. What is appended comes by name,
+    as the API server gives a policy's variables: whatever the option, the same come in the same
+    order, which cannot be changed once the Job is there.
     """
     if not wanted:
         return env
     places = {entry.get("name"): index for index, entry in enumerate(env)}
     result = list(env)
-    for name, value in wanted.items():
+    for name, value in sorted(wanted.items()):
         entry: Mapping[str, Json] = {"name": name, "value": value}
         index = places.get(name)
         if index is None:
