@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from webhook.model.decision import LeftAlone, Reason, Skip
 from webhook.model.moves import Obstacle
 from webhook.model.reasons import EventReason, Explained, Ready
+from webhook.model.refusals import LeftAlone, Reason, Skip
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs/reasons.md"
 _HEAD: Final = """\

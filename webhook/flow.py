@@ -22,10 +22,11 @@ from webhook.decide.wishes import Wishes, read_wishes
 from webhook.jobs import JobKind
 from webhook.model import job as jobs
 from webhook.model import job_class, marks
-from webhook.model.decision import Assessment, Decision, LeftAlone, Outcome, Skip
+from webhook.model.decision import Assessment, Decision, Outcome
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy, Mode, StrategyType
+from webhook.model.refusals import LeftAlone, Skip
 
 _NEVER_QUEUED = frozenset(
     {

@@ -26,11 +26,12 @@ from webhook.decide.occupancy import Occupancy
 from webhook.echoes import Echoes
 from webhook.jobs import KINDS, JobKind
 from webhook.metrics import Metrics
-from webhook.model.decision import Outcome, Skip
+from webhook.model.decision import Outcome
 from webhook.model.edits import Operation
 from webhook.model.fields import FieldError
 from webhook.model.moves import Obstacle
 from webhook.model.queues import Arrival, Snapshot
+from webhook.model.refusals import Skip
 from webhook.standing import Standing
 
 _VISIBLE_KEPT = 10_000

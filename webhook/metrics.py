@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from webhook.metric_table import CountedElsewhere, Table, Watches, series
-from webhook.model.decision import LeftAlone, Reason, Skip
 from webhook.model.moves import Obstacle
 from webhook.model.policy import FallbackPolicy, Mode
 from webhook.model.queues import Snapshot
+from webhook.model.refusals import LeftAlone, Reason, Skip
 
 REVIEW_BUCKETS: Final = (
     0.0005,

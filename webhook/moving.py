@@ -22,12 +22,13 @@ from webhook.flow import Moment, Rules
 from webhook.jobs import JobKind, movable
 from webhook.model import fields, marks
 from webhook.model import job as jobs
-from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Outcome, Skip, Stay
+from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Outcome, Stay
 from webhook.model.edits import Original
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.moves import Obstacle
 from webhook.model.policy import FallbackPolicy, Mode
+from webhook.model.refusals import Skip
 from webhook.recovered import Refusal
 
 UNASKED = "as asked"

@@ -15,10 +15,10 @@ from webhook.cluster.past import Past
 from webhook.decide import explain
 from webhook.jobs import KINDS
 from webhook.model import cut, fields, marks
-from webhook.model.decision import LeftAlone
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.job import DECISION, OURS, QUEUE_LABEL, Job
 from webhook.model.journal import Entry, Offer
+from webhook.model.refusals import LeftAlone
 
 _KIND: Final = KINDS["batch", "v1", "Job"]
 _ALMOST_A_SECOND: Final = 0.999

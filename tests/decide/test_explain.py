@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from webhook.decide import explain
-from webhook.model.decision import Assessment, Decision, Fit, Reason, Rejection, Stay
+from webhook.model.decision import Assessment, Decision, Fit, Rejection, Stay
 from webhook.model.fields import FieldError
 from webhook.model.policy import Mode
+from webhook.model.refusals import Reason
 
 SENTENCE = "sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending"
 GPU = Assessment(

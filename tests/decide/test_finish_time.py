@@ -13,8 +13,9 @@ from tests.builders import policy
 from webhook.decide.choice import Asking, Choice
 from webhook.decide.strategies import choose
 from webhook.decide.wishes import Wishes
-from webhook.model.decision import Assessment, Fit, Reason, Rejection
+from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
+from webhook.model.refusals import Reason
 
 STOPPED = Rejection(reason=Reason.STOPPED, detail="ClusterQueue cpu-cq has stopPolicy Hold")
 DEFAULTS = policy()

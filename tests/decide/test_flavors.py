@@ -5,8 +5,9 @@ import pytest
 from tests.builders import cluster_queue, cohort, container, group, held, needs, snapshot, template
 from webhook.decide import folding, occupancy
 from webhook.decide.flavors import Assignment
-from webhook.model.decision import Fit, Reason, Rejection
+from webhook.model.decision import Fit, Rejection
 from webhook.model.queues import KueueConfig, Preemption, Quota, ResourceFlavor
+from webhook.model.refusals import Reason
 from webhook.model.selector import Taint, Toleration
 
 GPU = "nvidia.com/gpu"

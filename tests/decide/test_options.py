@@ -18,7 +18,7 @@ from tests.builders import (
 from webhook.decide import folding, options
 from webhook.model import job_class
 from webhook.model.clusters import WorkerCluster
-from webhook.model.decision import Fit, Reason
+from webhook.model.decision import Fit
 from webhook.model.queues import (
     MULTIKUEUE,
     AdmissionCheck,
@@ -27,6 +27,7 @@ from webhook.model.queues import (
     Selector,
     StopPolicy,
 )
+from webhook.model.refusals import Reason
 
 GPU = "nvidia.com/gpu"
 GPU_CQ = cluster_queue("gpu-cq", {"t4": {GPU: "4", "cpu": "16", "memory": "64Gi"}})

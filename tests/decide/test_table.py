@@ -5,8 +5,9 @@ from math import inf
 
 from tests.decide.test_explain import CPU, GPU, LOST, decision
 from webhook.decide.table import table
-from webhook.model.decision import Assessment, Fit, Outcome, Skip
+from webhook.model.decision import Assessment, Fit, Outcome
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
+from webhook.model.refusals import Skip
 
 
 def test_the_table_shows_each_option_with_its_numbers_and_reasons():

@@ -6,10 +6,10 @@ import pytest
 
 from tests.builders import container, job, template
 from webhook.decide.validity import refusal
-from webhook.model.decision import Reason
 from webhook.model.job import Job
 from webhook.model.pods import Resources
 from webhook.model.queues import LimitRangeItem
+from webhook.model.refusals import Reason
 
 GPU = "nvidia.com/gpu"
 MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"

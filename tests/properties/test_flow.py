@@ -15,10 +15,10 @@ from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.decide import explain, folding
 from webhook.jobs import KINDS, batch
-from webhook.model.decision import Skip
 from webhook.model.job import DECISION, QUEUE_LABEL
 from webhook.model.policy import FallbackPolicy, Option
 from webhook.model.queues import Quota
+from webhook.model.refusals import Skip
 
 KIND = KINDS["batch", "v1", "Job"]
 PLENTY = {

@@ -15,11 +15,12 @@ from webhook.decide.profile import Found
 from webhook.decide.remotes import Reached
 from webhook.decide.run_times import Expecting, estimate
 from webhook.decide.wishes import Wishes
-from webhook.model.decision import Assessment, Reason, Rejection
+from webhook.model.decision import Assessment, Rejection
 from webhook.model.forecasts import Basis, Delay, Forecast, RunTime, Start
 from webhook.model.job import Job
 from webhook.model.job_class import JobClass
 from webhook.model.policy import FallbackPolicy, Option
+from webhook.model.refusals import Reason
 
 MAX_EXECUTION = "kueue.x-k8s.io/max-exec-time-seconds"
 """The label by which Kueue ends a Workload that has run for so long."""

@@ -12,15 +12,7 @@ from typing import Any
 from webhook.decide.choice import clip
 from webhook.model import edits as edits_model
 from webhook.model import fields
-from webhook.model.decision import (
-    HISTORY_KEPT,
-    Assessment,
-    Decision,
-    Fit,
-    InCluster,
-    Outcome,
-    Stay,
-)
+from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Fit, InCluster, Outcome, Stay
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Basis, Forecast, RunTime
 from webhook.model.job import DECISION

@@ -13,10 +13,11 @@ from typing import TypeAlias
 from webhook.decide import clusters
 from webhook.decide.occupancy import Occupancy, namespace_labels
 from webhook.model import job_class
-from webhook.model.decision import Reason, Rejection
+from webhook.model.decision import Rejection
 from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy, Option
 from webhook.model.queues import MULTIKUEUE, ClusterQueue, LocalQueue, StopPolicy
+from webhook.model.refusals import Reason
 from webhook.model.runs import FAILURES_THAT_TELL
 
 

@@ -12,9 +12,10 @@ from typing import cast
 
 from webhook.decide.flavor_match import asks_for_topology, mismatch
 from webhook.model import quantity
-from webhook.model.decision import Reason, Rejection
+from webhook.model.decision import Rejection
 from webhook.model.fields import FieldError
 from webhook.model.queues import Amounts, ClusterQueue, PodSetNeeds, ResourceGroup, Snapshot
+from webhook.model.refusals import Reason
 
 _PODS = "pods"
 _KEPT = 256

@@ -15,7 +15,7 @@ from webhook.decide import flavor_plan, quota
 from webhook.decide.flavor_plan import Flavor
 from webhook.decide.quota import Quotas
 from webhook.model import quantity
-from webhook.model.decision import Fit, Reason, Rejection
+from webhook.model.decision import Fit, Rejection
 from webhook.model.fields import FieldError
 from webhook.model.queues import (
     Amounts,
@@ -25,6 +25,7 @@ from webhook.model.queues import (
     PodSetNeeds,
     Snapshot,
 )
+from webhook.model.refusals import Reason
 
 _NEVER = "Never"
 _TRY_NEXT = "TryNextFlavor"

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from webhook.model import policy_values
-from webhook.model.decision import Skip
 from webhook.model.fields import FieldError
 from webhook.model.job import OURS, Job
 from webhook.model.policy import FallbackPolicy, Match
 from webhook.model.queues import Snapshot
+from webhook.model.refusals import Skip
 from webhook.model.requests import needs
 from webhook.model.selector import EVERYTHING
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from webhook.decide import clusters
 from webhook.decide.demand import demand
 from webhook.decide.occupancy import Occupancy, assignment, namespace_labels, starts_now
-from webhook.model.decision import Assessment, Fit, InCluster, Reason, Rejection
+from webhook.model.decision import Assessment, Fit, InCluster, Rejection
 from webhook.model.forecasts import Estimates, Start
 from webhook.model.queues import ClusterQueue, LocalQueue, PodSetNeeds, StopPolicy
+from webhook.model.refusals import Reason
 
 
 def fresh(occupancy: Occupancy, now: float, limit_seconds: float) -> Occupancy:

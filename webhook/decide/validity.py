@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 
 from webhook.decide import accelerators, limit_ranges, pins
 from webhook.model import quantity
-from webhook.model.decision import Reason, Rejection
+from webhook.model.decision import Rejection
 from webhook.model.fields import FieldError
 from webhook.model.job import Job, PodSet, of_pod_sets
 from webhook.model.pods import Container, PodTemplate, Resources
 from webhook.model.queues import LimitRangeItem
+from webhook.model.refusals import Reason
 
 _MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 _MAX_ANNOTATION_BYTES = 256 * 1024
