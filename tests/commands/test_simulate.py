@@ -10,6 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from tests.simulate import files
+from tests.simulate.files import with_workers, worker
 from webhook.__main__ import main
 
 UNIFORM = "examples/scenarios/uniform.yaml"
@@ -191,3 +192,37 @@ def test_neither_a_cluster_nor_the_web_nor_a_plot_is_imported_to_replay(argument
     done = subprocess.run(command, capture_output=True, text=True, check=True)
 
     assert done.stdout.endswith("set()\n")
+
+
+def test_clusters_are_named_in_every_output(tmp_path):
+    path = written(tmp_path, with_workers(worker("a", cpu=2), worker("b")))
+    asked = ("-f", path, "--strategy", "static", "--strategy", "Threshold")
+
+    lines = simulate(*asked).output.splitlines()
+    static, _ = json.loads(simulate(*asked, "-o", "json").output)["strategies"]
+
+    assert [line.split() for line in lines[-3:]] == [
+        ["JOBS", "RUN", "IN", "(manager)", "a", "b"],
+        ["static", "0", "3", "1"],
+        ["Threshold", "0", "3", "1"],
+    ]
+    assert [job["cluster"] for job in static["jobs"]] == ["a", "a", "b", "a"]
+    assert {name: each["makespan"] for name, each in static["byCluster"].items()} == {
+        "a": 20.0,
+        "b": 10.0,
+    }
+
+
+def test_a_mistake_in_a_cluster_is_named_with_file_line_and_path(tmp_path):
+    source = with_workers(worker("a"))
+    source["clusters"][0]["name"] = "b"
+    path = written(tmp_path, source)
+
+    found = simulate("-f", path)
+
+    line = 1 + (tmp_path / "scenario.yaml").read_text().splitlines().index("- name: b")
+    assert found.exit_code == 2
+    assert found.stderr == (
+        f"{path}:{line}: clusters[0].name: no ClusterQueue in `cluster` leads to b through "
+        "MultiKueue; there is a\n"
+    )

@@ -172,3 +172,32 @@ def test_who_is_withdrawn_has_never_come(data):
         assert [(b.key, b.at, b.count) for b in found[name].begun] == [
             (b.key, b.at, b.count) for b in without[name].begun
         ]
+
+
+@given(st.data())
+def test_who_is_told_when_to_end_is_as_one_whose_run_time_was_known(data):
+    state = data.draw(snapshots())
+    known, told = schedules(state), schedules(state)
+    placed = fill(data, state, schedules(state), late=True)
+    for age, each in enumerate(placed.values()):
+        # Under one key there is one Workload.
+        known[each.cluster_queue].add_waiting(replace(each, count=1), age=age)
+        told[each.cluster_queue].add_waiting(replace(each, count=1, seconds=inf), age=age)
+    run_all(known)
+
+    for schedule in set(told.values()):
+        noted = 0
+        while schedule.next_event() < inf:
+            schedule.step()
+            for begun in schedule.begun[noted:]:
+                schedule.end(begun.key, begun.at + placed[begun.key].seconds)
+            noted = len(schedule.begun)
+
+    for name in known:
+        for found in ("begun", "ended"):
+            assert [(b.key, b.at) for b in getattr(told[name], found)] == [
+                (b.key, b.at) for b in getattr(known[name], found)
+            ]
+        assert [each.finish for each in told[name].ended] == [
+            each.finish for each in known[name].ended
+        ]

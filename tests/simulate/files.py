@@ -99,3 +99,38 @@ def read(source=None, files=None, **more):
         return files[name]
 
     return scenario_file.read(source or document(), read_text=read_text, **more)
+
+
+def multikueue(*names):
+    """The objects by which the ClusterQueue ``fast`` leads to worker clusters."""
+    version = "kueue.x-k8s.io/v1beta2"
+    check = {
+        "controllerName": "kueue.x-k8s.io/multikueue",
+        "parameters": {"kind": "MultiKueueConfig", "name": "all"},
+    }
+    kinds = [
+        ("AdmissionCheck", "remote", check),
+        ("MultiKueueConfig", "all", {"clusters": list(names)}),
+    ]
+    kinds += [("MultiKueueCluster", name, {}) for name in names]
+    return [
+        {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": {**spec}}
+        for kind, name, spec in kinds
+    ]
+
+
+def worker(name, cpu=1, flavor_name="fast", **rest):
+    queue = cluster_queue("fast", cpu=cpu)
+    queue["spec"]["resourceGroups"][0]["flavors"][0]["name"] = flavor_name
+    return {"name": name, "objects": [flavor(flavor_name), queue, local_queue("fast")], **rest}
+
+
+def with_workers(*workers, cpu=10, names=None):
+    """Return the document with the queue ``fast`` leading to clusters, and *cpu* let through."""
+    found = copy.deepcopy(document())
+    objects = found["cluster"]["objects"]
+    queue = objects[2] = cluster_queue("fast", cpu=cpu)
+    queue["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "remote"}]}
+    objects += multikueue(*(names or [each["name"] for each in workers]))
+    found["clusters"] = [copy.deepcopy(each) for each in workers]
+    return found

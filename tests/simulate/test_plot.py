@@ -1,5 +1,7 @@
 """What a picture is drawn from."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,3 +62,21 @@ def test_the_same_results_are_the_same_picture(tmp_path):
         plot.draw(results, str(path), title="twice")
 
     assert one.read_bytes() == other.read_bytes()
+
+
+def test_each_cluster_behind_a_queue_has_a_place_of_its_own():
+    jobs = [
+        replace(job("1", 0.0, 1.0), cluster="b"),
+        replace(job("2", 0.0, 1.0), cluster="a"),
+        job("3", 0.0, 1.0, queue="cpu"),
+    ]
+
+    found = plot.queues([Result(strategy="static", jobs=tuple(jobs))])
+
+    assert found == [("gpu", "a"), ("gpu", "b"), ("cpu", "")]
+
+
+def test_a_queue_that_all_have_left_is_shown_empty():
+    found = plot.queues([Result(strategy="x", jobs=(job("1", 0.0, 1.0, queue="cpu"),))])
+
+    assert found == [("gpu", ""), ("cpu", "")]

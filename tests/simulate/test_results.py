@@ -133,6 +133,7 @@ def test_programs_get_the_figures_and_every_job():
         "arrival": 20.0,
         "submittedTo": "gpu",
         "queue": "cpu",
+        "cluster": None,
         "option": "cpu",
         "start": 20.0,
         "finish": 5411.0,

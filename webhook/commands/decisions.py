@@ -16,7 +16,7 @@ from webhook.model.policy_fields import DURATION
 from webhook.model.policy_values import seconds, sort_key
 from webhook.simulate import decision_lines, objects
 from webhook.simulate.scenario import Scenario
-from webhook.simulate.scenario_spec import SpecError
+from webhook.simulate.scenario_checks import SpecError
 
 
 def scenario(log: str, snapshot: str, policies: tuple[str, ...], run_time: str | None) -> Scenario:

@@ -18,6 +18,12 @@ def behind(cluster_queue: ClusterQueue, snapshot: Snapshot) -> tuple[str, ...]:
     )
 
 
+def reached(snapshot: Snapshot) -> tuple[str, ...]:
+    """Name the clusters behind any ClusterQueue, each once."""
+    queues = snapshot.cluster_queues.values()
+    return tuple(dict.fromkeys(name for queue in queues for name in behind(queue, snapshot)))
+
+
 def flavors_behind(snapshot: Snapshot) -> frozenset[str]:
     """Name the manager's ResourceFlavors that stand for what workers have."""
     return frozenset(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 
 from webhook.decide.demand import Demand
@@ -129,6 +129,18 @@ class Schedule:
             heapq.heapify(self._arrivals)
         else:
             self._hall.withdraw(key)
+
+    def end(self, key: str, at: float) -> None:
+        """Let a Workload end that runs, if kept: how long it would was not known when it began."""
+        number, (_, order, run) = next(
+            (number, each)
+            for number, each in enumerate(self._runs)
+            if each[2].begun is not None and each[2].begun.key == key
+        )
+        if run.begun is not None:
+            run.begun = replace(run.begun, finish=at)
+        self._runs[number] = at, order, run
+        heapq.heapify(self._runs)
 
     def next_event(self) -> float:
         """Say when something happens next, the first look included; inf: never."""

@@ -5,9 +5,8 @@ Of Workloads it is told what the API server would tell: whole seconds of admissi
 
 from __future__ import annotations
 
-import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeAlias
@@ -21,20 +20,23 @@ from webhook.decide.demand import Demand
 from webhook.decide.occupancy import NO_OUTLOOK, Occupancy
 from webhook.decide.outlook import Outlook
 from webhook.decide.placements import placed
+from webhook.decide.schedule import Begun
 from webhook.model.fields import FieldError
+from webhook.model.forecasts import Estimates
 from webhook.model.job import Job
 from webhook.model.job_class import JobClass
 from webhook.model.queues import Amounts, Arrival, Snapshot, Stage
 from webhook.model.runs import Ended, Run
+from webhook.simulate.dispatched import EPOCH, Dispatched, digest
 from webhook.surveys import Survey, Surveyor, watched
 
 FRESH_SECONDS = 1.0
 """Until then a forecast is used with the placements since, as admission uses it;"""
 FRESH_PART = 0.05
 """or for so much of the time that the last of those who wait is expected to wait."""
-_EPOCH = 1
-"""Seconds since 1970 at the scenario's start: 0 stands for no admission."""
 _Shape: TypeAlias = tuple[object, ...]
+Known: TypeAlias = Callable[[Estimates, Estimates], tuple[Estimates, Estimates]]
+"""What was learned of runs and of start-ups, to what is known of both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,17 +70,31 @@ class _Queue:
 class Forecasts:
     """Without a policy that decides by them there are none, and they cost nothing."""
 
-    def __init__(self, snapshot: Snapshot, run_times: RunTimes) -> None:
-        """*run_times*: what is learned already; it learns more here."""
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        run_times: RunTimes,
+        *,
+        ruling: Snapshot | None = None,
+        known: Known = lambda *own: own,
+    ) -> None:
+        """*run_times*: what is learned already; it learns more here.
+
+        Of a worker cluster, *ruling* is its manager, where decisions are made, and *known* adds
+        what is known of runs and start-ups from there.
+        """
         self._snapshot = snapshot
+        self._ruling, self._known_too = ruling or snapshot, known
         self._watched = watched(snapshot) | reconsider.trees(snapshot)
         self._surveyor = Surveyor()
         self._run_times = run_times
         self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
         self._joined: dict[str, tuple[Joining, _Shape]] = {}
         self._changed = set(self._watched)
+        self._dispatched = Dispatched(run_times)
         self._outlook: Outlook = NO_OUTLOOK
-        self._published = snapshot
+        self.published = snapshot
+        """With the last forecasts."""
         self._number = 0
         self._fresh_until = -inf
 
@@ -91,11 +107,11 @@ class Forecasts:
             return replace(self._snapshot, as_of=now)
         if now >= self._fresh_until and self._has_choice(job):
             self._forecast(now)
-        return replace(self._published, as_of=now)
+        return replace(self.published, as_of=now, dispatches=self._dispatched.look())
 
     def _has_choice(self, job: Job) -> bool:
         try:
-            policy = match.policy_for(job, self._snapshot, own_namespace="")
+            policy = match.policy_for(job, self._ruling, own_namespace="")
         except FieldError:
             return False
         return policy is not None and len(policy.spec.options) > 1
@@ -105,12 +121,24 @@ class Forecasts:
         return replace(view, outlook=self._outlook)
 
     def snapshot(self, now: float) -> Snapshot:
-        """Return the queues with what is learned of runs."""
-        estimates = self._run_times.estimates(at_once=None)
-        return replace(self._snapshot, as_of=now, run_times=estimates, generation=1)
+        """Return the queues with what is learned of runs, and of what goes by before them."""
+        run_times, starts = self.learned()
+        return replace(
+            self._snapshot,
+            as_of=now,
+            run_times=run_times,
+            start_delays=starts,
+            dispatches=self._dispatched.look(),
+            generation=1,
+        )
+
+    def learned(self) -> tuple[Estimates, Estimates]:
+        """Return what is known of runs and of start-ups by now."""
+        starts = self._run_times.delays.starts(at_once=None)
+        return self._known_too(self._run_times.estimates(at_once=None), starts)
 
     def unix(self, now: float) -> float:
-        return now + _EPOCH
+        return now + EPOCH
 
     def censuses(self, names: Iterable[str]) -> Mapping[str, Census]:
         return {name: self._queues[name].census() for name in names}
@@ -121,8 +149,10 @@ class Forecasts:
             for _, members in queue.waiting.values():
                 yield from members.values()
 
-    def leave(self, key: str) -> int:
-        """Forget a Workload that waits, and return its age."""
+    def leave(self, key: str) -> int | None:
+        """Forget a Workload that waits, and return its age; None: its queue is not followed."""
+        if key not in self._joined:
+            return None
         joining, shape = self._joined.pop(key)
         self._changed.add(joining.cluster_queue)
         self._fresh_until = -inf
@@ -145,10 +175,34 @@ class Forecasts:
         self._number += 1
         self._joined[joining.key] = joining, shape
         self._changed.add(name)
-        if (found := placed(arrival, self._published, now)) is not None:
+        if (found := placed(arrival, self.published, now)) is not None:
             self._outlook = self._outlook.add(found)
 
     def start(self, key: str, at: float, usage: Amounts) -> None:
+        self._hold(key, usage, admitted=int(at) + EPOCH)
+
+    def reserve(self, begun: Begun, usage: Amounts) -> None:
+        """Let a Workload hold quota that waits for its AdmissionChecks."""
+        self._hold(begun.key, usage, admitted=0)
+        if begun.key not in self._joined:
+            return
+        name = self._joined[begun.key][0].cluster_queue
+        holding, began = self._queues[name].holding, self._dispatched.reserve(name, begun)
+        holding[begun.key] = holding[begun.key]._replace(began=began)
+
+    def admit(self, key: str, at: float, cluster: str) -> None:
+        """Let a Workload that holds quota run in a cluster."""
+        if key not in self._joined:
+            return
+        joining, _ = self._joined[key]
+        holding = self._queues[joining.cluster_queue].holding
+        began = holding[key].began
+        if began is not None:
+            began = self._dispatched.admit(key, began, joining.job_class, at, cluster)
+        holding[key] = holding[key]._replace(admitted=int(at) + EPOCH, began=began)
+        self._changed.add(joining.cluster_queue)
+
+    def _hold(self, key: str, usage: Amounts, *, admitted: int) -> None:
         if key not in self._joined:
             return
         joining, shape = self._joined[key]
@@ -158,7 +212,7 @@ class Forecasts:
             stage=Stage.RESERVING,
             cluster_queue=joining.cluster_queue,
             charge=tuple(usage.items()),
-            admitted=int(at) + _EPOCH,
+            admitted=admitted,
         )
         self._changed.add(joining.cluster_queue)
 
@@ -167,9 +221,9 @@ class Forecasts:
         if key not in self._joined:
             return
         joining, _ = self._joined.pop(key)
-        del self._queues[joining.cluster_queue].holding[key]
+        began = self._queues[joining.cluster_queue].holding.pop(key).began
         self._changed.add(joining.cluster_queue)
-        run = Run(int(finish) + _EPOCH, zlib.crc32(key.encode()) & 0xFFFF, round(finish - at))
+        run = Run(int(finish) + EPOCH, digest(key), round(finish - at))
         arrival, job_class = joining.arrival, joining.job_class
         self._run_times.add(
             Ended(
@@ -182,24 +236,25 @@ class Forecasts:
                 policy=arrival.policy,
                 option=arrival.option,
                 generation=joining.generation,
+                cluster=began.cluster if began is not None else "",
+                began=began,
             )
         )
 
     def _forecast(self, now: float) -> None:
-        snapshot = replace(
-            self._snapshot, as_of=now, run_times=self._run_times.estimates(at_once=None)
-        )
+        run_times, starts = self.learned()
+        snapshot = replace(self._snapshot, as_of=now, run_times=run_times, start_delays=starts)
         survey = Survey(
             snapshot=snapshot,
             counted={name: self._queues[name].census() for name in self._changed},
             due=self._watched,
             now=now,
-            unix=now + _EPOCH,
+            unix=now + EPOCH,
         )
         self._changed.clear()
         profiles = self._surveyor.profiles(survey)
-        self._published = replace(snapshot, profiles=profiles)
-        self._outlook = NO_OUTLOOK.adopt(self._published)
+        self.published = replace(snapshot, profiles=profiles)
+        self._outlook = NO_OUTLOOK.adopt(self.published)
         horizon = max((profile.times[-1] for profile in profiles.values()), default=0.0)
         self._fresh_until = now + max(FRESH_SECONDS, FRESH_PART * horizon)
 

@@ -13,7 +13,8 @@ from webhook.jobs import KINDS
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.policy import KIND, FallbackPolicy, PolicyError, read_policy
-from webhook.simulate.scenario_spec import JobTemplate, Objects, SpecError
+from webhook.simulate.scenario_checks import SpecError
+from webhook.simulate.scenario_spec import JobTemplate, Objects
 
 Object: TypeAlias = Mapping[str, Any]
 Placed: TypeAlias = tuple[Object, str]

@@ -32,14 +32,14 @@ def draw(results: Sequence[Result], path: str, *, title: str) -> None:
     from matplotlib import pyplot as plt  # noqa: PLC0415
     from matplotlib.patches import Patch  # noqa: PLC0415
 
-    queues = _queues(results)
+    places = queues(results)
     kinds = sorted({_kind(job) for result in results for job in result.jobs})
     colours = {kind: COLOURS[number % len(COLOURS)] for number, kind in enumerate(kinds)}
     figure, grid = plt.subplots(
-        2 * len(queues),
+        2 * len(places),
         len(results),
-        figsize=(max(6, 4.5 * len(results)), 1 + 3.2 * len(queues)),
-        height_ratios=[3, 1] * len(queues),
+        figsize=(max(6, 4.5 * len(results)), 1 + 3.2 * len(places)),
+        height_ratios=[3, 1] * len(places),
         sharex=True,
         sharey="row",
         squeeze=False,
@@ -47,13 +47,14 @@ def draw(results: Sequence[Result], path: str, *, title: str) -> None:
     )
     for column, result in enumerate(results):
         grid[0][column].set_title(f"{result.strategy}: {duration(result.totals.makespan)}")
-        for row, queue in enumerate(queues):
-            jobs = [job for job in result.jobs if job.queue == queue]
+        for row, place in enumerate(places):
+            jobs = [job for job in result.jobs if _place(job) == place]
             _draw_running(grid[2 * row][column], jobs, colours)
             _draw_waiting(grid[2 * row + 1][column], jobs)
         grid[-1][column].set_xlabel("seconds")
-    for row, queue in enumerate(queues):
-        grid[2 * row][0].set_ylabel(f"{queue}: running")
+    for row, (queue, cluster) in enumerate(places):
+        name = f"{queue} in {cluster}" if cluster else queue
+        grid[2 * row][0].set_ylabel(f"{name}: running")
         grid[2 * row + 1][0].set_ylabel("waiting")
     handles = [Patch(color=colour, label=kind) for kind, colour in colours.items()]
     handles.append(Patch(color=WAITING_COLOUR, label="waiting"))
@@ -65,14 +66,18 @@ def draw(results: Sequence[Result], path: str, *, title: str) -> None:
     plt.close(figure)
 
 
-def _queues(results: Sequence[Result]) -> list[str]:
-    """Name the queues, those first that Jobs were created for."""
+def queues(results: Sequence[Result]) -> list[tuple[str, str]]:
+    """Name the queues, those first that Jobs were created for, and the cluster behind each."""
     jobs = [job for result in results for job in result.jobs]
-    return list(
-        dict.fromkeys(
-            [*sorted({job.submitted for job in jobs}), *sorted({job.queue for job in jobs})]
-        )
-    )
+    first = {job.submitted for job in jobs}
+    places = {_place(job) for job in jobs}
+    # A queue that nobody stayed in is shown too: that it was empty is to be seen.
+    places |= {(name, "") for name in first - {queue for queue, _ in places}}
+    return sorted(places, key=lambda place: (place[0] not in first, place))
+
+
+def _place(job: JobResult) -> tuple[str, str]:
+    return job.queue, job.cluster
 
 
 def _kind(job: JobResult) -> str:

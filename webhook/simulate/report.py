@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -12,6 +13,8 @@ from webhook.simulate.scenario import STATIC, Scenario
 VERSION: Final = 1
 _MOST_KINDS: Final = 8
 """Of Jobs; more would not fit a line."""
+HERE: Final = "(manager)"
+"""In the place of a worker cluster."""
 _HEADER: Final = (
     "STRATEGY",
     "MAKESPAN",
@@ -32,6 +35,11 @@ def table(scenario: Scenario, results: Sequence[Result]) -> str:
         header = ("MEAN TURNAROUND", *scenario.templates)
         rows = [(each.strategy, *_by_job(each, scenario)) for each in results]
         lines += ["", *aligned([header, *rows])]
+    if scenario.workers:
+        clusters = ("", *scenario.workers)
+        header = ("JOBS RUN IN", *(name or HERE for name in clusters))
+        rows = [(each.strategy, *_run_in(each, clusters)) for each in results]
+        lines += ["", *aligned([header, *rows])]
     return "\n".join([*lines, *_notes(results)])
 
 
@@ -51,6 +59,11 @@ def aligned(rows: Sequence[Sequence[str]], *, left: int = 1) -> list[str]:
 
 def _by_job(result: Result, scenario: Scenario) -> list[str]:
     return [duration(totals(result.of(name)).mean_turnaround) for name in scenario.templates]
+
+
+def _run_in(result: Result, clusters: Iterable[str]) -> list[str]:
+    counts = Counter(job.cluster for job in result.jobs if job.start is not None)
+    return [str(counts[name]) for name in clusters]
 
 
 def _title(scenario: Scenario) -> str:
@@ -135,6 +148,10 @@ def _result_json(result: Result, results: Sequence[Result]) -> Mapping[str, Any]
             name: _totals_json(totals(result.of(name)))
             for name in dict.fromkeys(job.template for job in result.jobs)
         },
+        "byCluster": {
+            name: _totals_json(totals(result.in_cluster(name)))
+            for name in sorted({job.cluster for job in result.jobs} - {""})
+        },
         "jobs": [_job_json(each) for each in result.jobs],
     }
 
@@ -150,6 +167,7 @@ def _job_json(job: JobResult) -> Mapping[str, Any]:
         "arrival": _rounded(job.arrival),
         "submittedTo": job.submitted,
         "queue": job.queue,
+        "cluster": job.cluster or None,
         "option": job.option or None,
         "start": _rounded(job.start),
         "finish": _rounded(job.finish),

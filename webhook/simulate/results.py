@@ -25,6 +25,8 @@ class JobResult:
     """The LocalQueue that it was created for."""
     queue: str
     """The LocalQueue that it was sent to."""
+    cluster: str = ""
+    """The worker cluster that took it; empty: it ran here, or nowhere."""
     option: str = ""
     """Empty: no policy decided."""
     policy: str = ""
@@ -84,6 +86,9 @@ class Result:
 
     def of(self, template: str) -> tuple[JobResult, ...]:
         return tuple(job for job in self.jobs if job.template == template)
+
+    def in_cluster(self, name: str) -> tuple[JobResult, ...]:
+        return tuple(job for job in self.jobs if job.cluster == name)
 
 
 def totals(jobs: Sequence[JobResult]) -> Totals:

@@ -7,7 +7,7 @@ strategy meets the same Jobs with the same true run times.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webhook.model.fields import FieldError
@@ -45,14 +45,16 @@ class Submission:
     """True run times: by the names of the ResourceFlavors that it may be assigned, sorted and
     joined by commas, or by option. What else holds quota is in them."""
 
-    def seconds_on(self, flavors: str, option: str = "") -> float:
+    def seconds_on(self, flavors: str, option: str = "", *, sent_by: str = "") -> float:
         """Tell how long the Job really runs on these flavors; what names them wins.
+
+        *sent_by*: in a worker cluster, the manager's flavors, by which it may be said too.
 
         Raises:
             FieldError: the scenario does not say.
 
         """
-        for key in (flavors, option, *flavors.split(",")):
+        for key in (flavors, option, *flavors.split(","), sent_by):
             if key in self.run_seconds:
                 return self.run_seconds[key]
         known = ", ".join(self.run_seconds)
@@ -71,6 +73,16 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A cluster behind MultiKueue."""
+
+    snapshot: Snapshot
+    """Empty queues."""
+    watched: bool = True
+    """Decisions know what is free and waits there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """What a replay starts from."""
 
@@ -85,6 +97,8 @@ class Scenario:
     """batch/v1 Jobs by name; each has a namespace and no name of its own."""
     submissions: tuple[Submission, ...]
     """Ascending by time."""
+    workers: Mapping[str, Worker] = field(default_factory=dict)
+    """By name; none: what has quota runs, also behind MultiKueue."""
 
     def manifest(self, submission: Submission) -> Mapping[str, Any]:
         """Return the Job as it is submitted."""

@@ -18,12 +18,13 @@ from webhook.model.job import QUEUE_LABEL
 from webhook.model.policy import KIND, FallbackPolicy
 from webhook.model.policy_values import seconds
 from webhook.model.queues import Snapshot
-from webhook.simulate import arrivals, objects, parameters, run_times, trace
+from webhook.simulate import arrivals, objects, parameters, run_times, trace, worker_clusters
 from webhook.simulate.arrivals import Coming
 from webhook.simulate.objects import Object, ReadText
 from webhook.simulate.run_times import Plan
-from webhook.simulate.scenario import Scenario, ScenarioError, Submission
-from webhook.simulate.scenario_spec import Arrivals, ScenarioSpec, SpecError, validated
+from webhook.simulate.scenario import Scenario, ScenarioError, Submission, Worker
+from webhook.simulate.scenario_checks import SpecError, validated
+from webhook.simulate.scenario_spec import Arrivals, ScenarioSpec
 
 DEFAULT_QUEUE = "default"
 """Kueue sends Jobs that name no LocalQueue here, where there is one."""
@@ -64,7 +65,8 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
     snapshot = snapshot_of(placed)
     policies = tuple(objects.policy(*each) for each in ruling)
     _check_queues(templates, snapshot)
-    _check_keys(spec, snapshot, policies)
+    workers = worker_clusters.read(spec.clusters, snapshot, templates.values(), read_text)
+    _check_keys(spec, snapshot, workers, policies)
     return Scenario(
         name=spec.name,
         snapshot=replace(snapshot, policies=()),
@@ -73,6 +75,7 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
         policy_objects=tuple(source for source, _ in ruling),
         templates=templates,
         submissions=_submissions(spec, read_text, seed),
+        workers=workers,
     )
 
 
@@ -87,14 +90,21 @@ def _check_queues(templates: Mapping[str, Object], snapshot: Snapshot) -> None:
             raise FieldError(f"jobs.{name}", message + (", ".join(there) or "none"))
 
 
-def _check_keys(spec: ScenarioSpec, snapshot: Snapshot, policies: Sequence[FallbackPolicy]) -> None:
+def _check_keys(
+    spec: ScenarioSpec,
+    snapshot: Snapshot,
+    workers: Mapping[str, Worker],
+    policies: Sequence[FallbackPolicy],
+) -> None:
     """Refuse run times that no Job could ever have."""
     options = {option.name for policy in policies for option in policy.spec.options}
+    clusters = (snapshot, *(worker.snapshot for worker in workers.values()))
+    flavors = list(dict.fromkeys(name for each in clusters for name in each.flavors))
     for name, job in spec.jobs.items():
         for key in job.run_times:
-            if key in options or set(key.split(",")) <= set(snapshot.flavors):
+            if key in options or set(key.split(",")) <= set(flavors):
                 continue
-            known = ", ".join([*snapshot.flavors, *sorted(options - set(snapshot.flavors))])
+            known = ", ".join([*flavors, *sorted(options - set(flavors))])
             message = f"expected a ResourceFlavor or an option; there is {known}"
             raise FieldError(f"jobs.{name}.runTimes.{key}", message)
 

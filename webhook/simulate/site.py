@@ -1,0 +1,183 @@
+"""One cluster in a replay: who waits and runs there, and what admission would know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TypeAlias
+
+from webhook.decide import quota
+from webhook.decide.demand import NOWHERE, Demand, demand
+from webhook.decide.lines import Waiting
+from webhook.decide.occupancy import Occupancy, namespace_labels
+from webhook.decide.schedule import Begun, Schedule
+from webhook.decide.tree import Tree
+from webhook.model.fields import FieldError
+from webhook.model.job import Job
+from webhook.model.job_class import JobClass
+from webhook.model.queues import Amounts, Arrival, ClusterQueue, Snapshot, StopPolicy
+from webhook.simulate.forecasts import Forecasts, Joining
+from webhook.simulate.known import Known
+from webhook.simulate.scenario import Submission
+
+Runs: TypeAlias = Mapping[str, tuple[float, float]]
+"""Flavors, joined by commas, to how long a Job really runs there, and a spread."""
+UNTIL_TOLD: Runs = {}
+"""Of Workloads that hold quota until something else ends them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """A Job that was let in, and where its Workload is."""
+
+    submission: Submission
+    arrival: Arrival
+    job: Job
+    job_class: JobClass
+    generation: int
+    """Of the policy that decided; 0: none did."""
+    cluster_queue: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.submission.name
+
+
+class Site:
+    """Begins with empty queues."""
+
+    def __init__(self, snapshot: Snapshot, forecasts: Forecasts) -> None:
+        self.snapshot, self.forecasts = snapshot, forecasts
+        self.known = Known(snapshot)
+        self.schedules = tuple(_schedules(snapshot))
+        self.places = {
+            name: index
+            for index, schedule in enumerate(self.schedules)
+            for name in schedule.tree.leaves
+        }
+        """ClusterQueue to the number of its schedule."""
+        self.queued: dict[str, Queued] = {}
+        """What waits or holds quota, by key."""
+        self._demands: dict[Demand, Demand] = {}
+        """Equal ones are one, so that those who ask the same stand in one line."""
+
+    def view(self, job: Job, now: float) -> Occupancy:
+        """Say what admission would know when *job* is decided."""
+        view = self.known.at(self.forecasts.seen(job, now), self.heads())
+        return self.forecasts.foreseen(view)
+
+    def cluster_queue(self, arrival: Arrival) -> ClusterQueue | None:
+        """Find where a Workload waits; None: Kueue lets nobody in."""
+        place = self.snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
+        if place is None or place.stop_policy is not StopPolicy.NONE:
+            return None
+        return self.snapshot.cluster_queues.get(place.cluster_queue)
+
+    def join(self, one: Queued, runs: Runs, *, now: float, age: int) -> int | None:
+        """Let a Workload wait; return the number of its schedule, None: it is never looked at."""
+        arrival, queue = one.arrival, self.cluster_queue(one.arrival)
+        if queue is None:
+            return None
+        self.known.join(queue.name, arrival)
+        index = self.places.get(queue.name)
+        if index is None or not self._is_selected(arrival, queue):
+            return None
+        self.queued[one.key] = replace(one, cluster_queue=queue.name)
+        asked = self._demand(arrival, queue)
+        joining = Joining(
+            key=one.key,
+            cluster_queue=queue.name,
+            arrival=arrival,
+            demand=asked,
+            job_class=one.job_class,
+            generation=one.generation,
+        )
+        self.forecasts.join(joining, now, age=age)
+        waiting = Waiting(
+            cluster_queue=queue.name,
+            demand=asked,
+            seconds=inf,
+            by_flavors=runs,
+            priority=arrival.priority,
+            at=now,
+            key=one.key,
+        )
+        self.schedules[index].add_waiting(waiting, age=age)
+        return index
+
+    def leave(self, key: str) -> int | None:
+        """Take away what waits; return its age if forecasts follow it."""
+        one = self.queued.pop(key)
+        self.schedules[self.places[one.cluster_queue]].withdraw(key)
+        self.known.leave(one.cluster_queue, one.arrival)
+        return self.forecasts.leave(key)
+
+    def begin(self, begun: Begun, usage: Amounts) -> Queued:
+        """Let what waited hold quota."""
+        one = self.queued[begun.key]
+        self.known.start(one.cluster_queue, one.arrival, usage)
+        return one
+
+    def end(self, ended: Begun, usage: Amounts, *, ran_from: float) -> None:
+        """Let what held quota go, and its run be learned from."""
+        one = self.queued.pop(ended.key)
+        self.known.end(one.cluster_queue, one.arrival, usage)
+        flavors = ",".join(sorted(set(ended.flavors)))
+        self.forecasts.end(ended.key, ran_from, ended.finish, flavors)
+
+    def heads(self) -> Mapping[str, Arrival]:
+        """Name who waits first in StrictFIFO queues."""
+        if not self.known.sets_aside:
+            return {}
+        return {
+            line.queue.name: self.queued[line.entries[0][2].waiting.key].arrival
+            for schedule in self.schedules
+            for line in schedule.waiting()
+            if line.is_strict
+        }
+
+    def _is_selected(self, arrival: Arrival, queue: ClusterQueue) -> bool:
+        return queue.namespaces.matches(namespace_labels(self.snapshot, arrival.namespace))
+
+    def _demand(self, arrival: Arrival, queue: ClusterQueue) -> Demand:
+        try:
+            found = demand(arrival.needs, queue, self.snapshot)
+        except FieldError:
+            # Kueue cannot judge it either: it stays pending.
+            found = NOWHERE
+        return self._demands.setdefault(found, found)
+
+
+class TrueRunTimes(Runs):
+    """Flavors to how long one Job really runs there: what is never needed need not be said."""
+
+    def __init__(self, one: Queued, *, sent_by: str = "") -> None:
+        """*sent_by*: in a worker cluster, the manager's flavors."""
+        self._submission, self._option = one.submission, one.arrival.option
+        self._sent_by = sent_by
+
+    def __getitem__(self, flavors: str) -> tuple[float, float]:
+        seconds = self._submission.seconds_on(flavors, self._option, sent_by=self._sent_by)
+        return seconds, 0.0
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._submission.run_seconds)
+
+    def __len__(self) -> int:
+        return len(self._submission.run_seconds)
+
+
+def amounts(schedule: Schedule, begun: Begun) -> Amounts:
+    return {schedule.tree.cells[cell]: amount for cell, amount in begun.usage}
+
+
+def _schedules(snapshot: Snapshot) -> Iterator[Schedule]:
+    """Begin with empty queues; nobody waits at the first look."""
+    forest = quota.plant(snapshot.cluster_queues, snapshot.cohorts).forest
+    for root in sorted({forest.nodes[index].root for index in forest.places.values()}):
+        fair_sharing = snapshot.kueue.fair_sharing
+        queues = snapshot.cluster_queues.values()
+        schedule = Schedule(Tree(forest, root), queues, fair_sharing=fair_sharing, keep=True)
+        schedule.look()
+        yield schedule

@@ -1,0 +1,202 @@
+"""The worker clusters of a replay, as MultiKueue's AllAtOnce dispatcher uses them.
+
+What has quota at the manager is sent to all its active clusters, after the start delay of the
+options that lead there. The first that has quota takes it, and the others drop it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from webhook.cluster.run_times import RunTimes
+from webhook.decide import borrowed, clusters, folding, remotes
+from webhook.decide.occupancy import Occupancy
+from webhook.decide.placements import placed
+from webhook.decide.schedule import Begun, Schedule
+from webhook.model.forecasts import Estimates
+from webhook.model.job import Job
+from webhook.model.policy import FallbackPolicy
+from webhook.model.policy_values import seconds
+from webhook.model.queues import Amounts, Arrival
+from webhook.simulate.forecasts import Forecasts
+from webhook.simulate.scenario import Worker
+from webhook.simulate.site import Queued, Site, TrueRunTimes, amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A Workload that a cluster has quota for."""
+
+    cluster: str
+    begun: Begun
+    usage: Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Coming:
+    """A Workload on its way to a cluster."""
+
+    one: Queued
+    sent_by: str
+    sent: float
+    comes: float
+    age: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Cluster:
+    site: Site
+    is_watched: bool
+    first: int
+    """The number of its first schedule, of all in the replay."""
+    coming: dict[str, _Coming]
+
+
+class Workers:
+    """All of them; schedules are numbered after those of the manager."""
+
+    def __init__(
+        self, given: Mapping[str, Worker], manager: Site, policies: Sequence[FallbackPolicy]
+    ) -> None:
+        """*policies*: all of the scenario, whoever decides; their start delays are true."""
+        self._manager, self._policies = manager, policies
+        self._clusters: dict[str, _Cluster] = {}
+        self._of_schedule: list[tuple[str, Schedule]] = []
+        self._delays: dict[tuple[str, str], float] = {}
+        self._began: dict[str, float] = {}
+        """Key to when it began in a cluster."""
+        self._number = 0
+        for name, worker in given.items():
+            self._add(name, worker)
+
+    def _add(self, name: str, worker: Worker) -> None:
+        policies = self._manager.snapshot.policies if worker.watched else ()
+        snapshot = replace(worker.snapshot, policies=policies)
+
+        def known(*own: Estimates) -> tuple[Estimates, Estimates]:
+            here = self._manager.snapshot
+            given = (here.worker_clusters, here.cluster_queues, here.checks)
+            runs, starts = (
+                borrowed.together(borrowed.lent(each, *given)[name], mine, snapshot.cluster_queues)
+                for each, mine in zip(self._manager.forecasts.learned(), own, strict=True)
+            )
+            return runs, starts
+
+        ruling = self._manager.snapshot
+        site = Site(snapshot, Forecasts(snapshot, RunTimes(), ruling=ruling, known=known))
+        first = len(self._manager.schedules) + len(self._of_schedule)
+        self._clusters[name] = _Cluster(
+            site=site, is_watched=worker.watched, first=first, coming={}
+        )
+        self._of_schedule += [(name, schedule) for schedule in site.schedules]
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        return tuple(schedule for _, schedule in self._of_schedule)
+
+    def leads_away(self, cluster_queue: str) -> bool:
+        """Tell whether what has quota in a ClusterQueue of the manager runs elsewhere."""
+        here = self._manager.snapshot
+        return bool(self._clusters) and clusters.is_multikueue(
+            here.cluster_queues[cluster_queue], here
+        )
+
+    def around(self, here: Occupancy, job: Job, now: float) -> Occupancy:
+        """Add what admission would know of the clusters that are watched."""
+        found = {
+            name: _with_coming(name, each, job, now)
+            for name, each in self._clusters.items()
+            if each.is_watched
+        }
+        return replace(here, clusters=found) if found else here
+
+    def expected(self, arrival: Arrival, view: Occupancy) -> Arrival:
+        """Say where a Job is expected that nobody decided on."""
+        if arrival.cluster or not self._clusters:
+            return arrival
+        place = arrival.namespace, arrival.local_queue
+        return replace(arrival, cluster=remotes.likely(view, place))
+
+    def send(self, one: Queued, begun: Begun) -> Iterator[tuple[float, int]]:
+        """Send what has quota at the manager; yield when something happens in which schedule."""
+        here = self._manager.snapshot
+        self._number += 1
+        coming = _Coming(
+            one=one,
+            sent_by=",".join(sorted(set(begun.flavors))),
+            sent=begun.at,
+            comes=begun.at + self._delay(one),
+            age=self._number,
+        )
+        for name in clusters.behind(here.cluster_queues[one.cluster_queue], here):
+            each = self._clusters.get(name)
+            if each is None or clusters.inactive(name, here) or not each.site.schedules:
+                continue
+            each.coming[one.key] = coming
+            yield coming.comes, each.first
+
+    def arrive(self, number: int, now: float) -> Iterator[int]:
+        """Let those wait that have come to the cluster of a schedule; yield their schedules."""
+        name, _ = self._of_schedule[number - len(self._manager.schedules)]
+        each = self._clusters[name]
+        for key in [key for key, coming in each.coming.items() if coming.comes <= now]:
+            coming = each.coming.pop(key)
+            runs = TrueRunTimes(coming.one, sent_by=coming.sent_by)
+            index = each.site.join(coming.one, runs, now=coming.comes, age=coming.age)
+            if index is not None:
+                yield each.first + index
+
+    def note(self, number: int) -> Iterator[Taken]:
+        """Take down who ended and who started in the last step of a schedule."""
+        name, schedule = self._of_schedule[number - len(self._manager.schedules)]
+        site = self._clusters[name].site
+        for ended in schedule.ended:
+            site.end(ended, amounts(schedule, ended), ran_from=ended.at)
+        for begun in schedule.begun:
+            usage = amounts(schedule, begun)
+            site.begin(begun, usage)
+            site.forecasts.start(begun.key, begun.at, usage)
+            self._drop(begun.key, but=name)
+            self._began[begun.key] = begun.at
+            yield Taken(cluster=name, begun=begun, usage=usage)
+        schedule.ended.clear()
+        schedule.begun.clear()
+
+    def began(self, ended: Begun) -> float:
+        """Tell when a Workload of the manager began to run, here or there."""
+        return self._began.pop(ended.key, ended.at)
+
+    def _drop(self, key: str, *, but: str) -> None:
+        for name, each in self._clusters.items():
+            each.coming.pop(key, None)
+            if name != but and key in each.site.queued:
+                each.site.leave(key)
+
+    def _delay(self, one: Queued) -> float:
+        """Find how long the way to a worker takes, as the policies say of this queue."""
+        place = one.arrival.local_queue, one.cluster_queue
+        if place not in self._delays:
+            self._delays[place] = max(
+                (
+                    seconds(option.start_delay)
+                    for policy in self._policies
+                    for option in policy.spec.options
+                    if option.queue == place[0] or option.cluster_queue == place[1]
+                ),
+                default=0.0,
+            )
+        return self._delays[place]
+
+
+def _with_coming(name: str, each: _Cluster, job: Job, now: float) -> Occupancy:
+    """Count those that are on their way where they are expected, as admission does."""
+    view, snapshot = each.site.view(job, now), each.site.forecasts.published
+    for coming in each.coming.values():
+        arrival = coming.one.arrival
+        if arrival.cluster != name:
+            continue
+        view = folding.with_arrival(view, arrival)
+        if (found := placed(arrival, snapshot, coming.sent)) is not None:
+            view = replace(view, outlook=view.outlook.add(found))
+    return view
