@@ -65,6 +65,7 @@ def entry(past: Past, metadata: Mapping[str, Any] | None, *, seen: float = 0.0) 
         outcome=past.outcome,
         queue=past.queue,
         cluster_queue=past.cluster_queue,
+        cluster=past.cluster,
         flavors=past.flavors,
         job_class=past.job_class,
         coarse=past.coarse,

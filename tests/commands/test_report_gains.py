@@ -116,3 +116,51 @@ def test_wrong_input_ends_with_2(arguments, said):
     found = report(*arguments)
 
     assert (found.exit_code, found.stderr) == (2, said)
+
+
+def saved_clusters(tmp_path):
+    """The manager's state with a journal, and the one of its worker."""
+    document = yaml.safe_load((SCENARIOS / "clusters.yaml").read_text())
+    objects = [*document["cluster"]["objects"], *document["policies"]["objects"][:1]]
+    filled = json.dumps(objects).replace('"${managerGpus}"', "40").replace("${startDelay}", "0s")
+    objects = json.loads(filled.replace('"${slowdown}"', "3.5"))
+    given = journals.scenario("clusters", managerGpus=40)
+    ran = journals.happened(given, "light")
+    entries = journals.entries(given, ran, mode="Enforce")
+    slot = Slot(number=HOUR, entries={each.key: each for each in entries})
+    path, worker = tmp_path / "snapshot.json", tmp_path / "worker.json"
+    path.write_text(json.dumps({"kind": "List", "items": [*objects, config_map(slot)]}))
+    worker.write_text(json.dumps({"kind": "List", "items": document["clusters"][0]["objects"]}))
+    return str(path), str(worker)
+
+
+def test_a_workers_queues_are_taken_from_its_saved_state(tmp_path):
+    path, worker = saved_clusters(tmp_path)
+
+    without = json.loads(report("--snapshot", path, "-o", "json").output)
+    found = json.loads(
+        report("--snapshot", path, "--cluster", f"worker={worker}", "-o", "json").output
+    )
+
+    assert (without["unknownClusters"], without["sureness"]) == (["worker"], None)
+    assert (found["unknownClusters"], found["sureness"]["jobs"]) == ([], 30)
+    assert [each["cluster"] for each in found["byCluster"]] == [None, "worker"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("worker", "--cluster: expected NAME=FILE, got worker"),
+        (
+            "other=x.json",
+            "--cluster: no ClusterQueue leads to other through MultiKueue; there is worker",
+        ),
+        ("worker=nowhere.json", "nowhere.json: No such file or directory"),
+    ],
+)
+def test_a_cluster_that_cannot_be_read_is_a_wrong_input(tmp_path, given, words):
+    path, _ = saved_clusters(tmp_path)
+
+    found = report("--snapshot", path, "--cluster", given)
+
+    assert (found.exit_code, found.stderr.strip()) == (2, words)

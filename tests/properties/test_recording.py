@@ -8,7 +8,7 @@ from tests.properties.jobs import adaptations, jobs
 from tests.properties.test_flow import KIND, decided, submitted, world
 from webhook import recording
 from webhook.cluster import past
-from webhook.model import cut
+from webhook.model import cut, journal
 
 NOT_ON_A_WORKLOAD = ("activeDeadlineSeconds", "managedBy")
 
@@ -60,3 +60,14 @@ def test_no_value_that_may_be_secret_is_kept(source):
 
     assert "s3cret" not in repr(entry)
     assert "s3cret" not in json.dumps(cut.manifest(KIND.read(job), "a-class"))
+
+
+@given(jobs())
+def test_the_cluster_that_multikueue_sent_it_to_is_kept(source):
+    job = submitted(source)
+    sent = {**workload_of(job), "status": {"clusterName": "gpu-east"}}
+
+    entry = recording.entry(past.read(sent), recording.metadata_of(job))
+
+    assert entry.cluster == "gpu-east"
+    assert journal.read(journal.write([entry])) == (entry,)

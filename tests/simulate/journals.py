@@ -19,11 +19,13 @@ FLAVORS = {"gpu-lq": "gpu", "cpu-lq": "cpu"}
 CLUSTER_QUEUES = {"gpu-lq": "gpu-cq", "cpu-lq": "cpu-cq"}
 
 
-def scenario(name):
+def scenario(name, **parameters):
     path = SCENARIOS / f"{name}.yaml"
     (document,) = manifest.read(path.read_text())
     return scenario_file.read(
-        document.value, read_text=lambda file: (path.parent / file).read_text()
+        document.value,
+        read_text=lambda file: (path.parent / file).read_text(),
+        given=parameters,
     )
 
 
@@ -63,6 +65,7 @@ def _entry(given, submission, job, mode):
         outcome=SUCCEEDED,
         queue=job.queue,
         cluster_queue=CLUSTER_QUEUES[job.queue],
+        cluster=job.cluster,
         flavors=FLAVORS[job.queue],
         job_class=job.template,
         coarse=f"~{job.template}",

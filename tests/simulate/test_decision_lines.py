@@ -40,10 +40,10 @@ def sources(given, strategy="FinishTime", **rest):
 
 
 @pytest.mark.parametrize("strategy", ["static", "FinishTime"])
-@pytest.mark.parametrize("name", ["burst", "uniform"])
+@pytest.mark.parametrize("name", ["burst", "uniform", "clusters"])
 def test_a_log_replays_as_the_scenario_that_it_tells_of(name, strategy):
     given = journals.scenario(name)
-    found = read(lines(given), sources(given))
+    found = read(lines(given), sources(given, workers=given.workers))
 
     (arm,) = found.arms([strategy])
     replayed, wanted = replay(found, arm).totals, journals.happened(given, strategy).totals
@@ -52,6 +52,9 @@ def test_a_log_replays_as_the_scenario_that_it_tells_of(name, strategy):
     # Classes that differ in arguments alone learn from one another only where these are known.
     assert replayed.mean_turnaround == pytest.approx(wanted.mean_turnaround, rel=0.02)
     assert replayed.moved == pytest.approx(wanted.moved, abs=1)
+    assert [job.cluster for job in replay(found, found.arms(["static"])[0]).jobs] == (
+        ["worker" if given.workers else ""] * len(found.submissions)
+    )
 
 
 def test_the_journal_knows_better_than_what_was_expected():

@@ -45,6 +45,8 @@ class Past(NamedTuple):
     """Its pod template as JSON, without what deciding does not need; equal ones are one text."""
     job_class: str
     coarse: str
+    cluster: str = ""
+    """The worker cluster that MultiKueue sent it to."""
 
 
 class Over(NamedTuple):
@@ -91,6 +93,7 @@ def read(source: Mapping[str, Any]) -> Past | None:
         template=_pruned(template, here),
         job_class=intern(mark.job_class.key) if mark else "",
         coarse=intern(mark.job_class.coarse) if mark else "",
+        cluster=intern(fields.text(status, "clusterName", "status")),
     )
 
 

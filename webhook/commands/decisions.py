@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from webhook.cluster.snapshot_file import read_objects
-from webhook.commands import history
+from webhook.commands import history, worker_files
 from webhook.model.fields import FieldError
 from webhook.model.policy import FallbackPolicy
 from webhook.model.policy_fields import DURATION
@@ -19,7 +19,14 @@ from webhook.simulate.scenario import Scenario
 from webhook.simulate.scenario_checks import SpecError
 
 
-def scenario(log: str, snapshot: str, policies: tuple[str, ...], run_time: str | None) -> Scenario:
+def scenario(
+    log: str,
+    snapshot: str,
+    policies: tuple[str, ...],
+    run_time: str | None,
+    *,
+    clusters: tuple[str, ...] = (),
+) -> Scenario:
     """Read all files; with *policies*, those decide in the place of the snapshot's.
 
     Raises:
@@ -38,6 +45,7 @@ def scenario(log: str, snapshot: str, policies: tuple[str, ...], run_time: str |
         learned=found.state.learned(found.until),
         entries=found.entries,
         run_seconds=None if run_time is None else _seconds(run_time),
+        workers=worker_files.read(clusters, world),
     )
     return decision_lines.read(_lines(log), sources, file=log)
 

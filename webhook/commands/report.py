@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ class Asked:
     policy: str | None
     run_times: bool
     snapshot: str | None
+    clusters: tuple[str, ...]
     release_namespace: str | None
     output: str
     kubeconfig: str | None
@@ -44,6 +45,13 @@ class Asked:
 @click.option("--policy", help="Only Jobs that this policy matches.")
 @click.option("--run-times", is_flag=True, help="Run times, and what keeps failing, instead.")
 @click.option("--snapshot", metavar="FILE", help="A saved state; default: the cluster's.")
+@click.option(
+    "--cluster",
+    "clusters",
+    multiple=True,
+    metavar="NAME=FILE",
+    help="A worker cluster's saved state; repeatable.",
+)
 @click.option("--release-namespace", help="Ours; default: where the API server sends reviews to.")
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text")
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
@@ -57,6 +65,11 @@ def command(**given: Any) -> None:
 
     \b
     A snapshot is what `explain` takes, with Jobs, Workloads and the ConfigMaps of our namespace.
+    Where queues lead to worker clusters, give each one's queues with --cluster: what `kubectl get
+    clusterqueues,localqueues,cohorts,resourceflavors,namespaces -A -o json` prints there. Jobs
+    of a cluster of which nothing is known are in no replay, and the report says so.
+
+    \b
     With --run-times: how long each class of Jobs runs on which flavors, and which options it
     is refused.
 
@@ -67,6 +80,7 @@ def command(**given: Any) -> None:
     Examples:
       kueue-fallback report
       kueue-fallback report --since 2h -n research --policy light-gpu -o wide
+      kueue-fallback report --cluster gpu-east=gpu-east.json
       kueue-fallback report --run-times
     """
     from webhook.simulate.gains import gains
@@ -79,7 +93,7 @@ def command(**given: Any) -> None:
         since = _seconds(asked.since)
         found = _history(asked)
         until = time.time() if asked.snapshot is None else found.until
-        told = _told(found, until - since, until)
+        told = _told(found, asked.clusters, until - since, until)
     except FieldError as error:
         click.echo(str(error), err=True)
         sys.exit(2)
@@ -105,16 +119,19 @@ def _history(asked: Asked) -> History:
     return found
 
 
-def _told(found: History, since: float, until: float) -> Hindsight:
+def _told(found: History, given: Sequence[str], since: float, until: float) -> Hindsight:
     """Replay what ended since then, with what came before it and was still there."""
+    from webhook.commands import worker_files
     from webhook.simulate import hindsight
     from webhook.simulate.told import World
 
     entries = [each for each in found.entries if not each.outcome or each.finished >= since]
     if found.state is None:
         return hindsight.untold(entries)
+    snapshot = found.state.snapshot(0.0, until)
     world = World(
-        snapshot=found.state.snapshot(0.0, until),
+        snapshot=snapshot,
+        workers=worker_files.read(given, snapshot),
         learned=found.state.learned(until),
         now=until,
     )

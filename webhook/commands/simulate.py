@@ -35,6 +35,7 @@ class Asked:
     snapshot: str | None
     policies: tuple[str, ...]
     run_time: str | None
+    clusters: tuple[str, ...]
     strategies: tuple[str, ...]
     assignments: tuple[str, ...]
     seed: int
@@ -54,6 +55,13 @@ class Asked:
 @click.option("--snapshot", metavar="FILE", help="With --decisions: the queues, a saved state.")
 @click.option("--policy", "policies", multiple=True, metavar="FILE", help="With it: who decides.")
 @click.option("--run-time", metavar="TIME", help="With it: of Jobs of which nothing else tells.")
+@click.option(
+    "--cluster",
+    "clusters",
+    multiple=True,
+    metavar="NAME=FILE",
+    help="With it: a worker cluster's saved state; repeatable.",
+)
 @click.option(
     "--strategy",
     "strategies",
@@ -102,14 +110,17 @@ def _replayed(asked: Asked) -> Scenario:
     if (asked.file is None) == (asked.decisions is None):
         raise FieldError("", "expected one of --filename and --decisions")
     if asked.file is not None:
-        if asked.snapshot or asked.policies or asked.run_time:
-            raise FieldError("", "--snapshot, --policy and --run-time go with --decisions")
+        if asked.snapshot or asked.policies or asked.run_time or asked.clusters:
+            message = "--snapshot, --policy, --run-time and --cluster go with --decisions"
+            raise FieldError("", message)
         return _scenario(asked.file, asked.assignments, asked.seed)
     if asked.decisions is None or asked.snapshot is None:
         raise FieldError("--snapshot", "expected with --decisions: the queues are in it")
     from webhook.commands import decisions
 
-    return decisions.scenario(asked.decisions, asked.snapshot, asked.policies, asked.run_time)
+    return decisions.scenario(
+        asked.decisions, asked.snapshot, asked.policies, asked.run_time, clusters=asked.clusters
+    )
 
 
 def _check_plot(path: str | None) -> None:

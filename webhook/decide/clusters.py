@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from webhook.model.queues import MULTIKUEUE, ClusterQueue, Snapshot
 
 
@@ -22,6 +24,17 @@ def reached(snapshot: Snapshot) -> tuple[str, ...]:
     """Name the clusters behind any ClusterQueue, each once."""
     queues = snapshot.cluster_queues.values()
     return tuple(dict.fromkeys(name for queue in queues for name in behind(queue, snapshot)))
+
+
+def unknown(
+    cluster_queue: ClusterQueue, snapshot: Snapshot, known: Collection[str]
+) -> tuple[str, ...]:
+    """Name the active clusters behind a ClusterQueue that are not among those that are *known*."""
+    return tuple(
+        name
+        for name in behind(cluster_queue, snapshot)
+        if name not in known and not inactive(name, snapshot)
+    )
 
 
 def flavors_behind(snapshot: Snapshot) -> frozenset[str]:

@@ -53,6 +53,8 @@ class Entry:
     queue: str
     """The LocalQueue that it ended up in."""
     cluster_queue: str = ""
+    cluster: str = ""
+    """The worker cluster that it was sent to; empty: none, or it is not known."""
     flavors: str = ""
     job_class: str = ""
     coarse: str = ""
@@ -83,6 +85,7 @@ _TEXTS: Final = {
     "o": "outcome",
     "q": "queue",
     "cq": "cluster_queue",
+    "cl": "cluster",
     "f": "flavors",
     "c": "job_class",
     "cc": "coarse",

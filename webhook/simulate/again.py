@@ -85,6 +85,7 @@ class Replays:
             policy_objects=(),
             templates=templates,
             submissions=tuple(submissions),
+            workers=self._world.workers,
         )
         found = replay(scenario, arm, progress=self._progress, run_times=run_times)
         return {job.name: job for job in found.jobs}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.cluster.learned import Learned
@@ -21,7 +21,7 @@ from webhook.model.policy import FallbackPolicy
 from webhook.model.policy_values import seconds
 from webhook.model.queues import Snapshot
 from webhook.simulate.counterfactual import elsewhere
-from webhook.simulate.scenario import Scenario, Submission
+from webhook.simulate.scenario import Scenario, Submission, Worker
 
 NAME: Final = "decisions"
 NEAR_SECONDS: Final = 60.0
@@ -40,6 +40,8 @@ class Sources:
     """Of Jobs that are over: what is in the log and here ran as long as it did."""
     run_seconds: float | None = None
     """Of those of which nothing else tells."""
+    workers: Mapping[str, Worker] = field(default_factory=dict)
+    """The clusters behind MultiKueue whose queues are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,7 @@ def read(lines: Iterable[str], sources: Sources, *, file: str = NAME) -> Scenari
         policy_objects=(),
         templates={named[template]: source for template, source in templates.items()},
         submissions=tuple(replace(each, template=named[each.template]) for each in submissions),
+        workers=sources.workers,
     )
 
 

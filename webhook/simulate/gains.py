@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Final
 
 from webhook.model.why import UNDECIDED, why_stayed
@@ -51,10 +52,33 @@ class Row:
     slower: int
     assumed: int
     """Of the moved, those whose run time in the other option rests on the policy alone."""
+    unseen: int = 0
+    """Of the seen, those that were in no replay: of a worker cluster nothing is known."""
+
+    @property
+    def is_told(self) -> bool:
+        """Tell whether it can be said who would have moved."""
+        return self.mode in ("Enforce", "") or self.unseen < self.seen
 
     @property
     def mean(self) -> float | None:
         return None if self.saved is None or not self.over else self.saved / self.over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InCluster:
+    """Jobs that ran in one worker cluster, or at the manager."""
+
+    cluster: str
+    """Empty: the manager."""
+    started: int
+    wait: float
+    """Mean seconds from arrival to admission."""
+    over: int
+    """That have ended, and count for what follows."""
+    saved: float | None
+    """Seconds of all of them; None: nobody can tell."""
+    slower: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +90,10 @@ class Gains:
     """None: nothing was replayed."""
     makespans: Makespans = field(default_factory=Makespans)
     left_out: int = 0
+    clusters: tuple[InCluster, ...] = ()
+    """None: no Job is known to have run in a worker cluster."""
+    unseen: tuple[str, ...] = ()
+    """Worker clusters of which nothing is known, so that Jobs were left out of replays."""
 
 
 def gains(
@@ -101,7 +129,26 @@ def gains(
         sureness=sureness,
         makespans=makespans_of(over),
         left_out=hindsight.left_out,
+        clusters=tuple(_in_clusters(told)),
+        unseen=tuple(sorted({name for each in told for name in each.unseen})),
     )
+
+
+def _in_clusters(told: Iterable[Told]) -> Iterator[InCluster]:
+    places: defaultdict[str, list[Told]] = defaultdict(list)
+    for each in told:
+        if each.entry.admitted:
+            places[each.entry.cluster].append(each)
+    for name, members in sorted(places.items()) if places.keys() - {""} else ():
+        pairs = list(_pairs(members))
+        yield InCluster(
+            cluster=name,
+            started=len(members),
+            wait=fmean(max(0.0, each.entry.admitted - each.entry.created) for each in members),
+            over=len(pairs),
+            saved=sum(before - after for _, before, after in pairs) if pairs else None,
+            slower=_slower(pairs),
+        )
 
 
 def _order(item: tuple[tuple[str, str], Sequence[Told]]) -> tuple[bool, str, str]:
@@ -142,9 +189,14 @@ def _row(name: tuple[str, str], members: Sequence[Told], part: float) -> Row:
         over=len(pairs),
         saved=saved if pairs else None,
         margin=_margin(pairs, part),
-        slower=sum(_is_noticed(after - before, after) for _, before, after in pairs),
+        slower=_slower(pairs),
         assumed=sum(_is_assumed(each) for each in moved),
+        unseen=sum(bool(each.unseen) for each in members),
     )
+
+
+def _slower(pairs: Iterable[tuple[Told, float, float]]) -> int:
+    return sum(_is_noticed(after - before, after) for _, before, after in pairs)
 
 
 def _margin(pairs: Iterable[tuple[Told, float, float]], part: float) -> float:
@@ -159,7 +211,7 @@ def _margin(pairs: Iterable[tuple[Told, float, float]], part: float) -> float:
 
 def _run_elsewhere(told: Told) -> float:
     """Tell how long it ran in the replay in which it ran where it did not."""
-    found = told.static if _acts(told) else told.promised
+    found = told.static if told.acts else told.promised
     if found is None or found.start is None or found.finish is None:
         return 0.0
     return found.finish - found.start
@@ -170,21 +222,16 @@ def _is_noticed(later: float, turnaround: float) -> bool:
 
 
 def _is_moved(told: Told) -> bool:
-    if _acts(told):
+    if told.acts:
         return told.entry.queue != told.submitted_queue
     return told.promised is not None and told.promised.is_moved
-
-
-def _acts(told: Told) -> bool:
-    """Tell whether the comparison is with what would have been without decisions."""
-    return told.is_enforced or (told.policy is None and told.static is not None)
 
 
 def _why(told: Told) -> str:
     if _is_moved(told):
         return ""
     entry = told.entry
-    if not _acts(told):
+    if not told.acts:
         return told.promised.why if told.promised else ""
     if not entry.policy:
         return UNDECIDED
@@ -217,14 +264,14 @@ def _by_forecast(told: Told) -> Iterator[tuple[Told, float, float]]:
 
 
 def _sides(told: Told) -> tuple[JobResult | None, JobResult | None]:
-    if _acts(told):
+    if told.acts:
         return told.static, told.happened
     return told.happened, told.promised
 
 
 def _is_assumed(told: Told) -> bool:
     """Tell whether one of the two run times that are compared was never seen."""
-    if _acts(told):
+    if told.acts:
         first = told.policy.spec.options[0].name if told.policy else ""
         basis = told.elsewhere.rests.get(first)
     else:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from webhook.simulate.gains import NOBODY, Gains, Row
-from webhook.simulate.report import aligned, duration
+from webhook.simulate.gains import NOBODY, Gains, InCluster, Row
+from webhook.simulate.report import HERE, aligned, duration
 from webhook.simulate.sureness import Sureness
 
 VERSION: Final = 1
@@ -15,6 +15,7 @@ OTHERS: Final = "(others)"
 """Jobs that no policy matches, in the queues that the others use."""
 _DONE: Final = ("POLICY", "NAMESPACE", "SEEN", "MOVED", "STAYED", "SAVED", "A JOB", "SLOWER")
 _PROMISED: Final = ("POLICY", "NAMESPACE", "SEEN", "WOULD MOVE", "STAY", "SAVE", "A JOB", "SLOWER")
+_CLUSTERS: Final = ("RAN IN", "STARTED", "WAIT", "SAVED", "A JOB", "SLOWER")
 _WIDE: Final = ("RECONSIDERED", "ENDED", "ASSUMED", "WHY NOT MOVED")
 
 
@@ -29,7 +30,7 @@ def as_text(gains: Gains, *, wide: bool = False) -> str:
             lines += ["", *_rows(header, rows, wide=wide)]
     if not wide:
         lines += ["", *_whys(gains.rows)]
-    return "\n".join([*lines, "", *_sure(gains)])
+    return "\n".join([*lines, "", *_clusters(gains.clusters), *_sure(gains)])
 
 
 def as_json(gains: Gains) -> dict[str, Any]:
@@ -48,6 +49,19 @@ def as_json(gains: Gains) -> dict[str, Any]:
         },
         "sureness": _sureness_json(gains.sureness) if gains.sureness else None,
         "leftOut": gains.left_out,
+        "byCluster": [_cluster_json(each) for each in gains.clusters],
+        "unknownClusters": list(gains.unseen),
+    }
+
+
+def _cluster_json(each: InCluster) -> dict[str, Any]:
+    return {
+        "cluster": each.cluster or None,
+        "started": each.started,
+        "meanWaitSeconds": _rounded(each.wait),
+        "ended": each.over,
+        "savedSeconds": _rounded(each.saved),
+        "slower": each.slower,
     }
 
 
@@ -57,7 +71,7 @@ def _row_json(row: Row) -> dict[str, Any]:
         "namespace": row.namespace,
         "mode": row.mode or None,
         "seen": row.seen,
-        "moved": row.moved,
+        "moved": row.moved if row.is_told else None,
         "reconsidered": row.reconsidered,
         "stayed": dict(row.stayed),
         "ended": row.over,
@@ -66,6 +80,7 @@ def _row_json(row: Row) -> dict[str, Any]:
         "savedSecondsMean": _rounded(row.mean),
         "slower": row.slower,
         "assumed": row.assumed,
+        "notReplayed": row.unseen,
     }
 
 
@@ -98,11 +113,11 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.policy or OTHERS,
         row.namespace,
         str(row.seen),
-        str(row.moved),
-        str(row.seen - row.moved),
+        str(row.moved) if row.is_told else "-",
+        str(row.seen - row.moved) if row.is_told else "-",
         _signed(row.saved) + margin,
         _signed(row.mean),
-        str(row.slower),
+        "-" if row.saved is None else str(row.slower),
     )
 
 
@@ -125,7 +140,40 @@ def _whys(rows: Sequence[Row]) -> Iterator[str]:
         yield f"Moved while they were pending: {moved}."
 
 
+def _clusters(found: Sequence[InCluster]) -> Iterator[str]:
+    if sum(bool(each.cluster) for each in found) == 1:
+        counts = (
+            f"{each.started} {f'in {each.cluster}' if each.cluster else HERE}" for each in found
+        )
+        yield f"Where Jobs ran: {', '.join(counts)}."
+    elif found:
+        yield from aligned([_CLUSTERS, *map(_cluster, found)])
+        yield ""
+
+
+def _cluster(each: InCluster) -> tuple[str, ...]:
+    mean = None if each.saved is None or not each.over else each.saved / each.over
+    return (
+        each.cluster or HERE,
+        str(each.started),
+        duration(each.wait),
+        _signed(each.saved),
+        _signed(mean),
+        "-" if each.saved is None else str(each.slower),
+    )
+
+
+def _unseen(gains: Gains) -> Iterator[str]:
+    count = sum(row.unseen for row in gains.rows)
+    if count:
+        named = ", ".join(gains.unseen)
+        yield f"Nothing is known here of cluster {named}: {count} Jobs are in no replay."
+        yield "  --cluster NAME=FILE gives its queues; see `report --help`."
+        yield "  Until then, what moved Jobs saved is by the forecasts of their decisions alone."
+
+
 def _sure(gains: Gains) -> Iterator[str]:
+    yield from _unseen(gains)
     found = gains.sureness
     if found is None:
         yield "Nothing was replayed: what was saved is by the forecasts of the decisions alone."

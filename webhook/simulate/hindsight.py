@@ -10,10 +10,11 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from statistics import fmean
 from typing import Final
 
-from webhook.decide import match
+from webhook.decide import clusters, match
 from webhook.jobs import KINDS
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL, Job
@@ -53,19 +54,46 @@ def look_back(
     replays = Replays(world, told, runs, progress)
     happened, static = replays.as_it_was(), replays.without_decisions()
     promised = replays.as_policies_say()
+    replayed = [
+        replace(
+            each,
+            happened=happened.get(each.entry.key),
+            static=static.get(each.entry.key),
+            promised=promised.get(each.entry.key),
+        )
+        for each in told
+    ]
     return Hindsight(
-        told=tuple(
-            replace(
-                each,
-                happened=happened.get(each.entry.key),
-                static=static.get(each.entry.key),
-                promised=promised.get(each.entry.key),
-            )
-            for each in told
-        ),
+        told=tuple(_without_guesses(replayed, world)),
         left_out=left_out,
         handover_seconds=handover,
     )
+
+
+def _without_guesses(told: Sequence[Told], world: World) -> Iterator[Told]:
+    """Drop what replays have said of Jobs that worker clusters bear on that nobody has told of.
+
+    What those with policies would do to others rests on it too, but not what was without them.
+    """
+    unseen = [_unseen(each, world) for each in told]
+    all_unseen = tuple(sorted(set(chain.from_iterable(unseen))))
+    for each, own in zip(told, unseen, strict=True):
+        names = own if each.acts else all_unseen
+        nothing = replace(each, unseen=names, happened=None, static=None, promised=None)
+        yield nothing if names else each
+
+
+def _unseen(told: Told, world: World) -> tuple[str, ...]:
+    snapshot, entry = world.snapshot, told.entry
+    options = told.policy.spec.options if told.policy else ()
+    names = {entry.queue, told.submitted_queue, *(each.queue for each in options if each.queue)}
+    places = (snapshot.local_queues.get((entry.namespace, name or "")) for name in names)
+    queues = {place.cluster_queue for place in places if place is not None}
+    queues |= {option.cluster_queue for option in options if option.cluster_queue}
+    found = {entry.cluster} - {""} - world.workers.keys()
+    for name in queues & snapshot.cluster_queues.keys():
+        found.update(clusters.unknown(snapshot.cluster_queues[name], snapshot, world.workers))
+    return tuple(sorted(found))
 
 
 def untold(entries: Iterable[Entry]) -> Hindsight:

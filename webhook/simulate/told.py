@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.cluster.learned import NOTHING, Learned
@@ -11,6 +12,7 @@ from webhook.model.policy import FallbackPolicy
 from webhook.model.queues import Snapshot
 from webhook.simulate.counterfactual import Elsewhere
 from webhook.simulate.results import JobResult
+from webhook.simulate.scenario import Worker
 
 _ENFORCED: Final = "Enforce"
 
@@ -25,6 +27,8 @@ class World:
     """Of runs, by now."""
     now: float
     """Seconds since 1970."""
+    workers: Mapping[str, Worker] = field(default_factory=dict)
+    """The clusters behind MultiKueue whose queues are known, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,8 @@ class Told:
     """That decided, or would; None: none matches."""
     elsewhere: Elsewhere
     submitted_queue: str
+    unseen: tuple[str, ...] = ()
+    """Worker clusters that bear on it and of which nothing is known: it was in no replay."""
     happened: JobResult | None = None
     static: JobResult | None = None
     promised: JobResult | None = None
@@ -45,6 +51,11 @@ class Told:
         if self.entry.mode:
             return self.entry.mode == _ENFORCED
         return self.policy is not None and self.policy.spec.mode == _ENFORCED
+
+    @property
+    def acts(self) -> bool:
+        """Tell whether the comparison is with what would have been without decisions."""
+        return self.is_enforced or (self.policy is None and self.static is not None)
 
     @property
     def is_over(self) -> bool:

@@ -63,6 +63,6 @@ def _check_name(name: str, before: Collection[str], manager: Snapshot, path: str
 
 def _check_all(found: Collection[str], manager: Snapshot) -> None:
     """Refuse a cluster in which Jobs would be lost because nothing is said of it."""
-    for name in clusters.reached(manager):
-        if name not in found and not clusters.inactive(name, manager):
+    for queue in manager.cluster_queues.values():
+        for name in clusters.unknown(queue, manager, found):
             raise FieldError("clusters", f"expected {name} too: a ClusterQueue leads there")

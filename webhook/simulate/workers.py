@@ -96,10 +96,16 @@ class Workers:
         return tuple(schedule for _, schedule in self._of_schedule)
 
     def leads_away(self, cluster_queue: str) -> bool:
-        """Tell whether what has quota in a ClusterQueue of the manager runs elsewhere."""
+        """Tell whether what has quota in a ClusterQueue of the manager runs elsewhere.
+
+        Where not all of its clusters are known, the manager's quota is all there is.
+        """
+        if not self._clusters:
+            return False
         here = self._manager.snapshot
-        return bool(self._clusters) and clusters.is_multikueue(
-            here.cluster_queues[cluster_queue], here
+        queue = here.cluster_queues[cluster_queue]
+        return clusters.is_multikueue(queue, here) and not clusters.unknown(
+            queue, here, self._clusters
         )
 
     def around(self, here: Occupancy, job: Job, now: float) -> Occupancy:

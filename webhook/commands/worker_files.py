@@ -1,0 +1,39 @@
+"""Saved states of worker clusters, for replays of their manager's Jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from webhook.cluster.snapshot_file import read_snapshot
+from webhook.decide import clusters
+from webhook.model.fields import FieldError
+from webhook.model.queues import Snapshot
+from webhook.simulate.scenario import Worker
+
+_OPTION = "--cluster"
+
+
+def read(given: Sequence[str], manager: Snapshot) -> Mapping[str, Worker]:
+    """Read what was given as NAME=FILE; a replay begins with empty queues.
+
+    Raises:
+        FieldError: one is not written so, nothing leads to it, or its file cannot be read.
+
+    """
+    found: dict[str, Worker] = {}
+    reached = clusters.reached(manager)
+    for each in given:
+        name, sign, path = each.partition("=")
+        if not (name and sign and path):
+            raise FieldError(_OPTION, f"expected NAME=FILE, got {each}")
+        if name not in reached:
+            there = ", ".join(reached) or "none"
+            message = f"no ClusterQueue leads to {name} through MultiKueue; there is {there}"
+            raise FieldError(_OPTION, message)
+        found[name] = Worker(snapshot=emptied(read_snapshot(path)))
+    return found
+
+
+def emptied(snapshot: Snapshot) -> Snapshot:
+    return replace(snapshot, policies=(), off=None, held={}, competing={}, profiles={})
