@@ -190,16 +190,3 @@ def test_heads_of_a_strict_queue_in_a_worker_are_waited_for():
     source["arrivals"] = [{"at": "0s", "job": name} for name in ("work", "big", "work")]
 
     assert [start for _, _, start, _ in ways(source)] == [0.0, 10.0, 20.0]
-
-
-def test_nobody_is_moved_into_or_out_of_a_worker():
-    source = with_workers(worker("a"), cpu=1)
-    source["policies"]["objects"][0]["spec"] |= {
-        "strategy": {**BY_FINISH, "finishTime": {"runTime": "100s"}},
-        "reconsider": {"after": "1s", "minimumGain": {"time": "1s", "percent": 1}, "adopt": True},
-    }
-
-    before = [queue for queue, *_ in ways(source, "FinishTime")]
-    source["policies"]["objects"][0]["spec"].pop("reconsider")
-
-    assert [queue for queue, *_ in ways(source, "FinishTime")] == before

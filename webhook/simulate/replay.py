@@ -19,7 +19,7 @@ from webhook.model import job_class
 from webhook.model.decision import Decision
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
-from webhook.model.queues import MULTIKUEUE, Arrival
+from webhook.model.queues import Arrival
 from webhook.model.why import why_stayed
 from webhook.simulate.forecasts import Forecasts
 from webhook.simulate.moving import Moving
@@ -133,9 +133,8 @@ class _Replay:
         )
         self._number += 1
         self._wait(submission, arrival, job, now=submission.at, age=self._number)
-        if (one := self._here.queued.get(submission.name)) is not None:
-            is_sent = self._workers.leads_away(one.cluster_queue)
-            self._moving.join(one.key, _managed(job) if is_sent else job, arrival, submission.at)
+        if submission.name in self._here.queued:
+            self._moving.join(submission.name, job, arrival, submission.at)
 
     def _view(self, job: Job, now: float) -> Occupancy:
         return self._workers.around(self._here.view(job, now), job, now)
@@ -198,11 +197,6 @@ class _Replay:
         index = self._here.places[self._here.queued[begun.key].cluster_queue]
         self._schedules[index].end(begun.key, begun.finish)
         self._expect(index)
-
-
-def _managed(job: Job) -> Job:
-    """Set what Kueue sets at the creation of a Job that MultiKueue sends away."""
-    return replace(job, managed_by=MULTIKUEUE)
 
 
 def _why(decision: Decision | None) -> str:
