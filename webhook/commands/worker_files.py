@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from webhook.cluster.snapshot_file import read_snapshot
 from webhook.decide import clusters
 from webhook.model.fields import FieldError
 from webhook.model.queues import Snapshot
-from webhook.simulate.scenario import Worker
+from webhook.simulate.scenario import Worker, emptied
 
 _OPTION = "--cluster"
 
@@ -33,7 +32,3 @@ def read(given: Sequence[str], manager: Snapshot) -> Mapping[str, Worker]:
             raise FieldError(_OPTION, message)
         found[name] = Worker(snapshot=emptied(read_snapshot(path)))
     return found
-
-
-def emptied(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, policies=(), off=None, held={}, competing={}, profiles={})

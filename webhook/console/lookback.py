@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
 from webhook import recording
@@ -20,7 +20,7 @@ from webhook.cluster.watch import Transport as Lists
 from webhook.cluster.watch import list_pages, path_of
 from webhook.console.gained import NOTHING, Lookback
 from webhook.console.server import THREADS
-from webhook.model.fields import FieldError
+from webhook.model.fields import EMPTY, FieldError
 from webhook.model.journal import Entry
 from webhook.model.queues import Snapshot
 from webhook.surveys import queues_of
@@ -61,29 +61,34 @@ class Looker:
         self._lock = threading.Lock()
         self._looking = False
 
-    def found(self, snapshot: Snapshot) -> Lookback:
-        """Return what was found out, and begin to look again if it is time; any thread may ask."""
+    def found(self, snapshot: Snapshot, workers: Mapping[str, Snapshot] = EMPTY) -> Lookback:
+        """Return what was found out, and begin to look again if it is time; any thread may ask.
+
+        *workers*: the worker clusters that are watched; of others nothing is counted.
+        """
         with self._lock:
             begins = not self._looking and self._clock() >= self._due and bool(snapshot.policies)
             self._looking = self._looking or begins
         if begins:
             name = f"{THREADS} look back"
-            threading.Thread(target=self._run, args=(snapshot,), name=name, daemon=True).start()
+            threading.Thread(
+                target=self._run, args=(snapshot, workers), name=name, daemon=True
+            ).start()
         return self._found
 
-    def _run(self, snapshot: Snapshot) -> None:
+    def _run(self, snapshot: Snapshot, workers: Mapping[str, Snapshot]) -> None:
         try:
-            self.look(snapshot)
+            self.look(snapshot, workers)
         finally:
             self._looking = False
 
-    def look(self, snapshot: Snapshot) -> None:
+    def look(self, snapshot: Snapshot, workers: Mapping[str, Snapshot] = EMPTY) -> None:
         """Look once, and say when it is time again."""
         began, said, wait = self._clock(), "", AGAIN_SECONDS
         # Should anything go wrong, it is not tried again at once.
         self._due = began + RETRY_SECONDS
         try:
-            self._found = self._looked(snapshot)
+            self._found = self._looked(snapshot, workers)
         except ClusterError as error:
             said, wait = str(error), RETRY_SECONDS
         if said and said != self._said:
@@ -92,10 +97,11 @@ class Looker:
         now = self._clock()
         self._due = now + max(wait, PART * (now - began))
 
-    def _looked(self, snapshot: Snapshot) -> Lookback:
+    def _looked(self, snapshot: Snapshot, workers: Mapping[str, Snapshot]) -> Lookback:
         # Only those who are asked pay for the import.
         from webhook.console import replayed  # noqa: PLC0415
         from webhook.simulate import hindsight, told  # noqa: PLC0415
+        from webhook.simulate.scenario import Worker, emptied  # noqa: PLC0415
 
         transport, unix = self._connect(), self._unix()
         over = journal_shards.newest(transport, self._namespace, unix, MOST_ENTRIES).entries
@@ -104,7 +110,12 @@ class Looker:
         entries = {each.key: each for each in _running(transport, self._namespace, snapshot)}
         entries |= {each.key: each for each in over}
         learned = Learned(records={}, estimates=snapshot.run_times, refusals={})
-        world = told.World(snapshot=snapshot, learned=learned, now=unix)
+        world = told.World(
+            snapshot=snapshot,
+            learned=learned,
+            now=unix,
+            workers={name: Worker(snapshot=emptied(each)) for name, each in workers.items()},
+        )
         found = hindsight.look_back(entries.values(), world, progress=self._breathe)
         return replayed.lookback(found, now=unix)
 

@@ -16,7 +16,7 @@ from webhook.console.access import Reviews
 from webhook.console.book import Book
 from webhook.console.collect import Known, collect
 from webhook.console.followed import Followed
-from webhook.console.gained import NOTHING
+from webhook.console.gained import NOTHING, Lookback
 from webhook.console.lookback import Looker
 from webhook.console.seer import Everybody, Seer
 from webhook.console.server import THREADS, ConsoleServer
@@ -79,11 +79,15 @@ class Console:
             counted=counted,
             workers=workers,
             decisions=self._book.newest(),
-            lookback=NOTHING if counted is None else self._looker.found(counted.snapshot),
+            lookback=NOTHING if counted is None else self._looked_back(counted, workers),
             judged=self._followed.judged,
             leads=self._followed.leads,
         )
         return collect(known)
+
+    def _looked_back(self, counted: Counted, workers: Mapping[str, Counted | None]) -> Lookback:
+        known = {name: each.snapshot for name, each in workers.items() if each is not None}
+        return self._looker.found(counted.snapshot, known)
 
     def _serve(self) -> None:
         """Serve for good; another observer may still have the address for a moment."""

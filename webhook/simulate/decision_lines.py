@@ -21,7 +21,7 @@ from webhook.model.policy import FallbackPolicy
 from webhook.model.policy_values import seconds
 from webhook.model.queues import Snapshot
 from webhook.simulate.counterfactual import elsewhere
-from webhook.simulate.scenario import Scenario, Submission, Worker
+from webhook.simulate.scenario import Scenario, Submission, Worker, emptied
 
 NAME: Final = "decisions"
 NEAR_SECONDS: Final = 60.0
@@ -65,7 +65,7 @@ def read(lines: Iterable[str], sources: Sources, *, file: str = NAME) -> Scenari
 
     """
     found = sorted(_lines(lines, file), key=lambda each: each.at)
-    snapshot = replace(sources.snapshot, off=None, held={}, competing={}, profiles={})
+    snapshot = emptied(sources.snapshot)
     sources = replace(sources, snapshot=snapshot)
     over = {(each.namespace, each.name): each for each in sources.entries}
     queued = [line for line in found if _is_queued(line.job, snapshot)]

@@ -23,6 +23,7 @@ from webhook.model.policy import FallbackPolicy
 from webhook.model.queues import Snapshot
 from webhook.simulate.again import Replays, age_of, submitted_manifest
 from webhook.simulate.counterfactual import Elsewhere, elsewhere
+from webhook.simulate.scenario import emptied
 from webhook.simulate.told import Hindsight, Told, World
 
 WAITED_SECONDS: Final = 2.0
@@ -36,8 +37,7 @@ def look_back(
     entries: Iterable[Entry], world: World, *, progress: Callable[[int], None] = lambda _: None
 ) -> Hindsight:
     """Replay *entries*: as it was, without any decision, and as all policies would decide."""
-    snapshot = replace(world.snapshot, off=None, held={}, competing={}, profiles={})
-    world = replace(world, snapshot=snapshot)
+    world = replace(world, snapshot=emptied(world.snapshot))
     given = tuple(_latest(entries))
     handover = _handover(given)
     told, left_out = [], 0

@@ -148,6 +148,11 @@ class Scenario:
         raise FieldError("--strategy", f"expected one of {known}, got {name}")
 
 
+def emptied(snapshot: Snapshot) -> Snapshot:
+    """Leave out what the queues hold: a replay begins with empty ones, and nothing is off."""
+    return replace(snapshot, off=None, held={}, competing={}, profiles={})
+
+
 def enforced(name: str, policies: Sequence[FallbackPolicy], **changes: object) -> Arm:
     """Let policies decide, whatever their mode: a replay is to show what they would do."""
     specs = [each.spec.model_copy(update={"mode": Mode.ENFORCE, **changes}) for each in policies]
