@@ -1,5 +1,7 @@
 """Replays with worker clusters: MultiKueue's way with a Workload, and what decisions know of it."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.simulate import files
@@ -32,11 +34,8 @@ def delayed(source, by="5s"):
 
 @pytest.mark.parametrize(("arrivals", "alone"), [("uniform", 209.0), ("burst", 208.0)])
 def test_a_worker_with_the_quota_of_its_manager_takes_as_long_as_one_cluster(arrivals, alone):
-    single, both = shipped(arrivals), shipped("clusters")
-    both = type(both)(
-        **{name: getattr(both, name) for name in both.__slots__ if name != "submissions"},
-        submissions=single.submissions,
-    )
+    single = shipped(arrivals)
+    both = replace(shipped("clusters"), submissions=single.submissions)
 
     found = [replay(each, *each.arms(["static"])).totals for each in (single, both)]
 
