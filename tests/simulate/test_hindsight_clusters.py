@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.simulate import journals
+from webhook.cluster.learned import Learned
+from webhook.model.runs import Record, Run, pack_runs
 from webhook.simulate import gains_table
 from webhook.simulate.gains import gains
 from webhook.simulate.hindsight import look_back
@@ -22,6 +24,23 @@ def told(result, *, mode, workers, change=lambda entries: entries):
     written = journals.entries(GIVEN, result, mode=mode if mode == "Enforce" else "")
     found = look_back(change(written), world)
     return gains(found, since=journals.BEGAN, until=world.now)
+
+
+@pytest.mark.parametrize(("over", "counts"), [(-10, True), (10, False)])
+def test_what_was_known_of_dispatches_before_is_known_to_replays(over, counts):
+    # Nobody looks into the worker, and a run on CPUs takes 50 s longer.
+    workers = {name: replace(each, watched=False) for name, each in GIVEN.workers.items()}
+    waited = pack_runs(Run(journals.BEGAN + over, uid, 600) for uid in range(3))
+    record = Record(coarse="~light", dispatches={"gpu-cq": waited})
+    world = journals.world(GIVEN, "FinishTime", mode="Observe")
+    learned = Learned(records={"light": record}, estimates={}, refusals={})
+
+    found = look_back(
+        journals.entries(GIVEN, STATIC), replace(world, workers=workers, learned=learned)
+    )
+    rows = gains(found, since=journals.BEGAN, until=world.now).rows
+
+    assert any(row.saved for row in rows) is counts
 
 
 def turnaround(result):

@@ -12,7 +12,7 @@ from webhook.jobs import KINDS
 from webhook.model import job_class
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.journal import Entry
-from webhook.model.runs import Record, pack_runs, unpack_runs
+from webhook.model.runs import Packed, Record, pack_runs, unpack_runs
 from webhook.simulate.replay import replay
 from webhook.simulate.results import JobResult
 from webhook.simulate.scenario import STATIC, Arm, Scenario, Submission, enforced
@@ -108,18 +108,27 @@ class Replays:
             job = _KIND.read(submitted_manifest(entry))
             for label in labels | {None}:
                 here = job_class.of_job(job, label)
-                if (kept := _before(record, first, here.coarse)).runs:
+                if (kept := _before(record, first, here.coarse)).last:
                     found.merge(here.key, kept)
         return found
 
 
 def _before(record: Record, unix: float, coarse: str) -> Record:
-    runs = {
-        flavors: pack_runs(run for run in unpack_runs(packed) if run.finished < unix)
-        for flavors, packed in record.runs.items()
+    return Record(
+        coarse=coarse,
+        runs=_over(record.runs, unix),
+        starts=_over(record.starts, unix),
+        dispatches=_over(record.dispatches, unix),
+    )
+
+
+def _over(found: Mapping[str, Packed], unix: float) -> Mapping[str, Packed]:
+    """Leave out what was not over at *unix*, in seconds since 1970."""
+    kept = {
+        place: pack_runs(run for run in unpack_runs(packed) if run.finished < unix)
+        for place, packed in found.items()
     }
-    kept = {flavors: packed for flavors, packed in runs.items() if packed}
-    return Record(coarse=coarse, runs=kept)
+    return {place: packed for place, packed in kept.items() if packed}
 
 
 def _came(entry: Entry) -> float:

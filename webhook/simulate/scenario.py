@@ -150,7 +150,7 @@ class Scenario:
 
 def emptied(snapshot: Snapshot) -> Snapshot:
     """Leave out what the queues hold: a replay begins with empty ones, and nothing is off."""
-    return replace(snapshot, off=None, held={}, competing={}, profiles={})
+    return replace(snapshot, off=None, held={}, competing={}, profiles={}, dispatches={})
 
 
 def enforced(name: str, policies: Sequence[FallbackPolicy], **changes: object) -> Arm:
