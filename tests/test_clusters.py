@@ -4,32 +4,37 @@ import json
 from dataclasses import replace
 
 from tests import builders
-from tests.builders import cluster_queue, held
+from tests.builders import NAMESPACE, cluster_queue, held
 from tests.reviews import light_job
 from tests.servers import CPU_CELL, GPU_CELL, Server
+from tests.simulate.shipped import shipped
 from webhook.cluster.pipe import Update, changes
 from webhook.cluster.seen import Seen
 from webhook.model.clusters import WorkerCluster
+from webhook.model.forecasts import Profile
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, Snapshot
+from webhook.simulate.replay import replay
 
 POLICY = builders.policy(
     builders.GPU_OPTION,
     builders.CPU_OPTION,
     strategy={"type": "Threshold", "threshold": [{"option": "gpu"}, {"option": "cpu"}]},
 )
+PAPERS = builders.policy(
+    builders.GPU_OPTION, builders.CPU_OPTION, threshold=builders.PAPER_THRESHOLD
+)
 MANY = {**GPU_CELL, "nvidia.com/gpu": "40"}
 
 
-def manager(*names, **rest):
+def manager(*names, quota=MANY, **rest):
     """The manager's quota is ten times a worker's."""
     return builders.snapshot(
-        cluster_queue("gpu-cq", {"remote": MANY}, checks=("remote",)),
+        cluster_queue("gpu-cq", {"remote": quota}, checks=("remote",)),
         cluster_queue("cpu-cq", {"default": CPU_CELL}),
         checks={"remote": AdmissionCheck(name="remote", controller=MULTIKUEUE, parameters="all")},
         multikueue_configs={"all": names},
         worker_clusters={name: WorkerCluster(name=name) for name in names},
-        policies=(POLICY,),
-        **{"as_of": 100.0, **rest},
+        **{"as_of": 100.0, "policies": (POLICY,), **rest},
     )
 
 
@@ -41,8 +46,12 @@ def worker(*, used="0", **counts):
     )
 
 
-def show(server, *, seen=(), watched=None, **clusters):
-    """Publish states of clusters, with the Workloads that they are the first to contain."""
+def show(server, *, seen=(), watched=None, here=None, come=(), reserved=(), **clusters):
+    """Publish states of clusters, with the Workloads that they are the first to contain.
+
+    *here* is what the manager is now, the first to contain the Workloads of *come*, and to show
+    those of *reserved* with quota.
+    """
     news = {
         name: Update(
             changed=changes(None, found),
@@ -54,17 +63,64 @@ def show(server, *, seen=(), watched=None, **clusters):
     }
     names = tuple(clusters) if watched is None else watched
     server.handler.update(
-        Update(as_of=server.now, synced=True, clusters=news, watched_clusters=names)
+        Update(
+            changed=changes(None, here) if here is not None else {},
+            seen=tuple(map(at_manager, come)),
+            reserved=tuple(map(at_manager, reserved)),
+            as_of=server.now,
+            synced=True,
+            clusters=news,
+            watched_clusters=names,
+        )
     )
 
 
+def at_manager(key):
+    return Seen(key, NAMESPACE, key.rpartition("/")[2], "gpu-lq")
+
+
 NOTHING = Snapshot()
+
+
+def decided(server, job):
+    """Create a Job; returns the option taken."""
+    admitted, _ = server.create(job, namespace=job["metadata"]["namespace"])
+    return admitted["metadata"]["labels"].get("kueue-fallback.dev/option", "")
 
 
 def create(server, number):
     """Create a light Job; returns the decision."""
     job, _ = server.create(light_job(f"job-{number}"))
     return json.loads(job["metadata"]["annotations"]["kueue-fallback.dev/decision"])
+
+
+def full(*names, reserving=4, waiting=0, **rest):
+    """The manager's quota is the worker's, and all of it is held."""
+    lent = held({"remote": {"nvidia.com/gpu": str(reserving)}}, reserving=reserving)
+    many = replace(builders.arrival("w", {"nvidia.com/gpu": "1"}), count=waiting)
+    found = {"held": {"gpu-cq": lent}, "competing": {"gpu-cq": (many,)} if waiting else {}}
+    return manager(*names, **{"quota": GPU_CELL, "policies": (PAPERS,), **found, **rest})
+
+
+def with_profile(snapshot, flavor, *free):
+    """Let a newcomer find so many GPUs free from now on, and every ten seconds later."""
+    cells = tuple((flavor, resource) for resource in ("nvidia.com/gpu", "cpu", "memory"))
+    found = Profile(
+        computed_at=100.0,
+        cells=cells,
+        times=tuple(10.0 * number for number in range(len(free))),
+        free=tuple((each, 1_000_000, 1 << 50) for each in free),
+        spread=(0.0,) * len(free),
+    )
+    return replace(snapshot, profiles={"gpu-cq": found})
+
+
+def starts_in(decision):
+    return next(each["startsIn"] for each in decision["options"] if each["name"] == "gpu")
+
+
+def pending(decision):
+    return next(each["pending"] for each in decision["options"] if each["name"] == "gpu")
 
 
 def taken(decision):
@@ -184,3 +240,115 @@ def test_each_cluster_has_an_age_of_its_own():
     server.now += 7.0
 
     assert server.handler.cluster_ages() == {"a": 7.0, "b": 9.0}
+
+
+def test_jobs_leave_at_ten_pending_though_two_queues_count_them():
+    server = Server(full("a", reserving=0))
+    show(server, a=worker())
+
+    found = [create(server, number) for number in range(16)]
+
+    assert [pending(each) for each in found] == [0] * 4 + [*range(11), 10]
+    assert [each["option"] for each in found] == ["gpu"] * 14 + ["cpu"] * 2
+
+
+def test_jobs_leave_at_ten_pending_while_their_workloads_come():
+    server = Server(full("a"))
+    show(server, a=worker(used="4", reserving=4))
+    found = []
+    for number in range(12):
+        found.append(create(server, number))
+        here = full("a", waiting=min(10, number + 1))
+        show(server, here=here, come=[found[-1]["id"]], a=worker(used="4", reserving=4))
+
+    assert [pending(each) for each in found] == [*range(11), 10]
+    assert [each["option"] for each in found] == ["gpu"] * 10 + ["cpu"] * 2
+
+
+def test_who_was_placed_on_quota_that_another_replica_gave_away_counts_at_the_manager():
+    server = Server(full("a", reserving=3))
+    show(server, a=worker(used="4", reserving=4))
+    placed = create(server, 1)
+
+    show(server, here=full("a", waiting=1), come=[placed["id"]], a=worker(used="4", reserving=4))
+
+    assert pending(create(server, 2)) == 1
+
+
+def test_who_gets_the_managers_quota_counts_in_the_worker_until_it_has_come_there():
+    server = Server(full("a"))
+    show(server, a=worker(used="3", reserving=3))
+    key = create(server, 1)["id"]
+    show(server, here=full("a", waiting=1), come=[key], a=worker(used="4", reserving=4))
+    waiting = pending(create(server, 2))
+
+    larger = full("a", reserving=5, quota=MANY)
+    show(server, here=larger, reserved=[key], a=worker(used="4", reserving=4))
+    sent = pending(create(server, 3))
+    show(server, seen=[key], a=worker(used="4", reserving=4, pending=1))
+
+    # The second and the third one are still to be seen.
+    assert (waiting, sent, pending(create(server, 4))) == (1, 1, 2)
+
+
+def test_who_is_seen_in_the_worker_before_its_reservation_is_told_counts_once():
+    server = Server(full("a"))
+    show(server, a=worker(used="4", reserving=4))
+    key = create(server, 1)["id"]
+    larger = full("a", reserving=5, quota=MANY)
+
+    show(server, seen=[key], a=worker(used="4", reserving=4, pending=1))
+    show(
+        server, here=larger, come=[key], reserved=[key], a=worker(used="4", reserving=4, pending=1)
+    )
+
+    assert pending(create(server, 2)) == 1
+
+
+def test_a_job_that_is_named_later_counts_once_too():
+    server = Server(full("a"))
+    show(server, a=worker(used="4", reserving=4))
+    server.create(light_job("", annotations={"kueue-fallback.dev/policy": "none"}))
+    key = f"job:{NAMESPACE}/light-x7k2p"
+
+    show(server, here=full("a", waiting=1), come=[key], a=worker(used="4", reserving=4))
+    larger = full("a", reserving=5, quota=MANY)
+    show(server, here=larger, reserved=[key], a=worker(used="4", reserving=4))
+    sent = pending(create(server, 1))
+    show(server, seen=[key], a=worker(used="4", reserving=4, pending=1))
+
+    assert (sent, pending(create(server, 2))) == (1, 2)
+
+
+def test_forecasts_of_a_worker_hold_only_those_that_are_sent_there():
+    by_finish = builders.policy(
+        builders.GPU_OPTION,
+        {**builders.CPU_OPTION, "slowdown": 100},
+        strategy={"type": "FinishTime", "finishTime": {"runTime": "10s"}},
+    )
+    here = full("a", policies=(by_finish,))
+    server = Server(with_profile(here, "remote", 100))
+    there = with_profile(worker(used="4", reserving=4), "t4", 0, 4)
+    show(server, a=there)
+    ids = [create(server, number)["id"] for number in range(4)]
+
+    waiting = starts_in(create(server, 5))
+    here = with_profile(full("a", reserving=8, quota=MANY, policies=(by_finish,)), "remote", 100)
+    show(server, here=here, reserved=ids, a=there)
+
+    assert (waiting, starts_in(create(server, 6))) == (10.0, 20.0)
+
+
+def test_a_server_decides_a_burst_as_a_replay_does():
+    scenario = shipped("clusters")
+    (arm,) = scenario.arms(["Threshold"])
+    light = next(each for each in scenario.submissions if each.template == "light")
+    burst = tuple(replace(light, at=0.0, name=f"light-{number}") for number in range(20))
+    scenario = replace(scenario, submissions=burst)
+    server = Server(replace(scenario.snapshot, policies=arm.policies, as_of=100.0, generation=1))
+    show(server, worker=replace(scenario.workers["worker"].snapshot, as_of=100.0))
+
+    options = [job.option for job in replay(scenario, arm).jobs]
+
+    assert options == ["gpu"] * 14 + ["cpu"] * 3 + ["gpu"] * 3
+    assert [decided(server, scenario.manifest(each)) for each in burst] == options

@@ -101,7 +101,7 @@ class Handler:
         with self._lock:
             now = self._clock()
             self._count_expired(self._here.update(update, now))
-            self._clusters.update(update, now)
+            self._clusters.update(update, self._here.occupancy, now)
             for seen in update.seen:
                 self._visible[seen.key] = None
             while len(self._visible) > _VISIBLE_KEPT:

@@ -59,12 +59,14 @@ class Standing:
     def knows(self, key: str) -> bool:
         return self._ledger.knows(key)
 
-    def leave(self, seen: Iterable[Seen]) -> None:
-        """Forget placements that have turned up in another cluster."""
-        if gone := self._ledger.seen(seen):
+    def leave(self, seen: Iterable[Seen]) -> Sequence[tuple[Seen, Arrival]]:
+        """Forget and return placements that have turned up in another cluster."""
+        found = [(each, gone) for each in seen for gone in self._ledger.seen((each,))]
+        if gone := [arrival for _, arrival in found]:
             self._fold.drop(gone)
             self._fold.forget(gone)
             self._fold.adopt(self.snapshot)
+        return found
 
     def _drop_expired(self, now: float) -> Sequence[Arrival]:
         gone = self._ledger.expire(now)

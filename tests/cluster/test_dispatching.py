@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cluster.objects import RESERVED, condition, reserving, state_with
+from tests.cluster.objects import RESERVED, condition, reserving, state_with, workload
 from webhook.cluster import resources as kinds
 from webhook.model.forecasts import Dispatch
 
@@ -74,3 +74,15 @@ def test_pods_that_became_ready_teach_how_long_that_takes():
     found = state_with(source).snapshot(1000.0, NOON).start_delays
 
     assert found["", "a100"].seconds == pytest.approx(40)
+
+
+def test_those_that_got_quota_are_listed_once():
+    state = state_with(sent("w1", "11:55:00", job="a"), workload("w2", job="b"), reserving("w3"))
+    first = state.take_reserved()
+    state.apply(kinds.WORKLOADS, "MODIFIED", sent("w1", "11:55:00", "11:56:00", job="a"))
+    state.apply(kinds.WORKLOADS, "MODIFIED", sent("w2", "11:57:00", job="b"))
+
+    # Of the third, nothing beside quota decides where it runs.
+    assert [each.job_name for each in first] == ["a"]
+    assert [each.job_name for each in state.take_reserved()] == ["b"]
+    assert state.take_reserved() == ()

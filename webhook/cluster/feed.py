@@ -162,6 +162,7 @@ class Feed:
         return Update(
             changed=changed,
             seen=seen,
+            reserved=self._state.take_reserved() if self.synced else (),
             foreseen=foreseen,
             as_of=as_of,
             synced=self.synced,

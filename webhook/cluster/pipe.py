@@ -57,6 +57,8 @@ class Update:
     """Field of Snapshot to its new value; of what queues hold, only what has changed."""
     seen: tuple[Seen, ...] = ()
     """Workloads that this update is the first to count."""
+    reserved: tuple[Seen, ...] = ()
+    """Workloads with AdmissionChecks that this update is the first to show with quota."""
     foreseen: tuple[Seen, ...] = ()
     """Workloads that the profiles of this update are the first to contain."""
     as_of: float = 0.0

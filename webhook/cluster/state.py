@@ -128,6 +128,10 @@ class State:
         """List the Workloads that became visible since the last call."""
         return self._workloads.take_seen()
 
+    def take_reserved(self) -> tuple[Seen, ...]:
+        """List the Workloads that got quota since the last call, and wait for AdmissionChecks."""
+        return self._workloads.take_reserved()
+
     def newest(self) -> int:
         """Return when the last thing happened to a Workload, in seconds since 1970."""
         return self._workloads.newest

@@ -43,6 +43,7 @@ class Workloads:
         self._replaced: Counter[Key] = Counter()
         """Slices whose replacement holds quota: that one's charge stands for both."""
         self._seen: list[tuple[int, Seen]] = []
+        self._reserved: list[Seen] = []
         self._ended: list[Ended] = []
         self._begun: list[Begun] = []
         self.newest = 0
@@ -105,6 +106,12 @@ class Workloads:
         self._seen.clear()
         return taken
 
+    def take_reserved(self) -> tuple[Seen, ...]:
+        """List those that got quota since the last call and have AdmissionChecks to pass."""
+        taken = tuple(self._reserved)
+        self._reserved.clear()
+        return taken
+
     def take_ended(self) -> tuple[Ended, ...]:
         """List the runs that have been found to have ended since the last call."""
         taken = tuple(self._ended)
@@ -130,6 +137,8 @@ class Workloads:
         is_new = before is None or before.created != after.created
         if is_new and (found := _seen(after)):
             self._seen.append((after.created, found))
+        if _has_reserved(before, after) and (found := _seen(after)):
+            self._reserved.append(found)
         if after.ended is not None and (before is None or before.ended != after.ended):
             self._ended.append(after.ended)
         elif after.ended is None and (before is None or before.began != after.began):
@@ -192,6 +201,13 @@ def _begun(workload: Workload) -> Iterable[Begun]:
     began, found = workload.began, workload.job_class
     if began is not None and began.admitted and found is not None:
         yield Begun(found, began)
+
+
+def _has_reserved(before: Workload | None, after: Workload) -> bool:
+    """Tell whether it got quota, and something beside that decides where it runs."""
+    held = before is not None and before.stage is Stage.RESERVING
+    checked = after.began is not None and after.began.reserved > 0
+    return checked and after.stage is Stage.RESERVING and not held
 
 
 def _seen(workload: Workload) -> Seen | None:

@@ -125,6 +125,16 @@ def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
     return occupancy
 
 
+def is_kept_waiting(occupancy: Occupancy, arrival: Arrival) -> bool:
+    """Tell whether Kueue would let it pend."""
+    queues = _queues_of(occupancy.snapshot, arrival)
+    if queues is None:
+        return False
+    name = queues[1].name
+    after = with_arrival(occupancy, arrival)
+    return after.held(name).pending > occupancy.held(name).pending
+
+
 def with_waiting(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
     """Add Workloads of one shape that Kueue has looked at and lets wait, whatever is free."""
     queues = _queues_of(occupancy.snapshot, arrival)
