@@ -9,6 +9,7 @@ from tests.decide.test_run_times import learned
 from webhook.decide import delays
 from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, RunTime, Start
 from webhook.model.job_class import JobClass
+from webhook.model.policy_spec import Option
 
 CLASS = JobClass("k", "~c")
 (OPTION,) = policy({**GPU_OPTION, "startDelay": "40s"}).spec.options
@@ -63,11 +64,21 @@ def test_whoever_waits_the_range_is_one_and_holds_what_is_expected(since, now, i
     assert found.seconds >= (0.0 if since is None else now - since)
 
 
+def way(found, said="1m"):
+    delay = delays.transfer(found, Option(name="remote", queue="remote-lq", startDelay=said))
+    return delay and (delay.seconds, delay.by)
+
+
 def test_the_way_to_a_cluster_is_the_shortest_of_late():
-    assert delays.transfer(Dispatch(learned=QUICK, least=3)).seconds == 3
-    assert delays.transfer(Dispatch(learned=QUICK)) is None
-    assert delays.transfer(Dispatch(waiting_since=0.0)) is None
-    assert delays.transfer(None) is None
+    assert way(Dispatch(learned=QUICK, least=3)) == (3.0, "dispatched in 3 s at best")
+    assert way(Dispatch(learned=QUICK)) is None
+    assert way(Dispatch(waiting_since=0.0)) is None
+    assert way(None) is None
+
+
+def test_the_way_to_a_cluster_is_no_longer_than_the_policy_says():
+    assert way(Dispatch(learned=QUICK, least=60), "5s") == (5.0, "dispatched in 5 s at best")
+    assert way(Dispatch(learned=QUICK, least=60), "0s") is None
 
 
 def test_a_start_and_a_delay_add_up_and_vary_independently():

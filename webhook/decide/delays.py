@@ -47,12 +47,19 @@ def dispatch(found: Dispatch | None, now: float) -> Delay | None:
     return Delay(seconds=waited, low=max(known.low, waited), high=high, by=by)
 
 
-def transfer(found: Dispatch | None) -> Delay | None:
-    """Expect how long the way to a worker cluster takes of which it is known who waits there."""
-    if found is None or found.learned is None or not found.least:
+def transfer(found: Dispatch | None, option: Option) -> Delay | None:
+    """Expect how long the way to a worker cluster takes of which it is known who waits there.
+
+    No longer than the option's ``startDelay``: a dispatch lasts until the worker has quota, so
+    after a burst even the shortest one of late has waited there.
+    """
+    if found is None or found.learned is None:
         return None
-    least = float(found.least)
-    return Delay(seconds=least, low=least, high=least, by=f"dispatched in {found.least} s at best")
+    least = min(float(found.least), seconds(option.start_delay))
+    if least <= 0.0:
+        return None
+    by = f"dispatched in {spoken(least)} at best"
+    return Delay(seconds=least, low=least, high=least, by=by)
 
 
 def later(start: Start, lasts: Delay | RunTime | None) -> Start:

@@ -100,7 +100,7 @@ def _begun(case: Case, item: Assessment, option: Option) -> _Begun:
         return _Begun(item=item, start=None, flavors=flavors)
     # Whoever is later decides: the worker cannot start what the manager has not sent.
     last = there.start if there.start.seconds >= start.seconds else start
-    transfer = delays.transfer(past)
+    transfer = delays.transfer(past, option)
     return _Begun(item=item, start=last, flavors=flavors, there=there, transfer=transfer)
 
 
