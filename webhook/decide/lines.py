@@ -221,17 +221,33 @@ def _best(
 ) -> tuple[bool, int, str, Taken]:
     """Find the first flavor that fits, or the one that comes closest: (fits, height, name, …)."""
     tries_next = line.queue.when_can_borrow == _TRY_NEXT
-    best: tuple[bool, int, str, Taken] | None = None
+    best: tuple[bool, int, str, Taken] = False, 0, "", ()
+    closest: tuple[int, int] | None = None
     for flavor, taken in choices:
         wanted = tuple((cell, amount + usage.get(cell, 0)) for cell, amount in taken)
         fits = all(tree.available(line.leaf, cell) >= amount for cell, amount in wanted)
         height = _height(tree, line.leaf, wanted)
-        found = fits, height, flavor, taken
         if fits and not (height and tries_next):
-            return found
-        if best is None or (fits, -height) > (best[0], -best[1]):
-            best = found
-    return best or (False, 0, "", ())
+            return fits, height, flavor, taken
+        close = (2 if fits else int(line.is_strict and _may_claim(tree, line, wanted))), -height
+        if closest is None or close > closest:
+            closest, best = close, (fits, height, flavor, taken)
+    return best
+
+
+def _may_claim(tree: Tree, line: Line, wanted: Taken, *, fair_sharing: bool = False) -> bool:
+    """Tell whether all that is short is quota that it has a right to and that others hold."""
+    preemption, first = line.queue.preemption, line.leaf * tree.width
+    borrows = preemption.borrow_within_cohort != _NEVER or (
+        fair_sharing and preemption.reclaim_within_cohort != _NEVER
+    )
+    return all(
+        tree.available(line.leaf, cell) >= amount
+        or borrows
+        or tree.nominal[first + cell] >= amount
+        or tree.height(line.leaf, cell, amount)[1]
+        for cell, amount in wanted
+    )
 
 
 def _height(tree: Tree, leaf: int, taken: Taken) -> int:
@@ -262,22 +278,13 @@ def set_aside(tree: Tree, line: Line, found: Fitting, *, fair_sharing: bool) -> 
 
     Only where it has a right to quota that others hold, and may not take it back by preemption.
     """
-    preemption, first = line.queue.preemption, line.leaf * tree.width
-    if preemption.reclaim_within_cohort == "Any" or not line.entries[0][2].shape.is_possible:
+    is_possible = line.entries[0][2].shape.is_possible
+    if line.queue.preemption.reclaim_within_cohort == "Any" or not is_possible:
         return ()
-    borrows = preemption.borrow_within_cohort != _NEVER or (
-        fair_sharing and preemption.reclaim_within_cohort != _NEVER
-    )
+    if not _may_claim(tree, line, found.taken, fair_sharing=fair_sharing):
+        return ()
     kept: list[tuple[int, int]] = []
     for cell, amount in found.taken:
-        short = tree.available(line.leaf, cell) < amount
-        has_right = (
-            borrows
-            or tree.nominal[first + cell] >= amount
-            or tree.height(line.leaf, cell, amount)[1]
-        )
-        if short and not has_right:
-            return ()
         ceiling = tree.ceiling(line.leaf, cell, borrows=found.height > 0)
         kept.append((cell, amount if ceiling is None else min(amount, ceiling)))
     return tuple((cell, amount) for cell, amount in kept if amount > 0)
