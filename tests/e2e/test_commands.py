@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hack import paper
 from hack.install import kubeconfig_of
 from tests.e2e.decisions import applied_policy, decision_of, fill, finish_time, queue_of
-from tests.e2e.plane import job_of, wait_for, wait_until_reserved
+from tests.e2e.plane import job_of, wait_for, wait_until_reserved, workload_of
 from tests.e2e.test_moves import RULES, SLOW, hold, is_refused, moved_to
 from webhook.__main__ import main
 
@@ -64,28 +64,36 @@ def _object(api_version, kind, namespace, name):
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
 
-def followed(plane, queues, count):
+@pytest.fixture
+def followed(plane, queues):
     """Start `tail` for so many lines; the caller waits for its end."""
     place = ["-n", queues.namespace, "--kubeconfig", str(plane.kubeconfig)]
-    limits = ["--since", "1h", "--count", str(count), "--for", "2m", "-o", "json"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "webhook", "tail", *place, *limits],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    started = []
+
+    def follow(count):
+        limits = ["--since", "1h", "--count", str(count), "--for", "2m", "-o", "json"]
+        words = [sys.executable, "-m", "webhook", "tail", *place, *limits]
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True))
+        return started[-1]
+
+    yield follow
+    for tail in started:
+        with tail:
+            tail.kill()
 
 
 def test_a_job_is_followed_and_explained_from_its_creation_to_its_undoing(
-    plane, queues, policy, ask
+    plane, queues, policy, ask, followed
 ):
     client, place = plane.client, ("-n", queues.namespace)
     fill(plane, queues, gpu=24)
     hold(client, queues.cpu_cluster_queue, "Hold")
     wait_for(lambda: is_refused(client, queues, "cpu"), "the CPU queue is known to be stopped")
-    tail = followed(plane, queues, 3)
+    tail = followed(3)
     client.create(paper.light_job("light", queues, faster=SLOW))
-    client.create(paper.heavy_job("heavy", queues, faster=SLOW))
+    heavy = client.create(paper.heavy_job("heavy", queues, faster=SLOW))
+    wait_for(lambda: workload_of(client, heavy), "it waits, too")
 
     stays = json.loads(ask("explain", "light", *place, "-o", "json").output)
     untouched = ask("explain", "job/heavy", *place)
