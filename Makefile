@@ -55,7 +55,8 @@ test: lint programs
 ## Check the same, then run the tests that need no control plane.
 .PHONY: quick
 quick: lint
-	HYPOTHESIS_PROFILE=quick $(BIN)/pytest --ignore=tests/e2e --ignore=tests/alerts
+	HYPOTHESIS_PROFILE=quick $(BIN)/pytest --ignore=tests/e2e --ignore=tests/alerts \
+		--ignore=tests/contract/test_slow_workers.py
 
 ## Check style, types and import contracts.
 .PHONY: lint
