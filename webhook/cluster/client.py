@@ -1,27 +1,22 @@
-"""Speaks raw JSON with the API server; the only module that imports the Kubernetes client.
+"""Speaks raw JSON with the API server.
 
-It takes configuration, credentials and connection pool from there and no models: building those
-costs more than everything else together, and they drop fields that they do not know.
+It takes configuration, credentials and connection pool of the Kubernetes client and no models:
+building those costs more than everything else together, and they drop fields that they do not know.
 """
 
 from __future__ import annotations
 
-import copy
 import http
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import urllib3
-import yaml
-from kubernetes import config
-from kubernetes.client.configuration import Configuration
-from kubernetes.client.rest import RESTClientObject
 
 from webhook.cluster import answers
+from webhook.cluster.configuration import Configuration, connection
 from webhook.cluster.errors import ClusterError, Forbidden, Gone, NotServed, Refused, Unreachable
 from webhook.cluster.resources import KUEUE_GROUP
 
@@ -36,7 +31,6 @@ __all__ = [
     "connect",
 ]
 
-_OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 30.0
 _METADATA_OF_LISTS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -236,9 +230,7 @@ class Client:
     def _connection(self) -> tuple[Configuration, urllib3.PoolManager]:
         with self._lock:
             if self._loaded is None:
-                configuration = _load(self._kubeconfig)
-                configuration.connection_pool_maxsize = _CONNECTIONS
-                self._loaded = configuration, RESTClientObject(configuration).pool_manager
+                self._loaded = connection(self._kubeconfig, connections=_CONNECTIONS)
             return self._loaded
 
     def _headers(self, configuration: Configuration) -> dict[str, str]:
@@ -258,48 +250,3 @@ def connect(kubeconfig: str = "") -> Client:
     client = Client(kubeconfig)
     client.kueue_version()
     return client
-
-
-def default_namespace(kubeconfig: str = "") -> str:
-    """Name the namespace that is meant where none is given, as ``kubectl`` has it."""
-    if not kubeconfig and _OWN_NAMESPACE.exists():
-        return _OWN_NAMESPACE.read_text(encoding="utf-8").strip()
-    contexts: Any = config.list_kube_config_contexts
-    try:
-        _, current = contexts(kubeconfig or None)
-    except (config.ConfigException, OSError, yaml.YAMLError):
-        # Whoever connects says what is wrong.
-        return "default"
-    return str((current.get("context") or {}).get("namespace") or "default")
-
-
-def _load(kubeconfig: str | Mapping[str, Any]) -> Configuration:
-    # The client's own annotations are partial.
-    from_file: Any = config.load_kube_config
-    from_pod: Any = config.load_incluster_config
-    configuration = Configuration()
-    try:
-        if isinstance(kubeconfig, Mapping):
-            return _loaded_from(kubeconfig, configuration)
-        if kubeconfig:
-            from_file(kubeconfig, client_configuration=configuration)
-            return configuration
-        try:
-            from_pod(client_configuration=configuration)
-        except config.ConfigException:
-            from_file(client_configuration=configuration)
-    except (config.ConfigException, OSError) as error:
-        raise Unreachable(str(error)) from error
-    except yaml.YAMLError as error:
-        raise Unreachable(f"{kubeconfig or 'kubeconfig'} is not YAML: {error}") from error
-    return configuration
-
-
-def _loaded_from(kubeconfig: Mapping[str, Any], configuration: Configuration) -> Configuration:
-    load: Any = config.load_kube_config_from_dict
-    try:
-        load(copy.deepcopy(dict(kubeconfig)), client_configuration=configuration)
-    except (ValueError, TypeError, KeyError, AttributeError):
-        # What is wrong may quote what is secret.
-        raise Unreachable("the kubeconfig cannot be used") from None
-    return configuration

@@ -37,7 +37,7 @@ def connected(kubeconfig: str | None, *, metadata_only: bool = False) -> Iterato
 
 def namespace_or_current(namespace: str | None, kubeconfig: str | None) -> str:
     """Name the namespace that is meant, as kubectl has it."""
-    from webhook.cluster.client import default_namespace
+    from webhook.cluster.configuration import default_namespace
 
     return namespace or default_namespace(kubeconfig or "")
 

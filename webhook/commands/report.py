@@ -107,7 +107,7 @@ def _history(asked: Asked) -> History:
 
     if asked.snapshot is not None:
         return history.from_file(asked.snapshot)
-    from webhook.cluster.client import default_namespace
+    from webhook.cluster.configuration import default_namespace
     from webhook.commands.status_parts import release_namespace_of
 
     with connected(asked.kubeconfig) as client:
