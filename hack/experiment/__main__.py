@@ -39,7 +39,7 @@ def main() -> None:
     except ValueError as error:
         sys.exit(f"--arms: {error}")
     agreements: list[Agreement] = []
-    with _installed(given.clusters) as (installation, worker):
+    with _installed(given.clusters, comparison) as (installation, worker):
         plane, began = installation.plane, time.time()
 
         def look(played: Mapping[str, Sequence[Course]]) -> None:
@@ -62,12 +62,14 @@ def main() -> None:
 
 
 @contextlib.contextmanager
-def _installed(clusters: int) -> Iterator[tuple[Installation, ControlPlane | None]]:
+def _installed(
+    clusters: int, comparison: Comparison
+) -> Iterator[tuple[Installation, ControlPlane | None]]:
     if clusters == 1:
         with installed() as installation:
             yield installation, None
     else:
-        with remote.installed() as found:
+        with remote.installed(comparison.arms) as found:
             yield found
 
 
@@ -136,7 +138,7 @@ def _tell(outcome: play.Outcome, comparison: Comparison, given: argparse.Namespa
     wanted = [
         target
         for name, rounds in measured.items()
-        for target in figures.targets(name, rounds, simulated[name])
+        for target in figures.targets(name, rounds, simulated[name], clusters=given.clusters)
     ]
     if given.output == "json":
         print(json.dumps(found, indent=1))

@@ -113,7 +113,7 @@ def _set_up(
     plane = site.plane
     if site.worker is not None:
         site.worker.client.apply_all(remote.at_worker(queues))
-        queues = remote.at_manager(queues)
+        queues = remote.at_manager(queues, arm)
     plane.client.apply_all(queues)
     policies = [] if arm.adopts else objects.policies(scenario, arm, time_scale=time_scale)
     plane.client.apply_all(policies)

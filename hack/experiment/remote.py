@@ -1,6 +1,8 @@
 """The published experiment in its own topology: the GPU queue of each arm is on a worker cluster.
 
 The manager keeps the CPU queue, and of the GPU queue a copy that leads there through MultiKueue.
+There is one worker, which Kueue knows by a name for each arm: what it sends to a cluster it sends
+at five writes of a kind a second, and one arm's Jobs must not wait for those of another.
 """
 
 import contextlib
@@ -9,44 +11,58 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from hack import multikueue
 from hack.bench.plane import say
 from hack.controlplane import ControlPlane
+from hack.experiment.arms import Arm
 from hack.install import Installation
 from hack.kwok import GPU
 from webhook.cluster.kubeconfigs import PREFIX
 
 Object = dict[str, Any]
 
-CLUSTER: Final = "gpu-worker"
+
+def cluster_of(arm: Arm) -> str:
+    return f"gpu-worker-{arm.key}"
+
+
+def check_of(arm: Arm) -> str:
+    return f"gpu-clusters-{arm.key}"
 
 
 @contextlib.contextmanager
-def installed() -> Iterator[tuple[Installation, ControlPlane]]:
+def installed(arms: Sequence[Arm]) -> Iterator[tuple[Installation, ControlPlane]]:
     """Start a manager with the webhook, and a worker behind it that the webhook may look at."""
     folder = Path(tempfile.mkdtemp(prefix="kueue-fallback-experiment-"))
+    watched = ",".join(map(cluster_of, arms))
     try:
         say("starting two control planes")
         with (
             ControlPlane(folder / "worker", report=say) as worker,
             ControlPlane(folder / "manager", report=say) as manager,
-            Installation(manager, chart_values=[f"clusters.watchWorkers={{{CLUSTER}}}"]) as found,
+            Installation(manager, chart_values=[f"clusters.watchWorkers={{{watched}}}"]) as found,
         ):
-            link = [*multikueue.worker(CLUSTER, worker.kubeconfig), *multikueue.check([CLUSTER])]
-            reader = multikueue.kubeconfig_secret(
-                f"{PREFIX}{CLUSTER}", "kueue-fallback", worker.kubeconfig
-            )
-            manager.client.apply_all([*link, reader])
+            for arm in arms:
+                manager.client.apply_all(_link(arm, worker.kubeconfig))
             yield found, worker
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def at_manager(items: Sequence[Object]) -> list[Object]:
-    """Let the ClusterQueues with GPUs lead to the worker."""
-    return [multikueue.with_check(item) if _has_gpus(item) else item for item in items]
+def _link(arm: Arm, kubeconfig: Path) -> list[Object]:
+    """Return what leads an arm's Jobs to the worker, and lets the webhook look at it."""
+    name = cluster_of(arm)
+    reader = multikueue.kubeconfig_secret(f"{PREFIX}{name}", "kueue-fallback", kubeconfig)
+    check = multikueue.check([name], check_of(arm))
+    return [*multikueue.worker(name, kubeconfig), *check, reader]
+
+
+def at_manager(items: Sequence[Object], arm: Arm) -> list[Object]:
+    """Let the arm's ClusterQueues with GPUs lead to the worker."""
+    check = check_of(arm)
+    return [multikueue.with_check(item, check) if _has_gpus(item) else item for item in items]
 
 
 def at_worker(items: Sequence[Object]) -> list[Object]:

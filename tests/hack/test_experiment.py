@@ -47,12 +47,12 @@ def test_with_two_clusters_the_worker_has_the_gpus_and_the_manager_a_queue_that_
     items = objects.queues(UNIFORM, STATIC)
 
     checked = {
-        item["metadata"]["name"]
-        for item in remote.at_manager(items)
+        item["metadata"]["name"]: item["spec"]["admissionChecksStrategy"]["admissionChecks"]
+        for item in remote.at_manager(items, STATIC)
         if "admissionChecksStrategy" in item.get("spec", {})
     }
     there = {item["kind"]: item["metadata"]["name"] for item in remote.at_worker(items)}
-    assert checked == {"gpu-cq-static"}
+    assert checked == {"gpu-cq-static": [{"name": "gpu-clusters-static"}]}
     assert (there["ClusterQueue"], there["LocalQueue"]) == ("gpu-cq-static", "gpu-lq")
     assert len(remote.at_worker(items)) == 5
 
@@ -199,6 +199,16 @@ def test_only_arms_that_ran_are_held_to_their_targets():
         ("burst: threshold saves, % of static, mean", 7.5, False),
         ("burst: simulate is off for threshold, %", 9.1, False),
     ]
+
+
+def test_behind_multikueue_two_points_less_must_be_saved():
+    rounds = {"static": [made(200.0)], "threshold": [made(184.0)]}
+
+    limits = [
+        figures.targets("burst", rounds, {}, clusters=clusters)[0].limit for clusters in (1, 2)
+    ]
+
+    assert limits == [9, 7]
 
 
 def test_natives_are_compared_with_those_without_guests():
