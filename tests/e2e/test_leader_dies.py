@@ -4,7 +4,7 @@ import pytest
 
 from hack import paper
 from tests.e2e import courses
-from tests.e2e.decisions import applied_policy, decision_of, fill, finish_time
+from tests.e2e.decisions import POLICY_API, applied_policy, decision_of, fill, finish_time
 from tests.e2e.plane import wait_for, workload_of
 from tests.e2e.test_moves import RULES, hold, is_refused, moved_to
 
@@ -81,7 +81,9 @@ def test_a_move_that_no_workload_showed_yet_stands_and_is_not_made_again(
     assert decision_of(done) == decision_of(moved)
 
 
-def test_a_repair_is_finished_by_the_next_one(plane, own_webhook, kueue_proxy):
+def test_a_repair_is_finished_by_the_next_one_though_no_policy_reconsiders_any_more(
+    plane, own_webhook, kueue_proxy
+):
     client = plane.client
     # Where Kueue admits it in the queue that it belongs to first, nothing is to be repaired.
     with (
@@ -106,6 +108,8 @@ def test_a_repair_is_finished_by_the_next_one(plane, own_webhook, kueue_proxy):
             "its Workload is deactivated, with the mark of a repair",
             timeout_seconds=PATIENCE_SECONDS,
         )
+        no_more = {"spec": {"reconsider": None}}
+        client.patch(POLICY_API, "FallbackPolicy", NAMES.policy, no_more)
 
         replace_controller(own_webhook)
 

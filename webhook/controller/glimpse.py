@@ -9,6 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from webhook.cluster.reduce import Entry, key_of
 from webhook.cluster.resources import Resource
+from webhook.cluster.watch import Message
+from webhook.controller import pending
 from webhook.controller.journal import Known, known_of
 from webhook.jobs import KINDS
 from webhook.model import fields
@@ -28,6 +30,26 @@ class Glimpse(NamedTuple):
     """Without anything of its spec; None where a decision stands on it."""
     known: Known | None = None
     """What the journal needs of it."""
+    has_left: bool = False
+    """Whether it was sent from one queue to another while it waited."""
+
+
+class Leavers:
+    """Notes whether some Job was sent to another queue while it waited.
+
+    Its Workload may have to be repaired, though no policy reconsiders any more.
+    """
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    def take(self, message: Message) -> tuple[str, ...]:
+        """Take over what the follower of Jobs has found out; there is nothing to log."""
+        found = [*(message.entries or ()), *((message.event[1],) if message.event else ())]
+        self.seen = self.seen or any(
+            each.value is not None and each.value.has_left for each in found
+        )
+        return ()
 
 
 def read(kind: str, source: Mapping[str, Any]) -> Entry:
@@ -46,16 +68,17 @@ JOBS: Final = Resource(kind="jobs", path="/apis/batch/v1/jobs", required=False, 
 def _glimpse(source: Mapping[str, Any]) -> Glimpse:
     metadata = fields.mapping(source, "metadata", "")
     created = fields.text(metadata, "creationTimestamp", "metadata")
+    job = KIND.read({"metadata": source["metadata"]})
     return Glimpse(
         uid=fields.text(metadata, "uid", "metadata"),
         created=datetime.fromisoformat(created).timestamp(),
-        job=_undecided(source),
+        job=_undecided(job),
         known=known_of(source),
+        has_left=pending.has_left(job),
     )
 
 
-def _undecided(source: Mapping[str, Any]) -> Job | None:
-    job = KIND.read({"metadata": source["metadata"]})
+def _undecided(job: Job) -> Job | None:
     if DECISION in job.annotations:
         return None
     meant = {key: text for key, text in job.annotations.items() if key.startswith(_MEANT)}

@@ -69,6 +69,12 @@ def read_job(source: Mapping[str, Any]) -> Pending | None:
     )
 
 
+def has_left(job: Job) -> bool:
+    """Tell by its annotations whether it was sent from one queue to another while it waited."""
+    recorded = _recorded(job)
+    return bool(job.annotations.get(UNDONE)) or (recorded is not None and recorded.moves > 0)
+
+
 def _is_over(source: Mapping[str, Any]) -> bool:
     status = fields.mapping(source, "status", "")
     return any(

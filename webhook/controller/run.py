@@ -11,10 +11,10 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from webhook import reconsider
 from webhook.cluster.client import Client
@@ -25,14 +25,14 @@ from webhook.cluster.pipe import Update, apply_update
 from webhook.cluster.resources import POLICIES, WORKLOADS, Resource, watched
 from webhook.cluster.watch import Follower, Message
 from webhook.controller import keeps_failing, pending, run_times
-from webhook.controller.glimpse import JOBS
+from webhook.controller.glimpse import JOBS, Leavers
 from webhook.controller.journal import Journal
 from webhook.controller.leadership import Leadership
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.moves import LOOK_SECONDS, Mover
 from webhook.controller.reconcile import Look, look
 from webhook.controller.sparing import Sparing
-from webhook.controller.unreviewed import Found, Unreviewed
+from webhook.controller.unreviewed import Found, Unreviewed, fetching
 from webhook.model.queues import Snapshot
 from webhook.settings import Settings
 
@@ -67,8 +67,8 @@ class Controller:
             *(replace(one, required=False) for one in kinds if one.kind == WORKLOADS),
             pending.FOLLOWED,
         )
-        """Followed from when on a policy reconsiders: most clusters need no such memory."""
-        self._reconsiders = False
+        """Followed once a policy reconsiders, or a Job was moved: most need no such memory."""
+        self._follows_pending = False
         self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self.leadership = Leadership(
             elector, on_change=lambda: self.put(None), log=log, uniform=random.uniform
@@ -87,7 +87,8 @@ class Controller:
         self._looked_at = -1
         """Generation of the snapshot at the last look."""
         self._due = False
-        self._unreviewed = Unreviewed(self._fetch_job, settings.namespace)
+        self._unreviewed = Unreviewed(fetching(client), settings.namespace)
+        self._leavers = Leavers()
         self._mover = Mover(
             client,
             settings.namespace,
@@ -95,7 +96,7 @@ class Controller:
             may_write=self.is_leader,
         )
         self._takers = {
-            JOBS.kind: (self._unreviewed.take, self._journal.take_jobs),
+            JOBS.kind: (self._unreviewed.take, self._journal.take_jobs, self._leavers.take),
             run_times.RUNS.kind: (self._keeper.take, self._journal.take_over),
             pending.FOLLOWED.kind: (self._mover.take,),
         }
@@ -110,8 +111,9 @@ class Controller:
             self._follow(resource, client)
         while True:
             self.step()
-            if not self._reconsiders and reconsider.policies_of(self._snapshot):
-                self._reconsiders = True
+            moves = self._leavers.seen or reconsider.policies_of(self._snapshot)
+            if moves and not self._follows_pending:
+                self._follows_pending = True
                 for resource in self._while_reconsidering:
                     if resource.kind not in self._takers:
                         self._feed.expect(resource.kind, time.monotonic())
@@ -123,7 +125,7 @@ class Controller:
 
     def step(self) -> None:
         """Take what has come in; look at the policies if that may change a condition."""
-        idle = LOOK_SECONDS if self._reconsiders else IDLE_SECONDS
+        idle = LOOK_SECONDS if self._follows_pending else IDLE_SECONDS
         self._gather(AGAIN_SECONDS if self._due else idle)
         update = self._feed.update(time.monotonic())
         self._snapshot = apply_update(self._snapshot, update)
@@ -136,7 +138,7 @@ class Controller:
         self._unreviewed.note(self._snapshot, time.time())
         self._judge_unreviewed(update.as_of)
         self._keep_runs()
-        if self._reconsiders:
+        if self._follows_pending:
             self._move()
         if self._due or self._snapshot.generation != self._looked_at:
             self._look()
@@ -275,12 +277,6 @@ class Controller:
         self.metrics.show_moves(stepped.outcomes, gained, stepped.obstacles)
         self.metrics.in_flight.set(self._mover.in_flight)
         self._log_all(tuple(stepped.lines))
-
-    def _fetch_job(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        # A list of one: so the right to list Jobs is all that is needed.
-        path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-        items = self._client.get(path, {"fieldSelector": f"metadata.name={name}"}).get("items")
-        return items[0] if items else None
 
     def _judge_unreviewed(self, as_of: float) -> None:
         if self.is_leader():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.watch import Message
@@ -34,6 +34,24 @@ JUDGED_SECONDS: Final = 15.0
 
 Fetch = Callable[[str, str], Mapping[str, Any] | None]
 """(namespace, name) to the whole Job, None where it is gone; may raise ClusterError."""
+
+
+class Getting(Protocol):
+    """What is needed of ``cluster.client.Client``."""
+
+    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
+
+
+def fetching(client: Getting) -> Fetch:
+    """Let whole Jobs be fetched one by one."""
+
+    def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
+        # A list of one: so the right to list Jobs is all that is needed.
+        path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        items = client.get(path, {"fieldSelector": f"metadata.name={name}"}).get("items")
+        return items[0] if items else None
+
+    return fetch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,48 @@
+"""Jobs whose Workloads may have to be repaired, told by their metadata."""
+
+import pytest
+
+from tests.controller.moving import job as decided
+from tests.controller.test_unreviewed import entry, stored
+from webhook.cluster.watch import Message
+from webhook.controller.glimpse import Leavers
+
+OURS = "kueue-fallback.dev/"
+
+
+def seen(job):
+    leavers = Leavers()
+    leavers.take(Message(kind="jobs", at=0.0, entries=(entry(stored("other")),)))
+    leavers.take(Message(kind="jobs", at=1.0, event=("ADDED", entry(job))))
+    return leavers.seen
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        pytest.param(decided(1, moves=1), True, id="moved"),
+        pytest.param(decided(1, moves=0), False, id="decided and never moved"),
+        pytest.param(stored(annotations={OURS + "undone": "light-gpu"}), True, id="moved and back"),
+        pytest.param(stored(annotations={OURS + "undone": ""}), False, id="it had never left"),
+        pytest.param(stored(annotations={OURS + "decision": "{"}), False, id="not readable"),
+    ],
+)
+def test_a_job_that_was_in_another_queue_while_it_waited_is_told_apart(job, expected):
+    assert seen(job) is expected
+
+
+def test_one_that_is_listed_counts_too():
+    leavers = Leavers()
+
+    leavers.take(Message(kind="jobs", at=0.0, entries=(entry(decided(1, moves=2)),)))
+
+    assert leavers.seen
+
+
+def test_a_job_that_cannot_be_read_and_a_sign_of_life_say_nothing():
+    leavers = Leavers()
+
+    leavers.take(Message(kind="jobs", at=0.0, error="away"))
+    leavers.take(Message(kind="jobs", at=1.0, event=("ADDED", entry({"metadata": {"name": "x"}}))))
+
+    assert not leavers.seen
