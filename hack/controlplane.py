@@ -20,6 +20,7 @@ import yaml
 
 from hack import kueue, kwok, pki, tools
 from hack.api import ApiClient, ApiError, Object
+from hack.definitions import are_served
 from hack.ports import Ports
 from hack.processes import Processes, Program, end_leftovers
 
@@ -315,18 +316,10 @@ class ControlPlane:
         definitions = [item for item in items if item["kind"] == "CustomResourceDefinition"]
         rest = [item for item in items if item["kind"] != "CustomResourceDefinition"]
         self.client.apply_all(definitions)
-        self.wait("definitions", lambda: all(map(self._is_established, definitions)))
+        self.wait("definitions", lambda: are_served(self.client, definitions))
         # A configuration that calls a webhook comes last: what it would call runs only later.
         rest.sort(key=lambda item: "webhooks" in item)
         self.client.apply_all(rest)
-
-    def _is_established(self, definition: Object) -> bool:
-        path = self.client.path_of(definition)
-        status = self.client.send("GET", path).json().get("status", {})
-        return any(
-            condition["type"] == "Established" and condition["status"] == "True"
-            for condition in status.get("conditions") or ()
-        )
 
     def _is_api_ready(self) -> bool:
         try:
