@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from hack.panels import ROWS, Panel
+from hack.panel_rows import ROWS
+from hack.panels import Panel
 
 FILE: Final = Path(__file__).resolve().parent.parent / "helm/files/dashboard.json"
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
