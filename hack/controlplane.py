@@ -18,25 +18,14 @@ from typing import Any, Final, Self
 
 import yaml
 
-from hack import kueue, kwok, pki, tools
+from hack import flags, kueue, kwok, pki, tools
 from hack.api import ApiClient, ApiError, Object
 from hack.definitions import are_served
 from hack.ports import Ports
 from hack.processes import Processes, Program, end_leftovers
 
-CONTROLLERS: Final = (
-    "clusterrole-aggregation-controller",
-    "cronjob-controller",
-    "garbage-collector-controller",
-    "job-controller",
-    "namespace-controller",
-    "resourcequota-controller",
-    "serviceaccount-controller",
-    "ttl-after-finished-controller",
-)
 START_SECONDS: Final = 120.0
 POLL_SECONDS: Final = 0.05
-SERVICE_RANGE: Final = "10.0.0.0/24"
 
 Report = Callable[[str], None]
 
@@ -204,76 +193,26 @@ class ControlPlane:
     def _start_storage(self) -> None:
         self._report("etcd")
         client, peer = (f"http://127.0.0.1:{self._port[name]}" for name in ("etcd", "peer"))
-        self._run(
-            "etcd",
-            data_dir=self.state / "etcd",
-            listen_client_urls=client,
-            advertise_client_urls=client,
-            listen_peer_urls=peer,
-            initial_advertise_peer_urls=peer,
-            initial_cluster=f"default={peer}",
-            # The data is thrown away anyway.
-            unsafe_no_fsync=True,
-            log_level="warn",
-        )
+        self._run("etcd", **flags.etcd(self.state / "etcd", client=client, peer=peer))
         self._report("kube-apiserver")
-        self._run("kube-apiserver", *self.options.apiserver_flags, **self._api_flags(client))
-
-    def _api_flags(self, etcd: str) -> dict[str, object]:
-        gates = ",".join(f"{k}={str(v).lower()}" for k, v in self.options.feature_gates.items())
-        return {
-            "etcd_servers": etcd,
-            "secure_port": self.api_port,
-            "bind_address": "127.0.0.1",
-            "advertise_address": "127.0.0.1",
-            "cert_dir": self.state / "apiserver",
-            "tls_cert_file": self.pki.certificate("apiserver"),
-            "tls_private_key_file": self.pki.key("apiserver"),
-            "client_ca_file": self.pki.certificate("ca"),
-            "service_account_key_file": self.pki.public_key("service-accounts"),
-            "service_account_signing_key_file": self.pki.key("service-accounts"),
-            "service_account_issuer": "https://kubernetes.default.svc",
-            "service_cluster_ip_range": SERVICE_RANGE,
-            "authorization_mode": "RBAC",
-            "allow_privileged": True,
-            "endpoint_reconciler_type": "none",
-            # No node controller runs here that would take the not-ready taint away again.
-            "disable_admission_plugins": "TaintNodesByCondition",
-            # Tests create hundreds of Jobs at once.
-            "max_requests_inflight": 1600,
-            "max_mutating_requests_inflight": 800,
-            **({"feature_gates": gates} if gates else {}),
-        }
+        wanted = flags.api_server(
+            self.pki,
+            self.state / "apiserver",
+            etcd=client,
+            port=self.api_port,
+            gates=self.options.feature_gates,
+        )
+        self._run("kube-apiserver", *self.options.apiserver_flags, **wanted)
 
     def _start_controllers(self) -> None:
         self._report("kube-controller-manager, kube-scheduler, kwok")
-        common: dict[str, object] = {
-            "kubeconfig": self.kubeconfig,
-            "leader_elect": False,
-            "kube_api_qps": 1000,
-            "kube_api_burst": 2000,
-            "secure_port": 0,
-        }
-        self._run(
-            "kube-controller-manager",
-            **common,
-            service_account_private_key_file=self.pki.key("service-accounts"),
-            root_ca_file=self.pki.certificate("ca"),
-            controllers=",".join(CONTROLLERS),
-            concurrent_job_syncs=20,
-        )
-        self._run("kube-scheduler", **common)
+        wanted = flags.controller_manager(self.kubeconfig, self.pki)
+        self._run("kube-controller-manager", **wanted)
+        self._run("kube-scheduler", **flags.scheduler(self.kubeconfig))
         stages = self.state / "stages.yaml"
         read = [yaml.safe_load((self.programs.kwok_stages / p).read_text()) for p in kwok.STAGES]
         stages.write_text(yaml.safe_dump_all(kwok.with_failures(kwok.with_run_times(read))))
-        self._run(
-            "kwok",
-            kubeconfig=self.kubeconfig,
-            config=stages,
-            manage_all_nodes=True,
-            node_ip="127.0.0.1",
-            node_lease_duration_seconds=40,
-        )
+        self._run("kwok", **flags.kwok(self.kubeconfig, stages))
         self.client.create_all(kwok.nodes())
 
     def _install_kueue(self, rendered: Sequence[Object]) -> None:
@@ -327,8 +266,8 @@ class ControlPlane:
         except ApiError:
             return False
 
-    def _run(self, name: str, *more: str, **flags: object) -> None:
-        command = [str(self.programs.path(name)), *_as_flags(flags), *more]
+    def _run(self, name: str, *more: str, **given: object) -> None:
+        command = [str(self.programs.path(name)), *flags.spelled(given), *more]
         self.processes.run(Program(name=name, command=command))
 
     def _end_of_log(self, name: str, *, lines: int = 15) -> str:
@@ -351,11 +290,3 @@ def http_status(port: int, path: str) -> int:
             return connection.getresponse().status
         except (OSError, http.client.HTTPException):
             return 0
-
-
-def _as_flags(flags: Mapping[str, object]) -> list[str]:
-    """Spell `secure_port=0` as `--secure-port=0`, and True as Go's flags read it."""
-    return [
-        f"--{name.replace('_', '-')}={str(value).lower() if isinstance(value, bool) else value}"
-        for name, value in flags.items()
-    ]

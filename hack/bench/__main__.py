@@ -4,8 +4,8 @@ usage: python -m hack.bench [--quick] [--dry-run] [-o json] [--folder FOLDER] [S
 
 Sections: `creates` of Jobs at the API server, against its own policy engine; `state`, the webhook
 beside 20,000 pending Workloads; `forecasts`, decisions by finish time there; `serving`, the load
-program alone against the webhook beside them; `workers`, ten played worker clusters of which one
-is slow.
+program alone against the webhook beside them; `moves`, reviews while pending Jobs are moved;
+`workers`, ten played worker clusters of which one is slow.
 Exits with 1 when a target is missed. Every figure is wall time, so what else runs on the machine
 counts: the load average is printed beside them.
 """
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from hack.bench import creates, forecasts, report, serving, state, workers
+from hack.bench import creates, forecasts, moves, report, serving, state, workers
 from hack.bench.plane import installed, say
 from hack.bench.report import QUICK, Figures, Scale
 
@@ -26,6 +26,7 @@ SECTIONS: Final = {
     "state": state,
     "serving": serving,
     "forecasts": forecasts,
+    "moves": moves,
     "workers": workers,
 }
 PICTURE: Final = "bench.png"
@@ -49,6 +50,10 @@ def main() -> None:
             for name in beside_workloads:
                 figures[name] = SECTIONS[name].measure(installation, scale, say)
                 keep(figures, given.folder)
+    if "moves" in given.sections:
+        with installed() as installation:
+            figures["moves"] = moves.measure(installation, scale, say)
+        keep(figures, given.folder)
     if "workers" in given.sections:
         figures["workers"] = workers.measure(scale, say)
         keep(figures, given.folder)

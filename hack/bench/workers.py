@@ -7,7 +7,6 @@ different minutes differ on a shared machine; what they differ by anyway is meas
 
 import contextlib
 import re
-import statistics
 import sys
 import tempfile
 import time
@@ -18,7 +17,7 @@ from typing import Final
 import yaml
 
 from hack import bodies, load, meters, played_workers
-from hack.bench import reviews
+from hack.bench import phases, reviews
 from hack.bench.report import Figures, Scale, Target, spread, table
 from hack.bench.serving import Meanwhile
 from hack.install import ROOT, is_ready
@@ -41,9 +40,6 @@ PHASES: Final = {
     "dripping": Mood.DRIPPING,
     "prompt again": Mood.PROMPT,
 }
-SIDES: Final = {"handler": "handler", "client": "latency"}
-LEAST_NOISE: Final = 1.1
-"""Of a ratio of two quantiles: the histogram's buckets are no finer."""
 _AGE: Final = re.compile(
     r'^kueue_fallback_cluster_state_age_seconds\{cluster="(.*)"\} (\S+)$', re.MULTILINE
 )
@@ -137,35 +133,25 @@ def _wait_until_all_are_heard_of(metrics: int) -> None:
         time.sleep(0.2)
 
 
-def ratios(figures: Figures, phase: str, side: str) -> list[float]:
-    """Divide a phase's p99 by that of the prompt one, in each round."""
-    key = SIDES[side]
-    return [each[phase][key]["p99"] / each["prompt"][key]["p99"] for each in figures["rounds"]]
-
-
-def noise(figures: Figures, side: str) -> float:
-    """Say how far apart two phases are in which nothing is slow, in the worst round."""
-    found = ratios(figures, "prompt again", side)
-    return max(LEAST_NOISE, *(max(ratio, 1 / ratio) for ratio in found))
-
-
 def targets(figures: Figures) -> list[Target]:
+    rounds = figures["rounds"]
     slow = [
-        Target(
+        phases.target(
+            rounds,
+            phase,
+            side,
+            base="prompt",
             name=f"{side} p99, one of ten {phase}, times that of ten prompt",
-            value=round(statistics.median(ratios(figures, phase, side)), 2),
-            limit=round(noise(figures, side), 2),
         )
-        for side in SIDES
+        for side in phases.SIDES
         for phase in ("late", "dripping")
     ]
-    phases = [phase for each in figures["rounds"] for phase in each.values()]
-    others = max(age for each in phases for name, age in each["ages"].items() if name != SLOW)
-    errors = sum(sum(each["errors"].values()) for each in phases)
+    ages = [phase["ages"] for each in rounds for phase in each.values()]
+    others = max(age for each in ages for name, age in each.items() if name != SLOW)
     return [
         *slow,
         Target(name="oldest state of the nine others, seconds", value=others, limit=STALE_SECONDS),
-        Target(name="errors", value=errors, limit=0),
+        Target(name="errors", value=phases.errors(rounds), limit=0),
     ]
 
 
@@ -176,10 +162,13 @@ def lines(figures: Figures) -> list[str]:
         ages = [each["ages"][SLOW] for each in found]
         columns = [
             spread([each[key][quantile] for each in found])
-            for key in SIDES.values()
+            for key in phases.SIDES.values()
             for quantile in ("p50", "p99")
         ]
-        times = [spread(ratios(figures, phase, side)) for side in SIDES]
+        times = [
+            spread(phases.ratios(figures["rounds"], phase, side, base="prompt"))
+            for side in phases.SIDES
+        ]
         rows.append([phase, *columns, *times, spread(ages, digits=0)])
     header = ("median (least-most), ms", "handler p50", "p99", "client p50", "p99")
     return table((*header, "p99 times prompt: handler", "client", "its age, s"), rows)

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from hack.bench import creates, report, serving, workers
+from hack.bench import creates, moves, report, serving, workers
 from hack.bench.__main__ import arguments, keep
 from hack.bench.contenders import admission_policy
 from hack.bench.creates import NOTHING, POINTS, POLICY, WEBHOOK
@@ -122,6 +122,36 @@ def test_a_slow_worker_may_cost_no_more_than_two_runs_differ_by_anyway():
     )
 
 
+def moving_round(moves=7.5, **p99):
+    return {
+        phase.replace("_", " "): {
+            "handler": {"p50": 1.0, "p99": ms},
+            "latency": {"p50": 2.0, "p99": ms * 2},
+            "errors": {},
+            "movesASecond": moves if phase == "moving" else 0.0,
+        }
+        for phase, ms in p99.items()
+    }
+
+
+def test_a_burst_of_moves_may_cost_no_more_than_two_runs_differ_by_anyway():
+    busy = moving_round(still=4.0, moving=6.0, still_again=5.0)
+    few = moving_round(still=4.0, moving=4.0, still_again=4.0, moves=2.0)
+
+    assert [target.is_met for target in moves.targets({"rounds": [busy]})] == [
+        *(False, False),
+        *(True, True),
+    ]
+    assert [target.is_met for target in moves.targets({"rounds": [few]})] == [
+        *(True, True),
+        *(False, True),
+    ]
+    assert _one_space(moves.lines({"rounds": [busy]})[2]) == (
+        "moving 1.00 (1.00-1.00) 6.00 (6.00-6.00) 2.00 (2.00-2.00) 12.00 (12.00-12.00)"
+        " 1.50 (1.50-1.50) 1.50 (1.50-1.50) 7.5 (7.5-7.5)"
+    )
+
+
 def test_a_table_is_aligned():
     assert report.table(("what", "ms"), [["a", 1.0], ["longer", "-"]]) == [
         "what      ms",
@@ -156,6 +186,7 @@ def test_all_sections_are_measured_unless_some_are_named():
         "state",
         "serving",
         "forecasts",
+        "moves",
         "workers",
     ]
     assert arguments(["--quick", "state"]).sections == ["state"]
@@ -165,7 +196,8 @@ def test_a_section_that_is_none_is_refused(capsys):
     with pytest.raises(SystemExit):
         arguments(["stat"])
 
-    assert "stat is none of creates, state, serving, forecasts, workers" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "stat is none of creates, state, serving, forecasts, moves, workers" in said
 
 
 def test_what_was_measured_so_far_is_written_down(tmp_path):
