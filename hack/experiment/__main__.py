@@ -1,7 +1,7 @@
 """Run the published experiment on a control plane of its own, every strategy side by side.
 
 usage: python -m hack.experiment [--rounds 5] [--time-scale 1] [--arms KEY,KEY] [--quick]
-                                 [--set paper|wrong|guests|moves|report|adopt]
+                                 [--set paper|wrong|guests|moves|report|adopt|every]
                                  [--clusters 2] [--folder FOLDER] [-o json]
 
 Each arm has a namespace, queues and a policy of its own, so that all meet the same machine at the

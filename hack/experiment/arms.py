@@ -77,18 +77,19 @@ GUESTS: Final = Comparison(
         Arm(key="limited", title="guests.maxJobs", strategy="limited+heavy"),
     ),
 )
+RECONSIDERED: Final = Arm(
+    key="moves",
+    title="the same, reconsidered",
+    strategy="FinishTime",
+    learns=True,
+    reconsiders=True,
+)
 MOVES: Final = Comparison(
     scenarios=PAPER.scenarios,
     arms=(
         NONE,
         Arm(key="learned", title="FinishTime, learned", strategy="FinishTime", learns=True),
-        Arm(
-            key="moves",
-            title="the same, reconsidered",
-            strategy="FinishTime",
-            learns=True,
-            reconsiders=True,
-        ),
+        RECONSIDERED,
         Arm(
             key="over-moves",
             title="slowdown x1.5, reconsidered",
@@ -114,6 +115,10 @@ ADOPT: Final = Comparison(
         Arm(key="adopt", title="adopted afterwards", strategy="FinishTime", adopts=True),
     ),
 )
+# All that is promised of the published scenarios, at once.
+EVERY: Final = Comparison(
+    scenarios=PAPER.scenarios, arms=(*PAPER.arms, RECONSIDERED, *WRONG.arms[1:])
+)
 COMPARISONS: Final[Mapping[str, Comparison]] = {
     "paper": PAPER,
     "wrong": WRONG,
@@ -121,6 +126,7 @@ COMPARISONS: Final[Mapping[str, Comparison]] = {
     "moves": MOVES,
     "report": REPORT,
     "adopt": ADOPT,
+    "every": EVERY,
 }
 RECONSIDER: Final = {"after": "2s", "minimumGain": {"time": "3s", "percent": 3}, "maxMoves": 2}
 

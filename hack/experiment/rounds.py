@@ -24,7 +24,7 @@ Courses = dict[tuple[str, str], Course]
 
 LEAD_SECONDS: Final = 1.0
 # Between the beginnings of two arms: two cores do not create several bursts at once in time.
-STAGGER_SECONDS: Final = 4.0
+STAGGER_SECONDS: Final = 6.0
 SAY_EVERY_SECONDS: Final = 15.0
 REMOVAL_SECONDS: Final = 120.0
 WATCH_SECONDS: Final = 7200
