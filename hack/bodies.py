@@ -20,7 +20,7 @@ def job(names: paper.Names, number: str = NUMBER) -> Object:
     return made
 
 
-def review(names: paper.Names, number: str = NUMBER) -> str:
+def review(names: paper.Names, number: str = NUMBER, *, is_dry_run: bool = False) -> str:
     """Return the review of one light Job, with what the API server and kubectl add to it."""
     sent = job(names, number)
     pod = sent["spec"]["template"]["spec"]
@@ -38,7 +38,7 @@ def review(names: paper.Names, number: str = NUMBER) -> str:
         "namespace": names.namespace,
         "userInfo": {"username": "bench", "groups": ["system:authenticated"]},
         "object": sent,
-        "dryRun": False,
+        "dryRun": is_dry_run,
     }
     return json.dumps(
         {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": called}

@@ -53,6 +53,8 @@ class PlayedCluster:
         self._objects: dict[str, dict[tuple[str, str], Object]] = {}
         self._events: list[tuple[str, Object]] = []
         """(kind, event) of each change; the resourceVersion is how many there were."""
+        self._forgotten = 0
+        """Up to which resourceVersion nobody can go on any more."""
         for item in items:
             self.apply(item)
         self._server = _Server(("127.0.0.1", 0), _handler(self))
@@ -84,6 +86,13 @@ class PlayedCluster:
         kind = _plural(item["kind"])
         with self._changed:
             self._tell(kind, "DELETED", self._objects[kind].pop(_key(item)))
+
+    def forget(self) -> None:
+        """End all watches, and know nothing of what was before: whoever watched lists again."""
+        with self._changed:
+            self._events.append(("", {}))
+            self._forgotten = len(self._events)
+            self._changed.notify_all()
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
@@ -117,12 +126,19 @@ class PlayedCluster:
         with self._changed:
             return self._objects.get(kind, {}).get((namespace, name))
 
-    def listed(self, kind: str, selected: str) -> Object:
+    def has_forgotten(self, version: int) -> bool:
+        return version < self._forgotten
+
+    def listed(self, kind: str, selected: str, *, first: int = 0, limit: int = 0) -> Object:
+        """Return one page of a list, or all of it; where the next one begins is its token."""
         with self._changed:
             found = self._objects.get(kind, {}).values()
             items = [item for item in found if selected in ("", item["metadata"]["name"])]
-            version = str(len(self._events))
-        return {"items": items, "metadata": {"resourceVersion": version}}
+            metadata = {"resourceVersion": str(len(self._events))}
+        end = first + limit if limit else len(items)
+        if end < len(items):
+            metadata["continue"] = str(end)
+        return {"items": items[first:end], "metadata": metadata}
 
     def wait_for_events(self, after: int, until: float) -> list[tuple[str, Object]]:
         """Return what has changed since the resourceVersion; wait for it no longer than that."""
@@ -164,16 +180,22 @@ class _Handler(BaseHTTPRequestHandler):
             found = self.cluster.find(place["kind"], place["namespace"] or "", place["name"])
             self._answer(found or {"message": "not found"}, status=200 if found else 404)
         else:
-            self._answer(self.cluster.listed(place["kind"], _selected(params)))
+            page = {"first": int(params.get("continue", 0)), "limit": int(params.get("limit", 0))}
+            self._answer(self.cluster.listed(place["kind"], _selected(params), **page))
 
     def _watch(self, kind: str, params: Mapping[str, str]) -> None:
         until = time.monotonic() + float(params["timeoutSeconds"])
         after = int(params["resourceVersion"])
+        if self.cluster.has_forgotten(after):
+            self._answer({"message": "too old"}, status=410)
+            return
         self.send_response_only(200)
         self.send_header("Transfer-Encoding", "chunked")
         self._end_headers()
         while time.monotonic() < until and not self.cluster.is_over():
             found = self.cluster.wait_for_events(after, until)
+            if self.cluster.has_forgotten(after):
+                break
             after += len(found)
             for changed, event in found:
                 name = event["object"]["metadata"]["name"]

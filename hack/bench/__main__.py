@@ -4,8 +4,8 @@ usage: python -m hack.bench [--quick] [--dry-run] [-o json] [--folder FOLDER] [S
 
 Sections: `creates` of Jobs at the API server, against its own policy engine; `state`, the webhook
 beside 20,000 pending Workloads; `forecasts`, decisions by finish time there; `serving`, the load
-program alone against the webhook beside them; `moves`, reviews while pending Jobs are moved;
-`workers`, ten played worker clusters of which one is slow.
+program alone against the webhook beside them; `alone`, the same without an API server; `moves`,
+reviews while pending Jobs are moved; `workers`, ten played worker clusters of which one is slow.
 Exits with 1 when a target is missed. Every figure is wall time, so what else runs on the machine
 counts: the load average is printed beside them.
 """
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from hack.bench import creates, forecasts, moves, report, serving, state, workers
+from hack.bench import alone, creates, forecasts, moves, report, serving, state, workers
 from hack.bench.plane import installed, say
 from hack.bench.report import QUICK, Figures, Scale
 
@@ -27,8 +27,10 @@ SECTIONS: Final = {
     "serving": serving,
     "forecasts": forecasts,
     "moves": moves,
+    "alone": alone,
     "workers": workers,
 }
+WITHOUT_A_PLANE: Final = ("alone", "workers")
 PICTURE: Final = "bench.png"
 
 
@@ -54,8 +56,8 @@ def main() -> None:
         with installed() as installation:
             figures["moves"] = moves.measure(installation, scale, say)
         keep(figures, given.folder)
-    if "workers" in given.sections:
-        figures["workers"] = workers.measure(scale, say)
+    for name in (name for name in WITHOUT_A_PLANE if name in given.sections):
+        figures[name] = SECTIONS[name].measure(scale, say)
         keep(figures, given.folder)
     sys.exit(0 if _tell(figures, given) else 1)
 

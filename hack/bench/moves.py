@@ -10,12 +10,12 @@ import itertools
 from collections.abc import Callable
 from typing import Final
 
-from hack import bodies, load, paper
+from hack import paper
 from hack.api import ApiError, Object
 from hack.bench import full_queues, phases, reviews
 from hack.bench.report import Figures, Scale, Target, spread, table
 from hack.bench.serving import Meanwhile
-from hack.install import NAMESPACE, SERVICE, Installation
+from hack.install import Installation
 from webhook.controller.moves import LOOK_SECONDS, MOST_IN_FLIGHT
 from webhook.model.job import MOVE_TO
 
@@ -39,11 +39,11 @@ def measure(installation: Installation, scale: Scale, say: Say) -> Figures:
     plane.client.apply(_policy())
     plane.client.create_all([paper.light_job(name, full_queues.NAMES) for name in names])
     plane.wait("their Workloads", lambda: _pending(installation) >= len(names))
-    target, mover = _target(installation), _Mover(installation, names)
+    served, mover = reviews.served_by(installation), _Mover(installation, names)
     rounds = []
     for number in range(scale.rounds):
         say(f"round {number + 1} of {scale.rounds}")
-        rounds.append(_round(number, installation, target, mover, scale))
+        rounds.append(_round(number, served, mover, scale))
     return {"rounds": rounds}
 
 
@@ -63,19 +63,6 @@ def _pending(installation: Installation) -> int:
         .get("status", {})
         .get("pendingWorkloads", 0)
         for name in (names.gpu_cluster_queue, names.cpu_cluster_queue)
-    )
-
-
-def _target(installation: Installation) -> load.Webhook:
-    """Return the first replica, with reviews of Jobs that nobody creates."""
-    path = installation.plane.state / "reviews.jsonl"
-    text = bodies.review(full_queues.NAMES)
-    path.write_text(text.replace('"dryRun": false', '"dryRun": true'))
-    return load.Webhook(
-        port=installation.replicas[0].listen,
-        authority=installation.ca_certificate,
-        server_name=f"{SERVICE}.{NAMESPACE}.svc",
-        bodies=path,
     )
 
 
@@ -100,17 +87,15 @@ class _Mover:
             self.moved += found["metadata"]["labels"][paper.QUEUE_LABEL].startswith(option)
 
 
-def _round(
-    number: int, installation: Installation, target: load.Webhook, mover: _Mover, scale: Scale
-) -> Figures:
+def _round(number: int, served: reviews.Served, mover: _Mover, scale: Scale) -> Figures:
     """Measure each phase once; every other round in the other order."""
-    metrics, found = installation.replicas[0].metrics, {}
+    found = {}
     for phase in PHASES[:: -1 if number % 2 else 1]:
         before = mover.moved
         with contextlib.ExitStack() as meanwhile:
             if phase == "moving":
                 meanwhile.enter_context(Meanwhile(mover.move, every=1 / MOVES_A_SECOND))
-            found[phase] = reviews.measured(target, metrics, scale)
+            found[phase] = reviews.measured(served, scale)
         found[phase]["movesASecond"] = round((mover.moved - before) / scale.seconds, 1)
     return found
 

@@ -19,38 +19,40 @@ SHAPES: Final = 10
 GPUS: Final = 4
 """Of each queue; one Workload uses one."""
 PROGRESS_EVERY: Final = 2000
+_DEFINITIONS: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _WEBHOOKS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
 def create_queues(plane: ControlPlane, count: int) -> None:
-    """Create the paper's two queues and many more in cohorts; return when Kueue has them active.
+    """Create the paper's two queues and many more in cohorts; return when Kueue has them active."""
+    plane.client.apply_all(on_cluster(count))
+    plane.wait("ClusterQueues", lambda: _are_active(plane, count))
+
+
+def on_cluster(count: int) -> list[Object]:
+    """Return namespace, flavors, queues and policy, in order of creation.
 
     The CPU queue is wide, so that every review is one with a whole patch.
     """
-    client = plane.client
-    client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     policy = paper.policy(NAMES)
     policy["spec"]["strategy"]["threshold"][1] = {"option": "cpu", "andReservingBelow": 1_000_000}
     wide = {"cpu": "1000000", "memory": "4000Ti"}
     pair = paper.queues(NAMES)
     pair[3] = paper.cluster_queue(NAMES.cpu_cluster_queue, flavor=NAMES.cpu_flavor, quota=wide)
-    client.apply_all(pair)
     quota = {"cpu": "1000", "memory": "4000Gi", GPU: str(GPUS)}
-    others = [
-        paper.cluster_queue(name, flavor=NAMES.gpu_flavor, quota=quota)
-        for name in _names(count)[2:]
-    ]
+    names = queue_names(count)
+    others = [paper.cluster_queue(name, flavor=NAMES.gpu_flavor, quota=quota) for name in names[2:]]
     for number, queue in enumerate(others):
         queue["spec"]["cohortName"] = f"cohort-{number // COHORT_SIZE}"
-    client.apply_all(others)
-    client.apply_all(
-        [paper.local_queue(name, NAMESPACE, cluster_queue=name) for name in _names(count)[2:]]
-    )
-    client.apply(policy)
-    plane.wait("ClusterQueues", lambda: _are_active(plane, count))
+    local_queues = [paper.local_queue(name, NAMESPACE, cluster_queue=name) for name in names[2:]]
+    labels = {"kubernetes.io/metadata.name": NAMESPACE}
+    metadata = {"name": NAMESPACE, "labels": labels}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    return [namespace, *pair, *others, *local_queues, policy]
 
 
-def _names(count: int) -> list[str]:
+def queue_names(count: int) -> list[str]:
+    """Name the LocalQueues; those after the first two are named as their ClusterQueues."""
     return [NAMES.gpu_queue, NAMES.cpu_queue, *(f"queue-{number}" for number in range(2, count))]
 
 
@@ -73,13 +75,14 @@ def create_workloads(
     its GPUs here, and the others stay pending.
     """
     plane.stop("kueue")
+    _convert_without_kueue(plane)
     for kind in _WEBHOOKS:
         for found in plane.client.list("admissionregistration.k8s.io/v1", kind):
             if "kueue-fallback" not in found["metadata"]["name"]:
                 plane.client.delete(
                     "admissionregistration.k8s.io/v1", kind, found["metadata"]["name"]
                 )
-    places = _names(queues)
+    places = queue_names(queues)
     plane.wait("Kueue's webhooks to be gone", lambda: _passes(plane, workload(0, places)))
     started = time.monotonic()
     with ThreadPoolExecutor(max_workers=CONNECTIONS) as pool:
@@ -93,8 +96,31 @@ def create_workloads(
     return time.monotonic() - started
 
 
+def _convert_without_kueue(plane: ControlPlane) -> None:
+    """Let versions differ in their names alone.
+
+    Else the API server asks for conversions in vain, and lists all that is stored each time.
+    """
+    change = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+    for definition in plane.client.list(*_DEFINITIONS):
+        if definition["spec"].get("conversion", {}).get("strategy") == "Webhook":
+            plane.client.patch(*_DEFINITIONS, definition["metadata"]["name"], change)
+
+
 def _admit(plane: ControlPlane, number: int, queues: list[str]) -> None:
     """Say of a Workload what Kueue says of one that runs."""
+    plane.client.patch(
+        paper.KUEUE,
+        "Workload",
+        _workload_name(number),
+        {"status": running(number, queues)},
+        namespace=NAMESPACE,
+        subresource="status",
+    )
+
+
+def running(number: int, queues: list[str]) -> Object:
+    """Return the status of a Workload that runs."""
     queue = queues[number % len(queues)]
     is_cpu = queue == NAMES.cpu_queue
     flavor = NAMES.cpu_flavor if is_cpu else NAMES.gpu_flavor
@@ -113,14 +139,7 @@ def _admit(plane: ControlPlane, number: int, queues: list[str]) -> None:
     admission = {"clusterQueue": own.get(queue, queue), "podSetAssignments": [assigned]}
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     conditions = [_condition(kind, "True", since) for kind in ("QuotaReserved", "Admitted")]
-    plane.client.patch(
-        paper.KUEUE,
-        "Workload",
-        _workload_name(number),
-        {"status": {"admission": admission, "conditions": conditions}},
-        namespace=NAMESPACE,
-        subresource="status",
-    )
+    return {"admission": admission, "conditions": conditions}
 
 
 def _condition(kind: str, status: str, since: str = "2026-01-01T00:00:00Z") -> Object:

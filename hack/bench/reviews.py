@@ -1,5 +1,6 @@
 """Reviews at a rate, seen from both ends: by the load program and by the server's histogram."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from hack import bodies, load, meters
@@ -10,27 +11,39 @@ from hack.install import NAMESPACE, SERVICE, Installation
 HEADER: Final = ("milliseconds", "reviews", "errors", "patched", "p50", "p99", "max")
 
 
-def target(installation: Installation) -> load.Webhook:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """Where a server answers, its port of metrics, and the process that began it."""
+
+    target: load.Webhook
+    metrics: int
+    pid: int
+
+
+def served_by(installation: Installation) -> Served:
     """Return the first replica, with reviews that it decides on."""
     path = installation.plane.state / "reviews.jsonl"
     path.write_text(bodies.review(objects.NAMES))
-    return load.Webhook(
-        port=installation.replicas[0].listen,
+    replica = installation.replicas[0]
+    target = load.Webhook(
+        port=replica.listen,
         authority=installation.ca_certificate,
         server_name=f"{SERVICE}.{NAMESPACE}.svc",
         bodies=path,
     )
+    pid = installation.plane.processes.pid(replica.name)
+    return Served(target=target, metrics=replica.metrics, pid=pid)
 
 
 def at_rate(installation: Installation, scale: Scale) -> Figures:
-    return measured(target(installation), installation.replicas[0].metrics, scale)
+    return measured(served_by(installation), scale)
 
 
-def measured(webhook: load.Webhook, metrics_port: int, scale: Scale) -> Figures:
-    before = meters.reviews(metrics_port)
+def measured(served: Served, scale: Scale) -> Figures:
+    before = meters.reviews(served.metrics)
     flags = (f"-rate={scale.rate}", f"-seconds={scale.seconds}", "-warm-up=50")
-    answered = load.reviews(webhook, *flags)
-    return {**answered, "handler": meters.difference(before, meters.reviews(metrics_port))}
+    answered = load.reviews(served.target, *flags)
+    return {**answered, "handler": meters.difference(before, meters.reviews(served.metrics))}
 
 
 def rows(words: str, found: Figures) -> list[list[object]]:

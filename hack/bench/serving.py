@@ -13,6 +13,7 @@ from hack import load, meters
 from hack.api import ApiClient
 from hack.bench import reviews
 from hack.bench.report import Figures, Scale, Target, table
+from hack.bench.reviews import Served
 from hack.install import Installation
 
 HANDLER_MILLISECONDS: Final = 2.0
@@ -45,45 +46,53 @@ Say = Callable[[str], None]
 
 
 def measure(installation: Installation, scale: Scale, say: Say) -> Figures:
-    target = reviews.target(installation)
-    figures: Figures = {"bursts": {}, "stalls": {}}
-    say(f"{scale.rate:.0f} reviews a second beside an idle observer")
-    figures["quiet"] = reviews.at_rate(installation, scale)
-    say("the same during relists")
-    figures["relist"] = _during_relists(installation, scale)
-    say("the same while the observer is killed and comes back")
-    figures["observerKilled"] = _while_killed(installation, scale)
+    served = reviews.served_by(installation)
+    breaker = _WatchBreaker(installation.plane.client)
+    figures = {**three_phases(served, breaker.end_watches, scale, say), "bursts": {}, "stalls": {}}
     for words, flags in BURSTS:
         say(f"bursts of {words}")
         rounds = (f"-rounds={scale.burst_rounds}", "-pause=200ms")
-        figures["bursts"][words] = load.reviews(target, *flags, *rounds)
+        figures["bursts"][words] = load.reviews(served.target, *flags, *rounds)
     for words, flags in STALLS:
         say(words)
-        figures["stalls"][words] = load.stall(target, *flags)
+        figures["stalls"][words] = load.stall(served.target, *flags)
     return figures
 
 
-def _during_relists(installation: Installation, scale: Scale) -> Figures:
-    relists = meters.Counter(installation.replicas[0].metrics, "kueue_fallback_watch_relists_total")
-    breaker = _WatchBreaker(installation.plane.client)
-    with Meanwhile(breaker.end_watches, every=scale.seconds * RELIST_AFTER, times=1):
-        found = reviews.at_rate(installation, scale)
+def three_phases(
+    served: Served, end_watches: Callable[[], None], scale: Scale, say: Say
+) -> Figures:
+    """Measure a server at the scale's rate while its observer is idle, lists again, and is killed.
+
+    *end_watches* has the observer list again.
+    """
+    say(f"{scale.rate:.0f} reviews a second beside an idle observer")
+    found = {"quiet": reviews.measured(served, scale)}
+    say("the same during relists")
+    found["relist"] = _during_relists(served, end_watches, scale)
+    say("the same while the observer is killed and comes back")
+    found["observerKilled"] = _while_killed(served, scale)
+    return found
+
+
+def _during_relists(served: Served, end_watches: Callable[[], None], scale: Scale) -> Figures:
+    relists = meters.Counter(served.metrics, "kueue_fallback_watch_relists_total")
+    with Meanwhile(end_watches, every=scale.seconds * RELIST_AFTER, times=1):
+        found = reviews.measured(served, scale)
     until = time.monotonic() + LISTED_SECONDS
     while not (count := relists.grown()) and time.monotonic() < until:
         time.sleep(0.5)
     return {**found, "relists": count}
 
 
-def _while_killed(installation: Installation, scale: Scale) -> Figures:
-    replica = installation.replicas[0]
-    server = installation.plane.processes.pid(replica.name)
-    starts = meters.Counter(replica.metrics, "kueue_fallback_observer_starts_total")
+def _while_killed(served: Served, scale: Scale) -> Figures:
+    starts = meters.Counter(served.metrics, "kueue_fallback_observer_starts_total")
 
     def kill() -> None:
-        os.kill(meters.observer(server), signal.SIGKILL)
+        os.kill(meters.observer(served.pid), signal.SIGKILL)
 
     with Meanwhile(kill, every=scale.seconds / (KILLS + 1)):
-        found = reviews.at_rate(installation, scale)
+        found = reviews.measured(served, scale)
     return {**found, "observerStarts": starts.grown()}
 
 
@@ -136,6 +145,20 @@ class Meanwhile:
 
 
 def targets(figures: Figures) -> list[Target]:
+    found = latency_targets(figures)
+    found += [
+        Target(
+            name=f"first answer beside {words}, ms",
+            value=stall["first"],
+            limit=BESIDE_STALLED_MILLISECONDS,
+        )
+        for words, stall in figures["stalls"].items()
+    ]
+    return [*found, Target(name="errors", value=_errors(figures), limit=0)]
+
+
+def latency_targets(figures: Figures) -> list[Target]:
+    """Hold the three phases to their targets, and to have been what they are called."""
     found = []
     for phase, words in PHASES:
         handler, client = (figures[phase][side]["p99"] for side in ("handler", "latency"))
@@ -147,20 +170,11 @@ def targets(figures: Figures) -> list[Target]:
                 limit=ABOVE_HANDLER_MILLISECONDS,
             ),
         ]
-    found += [
-        Target(
-            name=f"first answer beside {words}, ms",
-            value=stall["first"],
-            limit=BESIDE_STALLED_MILLISECONDS,
-        )
-        for words, stall in figures["stalls"].items()
-    ]
     happened = (figures["relist"]["relists"], figures["observerKilled"]["observerStarts"])
-    found += [
+    return found + [
         Target(name=f"{what} meanwhile", value=times, limit=1, at_least=True)
         for what, times in zip(("relists", "starts of the observer"), happened, strict=True)
     ]
-    return [*found, Target(name="errors", value=_errors(figures), limit=0)]
 
 
 def _errors(figures: Figures) -> int:
@@ -172,7 +186,6 @@ def _errors(figures: Figures) -> int:
 
 
 def lines(figures: Figures) -> list[str]:
-    at_rate = [row for phase, words in PHASES for row in reviews.rows(words, figures[phase])]
     bursts = [
         [words, found["calls"], found["errors"] or 0, found["dials"], *found["latency"].values()]
         for words, found in figures["bursts"].items()
@@ -182,9 +195,14 @@ def lines(figures: Figures) -> list[str]:
         for words, found in figures["stalls"].items()
     ]
     return [
-        *table(reviews.HEADER, at_rate),
+        *latency_lines(figures),
         "",
         *table(("bursts", "reviews", "errors", "dials", "p50", "p90", "p99", "max"), bursts),
         "",
         *table(("answers beside, ms", "first", "kept, max", "new, max"), stalls),
     ]
+
+
+def latency_lines(figures: Figures) -> list[str]:
+    rows = [row for phase, words in PHASES for row in reviews.rows(words, figures[phase])]
+    return table(reviews.HEADER, rows)

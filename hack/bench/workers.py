@@ -7,25 +7,19 @@ different minutes differ on a shared machine; what they differ by anyway is meas
 
 import contextlib
 import re
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-import yaml
-
 from hack import bodies, load, meters, played_workers
-from hack.bench import phases, reviews
+from hack.bench import phases, played, reviews
 from hack.bench.report import Figures, Scale, Target, spread, table
+from hack.bench.reviews import Served
 from hack.bench.serving import Meanwhile
-from hack.install import ROOT, is_ready
-from hack.pki import Pki
 from hack.played_cluster import Mood, PlayedCluster
 from hack.played_workers import NAMES, WORKERS
-from hack.ports import Ports
-from hack.processes import Processes, Program
 
 SETTLE_SECONDS: Final = 10.0
 """After a mood has changed: a watch that was open before it ends within nine."""
@@ -53,12 +47,20 @@ def measure(scale: Scale, say: Say) -> Figures:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kueue-fallback-")))
         _, workers = stack.enter_context(played_workers.played(folder))
         say(f"starting the webhook beside {len(WORKERS)} played clusters")
-        target, metrics = stack.enter_context(_serving(folder))
+        served = stack.enter_context(
+            played.served(
+                folder,
+                played_workers.kubeconfig_path(folder),
+                bodies.review(NAMES, is_dry_run=True),
+                watch_workers=True,
+            )
+        )
+        _wait_until_all_are_heard_of(served.metrics)
         stack.enter_context(Meanwhile(lambda: _change(workers), every=EVENT_SECONDS))
         rounds = []
         for number in range(scale.rounds):
             say(f"round {number + 1} of {scale.rounds}")
-            rounds.append(_round(number, workers[SLOW], target, metrics, scale))
+            rounds.append(_round(number, workers[SLOW], served, scale))
     return {"rounds": rounds}
 
 
@@ -68,15 +70,14 @@ def _change(workers: Mapping[str, PlayedCluster]) -> None:
         worker.apply(played_workers.workload("waits-0"))
 
 
-def _round(
-    number: int, slow: PlayedCluster, target: load.Webhook, metrics: int, scale: Scale
-) -> Figures:
+def _round(number: int, slow: PlayedCluster, served: Served, scale: Scale) -> Figures:
     """Measure each phase once; every other round in the other order."""
     found = {}
     for phase in list(PHASES)[:: -1 if number % 2 else 1]:
         slow.mood = PHASES[phase]
         time.sleep(SETTLE_SECONDS)
-        found[phase] = {**reviews.measured(target, metrics, scale), "ages": _ages(metrics)}
+        answered = reviews.measured(served, scale)
+        found[phase] = {**answered, "ages": _ages(served.metrics)}
     return found
 
 
@@ -84,50 +85,9 @@ def _ages(metrics: int) -> dict[str, float]:
     return {name: float(age) for name, age in _AGE.findall(meters.scrape(metrics))}
 
 
-@contextlib.contextmanager
-def _serving(folder: Path) -> Iterator[tuple[load.Webhook, int]]:
-    """Run the server, and return where it answers once it has heard of all clusters."""
-    ports, processes, pki = Ports(), Processes(folder), Pki(folder / "pki")
-    listen, metrics, console = (ports.lease() for _ in range(3))
-    pki.issue_server("tls", "localhost")
-    settings = folder / "settings.yaml"
-    settings.write_text(
-        yaml.safe_dump(
-            {
-                "kubeconfig": str(played_workers.kubeconfig_path(folder)),
-                "watch_workers": True,
-                "tls_cert": str(pki.certificate("tls")),
-                "tls_key": str(pki.key("tls")),
-                "listen": f"127.0.0.1:{listen}",
-                "metrics_listen": f"127.0.0.1:{metrics}",
-                "console_listen": f"127.0.0.1:{console}",
-                "drain_seconds": 0,
-            }
-        )
-    )
-    command = [sys.executable, "-m", "webhook", "serve", f"--config={settings}"]
-    text = bodies.review(NAMES).replace('"dryRun": false', '"dryRun": true')
-    (folder / "reviews.jsonl").write_text(text)
-    processes.run(Program(name="webhook", command=command, environment={"PYTHONPATH": str(ROOT)}))
-    try:
-        _wait_until_all_are_heard_of(metrics)
-        yield (
-            load.Webhook(
-                port=listen,
-                authority=pki.certificate("ca"),
-                server_name="localhost",
-                bodies=folder / "reviews.jsonl",
-            ),
-            metrics,
-        )
-    finally:
-        processes.stop("webhook")
-        ports.release()
-
-
 def _wait_until_all_are_heard_of(metrics: int) -> None:
     until = time.monotonic() + READY_SECONDS
-    while not (is_ready(metrics) and len(_ages(metrics)) == len(WORKERS)):
+    while len(_ages(metrics)) < len(WORKERS):
         if time.monotonic() > until:
             raise TimeoutError("the webhook has not heard of all clusters")
         time.sleep(0.2)

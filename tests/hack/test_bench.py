@@ -187,6 +187,7 @@ def test_all_sections_are_measured_unless_some_are_named():
         "serving",
         "forecasts",
         "moves",
+        "alone",
         "workers",
     ]
     assert arguments(["--quick", "state"]).sections == ["state"]
@@ -197,7 +198,7 @@ def test_a_section_that_is_none_is_refused(capsys):
         arguments(["stat"])
 
     said = capsys.readouterr().err
-    assert "stat is none of creates, state, serving, forecasts, moves, workers" in said
+    assert "stat is none of creates, state, serving, forecasts, moves, alone, workers" in said
 
 
 def test_what_was_measured_so_far_is_written_down(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from hack import paper
 from hack.played_cluster import Mood, PlayedCluster
 from webhook.cluster.client import Client
-from webhook.cluster.errors import NotServed, Unreachable
+from webhook.cluster.errors import Gone, NotServed, Unreachable
 
 QUEUES = "/apis/kueue.x-k8s.io/v1beta2/localqueues"
 FIRST = paper.local_queue("first", "team", cluster_queue="gpu-cq")
@@ -70,3 +70,31 @@ def test_a_slow_one_answers_in_the_end(played, mood):
     played.mood = mood
 
     assert Client(played.kubeconfig()).get("/api/v1/namespaces")["items"] == []
+
+
+def test_a_list_comes_page_by_page(played):
+    client = Client(played.kubeconfig())
+    played.apply(SECOND)
+
+    first = client.get(QUEUES, {"limit": "1"})
+    token = first["metadata"].pop("continue")
+    last = client.get(QUEUES, {"limit": "1", "continue": token})
+
+    version = {"resourceVersion": "2"}
+    assert first == {"items": [FIRST], "metadata": version}
+    assert last == {"items": [SECOND], "metadata": version}
+
+
+def test_who_watches_one_that_has_forgotten_lists_again(played):
+    client = Client(played.kubeconfig())
+    open_watch = watch(client, "1")
+
+    played.forget()
+
+    assert list(open_watch) == []
+    with pytest.raises(Gone):
+        watch(client, "1")
+    version = client.get(QUEUES)["metadata"]["resourceVersion"]
+    played.apply(SECOND)
+    (event,) = watch(client, version, "0.2")
+    assert event["object"]["metadata"]["name"] == "second"
