@@ -174,3 +174,21 @@ def test_a_state_says_when_the_last_thing_happened():
     state = state_with(waiting("a", age=50), running("b", 30, created=time(90)))
 
     assert state.newest() == NOW - 30
+
+
+def test_what_a_deleted_queue_held_is_forgotten():
+    state = state_with(running("a", 0))
+    found = replace(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
+    gone = replace(found, cluster_queues={})
+    surveyor, due = surveys.Surveyor(), frozenset({"gpu-cq"})
+
+    def asked(snapshot, **more):
+        survey = surveys.Survey(snapshot=snapshot, now=0.0, unix=NOW, **{"counted": {}, **more})
+        return surveyor.profiles(survey)
+
+    before = asked(found, counted={"gpu-cq": state.census("gpu-cq")})
+    while_gone = asked(gone)
+    back = asked(found, due=due)
+
+    assert (steps(before["gpu-cq"])[0], while_gone) == ((0, 4), {})
+    assert steps(back["gpu-cq"]) == [(0, 8)]

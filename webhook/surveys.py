@@ -78,6 +78,7 @@ class Surveyor:
     def profiles(self, survey: Survey) -> Mapping[str, Profile]:
         """Forecast the trees of all ClusterQueues that a survey names."""
         clock = survey.now - survey.unix
+        self._forget_all_but(survey.snapshot.cluster_queues.keys())
         for name, census in survey.counted.items():
             self._lengths[name] = sum(len(group.members) for group in census.waiting)
         pending = sum(self._lengths.values())
@@ -96,6 +97,11 @@ class Surveyor:
             survey.now,
             only=asked,
         )
+
+    def _forget_all_but(self, names: Collection[str]) -> None:
+        for kept in (self._running, self._waiting, self._lengths):
+            for name in kept.keys() - names:
+                del kept[name]
 
 
 def foreseen(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
