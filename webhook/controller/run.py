@@ -24,13 +24,14 @@ from webhook.cluster.lease import Elector
 from webhook.cluster.pipe import Update, apply_update
 from webhook.cluster.resources import POLICIES, WORKLOADS, Resource, watched
 from webhook.cluster.watch import Follower, Message
-from webhook.controller import keeps_failing, pending, run_times
+from webhook.controller import pending
 from webhook.controller.glimpse import JOBS, Leavers
-from webhook.controller.journal import Journal
 from webhook.controller.leadership import Leadership
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.moves import LOOK_SECONDS, Mover
 from webhook.controller.reconcile import Look, look
+from webhook.controller.records import Records
+from webhook.controller.run_times import RUNS
 from webhook.controller.sparing import Sparing
 from webhook.controller.unreviewed import Found, Unreviewed, fetching
 from webhook.model.queues import Snapshot
@@ -77,13 +78,10 @@ class Controller:
         """In which it was last looked whether we lead."""
         self._feed = Feed(self._resources, time.monotonic())
         self._snapshot = Snapshot()
-        self._keeper = run_times.Keeper(client, settings.namespace, is_leader=self.is_leader)
-        self._journal = Journal(
-            client, settings.namespace, is_leader=self.is_leader, unix=time.time
+        self.metrics = ControllerMetrics()
+        self._records = Records(
+            client, settings.namespace, is_leader=self.is_leader, metrics=self.metrics, log=log
         )
-        self._teller = keeps_failing.Teller(client, is_leader=self.is_leader)
-        self._said: dict[str, tuple[str, ...]] = {}
-        """What went wrong with what is kept, at the last look."""
         self._looked_at = -1
         """Generation of the snapshot at the last look."""
         self._due = False
@@ -96,17 +94,16 @@ class Controller:
             may_write=self.is_leader,
         )
         self._takers = {
-            JOBS.kind: (self._unreviewed.take, self._journal.take_jobs, self._leavers.take),
-            run_times.RUNS.kind: (self._keeper.take, self._journal.take_over),
+            JOBS.kind: (self._unreviewed.take, self._records.take_jobs, self._leavers.take),
+            RUNS.kind: (self._records.take_runs,),
             pending.FOLLOWED.kind: (self._mover.take,),
         }
         self._naming = Sparing(NAMED_A_MINUTE, time.monotonic)
-        self.metrics = ControllerMetrics()
 
     def run(self) -> None:
         """Follow and look until the process ends."""
         followed = [(one, self._client) for one in self._resources]
-        followed += [(run_times.RUNS, self._client), (JOBS, self._jobs_client)]
+        followed += [(RUNS, self._client), (JOBS, self._jobs_client)]
         for resource, client in followed:
             self._follow(resource, client)
         while True:
@@ -137,7 +134,7 @@ class Controller:
         self._note_term()
         self._unreviewed.note(self._snapshot, time.time())
         self._judge_unreviewed(update.as_of)
-        self._keep_runs()
+        self._records.look(self._feed, self._snapshot)
         if self._follows_pending:
             self._move()
         if self._due or self._snapshot.generation != self._looked_at:
@@ -212,8 +209,7 @@ class Controller:
         if self._term:
             self._log("leads: writes statuses, records of runs and Events from now on")
             self._due = True
-            self._keeper.read_again()
-            self._journal.read_again()
+            self._records.read_again()
             self._mover.begin()
 
     def _look(self) -> None:
@@ -243,29 +239,6 @@ class Controller:
             self._log(f"FallbackPolicy {name}: {state}")
         for name, message in found.failed:
             self._log(f"FallbackPolicy {name}: status not written: {message}")
-
-    def _keep_runs(self) -> None:
-        """Write what was learned of runs, and tell what keeps failing."""
-        now = time.monotonic()
-        found = self._keeper.look(now)
-        self._tell_writes("run times", found)
-        told = self._journal.look(self._snapshot, now)
-        self._tell_writes("journal", told)
-        self.metrics.classes.set(len(self._keeper.records))
-        policies = self._snapshot.policies
-        changed = self._keeper.take_changed()
-        if changed:
-            self._feed.remember({key: self._keeper.records[key] for key in changed})
-        failing = self._teller.look(self._keeper.records, changed, policies, time.time())
-        self.metrics.show_failing(failing.counts, policies)
-        self._log_all(failing.lines)
-
-    def _tell_writes(self, what: str, found: run_times.Written) -> None:
-        self.metrics.count_writes(what, written=found.written, failed=len(found.errors))
-        if found.tried:
-            said = self._said.get(what, ())
-            self._log_all(tuple(each for each in found.errors if each not in said))
-            self._said[what] = found.errors
 
     def _move(self) -> None:
         stepped = self._mover.step(
