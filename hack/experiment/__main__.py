@@ -162,6 +162,7 @@ def _text(
     for name, rounds in measured.items():
         lines += ["", f"== {name} ==", *figures.lines(rounds, comparison.arms, simulated[name])]
         lines += ["", *figures.by_template_lines(rounds, comparison.arms)]
+        lines += ["", *figures.places_lines(rounds, comparison.arms)]
         lines += ["", _overhead(rounds), *figures.complaints(rounds, time_scale=time_scale)]
     return lines
 
