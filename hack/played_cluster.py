@@ -6,6 +6,7 @@ rights and no schema; what Kubernetes does is tested against the real thing.
 
 import enum
 import json
+import os
 import re
 import threading
 import time
@@ -46,8 +47,13 @@ class Mood(enum.Enum):
 class PlayedCluster:
     """Serves on a port of loopback while its `with` block runs."""
 
-    def __init__(self, items: Iterable[Object] = ()) -> None:
+    def __init__(self, items: Iterable[Object] = (), *, gives_way: bool = False) -> None:
+        """Know *items*; *gives_way*: take only CPU time that nobody else wants.
+
+        An API server has a machine of its own.
+        """
         self.mood = Mood.PROMPT
+        self._gives_way = gives_way
         self._over = threading.Event()
         self._changed = threading.Condition()
         self._objects: dict[str, dict[tuple[str, str], Object]] = {}
@@ -95,7 +101,7 @@ class PlayedCluster:
             self._changed.notify_all()
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        threading.Thread(target=self._serve, daemon=True).start()
         return self
 
     def __exit__(
@@ -109,6 +115,12 @@ class PlayedCluster:
             self._changed.notify_all()
         self._server.shutdown()
         self._server.server_close()
+
+    def _serve(self) -> None:
+        if self._gives_way:
+            # Of this thread, and of those that it starts.
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        self._server.serve_forever(0.05)
 
     # For the handler.
 

@@ -23,7 +23,7 @@ def measure(scale: Scale, say: Say) -> Figures:
     load.program()
     with (
         tempfile.TemporaryDirectory(prefix="kueue-fallback-") as name,
-        PlayedCluster(_items(scale)) as cluster,
+        PlayedCluster(_items(scale), gives_way=True) as cluster,
     ):
         folder = Path(name)
         kubeconfig = folder / "kubeconfig"

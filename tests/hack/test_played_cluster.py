@@ -98,3 +98,8 @@ def test_who_watches_one_that_has_forgotten_lists_again(played):
     played.apply(SECOND)
     (event,) = watch(client, version, "0.2")
     assert event["object"]["metadata"]["name"] == "second"
+
+
+def test_one_that_gives_way_serves_all_the_same():
+    with PlayedCluster([FIRST], gives_way=True) as played:
+        assert Client(played.kubeconfig()).get(QUEUES)["items"] == [FIRST]
