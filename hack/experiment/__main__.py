@@ -162,7 +162,8 @@ def _text(
     for name, rounds in measured.items():
         lines += ["", f"== {name} ==", *figures.lines(rounds, comparison.arms, simulated[name])]
         lines += ["", *figures.by_template_lines(rounds, comparison.arms)]
-        lines += ["", *figures.places_lines(rounds, comparison.arms)]
+        if places := figures.places_lines(rounds, comparison.arms):
+            lines += ["", *places]
         lines += ["", _overhead(rounds), *figures.complaints(rounds, time_scale=time_scale)]
     return lines
 
