@@ -51,7 +51,7 @@ def _policy() -> Object:
     """Return the rule that sends new Jobs to the CPU queue, with decisions that are not final."""
     policy = paper.policy(full_queues.NAMES)
     policy["spec"]["strategy"]["threshold"][1] = {"option": "cpu", "orPendingBelow": 1_000_000}
-    # The controller itself never looks: so long is none of them left alone.
+    # The controller makes no moves of its own: none of the Jobs gets as old as that.
     policy["spec"]["reconsider"] = {"after": "24h", "maxMoves": 100}
     return policy
 
