@@ -23,8 +23,11 @@ Say = Callable[[str], None]
 Courses = dict[tuple[str, str], Course]
 
 LEAD_SECONDS: Final = 1.0
-# Between the beginnings of two arms: two cores do not create several bursts at once in time.
+# Between the beginnings of two arms, whole: two cores do not create several bursts at once in time.
 STAGGER_SECONDS: Final = 6.0
+# Of a second of the clock, when arms begin: Burst's heavy Jobs, 50 ms apart, then come within one,
+# and its light ones after it. Kueue draws the order of those that were created within one second.
+PHASE_SECONDS: Final = 0.2
 SAY_EVERY_SECONDS: Final = 15.0
 REMOVAL_SECONDS: Final = 120.0
 WATCH_SECONDS: Final = 7200
@@ -63,7 +66,7 @@ class Round:
 
     def run(self, *, timeout_seconds: float, say: Say) -> dict[str, tuple[Course, ...]]:
         """Return every arm's Jobs in order of submission, when all have ended."""
-        self._began = time.monotonic() + LEAD_SECONDS
+        self._began = time.monotonic() + lead(time.time())
         for arm, scenario in self._scenarios.values():
             for submission in scenario.submissions:
                 course = self._expected(scenario, submission)
@@ -183,6 +186,11 @@ class Round:
             f"{key} {over[objects.namespace_of(arm)]}" for key, (arm, _) in self._scenarios.items()
         )
         return f"  {self._now():4.0f} s, ended: {', '.join(done)}"
+
+
+def lead(unix: float) -> float:
+    """Say in how many seconds from then a round begins, at the same moment of a second."""
+    return LEAD_SECONDS + (PHASE_SECONDS - unix - LEAD_SECONDS) % 1.0
 
 
 def flavors_of(scenario: Scenario, submission: Submission, queue: str) -> str:

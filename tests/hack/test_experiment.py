@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hack.experiment import course, objects, remote
+from hack.experiment import course, objects, remote, rounds
 from hack.experiment.__main__ import arguments
 from hack.experiment.arms import ADOPT, GUESTS, PAPER, WRONG, scenario_of
 from hack.experiment.course import Course
@@ -81,6 +81,14 @@ def test_a_policy_that_comes_late_adopts_and_changes_resources_alone():
     # The scenario's own policy is as it was.
     (kept, _) = objects.policies(scenario_of("burst", PRIORS), PRIORS, time_scale=1)
     assert kept["spec"]["options"][1]["adaptation"]["env"] == {"RUN_ENV": "cpu"}
+
+
+@pytest.mark.parametrize("unix", [1000.0, 1000.19, 1000.2, 1000.21, 1000.999])
+def test_a_round_begins_soon_and_always_at_the_same_moment_of_a_second(unix):
+    begins = unix + rounds.lead(unix)
+
+    assert 1.0 <= begins - unix < 2.0
+    assert begins % 1.0 == pytest.approx(0.2)
 
 
 def images(arm, round_name):
