@@ -28,7 +28,7 @@ TEMPLATE: Path = ("spec", "template")
 _MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"
 _STOPPING = "kueue.x-k8s.io/stopping"
 """Set by Kueue while it takes a Job's pods away."""
-_ENDED = frozenset({"Complete", "Failed"})
+_ENDED = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 _WITHOUT_REFERENCES = 2
 """The version of ``marshal`` that writes equal values in one way."""
 _LONGEST_SHARED = 32 * 1024
@@ -100,12 +100,33 @@ def held_back(source: Mapping[str, Any]) -> Obstacle | None:
         (Obstacle.MANAGED_BY, manager not in ("", JOB_CONTROLLER) or _MULTIKUEUE_ORIGIN in labels),
         (Obstacle.NOT_SUSPENDED, not fields.flag(spec, "suspend", "spec")),
         (Obstacle.STOPPING, "true" in (annotations.get(_STOPPING), labels.get(_STOPPING))),
-        (Obstacle.PODS_ACTIVE, bool(fields.integer(status, "active", "status"))),
+        (Obstacle.PODS_ACTIVE, _has_pods(status)),
+        (Obstacle.FINISHED, _has_succeeded(spec, status)),
         (Obstacle.STARTED, has_begun),
     ):
         if applies:
             return found
     return None
+
+
+def _has_pods(status: Mapping[str, Any]) -> bool:
+    """Tell whether pods are there, or ended and are not counted yet: they may still succeed."""
+    uncounted = fields.mapping(status, "uncountedTerminatedPods", "status")
+    here = "status.uncountedTerminatedPods"
+    return any(
+        (
+            fields.integer(status, "active", "status"),
+            fields.integer(status, "terminating", "status"),
+            fields.strings(uncounted, "succeeded", here),
+            fields.strings(uncounted, "failed", here),
+        )
+    )
+
+
+def _has_succeeded(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Tell whether nothing is left to run: Kubernetes ends it when it is started again."""
+    wanted = fields.integer(spec, "completions", "spec")
+    return wanted is not None and (fields.integer(status, "succeeded", "status") or 0) >= wanted
 
 
 def _true_conditions(status: Mapping[str, Any]) -> frozenset[str]:
