@@ -97,10 +97,7 @@ def create_workloads(
 
 
 def _convert_without_kueue(plane: ControlPlane) -> None:
-    """Let versions differ in their names alone.
-
-    Else the API server asks for conversions in vain, and lists all that is stored each time.
-    """
+    """Let versions differ in their names alone: who would convert them has been stopped."""
     change = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
     for definition in plane.client.list(*_DEFINITIONS):
         if definition["spec"].get("conversion", {}).get("strategy") == "Webhook":
