@@ -95,8 +95,8 @@ def test_a_placement_is_foreseen_when_the_profiles_contain_its_workload():
     bench.offer()
     second = bench.forecast()
 
-    assert (keys(first.foreseen), free(first)) == (["id-a"], [(0, 0), (20, 4)])
-    assert (keys(second.foreseen), free(second)) == (["id-b"], [(0, 0), (40, 4)])
+    assert (keys(first.foreseen), free(first)) == (["id-a"], [(0, 0), (21, 4)])
+    assert (keys(second.foreseen), free(second)) == (["id-b"], [(0, 0), (42, 4)])
     assert bench.feed.update(1.0).foreseen == ()
 
 
@@ -134,12 +134,12 @@ def test_where_nothing_happens_a_forecast_is_made_anew_once_something_should_hav
     bench.forecast()
 
     made = []
-    for bench.now in (10.0, 19.0, 20.0, 29.0, 30.0):
+    for bench.now in (10.0, 20.0, 21.0, 29.0, 30.0):
         made.append(bench.offer())
         if made[-1]:
             bench.forecast()
 
-    # The queue with somebody in it after 20 s, the idle one after 30.
+    # The queue with somebody in it after 21 s, the idle one after 30.
     assert made == [0, 0, 1, 0, 1]
 
 

@@ -49,13 +49,13 @@ def steps(found):
 
 
 def test_quota_comes_free_when_runs_end():
-    assert steps(profile(running("a", 0), running("b", 0))) == [(0, 0), (20, 8)]
+    assert steps(profile(running("a", 0), running("b", 0))) == [(0, 0), (21, 8)]
 
 
 def test_who_waits_takes_what_comes_free():
     found = profile(*(running(n, 0) for n in "ab"), *(waiting(n) for n in "cde"))
 
-    assert steps(found) == [(0, 0), (40, 4), (60, 8)]
+    assert steps(found) == [(0, 0), (42, 4), (63, 8)]
 
 
 def test_what_has_run_for_a_while_ends_sooner():
@@ -71,7 +71,7 @@ def test_the_unknown_run_as_long_as_those_that_are_known_there():
     found = profile(running("a", 0), unknown)
 
     assert (found.unknown_seconds, found.uncertain) == (20.0, ("runTimes",))
-    assert steps(found) == [(0, 0), (20, 8)]
+    assert steps(found) == [(0, 0), (21, 8)]
 
 
 def test_where_nothing_is_known_the_profile_says_so():
@@ -90,7 +90,7 @@ def test_what_was_learned_goes_before_what_the_policy_says():
 
     found = profile(known, cpu="4", run_times={(held.job_class.key, "a100"): learned})
 
-    assert steps(found) == [(0, 0), (90, 4)]
+    assert steps(found) == [(0, 0), (91, 4)]
 
 
 def test_quota_is_held_while_pods_start_up():
@@ -98,7 +98,7 @@ def test_quota_is_held_while_pods_start_up():
 
     found = profile(running("a", 0), cpu="4", start_delays={("", "a100"): ready})
 
-    assert steps(found) == [(0, 0), (55, 4)]
+    assert steps(found) == [(0, 0), (56, 4)]
 
 
 def test_who_stands_back_after_an_eviction_competes_later():
@@ -107,7 +107,7 @@ def test_who_stands_back_after_an_eviction_competes_later():
 
     found = profile(backing_off, cpu="4")
 
-    assert steps(found) == [(0, 4), (30, 0), (50, 4)]
+    assert steps(found) == [(0, 4), (30, 0), (51, 4)]
 
 
 def test_a_long_queue_keeps_its_order_in_parts(monkeypatch):
@@ -117,7 +117,7 @@ def test_a_long_queue_keeps_its_order_in_parts(monkeypatch):
     monkeypatch.setattr(surveys, "EXACT", 10)
     monkeypatch.setattr(surveys, "CHUNKS", 4)
 
-    assert steps(profile(*jobs))[-1] == steps(exact)[-1] == (1000, 8)
+    assert steps(profile(*jobs))[-1] == steps(exact)[-1] == (1050, 8)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from tests.builders import NAMESPACE, cluster_queue, cohort, snapshot
@@ -87,11 +89,13 @@ def trees(state):
     return [Tree(forest, root) for root in sorted({node.root for node in forest.nodes})]
 
 
-def schedules(state, *, grain=0.0, keep=True):
+def schedules(state, *, grain=0.0, keep=True, live=True, requeue=0.0):
     """One Schedule for each tree that holds a ClusterQueue, by ClusterQueue."""
+    kueue = replace(state.kueue, requeue_seconds=requeue)
+    queues = state.cluster_queues.values()
     found = {}
     for tree in trees(state):
-        schedule = Schedule(tree, state.cluster_queues.values(), grain=grain, keep=keep)
+        schedule = Schedule(tree, queues, kueue=kueue, grain=grain, keep=keep, live=keep and live)
         found |= dict.fromkeys(tree.leaves, schedule)
     return found
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from hack.bench.report import Target, spread, table
 from hack.experiment.arms import Arm
 from hack.experiment.course import Course
+from webhook.model.queues import KueueConfig
 from webhook.simulate.results import percentile
 
 # One round: what each arm's Jobs did.
@@ -89,8 +90,12 @@ def _gap(courses: Sequence[Course]) -> float | None:
 
 
 def overhead_of(rounds: Iterable[Figures]) -> float:
-    """Tell for how long each Job holds quota beyond its run time, until the next one has it."""
-    found = [(each.overhead or 0.0) + (each.gap or 0.0) for each in rounds]
+    """Tell for how long each Job holds quota beyond its run time.
+
+    With what quota lies idle afterwards for longer than Kueue's own period, which a replay knows.
+    """
+    requeue = KueueConfig().requeue_seconds
+    found = [(each.overhead or 0.0) + max(0.0, (each.gap or 0.0) - requeue) for each in rounds]
     return statistics.median(found) if found else 0.0
 
 

@@ -191,6 +191,7 @@ managedJobsNamespaceSelector: {matchLabels: {managed: "yes"}}
 integrations: {frameworks: [batch/job, pod], externalFrameworks: [Foo.v1.example.com]}
 fairSharing: {preemptionStrategies: [LessThanInitialShare]}
 waitForPodsReady: {timeout: 5m, blockAdmission: true}
+featureGates: {SchedulerLongRequeueInterval: true, PartialAdmission: false}
 resources:
   excludeResourcePrefixes: [example.com/]
   quotaCheckStrategy: IgnoreUndeclared
@@ -216,6 +217,7 @@ resources:
         external_frameworks=("Foo.v1.example.com",),
         fair_sharing=True,
         block_admission=True,
+        requeue_seconds=10.0,
     )
 
 

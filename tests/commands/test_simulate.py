@@ -34,8 +34,8 @@ def test_strategies_stand_side_by_side(tmp_path):
     assert found.exit_code == 0
     assert [line.split()[:3] for line in found.output.splitlines()[2:]] == [
         ["STRATEGY", "MAKESPAN", "SAVED"],
-        ["static", "40.0", "s"],
-        ["Threshold", "60.0", "s"],
+        ["static", "43.0", "s"],
+        ["Threshold", "61.0", "s"],
     ]
 
 
@@ -46,7 +46,7 @@ def test_jobs_are_compared_with_no_policy_also_where_that_is_not_shown(tmp_path)
 
     (spill,) = found["strategies"]
     assert spill["strategy"] == "spill"
-    assert [job["staticFinish"] for job in spill["jobs"]] == [10.0, 20.0, 30.0, 40.0]
+    assert [job["staticFinish"] for job in spill["jobs"]] == [10.0, 21.0, 32.0, 43.0]
 
 
 def test_the_same_seed_gives_the_same_text(tmp_path):
@@ -208,7 +208,7 @@ def test_clusters_are_named_in_every_output(tmp_path):
     ]
     assert [job["cluster"] for job in static["jobs"]] == ["a", "a", "b", "a"]
     assert {name: each["makespan"] for name, each in static["byCluster"].items()} == {
-        "a": 20.0,
+        "a": 21.0,
         "b": 10.0,
     }
 

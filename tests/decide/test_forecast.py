@@ -48,15 +48,16 @@ def test_a_profile_says_what_is_free_after_all_who_wait_were_served():
 
     found = forecast(state(), running, [waits(), waits()], run_time_of, 0.0)
 
-    # One GPU is free after 10 s and goes to the first; after 30 s to the second, until 50 s.
+    # One GPU is free after 10 s and goes to the first, a second later; after 31 s and a second to
+    # the second, until 52 s.
     assert found == {
         "gpu-cq": Profile(
             computed_at=0.0,
             cells=(CELL,),
-            times=(0.0, 50.0, 90.0),
+            times=(0.0, 53.0, 91.0),
             free=((0,), (1,), (2,)),
             spread=(0.0, 0.0, 0.0),
-            waits=30.0,
+            waits=32.0,
             unknown_seconds=60.0,
         )
     }
@@ -80,10 +81,10 @@ def test_under_strict_fifo_a_higher_priority_need_not_wait_for_a_lower_one():
 def test_who_backs_off_competes_only_afterwards():
     running = [runs("short", gpus=2)]
 
-    assert starts(state(), running, [waits("long", gpus=2)], gpus=2) == 120.0
+    assert starts(state(), running, [waits("long", gpus=2)], gpus=2) == 122.0
     backs_off = [waits("long", gpus=2, at=30.0)]
-    assert starts(state(), running, backs_off, gpus=2) == 20.0
-    assert starts(state(), running, backs_off, gpus=2, elapsed=35.0) == 95.0
+    assert starts(state(), running, backs_off, gpus=2) == 21.0
+    assert starts(state(), running, backs_off, gpus=2, elapsed=35.0) == 96.0
 
 
 @pytest.mark.parametrize(
@@ -134,4 +135,4 @@ def test_a_spread_grows_with_the_runs_ahead():
     )
 
     assert 0.0 < one.spread[-1] < three.spread[-1]
-    assert three.times[-1] == pytest.approx(300.0)
+    assert three.times[-1] == pytest.approx(303.0)

@@ -190,14 +190,15 @@ def test_who_is_told_when_to_end_is_as_one_whose_run_time_was_known(data):
         while schedule.next_event() < inf:
             schedule.step()
             for begun in schedule.begun[noted:]:
-                schedule.end(begun.key, begun.at + placed[begun.key].seconds)
+                schedule.runs.end(begun.key, begun.at + placed[begun.key].seconds)
             noted = len(schedule.begun)
 
     for name in known:
-        for found in ("begun", "ended"):
-            assert [(b.key, b.at) for b in getattr(told[name], found)] == [
-                (b.key, b.at) for b in getattr(known[name], found)
-            ]
-        assert [each.finish for each in told[name].ended] == [
-            each.finish for each in known[name].ended
+        for found, wanted in (
+            (told[name].begun, known[name].begun),
+            (told[name].runs.ended, known[name].runs.ended),
+        ):
+            assert [(b.key, b.at) for b in found] == [(b.key, b.at) for b in wanted]
+        assert [each.finish for each in told[name].runs.ended] == [
+            each.finish for each in known[name].runs.ended
         ]

@@ -124,8 +124,9 @@ def test_the_same_is_simulated_with_the_overhead_that_was_measured():
 
     (found,) = play.simulated(PAPER.only(("static",)), measured, time_scale=1).values()
 
-    # 1.6 s for each of the Jobs that follow one another on a GPU.
-    assert found["static"] == pytest.approx(209 + 7 * 1.6, abs=8)
+    # What the Jobs that follow one another on a GPU held it longer than they ran; the gap of
+    # 0.6 s between them is less than Kueue's own, which is in the 216 s already.
+    assert found["static"] == pytest.approx(216 + 8 * 1.6, abs=0.1)
 
 
 def test_who_learns_is_simulated_after_a_round_of_learning():

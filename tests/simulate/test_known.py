@@ -42,12 +42,12 @@ class Course:
 
     def step(self, schedule):
         schedule.step()
-        for ended in schedule.ended:
+        for ended in schedule.runs.released:
             self._tell(self.known.end, schedule, ended)
         for begun in schedule.begun:
             self.pending[begun.cluster_queue].remove(self.arrivals[begun.key])
             self._tell(self.known.start, schedule, begun)
-        schedule.ended.clear()
+        schedule.runs.released.clear()
         schedule.begun.clear()
 
     def _tell(self, tell, schedule, begun):

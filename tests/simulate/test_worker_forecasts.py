@@ -65,7 +65,7 @@ def test_waiting_in_a_worker_is_no_part_of_a_run():
         "fast": [10] * 4,
         "fast@a": [10] * 4,
     }
-    assert _seconds(record.dispatches["fast"]) == [0, 10, 20, 30]
+    assert _seconds(record.dispatches["fast"]) == [0, 11, 22, 33]
     assert record.starts == {}
 
 

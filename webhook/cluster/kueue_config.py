@@ -16,6 +16,8 @@ from webhook.model.queues import KueueConfig, Transformation
 from webhook.model.selector import Expression, Operator, Selector, read_selector
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
+_LONG_REQUEUE_GATE = "SchedulerLongRequeueInterval"
+_LONG_REQUEUE_SECONDS = 10.0
 
 
 def read_kueue_config(config_map: Mapping[str, Any]) -> KueueConfig:
@@ -56,6 +58,7 @@ def _read(source: Mapping[str, Any], namespace: str) -> KueueConfig:
         external_frameworks=fields.strings(integrations, "externalFrameworks", "integrations"),
         fair_sharing=_fair_sharing(source),
         block_admission=_blocks_admission(source),
+        requeue_seconds=_requeue_seconds(source),
     )
 
 
@@ -94,3 +97,9 @@ def _blocks_admission(source: Mapping[str, Any]) -> bool:
     return (
         ready.get("enable") is not False if value else value is None and bool(ready.get("enable"))
     )
+
+
+def _requeue_seconds(source: Mapping[str, Any]) -> float:
+    """Gates on Kueue's command line are not seen."""
+    is_long = fields.flag(fields.mapping(source, "featureGates", ""), _LONG_REQUEUE_GATE, "")
+    return _LONG_REQUEUE_SECONDS if is_long else KueueConfig().requeue_seconds

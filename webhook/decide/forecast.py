@@ -17,7 +17,8 @@ from webhook.decide.occupancy import namespace_labels
 from webhook.decide.quota import Forest
 from webhook.decide.record import profile, recorded
 from webhook.decide.remaining import Durations, RunTimeOf
-from webhook.decide.schedule import Begun, Running, Schedule
+from webhook.decide.runs import Begun
+from webhook.decide.schedule import Running, Schedule
 from webhook.decide.tree import Tree
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Profile
@@ -173,8 +174,13 @@ def _of_tree(
 ) -> Planned:
     tree = Tree(case.forest, root)
     queues = [case.snapshot.cluster_queues[name] for name in tree.leaves]
-    fair = case.snapshot.kueue.fair_sharing
-    schedule = Schedule(tree, queues, grain=GRAIN, fair_sharing=fair, keep=case.keep)
+    schedule = Schedule(
+        tree,
+        queues,
+        grain=GRAIN,
+        kueue=case.snapshot.kueue,
+        keep=case.keep,
+    )
     run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
     _fill(schedule, case, run_times, occupants, queued)
     record = recorded(schedule)

@@ -89,6 +89,10 @@ class Hall:
             elif self._tree.keeps and self._bucket(line) is not line.bucket:
                 self._store(line, line.stored[0])
 
+    def is_awaited(self) -> bool:
+        """Tell whether anybody waits."""
+        return any(line.entries for line in self._lines.values())
+
     def waiting(self) -> Iterator[Line]:
         return (line for line in self._lines.values() if line.entries)
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf, sqrt
 
 from webhook.decide.demand import Demand
-from webhook.decide.lines import Entry, Line, Shape, Waiting, shape_of
+from webhook.decide.lines import Entry, Line, Shape, Waiting, is_strict, shape_of
 from webhook.decide.look import Hall, Start
+from webhook.decide.runs import Begun, Run, Runs
 from webhook.decide.tree import Taken, Tree
-from webhook.model.queues import Amounts, ClusterQueue, StopPolicy
+from webhook.model.queues import Amounts, ClusterQueue, KueueConfig, StopPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,34 +34,14 @@ class Running:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """Workloads that started, or finished."""
-
-    at: float
-    key: str
-    cluster_queue: str
-    flavors: tuple[str, ...]
-    usage: Taken
-    count: int
-    finish: float
-
-
-@dataclass(slots=True, kw_only=True)
-class _Run:
-    leaf: int
-    taken: Taken
-    count: int
-    variance: float
-    begun: Begun | None = None
-
-
 class Schedule:
     """The Workloads of one tree.
 
     *grain* is the part of the time since the beginning within which events are looked at together:
     0 is exact. Within a grain each start gets the moment of a release of that grain, so that
     quota is neither idle in between nor used twice.
+
+    *keep*: take down who starts; *live*: and who ends, step by step as it happens (see ``Runs``).
     """
 
     def __init__(
@@ -69,14 +50,14 @@ class Schedule:
         queues: Iterable[ClusterQueue],
         *,
         grain: float = 0.0,
-        fair_sharing: bool = False,
+        kueue: KueueConfig,
         keep: bool = False,
+        live: bool = False,
     ) -> None:
         self.tree = tree
         self.now = 0.0
         self.begun: list[Begun] = []
         """What started since it was last emptied, if kept."""
-        self.ended: list[Begun] = []
         self.running = 0
         self.done_variance = 0.0
         """Of the run times that have ended."""
@@ -85,10 +66,14 @@ class Schedule:
         self.waits: dict[str, dict[int, float]] = {}
         """ClusterQueue to priority to when the last of it started."""
         self._queues = {queue.name: queue for queue in queues if queue.name in tree.leaves}
-        self._grain, self._keep = grain, keep
-        self._hall = Hall(tree, self._queues.values(), fair_sharing=fair_sharing)
+        self._grain, self._keep = grain, keep or live
+        idle = {
+            tree.leaves[queue.name]: 0.0 if is_strict(queue) else kueue.requeue_seconds
+            for queue in self._queues.values()
+        }
+        self.runs = Runs(idle, live=live)
+        self._hall = Hall(tree, self._queues.values(), fair_sharing=kueue.fair_sharing)
         self._shapes: dict[tuple[str, int], tuple[Demand, Shape]] = {}
-        self._runs: list[tuple[float, int, _Run]] = []
         self._arrivals: list[tuple[float, int, str, Entry]] = []
         self._order = 0
         self._is_first = True
@@ -101,7 +86,7 @@ class Schedule:
         self.tree.charge(leaf, taken)
         self._run(
             self.now + run.seconds,
-            _Run(leaf=leaf, taken=taken, count=run.count, variance=run.spread**2),
+            Run(leaf=leaf, taken=taken, count=run.count, variance=run.spread**2),
         )
 
     def add_waiting(self, waiting: Waiting, *, age: int | None = None) -> None:
@@ -130,24 +115,12 @@ class Schedule:
         else:
             self._hall.withdraw(key)
 
-    def end(self, key: str, at: float) -> None:
-        """Let a Workload end that runs, if kept: how long it would was not known when it began."""
-        number, (_, order, run) = next(
-            (number, each)
-            for number, each in enumerate(self._runs)
-            if each[2].begun is not None and each[2].begun.key == key
-        )
-        if run.begun is not None:
-            run.begun = replace(run.begun, finish=at)
-        self._runs[number] = at, order, run
-        heapq.heapify(self._runs)
-
     def next_event(self) -> float:
         """Say when something happens next, the first look included; inf: never."""
         if self._is_first:
             return self.now
-        times = [heap[0][0] for heap in (self._runs, self._arrivals) if heap]
-        return max(self.now, min(times, default=inf))
+        arrival = self._arrivals[0][0] if self._arrivals else inf
+        return max(self.now, min(arrival, self.runs.next_at()))
 
     def look(self) -> int:
         """Start what fits now, and say how many."""
@@ -180,16 +153,16 @@ class Schedule:
         releases: list[tuple[float, int]] = []
         leaves: set[int] = set()
         variance = 0.0
-        while self._runs and self._runs[0][0] <= until:
-            at, _, run = heapq.heappop(self._runs)
+        while self.runs.next_at() <= until:
+            at, run = self.runs.pop(self._hall.is_awaited)
+            self.now = max(self.now, at)
+            if run is None:
+                continue
             self.tree.charge(run.leaf, run.taken, -1)
             leaves.add(run.leaf)
             releases.append((at, run.count))
             self.spread = sqrt(self.done_variance / max(1, self.running) ** 2 + run.variance)
             variance += run.variance * run.count
-            self.now = max(self.now, at)
-            if self._keep and run.begun is not None:
-                self.ended.append(run.begun)
         for leaf in leaves:
             self._hall.released(leaf)
         self.done_variance += variance
@@ -211,7 +184,7 @@ class Schedule:
             key = ",".join(sorted(set(found.flavors)))
             seconds, spread = waiting.by_flavors.get(key, (seconds, spread))
         taken = tuple((cell, amount * start.count) for cell, amount in found.taken)
-        run = _Run(leaf=line.leaf, taken=taken, count=start.count, variance=spread * spread)
+        run = Run(leaf=line.leaf, taken=taken, count=start.count, variance=spread * spread)
         if self._keep:
             run.begun = Begun(
                 at=at,
@@ -227,10 +200,9 @@ class Schedule:
         last[waiting.priority] = max(last.get(waiting.priority, 0.0), at)
         self._run(at + seconds, run)
 
-    def _run(self, until: float, run: _Run) -> None:
-        self._order += 1
+    def _run(self, until: float, run: Run) -> None:
         self.running += run.count
-        heapq.heappush(self._runs, (until, self._order, run))
+        self.runs.add(until, run)
 
     def _shape_of(self, waiting: Waiting) -> Shape:
         key = waiting.cluster_queue, id(waiting.demand)

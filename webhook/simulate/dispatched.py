@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from webhook.cluster.dispatches import Dispatches, Waiting
 from webhook.cluster.run_times import RunTimes
-from webhook.decide.schedule import Begun
+from webhook.decide.runs import Begun
 from webhook.model.forecasts import Dispatch
 from webhook.model.job_class import JobClass
 from webhook.model.runs import Began

@@ -20,7 +20,7 @@ from webhook.decide.demand import Demand
 from webhook.decide.occupancy import NO_OUTLOOK, Occupancy
 from webhook.decide.outlook import Outlook
 from webhook.decide.placements import placed
-from webhook.decide.schedule import Begun
+from webhook.decide.runs import Begun
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Estimates
 from webhook.model.job import Job

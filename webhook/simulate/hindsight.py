@@ -50,7 +50,9 @@ def look_back(
             left_out += 1
         else:
             told.append(found)
-    runs = {each.entry.key: _seconds(each, handover) for each in told}
+    # A replay knows Kueue's own part of it.
+    besides = max(0.0, handover - world.snapshot.kueue.requeue_seconds)
+    runs = {each.entry.key: _seconds(each, besides) for each in told}
     replays = Replays(world, told, runs, progress)
     happened, static = replays.as_it_was(), replays.without_decisions()
     promised = replays.as_policies_say()
@@ -185,5 +187,5 @@ def _own_seconds(entry: Entry, world: World) -> float:
     return max(usual, world.now - entry.admitted if entry.admitted else 0.0)
 
 
-def _seconds(told: Told, handover: float) -> dict[str, float]:
-    return {flavors: each + handover for flavors, each in told.elsewhere.seconds.items()}
+def _seconds(told: Told, besides: float) -> dict[str, float]:
+    return {flavors: each + besides for flavors, each in told.elsewhere.seconds.items()}

@@ -164,9 +164,11 @@ class _Replay:
                 self._begin_there(taken)
             return
         schedule = self._schedules[index]
-        for ended in schedule.ended:
+        for ended in schedule.runs.ended:
             ran_from = self._workers.began(ended)
-            self._here.end(ended, amounts(schedule, ended), ran_from=ran_from)
+            self._here.end(ended, ran_from=ran_from)
+        for begun in schedule.runs.released:
+            self._here.release(begun, amounts(schedule, begun))
         for begun in schedule.begun:
             usage = amounts(schedule, begun)
             one = self._here.begin(begun, usage)
@@ -180,7 +182,8 @@ class _Replay:
             self._results[begun.key] = replace(
                 self._results[begun.key], start=begun.at, finish=begun.finish, held=usage
             )
-        schedule.ended.clear()
+        schedule.runs.ended.clear()
+        schedule.runs.released.clear()
         schedule.begun.clear()
 
     def _begin_there(self, taken: Taken) -> None:
@@ -195,7 +198,7 @@ class _Replay:
         )
         self._forecasts.admit(begun.key, begun.at, taken.cluster)
         index = self._here.places[self._here.queued[begun.key].cluster_queue]
-        self._schedules[index].end(begun.key, begun.finish)
+        self._schedules[index].runs.end(begun.key, begun.finish)
         self._expect(index)
 
 

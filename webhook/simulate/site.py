@@ -11,7 +11,8 @@ from webhook.decide import quota
 from webhook.decide.demand import NOWHERE, Demand, demand
 from webhook.decide.lines import Waiting
 from webhook.decide.occupancy import Occupancy, namespace_labels
-from webhook.decide.schedule import Begun, Schedule
+from webhook.decide.runs import Begun
+from webhook.decide.schedule import Schedule
 from webhook.decide.tree import Tree
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
@@ -119,12 +120,19 @@ class Site:
         self.known.start(one.cluster_queue, one.arrival, usage)
         return one
 
-    def end(self, ended: Begun, usage: Amounts, *, ran_from: float) -> None:
-        """Let what held quota go, and its run be learned from."""
-        one = self.queued.pop(ended.key)
-        self.known.end(one.cluster_queue, one.arrival, usage)
+    def end(self, ended: Begun, *, ran_from: float) -> None:
+        """Let a run be learned from."""
         flavors = ",".join(sorted(set(ended.flavors)))
         self.forecasts.end(ended.key, ran_from, ended.finish, flavors)
+
+    def release(self, begun: Begun, usage: Amounts) -> None:
+        """Let what held quota go.
+
+        Quota that lies idle is not known to be free before: those that wait are taken to have it,
+        as ``decide.folding`` takes them to.
+        """
+        one = self.queued.pop(begun.key)
+        self.known.end(one.cluster_queue, one.arrival, usage)
 
     def heads(self) -> Mapping[str, Arrival]:
         """Name who waits first in StrictFIFO queues."""
@@ -176,8 +184,11 @@ def _schedules(snapshot: Snapshot) -> Iterator[Schedule]:
     """Begin with empty queues; nobody waits at the first look."""
     forest = quota.plant(snapshot.cluster_queues, snapshot.cohorts).forest
     for root in sorted({forest.nodes[index].root for index in forest.places.values()}):
-        fair_sharing = snapshot.kueue.fair_sharing
-        queues = snapshot.cluster_queues.values()
-        schedule = Schedule(Tree(forest, root), queues, fair_sharing=fair_sharing, keep=True)
+        schedule = Schedule(
+            Tree(forest, root),
+            snapshot.cluster_queues.values(),
+            kueue=snapshot.kueue,
+            live=True,
+        )
         schedule.look()
         yield schedule

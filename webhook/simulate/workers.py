@@ -13,7 +13,8 @@ from webhook.cluster.run_times import RunTimes
 from webhook.decide import borrowed, clusters, folding, remotes
 from webhook.decide.occupancy import Occupancy
 from webhook.decide.placements import placed
-from webhook.decide.schedule import Begun, Schedule
+from webhook.decide.runs import Begun
+from webhook.decide.schedule import Schedule
 from webhook.model.forecasts import Estimates
 from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy
@@ -157,8 +158,10 @@ class Workers:
         """Take down who ended and who started in the last step of a schedule."""
         name, schedule = self._of_schedule[number - len(self._manager.schedules)]
         site = self._clusters[name].site
-        for ended in schedule.ended:
-            site.end(ended, amounts(schedule, ended), ran_from=ended.at)
+        for ended in schedule.runs.ended:
+            site.end(ended, ran_from=ended.at)
+        for begun in schedule.runs.released:
+            site.release(begun, amounts(schedule, begun))
         for begun in schedule.begun:
             usage = amounts(schedule, begun)
             site.begin(begun, usage)
@@ -166,7 +169,8 @@ class Workers:
             self._drop(begun.key, but=name)
             self._began[begun.key] = begun.at
             yield Taken(cluster=name, begun=begun, usage=usage)
-        schedule.ended.clear()
+        schedule.runs.ended.clear()
+        schedule.runs.released.clear()
         schedule.begun.clear()
 
     def began(self, ended: Begun) -> float:
