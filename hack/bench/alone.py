@@ -11,42 +11,43 @@ from pathlib import Path
 
 from hack import bodies, load
 from hack.api import Object
-from hack.bench import objects, played, serving
+from hack.bench import moves, moves_alone, objects, played, serving
 from hack.bench.report import Figures, Scale, Target
 from hack.bench.serving import Say
 from hack.played_cluster import PlayedCluster
-
-_CREATED = "2026-01-01T00:00:00Z"
 
 
 def measure(scale: Scale, say: Say) -> Figures:
     load.program()
     with (
         tempfile.TemporaryDirectory(prefix="kueue-fallback-") as name,
-        PlayedCluster(_items(scale), gives_way=True) as cluster,
+        PlayedCluster(items(scale), gives_way=True) as cluster,
     ):
         folder = Path(name)
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(json.dumps(cluster.kubeconfig()))
         say(f"starting the webhook beside {scale.workloads} played Workloads")
         with played.served(folder, kubeconfig, bodies.review(objects.NAMES)) as served:
-            return serving.three_phases(served, cluster.forget, scale, say)
+            found = serving.three_phases(served, cluster.forget, scale, say)
+            return {**found, "moves": moves_alone.measure(folder, cluster, served, scale, say)}
 
 
-def _items(scale: Scale) -> Iterator[Object]:
+def items(scale: Scale) -> Iterator[Object]:
     """Yield what the other sections have on their cluster; the first Workloads run."""
-    yield from objects.on_cluster(scale.queues)
+    *others, policy = objects.on_cluster(scale.queues)
+    policy["spec"]["reconsider"] = moves_alone.RECONSIDER
+    yield from (*others, policy)
     names = objects.queue_names(scale.queues)
     running = min(scale.workloads, objects.GPUS * scale.queues)
     for number in range(scale.workloads):
         item = objects.workload(number, names)
-        item["metadata"]["creationTimestamp"] = _CREATED
+        item["metadata"]["creationTimestamp"] = objects.CREATED
         yield {**item, "status": objects.running(number, names)} if number < running else item
 
 
 def targets(figures: Figures) -> list[Target]:
-    return serving.latency_targets(figures)
+    return [*serving.latency_targets(figures), *moves.targets(figures["moves"])]
 
 
 def lines(figures: Figures) -> list[str]:
-    return serving.latency_lines(figures)
+    return [*serving.latency_lines(figures), "", *moves.lines(figures["moves"])]

@@ -13,6 +13,7 @@ from hack.kwok import GPU
 
 NAMESPACE: Final = "bench"
 NAMES: Final = paper.Names(namespace=NAMESPACE)
+CREATED: Final = "2026-01-01T00:00:00Z"
 CONNECTIONS: Final = 24
 COHORT_SIZE: Final = 10
 SHAPES: Final = 10
@@ -139,7 +140,7 @@ def running(number: int, queues: list[str]) -> Object:
     return {"admission": admission, "conditions": conditions}
 
 
-def _condition(kind: str, status: str, since: str = "2026-01-01T00:00:00Z") -> Object:
+def _condition(kind: str, status: str, since: str = CREATED) -> Object:
     return {
         "type": kind,
         "status": status,
