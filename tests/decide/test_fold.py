@@ -111,6 +111,22 @@ def test_a_long_ledger_counts_as_many_as_if_each_came_in_its_turn():
     }
 
 
+def test_other_queues_cost_a_long_ledger_no_look_at_each_placement(monkeypatch):
+    fold, looks = Fold(), []
+    fold.adopt(snapshot())
+    placed = [placement(n, queue) for n, queue in enumerate(["a", "b"] * 30)]
+    for each in placed:
+        fold.add(each)
+
+    monkeypatch.setattr("webhook.decide.fold._shape", looks.append)
+    fold.adopt(snapshot({"own-cq": 1}))
+    fold.drop(placed[:59])
+    fold.adopt(snapshot({"own-cq": 2}))
+
+    assert looks == []
+    assert seen_by(fold.occupancy) == seen_by(folding.build(snapshot({"own-cq": 2}), placed[59:]))
+
+
 def test_a_sign_of_life_alone_folds_nothing_again():
     fold = Fold()
     fold.adopt(snapshot({"a-cq": 3}))

@@ -27,10 +27,12 @@ _ALONE = "queue "
 _Shape: TypeAlias = tuple[object, ...]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Run:
     """Placements of one shape in a tree, folded in one step."""
 
+    root: str
+    """The name of the tree."""
     shape: _Shape
     first: Arrival
     count: int = 0
@@ -48,8 +50,8 @@ class Fold:
         """ClusterQueue to the name of its tree."""
         self._members: Mapping[str, tuple[str, ...]] = {}
         self._runs: defaultdict[str, list[_Run]] = defaultdict(list)
-        self._placed: dict[str, tuple[str, _Run]] = {}
-        """Key of each placement to its tree and run."""
+        self._placed: dict[str, _Run] = {}
+        """Key of each placement to its run."""
         self._foreseen: dict[str, Placed] = {}
         """Key to each placement that counts in forecasts."""
         self._stale: set[str] = set()
@@ -107,21 +109,20 @@ class Fold:
     def drop(self, placements: Iterable[Arrival]) -> None:
         """Forget placements; it takes effect with the next ``adopt``."""
         for placement in placements:
-            place = self._placed.pop(placement.key, None)
-            if place is not None:
-                root, run = place
+            run = self._placed.pop(placement.key, None)
+            if run is not None:
                 run.count -= 1
-                self._stale.add(root)
+                self._stale.add(run.root)
 
     def _append(self, root: str, placement: Arrival) -> None:
         runs, shape = self._runs[root], _shape(placement)
         near = runs[-1:] if len(runs) < _RUNS_IN_ORDER else runs
         run = next((each for each in near if each.shape == shape), None)
         if run is None:
-            run = _Run(shape=shape, first=placement)
+            run = _Run(root=root, shape=shape, first=placement)
             runs.append(run)
         run.count += 1
-        self._placed[placement.key] = root, run
+        self._placed[placement.key] = run
 
     def _fold_again(self, root: str) -> None:
         runs = self._runs[root] = [run for run in self._runs[root] if run.count]
@@ -145,11 +146,12 @@ class Fold:
             members[self._root_of_queue(name)] += (name,)
         self._members = dict(members)
         self._stale = set(members)
-        placed, self._placed = self._placed, {}
+        # A run at a time: of placements there may be thousands, and reviews wait meanwhile.
+        runs = dict.fromkeys(self._placed.values())
         self._runs.clear()
-        for key, (_, run) in placed.items():
-            placement = replace(run.first, key=key)
-            self._append(self._root_of(placement), placement)
+        for run in runs:
+            run.root = self._root_of(run.first)
+            self._runs[run.root].append(run)
 
     def _note(self, before: Mapping[str, object], after: Mapping[str, object]) -> None:
         """Find the trees in which something about a ClusterQueue has changed."""
