@@ -160,6 +160,18 @@ def test_who_is_about_to_start_where_it_is_leaves_for_a_queue_that_moves_later()
     assert [move.candidate.key for move in found] == ["job-0"]
 
 
+@pytest.mark.parametrize(("behind", "cpu", "moved"), [(3, 70.0, 0), (4, 70.0, 1), (3, 52.0, 1)])
+def test_who_would_be_done_much_later_must_bring_as_much_as_it_loses(behind, cpu, moved):
+    # It is done in 35 s where it is, and loses as much, or 17 s, which is less than half of that.
+    # Those behind it gain 20 s each: three of them less than twice what it loses.
+    others = [(1 + n, f"other-{n}", GPU, 1.0) for n in range(behind)]
+    others += [(-1, "gpu-holder", GPU, 15.0)]
+
+    found = plan(Queues([candidate(0, cpu=cpu)], {GPU: 1, CPU: 1}, others))
+
+    assert len(found) == moved
+
+
 @given(seed=st.integers(0, 2**32), gpus=st.integers(1, 4), cpus=st.integers(1, 4))
 def test_no_plan_makes_anything_worse(seed, gpus, cpus):
     chance = random.Random(seed)

@@ -27,6 +27,9 @@ SOON_SECONDS = 10.0
 """A Job is about to start when no more is left until then: several looks, and what a move takes,"""
 SOON_PART = 0.1
 """or no more than this part of its run, so that many long Jobs can follow one another."""
+MUCH_LATER = 1.5
+"""Times as long as where it is, from which on a Job that is moved for the sake of others must bring
+at least as much as it loses itself: the place that it takes may soon be worth more to another."""
 _BACK_FACTOR = 2.0
 """Each move of a Job makes its next one this much dearer, so that none goes to and fro."""
 
@@ -138,7 +141,7 @@ def _best(
         if state.tries <= 0:
             break
         due, after = _tried(state, batch)
-        surplus = state.now.total - after.total - _needed(state.now, due)
+        surplus = state.now.total - after.total - _needed(state.now, after, due)
         if due and surplus > 0 and (best is None or surplus > best[0]):
             best = surplus, due, after
     return best[1:] if best else None
@@ -187,12 +190,15 @@ def _loss(state: _Plan, candidate: Candidate, way: Way) -> tuple[float, float]:
     return way.runs - candidate.runs, way.priced - stays
 
 
-def _needed(now: Prospect, batch: _Batch) -> float:
-    """Sum up what each must gain; what was moved before must gain more."""
+def _needed(now: Prospect, after: Prospect, batch: _Batch) -> float:
+    """Sum up what each must gain; what loses much, or was moved before, must gain more."""
     found = 0.0
     for candidate, way in batch:
         stays = now.finishes.get(candidate.key, NEVER_SECONDS)
+        goes = after.finishes.get(candidate.key, NEVER_SECONDS)
         least = max(candidate.least_seconds, candidate.least_part * stays)
+        if goes > MUCH_LATER * stays:
+            least = max(least, goes - stays)
         least += UNSURE_PART * min(way.unsure, stays)
         found += least * _BACK_FACTOR**candidate.moved
     return found
