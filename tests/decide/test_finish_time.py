@@ -81,14 +81,14 @@ def test_a_third_option_must_be_worth_leaving_the_second_for():
     assert taken(DEFAULTS, first, option("a100", 80.0, 20.0), option("l40", 0.0, 70.0)) == "l40"
 
 
-def test_a_start_that_may_be_late_must_gain_a_fifth_of_that_more():
+def test_a_start_that_may_be_late_must_gain_a_quarter_of_that_more():
     late = Start(seconds=40.0, low=0.0, high=80.0)
     first, unsure = option("gpu", 80.0, 20.0), option("cpu", 40.0, 20.0)
     unsure = replace(unsure, forecast=replace(unsure.forecast, start=late))
 
     assert taken(worth("40s"), first, option("cpu", 40.0, 20.0)) == "cpu"
-    assert taken(worth("33s"), first, unsure) == "gpu"
-    assert taken(worth("31s"), first, unsure) == "cpu"
+    assert taken(worth("31s"), first, unsure) == "gpu"
+    assert taken(worth("29s"), first, unsure) == "cpu"
     run = replace(unsure.forecast.run, basis=Basis.LEARNED, runs=9)
     learned = replace(unsure, forecast=replace(unsure.forecast, run=run))
     assert taken(worth("40s"), first, learned) == "cpu"

@@ -24,7 +24,7 @@ NEAR_PART = 0.02
 """Gains that exceed the minimum by less than this part of a finish are near ties,"""
 NEAR_SECONDS = 1.0
 """or by less than this. Of those a part is taken, as each decision's own draw falls."""
-UNSURE_PART = 0.2
+UNSURE_PART = 0.25
 """Of the time by which an option's start may be late, what it must gain on top of the minimum as
 long as its run time is believed: others wait there on the same belief."""
 _NAMED = 3
