@@ -37,9 +37,10 @@ class Running:
 class Schedule:
     """The Workloads of one tree.
 
-    *grain* is the part of the time since the beginning within which events are looked at together:
-    0 is exact. Within a grain each start gets the moment of a release of that grain, so that
-    quota is neither idle in between nor used twice.
+    *kueue*: whether sharing is fair, and how long released quota lies idle. *grain* is the part of
+    the time since the beginning within which events are looked at together: 0 is exact. Within a
+    grain each start gets the moment of a release of that grain, so that quota is neither idle in
+    between nor used twice.
 
     *keep*: take down who starts; *live*: and who ends, step by step as it happens (see ``Runs``).
     """
@@ -49,8 +50,8 @@ class Schedule:
         tree: Tree,
         queues: Iterable[ClusterQueue],
         *,
-        grain: float = 0.0,
         kueue: KueueConfig,
+        grain: float = 0.0,
         keep: bool = False,
         live: bool = False,
     ) -> None:
