@@ -35,7 +35,7 @@ def measure(scale: Scale, say: Say) -> Figures:
 def items(scale: Scale) -> Iterator[Object]:
     """Yield what the other sections have on their cluster; the first Workloads run."""
     *others, policy = objects.on_cluster(scale.queues)
-    policy["spec"]["reconsider"] = moves_alone.RECONSIDER
+    policy["spec"]["reconsider"] = moves.RECONSIDER
     yield from (*others, policy)
     names = objects.queue_names(scale.queues)
     running = min(scale.workloads, objects.GPUS * scale.queues)

@@ -27,6 +27,7 @@ LEAST_PART: Final = 0.8
 """Of the moves that were asked for, so many must have been made, or it was no burst."""
 PHASES: Final = ("still", "moving", "still again")
 OPTIONS: Final = ("gpu", "cpu")
+RECONSIDER: Final = {"after": "24h", "maxMoves": 100}
 
 Say = Callable[[str], None]
 
@@ -51,8 +52,8 @@ def _policy() -> Object:
     """Return the rule that sends new Jobs to the CPU queue, with decisions that are not final."""
     policy = paper.policy(full_queues.NAMES)
     policy["spec"]["strategy"]["threshold"][1] = {"option": "cpu", "orPendingBelow": 1_000_000}
-    # The controller makes no moves of its own: none of the Jobs gets as old as that.
-    policy["spec"]["reconsider"] = {"after": "24h", "maxMoves": 100}
+    # The controller makes no moves of its own: none of the Jobs gets old enough.
+    policy["spec"]["reconsider"] = RECONSIDER
     return policy
 
 

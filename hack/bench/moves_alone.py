@@ -29,7 +29,6 @@ from webhook.model.job import MOVE_TO
 EVENTS_A_MOVE: Final = 3
 """Kueue's writes of a Workload that is moved, at least: its queue, what it asks for, its status."""
 _A_NUMBER: Final = "135792468013"
-RECONSIDER: Final = {"after": "24h", "maxMoves": 100}
 
 
 def measure(

@@ -2,7 +2,7 @@
 
 Kueue tries again at once only what has been tried in no look so far, and heads under StrictFIFO.
 Others it tries a while after a release (``KueueConfig.requeue_seconds``), once for all releases
-until then: ``InadmissibleWorkloadRequeuer`` in its ``pkg/cache/queue``.
+until then: ``requeueBatchPeriod`` in its ``pkg/cache/queue/inadmissible_workloads.go``.
 """
 
 from __future__ import annotations

@@ -153,10 +153,7 @@ class KueueConfig:
     fair_sharing: bool = False
     block_admission: bool = False
     """``waitForPodsReady.blockAdmission``"""
-    requeue_seconds: float = 1.0
-    """From a release of quota until those that were tried in vain are tried again: Kueue's
-    requeueBatchPeriod, or its requeueLongBatchPeriod (``pkg/cache/queue``). StrictFIFO heads are
-    tried all the time."""
+    requeue_seconds: float = 1.0  # for which released quota lies idle; see ``decide.runs``
 
 
 class Stage(StrEnum):
