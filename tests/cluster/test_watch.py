@@ -1,9 +1,13 @@
 """List-then-watch on a scripted API server."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.cluster.script import COHORTS, Script
+from tests.cluster.script import COHORTS, NAMESPACES, Script
+from webhook.cluster import reduce
 from webhook.cluster.errors import Forbidden, Gone, NotServed, Unreachable
+from webhook.cluster.pauses import REST_SECONDS, WORK_SECONDS
 
 
 def namespace(name, version="7"):
@@ -48,6 +52,19 @@ def test_pages_are_listed_and_watched_from_their_resource_version():
         ),
     ]
     assert changes(script) == [["a", "b"]]
+
+
+def test_a_long_list_is_read_with_rests():
+    script = Script(page(*"abcde"), [10.0])
+
+    def read(kind, source):
+        script.now += 0.6 * WORK_SECONDS
+        return reduce.read(kind, source)
+
+    script.steps(1, replace(NAMESPACES, read=read))
+
+    assert changes(script) == [["a", "b", "c", "d", "e"]]
+    assert script.slept == [REST_SECONDS] * 2
 
 
 def test_a_watch_that_ends_is_resumed_from_the_last_event_without_a_wait():

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from webhook.cluster import reduce
 from webhook.cluster.errors import Forbidden, Gone, NotServed, Refused, Unreachable
+from webhook.cluster.pauses import paced
 from webhook.cluster.reduce import Entry
 from webhook.cluster.resources import Resource
 
@@ -165,9 +166,8 @@ class Follower:
         at, version = self._clock(), ""
         for page in list_pages(self._transport, path, self._resource.params):
             # Cut down page by page: whole objects of a large list would fill the memory.
-            entries.extend(
-                self._read(self._resource.kind, item) for item in page.get("items") or ()
-            )
+            items = paced(page.get("items") or (), clock=self._clock, sleep=self._sleep)
+            entries.extend(self._read(self._resource.kind, item) for item in items)
             version = str((page.get("metadata") or {}).get("resourceVersion") or "")
         self._version = version
         self._emit(Message(kind=self._resource.kind, at=at, entries=tuple(entries)))
