@@ -57,9 +57,8 @@ class PlayedCluster:
         self._gives_way = gives_way
         self._over = threading.Event()
         self._changed = threading.Condition()
-        self._objects: dict[str, dict[tuple[str, str], Object]] = {}
-        self._encoded: dict[str, dict[tuple[str, str], bytes]] = {}
-        """The same as JSON, so that a list costs those who are measured beside it little."""
+        self._objects: dict[str, dict[tuple[str, str], bytes]] = {}
+        """As JSON, so that a list costs those who are measured beside it little."""
         self._events: list[tuple[str, Object]] = []
         """(kind, event) of each change; the resourceVersion is how many there were."""
         self._forgotten = 0
@@ -88,15 +87,13 @@ class PlayedCluster:
         with self._changed:
             found = self._objects.setdefault(kind, {})
             event = "MODIFIED" if key in found else "ADDED"
-            found[key] = item
-            self._encoded.setdefault(kind, {})[key] = json.dumps(item).encode()
+            found[key] = json.dumps(item).encode()
             self._tell(kind, event, item)
 
     def delete(self, item: Object) -> None:
         kind = _plural(item["kind"])
         with self._changed:
-            del self._encoded[kind][_key(item)]
-            self._tell(kind, "DELETED", self._objects[kind].pop(_key(item)))
+            self._tell(kind, "DELETED", json.loads(self._objects[kind].pop(_key(item))))
 
     def forget(self) -> None:
         """End all watches, and know nothing of what was before: whoever watched lists again."""
@@ -139,7 +136,7 @@ class PlayedCluster:
     def is_over(self) -> bool:
         return self._over.is_set()
 
-    def find(self, kind: str, namespace: str, name: str) -> Object | None:
+    def find(self, kind: str, namespace: str, name: str) -> bytes | None:
         with self._changed:
             return self._objects.get(kind, {}).get((namespace, name))
 
@@ -149,7 +146,7 @@ class PlayedCluster:
     def listed(self, kind: str, selected: str, *, first: int = 0, limit: int = 0) -> bytes:
         """Return one page of a list, or all of it; where the next one begins is its token."""
         with self._changed:
-            found = self._encoded.get(kind, {})
+            found = self._objects.get(kind, {})
             if selected:
                 found = {key: text for key, text in found.items() if key[1] == selected}
             end = first + limit if limit else len(found)
@@ -197,7 +194,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._watch(place["kind"], params)
         elif place["name"]:
             found = self.cluster.find(place["kind"], place["namespace"] or "", place["name"])
-            self._answer(found or {"message": "not found"}, status=200 if found else 404)
+            if found is None:
+                self._answer({"message": "not found"}, status=404)
+            else:
+                self._send(found)
         else:
             page = {"first": int(params.get("continue", 0)), "limit": int(params.get("limit", 0))}
             self._send(self.cluster.listed(place["kind"], _selected(params), **page))
