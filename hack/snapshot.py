@@ -19,7 +19,8 @@ from hack.controlplane import ControlPlane
 ROOT: Final = Path(__file__).resolve().parents[1]
 EXAMPLES: Final = ROOT / "examples"
 KINDS: Final = (
-    "clusterqueues,localqueues,cohorts,resourceflavors,workloads,fallbackpolicies,namespaces"
+    "clusterqueues,localqueues,cohorts,resourceflavors,workloads,fallbackpolicies,namespaces,"
+    "workloadpriorityclasses,priorityclasses"
 )
 RUNNING: Final = 4
 WAITING: Final = 11

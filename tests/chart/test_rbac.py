@@ -39,6 +39,11 @@ READS = [
         "verbs": ["list", "watch"],
     },
     {
+        "apiGroups": ["scheduling.k8s.io"],
+        "resources": ["priorityclasses"],
+        "verbs": ["list", "watch"],
+    },
+    {
         "apiGroups": ["admissionregistration.k8s.io"],
         "resources": ["mutatingwebhookconfigurations"],
         "verbs": ["list", "watch"],

@@ -78,6 +78,7 @@ class Arrivals:
                         kueue=self._kueue,
                     ),
                     template=pod_set.template,
+                    min_count=pod_set.min_count,
                 )
                 for pod_set in pod_sets
             )

@@ -58,6 +58,7 @@ def _read(source: Mapping[str, Any], namespace: str) -> KueueConfig:
         external_frameworks=fields.strings(integrations, "externalFrameworks", "integrations"),
         fair_sharing=_fair_sharing(source),
         block_admission=_blocks_admission(source),
+        maps_devices=bool(fields.sequence(resources, "deviceClassMappings", "resources")),
         requeue_seconds=_requeue_seconds(source),
     )
 

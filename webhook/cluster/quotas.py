@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from webhook.model import fields, quantity
 from webhook.model.clusters import WorkerCluster
@@ -22,6 +22,14 @@ from webhook.model.queues import (
     StopPolicy,
 )
 from webhook.model.selector import NOTHING, read_selector, read_taint, read_toleration
+
+
+class PodPriority(NamedTuple):
+    """A PriorityClass."""
+
+    value: int
+    is_default: bool
+
 
 _Choice = TypeVar("_Choice", StopPolicy, Queueing)
 _FUNGIBILITY = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
@@ -49,6 +57,7 @@ def read_cluster_queue(source: Mapping[str, Any]) -> ClusterQueue:
         when_can_preempt=_fungible(fungibility, "whenCanPreempt", "TryNextFlavor"),
         checks=_checks(spec),
         fair_sharing=bool(fields.mapping(spec, "fairSharing", "spec")),
+        usage_based=_usage_based(spec),
     )
 
 
@@ -113,6 +122,10 @@ def read_priority(source: Mapping[str, Any]) -> int:
     return fields.integer(source, "value", "") or 0
 
 
+def read_pod_priority(source: Mapping[str, Any]) -> PodPriority:
+    return PodPriority(read_priority(source), fields.flag(source, "globalDefault", ""))
+
+
 def _name(source: Mapping[str, Any]) -> str:
     return fields.text(fields.mapping(source, "metadata", ""), "name", "metadata")
 
@@ -144,6 +157,12 @@ def _preemption(spec: Mapping[str, Any]) -> Preemption:
         reclaim_within_cohort=fields.text(spec, "reclaimWithinCohort", path) or "Never",
         borrow_within_cohort=fields.text(borrow, "policy", f"{path}.borrowWithinCohort") or "Never",
     )
+
+
+def _usage_based(spec: Mapping[str, Any]) -> bool:
+    scope = fields.mapping(spec, "admissionScope", "spec")
+    mode = fields.text(scope, "admissionMode", "spec.admissionScope")
+    return mode == "UsageBasedAdmissionFairSharing"
 
 
 def _fungible(spec: Mapping[str, Any], key: str, default: str) -> str:

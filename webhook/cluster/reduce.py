@@ -17,6 +17,7 @@ from webhook.cluster.quotas import (
     read_flavor,
     read_local_queue,
     read_multikueue_config,
+    read_pod_priority,
     read_priority,
     read_worker_cluster,
 )
@@ -127,6 +128,7 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     kinds.MULTIKUEUE_CONFIGS: read_multikueue_config,
     kinds.MULTIKUEUE_CLUSTERS: read_worker_cluster,
     kinds.PRIORITY_CLASSES: read_priority,
+    kinds.POD_PRIORITIES: read_pod_priority,
     kinds.NAMESPACES: _read_namespace,
     kinds.LIMIT_RANGES: _read_limit_range,
     kinds.RUNTIME_CLASSES: _read_overhead,

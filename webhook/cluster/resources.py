@@ -40,6 +40,7 @@ PRIORITY_CLASSES = "workloadpriorityclasses"
 NAMESPACES = "namespaces"
 LIMIT_RANGES = "limitranges"
 RUNTIME_CLASSES = "runtimeclasses"
+POD_PRIORITIES = "priorityclasses"
 POLICIES = "fallbackpolicies"
 KUEUE_CONFIG = "kueue-manager-config"
 OFF_SWITCH = "kueue-fallback-off"
@@ -71,6 +72,7 @@ def watched(*, namespace: str, kueue_namespace: str) -> tuple[Resource, ...]:
         Resource(kind=NAMESPACES, path="/api/v1/namespaces"),
         Resource(kind=LIMIT_RANGES, path="/api/v1/limitranges"),
         Resource(kind=RUNTIME_CLASSES, path="/apis/node.k8s.io/v1/runtimeclasses"),
+        Resource(kind=POD_PRIORITIES, path=f"/apis/scheduling.k8s.io/v1/{POD_PRIORITIES}"),
         Resource(kind=POLICIES, path=f"/apis/kueue-fallback.dev/v1alpha1/{POLICIES}"),
         _config_map(kueue_namespace, KUEUE_CONFIG),
         _config_map(namespace, OFF_SWITCH),

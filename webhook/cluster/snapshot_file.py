@@ -40,11 +40,12 @@ _KINDS: Mapping[str, str] = {
     "Namespace": kinds.NAMESPACES,
     "LimitRange": kinds.LIMIT_RANGES,
     "RuntimeClass": kinds.RUNTIME_CLASSES,
+    "PriorityClass": kinds.POD_PRIORITIES,
     "FallbackPolicy": kinds.POLICIES,
     "MutatingWebhookConfiguration": kinds.WEBHOOKS,
 }
 _CONFIG_MAPS = (kinds.KUEUE_CONFIG, kinds.OFF_SWITCH)
-DEFAULTED = {*_CONFIG_MAPS, kinds.WEBHOOKS, kinds.RUN_TIMES}
+DEFAULTED = {*_CONFIG_MAPS, kinds.WEBHOOKS, kinds.RUN_TIMES, kinds.POD_PRIORITIES}
 """Not every user may read these; without them the usual is taken for granted."""
 
 

@@ -50,6 +50,16 @@ def _policies(tables: _Tables) -> tuple[FallbackPolicy, ...]:
     return tuple(sorted(tables[kinds.POLICIES].values(), key=sort_key))
 
 
+def _pod_priorities(tables: _Tables) -> Mapping[str, int]:
+    return {name: found.value for (_, name), found in tables[kinds.POD_PRIORITIES].items()}
+
+
+def _default_priority(tables: _Tables) -> int:
+    """Take the lowest of several, as Kueue's ``getDefaultPriorityClass`` does."""
+    found = tables[kinds.POD_PRIORITIES].values()
+    return min((each.value for each in found if each.is_default), default=0)
+
+
 def _kueue(tables: _Tables) -> Any:
     return next(iter(tables[kinds.KUEUE_CONFIG].values()), None) or read_kueue_config(EMPTY)
 
@@ -79,6 +89,10 @@ BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.MULTIKUEUE_CONFIGS: (("multikueue_configs", _by_name(kinds.MULTIKUEUE_CONFIGS)),),
     kinds.MULTIKUEUE_CLUSTERS: (("worker_clusters", _by_name(kinds.MULTIKUEUE_CLUSTERS)),),
     kinds.PRIORITY_CLASSES: (("priority_classes", _by_name(kinds.PRIORITY_CLASSES)),),
+    kinds.POD_PRIORITIES: (
+        ("pod_priorities", _pod_priorities),
+        ("default_priority", _default_priority),
+    ),
     kinds.NAMESPACES: (("namespaces", _by_name(kinds.NAMESPACES)),),
     kinds.LIMIT_RANGES: (("limit_ranges", _limit_ranges),),
     kinds.RUNTIME_CLASSES: (("overheads", _by_name(kinds.RUNTIME_CLASSES)),),

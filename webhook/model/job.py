@@ -53,6 +53,8 @@ class PodSet:
     name: str
     count: int
     template: PodTemplate
+    min_count: int | None = None
+    """With so many Kueue may admit it where there is no room for all; None: with all or none."""
 
 
 class PodSets(tuple[PodSet, ...]):  # noqa: SLOT001 - a tuple with slots could remember nothing

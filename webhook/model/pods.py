@@ -43,6 +43,7 @@ class PodTemplate:
     tolerations: tuple[Mapping[str, Json], ...] = ()
     affinity: Mapping[str, Json] | None = None
     runtime_class: str | None = None
+    priority_class: str = ""
     overhead: Mapping[str, str] = field(default_factory=dict)
     resources: Resources | None = None
     """Pod-level resources; None when the template has none."""
@@ -63,6 +64,7 @@ def read_template(source: Mapping[str, Any], path: str) -> PodTemplate:
         tolerations=fields.mappings(spec, "tolerations", here),
         affinity=fields.mapping(spec, "affinity", here) if spec.get("affinity") else None,
         runtime_class=fields.text(spec, "runtimeClassName", here) or None,
+        priority_class=fields.text(spec, "priorityClassName", here),
         overhead=_read_quantities(spec, "overhead", here),
         resources=read_resources(spec, here) if spec.get("resources") else None,
         claims=bool(fields.sequence(spec, "resourceClaims", here)),

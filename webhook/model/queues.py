@@ -16,6 +16,7 @@ from webhook.model.selector import EVERYTHING, NOTHING, Selector, Taint, Tolerat
 if TYPE_CHECKING:
     from webhook.model.clusters import WorkerCluster
     from webhook.model.forecasts import Dispatch, Estimates, Profile, RunTime
+    from webhook.model.job_class import JobClass
     from webhook.model.pods import PodTemplate
     from webhook.model.policy import FallbackPolicy
 
@@ -77,6 +78,8 @@ class ClusterQueue:
     checks: tuple[str, ...] = ()
     """AdmissionChecks' names."""
     fair_sharing: bool = False
+    usage_based: bool = False
+    """Which of its LocalQueues is served next depends on what each has used of late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +156,8 @@ class KueueConfig:
     fair_sharing: bool = False
     block_admission: bool = False
     """``waitForPodsReady.blockAdmission``"""
+    maps_devices: bool = False
+    """``resources.deviceClassMappings``: it counts devices by names of its own."""
     requeue_seconds: float = 1.0  # for which released quota lies idle; see ``decide.runs``
 
 
@@ -173,6 +178,8 @@ class PodSetNeeds:
     count: int
     per_pod: Mapping[str, int]
     template: PodTemplate
+    min_count: int | None = None
+    """As in ``PodSet``."""
     known: dict[tuple[int, ...], tuple[object, object]] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -203,6 +210,8 @@ class Arrival:
     """Of pending ones the oldest, in seconds since 1970."""
     run: RunTime | None = None
     """What a placement's run is expected to take, where that is known."""
+    job_class: JobClass | None = None
+    """A placement's, where nothing else tells of its run."""
     cluster: str = ""
     """The worker cluster where a placement is expected to run; empty: it is not known, or here."""
 
@@ -261,6 +270,10 @@ class Snapshot:
     """RuntimeClass to ``overhead.podFixed``; a RuntimeClass without overhead maps to {}."""
     priority_classes: Mapping[str, int] = field(default_factory=dict)
     """WorkloadPriorityClass to its value."""
+    pod_priorities: Mapping[str, int] = field(default_factory=dict)
+    """PriorityClass to its value."""
+    default_priority: int = 0
+    """That of pods that name no PriorityClass."""
     policies: tuple[FallbackPolicy, ...] = ()
     """The valid ones, the one that applies first at the front: priority down, then name."""
     kueue: KueueConfig = field(default_factory=KueueConfig)

@@ -46,6 +46,7 @@ def _needs(
                 pod_set.template, limit_ranges=limit_ranges, overheads=overheads, kueue=kueue
             ),
             template=pod_set.template,
+            min_count=pod_set.min_count,
         )
         for pod_set in pod_sets
     )
