@@ -73,7 +73,9 @@ class _Server:
         )
         self.handler = Handler(
             flow.Rules(
-                max_state_age_seconds=settings.max_state_age, own_namespace=settings.namespace
+                max_state_age_seconds=settings.max_state_age,
+                own_namespace=settings.namespace,
+                min_gain_probability=settings.min_gain_probability,
             ),
             self.metrics,
             placement_ttl_seconds=settings.placement_ttl,

@@ -18,6 +18,7 @@ from webhook.carry_out import Case
 from webhook.decide import arrivals, expectations, explain, match, options, remotes, strategies
 from webhook.decide.choice import Asking
 from webhook.decide.occupancy import Occupancy
+from webhook.decide.unmodelled import unmodelled
 from webhook.decide.wishes import Wishes, read_wishes
 from webhook.jobs import JobKind
 from webhook.model import job as jobs
@@ -67,6 +68,8 @@ class Rules:
 
     max_state_age_seconds: float = 15.0
     own_namespace: str = ""
+    min_gain_probability: float = 0.8
+    """How likely it must be that a Job is done sooner where it is sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,10 +158,18 @@ def _decide(
     except FieldError as error:
         reason = f"left as submitted: {error}"
         return decision(option=None, left_alone=LeftAlone.UNREADABLE, reason=reason)
+    if what := unmodelled(case.clean, submitted.queue, occupancy.snapshot):
+        reason = f"left as submitted: {what} is not modelled"
+        return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
     current = remotes.fresh(occupancy, moment.now, rules.max_state_age_seconds)
     assessments = assessed(case.clean, policy, current, wanted=wanted, now=moment.now)
     draw = zlib.crc32(moment.uid.encode()) / (1 << 32)
-    asking = Asking(submitted=submitted.queue, wishes=wanted.wishes, draw=draw)
+    asking = Asking(
+        submitted=submitted.queue,
+        wishes=wanted.wishes,
+        draw=draw,
+        probability=rules.min_gain_probability,
+    )
     choice = strategies.choose(policy, assessments, asking)
     return decision(
         options=assessments,

@@ -76,6 +76,10 @@ class Settings(BaseModel):
     """Seconds without a sign of life from a watch after which Jobs are left alone; a watch is
     resumed every 6 to 9 s, so a quiet cluster stays below."""
 
+    min_gain_probability: float = Field(default=0.8, ge=0.5, lt=1)
+    """Probability with which a Job must be done sooner where it is sent or moved, than in the
+    option that its policy prefers; by the ranges of both forecasts."""
+
     placement_ttl: Seconds = 30.0
     """Seconds after which a placement whose Workload never came is forgotten: Jobs that another
     webhook refused after us."""

@@ -15,11 +15,12 @@ from webhook.cluster.workload import Workload
 from webhook.decide.delays import after, before_run, start_up
 from webhook.decide.forecast import Occupant, Queued, forecast
 from webhook.decide.outlook import roots_of
-from webhook.decide.run_times import Expecting, estimate, learned_on
+from webhook.decide.run_times import Expecting, estimate, learned_on, of_any_class
 from webhook.model.forecasts import Profile, RunTime
 from webhook.model.job_class import JobClass
 from webhook.model.policy import FallbackPolicy, Option, StrategyType
 from webhook.model.queues import Snapshot
+from webhook.model.runs import cluster_queue_of
 
 EXACT = 1000
 """Pending Workloads of all queues that are forecast one after another;"""
@@ -152,13 +153,16 @@ def _cluster_queues(options: Iterable[Option], snapshot: Snapshot) -> set[str]:
 
 
 def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[Occupant]:
-    alike = Counter((each.charge, class_text(each), each.admitted) for each in holding)
-    for (charge, job_class, admitted), count in alike.items():
+    alike = Counter(
+        (each.charge, class_text(each), each.admitted, each.limit_seconds) for each in holding
+    )
+    for (charge, job_class, admitted, limit), count in alike.items():
         yield Occupant(
             cluster_queue=name,
             usage={cell: amount * count for cell, amount in charge},
             job_class=job_class,
             started_at=admitted + clock if admitted else None,
+            limit_seconds=limit,
             count=count,
         )
 
@@ -181,7 +185,15 @@ def queued(
     Those that *key_of* gives a key stand alone, under it.
     """
     ranked = sorted(
-        (-each.priority, each.created, number, class_text(each), each.requeue_at, key_of(each))
+        (
+            -each.priority,
+            each.created,
+            number,
+            class_text(each),
+            each.requeue_at,
+            key_of(each),
+            each.limit_seconds,
+        )
         for number, group in enumerate(waiting)
         for each in group.members
     )
@@ -193,7 +205,8 @@ def queued(
             for part in parts
             for each in sorted(part, key=lambda item: (item[0], item[2], item[3]))
         ]
-    for (number, job_class, until, key), alike in groupby(ranked, key=itemgetter(2, 3, 4, 5)):
+    of_one_kind = itemgetter(2, 3, 4, 5, 6)
+    for (number, job_class, until, key, limit), alike in groupby(ranked, key=of_one_kind):
         group, (first, *others) = waiting[number], alike
         yield Queued(
             arrival=replace(
@@ -204,6 +217,7 @@ def queued(
             ),
             job_class=job_class,
             at=0.0 if group.competes else until + clock,
+            limit_seconds=limit,
         )
 
 
@@ -229,8 +243,11 @@ class RunTimes:
         self._first: dict[str, tuple[str, ...]] = {}
 
     def __call__(self, job_class: str, flavors: str) -> RunTime | None:
+        run_times = self._snapshot.run_times
+        if name := cluster_queue_of(job_class):
+            return of_any_class(run_times, name, flavors)
         key, coarse, policy_name, option_name = job_class.split(_BETWEEN)
-        found, run_times = JobClass(key=key, coarse=coarse), self._snapshot.run_times
+        found = JobClass(key=key, coarse=coarse)
         policy = self._policies.get(policy_name)
         options = policy.spec.options if policy is not None else ()
         option = next((each for each in options if each.name == option_name), None)

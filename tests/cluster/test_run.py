@@ -64,6 +64,7 @@ def test_a_run_lasts_from_the_last_admission_to_the_end():
         flavors="a100",
         run=Run(ADMITTED_AT + 70, UID, 70),
         succeeded=True,
+        cluster_queue="gpu-cq",
     )
 
 
@@ -85,6 +86,7 @@ def test_a_failed_run_is_told_with_the_decision_that_put_it_there():
         policy="light",
         option="cpu",
         generation=3,
+        cluster_queue="gpu-cq",
     )
 
 

@@ -46,8 +46,9 @@ def worth(time="0s", percent=0):
     return policy(strategy={"type": "FinishTime", "finishTime": {"minimumGain": gain}})
 
 
-def asking(draw=0.0, **wishes):
-    return Asking(submitted="gpu-lq", draw=draw, wishes=Wishes(**wishes))
+def asking(draw=0.0, probability=0.8, **wishes):
+    wished = Wishes(**wishes)
+    return Asking(submitted="gpu-lq", draw=draw, wishes=wished, probability=probability)
 
 
 def taken(rule, *options, **rest):
@@ -81,18 +82,90 @@ def test_a_third_option_must_be_worth_leaving_the_second_for():
     assert taken(DEFAULTS, first, option("a100", 80.0, 20.0), option("l40", 0.0, 70.0)) == "l40"
 
 
-def test_a_start_that_may_be_late_must_gain_a_quarter_of_that_more():
-    late = Start(seconds=40.0, low=0.0, high=80.0)
-    first, unsure = option("gpu", 80.0, 20.0), option("cpu", 40.0, 20.0)
-    unsure = replace(unsure, forecast=replace(unsure.forecast, start=late))
+def between(found, *, start=None, run=None):
+    """The same option with ranges of its start or its run."""
+    forecast = found.forecast
+    if start is not None:
+        forecast = replace(forecast, start=replace(forecast.start, low=start[0], high=start[1]))
+    if run is not None:
+        forecast = replace(forecast, run=replace(forecast.run, low=run[0], high=run[1]))
+    return replace(found, forecast=forecast)
 
-    assert taken(worth("40s"), first, option("cpu", 40.0, 20.0)) == "cpu"
-    assert taken(worth("31s"), first, unsure) == "gpu"
-    assert taken(worth("29s"), first, unsure) == "cpu"
-    run = replace(unsure.forecast.run, basis=Basis.LEARNED, runs=9)
-    learned = replace(unsure, forecast=replace(unsure.forecast, run=run))
-    assert taken(worth("40s"), first, learned) == "cpu"
-    assert taken(worth("41s"), first, learned) == "gpu"
+
+@pytest.mark.parametrize(
+    ("gpu", "cpu", "expected"),
+    [
+        # 40 s sooner. The tenth percent lies 1.28 sigmas from the middle, the twentieth 0.84.
+        (option("gpu", 80.0, 20.0), option("cpu", 40.0, 20.0), "cpu"),
+        (between(option("gpu", 80.0, 20.0), start=(20.0, 80.0)), option("cpu", 40.0, 20.0), "cpu"),
+        (between(option("gpu", 80.0, 20.0), start=(18.0, 80.0)), option("cpu", 40.0, 20.0), "gpu"),
+        (option("gpu", 80.0, 20.0), between(option("cpu", 40.0, 20.0), start=(0.0, 100.0)), "cpu"),
+        (option("gpu", 80.0, 20.0), between(option("cpu", 40.0, 20.0), start=(0.0, 102.0)), "gpu"),
+        # That a preferred option may be late, or another early, speaks for leaving.
+        (between(option("gpu", 80.0, 20.0), start=(80.0, 999.0)), option("cpu", 40.0, 20.0), "cpu"),
+        (option("gpu", 80.0, 20.0), between(option("cpu", 40.0, 20.0), start=(0.0, 40.0)), "cpu"),
+    ],
+)
+def test_leaving_must_be_a_gain_with_four_chances_of_five(gpu, cpu, expected):
+    assert taken(worth("2s"), gpu, cpu) == expected
+
+
+def test_how_likely_a_gain_must_be_is_a_setting():
+    unsure = between(option("gpu", 80.0, 20.0), start=(20.0, 80.0)), option("cpu", 40.0, 20.0)
+
+    assert taken(worth("2s"), *unsure, probability=0.8) == "cpu"
+    assert taken(worth("2s"), *unsure, probability=0.81) == "gpu"
+
+
+def test_a_job_that_runs_long_in_one_option_does_so_in_the_other():
+    gpu = between(option("gpu", 80.0, 20.0), run=(10.0, 40.0))
+
+    same = between(option("cpu", 0.0, 60.0), run=(50.0, 80.0))
+    assert taken(worth("2s"), gpu, same) == "cpu"
+    slower = between(option("cpu", 0.0, 60.0), run=(30.0, 160.0))
+    assert taken(worth("2s"), gpu, slower) == "gpu"
+
+
+@pytest.mark.parametrize(
+    ("start", "sentence"),
+    [
+        (
+            Start(seconds=80.0, low=80.0, high=80.0, unseen=3),
+            "nothing is known of how long 3 Jobs ahead run, so the first option stands",
+        ),
+        (
+            Start(seconds=80.0, low=80.0, high=80.0, unseen=1),
+            "nothing is known of how long 1 Job ahead runs, so the first option stands",
+        ),
+        (
+            Start(seconds=80.0, low=80.0, high=80.0, unordered="fairSharing"),
+            "who is served next cannot be foreseen (fairSharing), so the first option stands",
+        ),
+    ],
+)
+def test_a_guess_is_no_reason_to_leave(start, sentence):
+    gpu, cpu = option("gpu", 80.0, 20.0), option("cpu", 0.0, 20.0)
+    guessed = replace(gpu, forecast=replace(gpu.forecast, start=start, finish=None))
+
+    found = choose(worth("2s"), [guessed, cpu], asking())
+    assert found.index == 0
+    assert found.sentence == f"stays in gpu-lq (gpu): {sentence}"
+
+
+def test_an_option_whose_start_is_a_guess_is_passed_over():
+    cpu = option("cpu", 0.0, 20.0)
+    start = Start(seconds=1.0, low=1.0, high=1.0, unseen=1)
+    guessed = replace(cpu, forecast=replace(cpu.forecast, start=start, finish=None))
+
+    assert taken(worth("2s"), option("gpu", 999.0, 20.0), guessed) == "gpu"
+
+
+def test_a_first_option_that_may_preempt_is_never_left():
+    gpu = replace(option("gpu", 9999.0, 20.0), fit=Fit.MAY_PREEMPT)
+    gpu = replace(gpu, forecast=replace(gpu.forecast, finish=None))
+
+    found = choose(DEFAULTS, [gpu, option("cpu", 0.0, 20.0)], asking())
+    assert (found.index, found.sentence) == (0, "stays in gpu-lq (gpu): may preempt")
 
 
 def test_of_near_ties_a_part_is_taken():

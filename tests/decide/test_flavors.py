@@ -216,17 +216,19 @@ def test_a_cycle_of_cohorts_takes_nothing():
     assert found == never(Reason.INACTIVE, detail)
 
 
-def test_a_topology_is_not_modelled():
+def test_a_topology_is_asked_of_flavors_that_have_one():
     asks = template(annotations={"kueue.x-k8s.io/podset-required-topology": "rack"})
     racks = ResourceFlavor(name="t4", topology="racks")
     queue = cluster_queue(quotas=T4)
     mixed = cluster_queue(quotas={**T4, "plain": {GPU: "1", "cpu": "1"}})
 
     refused = assign(needs({GPU: "1"}, pods=asks), queue)
+    asked = assign(needs({GPU: "1"}, pods=asks), queue, flavors=[racks])
     implied = assign(needs({GPU: "1"}), queue, flavors=[racks])
     passed_over = assign(needs({GPU: "1"}), mixed, flavors=[racks])
 
-    assert refused == never(Reason.UNSUPPORTED, "topology requests are not modelled")
+    assert refused == never(Reason.NO_FLAVOR, "flavor t4 has no topology")
+    assert asked.detail == "flavor t4; its topology is not looked at"
     assert implied.detail == "flavor t4; its topology is not looked at"
     assert passed_over.detail == "flavor plain"
 

@@ -25,13 +25,13 @@ def drawn(data, **rest):
     return state, waits[:-1], replace(waits[-1], count=1)
 
 
-def profile_of(state, waits, name):
+def profile_of(state, waits, name, newcomers=()):
     found = schedules(state)
     for each in waits:
         found[each.cluster_queue].add_waiting(each)
     schedule = found[name]
     queue = state.cluster_queues[name]
-    return profile(schedule, recorded(schedule), queue, computed_at=0.0, uncertain=())
+    return profile(schedule, recorded(schedule, newcomers), queue, computed_at=0.0, uncertain=())
 
 
 def multiplied(demand, times):
@@ -58,7 +58,7 @@ def test_who_asks_for_more_starts_no_earlier(data):
 @given(st.data())
 def test_who_has_a_higher_priority_starts_no_later(data):
     state, waits, new = drawn(data)
-    found = profile_of(state, waits, new.cluster_queue)
+    found = profile_of(state, waits, new.cluster_queue, newcomers=(0, 1, 2))
 
     starts = [start_of(found, new.demand, priority=n).start.seconds for n in (0, 1, 2)]
 

@@ -39,6 +39,7 @@ class Place(NamedTuple):
     policy: str
     option: str
     began: Began | None = None
+    cluster_queue: str = ""
 
 
 def read_conditions(status: Mapping[str, Any]) -> Conditions:
@@ -151,6 +152,7 @@ def read_ended(source: Mapping[str, Any], mark: Mark, place: Place) -> Ended | N
         generation=mark.generation,
         cluster=intern(fields.text(status, "clusterName", "status")),
         began=place.began,
+        cluster_queue=place.cluster_queue,
     )
 
 

@@ -13,7 +13,17 @@ from webhook.cluster.delays import Delays, renewed
 from webhook.model.forecasts import Estimates, RunTime
 from webhook.model.job_class import JobClass
 from webhook.model.learning import learned
-from webhook.model.runs import Began, Ended, Packed, Record, merged, merged_runs, unpack_runs
+from webhook.model.runs import (
+    Began,
+    Ended,
+    Packed,
+    Record,
+    merged,
+    merged_runs,
+    of_queue,
+    pooled,
+    unpack_runs,
+)
 
 MOST_CLASSES: Final = 10_000
 """Beyond so many the ones that ended longest ago are forgotten."""
@@ -49,6 +59,8 @@ class RunTimes:
     def add(self, ended: Ended) -> None:
         """Take over a run; one that is known already changes nothing."""
         self.merge(ended.key, ended.record())
+        if ended.cluster_queue and ended.succeeded:
+            self.merge(of_queue(ended.cluster_queue), pooled(ended))
 
     def begin(self, job_class: JobClass, began: Began) -> None:
         """Take over how a run began that goes on."""
@@ -93,6 +105,8 @@ class RunTimes:
         return learned(unpack_runs(packed or b""))
 
     def _pool(self, before: Record | None, after: Record) -> None:
+        if not after.coarse:
+            return
         if before is None or before.coarse != after.coarse:
             self._members[after.coarse] += 1
             self._leave(before)
@@ -105,7 +119,7 @@ class RunTimes:
                 self._stale[after.coarse, flavors] = None
 
     def _leave(self, record: Record | None) -> None:
-        if record is None:
+        if record is None or not record.coarse:
             return
         self._members[record.coarse] -= 1
         if not self._members[record.coarse]:

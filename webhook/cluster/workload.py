@@ -96,6 +96,8 @@ class Workload(NamedTuple):
     """Deactivated by us, to be activated again."""
     began: Began | None = None
     """How its run has begun so far, if there is anything to learn from."""
+    limit_seconds: int = 0
+    """Kueue or Kubernetes ends it after so long a run; 0: nobody does."""
 
 
 def read_workload(source: Mapping[str, Any]) -> Workload:
@@ -107,14 +109,16 @@ def read_workload(source: Mapping[str, Any]) -> Workload:
     policy = intern(str(annotations.get(DECIDED_BY) or ""))
     option = intern(str(labels.get(OPTION_LABEL) or ""))
     mark, flavors = read_mark(spec, annotations), read_flavors(admission)
-    place = Place(flavors, policy, option, read_began(metadata, status, conditions))
+    cluster_queue = intern(fields.text(admission, "clusterQueue", "status.admission"))
+    began = read_began(metadata, status, conditions)
+    place = Place(flavors, policy, option, began, cluster_queue)
     return Workload(
         namespace=intern(fields.text(metadata, "namespace", "metadata")),
         name=fields.text(metadata, "name", "metadata"),
         queue=intern(fields.text(spec, "queueName", "spec")),
         stage=stage,
         competes=stage is Stage.PENDING and conditions.get("Requeued", NOT_SAID)[0] != "False",
-        cluster_queue=intern(fields.text(admission, "clusterQueue", "status.admission")),
+        cluster_queue=cluster_queue,
         charge=read_charge(spec, status, admission) if stage is Stage.RESERVING else (),
         priority=fields.integer(spec, "priority", "spec") or 0,
         created=seconds_of(metadata, "creationTimestamp", "metadata"),
@@ -132,7 +136,17 @@ def read_workload(source: Mapping[str, Any]) -> Workload:
         obstacle=_obstacle(metadata, spec, conditions),
         is_repaired=REPAIR in _annotations(metadata),
         began=place.began,
+        limit_seconds=_limit_seconds(spec),
     )
+
+
+def _limit_seconds(spec: Mapping[str, Any]) -> int:
+    """Read how long it may run; what its Job says of that, the Workload does not tell."""
+    limits = [fields.integer(spec, "maximumExecutionTimeSeconds", "spec")]
+    for item, here in fields.objects(spec, "podSets", "spec"):
+        pods = fields.mapping(fields.mapping(item, "template", here), "spec", here)
+        limits.append(fields.integer(pods, "activeDeadlineSeconds", child(here, "template.spec")))
+    return min((limit for limit in limits if limit), default=0)
 
 
 def _requeue_at(status: Mapping[str, Any]) -> int:
@@ -214,6 +228,7 @@ def _shape(spec: Mapping[str, Any]) -> tuple[PodSet, ...]:
         (
             fields.text(item, "name", here),
             read_count(item, here),
+            fields.integer(item, "minCount", here),
             _pruned(fields.mapping(item, "template", here), child(here, "template")),
         )
         for item, here in fields.objects(spec, "podSets", "spec")
@@ -242,7 +257,8 @@ def _shared_shape(pruned: str) -> tuple[PodSet, ...]:
         PodSet(
             name=intern(name),
             count=count,
+            min_count=min_count,
             template=read_template(template, f"spec.podSets[{index}].template"),
         )
-        for index, (name, count, template) in enumerate(json.loads(pruned))
+        for index, (name, count, min_count, template) in enumerate(json.loads(pruned))
     )

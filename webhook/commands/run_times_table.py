@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from webhook.cluster.learned import Learned
 from webhook.model.forecasts import RunTime
-from webhook.model.runs import unpack_runs
+from webhook.model.runs import cluster_queue_of, unpack_runs
 
 _Row: TypeAlias = tuple[str, ...]
 
@@ -48,8 +48,8 @@ def as_text(found: Learned) -> str:
 
 
 def _run_times(found: Learned) -> Iterator[dict[str, Any]]:
-    newest = sorted(found.records, key=lambda key: (-found.records[key].last, key))
-    for key in newest:
+    classes = (key for key in found.records if not cluster_queue_of(key))
+    for key in sorted(classes, key=lambda key: (-found.records[key].last, key)):
         record = found.records[key]
         for flavors in sorted({*record.runs, *record.failed}):
             known = found.estimates.get((key, flavors))

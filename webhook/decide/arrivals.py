@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from webhook.decide import delays, match
 from webhook.decide.explain import Recorded
+from webhook.decide.priorities import own_priority
+from webhook.model import job_class
 from webhook.model.decision import Assessment, Decision
 from webhook.model.fields import FieldError
-from webhook.model.job import DECISION_ID, PRIORITY_LABEL, Job
+from webhook.model.job import DECISION_ID, Job
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
 from webhook.model.requests import needs
 
@@ -21,7 +23,7 @@ def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot)
         namespace=job.namespace,
         local_queue=taken.queue,
         needs=taken.needs,
-        priority=_priority(job, snapshot),
+        priority=own_priority(job, snapshot),
         policy=decision.policy,
         option=taken.option,
         run=delays.lasting(taken.forecast),
@@ -43,7 +45,7 @@ def decided_before(job: Job, recorded: Recorded, snapshot: Snapshot) -> Arrival 
         namespace=job.namespace,
         local_queue=job.queue,
         needs=asked,
-        priority=_priority(job, snapshot),
+        priority=own_priority(job, snapshot),
         policy=recorded.policy,
         option=recorded.option,
     )
@@ -61,7 +63,8 @@ def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
         namespace=job.namespace,
         local_queue=queue,
         needs=asked,
-        priority=_priority(job, snapshot),
+        priority=own_priority(job, snapshot),
+        job_class=job_class.of_job(job),
     )
 
 
@@ -70,7 +73,3 @@ def _needs(job: Job, snapshot: Snapshot) -> tuple[PodSetNeeds, ...] | None:
         return needs(job, snapshot)
     except FieldError:
         return None
-
-
-def _priority(job: Job, snapshot: Snapshot) -> int:
-    return snapshot.priority_classes.get(job.labels.get(PRIORITY_LABEL, ""), 0)

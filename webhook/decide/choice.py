@@ -22,6 +22,8 @@ class Asking:
     wishes: Wishes = NONE
     draw: float = 0.5
     """In [0, 1), each decision's own: by it near ties are settled."""
+    probability: float = 0.8
+    """How likely a gain must be for a more preferred option to be left."""
 
 
 UNASKED = Asking()

@@ -68,7 +68,14 @@ def later(start: Start, lasts: Delay | RunTime | None) -> Start:
         return start
     middle, low, high = _added(start, lasts)
     # Not by replace(): this is on the way of reviews.
-    return Start(seconds=middle, low=low, high=high, uncertain=start.uncertain)
+    return Start(
+        seconds=middle,
+        low=low,
+        high=high,
+        uncertain=start.uncertain,
+        unseen=start.unseen,
+        unordered=start.unordered,
+    )
 
 
 def start_up(starts: Estimates, job_class: JobClass, flavors: str) -> Delay | None:

@@ -40,6 +40,12 @@ class Demand:
         """Tell whether some flavor is there for each part."""
         return all(self.parts)
 
+    @property
+    def cells(self) -> frozenset[FlavorResource]:
+        """List what it may use."""
+        parts = (choice.usage for part in self.parts for choice in part)
+        return frozenset(cell for usage in parts for cell, amount in usage if amount)
+
 
 NOWHERE = Demand(parts=((),), combinations=())
 """That of a Workload that can only wait."""

@@ -15,7 +15,7 @@ from webhook.decide.profile import Found
 from webhook.decide.remotes import Reached
 from webhook.decide.run_times import Expecting, estimate
 from webhook.decide.wishes import Wishes
-from webhook.model.decision import Assessment, Rejection
+from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Delay, Forecast, RunTime, Start
 from webhook.model.job import Job
 from webhook.model.job_class import JobClass
@@ -24,6 +24,8 @@ from webhook.model.refusals import Reason
 
 MAX_EXECUTION = "kueue.x-k8s.io/max-exec-time-seconds"
 """The label by which Kueue ends a Workload that has run for so long."""
+PREEMPTION = "preemption"
+"""Why a start is not known: Kueue may preempt others for the Job, and then it starts at once."""
 _NOW = Start(seconds=0.0, low=0.0, high=0.0)
 
 _Limit: TypeAlias = Callable[["Case", Option, Forecast], "Rejection | None"]
@@ -99,9 +101,21 @@ def _begun(case: Case, item: Assessment, option: Option) -> _Begun:
     if there is None or start is None:
         return _Begun(item=item, start=None, flavors=flavors)
     # Whoever is later decides: the worker cannot start what the manager has not sent.
-    last = there.start if there.start.seconds >= start.seconds else start
+    last = _later(start, there.start)
     transfer = delays.transfer(past, option)
     return _Begun(item=item, start=last, flavors=flavors, there=there, transfer=transfer)
+
+
+def _later(one: Start, other: Start) -> Start:
+    """Return the later one; as long as either is not known, neither is the later."""
+    last = other if other.seconds >= one.seconds else one
+    if one.is_known and other.is_known:
+        return last
+    return replace(
+        last,
+        unseen=max(one.unseen, other.unseen),
+        unordered=one.unordered or other.unordered,
+    )
 
 
 def _run(expecting: Expecting, option: Option, begun: _Begun) -> RunTime | None:
@@ -138,6 +152,8 @@ def _with_forecast(case: Case, begun: _Begun, option: Option, run: RunTime | Non
         return item
     else:
         start = begun.start
+    if item.fit is Fit.MAY_PREEMPT:
+        start = replace(start, unordered=PREEMPTION)
     forecast = _forecast(start, run, begun.dispatch, _delay(case, begun, option, run))
     for limit in _LIMITS:
         rejection = limit(case, option, forecast)
@@ -163,8 +179,8 @@ def _forecast(
     start: Start, run: RunTime | None, dispatch: Delay | None, delay: Delay | None
 ) -> Forecast:
     """Add up; start, delay and run are taken to vary independently."""
-    if run is None:
-        return Forecast(start=start, dispatch=dispatch, delay=delay)
+    if run is None or not start.is_known:
+        return Forecast(start=start, dispatch=dispatch, delay=delay, run=run)
     finish = delays.later(delays.later(start, delay), run)
     return Forecast(
         start=start,

@@ -14,7 +14,7 @@ from webhook.model import edits as edits_model
 from webhook.model import fields
 from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Fit, InCluster, Outcome, Stay
 from webhook.model.fields import FieldError
-from webhook.model.forecasts import Basis, Forecast, RunTime
+from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.job import DECISION
 from webhook.model.policy import Mode
 
@@ -215,13 +215,8 @@ def _cluster_json(each: InCluster) -> dict[str, Any]:
 def _forecast_json(forecast: Forecast) -> dict[str, Any]:
     """Seconds; a pair is a range that holds about four of five. What never starts is left out."""
     found: dict[str, Any] = {}
-    start, run = forecast.start, forecast.run
-    if start.seconds < inf:
-        found["startsIn"] = _seconds(start.seconds)
-        if start.high > start.low:
-            found["startsBetween"] = [_seconds(start.low), _seconds(start.high)]
-    if start.uncertain:
-        found["uncertain"] = list(start.uncertain)
+    run = forecast.run
+    found |= _start_json(forecast.start)
     if forecast.dispatch is not None:
         found["startsBy"] = forecast.dispatch.by
     if forecast.delay is not None:
@@ -236,6 +231,21 @@ def _forecast_json(forecast: Forecast) -> dict[str, Any]:
         low, high = forecast.finish_low, forecast.finish_high
         if low is not None and high is not None and high > low:
             found["finishesBetween"] = [_seconds(low), _seconds(high)]
+    return found
+
+
+def _start_json(start: Start) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if start.unseen:
+        found["unknownAhead"] = start.unseen
+    if start.unordered:
+        found["startUnknown"] = start.unordered
+    if start.is_known and start.seconds < inf:
+        found["startsIn"] = _seconds(start.seconds)
+        if start.high > start.low:
+            found["startsBetween"] = [_seconds(start.low), _seconds(start.high)]
+    if start.uncertain:
+        found["uncertain"] = list(start.uncertain)
     return found
 
 

@@ -2,20 +2,23 @@
 
 A finish is a start, by the forecast of the option's queue, the option's start delay, and a run. The
 options are walked in the policy's order: a later one takes the place of the best so far when it
-gains at least ``minimumGain`` (both its time, and its part of what the best so far takes), and more
-where its start may be late and its run time is not learned.
+gains at least ``minimumGain`` (both its time, and its part of what the best so far takes), and is
+done before it with enough probability, as the ranges of both go. Where the first option's finish is
+not known it stands, and where another's is not known that one is passed over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from functools import lru_cache
+from math import hypot, inf
+from statistics import NormalDist
 
 from webhook.decide.choice import UNASKED, Asking, Choice, leave, take
 from webhook.decide.wishes import Wishes
-from webhook.model.decision import Assessment
-from webhook.model.forecasts import Basis, Forecast
+from webhook.model.decision import Assessment, Fit
+from webhook.model.forecasts import Delay, Forecast, RunTime, Start
 from webhook.model.policy import FallbackPolicy
 from webhook.model.policy_spec import FinishTime, Gain
 from webhook.model.policy_values import seconds
@@ -24,9 +27,8 @@ NEAR_PART = 0.02
 """Gains that exceed the minimum by less than this part of a finish are near ties,"""
 NEAR_SECONDS = 1.0
 """or by less than this. Of those a part is taken, as each decision's own draw falls."""
-UNSURE_PART = 0.25
-"""Of the time by which an option's start may be late, what it must gain on top of the minimum as
-long as its run time is believed: others wait there on the same belief."""
+_SIGMAS_OF_A_SIDE = 1.2816
+"""From the middle of a normal distribution to either end of its middle 80 %."""
 _NAMED = 3
 """Other options in the sentence, at most."""
 _MINUTES_FROM, _HOURS_FROM = 600.0, 36_000.0
@@ -40,6 +42,7 @@ class _Known:
     option: Assessment
     forecast: Forecast
     finish: float
+    run: RunTime
 
 
 def choose(
@@ -53,30 +56,43 @@ def choose(
     known = [_known(index, assessments[index]) for index in standing]
     found = [each for each in known if each is not None]
     if known[0] is None:
-        starts = ("starts now",) if assessments[first].starts_now else ()
-        because = (*starts, f"{_what_is_unknown(assessments[first])}, so the first option stands")
+        because = _why_it_stands(assessments[first])
         return take(policy, assessments, first, submitted=asking.submitted, because=because)
     taken, waits = _within_wait(found, asking.wishes), asking.wishes.max_wait
     extra: tuple[str, ...] = ()
     if taken is not None and waits is not None:
         extra = (f"the first to start within {spoken(waits)}",)
-    best = taken or _best(found, _gain(policy), asking.draw)
+    best = taken or _best(found, _gain(policy), asking)
     because = (_said(best), *extra, *_others(found, best), *_refused(assessments))
     return take(policy, assessments, best.index, submitted=asking.submitted, because=because)
 
 
 def _known(index: int, option: Assessment) -> _Known | None:
     forecast = option.forecast
-    if forecast is None or forecast.finish is None or forecast.finish == inf:
+    if forecast is None or forecast.run is None or forecast.finish in (None, inf):
         return None
-    return _Known(index, option, forecast, forecast.finish)
+    return _Known(index, option, forecast, forecast.finish or 0.0, forecast.run)
+
+
+def _why_it_stands(option: Assessment) -> tuple[str, ...]:
+    if option.starts_now:
+        return "starts now", f"{_what_is_unknown(option)}, so the first option stands"
+    if option.fit is Fit.MAY_PREEMPT:
+        return ("may preempt",)
+    return (f"{_what_is_unknown(option)}, so the first option stands",)
 
 
 def _what_is_unknown(option: Assessment) -> str:
     if option.forecast is None:
         return "no forecast of its queue is known yet"
+    start = option.forecast.start
     if option.forecast.run is None:
         return "no run time is known yet"
+    if start.unseen:
+        ahead = "1 Job" if start.unseen == 1 else f"{start.unseen} Jobs"
+        return f"nothing is known of how long {ahead} ahead run{'s' * (start.unseen == 1)}"
+    if start.unordered:
+        return f"who is served next cannot be foreseen ({start.unordered})"
     return "when it would start cannot be foreseen"
 
 
@@ -91,10 +107,10 @@ def _within_wait(found: Sequence[_Known], wishes: Wishes) -> _Known | None:
     return next((each for each in found if each.forecast.start.seconds <= limit), None)
 
 
-def _best(found: Sequence[_Known], gain: Gain, draw: float) -> _Known:
+def _best(found: Sequence[_Known], gain: Gain, asking: Asking) -> _Known:
     best, *later = found
     for each in later:
-        if _is_worth(each, best, gain, draw):
+        if _is_worth(each, best, gain, asking.draw) and _is_likely(each, best, asking.probability):
             best = each
     return best
 
@@ -104,15 +120,37 @@ def _is_worth(each: _Known, best: _Known, gain: Gain, draw: float) -> bool:
 
     Replicas that do not see each other's last placements would else all leave, or all stay.
     """
-    gained, start = best.finish - each.finish, each.forecast.start
+    gained = best.finish - each.finish
     least = max(seconds(gain.time), best.finish * gain.percent / 100)
-    run = each.forecast.run
-    if run is None or run.basis is not Basis.LEARNED:
-        least += UNSURE_PART * (start.high - start.seconds)
     if gained < least or gained <= 0.0:
         return False
     near = max(NEAR_SECONDS, NEAR_PART * best.finish)
     return gained - least >= near * draw
+
+
+def _is_likely(each: _Known, best: _Known, probability: float) -> bool:
+    """Tell whether *each* is done before *best* with at least this probability.
+
+    All is taken to be normal, with the side of each range that speaks against leaving: that *best*
+    starts early, and *each* late. These are independent. The run is of one and the same Job: what
+    makes it long or short here does so there, so both runs lie at the same end of their ranges.
+    """
+    early = [part.seconds - part.low for part in _before_run(best.forecast)]
+    late = [part.high - part.seconds for part in _before_run(each.forecast)]
+    slower = each.run.seconds - best.run.seconds
+    if_long = each.run.high - best.run.high - slower
+    if_short = each.run.low - best.run.low - slower
+    sigma = hypot(*early, *late, max(0.0, if_long, if_short)) / _SIGMAS_OF_A_SIDE
+    return best.finish - each.finish >= _sigmas(probability) * sigma
+
+
+def _before_run(forecast: Forecast) -> tuple[Start | Delay, ...]:
+    return (forecast.start,) if forecast.delay is None else (forecast.start, forecast.delay)
+
+
+@lru_cache(maxsize=8)
+def _sigmas(probability: float) -> float:
+    return NormalDist().inv_cdf(probability)
 
 
 def _said(each: _Known) -> str:

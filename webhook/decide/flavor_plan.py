@@ -57,7 +57,7 @@ def of(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) ->
 
 def _plan(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) -> Plan:
     total = pod_set.total
-    rejection = _uncovered(pod_set, total, cluster_queue, snapshot)
+    rejection = _uncovered(total, cluster_queue, snapshot)
     if rejection is not None:
         return Plan(rejection=rejection)
     groups = []
@@ -72,11 +72,8 @@ def _plan(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot)
 
 
 def _uncovered(
-    pod_set: PodSetNeeds, total: Mapping[str, int], cluster_queue: ClusterQueue, snapshot: Snapshot
+    total: Mapping[str, int], cluster_queue: ClusterQueue, snapshot: Snapshot
 ) -> Rejection | None:
-    if asks_for_topology(pod_set.template):
-        detail = "topology requests are not modelled"
-        return Rejection(reason=Reason.UNSUPPORTED, detail=detail)
     if snapshot.kueue.ignore_undeclared:
         return None
     covered = {resource for group in cluster_queue.groups for resource in group.resources}
@@ -116,7 +113,10 @@ def _refusal(
     flavor = snapshot.flavors.get(name)
     if flavor is None:
         return f"ResourceFlavor {name} not found"
-    if flavor.topology and not _only_topologies(cluster_queue, snapshot):
+    if asks_for_topology(pod_set.template):
+        if not flavor.topology:
+            return f"flavor {name} has no topology"
+    elif flavor.topology and not _only_topologies(cluster_queue, snapshot):
         return f"flavor {name} serves only Jobs that ask for a topology"
     return mismatch(pod_set.template, flavor)
 

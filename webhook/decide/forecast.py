@@ -5,7 +5,7 @@ Cohort trees do not touch one another: those that nothing changed in need not be
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -21,8 +21,16 @@ from webhook.decide.runs import Begun
 from webhook.decide.schedule import Running, Schedule
 from webhook.decide.tree import Tree
 from webhook.model.fields import FieldError
-from webhook.model.forecasts import Profile
-from webhook.model.queues import Amounts, Arrival, ClusterQueue, PodSetNeeds, Snapshot, StopPolicy
+from webhook.model.forecasts import Profile, Unseen
+from webhook.model.queues import (
+    Amounts,
+    Arrival,
+    ClusterQueue,
+    FlavorResource,
+    PodSetNeeds,
+    Snapshot,
+    StopPolicy,
+)
 
 GRAIN = 0.01
 """Events closer than this part of the time from now are looked at together."""
@@ -44,6 +52,8 @@ class Occupant:
     job_class: str = ""
     started_at: float | None = None
     """On the clock of *now*; None: reserved, and not admitted yet."""
+    limit_seconds: int = 0
+    """They are ended after so long a run; 0: they are not."""
     count: int = 1
 
 
@@ -56,6 +66,8 @@ class Queued:
     job_class: str = ""
     at: float = 0.0
     """On the clock of *now*, when they begin to compete: the end of a backoff."""
+    limit_seconds: int = 0
+    """As in ``Occupant``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,17 +194,41 @@ def _of_tree(
         keep=case.keep,
     )
     run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
-    _fill(schedule, case, run_times, occupants, queued)
-    record = recorded(schedule)
+    unseen = _fill(schedule, case, run_times, occupants, queued)
+    record = recorded(schedule, _newcomers(case.snapshot))
     bound = () if record.is_whole else ("depth",)
     found = {}
     for queue in queues:
         guessed = ("runTimes",) if queue.name in run_times.unknown else ()
         uncertain = _uncertain(queue, queues, case.snapshot) + guessed + bound
         of_queue = profile(schedule, record, queue, computed_at=case.now, uncertain=uncertain)
-        unknown = run_times.unknown_seconds(queue.name)
-        found[queue.name] = replace(of_queue, unknown_seconds=unknown)
+        found[queue.name] = replace(
+            of_queue,
+            unknown_seconds=run_times.unknown_seconds(queue.name),
+            unseen=unseen,
+            unordered=_unordered(queue, queued, case.snapshot),
+        )
     return Planned(profiles=found, begun=tuple(schedule.begun))
+
+
+def _newcomers(snapshot: Snapshot) -> Collection[int]:
+    """List the priorities that a newcomer may have."""
+    classes = snapshot.priority_classes.values(), snapshot.pod_priorities.values()
+    return {0, snapshot.default_priority}.union(*classes)
+
+
+def _unordered(queue: ClusterQueue, queued: Sequence[_Placed], snapshot: Snapshot) -> str:
+    """Say why it is not known which of those that wait is served next; empty: it is."""
+    others = any(name != queue.name for name, _ in queued)
+    has_minimum = any(
+        need.min_count is not None for _, each in queued for need in each.arrival.needs
+    )
+    reasons = {
+        "partialAdmission": has_minimum,
+        "admissionFairSharing": queue.usage_based and any(name == queue.name for name, _ in queued),
+        "fairSharing": others and (snapshot.kueue.fair_sharing or queue.fair_sharing),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 def _fill(
@@ -201,20 +237,34 @@ def _fill(
     run_times: Durations,
     occupants: Sequence[Occupant],
     queued: Sequence[_Placed],
-) -> None:
-    """Let all in, after every run time has been looked up: the unknown go by the known."""
+) -> tuple[Unseen, ...]:
+    """Let all in, and say of whom no run time is known.
+
+    Every run time is looked up before: the unknown are taken to run as the known do.
+    """
     demands = _Demands(case.snapshot)
     asked = [(name, each, demands.of(name, each.arrival)) for name, each in queued]
+    unseen: Counter[tuple[frozenset[FlavorResource], int | None]] = Counter()
     for occupant in occupants:
-        run_times.learn(occupant.cluster_queue, occupant.job_class, _flavors(occupant.usage))
+        flavors = _flavors(occupant.usage)
+        known = run_times.learn(occupant.cluster_queue, occupant.job_class, flavors)
+        if not (known or occupant.limit_seconds):
+            unseen[frozenset(occupant.usage), None] += occupant.count
     for name, each, shape in asked:
-        for flavors in shape.combinations if shape is not None else ():
-            run_times.learn(name, each.job_class, flavors)
+        flavors_of = shape.combinations if shape is not None else ()
+        found = [run_times.learn(name, each.job_class, flavors) for flavors in flavors_of]
+        if shape is not None and not (all(found) or each.limit_seconds):
+            unseen[shape.cells, each.arrival.priority] += each.arrival.count
     for occupant in occupants:
         schedule.add_running(_running(occupant, case.now, run_times))
     for name, each, shape in asked:
         if shape is not None and shape.is_possible and each.arrival.count:
             schedule.add_waiting(_waiting(name, each, shape, case.now, run_times))
+    return tuple(
+        Unseen(cells=cells, priority=priority, count=count)
+        for (cells, priority), count in unseen.items()
+        if count
+    )
 
 
 def _flavors(usage: Amounts) -> str:
@@ -225,7 +275,11 @@ def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
     elapsed = 0.0 if occupant.started_at is None else max(0.0, now - occupant.started_at)
     flavors = _flavors(occupant.usage)
     seconds, spread = run_times.left(
-        occupant.cluster_queue, occupant.job_class, flavors, elapsed=elapsed
+        occupant.cluster_queue,
+        occupant.job_class,
+        flavors,
+        elapsed=elapsed,
+        limit=occupant.limit_seconds,
     )
     return Running(
         cluster_queue=occupant.cluster_queue,
@@ -238,7 +292,8 @@ def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
 
 def _waiting(name: str, queued: Queued, shape: Demand, now: float, run_times: Durations) -> Waiting:
     runs = {
-        flavors: run_times.whole(name, queued.job_class, flavors) for flavors in shape.combinations
+        flavors: run_times.whole(name, queued.job_class, flavors, limit=queued.limit_seconds)
+        for flavors in shape.combinations
     }
     seconds, spread = next(iter(runs.values()))
     return Waiting(

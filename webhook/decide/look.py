@@ -19,8 +19,11 @@ from webhook.decide.lines import Bucket, Entry, Fitting, Key, Line
 from webhook.decide.tree import Taken, Tree
 from webhook.model.queues import ClusterQueue
 
-_Kept: TypeAlias = "list[tuple[int, int, int, Taken]]"
-"""Of heads: height, priority down, node, what is set aside."""
+Turn: TypeAlias = tuple[int, float]
+"""After those of this key are served: borrowed quota (0, 1), priority down."""
+Kept: TypeAlias = tuple[int, int, int, Taken]
+"""Of a head: height, priority down, node, what is set aside."""
+_Kept: TypeAlias = "list[Kept]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +42,14 @@ class Hall:
     def __init__(
         self, tree: Tree, queues: Iterable[ClusterQueue], *, fair_sharing: bool = False
     ) -> None:
-        self.kept: Sequence[tuple[int, Taken]] = ()
-        """What is set aside for heads after the last look: (node, amounts)."""
+        self.kept: Sequence[Kept] = ()
+        """What is set aside for heads after the last look."""
+        self.turns: Sequence[Turn] = ()
+        """Turns of which to take down what is used when they come, the first first."""
+        self.before: list[list[int]] = []
+        """What was used, and set aside, at the last look when each of these came. Shorter than
+        *turns* where nobody was served after the turn, so that the end of the look says it."""
+        self._come = 0
         self._tree = tree
         self._fair_sharing = fair_sharing
         self._has_cohort = any(parent >= 0 for parent in tree.parents)
@@ -106,10 +115,13 @@ class Hall:
         kept: _Kept = []
         put_back: list[Line] = []
         ready = self._ready()
+        self._come, self.before = 0, []
         while ready:
             key, bucket = heapq.heappop(ready)
             if bucket.top() is not key or not self._may_fit(bucket):
                 continue
+            while self._come < len(self.turns) and self.turns[self._come] < key[:2]:
+                self._come += 1
             line = bucket.heap[0][1]
             self._try(line, started, kept, put_back)
             for each in {bucket, line.bucket or bucket}:
@@ -118,7 +130,7 @@ class Hall:
         for line in put_back:
             self._store(line, 0)
         self._is_first = False
-        self.kept = [(leaf, aside) for _, _, leaf, aside in kept if aside]
+        self.kept = [each for each in kept if each[3]]
         return started
 
     def _try(self, line: Line, started: list[Start], kept: _Kept, put_back: list[Line]) -> None:
@@ -130,6 +142,7 @@ class Hall:
         if found.fits and self._borrows(found) > borrows:
             self._store(line, 1)
         elif found.fits and not self._is_kept_out(line, found, kept):
+            self._take_down(kept)
             started.append(self._take(line, found, is_alone=not kept))
         else:
             self._pass_over(line, found, kept, put_back)
@@ -201,10 +214,17 @@ class Hall:
         line.stored = None
         if line.is_strict and not found.fits and self._sets_aside:
             aside = lines.set_aside(self._tree, line, found, fair_sharing=self._fair_sharing)
+            self._take_down(kept)
             kept.append((found.height, line.entries[0][0], line.leaf, aside))
         has_choice = line.entries[0][2].shape.only is None
         if found.fits or line.is_strict or has_choice:
             put_back.append(line)
+
+    def _take_down(self, kept: _Kept) -> None:
+        """Note what is used, for the turns that have come since somebody was last served."""
+        missing = self._come - len(self.before)
+        if missing:
+            self.before += [with_set_aside(self._tree, kept)] * missing
 
     def _is_kept_out(self, line: Line, found: Fitting, kept: _Kept) -> bool:
         """Tell whether it fits only with what is set aside for heads that come before it."""
@@ -218,3 +238,14 @@ class Hall:
         for leaf, aside in before:
             self._tree.charge(leaf, aside, -1)
         return room < 1
+
+
+def with_set_aside(tree: Tree, kept: Iterable[Kept]) -> list[int]:
+    """Copy what is used, with what is set aside for heads."""
+    asides = [(leaf, aside) for _, _, leaf, aside in kept if aside]
+    for leaf, aside in asides:
+        tree.charge(leaf, aside)
+    used = list(tree.used)
+    for leaf, aside in asides:
+        tree.charge(leaf, aside, -1)
+    return used

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from webhook.decide.demand import Demand
 from webhook.decide.profile import Found, start_of, with_placement
-from webhook.model.forecasts import Profile
+from webhook.model.forecasts import Profile, Unseen
 from webhook.model.queues import Amounts, Snapshot
 
 _SIGMAS_OF_80_PERCENT = 2.5631
@@ -55,6 +55,8 @@ class _Start:
     seconds: float
     spread: float
     priority: int
+    unseen: Unseen | None = None
+    """Nothing is known of their run times."""
 
 
 _Batch: TypeAlias = tuple[Placed, ...]
@@ -194,7 +196,14 @@ def _start(
         seconds=seconds * turns,
         spread=hypot(waits, spread),
         priority=run.priority,
+        unseen=_unseen(run, found, together * turns) if run.seconds is None else None,
     )
+
+
+def _unseen(run: Placed, found: Found, count: int) -> Unseen:
+    """Who starts at once is waited for by all; who waits, by those of no higher priority."""
+    priority = run.priority if found.start.seconds > 0.0 else None
+    return Unseen(cells=frozenset(found.usage), priority=priority, count=count)
 
 
 def _with(runs: _Batch, placement: Placed) -> _Batch:
@@ -258,6 +267,8 @@ def _taken(profile: Profile, start: _Start, *, is_own: bool) -> Profile:
         spread=start.spread,
         priority=start.priority,
     )
+    if start.unseen is not None:
+        found = replace(found, unseen=(*found.unseen, start.unseen))
     return found if is_own else replace(found, behind=profile.behind)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from webhook.decide.demand import demand
+from webhook.decide.demand import Demand, demand
 from webhook.decide.outlook import Placed
 from webhook.decide.remaining import remaining
+from webhook.decide.run_times import learned_on, of_any_class
 from webhook.model.fields import FieldError
+from webhook.model.forecasts import RunTime
 from webhook.model.queues import Arrival, Snapshot
 
 
@@ -20,7 +22,8 @@ def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> Placed | None:
         wanted = demand(arrival.needs, queue, snapshot)
     except FieldError:
         return None
-    seconds, spread = (None, 0.0) if arrival.run is None else remaining(arrival.run)
+    run = arrival.run or _expected(arrival, name, wanted, snapshot)
+    seconds, spread = (None, 0.0) if run is None else remaining(run)
     return Placed(
         cluster_queue=name,
         demand=wanted,
@@ -30,3 +33,13 @@ def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> Placed | None:
         spread=spread,
         count=arrival.count,
     )
+
+
+def _expected(
+    arrival: Arrival, cluster_queue: str, wanted: Demand, snapshot: Snapshot
+) -> RunTime | None:
+    """Expect what its class took on the flavors it gets first, or what any class took there."""
+    for flavors in wanted.combinations[:1]:
+        known = arrival.job_class and learned_on(snapshot.run_times, arrival.job_class, flavors)
+        return known or of_any_class(snapshot.run_times, cluster_queue, flavors)
+    return None

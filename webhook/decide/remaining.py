@@ -9,6 +9,7 @@ from statistics import NormalDist, median
 from typing import TypeAlias
 
 from webhook.model.forecasts import Basis, RunTime
+from webhook.model.runs import of_queue
 
 _SIGMAS_OF_80_PERCENT = 2.5631
 """The width of the middle 80 % of a normal distribution, in standard deviations."""
@@ -16,11 +17,13 @@ _RUNS_TO_TRUST_THE_SKEW = 10
 _LEAST_PART_OF_ELAPSED = 0.05
 _LEAST_SECONDS = 1.0
 _NORMAL = NormalDist()
+_SIGMAS_OF_AN_EVEN_CHANCE = sqrt(12.0)
+"""The width of a uniform distribution, in standard deviations."""
 _UNKNOWN_FACTOR = 4.0
 """How far off an unknown run time may be, either way."""
 
 RunTimeOf: TypeAlias = Callable[[str, str], RunTime | None]
-"""(job class, flavors) to the expected run time; flavors as in ``model.forecasts.Estimates``."""
+"""(job class, or ``of_queue``; flavors) to the expected run time; as ``Estimates`` names them."""
 
 
 class Durations:
@@ -30,40 +33,66 @@ class Durations:
         self._run_time_of = run_time_of
         self._fallback = fallback
         self._known: dict[tuple[str, str], RunTime | None] = {}
+        """By class, or for all classes of a queue."""
         self._of_queue: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
-        self._whole: dict[tuple[str, str, str], tuple[float, float]] = {}
+        self._whole: dict[tuple[str, str, str, int], tuple[float, float]] = {}
         self.unknown: set[str] = set()
         """ClusterQueues in which somebody's run time is not known."""
 
-    def learn(self, cluster_queue: str, job_class: str, flavors: str) -> None:
-        """Look one up; all of a queue are, before the first is asked for."""
-        key = job_class, flavors
-        if key not in self._known:
-            self._known[key] = self._run_time_of(job_class, flavors)
-        if self._known[key] is None:
-            self.unknown.add(cluster_queue)
-        self._of_queue[cluster_queue].add(key)
+    def learn(self, cluster_queue: str, job_class: str, flavors: str) -> bool:
+        """Look one up, and tell whether anything is known.
 
-    def whole(self, cluster_queue: str, job_class: str, flavors: str) -> tuple[float, float]:
+        All of a queue are looked up before the first is asked for.
+        """
+        self._of_queue[cluster_queue].add((job_class, flavors))
+        is_known = self._expected(cluster_queue, job_class, flavors) is not None
+        if not is_known:
+            self.unknown.add(cluster_queue)
+        return is_known
+
+    def whole(
+        self, cluster_queue: str, job_class: str, flavors: str, *, limit: int = 0
+    ) -> tuple[float, float]:
         """Return the mean of a whole run, and its standard deviation."""
-        key = cluster_queue, job_class, flavors
+        key = cluster_queue, job_class, flavors, limit
         if key not in self._whole:
-            self._whole[key] = self.left(cluster_queue, job_class, flavors, elapsed=0.0)
+            self._whole[key] = self.left(
+                cluster_queue, job_class, flavors, elapsed=0.0, limit=limit
+            )
         return self._whole[key]
 
     def left(
-        self, cluster_queue: str, job_class: str, flavors: str, *, elapsed: float
+        self, cluster_queue: str, job_class: str, flavors: str, *, elapsed: float, limit: int = 0
     ) -> tuple[float, float]:
-        """Return the mean of what is left of a run, and its standard deviation."""
-        run = self._known.get((job_class, flavors))
-        return remaining(run or self._unknown(cluster_queue), elapsed)
+        """Return the mean of what is left of a run, and its standard deviation.
+
+        *limit*: it is ended after so many seconds; 0: it is not.
+        """
+        run = self._expected(cluster_queue, job_class, flavors)
+        if not limit:
+            return remaining(run or self._unknown(cluster_queue), elapsed)
+        most = max(0.0, limit - elapsed)
+        if run is None:
+            return most / 2, most / _SIGMAS_OF_AN_EVEN_CHANCE
+        seconds, spread = remaining(run, elapsed)
+        return (seconds, spread) if seconds <= most else (most, 0.0)
+
+    def _expected(self, cluster_queue: str, job_class: str, flavors: str) -> RunTime | None:
+        """Expect what its class takes on these flavors, or what any class took in its queue."""
+        for known_by in (job_class, of_queue(cluster_queue)):
+            key = known_by, flavors
+            if key not in self._known:
+                self._known[key] = self._run_time_of(known_by, flavors)
+            if (found := self._known[key]) is not None:
+                return found
+        return None
 
     def unknown_seconds(self, cluster_queue: str) -> float:
         """Return what a run of a queue is taken to last whose run time is not known."""
         return self._unknown(cluster_queue).seconds
 
     def _unknown(self, cluster_queue: str) -> RunTime:
-        runs = (self._known[key] for key in self._of_queue[cluster_queue])
+        runs = (self._expected(cluster_queue, *key) for key in self._of_queue[cluster_queue])
         known = [run.seconds for run in runs if run is not None]
         seconds = median(known) if known else self._fallback
         return RunTime(

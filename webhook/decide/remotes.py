@@ -104,7 +104,7 @@ def reach(
     if known and not item.starts_now:
         after = min(
             (each for each in found if each.cluster in known),
-            key=lambda each: known[each.cluster].start.seconds,
+            key=lambda each: _soonest(known[each.cluster].start),
         )
     counted = replace(
         item,
@@ -114,6 +114,11 @@ def reach(
         reserving=after.reserving,
     )
     return counted, known.get(after.cluster)
+
+
+def _soonest(start: Start) -> tuple[bool, float]:
+    """Prefer what is known to what is guessed."""
+    return not start.is_known, start.seconds
 
 
 def _begin(

@@ -16,6 +16,7 @@ from webhook.model.job_class import JobClass
 from webhook.model.learning import PRIOR_SIGMA, TENTH
 from webhook.model.policy import FallbackPolicy, Option
 from webhook.model.policy_values import seconds
+from webhook.model.runs import of_queue
 
 ENOUGH_RUNS = 3
 """From here on a class speaks for itself; with fewer, its coarse class has a say. A coarse class
@@ -78,6 +79,12 @@ def _is_hearsay(expecting: Expecting, flavors: str, found: RunTime) -> bool:
 def learned_on(run_times: Estimates, job_class: JobClass, flavors: str) -> RunTime | None:
     """Tell what is learned of a class on given flavors, or of its coarse class."""
     return run_times.get((job_class.key, flavors)) or run_times.get((job_class.coarse, flavors))
+
+
+def of_any_class(run_times: Estimates, cluster_queue: str, flavors: str) -> RunTime | None:
+    """Tell what Jobs of any class took in a ClusterQueue; None: too few were seen there."""
+    found = run_times.get((of_queue(cluster_queue), flavors))
+    return found if found is not None and found.runs >= ENOUGH_RUNS else None
 
 
 def slowdown_of(policy: FallbackPolicy, option: Option) -> float | None:

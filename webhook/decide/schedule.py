@@ -14,7 +14,7 @@ from math import inf, sqrt
 
 from webhook.decide.demand import Demand
 from webhook.decide.lines import Entry, Line, Shape, Waiting, is_strict, shape_of
-from webhook.decide.look import Hall, Start
+from webhook.decide.look import Hall, Start, Turn, with_set_aside
 from webhook.decide.runs import Begun, Run, Runs
 from webhook.decide.tree import Taken, Tree
 from webhook.model.queues import Amounts, ClusterQueue, KueueConfig, StopPolicy
@@ -148,7 +148,23 @@ class Schedule:
     @property
     def kept(self) -> Sequence[tuple[int, Taken]]:
         """What is set aside for heads after the last look: (node, amounts)."""
-        return self._hall.kept
+        return [(leaf, aside) for _, _, leaf, aside in self._hall.kept]
+
+    def attend(self, turns: Sequence[Turn]) -> None:
+        """Let each look from now on tell what is used at these turns; the first come first."""
+        self._hall.turns = turns
+
+    def used(self) -> tuple[list[int], list[list[int]]]:
+        """Copy what is used after the last look, and what was at each turn that is attended."""
+        after = with_set_aside(self.tree, self._hall.kept)
+        before = self._hall.before
+        return after, before + [after] * (len(self._hall.turns) - len(before))
+
+    def priorities(self) -> tuple[int, ...]:
+        """List the priorities of those who wait or will, the highest first."""
+        waiting = {each.waiting.priority for line in self.waiting() for _, _, each in line.entries}
+        coming = {entry.waiting.priority for _, _, _, entry in self._arrivals}
+        return tuple(sorted(waiting | coming, reverse=True))
 
     def _release(self, until: float) -> list[tuple[float, int]]:
         releases: list[tuple[float, int]] = []

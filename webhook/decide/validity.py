@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from webhook.decide import accelerators, limit_ranges, pins
+from webhook.decide.unmodelled import MIN_PARALLELISM
 from webhook.model import quantity
 from webhook.model.decision import Rejection
 from webhook.model.fields import FieldError
@@ -19,7 +20,6 @@ from webhook.model.pods import Container, PodTemplate, Resources
 from webhook.model.queues import LimitRangeItem
 from webhook.model.refusals import Reason
 
-_MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 _MAX_ANNOTATION_BYTES = 256 * 1024
 _OWN_ANNOTATION_BYTES = 512
 """Kept free for the annotations that name the decision on the pod template."""
@@ -28,7 +28,7 @@ _POD_LEVEL = frozenset({"cpu", "memory"})
 
 def refusal(before: Job, after: Job, items: Sequence[LimitRangeItem]) -> Rejection | None:
     """Say why the adapted Job must not be sent; None: nothing speaks against it."""
-    has_minimum = _MIN_PARALLELISM in before.annotations
+    has_minimum = MIN_PARALLELISM in before.annotations
     return of_pod_sets(_refusal, before.pod_sets, after.pod_sets, items, has_minimum)
 
 
@@ -65,7 +65,7 @@ def _unsupported(before: PodTemplate, after: PodTemplate, *, has_minimum: bool) 
     if after.claims or any(container.claims for container in _every(after)):
         yield "resources would change in a pod with resource claims"
     if has_minimum:
-        yield f"resources would change in a Job with the annotation {_MIN_PARALLELISM}"
+        yield f"resources would change in a Job with the annotation {MIN_PARALLELISM}"
     level = sorted(name for name in changed if name in _POD_LEVEL or name.startswith("hugepages-"))
     if after.resources is not None and level:
         yield f"{', '.join(level)} would change in a pod with pod-level resources"

@@ -6,7 +6,7 @@ Seconds everywhere; moments count from a given one, as each value says. Nothing 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -65,8 +65,24 @@ class Delay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unseen:
+    """Workloads whose run times nobody has seen and nobody has said."""
+
+    cells: frozenset[FlavorResource]
+    """What they use, or may use."""
+    priority: int | None
+    """None: they hold quota, so that newcomers of every priority wait for them."""
+    count: int
+
+
+Rank: TypeAlias = tuple[bool, int]
+"""Whose turn it is at a look: whether quota is borrowed, and how many of the priorities that wait
+in the tree are served before, the highest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What a new Job would find in one ClusterQueue from now on, after all who wait were served."""
+    """What a new Job would find in one ClusterQueue from now on."""
 
     computed_at: float
     """On the clock of ``Snapshot.as_of``; ``times`` and ``behind`` count from here."""
@@ -75,7 +91,13 @@ class Profile:
     """Ascending, the first is 0.0."""
     free: tuple[tuple[int, ...], ...]
     """``free[i][c]``: what a new Job could take of ``cells[c]`` from ``times[i]`` to
-    ``times[i + 1]``, borrowing included."""
+    ``times[i + 1]``, borrowing included, after all who wait were served."""
+    priorities: tuple[int, ...] = ()
+    """Of those who wait in the tree, each once, the highest first."""
+    ranked: Mapping[Rank, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    """The same table for those whose turn comes before others' that wait: ``ranked[rank][i][c]``
+    is there to take at the moment ``times[i]`` alone, before those of a lower rank are served.
+    Ranks at which it is ``free`` are left out; without borrowing it is the queue's own quota."""
     spread: tuple[float, ...]
     """Seconds of uncertainty (one sigma) of each of ``times``."""
     behind: tuple[tuple[int, float], ...] = ()
@@ -85,6 +107,11 @@ class Profile:
     """Seconds until all that is pending has started, but for what can never fit; inf: never."""
     unknown_seconds: float = 600.0
     """How long a run is taken to be here whose run time is not known."""
+    unseen: tuple[Unseen, ...] = ()
+    """Of the whole tree."""
+    unordered: str = ""
+    """Why it is not known who is served next of those that wait: "fairSharing",
+    "admissionFairSharing", "partialAdmission"; empty: it is."""
     uncertain: tuple[str, ...] = ()
     """Why ranges are widened: "preemption", "fairSharing", "cohortReclaim", "admissionChecks",
     "podsReady", "depth", "runTimes"."""
@@ -98,11 +125,23 @@ class Start:
     low: float
     high: float
     uncertain: tuple[str, ...] = ()
+    unseen: int = 0
+    """How many Workloads it waits for of whose run times nothing is known;"""
+    unordered: str = ""
+    """or why it is not known who is served before it. Then its seconds are a mere guess."""
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether something may be decided by it."""
+        return not self.unseen and not self.unordered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """When one Job is expected to start and finish; None where its run time is not known."""
+    """When one Job is expected to start and finish.
+
+    A finish is None where the run time or the start is not known.
+    """
 
     start: Start
     dispatch: Delay | None = None

@@ -18,7 +18,9 @@ HALF_LIFE = 9.0
 PRIOR_SIGMA = 0.6
 """Spread of the logarithms of one class' run times, before enough of them were seen."""
 PRIOR_RUNS = 4.0
-"""How many runs that guess counts for."""
+"""How many runs that guess counts for, beside a few;"""
+FEW_RUNS = 5.0
+"""beside more than so many it fades with their cube, as they tell enough of themselves."""
 TENTH = 1.2816
 """Sigmas from the middle of a normal distribution to its tenth and its ninetieth percent."""
 
@@ -85,10 +87,11 @@ def _sigmas(weighted: _Weighted, middle: float) -> tuple[float, float]:
     """Find the spread below and above the middle, with the guess and the middle's own error in."""
     runs = _effective_runs(weighted)
     telling = runs - 1  # one run alone tells nothing of spread
+    guessed = PRIOR_RUNS * min(1.0, (FEW_RUNS / runs) ** 3)
 
     def sigma(seen: float) -> float:
-        known = PRIOR_RUNS * PRIOR_SIGMA**2 + telling * seen**2
-        return math.sqrt(known / (PRIOR_RUNS + telling) * (1 + 1 / runs))
+        known = guessed * PRIOR_SIGMA**2 + telling * seen**2
+        return math.sqrt(known / (guessed + telling) * (1 + 1 / runs))
 
     below = max(0.0, middle - _quantile(weighted, 0.1)) / TENTH
     above = max(0.0, _quantile(weighted, 0.9) - middle) / TENTH

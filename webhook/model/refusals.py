@@ -203,6 +203,11 @@ class LeftAlone(Explained):
         "one of the Job's own annotations, or an amount in it, cannot be read",
         "Mend what the warning names: it gives the path.",
     )
+    UNMODELLED = (
+        "unmodelled",
+        "what Kueue does with a topology, a device claim or fewer pods cannot be foreseen",
+        "Nothing: Kueue serves it as it was submitted.",
+    )
     NO_OPTION = (
         "noOption",
         "every option that could be taken is refused",

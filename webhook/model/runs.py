@@ -119,6 +119,7 @@ class Ended(NamedTuple):
     cluster: str = ""
     """Where MultiKueue had sent it; empty: it ran here."""
     began: Began | None = None
+    cluster_queue: str = ""
 
     def record(self) -> Record:
         packed = dict.fromkeys(places(self.flavors, self.cluster), pack_runs([self.run]))
@@ -135,9 +136,24 @@ class Ended(NamedTuple):
         )
 
 
+def of_queue(cluster_queue: str) -> str:
+    """Name what stands for all classes of a ClusterQueue where a class is looked up."""
+    return f"{_IN_CLUSTER}{cluster_queue}"
+
+
+def cluster_queue_of(key: str) -> str:
+    """Name the ClusterQueue whose classes are all meant; empty: one class is."""
+    return key[1:] if key.startswith(_IN_CLUSTER) else ""
+
+
 def places(flavors: str, cluster: str) -> tuple[str, ...]:
     """Name what a run is remembered under: its flavors, and these in the cluster it was sent to."""
     return (flavors, f"{flavors}{_IN_CLUSTER}{cluster}") if cluster else (flavors,)
+
+
+def pooled(ended: Ended) -> Record:
+    """Keep of a run what tells of others in its ClusterQueue."""
+    return Record(runs=ended.record().runs)
 
 
 def split_place(place: str) -> tuple[str, str]:
