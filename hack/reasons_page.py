@@ -39,8 +39,9 @@ GROUPS: Final = (
     Group(
         title="Why a Job that a policy matches is left as submitted",
         reasons=LeftAlone,
-        seen="Seen in the warning, in the annotation `kueue-fallback.dev/reason`, and as `reason` "
-        "of `kueue_fallback_decisions_total`; `decided` there means that an option was taken.",
+        seen="Seen in the annotation `kueue-fallback.dev/reason`, and as `reason` of "
+        "`kueue_fallback_decisions_total`; `decided` there means that an option was taken. "
+        "`unreadable` comes with a warning as well.",
     ),
     Group(
         title="Why a Job is skipped",

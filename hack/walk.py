@@ -31,7 +31,7 @@ _REASON: Final = (
 _ONLY_CPU: Final = (
     'for n in $(seq 16); do sed "s/generateName: light-/name: cpu-$n/" light.yaml; echo ---; done'
     " | kubectl annotate --local -f - kueue-fallback.dev/allow=cpu -o yaml"
-    " | kubectl create -f - 2>&1 | tail -2"
+    " | kubectl create -f - 2>&1 | tail -3"
 )
 _LOGGED: Final = re.compile(r"[IWE]\d{4} \d\d:")
 """How kubectl begins a line about a watch that it takes up again."""

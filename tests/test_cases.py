@@ -247,6 +247,7 @@ def found(outcome: Outcome, patched: Object, want: Object) -> Object:
         "cluster": {o.option: o.cluster for o in options if o.cluster},
         "rejected": {o.option: str(o.rejection) for o in options if o.rejection},
         "untouched": not outcome.edits,
+        "warnings": list(outcome.warnings),
         "patched": {path: look(patched, path) for path in want.get("patched", {})},
     }
     return {question: answers[question] for question in want}

@@ -12,7 +12,12 @@ from webhook.cluster.seen import Seen
 QUEUE = "kueue.x-k8s.io/queue-name"
 DECISION = "kueue-fallback.dev/decision"
 OPTION = "kueue-fallback.dev/option"
-SENTENCE = "kueue-fallback: sent to cpu-lq (cpu): starts now; gpu-lq has 10 pending"
+REASON = "kueue-fallback.dev/reason"
+WARNING = "kueue-fallback: runs in cpu-lq without nvidia.com/gpu: starts now; gpu-lq has 10 pending"
+TO_OBJECT = (
+    "kueue-fallback: to object: kubectl fallback undo JOB,"
+    " or submit with annotation kueue-fallback.dev/policy=none"
+)
 
 
 def queue(job):
@@ -64,15 +69,15 @@ def test_a_dry_run_is_decided_and_not_remembered():
     assert server.count("kueue_fallback_placements_total") == 0
 
 
-def test_a_reinvocation_gets_the_same_answer_and_is_counted_once():
+def test_a_reinvocation_changes_nothing_says_nothing_again_and_is_counted_once():
     server = Server(paper_snapshot())
     first, warnings = server.create(light_job(name=""))
     suspended = {**first, "spec": {**first["spec"], "suspend": True}}
 
     again, repeated = server.create(suspended)
 
-    assert (again, repeated) == (suspended, warnings)
-    assert warnings == [SENTENCE]
+    assert (again, repeated) == (suspended, [])
+    assert warnings == [WARNING, TO_OBJECT]
     assert server.handler.placements() == 1
 
 
@@ -106,9 +111,36 @@ def test_a_stale_state_leaves_the_job_with_that_reason():
     text = "left as submitted: stale: the queues were last seen 20 s ago (limit 15 s)"
     assert queue(job) == "gpu-lq"
     assert job["spec"] == light_job()["spec"]
-    assert warnings == [f"kueue-fallback: {text}"]
+    assert warnings == []
+    assert job["metadata"]["annotations"][REASON] == f"kueue-fallback: {text}"
     assert "option" not in decision(job)
     assert decision(job)["reason"] == text
+
+
+@pytest.mark.parametrize("mode", ["Observe", "Advise", "Enforce"])
+def test_a_job_that_stays_is_told_nothing_and_carries_the_reason(mode):
+    server = Server(paper_snapshot(pending=9, mode=mode))
+
+    job, warnings = server.create(light_job())
+
+    assert warnings == []
+    assert job["spec"]["template"]["spec"] == light_job()["spec"]["template"]["spec"]
+    assert (REASON in job["metadata"].get("annotations", {})) == (mode != "Observe")
+    assert server.considered[0].outcome.decision.option == "gpu"
+    assert server.considered[0].outcome.decision.changed == ()
+
+
+def test_a_copy_that_gets_its_gpu_back_is_told_so():
+    server = Server(paper_snapshot())
+    first, _ = server.create(light_job("first"))
+    reservations(server, 2)
+
+    _, warnings = server.create({**first, "metadata": {**first["metadata"], "name": "copy"}})
+
+    assert warnings[0] == (
+        "kueue-fallback: runs in gpu-lq with nvidia.com/gpu: 10 pending there;"
+        " cpu-lq has 3 with quota"
+    )
 
 
 def test_before_the_first_sync_nothing_is_touched():
@@ -197,7 +229,7 @@ def test_before_enforce_the_spec_stays_as_submitted(mode):
 
     assert job["spec"] == light_job()["spec"]
     assert job["metadata"]["labels"] == light_job()["metadata"]["labels"]
-    would = SENTENCE.replace("sent", "would be sent")
+    would = WARNING.replace("runs", "would run")
     assert warnings == ([would] if mode == "Advise" else [])
     assert (DECISION in job["metadata"].get("annotations", {})) == (mode == "Advise")
     assert server.considered[0].outcome.decision.option == "cpu"

@@ -14,6 +14,10 @@ QUEUE = "kueue.x-k8s.io/queue-name"
 ENV = "kueue-fallback.dev/env.RUN_ENV"
 WHY = "gpu-lq would start it in 900 s, cpu-lq now"
 MOVED = f"moved to cpu-lq (cpu): {WHY}"
+WARNING = (
+    "kueue-fallback: moved to cpu-lq without nvidia.com/gpu;"
+    " to take it back: kubectl fallback undo JOB"
+)
 
 
 ALIKE = policy({"name": "gpu", "queue": "gpu-lq"}, {"name": "cpu", "queue": "cpu-lq"}).spec.options
@@ -51,7 +55,7 @@ def test_it_is_what_it_would_be_had_it_been_sent_there_at_once(server):
 
     direct = stored(Server(reconsidering()))
     pod_of(direct)["metadata"]["annotations"][DECISION_ID] = decision(moved)["id"]
-    assert warnings == [f"kueue-fallback: {MOVED}"]
+    assert warnings == [WARNING]
     assert plain(moved["spec"]) == plain(direct["spec"])
     assert moved["metadata"]["labels"] == direct["metadata"]["labels"]
     assert moved["metadata"]["annotations"][REASON] == f"kueue-fallback: {MOVED}"
@@ -142,7 +146,7 @@ def test_a_manifest_applied_again_with_the_wish_moves_the_job_that_is_stored(ser
 
     moved, warnings = server.update(before, asked)
 
-    assert warnings == [f"kueue-fallback: {MOVED}"]
+    assert warnings == [WARNING]
     assert plain(moved["spec"]) == plain(move(server, before, "cpu", WHY)[0]["spec"])
 
 
@@ -187,7 +191,7 @@ def test_a_job_without_a_decision_is_taken_as_it_stands(server):
 
     moved, warnings = server.update(before, asked)
 
-    assert warnings == [f"kueue-fallback: {MOVED}"]
+    assert warnings == [WARNING]
     assert decision(moved)["history"] == [
         {"time": decision(moved)["time"], "option": "cpu", "reason": MOVED}
     ]

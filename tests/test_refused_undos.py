@@ -1,4 +1,4 @@
-"""An undo that cannot be made whole: nothing changes but the wish, and one warning says why."""
+"""An undo that cannot be made whole: nothing changes but the wish, and a warning says why."""
 
 import json
 
@@ -22,11 +22,11 @@ def undo(server, before, annotations=()):
 
 
 def refused(server, before):
-    """Ask; returns the obstacle and the warning, once nothing has changed."""
-    after, (warning,) = undo(server, before)
+    """Ask; returns the obstacle and the warnings, once nothing has changed."""
+    after, warnings = undo(server, before)
     assert after == before
     assert server.count("kueue_fallback_moves_total", outcome="refused") == 1
-    return str(server.considered[-1].outcome.obstacle), warning
+    return str(server.considered[-1].outcome.obstacle), "\n".join(warnings)
 
 
 def test_a_job_that_runs_is_not_undone(server):

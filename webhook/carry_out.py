@@ -11,7 +11,8 @@ from typing import Any
 
 from webhook.admission import original as originals
 from webhook.admission import patch
-from webhook.decide import arrivals, explain
+from webhook.decide import arrivals, differences, explain, match, warning
+from webhook.decide.differences import Differences
 from webhook.decide.occupancy import Occupancy
 from webhook.jobs import JobKind
 from webhook.model import job as jobs
@@ -38,8 +39,8 @@ def apply(case: Case, policy: FallbackPolicy, decision: Decision, occupancy: Occ
     """Turn a decision into edits, as far as the policy's mode goes."""
     if policy.spec.mode is Mode.OBSERVE:
         return Outcome(decision=decision, job=case.clean)
-    warnings = (explain.warning(decision),)
     taken = next((item for item in decision.options if item.option == decision.option), None)
+    decision, warnings = _told(case, policy, decision, taken, occupancy)
     if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:
         # A manifest that carries an older decision keeps the record by which that one is undone.
         recorded = annotated(case.raw, decision, {})
@@ -48,7 +49,8 @@ def apply(case: Case, policy: FallbackPolicy, decision: Decision, occupancy: Occ
     prepared = _prepared(case, taken.job, taken, policy)
     if prepared is None:
         after = under(case, policy, taken.job, taken, decision_id=decision.id)
-        return _changed(case, after, decision, taken, occupancy)
+        found = _changed(case, after, decision, taken, occupancy)
+        return replace(found, warnings=warnings)
     # The template's part is known already; what is left are labels and annotations of the Job.
     prepared = patch.filled(prepared, decision.id)
     labelled = replace(case.clean, labels=_labels(taken.job, taken, policy))
@@ -66,6 +68,23 @@ def apply(case: Case, policy: FallbackPolicy, decision: Decision, occupancy: Occ
     )
 
 
+def _told(
+    case: Case,
+    policy: FallbackPolicy,
+    decision: Decision,
+    taken: Assessment | None,
+    occupancy: Occupancy,
+) -> tuple[Decision, tuple[str, ...]]:
+    """Note in the decision what it changes, and say so in warnings."""
+    if taken is None or taken.job is None:
+        return decision, warning.decided(decision, Differences(), submitted="")
+    left = match.submission(case.raw, occupancy.snapshot).queue
+    after = replace(taken.job, labels=_labels(taken.job, taken, policy))
+    changed = differences.between(case.raw, after, left=left, taken=taken.queue)
+    decision = replace(decision, changed=changed.names)
+    return decision, warning.decided(decision, changed, submitted=left)
+
+
 def under(
     case: Case, policy: FallbackPolicy, job: Job, taken: Assessment, *, decision_id: str
 ) -> Job:
@@ -78,7 +97,7 @@ def annotated(job: Job, decision: Decision, original: Mapping[str, Any]) -> Job:
     annotations = {
         **job.annotations,
         jobs.DECISION: explain.to_json(decision, original),
-        jobs.REASON: explain.warning(decision),
+        jobs.REASON: explain.reason_of(decision),
     }
     return replace(job, annotations=annotations)
 
@@ -98,7 +117,6 @@ def _changed(
         decision=decision,
         edits=edits,
         original=original,
-        warnings=(explain.warning(decision),),
         arrival=arrivals.decided(after, taken, decision, occupancy.snapshot),
         job=case.clean,
     )

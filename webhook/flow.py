@@ -15,7 +15,16 @@ from typing import Any
 from webhook import carry_out
 from webhook.admission import original as originals
 from webhook.carry_out import Case
-from webhook.decide import arrivals, expectations, explain, match, options, remotes, strategies
+from webhook.decide import (
+    arrivals,
+    expectations,
+    explain,
+    match,
+    options,
+    remotes,
+    strategies,
+    warning,
+)
 from webhook.decide.choice import Asking
 from webhook.decide.occupancy import Occupancy
 from webhook.decide.unmodelled import unmodelled
@@ -26,7 +35,7 @@ from webhook.model import job_class, marks
 from webhook.model.decision import Assessment, Decision, Outcome
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
-from webhook.model.policy import FallbackPolicy, Mode, StrategyType
+from webhook.model.policy import FallbackPolicy, StrategyType
 from webhook.model.refusals import LeftAlone, Skip
 
 _NEVER_QUEUED = frozenset(
@@ -114,8 +123,8 @@ def _decided_already(
         arrival = arrivals.decided_before(raw, recorded, occupancy.snapshot)
     else:
         return None
-    is_silent = recorded.mode is Mode.OBSERVE and not recorded.is_newer
-    warnings = () if is_silent else (recorded.warning,)
+    # What was said when it was decided has reached the user already.
+    warnings = warning.newer(recorded.version) if recorded.is_newer else ()
     return Outcome(skip=Skip.DECIDED_ALREADY, warnings=warnings, arrival=arrival)
 
 
@@ -127,7 +136,7 @@ def _outcome(case: Case, occupancy: Occupancy, moment: Moment, rules: Rules) -> 
     try:
         policy = match.policy_for(case.clean, snapshot, own_namespace=rules.own_namespace)
     except FieldError as error:
-        warnings = (explain.unreadable(error),)
+        warnings = warning.sentence(f"left as submitted: {error}")
         return Outcome(skip=Skip.NO_POLICY, warnings=warnings, job=case.clean)
     if policy is None:
         return Outcome(skip=Skip.NO_POLICY, job=case.clean)

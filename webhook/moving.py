@@ -15,7 +15,7 @@ from typing import Any
 from webhook import carry_out, flow, recovered
 from webhook.admission import original as originals
 from webhook.carry_out import Case
-from webhook.decide import explain, match
+from webhook.decide import differences, explain, match, warning
 from webhook.decide.choice import clip
 from webhook.decide.occupancy import Occupancy
 from webhook.flow import Moment, Rules
@@ -203,12 +203,15 @@ def _carried_out(
             return Refusal(obstacle=Obstacle.UNCOUNTED_GUEST)
         after = replace(after, pod_sets=case.raw.pod_sets)
     # What earlier options touched stays on record: they may have left an empty parent there.
-    changed = kind.edits(case.clean, after)
-    original = {**originals.original_of(changed, case.clean_source), **asked.original}
+    decided = kind.edits(case.clean, after)
+    original = {**originals.original_of(decided, case.clean_source), **asked.original}
+    changed = differences.between(case.raw, after, left=case.raw.queue, taken=after.queue)
+    in_all = differences.between(case.clean, after, left=case.clean.queue, taken=after.queue)
+    decision = replace(decision, changed=in_all.names)
     final = carry_out.annotated(after, decision, originals.to_json(original))
     return Outcome(
         decision=decision,
         edits=kind.edits(case.raw, final),
         original=original,
-        warnings=(explain.warning(decision),),
+        warnings=warning.moved(taken, changed, left=case.raw.queue),
     )

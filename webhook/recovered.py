@@ -11,8 +11,7 @@ from typing import Any
 
 from webhook import flow
 from webhook.admission import original as originals
-from webhook.decide import explain
-from webhook.decide.choice import clip
+from webhook.decide import explain, warning
 from webhook.jobs import JobKind
 from webhook.model import job as jobs
 from webhook.model.decision import Outcome
@@ -21,7 +20,7 @@ from webhook.model.job import Job
 from webhook.model.moves import Obstacle
 from webhook.model.policy import Mode
 
-_LONGEST_NAME = 63
+_LONGEST_NAME = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +87,7 @@ def to_outcome(raw: Job, kind: JobKind, refusal: Refusal) -> Outcome:
     why = refusal.detail or refusal.obstacle.meaning
     return Outcome(
         edits=kind.edits(raw, left),
-        warnings=(explain.warned(f"{_not_done(raw.annotations[jobs.MOVE_TO])}: {why}"),),
+        warnings=warning.refused(_not_done(raw.annotations[jobs.MOVE_TO]), why),
         obstacle=refusal.obstacle,
     )
 
@@ -96,7 +95,7 @@ def to_outcome(raw: Job, kind: JobKind, refusal: Refusal) -> Outcome:
 def _not_done(wish: str) -> str:
     if wish == jobs.UNDO:
         return "not undone"
-    return f"not moved to {clip(' '.join(wish.split()), _LONGEST_NAME)}"
+    return f"not moved to {warning.shortened(' '.join(wish.split()), _LONGEST_NAME)}"
 
 
 def _took_no_option(raw: Job) -> bool:

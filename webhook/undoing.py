@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from webhook import recovered
-from webhook.decide import explain, movable_env
+from webhook.decide import movable_env, warning
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.jobs import JobKind, movable
 from webhook.model import job as jobs
@@ -81,5 +81,5 @@ def _sentence(after: Job, referring: tuple[str, ...]) -> str:
 def _pinned(raw: Job, left: Job, kind: JobKind, sentence: str) -> Outcome:
     after = replace(left, annotations={**left.annotations, POLICY: OPT_OUT})
     return Outcome(
-        edits=kind.edits(raw, after), warnings=(explain.warned(sentence),), undone=sentence
+        edits=kind.edits(raw, after), warnings=warning.sentence(sentence), undone=sentence
     )

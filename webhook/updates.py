@@ -10,7 +10,7 @@ from typing import Any
 
 from webhook.admission import original as originals
 from webhook.admission import restore
-from webhook.decide import explain
+from webhook.decide import explain, warning
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.model.edits import Edit
 from webhook.model.fields import FieldError
@@ -30,7 +30,7 @@ def restored(
     if recorded is None:
         return (), ()
     if recorded.is_newer:
-        return (), (recorded.warning,)
+        return (), warning.newer(recorded.version)
     return restore.restoration(old, new, originals.from_json(recorded.original)), ()
 
 

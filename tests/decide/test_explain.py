@@ -87,7 +87,6 @@ def test_what_was_written_is_read_back():
         from_queue="gpu-lq",
         original={"/a": "b"},
     )
-    assert found.warning == explain.warning(decision())
 
 
 def test_moves_are_written_and_read_back_with_the_stays_before_them():
@@ -128,10 +127,6 @@ def test_of_a_newer_version_only_the_version_is_taken_for_known():
     found = explain.from_json('{"version":2,"id":7,"mode":"Suggest","original":{"/a":1}}')
 
     assert (found.is_newer, found.id, found.mode, found.original) == (True, "", Mode.OBSERVE, {})
-    assert found.warning == (
-        "kueue-fallback: left as it is: its decision is of a newer version (2) than this webhook"
-        " can read"
-    )
 
 
 @pytest.mark.parametrize(
@@ -154,12 +149,13 @@ def test_what_is_no_decision_is_an_error_that_names_the_place(text, message):
     assert str(error.value) == f"metadata.annotations[kueue-fallback.dev/decision]{message}"
 
 
-def test_the_warning_is_one_line_of_at_most_256_characters():
-    assert explain.warning(decision()) == f"kueue-fallback: {SENTENCE}"
-    assert len(explain.warning(decision(reason="x" * 999))) == 256
+def test_the_reason_on_the_job_has_at_most_256_characters():
+    assert explain.reason_of(decision()) == f"kueue-fallback: {SENTENCE}"
+    assert len(explain.reason_of(decision(reason="x" * 999))) == 256
 
 
-def test_what_a_job_says_and_cannot_be_read_is_warned_about():
-    found = explain.unreadable(FieldError("metadata.annotations[a]", "no such policy"))
+def test_what_a_decision_changes_is_written_and_read_back():
+    text = explain.to_json(replace(decision(), changed=("queue", "nvidia.com/gpu")), {})
 
-    assert found == ("kueue-fallback: left as submitted: metadata.annotations[a]: no such policy")
+    assert json.loads(text)["changed"] == ["queue", "nvidia.com/gpu"]
+    assert explain.from_json(text).changed == ("queue", "nvidia.com/gpu")

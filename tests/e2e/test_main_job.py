@@ -1,5 +1,7 @@
 """The main job: a light Job meets a long GPU queue, on a real Kueue."""
 
+import json
+
 import pytest
 
 from hack import paper
@@ -12,9 +14,16 @@ from tests.e2e.decisions import (
     fill,
     queue_of,
 )
-from tests.e2e.plane import container_of, wait_until_complete, wait_until_reserved
+from tests.e2e.plane import container_of, job_of, wait_until_complete, wait_until_reserved
 
 SENTENCE = "kueue-fallback: sent to cpu-lq (cpu): starts now; gpu-lq has 10 pending"
+WARNINGS = (
+    ("kueue-fallback: runs in cpu-lq without nvidia.com/gpu: starts now; gpu-lq has 10 pending"),
+    (
+        "kueue-fallback: to object: kubectl fallback undo JOB,"
+        " or submit with annotation kueue-fallback.dev/policy=none"
+    ),
+)
 
 
 @pytest.fixture
@@ -33,7 +42,7 @@ def test_a_light_job_behind_ten_pending_runs_on_cpu_to_its_end(plane, queues, po
     container = container_of(job)
     template = job["spec"]["template"]
     decision = decision_of(job)
-    assert answer.warnings == (SENTENCE,)
+    assert answer.warnings == WARNINGS
     assert queue_of(job) == queues.cpu_queue
     assert container["resources"] == {"requests": {"cpu": "4", "memory": "6Gi"}}
     assert container["env"] == [
@@ -115,10 +124,26 @@ def test_an_annotation_that_cannot_be_read_gets_a_warning_that_names_it(plane, q
 
     job = answer.json()
     assert queue_of(job) == queues.gpu_queue
-    assert len(answer.warnings) == 1
-    assert "metadata.annotations[kueue-fallback.dev/allow]" in answer.warnings[0]
+    assert answer.warnings[0].startswith(
+        "kueue-fallback: left as submitted: annotation kueue-fallback.dev/allow: no option 'gpuu'"
+    )
     assert "option" not in decision_of(job)
     assert DECISION in job["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("pending", [9, 10])
+def test_warnings_as_errors_passes_for_a_job_that_stays_alone(
+    plane, queues, policy, tmp_path, pending
+):
+    fill(plane, queues, gpu=4 + pending)
+    manifest = tmp_path / "light.json"
+    manifest.write_text(json.dumps(paper.light_job("light", queues)))
+
+    done = plane.kubectl("create", "--warnings-as-errors", "-f", str(manifest))
+
+    job = job_of(plane.client, queues.namespace, "light")
+    assert (done.returncode == 0) == (queue_of(job) == queues.gpu_queue) == (pending == 9)
+    assert decision_of(job)["option"] == ("gpu" if pending == 9 else "cpu")
 
 
 def _comparable(job):

@@ -45,8 +45,8 @@ def test_observe_touches_nothing_and_says_what_it_would_do(taken):
 def test_advise_warns_and_leaves_the_job_where_it_was_sent(taken):
     *_, created, reason = (ran.output for ran in taken["Advise"].values())
 
-    assert created.startswith("Warning: kueue-fallback: would be sent to cpu-lq (cpu): ")
-    assert created.splitlines()[0] == f"Warning: {reason.strip()}"
+    assert created.startswith("Warning: kueue-fallback: would run in cpu-lq without nvidia.com/gpu")
+    assert reason.startswith("kueue-fallback: would be sent to cpu-lq (cpu): ")
 
 
 def test_enforce_moves_the_light_job_and_explains_both(taken):
@@ -54,7 +54,7 @@ def test_enforce_moves_the_light_job_and_explains_both(taken):
         ran.output for ran in taken["Enforce"].values()
     )
 
-    assert light.startswith("Warning: kueue-fallback: sent to cpu-lq (cpu): ")
+    assert light.startswith("Warning: kueue-fallback: runs in cpu-lq without nvidia.com/gpu: ")
     assert heavy == "job.batch/heavy-81 created\n"
     assert re.search(r"^light-22 .* cpu +cpu-lq$", shown, re.MULTILINE)
     assert re.search(r"^heavy-81 .* gpu-lq$", shown, re.MULTILINE)

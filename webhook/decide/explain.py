@@ -1,4 +1,4 @@
-"""A decision in words: the JSON that stands on the Job and back, the warning, the table."""
+"""A decision in words: the JSON that stands on the Job and back, and the sentence beside it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from webhook.model.policy import Mode
 
 VERSION = 1
 PREFIX = "kueue-fallback: "
-_WARNING_LIMIT = 256
-"""Characters that the API server passes on of one warning."""
+_REASON_LIMIT = 256
+"""Characters of the annotation ``reason``."""
 _WHOLE_FROM = 100.0
 _PATH = f"metadata.annotations[{DECISION}]"
-_NEWER = "left as it is: its decision is of a newer version ({}) than this webhook can read"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -46,6 +45,7 @@ class Recorded:
     """JSON pointers to what stood there, as ``admission.original`` writes it."""
     moves: int = 0
     history: tuple[Stay, ...] = ()
+    changed: tuple[str, ...] = ()
 
     @property
     def is_newer(self) -> bool:
@@ -56,10 +56,6 @@ class Recorded:
     def moved_unix(self) -> float:
         """When it was last moved, in seconds since 1970; 0: never, or it cannot be read."""
         return _unix(self.history[-1].time) if self.moves and self.history else 0.0
-
-    @property
-    def warning(self) -> str:
-        return warned(_NEWER.format(self.version) if self.is_newer else self.reason)
 
 
 def to_json(decision: Decision, original: Mapping[str, Any]) -> str:
@@ -86,6 +82,8 @@ def decision_json(decision: Decision) -> dict[str, Any]:
         "from": {"queue": decision.from_queue},
         "stateAge": round(decision.state_age_seconds, 3),
     }
+    if decision.changed:
+        found["changed"] = list(decision.changed)
     if decision.moves:
         found["moves"] = decision.moves
         found["history"] = [
@@ -144,6 +142,7 @@ def from_json(text: str) -> Recorded:
             Stay(**{name: fields.text(item, name, here) for name in ("time", "option", "reason")})
             for item, here in fields.objects(source, "history", _PATH)
         )[-HISTORY_KEPT:],
+        changed=tuple(fields.strings(source, "changed", _PATH)),
     )
 
 
@@ -162,18 +161,9 @@ def _newer(version: int) -> Recorded:
     )
 
 
-def warning(decision: Decision) -> str:
-    """Say a decision in the one line that kubectl prints, at most 256 characters."""
-    return warned(decision.reason)
-
-
-def warned(reason: str) -> str:
-    return clip(PREFIX + reason, _WARNING_LIMIT)
-
-
-def unreadable(error: FieldError) -> str:
-    """Say which of the Job's own words could not be read, and that nothing was done."""
-    return clip(f"{PREFIX}left as submitted: {error}", _WARNING_LIMIT)
+def reason_of(decision: Decision) -> str:
+    """Say a decision in the one line that stands on the Job, at most 256 characters."""
+    return clip(PREFIX + decision.reason, _REASON_LIMIT)
 
 
 def _option_json(option: Assessment) -> dict[str, Any]:

@@ -112,6 +112,8 @@ class Decision:
     """How often the Job was moved; this decision is the last of them."""
     history: tuple[Stay, ...] = ()
     """Of a moved Job the last stays, this one included, the oldest first."""
+    changed: tuple[str, ...] = ()
+    """What the option taken changes, in words; under Observe it is not looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -200,8 +200,8 @@ class LeftAlone(Explained):
     )
     UNREADABLE = (
         "unreadable",
-        "one of the Job's own annotations, or an amount in it, cannot be read",
-        "Mend what the warning names: it gives the path.",
+        "one of the Job's own annotations, a label of ours, or an amount in it cannot be read",
+        "Mend what the warning names.",
     )
     UNMODELLED = (
         "unmodelled",

@@ -1,0 +1,201 @@
+"""What a user reads: what was changed and how to object, each in less than 120 characters."""
+
+from math import inf
+
+import pytest
+
+from webhook.decide import warning
+from webhook.decide.differences import Differences
+from webhook.model.decision import Assessment, Decision, Rejection
+from webhook.model.forecasts import Forecast, Start
+from webhook.model.moves import Obstacle
+from webhook.model.policy import Mode
+from webhook.model.refusals import LeftAlone, Reason
+
+TO_OBJECT = (
+    "kueue-fallback: to object: kubectl fallback undo JOB,"
+    " or submit with annotation kueue-fallback.dev/policy=none"
+)
+NO_GPU = Differences(queue=True, lost=("nvidia.com/gpu",), others=("env RUN_ENV",))
+
+
+def option(name, *, queue="", start=0.0, finish=None, **rest):
+    forecast = Forecast(start=Start(seconds=start, low=start, high=start), finish=finish)
+    return Assessment(
+        option=name,
+        queue=queue or f"{name}-lq",
+        forecast=None if finish is None else forecast,
+        **rest,
+    )
+
+
+def said(*options, differences=NO_GPU, submitted="gpu-lq", **rest):
+    given = {"mode": Mode.ENFORCE, "option": "cpu", "left_alone": None, "reason": "", **rest}
+    decision = Decision(
+        id="a",
+        time="",
+        policy="light-gpu",
+        from_queue=submitted,
+        state_age_seconds=0.0,
+        options=options,
+        **given,
+    )
+    return warning.decided(decision, differences, submitted=submitted)
+
+
+GPU = option("gpu", start=320.0, finish=340.0, pending=32)
+CPU = option("cpu", finish=116.0, pending=0)
+
+
+def test_it_says_what_is_taken_what_is_gained_and_how_to_object():
+    first, second = said(GPU, CPU)
+
+    assert first == (
+        "kueue-fallback: runs in cpu-lq without nvidia.com/gpu:"
+        " done in ~1m56s, not ~5m40s (32 Jobs ahead in gpu-lq)"
+    )
+    assert second == TO_OBJECT
+
+
+def test_under_advise_it_says_what_would_be_done_and_nothing_to_object_to():
+    (only,) = said(GPU, CPU, mode=Mode.ADVISE)
+
+    assert only == (
+        "kueue-fallback: would run in cpu-lq without nvidia.com/gpu:"
+        " done in ~1m56s, not ~5m40s (32 Jobs ahead in gpu-lq)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (
+            (option("gpu", pending=10), option("cpu", starts_now=True)),
+            "starts now; gpu-lq has 10 pending",
+        ),
+        (
+            (option("gpu", pending=0, reserving=4), option("cpu", pending=2)),
+            "2 pending there; gpu-lq has 4 with quota",
+        ),
+        (
+            (
+                option("gpu", rejection=Rejection(reason=Reason.GUESTS_FULL, detail="3 of 3 in")),
+                option("cpu", finish=90.0),
+            ),
+            "done in ~1m30s; gpu-lq refused: 3 of 3 in",
+        ),
+        (
+            (option("gpu", start=600.0, finish=620.0, pending=1), option("cpu", finish=900.0)),
+            "starts now, not in ~10m (1 Job ahead in gpu-lq)",
+        ),
+        (
+            (
+                option("gpu", start=600.0, finish=620.0),
+                option("cpu", start=60.0, finish=900.0),
+            ),
+            "starts in ~1m, not ~10m",
+        ),
+        ((option("gpu", start=inf, finish=inf), option("cpu", finish=7200.0)), "done in ~2h"),
+        ((option("gpu"), option("cpu")), ""),
+    ],
+)
+def test_it_gives_the_numbers_that_are_known(options, why):
+    first, *_ = said(*options)
+
+    head = "kueue-fallback: runs in cpu-lq without nvidia.com/gpu"
+    assert first == (f"{head}: {why}" if why else head)
+
+
+@pytest.mark.parametrize(
+    ("differences", "text"),
+    [
+        (Differences(queue=True), "runs in cpu-lq, not gpu-lq"),
+        (
+            Differences(queue=True, others=("image",)),
+            "runs in cpu-lq, with another image, not gpu-lq",
+        ),
+        (
+            Differences(queue=True, lost=("a", "b"), gained=("c",)),
+            "cpu-lq without a, b with c",
+        ),
+        (Differences(others=("env A", "cpu")), "is changed in cpu-lq: env A, cpu"),
+        (Differences(lost=("a/b",)), "runs in cpu-lq without a/b"),
+    ],
+)
+def test_it_names_what_differs(differences, text):
+    first, second = said(option("gpu"), option("cpu"), differences=differences)
+
+    assert (text in first, second) == (True, TO_OBJECT)
+
+
+def test_it_names_the_worker_cluster():
+    first, *_ = said(option("gpu"), option("cpu", finish=116.0, cluster="worker1"))
+
+    where = "runs in cpu-lq on worker1 without nvidia.com/gpu"
+    assert first == f"kueue-fallback: {where}: done in ~1m56s"
+
+
+def test_where_nothing_changes_nothing_is_said():
+    assert said(GPU, CPU, differences=Differences()) == ()
+    assert said(GPU, CPU, option=None, left_alone=LeftAlone.STALE, reason="stale") == ()
+
+
+def test_what_cannot_be_read_is_said_in_two_lines_where_one_is_too_short():
+    reason = (
+        "left as submitted: metadata.annotations[kueue-fallback.dev/deadline]: expected a time"
+        " such as 2026-12-01T08:00:00Z, or a duration such as 45m, got 'soon'"
+    )
+
+    first, second = said(GPU, CPU, option=None, left_alone=LeftAlone.UNREADABLE, reason=reason)
+
+    assert first == "kueue-fallback: left as submitted: annotation kueue-fallback.dev/deadline"
+    assert second == (
+        "kueue-fallback: expected a time such as 2026-12-01T08:00:00Z,"
+        " or a duration such as 45m, got 'soon'"
+    )
+
+
+def test_long_names_lose_their_middle_and_keep_their_ends():
+    gpu = option("gpu", queue="g" * 60 + "-1", start=320.0, finish=340.0, pending=32)
+    cpu = option("cpu", queue="c" * 100 + "-2", finish=116.0)
+
+    first, second, _ = said(gpu, cpu, submitted=gpu.queue)
+
+    names = "c" * 35 + "..." + "c" * 32 + "-2"
+    assert first == f"kueue-fallback: runs in {names} without nvidia.com/gpu"
+    assert second.endswith("(32 Jobs ahead in " + "g" * 27 + "..." + "g" * 25 + "-1)")
+    assert max(map(len, (first, second))) == 119
+
+
+@pytest.mark.parametrize("obstacle", Obstacle)
+def test_every_obstacle_stands_whole_in_its_warnings(obstacle):
+    found = warning.refused("not moved to a-name-of-twenty-two", obstacle.meaning)
+
+    text = ": ".join(each.removeprefix(warning.PREFIX) for each in found)
+    assert text == f"not moved to a-name-of-twenty-two: {obstacle.meaning}"
+    assert max(map(len, found)) < 120
+
+
+def test_a_value_of_many_lines_stays_in_few_lines_of_ascii():
+    found = warning.sentence("left as submitted: metadata.annotations[a]: got 'ü\n\x07; " * 900)
+
+    assert len(found) == 4
+    assert all(len(each) < 120 and each.isascii() and each.isprintable() for each in found)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0s"),
+        (59.4, "59s"),
+        (60, "1m"),
+        (116, "1m56s"),
+        (600, "10m"),
+        (3600, "1h"),
+        (7500, "2h5m"),
+        (36_500, "10h"),
+        (400_000, "111h"),
+    ],
+)
+def test_times_are_short(seconds, text):
+    assert warning.span(seconds) == text

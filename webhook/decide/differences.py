@@ -1,0 +1,101 @@
+"""What one Job gets otherwise than another, in the few words that a warning has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from webhook.model.fields import Json
+from webhook.model.job import ENV_PREFIX, OURS, PRIORITY_LABEL, Job, PodSet, of_pod_sets
+from webhook.model.pods import Container, PodTemplate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """Our own marks are none, nor is a variable that is read from an annotation of equal value."""
+
+    queue: bool = False
+    lost: tuple[str, ...] = ()
+    """Resources that are asked for no more."""
+    gained: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    """In words: ``cpu``, ``image``, ``env RUN_ENV``."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name all; none: the Job stays as it is."""
+        return (*(("queue",) if self.queue else ()), *self.lost, *self.gained, *self.others)
+
+
+def between(before: Job, after: Job, *, left: str, taken: str) -> Differences:
+    """Compare a Job that came for the queue *left* with what it would be in the queue *taken*."""
+    lost, gained, others = of_pod_sets(_of_pods, before.pod_sets, after.pod_sets)
+    if before.labels.get(PRIORITY_LABEL) != after.labels.get(PRIORITY_LABEL):
+        others = (*others, "priority class")
+    return Differences(queue=left != taken, lost=lost, gained=gained, others=others)
+
+
+def _of_pods(before: Sequence[PodSet], after: Sequence[PodSet]) -> tuple[tuple[str, ...], ...]:
+    pairs = [(old.template, new.template) for old, new in zip(before, after, strict=True)]
+    had = set(chain.from_iterable(_resources(old) for old, _ in pairs))
+    has = set(chain.from_iterable(_resources(new) for _, new in pairs))
+    others = dict.fromkeys(chain.from_iterable(_others(*pair, had & has) for pair in pairs))
+    return tuple(sorted(had - has)), tuple(sorted(has - had)), tuple(others)
+
+
+def _resources(template: PodTemplate) -> Iterator[str]:
+    for container in _containers(template):
+        yield from container.resources.requests
+        yield from container.resources.limits
+
+
+def _others(before: PodTemplate, after: PodTemplate, kept: set[str]) -> Iterator[str]:
+    pairs = list(zip(_containers(before), _containers(after), strict=True))
+    yield from sorted(name for name in kept if any(_amounts_differ(*each, name) for each in pairs))
+    if any(old.image != new.image for old, new in pairs):
+        yield "image"
+    for old, new in pairs:
+        was, is_now = _env(old, before.annotations), _env(new, after.annotations)
+        yield from (f"env {n}" for n in {**was, **is_now} if was.get(n) != is_now.get(n))
+    for name, differs in (
+        ("node selector", before.node_selector != after.node_selector),
+        ("tolerations", before.tolerations != after.tolerations),
+        ("affinity", before.affinity != after.affinity),
+        ("runtime class", before.runtime_class != after.runtime_class),
+        ("labels", _of_others(before.labels) != _of_others(after.labels)),
+        ("annotations", _of_others(before.annotations) != _of_others(after.annotations)),
+    ):
+        if differs:
+            yield name
+
+
+def _containers(template: PodTemplate) -> Iterable[Container]:
+    return (*template.init_containers, *template.containers)
+
+
+def _amounts_differ(before: Container, after: Container, resource: str) -> bool:
+    old, new = before.resources, after.resources
+    return (old.requests.get(resource), old.limits.get(resource)) != (
+        new.requests.get(resource),
+        new.limits.get(resource),
+    )
+
+
+def _env(container: Container, annotations: Mapping[str, str]) -> dict[str, Json]:
+    """Give each variable's value, wherever it is read from; of several entries the last counts."""
+    return {str(entry.get("name")): _value(entry, annotations) for entry in container.env}
+
+
+def _value(entry: Mapping[str, Json], annotations: Mapping[str, str]) -> Json:
+    source = entry.get("valueFrom")
+    if source is None:
+        return entry.get("value", "")
+    field = source.get("fieldRef") if isinstance(source, Mapping) else None
+    path = str(field.get("fieldPath")) if isinstance(field, Mapping) else ""
+    held = path.removeprefix("metadata.annotations['").removesuffix("']")
+    return annotations.get(held, "") if held.startswith(ENV_PREFIX) else source
+
+
+def _of_others(texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if not name.startswith(OURS)}
