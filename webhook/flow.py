@@ -21,6 +21,7 @@ from webhook.decide import (
     explain,
     match,
     options,
+    own_keys,
     remotes,
     strategies,
     warning,
@@ -192,9 +193,10 @@ def read_wanted(job: Job, policy: FallbackPolicy, created_unix: float) -> Wanted
     """Read what a Job says of itself.
 
     Raises:
-        FieldError: one of its annotations cannot be read.
+        FieldError: one of its annotations cannot be read, or is none that anything reads.
 
     """
+    own_keys.check(job, policy)
     return Wanted(
         allowed=match.allowed_options(job, policy),
         wishes=read_wishes(job.annotations, created_unix),

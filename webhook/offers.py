@@ -12,7 +12,7 @@ from math import hypot, inf
 from webhook import surveys
 from webhook.cluster.census import Census
 from webhook.cluster.workload import Workload
-from webhook.decide import delays, expectations, match, options, wishes
+from webhook.decide import delays, expectations, match, options, own_keys, wishes
 from webhook.decide.moves import Way
 from webhook.decide.occupancy import Occupancy
 from webhook.decide.wishes import Wishes
@@ -215,6 +215,7 @@ def class_text(each: Asked, option: str) -> str:
 def _wishes(each: Asked, unix: float) -> Wishes:
     """Read them as of now: a deadline comes nearer."""
     created = each.pending.created
+    own_keys.check(each.pending.job, each.policy)
     found = wishes.read_wishes(each.pending.job.annotations, created)
     if found.deadline is None:
         return found

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 
 from webhook.admission.review import Review, Verdict
-from webhook.model.job import OURS
+from webhook.model.job import PROBE
 
-PROBE = OURS + "probe"
 _NONCE = re.compile(r"[0-9a-z-]{1,64}")
 
 

@@ -86,7 +86,7 @@ def _ask(client: Client, namespace: str) -> str:
 
 def _job(nonce: str) -> dict[str, Any]:
     """Make a Job that any admission policy should like: it asks for nothing."""
-    from webhook.admission import probe
+    from webhook.model.job import PROBE
 
     container = {
         "name": "probe",
@@ -102,7 +102,7 @@ def _job(nonce: str) -> dict[str, Any]:
         "kind": "Job",
         "metadata": {
             "generateName": "kueue-fallback-probe-",
-            "annotations": {probe.PROBE: nonce},
+            "annotations": {PROBE: nonce},
         },
         "spec": {
             "suspend": True,
