@@ -7,10 +7,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from webhook import flow
 from webhook.cluster.reduce import Entry, key_of
 from webhook.cluster.resources import Resource
 from webhook.cluster.watch import Message
 from webhook.controller import pending
+from webhook.controller.job_events import Happening, happening_of
 from webhook.controller.journal import Known, known_of
 from webhook.jobs import KINDS
 from webhook.model import fields
@@ -32,6 +34,8 @@ class Glimpse(NamedTuple):
     """What the journal needs of it."""
     has_left: bool = False
     """Whether it was sent from one queue to another while it waited."""
+    happening: Happening | None = None
+    """What was last done to it, for its Events."""
 
 
 class Leavers:
@@ -75,6 +79,7 @@ def _glimpse(source: Mapping[str, Any]) -> Glimpse:
         job=_undecided(job),
         known=known_of(source),
         has_left=pending.has_left(job),
+        happening=happening_of(job, flow.recorded_on(job)),
     )
 
 

@@ -1,10 +1,8 @@
-"""What is written for a move: the patch that asks for it, repairs, and the Event on the Job."""
+"""What is written for a move: the patch that asks for it, and repairs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from hashlib import blake2b
 from math import inf
 from typing import Any, Final, Protocol
 
@@ -15,19 +13,14 @@ from webhook.decide.moves import Move
 from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL
 from webhook.model.pending import Pending
 from webhook.model.queues import Snapshot, Stage
-from webhook.model.reasons import EventReason
 
 _JOBS: Final = "/apis/batch/v1/namespaces/{}/jobs/{}"
-_LONGEST: Final = 1024
-"""Characters of an Event's message."""
 
 
 class Transport(Protocol):
     """What is needed of ``cluster.client.Client``."""
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
-
-    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
 
     def patch(self, path: str, body: object) -> Mapping[str, Any]: ...
 
@@ -99,35 +92,4 @@ def repair_of(workload: Workload, job: Pending, snapshot: Snapshot) -> dict[str,
     return {
         "metadata": {"annotations": {REPAIR: workload.cluster_queue}},
         "spec": {"active": False},
-    }
-
-
-def event(key: str, uid: str, move: Move) -> Mapping[str, Any]:
-    """Write the Event of a Job that was moved."""
-    namespace, _, name = key.partition("/")
-    text = sentence(move)
-    now = datetime.now(UTC)
-    at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    told = f"{uid} {text} {now.timestamp()}".encode()
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {
-            "name": f"{name[:200]}.{blake2b(told, digest_size=8).hexdigest()}",
-            "namespace": namespace,
-        },
-        "involvedObject": {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "namespace": namespace,
-            "name": name,
-            "uid": uid,
-        },
-        "type": "Normal",
-        "reason": str(EventReason.MOVED),
-        "message": text[:_LONGEST],
-        "count": 1,
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "source": {"component": "kueue-fallback"},
     }

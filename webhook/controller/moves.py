@@ -47,7 +47,6 @@ class Flight:
     """A move that has been written and that no Workload shows yet."""
 
     move: Move
-    uid: str
     queue: str
     since: float
 
@@ -181,7 +180,7 @@ class Mover:
             stepped.lines.append(f"Job {key}: the webhook did not move it to {move.way.option}")
             return
         self._jobs[key] = after
-        self._flying[key] = Flight(move=move, uid=after.uid, queue=after.queue, since=world.now)
+        self._flying[key] = Flight(move=move, queue=after.queue, since=world.now)
 
     def _note_refusal(self, move: Move, error: Refused, now: float, stepped: Stepped) -> None:
         key, policy = move.candidate.key, move.candidate.policy
@@ -210,7 +209,6 @@ class Mover:
                 stepped.moved.append(flight.move)
                 stepped.outcomes[policy, "moved"] += 1
                 stepped.lines.append(f"Job {key}: {move_writes.sentence(flight.move)}")
-                stepped.lines += self._tell(key, flight)
             elif now - flight.since > CONFIRM_SECONDS:
                 del self._flying[key]
                 self._confirmed = 1
@@ -218,14 +216,6 @@ class Mover:
                 stepped.lines.append(
                     f"Job {key}: its Workload does not show the move to {flight.move.way.option}"
                 )
-
-    def _tell(self, key: str, flight: Flight) -> list[str]:
-        body = move_writes.event(key, flight.uid, flight.move)
-        try:
-            self._transport.post(f"/api/v1/namespaces/{key.split('/', maxsplit=1)[0]}/events", body)
-        except ClusterError as error:
-            return [f"Job {key}: no Event written: {error}"]
-        return []
 
     def _repair(
         self,

@@ -26,6 +26,7 @@ from webhook.cluster.resources import POLICIES, WORKLOADS, Resource, watched
 from webhook.cluster.watch import Follower, Message
 from webhook.controller import pending
 from webhook.controller.glimpse import JOBS, Leavers
+from webhook.controller.job_events import JobEvents
 from webhook.controller.leadership import Leadership
 from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.moves import LOOK_SECONDS, Mover
@@ -87,6 +88,9 @@ class Controller:
         self._due = False
         self._unreviewed = Unreviewed(fetching(client), settings.namespace)
         self._leavers = Leavers()
+        self._events = JobEvents(
+            client, is_leader=self.is_leader, unix=time.time, clock=time.monotonic
+        )
         self._mover = Mover(
             client,
             settings.namespace,
@@ -94,7 +98,12 @@ class Controller:
             may_write=self.is_leader,
         )
         self._takers = {
-            JOBS.kind: (self._unreviewed.take, self._records.take_jobs, self._leavers.take),
+            JOBS.kind: (
+                self._unreviewed.take,
+                self._records.take_jobs,
+                self._leavers.take,
+                self._events.take,
+            ),
             RUNS.kind: (self._records.take_runs,),
             pending.FOLLOWED.kind: (self._mover.take,),
         }
@@ -135,6 +144,7 @@ class Controller:
         self._unreviewed.note(self._snapshot, time.time())
         self._judge_unreviewed(update.as_of)
         self._records.look(self._feed, self._snapshot)
+        self._log_all(self._events.look())
         if self._follows_pending:
             self._move()
         if self._due or self._snapshot.generation != self._looked_at:

@@ -70,10 +70,20 @@ class Ready(Explained):
 class EventReason(Explained):
     """What an Event tells of."""
 
+    DECIDED = (
+        "Decided",
+        "on a Job: at its creation it was changed; the message says what and why",
+        "Nothing; `kueue-fallback undo` takes it back while the Job still waits.",
+    )
     MOVED = (
         "Moved",
         "on a Job: it waited, and was sent to another option; the message says why",
         "Nothing; `kueue-fallback undo` takes it back while the Job still waits.",
+    )
+    UNDONE = (
+        "Undone",
+        "on a Job: it is as it was submitted again, and pinned there",
+        "Nothing: somebody asked for it.",
     )
     KEEPS_FAILING = (
         "KeepsFailing",

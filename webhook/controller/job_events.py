@@ -1,0 +1,192 @@
+"""Events on Jobs that were decided otherwise than submitted, moved or undone, by whomever.
+
+All is told from the Jobs' metadata, once: an Event's name follows from what it tells of, so that
+neither a restart nor another leader tells it again. Who does not lead follows along silently.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from webhook.cluster.errors import ClusterError, Refused
+from webhook.cluster.watch import Message
+from webhook.controller.sparing import Sparing
+from webhook.decide import explain
+from webhook.model.job import DECISION, UNDONE, Job
+from webhook.model.policy import Mode
+from webhook.model.reasons import EventReason
+
+if TYPE_CHECKING:
+    from webhook.controller.glimpse import Glimpse
+
+RECENT_SECONDS: Final = 300.0
+"""What happened longer ago is told no more: it was, or nobody could while it was news."""
+HANDED_OVER_SECONDS: Final = 15.0
+"""In which a leader has told of a Job; another one tells of those since."""
+MOST_AT_ONCE: Final = 20
+EVENTS_A_MINUTE: Final = 240
+MOST_WAITING: Final = 1000
+_LONGEST: Final = 1024
+"""Characters of an Event's message."""
+_CONFLICT: Final = 409
+
+
+class Posting(Protocol):
+    """What is needed of ``cluster.client.Client``."""
+
+    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
+
+
+class Happening(NamedTuple):
+    """The last that was done to a Job, as its metadata tells."""
+
+    reason: EventReason
+    message: str
+    unix: float
+    """When, in seconds since 1970; 0: it does not say."""
+
+    @property
+    def mark(self) -> str:
+        """Tell it from what else happens to the same Job."""
+        return f"{self.reason} {self.unix:.0f}"
+
+
+class _Due(NamedTuple):
+    key: tuple[str, str]
+    uid: str
+    happening: Happening
+    since: float
+
+
+def happening_of(job: Job, recorded: explain.Recorded | None) -> Happening | None:
+    """Tell what was last done to a Job that carries this decision; None: nothing to tell of."""
+    if recorded is None:
+        by = job.annotations.get(UNDONE) if DECISION not in job.annotations else None
+        where = f"in {job.queue} " if job.queue else ""
+        text = f"undone: {where}as submitted; policy {by} decides it no more"
+        return Happening(EventReason.UNDONE, text, 0.0) if by else None
+    if recorded.mode is not Mode.ENFORCE or recorded.option is None:
+        return None
+    if recorded.moves:
+        return Happening(EventReason.MOVED, recorded.reason, recorded.moved_unix)
+    if not recorded.changed:
+        return None
+    text = f"{recorded.reason} (changed: {', '.join(recorded.changed)})"
+    return Happening(EventReason.DECIDED, text, recorded.unix)
+
+
+class JobEvents:
+    def __init__(
+        self,
+        transport: Posting,
+        *,
+        is_leader: Callable[[], bool],
+        unix: Callable[[], float],
+        clock: Callable[[], float],
+    ) -> None:
+        self._transport = transport
+        self._is_leader = is_leader
+        self._unix = unix
+        self._told: dict[str, str] = {}
+        """UID of each Job to which something was done, to the mark of the last."""
+        self._due: deque[_Due] = deque()
+        self._left_out = 0
+        self._error = ""
+        self._pace = Sparing(EVENTS_A_MINUTE, clock)
+
+    def take(self, message: Message) -> tuple[str, ...]:
+        """Take over what the follower of Jobs has found out; there is nothing to log."""
+        if message.entries is not None:
+            before, self._told = self._told, {}
+            for entry in message.entries:
+                if entry.value is not None:
+                    self._note(entry.key, entry.value, before)
+        elif message.event is not None and message.event[1].value is not None:
+            event_type, entry = message.event
+            if event_type == "DELETED":
+                self._told.pop(entry.value.uid, None)
+            else:
+                self._note(entry.key, entry.value, self._told)
+        return ()
+
+    def look(self) -> tuple[str, ...]:
+        """Write what is due, as far as the pace allows; return what is to be logged."""
+        now = self._unix()
+        kept = RECENT_SECONDS if self._is_leader() else HANDED_OVER_SECONDS
+        while self._due and self._due[0].since < now - kept:
+            self._due.popleft()
+        lines: list[str] = []
+        for _ in range(MOST_AT_ONCE):
+            if not (self._due and self._is_leader() and self._pace.lets_pass()):
+                break
+            try:
+                lines += self._write(self._due[0], now)
+            except ClusterError as error:
+                lines += [] if self._error == str(error) else [f"Events on Jobs: {error}"]
+                self._error = str(error)
+                break
+            self._error = ""
+            self._due.popleft()
+        if self._left_out and self._is_leader():
+            lines.append(f"Events on Jobs: {self._left_out} left out, too many at once")
+        self._left_out = 0
+        return tuple(lines)
+
+    def _note(self, key: tuple[str, str], glimpse: Glimpse, before: Mapping[str, str]) -> None:
+        happening, last = glimpse.happening, before.get(glimpse.uid)
+        if happening is None:
+            return
+        self._told[glimpse.uid] = happening.mark
+        now = self._unix()
+        # Of what has no time it is known to be news where something else was known of the Job.
+        has_changed = last is not None and not happening.unix
+        at = happening.unix or glimpse.created
+        if last == happening.mark or not (has_changed or at >= now - RECENT_SECONDS):
+            return
+        if len(self._due) < MOST_WAITING:
+            self._due.append(_Due(key, glimpse.uid, happening, now))
+        else:
+            self._left_out += 1
+
+    def _write(self, due: _Due, now: float) -> list[str]:
+        namespace, name = due.key
+        path = f"/api/v1/namespaces/{namespace}/events"
+        try:
+            self._transport.post(path, event(due.key, due.uid, due.happening, unix=now))
+        except Refused as error:
+            # One of the same name was written before a restart, or by another leader.
+            if error.status != _CONFLICT:
+                return [f"Job {namespace}/{name}: no Event written: {error}"]
+        return []
+
+
+def event(
+    key: tuple[str, str], uid: str, happening: Happening, *, unix: float
+) -> Mapping[str, Any]:
+    """Write the Event of a Job; for the same happening it has the same name."""
+    namespace, name = key
+    at = datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    cause = blake2b(f"{uid} {happening.mark}".encode(), digest_size=8).hexdigest()
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{name[:200]}.{cause}", "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "namespace": namespace,
+            "name": name,
+            "uid": uid,
+        },
+        "type": "Normal",
+        "reason": str(happening.reason),
+        "message": happening.message[:_LONGEST],
+        "count": 1,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "source": {"component": "kueue-fallback"},
+    }
