@@ -31,15 +31,61 @@ def summary(found):
     return found and (pytest.approx(found.seconds), found.basis, found.runs)
 
 
-def test_runs_of_the_class_on_these_flavors_stand_above_all():
+def test_runs_of_the_class_on_these_flavors_stand_above_all_that_is_not_written_on_the_job():
     own = learned(70)
     others = {("k", "plain"): own, ("k", "t4"): learned(20), ("~c", "plain"): learned(90, 40)}
 
-    assert expected(others, said=500.0) == own
+    assert expected(others) == own
+
+
+def test_what_the_owner_wrote_beats_what_was_learned():
+    known = {("k", "t4"): learned(20, 40), ("~c", "t4"): learned(30, 40)}
+
+    found = expected(known, said=7200.0, option=GPU, flavors="t4")
+
+    assert summary(found) == (7200, Basis.ANNOTATION, 0)
+
+
+@pytest.mark.parametrize(
+    ("known", "seconds", "runs"),
+    [
+        ({("k", "t4"): learned(20), ("k", "plain"): learned(100)}, 2500, 10),
+        ({("~c", "t4"): learned(20, 9), ("~c", "plain"): learned(40, 3)}, 1000, 3),
+        ({("k", "t4"): learned(20), ("k", "plain"): learned(100, 2)}, 1750, 0),
+        ({("k", "plain"): learned(100)}, 1750, 0),
+        ({("k", "t4"): learned(20)}, 1750, 0),
+    ],
+    ids=["class", "coarse class", "too few there", "nothing first", "nothing there"],
+)
+def test_elsewhere_it_takes_as_much_longer_as_runs_do_else_as_the_policy_says(known, seconds, runs):
+    assert summary(expected(known, said=500.0)) == (seconds, Basis.ANNOTATION, runs)
+
+
+def test_many_runs_tell_more_exactly_how_much_longer_it_takes():
+    few = {("k", "t4"): learned(20, 3), ("k", "plain"): learned(100, 3)}
+    many = {("k", "t4"): learned(20, 300), ("k", "plain"): learned(100, 300)}
+
+    first, vague, exact = (
+        expected(said=500.0, option=GPU, flavors="t4"),
+        expected(few, said=500.0),
+        expected(many, said=500.0),
+    )
+
+    assert first.high / first.low < exact.high / exact.low < vague.high / vague.low
+
+
+@pytest.mark.parametrize(("ready", "seconds"), [(10, 4500), (None, 2500)])
+def test_what_pods_took_to_be_ready_is_taken_off_both_or_neither(ready, seconds):
+    known = {("k", "t4"): learned(20), ("k", "plain"): learned(100)}
+    starts = {("k", "plain"): learned(10)}
+    if ready:
+        starts["k", "t4"] = learned(ready)
+
+    assert expected(known, said=500.0, start_delays=starts).seconds == pytest.approx(seconds)
 
 
 def test_runs_in_the_first_option_are_slowed_down():
-    found = expected({("k", "t4"): learned(20)}, said=500.0)
+    found = expected({("k", "t4"): learned(20)})
 
     assert summary(found) == (70, Basis.SLOWDOWN, 10)
     assert found.high / found.seconds > 1.5
@@ -73,6 +119,7 @@ def test_nothing_is_made_up():
     assert expected(policy=silent, option=gpu, flavors="t4") is None
     assert expected(policy=silent, option=cpu) is None
     assert expected(known, policy=silent, option=cpu, said=20.0) is None
+    assert expected({("k", "plain"): learned(70)}, policy=silent, option=cpu, said=20.0) is None
     assert summary(expected({("k", "plain"): learned(70)}, policy=silent, option=cpu)) == (
         70,
         Basis.LEARNED,

@@ -245,7 +245,8 @@ def basis_of(run: RunTime) -> str:
     return {
         Basis.LEARNED: f"learned from {runs}",
         Basis.SLOWDOWN: f"the first option's {runs} and the policy's slowdown",
-        Basis.ANNOTATION: "the Job's annotation run-time",
+        Basis.ANNOTATION: "the Job's annotation run-time"
+        + (f", scaled by {runs}" if run.runs else ""),
         Basis.POLICY: "the policy",
     }[run.basis]
 

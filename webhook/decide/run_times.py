@@ -1,9 +1,11 @@
 """How long a Job is expected to run in an option, and what that rests on.
 
-In this order: runs of its class on these flavors; runs of its coarse class there; its runs on the
-first option's flavors, slowed down; what the Job says; what the policy says. A few runs of others
-in its coarse class come last: they say less of this Job than who wrote it down. Otherwise it is
-not known, and nothing is made up.
+What the Job's owner wrote stands above all that was learned of others: as it is in the first
+option, elsewhere by how much longer runs were seen to take there, else by the policy's slowdown.
+Where nothing is written, in this order: runs of its class on these flavors; runs of its coarse
+class there; its runs on the first option's flavors, slowed down; what the policy says. A few runs
+of others in its coarse class come last: they say less of this Job than who wrote the policy.
+Otherwise it is not known, and nothing is made up.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ seconds, and pods that have ended count as ready."""
 _COARSE_SIGMA = 0.5
 """Between the classes of one coarse class, at the least: their numbers differ."""
 _SAID_SIGMA = 0.4
-"""Of what a Job or a policy says."""
+"""Of what a Job's owner or a policy says."""
 _SLOWDOWN_SIGMA = 0.3
 """Of a slowdown that a policy says."""
 
@@ -49,10 +51,43 @@ class Expecting:
 
 def estimate(expecting: Expecting, option: Option, flavors: str) -> RunTime | None:
     """Expect a run time under *option*, on *flavors*; None: nothing is known."""
+    if expecting.said is not None:
+        return _of_owner(expecting, expecting.said, option, flavors)
     found = _on(expecting, flavors)
     if found is not None and not _is_hearsay(expecting, flavors, found):
         return found
     return _believed(expecting, option) or found
+
+
+def _of_owner(expecting: Expecting, said: float, option: Option, flavors: str) -> RunTime | None:
+    """Take what the Job says of its run in the first option, as much longer as it is elsewhere."""
+    first = _around(said, _SAID_SIGMA, Basis.ANNOTATION)
+    if option.name == expecting.policy.spec.options[0].name:
+        return first
+    return _scaled(expecting, first, flavors) or _by_slowdown(expecting, first, option)
+
+
+def _by_slowdown(expecting: Expecting, first: RunTime, option: Option) -> RunTime | None:
+    slowdown = slowdown_of(expecting.policy, option)
+    return None if slowdown is None else _slowed(first, slowdown)
+
+
+def _scaled(expecting: Expecting, first: RunTime, flavors: str) -> RunTime | None:
+    """Scale a run in the first option as learned runs differ; None: too few were seen of either."""
+    here, there = _on(expecting, flavors), _on(expecting, expecting.first_flavors)
+    if here is None or there is None or min(here.runs, there.runs) < ENOUGH_RUNS:
+        return None
+    if flavors == expecting.first_flavors:
+        return first
+    own, firsts = (
+        _without_start(expecting, here, flavors),
+        _without_start(expecting, there, expecting.first_flavors),
+    )
+    if (own is here) is not (firsts is there):
+        own, firsts = here, there
+    sigma = PRIOR_SIGMA * math.sqrt(1 / here.runs + 1 / there.runs)
+    scaled = _widened(_times(first, own.seconds / firsts.seconds), sigma)
+    return replace(scaled, runs=min(here.runs, there.runs))
 
 
 def _believed(expecting: Expecting, option: Option) -> RunTime | None:
@@ -66,7 +101,7 @@ def _believed(expecting: Expecting, option: Option) -> RunTime | None:
         return said if said is None or is_first else _slowed(said, slowdown)
     if said is not None and _is_hearsay(expecting, expecting.first_flavors, learned):
         return _slowed(said, slowdown)
-    own = _without_start(expecting, learned)
+    own = _without_start(expecting, learned, expecting.first_flavors)
     return replace(_slowed(own, slowdown), basis=Basis.SLOWDOWN)
 
 
@@ -92,12 +127,12 @@ def slowdown_of(policy: FallbackPolicy, option: Option) -> float | None:
     return 1.0 if option.name == policy.spec.options[0].name else option.slowdown
 
 
-def _without_start(expecting: Expecting, learned: RunTime) -> RunTime:
-    """Take off what the class' pods took to be ready in the first option.
+def _without_start(expecting: Expecting, learned: RunTime, flavors: str) -> RunTime:
+    """Take off what the class' pods took to be ready on *flavors*.
 
     A run that is short beside that tells little of itself: there the whole stands for it.
     """
-    found = expecting.start_delays.get((expecting.job_class.key, expecting.first_flavors))
+    found = expecting.start_delays.get((expecting.job_class.key, flavors))
     if found is None or found.runs < ENOUGH_RUNS:
         return learned
     left = learned.seconds - found.seconds
@@ -105,8 +140,6 @@ def _without_start(expecting: Expecting, learned: RunTime) -> RunTime:
 
 
 def _said(expecting: Expecting) -> RunTime | None:
-    if expecting.said is not None:
-        return _around(expecting.said, _SAID_SIGMA, Basis.ANNOTATION)
     finish_time = expecting.policy.spec.strategy.finish_time
     if finish_time is None or finish_time.run_time is None:
         return None

@@ -16,8 +16,8 @@ from webhook.model.queues import FlavorResource
 class Basis(StrEnum):
     """What an expected run time rests on, the most trusted first."""
 
-    LEARNED = "learned"
     ANNOTATION = "annotation"
+    LEARNED = "learned"
     SLOWDOWN = "slowdown"
     POLICY = "policy"
 
