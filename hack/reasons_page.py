@@ -8,6 +8,7 @@ from typing import Final
 from webhook.model.moves import Obstacle
 from webhook.model.reasons import EventReason, Explained, Ready
 from webhook.model.refusals import LeftAlone, Reason, Skip
+from webhook.model.why import Stayed
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs/reasons.md"
 _HEAD: Final = """\
@@ -48,6 +49,12 @@ GROUPS: Final = (
         reasons=Skip,
         seen="Such a Job passes untouched, and nothing is written on it. Seen in `explain`, in the "
         "log, and as `reason` of `kueue_fallback_skipped_total`.",
+    ),
+    Group(
+        title="Why a Job stayed where it was submitted",
+        reasons=Stayed,
+        seen="Seen in `report` and on the page, beside the reasons above: where every other option "
+        "was refused, the first one's reason stands.",
     ),
     Group(
         title="Why a Job that waits is not moved, or its decision not undone",

@@ -15,7 +15,11 @@ _COMMANDS = {
     "off": ("webhook.commands.switch", "off", "Stop all new decisions within a second."),
     "on": ("webhook.commands.switch", "on", "Decide again."),
     "probe": ("webhook.commands.probe", "command", "Check that the API server calls the webhook."),
-    "report": ("webhook.commands.report", "command", "Show the run times that were learned."),
+    "report": (
+        "webhook.commands.report",
+        "command",
+        "Show what was gained, and the run times learned.",
+    ),
     "serve": ("webhook.commands.serve", "command", "Run the webhook's server."),
     "simulate": ("webhook.commands.simulate", "command", "Replay Jobs under several strategies."),
     "status": (

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
-BEST: Final = "best"
-"""Where it was submitted is the option that the strategy takes."""
-ONLY: Final = "onlyOption"
-UNDECIDED: Final = "noDecision"
-"""A policy matches it, yet no decision stands on it: nobody was asked, or all was switched off."""
+from webhook.model.reasons import Explained
+
+
+class Stayed(Explained):
+    """Besides the reasons of a decision; these say why it was no other option."""
+
+    BEST = (
+        "best",
+        "where it was submitted is the option that the strategy takes",
+        "Nothing.",
+    )
+    ONLY = (
+        "onlyOption",
+        "its policy has no other option",
+        "Nothing, or add an option to the policy.",
+    )
+    UNDECIDED = (
+        "noDecision",
+        "a policy matches it, yet no decision stands on it",
+        "Nothing, if all was off or the policy is newer; else see `kueue-fallback status`.",
+    )
 
 
 def why_stayed(taken: str, left_alone: str, options: Iterable[tuple[str, str]]) -> str:
@@ -21,5 +36,5 @@ def why_stayed(taken: str, left_alone: str, options: Iterable[tuple[str, str]]) 
         return left_alone
     others = [refused for name, refused in options if name != taken]
     if not others:
-        return ONLY
-    return others[0] if all(others) else BEST
+        return str(Stayed.ONLY)
+    return others[0] if all(others) else str(Stayed.BEST)

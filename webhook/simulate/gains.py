@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Final
 
-from webhook.model.why import UNDECIDED, why_stayed
+from webhook.model.why import Stayed, why_stayed
 from webhook.simulate.counterfactual import Rests
 from webhook.simulate.results import JobResult
 from webhook.simulate.sureness import Makespans, Sureness, makespans_of, sureness_of
@@ -234,7 +234,7 @@ def _why(told: Told) -> str:
     if not told.acts:
         return told.promised.why if told.promised else ""
     if not entry.policy:
-        return UNDECIDED
+        return str(Stayed.UNDECIDED)
     offers = [(each.option, each.rejected) for each in entry.offers]
     return why_stayed(entry.option, entry.left_alone, offers)
 
