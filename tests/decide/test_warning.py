@@ -135,6 +135,20 @@ def test_it_names_the_worker_cluster():
     assert first == f"kueue-fallback: {where}: done in ~1m56s"
 
 
+@pytest.mark.parametrize(
+    ("differences", "text"),
+    [
+        (NO_GPU, "moved to cpu-lq without nvidia.com/gpu"),
+        (Differences(queue=True), "moved to cpu-lq, not gpu-lq"),
+        (Differences(others=("cpu",)), "is changed in cpu-lq: cpu"),
+    ],
+)
+def test_a_move_says_what_it_changes_and_how_to_take_it_back(differences, text):
+    assert warning.moved(CPU, differences, left="gpu-lq") == (
+        f"kueue-fallback: {text}; to take it back: kubectl fallback undo JOB",
+    )
+
+
 def test_where_nothing_changes_nothing_is_said():
     assert said(GPU, CPU, differences=Differences()) == ()
     assert said(GPU, CPU, option=None, left_alone=LeftAlone.STALE, reason="stale") == ()

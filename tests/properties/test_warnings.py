@@ -2,13 +2,21 @@
 
 import json
 from copy import deepcopy
+from math import inf
 
 from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.moves import plain
 from tests.properties.jobs import adaptations, jobs
 from tests.properties.test_flow import decided, submitted, world
+from webhook.decide import warning
+from webhook.decide.differences import Differences
+from webhook.model.decision import Assessment, Decision, Rejection
+from webhook.model.forecasts import Forecast, Start
 from webhook.model.job import DECISION, OURS
+from webhook.model.policy import Mode
+from webhook.model.refusals import Reason
 
 
 @given(jobs(), adaptations())
@@ -25,6 +33,58 @@ def test_there_is_a_warning_where_something_changed_and_nowhere_else(source, ada
     if DECISION in admitted["metadata"].get("annotations", {}):
         noted = json.loads(admitted["metadata"]["annotations"][DECISION])
         assert bool(noted.get("changed")) == bool(outcome.warnings)
+
+
+NAMES = st.one_of(st.text(max_size=300), st.from_regex(r"[a-z]{1,253}", fullmatch=True))
+SECONDS = st.one_of(st.none(), st.just(inf), st.floats(0, 1e7))
+DIFFERENCES = st.builds(
+    Differences,
+    queue=st.booleans(),
+    **{name: st.lists(NAMES, max_size=4).map(tuple) for name in ("lost", "gained", "others")},
+)
+
+
+@st.composite
+def assessments(draw):
+    start = Start(seconds=draw(st.floats(0, 1e7)), low=0.0, high=inf)
+    detail = Rejection(reason=Reason.UNSUPPORTED, detail=draw(NAMES))
+    return Assessment(
+        option=draw(NAMES),
+        queue=draw(NAMES),
+        cluster=draw(st.one_of(st.just(""), NAMES)),
+        starts_now=draw(st.booleans()),
+        pending=draw(st.one_of(st.none(), st.integers(0, 10**6))),
+        reserving=draw(st.one_of(st.none(), st.integers(0, 10**6))),
+        rejection=draw(st.sampled_from([None, detail])),
+        forecast=draw(st.sampled_from([None, Forecast(start=start, finish=draw(SECONDS))])),
+    )
+
+
+@given(st.lists(assessments(), min_size=1, max_size=3), DIFFERENCES, NAMES, NAMES, st.data())
+def test_whatever_a_decision_says_its_warnings_are_short_lines_of_ascii(
+    options, differences, left, reason, data
+):
+    decision = Decision(
+        id="a",
+        time="",
+        policy="any",
+        mode=data.draw(st.sampled_from([Mode.ADVISE, Mode.ENFORCE])),
+        option=options[0].option,
+        left_alone=None,
+        reason=reason,
+        from_queue=left,
+        state_age_seconds=0.0,
+        options=tuple(options),
+    )
+
+    found = warning.decided(decision, differences, submitted=left)
+
+    assert bool(found) == bool(differences.names)
+    said = [*found, *warning.moved(options[0], differences, left=left), *warning.sentence(reason)]
+    for text in (*said, *warning.refused(left[:60], reason)):
+        assert len(text) < 120
+        assert text.isascii()
+        assert text.isprintable()
 
 
 def _essence(job):

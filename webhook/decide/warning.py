@@ -29,6 +29,7 @@ _CUT = "..."
 _TO_OBJECT = (
     "to object: kubectl fallback undo JOB, or submit with annotation kueue-fallback.dev/policy=none"
 )
+_WOULD = "would run in"
 _BACK = "to take it back: kubectl fallback undo JOB"
 _PLACE = re.compile(r"metadata\.(annotation|label)s\[([^\]]*)\]")
 _PRINTED = re.compile(r"[^ -~]")
@@ -46,7 +47,7 @@ def decided(decision: Decision, differences: Differences, *, submitted: str) -> 
     if taken is None or not differences.names:
         return ()
     acts = decision.mode is Mode.ENFORCE
-    head = _head("runs in" if acts else "would run in", taken, differences, left=submitted)
+    head = _head("runs in" if acts else _WOULD, taken, differences, left=submitted)
     other = _compared(decision.options, taken, submitted)
     why = _why(taken, other) if differences.queue else ("", ())
     return (*_lines(head, why), *((PREFIX + _TO_OBJECT,) if acts else ()))
@@ -103,7 +104,7 @@ def span(seconds: float) -> str:
 
 def _head(verb: str, taken: Assessment, differences: Differences, *, left: str) -> _Phrase:
     if not (differences.queue or differences.lost or differences.gained):
-        verb = "is changed in" if verb == "runs in" else "would be changed in"
+        verb = "would be changed in" if verb == _WOULD else "is changed in"
         return f"{verb} {{}}: {{}}", (taken.queue, ", ".join(differences.others))
     form, names = f"{verb} {{}}", [taken.queue]
     if taken.cluster:
