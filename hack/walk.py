@@ -109,7 +109,8 @@ def _forty_jobs() -> Step:
 def _advise() -> Step:
     return Step(
         title="Advise",
-        text="Now each Job gets its warning and its annotations, and still runs where it was sent.",
+        text="Now each Job gets its annotations, one that would be changed a warning too, and all "
+        "still run where they were sent.",
         commands=(
             _mode("Advise"),
             _until("Advise"),
