@@ -34,6 +34,9 @@ TIME = "2026-11-21T05:00:00Z"
 NOW = "2026-11-21T06:00:00Z"
 ASKED = {"cpu": "4", "memory": "6Gi"}
 GPU = "nvidia.com/gpu"
+PENDING = {"type": "QuotaReserved", "status": "False", "reason": "Pending"}
+OTHER = JobClass("other", "~other")
+OTHERS = {"annotations": {JOB_CLASS: job_class.written(Mark(OTHER, 0))}}
 PART = re.compile(r"([^.\[\]]+)|\[([^\]]+)\]")
 
 Object = dict[str, Any]
@@ -72,7 +75,13 @@ def objects_of(case: Object) -> list[Object]:
     for item in case.get("objects", ()):
         items[identity(item)] = item
     kept = [item for item in items.values() if not item.get("absent")]
-    return [*kept, *workloads(case, kept), *ended(case, kept), *dispatching(case, kept)]
+    return [
+        *kept,
+        *workloads(case, kept),
+        *crowds(case, kept),
+        *ended(case, kept),
+        *dispatching(case, kept),
+    ]
 
 
 def identity(item: Object) -> tuple[str, str, str]:
@@ -149,13 +158,89 @@ def workload(
     }
 
 
+def crowds(case: Object, items: list[Object]) -> list[Object]:
+    """Make the Workloads that the case describes by how they differ from one of its Job."""
+    return [
+        like_the_job(one_of(crowd, f"crowd-{place}-{number}", number), case["job"], items)
+        for place, crowd in enumerate(case.get("workloads", ()))
+        for number in range(crowd.get("times", 1))
+    ]
+
+
+def one_of(crowd: Object, name: str, number: int) -> Object:
+    """Name one of a crowd: of those that run each began a bit before the last one, of those that
+    wait each came a second after.
+    """
+    running = crowd.get("running")
+    if running is not None:
+        return {**crowd, "name": name, "running": running + number * crowd.get("apart", 0)}
+    return {**crowd, "name": name, "age": crowd.get("age", 7200) - number}
+
+
+def like_the_job(crowd: Object, job: Object, items: list[Object]) -> Object:
+    template = copy.deepcopy(job["spec"]["template"])
+    template["metadata"] = crowd.get("template") or (OTHERS if crowd.get("other") else {})
+    resources = template["spec"]["containers"][0]["resources"]
+    if "asks" in crowd:
+        resources.update(requests=crowd["asks"], limits={})
+    pods = {"name": "main", "count": 1, "template": template, **crowd.get("podSet", {})}
+    status: Object = {"conditions": [PENDING]}
+    if "running" in crowd:
+        status = admitted(crowd, resources["requests"], pods["count"], items)
+    status["conditions"] += crowd.get("conditions", ())
+    metadata = {
+        "name": crowd["name"],
+        "namespace": "research",
+        "uid": crowd["name"],
+        "creationTimestamp": ago(crowd.get("age", 7200)),
+    }
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": metadata | crowd.get("metadata", {}),
+        "spec": {
+            "queueName": crowd["queue"],
+            "active": True,
+            "priority": crowd.get("priority", 0),
+            "podSets": [pods],
+        },
+        "status": status,
+    }
+
+
+def admitted(crowd: Object, asked: Object, count: int, items: list[Object]) -> Object:
+    """Make the status of a Workload that runs, in the first flavor unless the case names one."""
+    target, first = place_of(crowd["queue"], items)
+    assigned = {
+        "name": "main",
+        "count": count,
+        "flavors": dict.fromkeys(asked, crowd.get("flavor", first)),
+        "resourceUsage": {resource: many(amount, count) for resource, amount in asked.items()},
+    }
+    conditions = [
+        {
+            "type": kind,
+            "status": "True",
+            "reason": kind,
+            "lastTransitionTime": ago(crowd["running"]),
+        }
+        for kind in ("QuotaReserved", "Admitted")
+    ]
+    admission = {"clusterQueue": target, "podSetAssignments": [assigned]}
+    return {"admission": admission, "conditions": conditions}
+
+
+def many(amount: str, count: int) -> str:
+    """Multiply a quantity: 4 times `6Gi` are `24Gi`."""
+    digits, unit = re.fullmatch(r"(\d+)(\D*)", amount).groups()
+    return f"{int(digits) * count}{unit}"
+
+
 def ended(case: Object, items: list[Object]) -> list[Object]:
     """Make a Workload for each run of the Job's class that the case tells of."""
     own = job_class.of_job(KIND.read(case["job"]))
     return [
-        finished(
-            run, f"ended-{group}-{number}", JobClass("other", "~other") if other else own, items
-        )
+        finished(run, f"ended-{group}-{number}", OTHER if other else own, items)
         for group, run in enumerate(case.get("ended", ()))
         for number in range(run.get("times", 1))
         for other in (run.get("other", False),)
@@ -164,9 +249,8 @@ def ended(case: Object, items: list[Object]) -> list[Object]:
 
 def dispatching(case: Object, items: list[Object]) -> list[Object]:
     """Make Workloads that have quota, and wait for AdmissionChecks for so many seconds."""
-    found = JobClass("other", "~other")
     return [
-        finished({"queue": queue, "reserved": ago(seconds)}, f"{queue}-{number}", found, items)
+        finished({"queue": queue, "reserved": ago(seconds)}, f"{queue}-{number}", OTHER, items)
         for queue, waits in case.get("dispatching", {}).items()
         for number, seconds in enumerate(waits)
     ]
@@ -182,14 +266,14 @@ def finished(run: Object, name: str, found: JobClass, items: list[Object]) -> Ob
     if "option" in run:
         annotations[DECIDED_BY], labels[OPTION_LABEL] = run["policy"], run["option"]
     queue = run.get("queue", "cpu-lq")
-    target, flavor = place_of(queue, items)
+    target, first = place_of(queue, items)
     moments = {
         "QuotaReserved": ("QuotaReserved", run.get("reserved")),
         "Admitted": ("Admitted", run.get("began")),
         "PodsReady": ("Started", run.get("ready")),
         "Finished": (run.get("reason", ""), run.get("at")),
     }
-    assigned = {"name": "main", "count": 1, "flavors": {"cpu": flavor}}
+    assigned = {"name": "main", "count": 1, "flavors": {"cpu": run.get("flavor", first)}}
     template = {
         "metadata": {"annotations": annotations, "labels": labels},
         "spec": {"containers": [{"name": "main"}]},
@@ -243,6 +327,7 @@ def found(outcome: Outcome, patched: Object, want: Object) -> Object:
     answers: Object = {
         "skip": str(outcome.skip) if outcome.skip else None,
         "option": decision.option if decision else None,
+        "leftAlone": str(decision.left_alone) if decision and decision.left_alone else None,
         "reason": decision.reason if decision else None,
         "cluster": {o.option: o.cluster for o in options if o.cluster},
         "rejected": {o.option: str(o.rejection) for o in options if o.rejection},
