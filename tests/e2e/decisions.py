@@ -74,17 +74,22 @@ def fill(plane: ControlPlane, names: paper.Names, *, gpu: int, cpu: int = 0) -> 
     jobs = [paper.heavy_job(f"fill-gpu-{number}", names, faster=SLOW) for number in range(gpu)]
     jobs += [cpu_job(f"fill-cpu-{number}", names) for number in range(cpu)]
     plane.client.create_all(jobs)
+    wait_until_counted(plane.client, names, gpu=gpu, cpu=cpu)
+
+
+def wait_until_counted(client: ApiClient, names: paper.Names, *, gpu: int, cpu: int = 0) -> None:
+    """Wait until Kueue has judged so many Workloads of one Job each, and the webhook sees it."""
     wanted = {"gpu": max(0, gpu - 4), "cpu": max(0, cpu - 6)}
 
     def settled() -> bool:
         found = []
         for name in (names.gpu_cluster_queue, names.cpu_cluster_queue):
-            status = plane.client.get(paper.KUEUE, "ClusterQueue", name).get("status", {})
+            status = client.get(paper.KUEUE, "ClusterQueue", name).get("status", {})
             found.append((status.get("pendingWorkloads", 0), status.get("reservingWorkloads", 0)))
         return found == [(wanted["gpu"], min(gpu, 4)), (wanted["cpu"], min(cpu, 6))]
 
     wait_for(settled, f"Kueue has judged {gpu + cpu} Workloads")
-    wait_for(lambda: counts(plane.client, names) == wanted, f"the webhook counts {wanted}")
+    wait_for(lambda: counts(client, names) == wanted, f"the webhook counts {wanted}")
 
 
 def cpu_job(name: str, names: paper.Names) -> Object:
