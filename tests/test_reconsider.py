@@ -85,6 +85,7 @@ def looked(workloads, jobs, *, policies=None, most=16, gpu="4", cpu="9", **world
     state.replace(kinds.CLUSTER_QUEUES, [quota("gpu", gpu), quota("cpu", cpu)])
     state.replace(kinds.LOCAL_QUEUES, [lane("gpu"), lane("cpu")])
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
+    state.replace(kinds.PRIORITY_CLASSES, [named("WorkloadPriorityClass", "guests", value=-10)])
     state.replace(kinds.WORKLOADS, workloads)
     snapshot = replace(state.snapshot(0.0, NOW), policies=policies or (rule(),), generation=1)
     found = offers.World(
@@ -262,3 +263,32 @@ def test_what_is_not_known_of_others_is_the_same_in_every_trial():
 
     assert [move.way.option for move in found.moves] == ["cpu"]
     assert found.moves[0].gain < 10 * 600
+
+
+@pytest.mark.parametrize(
+    ("policy", "priority", "moved"),
+    [("light-gpu", 1000, 1), ("light-gpu", 0, 0), ("", 1000, 0)],
+    ids=["its equals", "a lower priority", "no policy"],
+)
+def test_a_job_is_made_later_only_for_its_equals(policy, priority, moved):
+    # It would be done in 40 s where it is, next, and in 60 s elsewhere; ten others gain 20 s each.
+    ahead = waiting(10, age=300, priority=1000)
+    others = [waiting(n, guest=(policy, "gpu"), priority=priority) for n in range(10)]
+    slow = rule(options=(OPTIONS[0], {**OPTIONS[1], "slowdown": 3}))
+
+    found = looked([running("first"), ahead, *others], [pending(10, age=310)], policies=(slow,))
+
+    assert (found.candidates, len(found.moves)) == (1, moved)
+
+
+def test_a_guest_is_foreseen_with_the_priority_that_it_will_have():
+    guests = {"maxJobs": 9, "priorityClass": "guests"}
+    lines, jobs = [running("first"), *map(waiting, range(8))], [pending(n) for n in range(8)]
+
+    plain = looked(lines, jobs)
+    found = looked(
+        lines, jobs, policies=(rule(options=(OPTIONS[0], {**OPTIONS[1], "guests": guests})),)
+    )
+
+    assert {each.priority for each in plain.arrivals} == {0}
+    assert {each.priority for each in found.arrivals} == {-10}

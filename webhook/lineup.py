@@ -5,6 +5,7 @@ The forecasts are those that decisions are made on.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from webhook.cluster.workload import Workload
 from webhook.decide import forecast, moves
 from webhook.decide.fold import Fold
 from webhook.decide.forecast import Occupant, Queued
-from webhook.decide.moves import Move, Moved, Prospect
+from webhook.decide.moves import Move, Moved, Prospect, Rank
 from webhook.decide.occupancy import Occupancy
 from webhook.model.queues import Arrival, Snapshot
 from webhook.offers import Asked, Offers, World, class_text
@@ -42,7 +43,10 @@ class Lines:
         self._offers: dict[tuple[str, str], Queued] = {}
         self._here = {key: class_text(each, each.option) for key, each in asked.items()}
         """Key to the class by which its run time is looked up where it is."""
-        self._waiting = [self._with_class(each) for each in self._waiting]
+        self._ranks = {key: rank_of(each) for key, each in asked.items()}
+        """Key to whose sake it is that those under it are done sooner."""
+        self._counts: defaultdict[Rank, int] = defaultdict(int)
+        self._waiting = [self._ranked(self._with_class(each)) for each in self._waiting]
         plan = self._planned(self._waiting)
         self._as_it_is = self._prospect(plan)
         self.occupancy = _occupancy(replace(world.snapshot, profiles=plan.profiles))
@@ -72,11 +76,22 @@ class Lines:
         return self._prospect(self._planned(waiting))
 
     def _prospect(self, plan: forecast.Planned) -> Prospect:
+        of_ranks = {rank: count * moves.NEVER_SECONDS for rank, count in self._counts.items()}
+        for begun in plan.begun:
+            sooner = (begun.finish - moves.NEVER_SECONDS) * begun.count
+            of_ranks[self._ranks[begun.key]] += sooner
         finishes = {begun.key: begun.finish for begun in plan.begun}
-        started = sum(begun.count for begun in plan.begun)
-        total = sum(begun.finish * begun.count for begun in plan.begun)
-        total += (self.length - started) * moves.NEVER_SECONDS
-        return Prospect(finishes=finishes, total=total)
+        return Prospect(finishes=finishes, total=sum(of_ranks.values()), of_ranks=of_ranks)
+
+    def _ranked(self, each: Queued) -> Queued:
+        """Put those who stand alone for themselves, and the others under a key for their rank."""
+        arrival = each.arrival
+        if arrival.key not in self._here:
+            rank = Rank(arrival.policy, arrival.namespace, arrival.priority)
+            arrival = replace(arrival, key=f"of {rank}")
+            self._ranks[arrival.key] = rank
+        self._counts[self._ranks[arrival.key]] += arrival.count
+        return replace(each, arrival=arrival)
 
     def _with_class(self, each: Queued) -> Queued:
         """Look the run times of candidates up as their policy says, decided by it or not."""
@@ -88,6 +103,11 @@ class Lines:
         return forecast.planned(
             world.snapshot, self._running, waiting, self._run_times, world.now, world.censuses
         )
+
+
+def rank_of(each: Asked) -> Rank:
+    """Rank a Job by the priority that it has where it is."""
+    return Rank(each.policy.name, each.pending.job.namespace, each.workload.priority)
 
 
 def _occupancy(snapshot: Snapshot) -> Occupancy:

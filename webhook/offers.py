@@ -15,13 +15,14 @@ from webhook.cluster.workload import Workload
 from webhook.decide import delays, expectations, match, options, own_keys, wishes
 from webhook.decide.moves import Way
 from webhook.decide.occupancy import Occupancy
+from webhook.decide.priorities import priority_of
 from webhook.decide.wishes import Wishes
 from webhook.jobs import KINDS
 from webhook.jobs.movable import changes_template, obstacle
 from webhook.model import job_class, marks
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
-from webhook.model.job import PRIORITY_LABEL, Job
+from webhook.model.job import Job
 from webhook.model.moves import Obstacle
 from webhook.model.pending import Pending
 from webhook.model.policy import FallbackPolicy, Reconsider
@@ -170,7 +171,8 @@ class Catalog:
         return None if self._world.changes_resources else Obstacle.OLDER_KUBERNETES
 
     def _offer(self, each: Asked, item: Assessment, runs: float) -> Offer:
-        snapshot, job = self._world.snapshot, each.pending.job
+        job, policy = each.pending.job, each.policy
+        option = next(option for option in policy.spec.options if option.name == item.option)
         finish = item.forecast.finish if item.forecast is not None else None
         return Offer(
             way=Way(
@@ -184,8 +186,8 @@ class Catalog:
                 namespace=job.namespace,
                 local_queue=item.queue,
                 needs=item.needs,
-                priority=snapshot.priority_classes.get(job.labels.get(PRIORITY_LABEL, ""), 0),
-                policy=each.policy.name,
+                priority=priority_of(job, option, self._world.snapshot),
+                policy=policy.name,
                 option=item.option,
             ),
             job_class=class_text(each, item.option),

@@ -13,7 +13,7 @@ from webhook import surveys
 from webhook.cluster.workload import Workload
 from webhook.decide import match, moves
 from webhook.decide.moves import Candidate, Move
-from webhook.lineup import Lines
+from webhook.lineup import Lines, rank_of
 from webhook.model.fields import FieldError
 from webhook.model.moves import Obstacle
 from webhook.model.pending import Pending
@@ -157,6 +157,7 @@ def _candidate(each: Asked, offers: Offers) -> Candidate:
         moved=each.pending.moves,
         least_seconds=seconds(gain.time),
         least_part=gain.percent / 100,
+        rank=rank_of(each),
     )
 
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.decide import moves
-from webhook.decide.moves import Candidate, Prospect, Way
+from webhook.decide.moves import Candidate, Prospect, Rank, Way
 
 GPU, CPU = "gpu", "cpu"
+RANK = Rank("light", "team", 100)
 
 
 def candidate(order, *, gpu=20.0, cpu=70.0, here=GPU, **given):
@@ -27,16 +28,17 @@ def candidate(order, *, gpu=20.0, cpu=70.0, here=GPU, **given):
         runs=runs[here],
         order=order,
         ways=(way,),
+        rank=RANK,
         **{**defaults, **given},
     )
 
 
 class Queues:
-    """First come, first served: so many servers in each queue."""
+    """First come, first served: so many servers in each queue; the others are of one rank."""
 
-    def __init__(self, candidates, servers, others=(), error=lambda: 1.0):
+    def __init__(self, candidates, servers, others=(), error=lambda: 1.0, rank=RANK):
         self.candidates, self.servers, self.others = candidates, servers, others
-        self.error = error
+        self.error, self.rank = error, rank
         self.asked = 0
 
     def __call__(self, moved):
@@ -44,13 +46,13 @@ class Queues:
         free = {name: [0.0] * number for name, number in self.servers.items()}
         lines = [(each.order, each.key, *self._place(each, moved)) for each in self.candidates]
         finishes = {}
-        total = 0.0
+        of_ranks = {RANK: 0.0, self.rank: 0.0}
         for _, key, queue, runs in sorted([*lines, *self.others]):
             done = heapq.heappop(free[queue]) + runs * self.error()
             heapq.heappush(free[queue], done)
             finishes[key] = done
-            total += done
-        return Prospect(finishes=finishes, total=total)
+            of_ranks[RANK if key.startswith("job") else self.rank] += done
+        return Prospect(finishes=finishes, total=sum(of_ranks.values()), of_ranks=of_ranks)
 
     def _place(self, each, moved):
         way = moved.get(each.key)
@@ -170,6 +172,68 @@ def test_who_would_be_done_much_later_must_bring_as_much_as_it_loses(behind, cpu
     found = plan(Queues([candidate(0, cpu=cpu)], {GPU: 1, CPU: 1}, others))
 
     assert len(found) == moved
+
+
+OF_OTHERS = [
+    pytest.param(RANK, 1, id="its equals"),
+    pytest.param(RANK._replace(priority=101), 1, id="of a higher priority"),
+    pytest.param(RANK._replace(priority=99), 0, id="of a lower priority"),
+    pytest.param(RANK._replace(namespace="another"), 0, id="in another namespace"),
+    pytest.param(RANK._replace(policy=""), 0, id="of no policy"),
+]
+
+
+@pytest.mark.parametrize(("rank", "moved"), OF_OTHERS)
+def test_a_job_is_made_later_only_for_its_equals_and_betters(rank, moved):
+    # It would be done in 106 s where it is, next, and in 140 s elsewhere; each other gains 100 s.
+    others = [(1 + n, f"other-{n}", GPU, 100.0) for n in range(10)] + [(-1, "first", GPU, 6.0)]
+    line = [candidate(0, gpu=100.0, cpu=140.0)]
+
+    found = plan(Queues(line, {GPU: 1, CPU: 1}, others, rank=rank))
+
+    assert len(found) == moved
+
+
+@pytest.mark.parametrize(("rank", "_"), OF_OTHERS)
+def test_who_is_done_no_later_is_moved_for_whoever_gains(rank, _):
+    # It gains 4 s of the 5 s that are asked for, and the other 10 s.
+    others = [(-1, "first", GPU, 10.0), (1, "other", GPU, 10.0)]
+    line = [candidate(0, gpu=10.0, cpu=16.0, least_seconds=5.0)]
+
+    found = plan(Queues(line, {GPU: 1, CPU: 1}, others, rank=rank))
+
+    assert [move.gain for move in found] == [14.0]
+
+
+@pytest.mark.parametrize(("overtaken", "moved"), [(1, 1), (2, 0)])
+def test_what_others_lose_counts_whoever_they_are(overtaken, moved):
+    # It loses 4 s, three of its equals gain 10 s each, and each of no policy loses 14 s by it.
+    line = [candidate(0, gpu=10.0, cpu=14.0)]
+    line += [candidate(n, gpu=10.0, cpu=999.0) for n in (1, 2, 3)]
+    others = [(0.1 * n, f"other-{n}", CPU, 5.0) for n in range(1, 1 + overtaken)]
+
+    found = plan(Queues(line, {GPU: 1, CPU: 1}, others, rank=RANK._replace(policy="")))
+
+    assert len(found) == moved
+
+
+@given(seed=st.integers(0, 2**32))
+def test_nobody_is_made_later_for_those_who_are_not_its_equals(seed):
+    chance = random.Random(seed)
+    line = [
+        candidate(n, gpu=chance.uniform(5, 60), cpu=chance.uniform(5, 200), kind=str(n))
+        for n in range(chance.randrange(1, 6))
+    ]
+    others = [(n + 0.5, f"other-{n}", GPU, chance.uniform(5, 60)) for n in range(10)]
+    queues = Queues(line, {GPU: 1, CPU: 2}, others, rank=RANK._replace(priority=0))
+
+    (move,) = plan(queues, most=1) or (None,)
+
+    if move is not None:
+        before, after = queues({}), queues({move.candidate.key: move.way})
+        own = before.of_ranks[RANK] - after.of_ranks[RANK]
+        key = move.candidate.key
+        assert own > 0 or after.finishes[key] <= before.finishes[key]
 
 
 @given(seed=st.integers(0, 2**32), gpus=st.integers(1, 4), cpus=st.integers(1, 4))

@@ -1,8 +1,9 @@
 """Which of the pending Jobs to move, looked at together: so that all of them are done sooner.
 
 What counts is the sum of the times until everybody who waits is done, those included whom a moved
-Job overtakes. Each candidate move is tried on the event loop; what the queues would be like is
-asked of the caller, so that it is the same forecast that decisions are made on.
+Job overtakes. A Job is itself made later only for the sake of its equals (``_gain``).
+Each candidate move is tried on the event loop; what the queues would be like is asked of the
+caller, so that it is the same forecast that decisions are made on.
 
 A Job keeps its place in line wherever it is moved, so nothing is lost by waiting: it is moved when
 it is about to start, here or there, and by then more is known.
@@ -14,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 NEVER_SECONDS = 30 * 86_400.0
 """What a Job counts for that would not start at all."""
@@ -32,6 +33,24 @@ MUCH_LATER = 1.5
 at least as much as it loses itself: the place that it takes may soon be worth more to another."""
 _BACK_FACTOR = 2.0
 """Each move of a Job makes its next one this much dearer, so that none goes to and fro."""
+_LATER_SECONDS = 1e-3
+"""By more than this a Job is made later; less is what adding up leaves."""
+
+
+class Rank(NamedTuple):
+    """Whose a Job is, and how it ranks among theirs."""
+
+    policy: str
+    namespace: str
+    priority: int
+
+    def may_give_way_to(self, other: Rank) -> bool:
+        """Tell whether a Job of this rank may be made later for the sake of one of the other."""
+        is_theirs = (self.policy, self.namespace) == (other.policy, other.namespace)
+        return is_theirs and other.priority >= self.priority
+
+
+_OF_NOBODY = Rank("", "", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +88,7 @@ class Candidate:
     least_seconds: float = 0.0
     least_part: float = 0.0
     """What a move must gain at least: so many seconds, and such a part of what is left to it."""
+    rank: Rank = _OF_NOBODY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +98,9 @@ class Prospect:
     finishes: Mapping[str, float]
     """Key to seconds from now; a Job that never starts is not in it."""
     total: float
-    """Seconds, of all that wait together."""
+    """Seconds, of all that wait together;"""
+    of_ranks: Mapping[Rank, float] = field(default_factory=dict)
+    """and of those of each rank, a moved Job counted where it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +163,7 @@ def _best(
         if state.tries <= 0:
             break
         due, after = _tried(state, batch)
-        surplus = state.now.total - after.total - _needed(state.now, after, due)
+        surplus = _gain(state.now, after, due) - _needed(state.now, after, due)
         if due and surplus > 0 and (best is None or surplus > best[0]):
             best = surplus, due, after
     return best[1:] if best else None
@@ -188,6 +210,29 @@ def _loss(state: _Plan, candidate: Candidate, way: Way) -> tuple[float, float]:
     """Compare first by what running there costs, then by what it gains itself."""
     stays = state.now.finishes.get(candidate.key, NEVER_SECONDS)
     return way.runs - candidate.runs, way.priced - stays
+
+
+def _gain(now: Prospect, after: Prospect, batch: _Batch) -> float:
+    """Say how much sooner all are done who count.
+
+    Where the moved Jobs are done no later themselves, nobody gives anything up for another: all who
+    wait count, whoever they are, those who lose by it as well as those who gain. Where one of them
+    is done later, those gain for whose sake it may be: Jobs of its own policy and namespace, and of
+    the same priority or a higher one. Of all others only what they lose counts.
+    """
+    if not any(_is_made_later(candidate, now, after) for candidate, _ in batch):
+        return now.total - after.total
+    gained = 0.0
+    for rank in now.of_ranks.keys() | after.of_ranks.keys():
+        sooner = now.of_ranks.get(rank, 0.0) - after.of_ranks.get(rank, 0.0)
+        counts = all(candidate.rank.may_give_way_to(rank) for candidate, _ in batch)
+        gained += sooner if counts else min(0.0, sooner)
+    return gained
+
+
+def _is_made_later(candidate: Candidate, now: Prospect, after: Prospect) -> bool:
+    stays = now.finishes.get(candidate.key, NEVER_SECONDS)
+    return after.finishes.get(candidate.key, NEVER_SECONDS) > stays + _LATER_SECONDS
 
 
 def _needed(now: Prospect, after: Prospect, batch: _Batch) -> float:
