@@ -1,7 +1,9 @@
 """A pending Job is put back as it was submitted in the very update that asks for it, and pinned."""
 
 import copy
+import time
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -16,6 +18,7 @@ from webhook.model.queues import OffSwitch
 
 POLICY = "kueue-fallback.dev/policy"
 LEFT = "kueue-fallback.dev/undone"
+LEFT_AT = "kueue-fallback.dev/undone-from"
 PINNED = "decided no more (kueue-fallback.dev/policy: none)"
 UNDONE = f"undone: in gpu-lq as submitted, and {PINNED}"
 
@@ -27,7 +30,14 @@ def server():
 
 
 def undo(server, before, **annotations):
-    return server.update(before, asking(before, "none", **annotations))
+    after, warnings = server.update(before, asking(before, "none", **annotations))
+    return untimed(after), warnings
+
+
+def untimed(job):
+    """Leave out when that was."""
+    job["metadata"]["annotations"].pop(LEFT_AT, None)
+    return job
 
 
 def pinned(job, *, from_elsewhere=True):
@@ -218,7 +228,7 @@ def test_a_manifest_applied_with_the_wish_is_undone_too(server):
 
     after, _ = server.update(before, asked)
 
-    assert plain(after) == plain(pinned(pending(light_job())))
+    assert plain(untimed(after)) == plain(pinned(pending(light_job())))
 
 
 def test_a_dry_run_shows_it(server):
@@ -229,11 +239,28 @@ def test_a_dry_run_shows_it(server):
     assert not {DECISION, REASON, MOVE_TO, MOVE_REASON} & set(after["metadata"]["annotations"])
 
 
+@pytest.mark.parametrize(
+    ("moves", "left"), [((), "cpu-cq"), (("gpu",), "cpu-cq"), (("gpu", "cpu"), "cpu-cq")]
+)
+def test_it_says_when_it_was_and_where_it_does_not_belong(server, moves, left):
+    job = stored(server)
+    for option in moves:
+        job, _ = move(server, job, option)
+
+    after, _ = server.update(job, asking(job, "none"))
+
+    at, _, cluster_queues = after["metadata"]["annotations"][LEFT_AT].partition(" ")
+    assert cluster_queues == left
+    assert abs(datetime.fromisoformat(at).timestamp() - time.time()) < 60
+
+
 def test_what_came_from_elsewhere_stays_known_when_it_is_undone_again(server):
-    undone, _ = undo(server, stored(server))
+    before = stored(server)
+    undone, _ = server.update(before, asking(before, "none"))
     labels = {**undone["metadata"]["labels"], OPTION_LABEL: "none"}
     labelled = {**undone, "metadata": {**undone["metadata"], "labels": labels}}
 
-    after, _ = undo(server, labelled)
+    after, _ = server.update(labelled, asking(labelled, "none"))
 
-    assert after["metadata"]["annotations"] == {POLICY: "none", LEFT: "light-gpu"}
+    assert after["metadata"]["annotations"] == undone["metadata"]["annotations"]
+    assert set(after["metadata"]["annotations"]) == {POLICY, LEFT, LEFT_AT}

@@ -201,7 +201,7 @@ class Handler:
         if updates.changes_decision(review.old_object or {}, review.object):
             outcome = recovered.refused(source, kind, Obstacle.DECISION_CHANGED)
         elif updates.asks_for_undo(review.object):
-            outcome = undoing.undo(source, kind)
+            outcome = undoing.undo(source, kind, time=_written(int(time.time())))
         else:
             with self._lock:
                 moment = self._moment(review, self._clock())

@@ -20,13 +20,16 @@ from webhook.model.decision import Outcome
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.moves import Obstacle
+from webhook.model.pending import left_written
 from webhook.recovered import Recovered, Refusal
 
 _PINNED = f"decided no more ({POLICY}: {OPT_OUT})"
 
 
-def undo(source: Mapping[str, Any], kind: JobKind) -> Outcome:
+def undo(source: Mapping[str, Any], kind: JobKind, *, time: str) -> Outcome:
     """Take back what a decision and moves have changed, and pin the Job where it then is.
+
+    *time* is now, as RFC 3339 in UTC.
 
     Raises:
         FieldError: *source* cannot be read as a Job of *kind*.
@@ -34,18 +37,19 @@ def undo(source: Mapping[str, Any], kind: JobKind) -> Outcome:
     """
     raw = kind.read(source)
     if jobs.DECISION not in raw.annotations:
-        earlier = {key: raw.annotations[key] for key in (jobs.UNDONE,) if key in raw.annotations}
+        kept = (jobs.UNDONE, jobs.UNDONE_FROM)
+        earlier = {key: raw.annotations[key] for key in kept if key in raw.annotations}
         left = replace(marks.unmarked(raw), pod_sets=raw.pod_sets)
         left = replace(left, annotations={**left.annotations, **earlier})
         return _pinned(raw, left, kind, f"nothing to undo, as it has no decision; {_PINNED}")
     try:
-        found = _undone(source, raw, kind)
+        found = _undone(source, raw, kind, time)
     except FieldError as error:
         found = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
     return recovered.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
 
 
-def _undone(source: Mapping[str, Any], raw: Job, kind: JobKind) -> Outcome | Refusal:
+def _undone(source: Mapping[str, Any], raw: Job, kind: JobKind, time: str) -> Outcome | Refusal:
     found = recovered.recover(source, raw, kind)
     if isinstance(found, Refusal):
         return found
@@ -58,15 +62,18 @@ def _undone(source: Mapping[str, Any], raw: Job, kind: JobKind) -> Outcome | Ref
         return Refusal(obstacle=obstacle)
     if not movable.changes_template(changes):
         after, referring = replace(after, pod_sets=raw.pod_sets), ()
-    return _pinned(raw, _remembered(raw, after, found), kind, _sentence(after, referring))
+    return _pinned(raw, _remembered(raw, after, found, time), kind, _sentence(after, referring))
 
 
-def _remembered(raw: Job, after: Job, found: Recovered) -> Job:
+def _remembered(raw: Job, after: Job, found: Recovered, time: str) -> Job:
     """Note whose decision it was: Kueue may just be admitting it in a queue that it has left."""
     recorded = found.recorded
     if recorded is None or (raw.queue == after.queue and not recorded.moves):
         return after
-    return replace(after, annotations={**after.annotations, jobs.UNDONE: recorded.policy})
+    noted = {jobs.UNDONE: recorded.policy}
+    if elsewhere := recorded.elsewhere(after.queue):
+        noted[jobs.UNDONE_FROM] = left_written(time, elsewhere)
+    return replace(after, annotations={**after.annotations, **noted})
 
 
 def _sentence(after: Job, referring: tuple[str, ...]) -> str:

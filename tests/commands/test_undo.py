@@ -91,7 +91,8 @@ def test_a_pending_job_goes_back_and_is_told_how_to_unpin_it(server, undo):
 
     assert cluster.patched == [WISH]
     assert plain(cluster.job["spec"]) == plain(pending(light_job())["spec"])
-    assert cluster.job["metadata"]["annotations"] == {POLICY: "none", LEFT: "light-gpu"}
+    annotations = cluster.job["metadata"]["annotations"]
+    assert (annotations[POLICY], annotations[LEFT]) == ("none", "light-gpu")
     text = "Job team/light is as it was submitted, in LocalQueue gpu-lq.\n"
     assert (result.exit_code, result.stdout) == (0, text + UNPIN)
     assert result.stderr == (

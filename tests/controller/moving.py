@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tests.test_reconsider import NOW, OPTIONS, RULES, lane, quota, rule, running, waiting
+from tests.cluster.objects import condition
+from tests.test_reconsider import NOW, OPTIONS, RULES, lane, quota, rule, running, time, waiting
 from webhook.cluster import resources as kinds
 from webhook.cluster.feed import Feed
 from webhook.cluster.reduce import read
@@ -19,8 +20,9 @@ DECISION = "kueue-fallback.dev/decision"
 LATER = LOOK_SECONDS + 1.0
 
 
-def job(number, *, option="gpu", age=100, moves=0, version="1"):
+def job(number, *, option="gpu", age=100, moves=0, moved_ago=0, version="1"):
     """A Job as the API server sends it, decided by the policy."""
+    stay = {"time": time(moved_ago), "option": option, "reason": "moved"}
     decision = {
         "version": 1,
         "id": f"id-{number}",
@@ -32,6 +34,11 @@ def job(number, *, option="gpu", age=100, moves=0, version="1"):
         "from": {"queue": "gpu-lq"},
         "original": {},
         "moves": moves,
+        "history": [stay] if moves else [],
+        "options": [
+            {"name": name, "queue": f"{name}-lq", "clusterQueue": f"{name}-cq"}
+            for name in ("gpu", "cpu")
+        ],
     }
     container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "4"}}}
     return {
@@ -58,7 +65,7 @@ class Cluster:
     """An API server with the webhook behind it, as far as moves are concerned."""
 
     def __init__(self, *, refuses=None, **version):
-        self.patched, self.events, self.workloads = [], [], []
+        self.patched, self.events, self.workloads, self.stored = [], [], [], {}
         self.version = {"major": "1", "minor": "36", **version}
         self.refuses = refuses
 
@@ -66,8 +73,12 @@ class Cluster:
         return "v1beta2"
 
     def get(self, path, params=None):
-        assert path == "/version"
-        return self.version
+        if params is None:
+            assert path == "/version"
+            return self.version
+        assert path == "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads"
+        name = params["fieldSelector"].removeprefix("metadata.name=")
+        return {"items": [self.stored[name]] if name in self.stored else []}
 
     def post(self, path, body):
         self.events.append((path, body))
@@ -145,14 +156,31 @@ def eight():
     return [job(number) for number in range(8)]
 
 
-def arrive(feed, cluster, found, *, reserved_in=""):
+def arrive(feed, cluster, found):
     """Let the Workloads of all moved Jobs follow."""
     for path, _ in cluster.patched:
         number = int(path.rpartition("-")[2])
-        changed = waiting(number, queue="cpu-lq")
-        if reserved_in:
-            changed = running(f"job-{number}", reserved_in)
-            changed["spec"]["queueName"] = "cpu-lq"
-            changed["metadata"]["name"] = f"wl-{number}"
-        entry = read(kinds.WORKLOADS, changed)
-        feed.take(Message(kind=kinds.WORKLOADS, at=0.0, event=("MODIFIED", entry)))
+        change(feed, cluster, waiting(number, queue="cpu-lq"))
+
+
+def change(feed, cluster, workload):
+    """Let a Workload be what it is now."""
+    workload["metadata"]["resourceVersion"] = "5"
+    cluster.stored[workload["metadata"]["name"]] = workload
+    entry = read(kinds.WORKLOADS, workload)
+    feed.take(Message(kind=kinds.WORKLOADS, at=0.0, event=("MODIFIED", entry)))
+
+
+def stale(number, *, to="gpu", queue="cpu", reserved_ago=0, admitted_ago=0, ready=False):
+    """A Workload that has followed its Job and holds quota where that was before."""
+    times = {"QuotaReserved": reserved_ago, "Admitted": admitted_ago}
+    since = {kind: time(ago) for kind, ago in times.items() if ago is not None}
+    if ready:
+        since["PodsReady"] = time(0)
+    found = running(f"job-{number}", to)
+    found["metadata"]["name"] = f"wl-{number}"
+    found["spec"]["queueName"] = f"{queue}-lq"
+    found["status"]["conditions"] = [
+        {**condition(kind), "lastTransitionTime": at} for kind, at in since.items()
+    ]
+    return found

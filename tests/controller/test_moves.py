@@ -16,11 +16,8 @@ from tests.controller.moving import (
     step,
     tell,
 )
-from tests.test_reconsider import running, waiting
 from webhook.cluster import resources as kinds
 from webhook.cluster.errors import Refused
-from webhook.cluster.reduce import read
-from webhook.cluster.watch import Message
 from webhook.controller.moves import CONFIRM_SECONDS
 
 __all__ = ["feed"]
@@ -54,53 +51,6 @@ def test_no_more_are_in_flight_than_were_seen_to_arrive(feed):
     assert first == 1
     assert len(stepped.moved) == 1
     assert len(cluster.patched) == 3
-
-
-def test_a_stale_admission_is_taken_back_and_then_let_go_on(feed):
-    cluster = Cluster()
-    found = mover(cluster, *eight())
-    step(found, feed)
-    arrive(feed, cluster, found, reserved_in="gpu")
-
-    stepped = step(found, feed, now=1.0)
-    step(found, feed, now=1.5)
-
-    ((path, body),) = cluster.workloads
-    assert "/namespaces/team/workloads/wl-" in path
-    assert body["spec"] == {"active": False}
-    assert stepped.outcomes["light-gpu", "repaired"] == 1
-
-    number = int(path.rpartition("-")[2])
-    freed = waiting(number, queue="cpu-lq", active=False)
-    freed["metadata"]["annotations"] = {"kueue-fallback.dev/repair": "gpu-cq"}
-    entry = read(kinds.WORKLOADS, freed)
-    feed.take(Message(kind=kinds.WORKLOADS, at=0.0, event=("MODIFIED", entry)))
-    step(found, feed, now=2.0)
-
-    assert cluster.workloads[1][1]["spec"] == {"active": True}
-    assert cluster.workloads[1][1]["metadata"]["annotations"] == {"kueue-fallback.dev/repair": None}
-
-
-def test_a_stale_admission_after_an_undo_is_taken_back_though_no_policy_is_left(feed):
-    cluster = Cluster()
-    undone = job(1)
-    undone["metadata"]["annotations"] = {
-        "kueue-fallback.dev/policy": "none",
-        "kueue-fallback.dev/undone": "light-gpu",
-    }
-    undone["spec"]["suspend"] = False
-    stale = running("job-1", "cpu")
-    stale["spec"]["queueName"] = "gpu-lq"
-    entry = read(kinds.WORKLOADS, stale)
-    feed.take(Message(kind=kinds.WORKLOADS, at=0.0, event=("MODIFIED", entry)))
-    tell(feed, kinds.POLICIES)
-
-    stepped = step(mover(cluster, undone), feed)
-
-    ((_, body),) = cluster.workloads
-    assert body["spec"] == {"active": False}
-    assert body["metadata"]["annotations"] == {"kueue-fallback.dev/repair": "cpu-cq"}
-    assert stepped.outcomes == {("light-gpu", "repaired"): 1}
 
 
 def test_what_no_workload_shows_is_given_up(feed):

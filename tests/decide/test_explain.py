@@ -86,6 +86,7 @@ def test_what_was_written_is_read_back():
         reason=SENTENCE,
         from_queue="gpu-lq",
         original={"/a": "b"},
+        cluster_queues={"gpu-lq": "gpu-cq", "cpu-lq": "cpu-cq"},
     )
 
 

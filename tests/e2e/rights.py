@@ -251,7 +251,7 @@ def moving(_, kubeconfig, namespace):
 def repairing(_, kubeconfig, namespace):
     """Take quota back from a Workload that is gone, as the controller does."""
     wanted = {"spec": {"active": False}}
-    return _complaint(lambda: move_writes.repair(Client(kubeconfig), WORKLOAD, wanted))
+    return _complaint(lambda: move_writes.to_workload(Client(kubeconfig), WORKLOAD, wanted))
 
 
 def _complaint(act):

@@ -11,11 +11,12 @@ from tests.properties.test_moves import EXAMPLES, KIND, created, moved, patched,
 from webhook import undoing
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.jobs.movable import changes_template
-from webhook.model.job import ENV_PREFIX, QUEUE_LABEL, UNDONE
+from webhook.model.job import ENV_PREFIX, QUEUE_LABEL, UNDONE, UNDONE_FROM
 from webhook.model.marks import MARKS
 from webhook.model.moves import Obstacle
 from webhook.model.policy import Adaptation
 
+NOW = "2026-11-21T06:00:00Z"
 SAME = st.just(Adaptation())
 VARIABLE = Adaptation.model_validate(
     {
@@ -35,6 +36,7 @@ def pinned(job, stored=None):
     decided = decision(stored) if stored is not None else {}
     if decided and (decided.get("moves") or queue_of(stored) != queue_of(job)):
         annotations[UNDONE] = decided["policy"]
+        annotations[UNDONE_FROM] = f"{NOW} cpu-cq"
     return found
 
 
@@ -77,7 +79,7 @@ def test_undone_it_is_what_was_submitted_and_pinned(source, first, second, moves
         stored = moved(stored, option, found)
 
     asked = asking(stored, "none")
-    outcome = undoing.undo(asked, KIND)
+    outcome = undoing.undo(asked, KIND, time=NOW)
     after = patched(asked, outcome)
 
     if outcome.obstacle is not None:
@@ -108,7 +110,7 @@ def test_pods_see_variables_as_they_were_submitted(source, value, taken):
         stored = moved(stored, "cpu", found)
 
     asked = asking(stored, "none")
-    outcome = undoing.undo(asked, KIND)
+    outcome = undoing.undo(asked, KIND, time=NOW)
 
     # What the kubelet would replace is in no annotation, so that the option's value is fixed.
     fixed = taken == "cpu" and "$" in value
@@ -125,4 +127,4 @@ def test_a_job_without_a_decision_is_pinned_and_nothing_else(source):
     job = pending(source)
     asked = asking(job, "none")
 
-    assert patched(asked, undoing.undo(asked, KIND)) == pinned(job)
+    assert patched(asked, undoing.undo(asked, KIND, time=NOW)) == pinned(job)

@@ -61,9 +61,15 @@ def is_finished(source: Mapping[str, Any]) -> bool:
     return is_true(read_conditions(fields.mapping(source, "status", "")), "Finished")
 
 
+def since(conditions: Conditions, name: str) -> int:
+    """Tell since when a condition is True, in seconds since 1970; 0: it is not."""
+    status, _, time = conditions.get(name, NOT_SAID)
+    return _seconds(time, "status.conditions") if status == "True" else 0
+
+
 def admitted_at(conditions: Conditions) -> int:
     """Tell when it was last admitted, in seconds since 1970; 0: it is not."""
-    return _since(conditions, "Admitted")
+    return since(conditions, "Admitted")
 
 
 def read_began(
@@ -75,8 +81,8 @@ def read_began(
     """
     admission = fields.mapping(status, "admission", "status")
     checked = fields.sequence(status, "admissionChecks", "status")
-    reserved = _since(conditions, "QuotaReserved") if checked else 0
-    admitted, ready = admitted_at(conditions), _since(conditions, "PodsReady")
+    reserved = since(conditions, "QuotaReserved") if checked else 0
+    admitted, ready = admitted_at(conditions), since(conditions, "PodsReady")
     if conditions.get("PodsReady", NOT_SAID)[1] == _RECOVERED or ready < admitted:
         ready = 0
     if not admission or not (reserved or (admitted and ready)):
@@ -132,10 +138,10 @@ def read_ended(source: Mapping[str, Any], mark: Mark, place: Place) -> Ended | N
     """
     status, metadata = (fields.mapping(source, key, "") for key in ("status", "metadata"))
     conditions = read_conditions(status)
-    finished, reason, since = conditions.get("Finished", NOT_SAID)
+    finished, reason, ended = conditions.get("Finished", NOT_SAID)
     if finished != "True" or reason not in (SUCCEEDED, FAILED):
         return None
-    end, begin = _seconds(since, "status.conditions"), admitted_at(conditions)
+    end, begin = _seconds(ended, "status.conditions"), admitted_at(conditions)
     if not begin or not place.flavors or not end >= begin:
         return None
     if fields.mapping(metadata, "annotations", "metadata").get(_REPLACES):
@@ -158,12 +164,6 @@ def read_ended(source: Mapping[str, Any], mark: Mark, place: Place) -> Ended | N
 
 def _digest(metadata: Mapping[str, Any]) -> int:
     return zlib.crc32(str(metadata.get("uid")).encode()) & 0xFFFF
-
-
-def _since(conditions: Conditions, name: str) -> int:
-    """Tell since when a condition is True, in seconds since 1970; 0: it is not."""
-    status, _, since = conditions.get(name, NOT_SAID)
-    return _seconds(since, "status.conditions") if status == "True" else 0
 
 
 def _seconds(written: str, path: str) -> int:

@@ -1,13 +1,16 @@
-"""What is written for a move: the patch that asks for it, and repairs."""
+"""What is written for a move: the patch that asks for it, repairs, and Events on the Job."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
 from math import inf
 from typing import Any, Final, Protocol
 
 from webhook.cluster.resources import KUEUE_GROUP
-from webhook.cluster.workload import REPAIR, Workload
+from webhook.cluster.workload import Workload
 from webhook.decide.finish_time import spoken
 from webhook.decide.moves import Move
 from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL
@@ -32,11 +35,21 @@ def ask(transport: Transport, job: Pending, move: Move) -> Mapping[str, Any]:
     return transport.patch(_JOBS.format(job.job.namespace, job.job.name), _patch(job, move))
 
 
-def repair(transport: Transport, workload: Workload, wanted: Mapping[str, Any]) -> None:
-    """Write what ``repair_of`` has found to a Workload."""
+def to_workload(transport: Transport, workload: Workload, wanted: Mapping[str, Any]) -> None:
+    transport.patch(f"{_workloads(transport, workload)}/{workload.name}", wanted)
+
+
+def read_anew(transport: Transport, workload: Workload) -> Mapping[str, Any] | None:
+    """Read a Workload as it is now, by the right to list them; None: it is gone."""
+    named = {"fieldSelector": f"metadata.name={workload.name}"}
+    found = transport.get(_workloads(transport, workload), named)
+    items: Sequence[Mapping[str, Any]] = found.get("items") or ()
+    return items[0] if items else None
+
+
+def _workloads(transport: Transport, workload: Workload) -> str:
     version = transport.kueue_version() or "v1beta2"
-    place = f"namespaces/{workload.namespace}/workloads/{workload.name}"
-    transport.patch(f"/apis/{KUEUE_GROUP}/{version}/{place}", wanted)
+    return f"/apis/{KUEUE_GROUP}/{version}/namespaces/{workload.namespace}/workloads"
 
 
 def _patch(job: Pending, move: Move) -> Mapping[str, Any]:
@@ -75,21 +88,51 @@ def has_arrived(key: str, queue: str, found: Sequence[Workload], snapshot: Snaps
     )
 
 
-def repair_of(workload: Workload, job: Pending, snapshot: Snapshot) -> dict[str, Any] | None:
-    """Say what must be written to a moved Job's Workload; None: nothing."""
-    if workload.is_repaired:
-        if workload.stage is Stage.RESERVING:
-            return None
-        return {
-            "metadata": {"annotations": {REPAIR: None}},
-            "spec": {"active": True},
-        }
-    local_queue = snapshot.local_queues.get((workload.namespace, workload.queue))
-    if workload.stage is not Stage.RESERVING or local_queue is None:
-        return None
-    if workload.queue != job.queue or workload.cluster_queue == local_queue.cluster_queue:
-        return None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What an Event on a Job tells."""
+
+    reason: EventReason
+    text: str
+    at: float
+    """Seconds since 1970 of what it tells of: an Event of one cause is written once."""
+
+
+def tell(transport: Transport, key: str, uid: str, told: Told) -> None:
+    """Write an Event on a Job.
+
+    Raises:
+        Refused: with the status 409, it has been written before.
+        ClusterError: it could not be written.
+
+    """
+    place = f"/api/v1/namespaces/{key.split('/', maxsplit=1)[0]}/events"
+    transport.post(place, _event(key, uid, told))
+
+
+def _event(key: str, uid: str, told: Told) -> Mapping[str, Any]:
+    namespace, _, name = key.partition("/")
+    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    cause = f"{uid} {told.text} {told.at}".encode()
     return {
-        "metadata": {"annotations": {REPAIR: workload.cluster_queue}},
-        "spec": {"active": False},
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{name[:200]}.{blake2b(cause, digest_size=8).hexdigest()}",
+            "namespace": namespace,
+        },
+        "involvedObject": {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "namespace": namespace,
+            "name": name,
+            "uid": uid,
+        },
+        "type": "Normal",
+        "reason": str(told.reason),
+        "message": told.text[:_LONGEST],
+        "count": 1,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "source": {"component": "kueue-fallback"},
     }

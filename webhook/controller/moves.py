@@ -2,7 +2,7 @@
 
 A move is one patch of an annotation, with the Job's resourceVersion; the edits are the webhook's.
 It is done when the Workload shows it. Kueue may admit the Workload where it was at that moment:
-then it is deactivated until it has given its quota back, and goes on in the queue it belongs to.
+see ``repairs``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from webhook import offers, reconsider
 from webhook.cluster.errors import ClusterError, Refused
@@ -19,12 +19,14 @@ from webhook.cluster.reduce import Entry
 from webhook.cluster.watch import Message
 from webhook.cluster.workload import Workload
 from webhook.controller import move_writes, pending
-from webhook.controller.move_writes import Transport
+from webhook.controller.move_writes import Told, Transport
+from webhook.controller.repairs import Instant, Repairs
 from webhook.decide.moves import Move
 from webhook.model.fields import FieldError
 from webhook.model.moves import Obstacle
 from webhook.model.pending import Pending
 from webhook.model.queues import Snapshot
+from webhook.model.reasons import EventReason
 
 LOOK_SECONDS: Final = 2.0
 JOBS_A_SECOND: Final = 1000
@@ -32,8 +34,6 @@ JOBS_A_SECOND: Final = 1000
 MOST_IN_FLIGHT: Final = 16
 CONFIRM_SECONDS: Final = 20.0
 """A move that no Workload shows by then is given up, and seen anew as what it has become."""
-REPAIR_SECONDS: Final = 5.0
-"""Until a Workload that does not show a repair is repaired again."""
 REFUSED_SECONDS: Final = 60.0
 """Until a Job is asked again that the webhook or the API server refused to move."""
 OLDER_SECONDS: Final = 600.0
@@ -85,8 +85,7 @@ class Mover:
         """Moves seen to arrive since one failed: so many may be in flight."""
         self._refused: dict[str, float] = {}
         """Job to when it may be asked again."""
-        self._repaired: dict[tuple[str, bool], float] = {}
-        """Job, and whether its Workload was activated, to when that may be written again."""
+        self._repairs = Repairs(transport, may_write)
         self._next = 0.0
         self._older_until = 0.0
         self._version_known = False
@@ -126,8 +125,11 @@ class Mover:
         if not self._listed or not feed.lists_workloads or not self._may_write():
             return stepped
         workloads = reconsider.by_job(feed.workloads())
-        self._follow_up(workloads, snapshot, now, stepped)
-        self._repair(workloads, snapshot, now, stepped)
+        self._follow_up(workloads, snapshot, now=now, unix=unix, stepped=stepped)
+        at = Instant(snapshot=snapshot, now=now, unix=unix)
+        repaired = self._repairs.step(self._jobs.values(), workloads, at)
+        stepped.lines += repaired.lines
+        stepped.outcomes.update((policy, "repaired") for policy in repaired.policies)
         is_fresh = now - snapshot.as_of <= self._max_state_age
         if now >= self._next and policies and is_fresh:
             self._next = now + LOOK_SECONDS + len(self._jobs) / JOBS_A_SECOND
@@ -198,7 +200,9 @@ class Mover:
         self,
         workloads: Mapping[str, Sequence[Workload]],
         snapshot: Snapshot,
+        *,
         now: float,
+        unix: float,
         stepped: Stepped,
     ) -> None:
         for key, flight in list(self._flying.items()):
@@ -217,38 +221,6 @@ class Mover:
                     f"Job {key}: its Workload does not show the move to {flight.move.way.option}"
                 )
 
-    def _repair(
-        self,
-        workloads: Mapping[str, Sequence[Workload]],
-        snapshot: Snapshot,
-        now: float,
-        stepped: Stepped,
-    ) -> None:
-        """Take quota back that a moved Job holds where it does not belong."""
-        self._repaired = {each: at for each, at in self._repaired.items() if at > now}
-        for key, job in self._jobs.items():
-            if not job.has_left:
-                continue
-            for workload in workloads.get(key, ()):
-                wanted = move_writes.repair_of(workload, job, snapshot)
-                step = key, workload.is_repaired
-                if wanted is None or step in self._repaired or not self._may_write():
-                    continue
-                self._repaired[step] = now + REPAIR_SECONDS
-                stepped.lines += self._write_repair(workload, job, wanted, stepped)
-
-    def _write_repair(
-        self, workload: Workload, job: Pending, wanted: Mapping[str, Any], stepped: Stepped
-    ) -> list[str]:
-        try:
-            move_writes.repair(self._transport, workload, wanted)
-        except ClusterError as error:
-            return [f"Job {job.key}: its Workload is not repaired: {error}"]
-        if workload.is_repaired:
-            return []
-        stepped.outcomes[job.policy or job.undone, "repaired"] += 1
-        where = f"admitted in ClusterQueue {workload.cluster_queue}"
-        return [f"Job {job.key}: {where} after it was moved to {job.queue}; taken back from there"]
 
 
 def _version(found: Mapping[str, object]) -> tuple[int, ...]:

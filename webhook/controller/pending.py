@@ -13,9 +13,9 @@ from webhook.decide import explain
 from webhook.jobs import KINDS
 from webhook.model import fields, marks
 from webhook.model.fields import FieldError
-from webhook.model.job import DECISION, UNDONE, Job
+from webhook.model.job import DECISION, UNDONE, UNDONE_FROM, Job
 from webhook.model.moves import Obstacle
-from webhook.model.pending import Pending
+from webhook.model.pending import Left, Pending, read_left
 
 KIND: Final = KINDS["batch", "v1", "Job"]
 PENDING_JOBS: Final = "pendingjobs"
@@ -45,7 +45,7 @@ def read_job(source: Mapping[str, Any]) -> Pending | None:
     """
     if _is_over(source):
         return None
-    metadata = fields.mapping(source, "metadata", "")
+    metadata, status = (fields.mapping(source, key, "") for key in ("metadata", "status"))
     raw = KIND.read(source)
     recorded = _recorded(raw)
     moves = recorded.moves if recorded is not None else 0
@@ -66,6 +66,9 @@ def read_job(source: Mapping[str, Any]) -> Pending | None:
         undone=undone,
         changed=max(recorded.unix, recorded.moved_unix) if recorded is not None else 0.0,
         obstacle=obstacle,
+        left=_left(raw, recorded),
+        has_ready_pods=bool(fields.integer(status, "ready", "status")),
+        started=_started(status) if obstacle is Obstacle.NOT_SUSPENDED else 0.0,
     )
 
 
@@ -73,6 +76,20 @@ def has_left(job: Job) -> bool:
     """Tell by its annotations whether it was sent from one queue to another while it waited."""
     recorded = _recorded(job)
     return bool(job.annotations.get(UNDONE)) or (recorded is not None and recorded.moves > 0)
+
+
+def _left(raw: Job, recorded: explain.Recorded | None) -> Left | None:
+    """Read from where it was sent away last; of a Job whose decision was undone, by the undo."""
+    if UNDONE_FROM in raw.annotations:
+        return read_left(raw.annotations[UNDONE_FROM])
+    if recorded is None or not recorded.moves:
+        return None
+    return Left(unix=recorded.moved_unix, cluster_queues=recorded.elsewhere(raw.queue))
+
+
+def _started(status: Mapping[str, Any]) -> float:
+    time = fields.text(status, "startTime", "status")
+    return datetime.fromisoformat(time).timestamp() if time else 0.0
 
 
 def _is_over(source: Mapping[str, Any]) -> bool:

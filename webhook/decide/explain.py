@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf
 from typing import Any
@@ -46,6 +46,13 @@ class Recorded:
     moves: int = 0
     history: tuple[Stay, ...] = ()
     changed: tuple[str, ...] = ()
+    cluster_queues: Mapping[str, str] = field(default_factory=dict)
+    """LocalQueue of an option to its ClusterQueue, as they were when it was decided or moved."""
+
+    def elsewhere(self, queue: str) -> frozenset[str]:
+        """Name the ClusterQueues of the options that are not in this LocalQueue."""
+        others = {there for name, there in self.cluster_queues.items() if name != queue}
+        return frozenset(others - {self.cluster_queues.get(queue)})
 
     @property
     def is_newer(self) -> bool:
@@ -143,6 +150,11 @@ def from_json(text: str) -> Recorded:
             for item, here in fields.objects(source, "history", _PATH)
         )[-HISTORY_KEPT:],
         changed=tuple(fields.strings(source, "changed", _PATH)),
+        cluster_queues={
+            fields.text(item, "queue", here): fields.text(item, "clusterQueue", here)
+            for item, here in fields.objects(source, "options", _PATH)
+            if item.get("queue") and item.get("clusterQueue")
+        },
     )
 
 

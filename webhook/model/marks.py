@@ -15,6 +15,7 @@ from webhook.model.job import (
     OPTION_LABEL,
     REASON,
     UNDONE,
+    UNDONE_FROM,
     Job,
     PodSet,
 )
@@ -31,6 +32,7 @@ MARKS = frozenset(
         MOVE_TO,
         MOVE_REASON,
         UNDONE,
+        UNDONE_FROM,
     }
 )
 """Labels and annotations that a decision leaves or that ask for one; taken away with it, recorded

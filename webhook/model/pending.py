@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from webhook.model.job import Job
 from webhook.model.moves import Obstacle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """A move or an undo, as far as it matters to who finds the Job's Workload with quota."""
+
+    unix: float
+    """When it was, in seconds since 1970."""
+    cluster_queues: frozenset[str]
+    """Those of the Job's other options, as they were then: in none of them does it belong."""
+
+
+def left_written(time: str, cluster_queues: Iterable[str]) -> str:
+    """Write one as it stands on a Job."""
+    return f"{time} {','.join(sorted(cluster_queues))}"
+
+
+def read_left(text: str) -> Left | None:
+    """Read it back; None: nobody of ours wrote it."""
+    time, _, names = text.partition(" ")
+    try:
+        at = datetime.fromisoformat(time)
+    except ValueError:
+        return None
+    unix = at.replace(tzinfo=at.tzinfo or UTC).timestamp()
+    return Left(unix=unix, cluster_queues=frozenset(names.split(",")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +58,11 @@ class Pending:
     """When it was decided, or moved last, in seconds since 1970."""
     obstacle: Obstacle | None = None
     """What of the Job itself keeps it from being moved."""
+    left: Left | None = None
+    """Its last move, or its undo; None also where it is not known which queues it has left."""
+    has_ready_pods: bool = False
+    started: float = 0.0
+    """Since when it has not been suspended, in seconds since 1970; 0: it is."""
 
     @property
     def has_left(self) -> bool:

@@ -85,6 +85,11 @@ class EventReason(Explained):
         "on a Job: it is as it was submitted again, and pinned there",
         "Nothing: somebody asked for it.",
     )
+    MOVE_LOST = (
+        "MoveLost",
+        "on a Job: Kueue gave it quota just when it was sent away; the message says where it runs",
+        "Nothing: it runs. To have it elsewhere, create it again.",
+    )
     KEEPS_FAILING = (
         "KeepsFailing",
         "on a FallbackPolicy: an option is refused to a class of Jobs for a day",

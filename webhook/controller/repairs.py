@@ -1,0 +1,179 @@
+"""Takes quota back that Kueue gave a Job in a queue that it was just leaving, and no other quota.
+
+Kueue writes an admission without a resourceVersion: one that it chose before a move may land after
+it. Then the Workload is deactivated until it has given its quota back, and goes on in the queue
+that it belongs to. All that tells such a race stands on Job and Workload, so that neither a restart
+nor another leader changes what is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from webhook.cluster.errors import ClusterError, Refused
+from webhook.cluster.run import admitted_at, is_true, read_conditions, since
+from webhook.cluster.workload import REPAIR, Workload, read_workload
+from webhook.controller import move_writes
+from webhook.controller.move_writes import Transport
+from webhook.model import fields
+from webhook.model.fields import FieldError
+from webhook.model.pending import Pending
+from webhook.model.queues import Snapshot, Stage
+from webhook.model.reasons import EventReason
+
+RACE_SECONDS: Final = 60.0
+"""Between a move and a reservation that it raced, either way, as Kueue says when it chose and not
+when it wrote; and the longest that such a Workload may have been admitted, or its Job started."""
+LOST_SECONDS: Final = 20.0
+"""After a move; what then still holds quota where it was is told, as it stays there."""
+AGAIN_SECONDS: Final = 5.0
+"""Until a Workload that does not show what was written to it is looked at again."""
+_CONFLICT: Final = 409
+
+
+@dataclass(slots=True, kw_only=True)
+class Repaired:
+    """What one step came to."""
+
+    lines: list[str] = field(default_factory=list)
+    policies: list[str] = field(default_factory=list)
+    """By whose decision the Jobs were moved from which quota was taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instant:
+    snapshot: Snapshot
+    now: float
+    """Monotonic."""
+    unix: float
+
+
+class Repairs:
+    def __init__(self, transport: Transport, may_write: Callable[[], bool]) -> None:
+        self._transport = transport
+        self._may_write = may_write
+        self._later: dict[tuple[str, str], float] = {}
+        """Job and what is to be done, to when it may be done again."""
+
+    def step(
+        self, jobs: Iterable[Pending], workloads: Mapping[str, Sequence[Workload]], at: Instant
+    ) -> Repaired:
+        """Look at all Jobs that were moved or undone while they waited."""
+        repaired = Repaired()
+        self._later = {each: until for each, until in self._later.items() if until > at.now}
+        for job in jobs:
+            if job.has_left:
+                for workload in workloads.get(job.key, ()):
+                    self._look(workload, job, at, repaired)
+        return repaired
+
+    def _look(self, workload: Workload, job: Pending, at: Instant, repaired: Repaired) -> None:
+        if workload.is_repaired:
+            if workload.stage is not Stage.RESERVING and self._is_due(job, "activate", at):
+                repaired.lines += self._activate(workload, job)
+        elif job.left is not None and is_overtaken(workload, job, at):
+            if workload.queue == job.queue and self._is_due(job, "take back", at):
+                self._take_back(workload, job, at, repaired)
+            elif at.unix - job.left.unix > LOST_SECONDS and self._is_due(job, "tell", at):
+                self._later[job.key, "tell"] = at.now + RACE_SECONDS
+                repaired.lines += self._tell(workload, job)
+
+    def _is_due(self, job: Pending, what: str, at: Instant) -> bool:
+        if (job.key, what) in self._later or not self._may_write():
+            return False
+        self._later[job.key, what] = at.now + AGAIN_SECONDS
+        return True
+
+    def _activate(self, workload: Workload, job: Pending) -> list[str]:
+        wanted = {"metadata": {"annotations": {REPAIR: None}}, "spec": {"active": True}}
+        try:
+            move_writes.to_workload(self._transport, workload, wanted)
+        except ClusterError as error:
+            return [f"Job {job.key}: its Workload is not activated: {error}"]
+        return []
+
+    def _take_back(self, workload: Workload, job: Pending, at: Instant, repaired: Repaired) -> None:
+        """Read it anew, as it may be running by now, and write only if it is still that one."""
+        try:
+            source = move_writes.read_anew(self._transport, workload)
+            if source is None or not is_raced(source, job, at):
+                return
+            move_writes.to_workload(self._transport, workload, _deactivated(source, workload))
+        except (ClusterError, FieldError) as error:
+            if isinstance(error, Refused) and error.status == _CONFLICT:
+                # The next step sees it as it has become.
+                del self._later[job.key, "take back"]
+                return
+            repaired.lines.append(f"Job {job.key}: its Workload is not repaired: {error}")
+            return
+        repaired.policies.append(job.policy or job.undone)
+        where = f"admitted in ClusterQueue {workload.cluster_queue}"
+        repaired.lines.append(
+            f"Job {job.key}: {where} after it was moved to {job.queue}; taken back from there"
+        )
+
+    def _tell(self, workload: Workload, job: Pending) -> list[str]:
+        text = (
+            f"sent to LocalQueue {job.queue} just when Kueue gave it quota in ClusterQueue "
+            f"{workload.cluster_queue}: it goes on there"
+        )
+        told = move_writes.Told(
+            reason=EventReason.MOVE_LOST, text=text, at=job.left.unix if job.left else 0.0
+        )
+        try:
+            move_writes.tell(self._transport, job.key, job.uid, told)
+        except ClusterError as error:
+            if not (isinstance(error, Refused) and error.status == _CONFLICT):
+                return [f"Job {job.key}: no Event written: {error}"]
+            # Another leader has told it.
+        return [f"Job {job.key}: {text}"]
+
+
+def is_overtaken(workload: Workload, job: Pending, at: Instant) -> bool:
+    """Tell whether it holds quota where its Job was until a move or an undo within this minute.
+
+    A LocalQueue that points elsewhere by now makes no difference: what counts is which ClusterQueue
+    the Job's other options had when it was moved.
+    """
+    if workload.stage is not Stage.RESERVING or job.left is None:
+        return False
+    if abs(at.unix - job.left.unix) > RACE_SECONDS:
+        return False
+    local_queue = at.snapshot.local_queues.get((workload.namespace, job.queue))
+    return (
+        local_queue is not None
+        and workload.cluster_queue != local_queue.cluster_queue
+        and workload.cluster_queue in job.left.cluster_queues
+    )
+
+
+def is_raced(source: Mapping[str, Any], job: Pending, at: Instant) -> bool:
+    """Tell it of a Workload as it stands, of which nothing may have run that anybody would miss.
+
+    Raises:
+        FieldError: it cannot be read.
+
+    """
+    workload = read_workload(source)
+    if job.left is None or workload.queue != job.queue or not is_overtaken(workload, job, at):
+        return False
+    conditions = read_conditions(fields.mapping(source, "status", ""))
+    reserved, admitted = since(conditions, "QuotaReserved"), admitted_at(conditions)
+    if not reserved or abs(reserved - job.left.unix) > RACE_SECONDS:
+        return False
+    if is_true(conditions, "PodsReady") or job.has_ready_pods:
+        return False
+    return all(not begun or at.unix - begun <= RACE_SECONDS for begun in (admitted, job.started))
+
+
+def _deactivated(source: Mapping[str, Any], workload: Workload) -> dict[str, Any]:
+    metadata = fields.mapping(source, "metadata", "")
+    return {
+        "metadata": {
+            "resourceVersion": fields.text(metadata, "resourceVersion", "metadata"),
+            "annotations": {REPAIR: workload.cluster_queue},
+        },
+        "spec": {"active": False},
+    }
