@@ -201,7 +201,8 @@ class Handler:
         if updates.changes_decision(review.old_object or {}, review.object):
             outcome = recovered.refused(source, kind, Obstacle.DECISION_CHANGED)
         elif updates.asks_for_undo(review.object):
-            outcome = undoing.undo(source, kind, time=_written(int(time.time())))
+            now = _written(int(time.time()))
+            outcome = undoing.undo(source, kind, time=now, blocked=self._blocked(source))
         else:
             with self._lock:
                 moment = self._moment(review, self._clock())
@@ -217,6 +218,16 @@ class Handler:
             restored=len(restored),
             is_move=True,
         )
+
+    def _blocked(self, source: Mapping[str, Any]) -> Obstacle | None:
+        """Say what a Job's Workload has against a change of the Job.
+
+        None also where the state is too old to tell: an undo then goes by the Job alone.
+        """
+        if self.state_age_seconds() > self._rules.max_state_age_seconds:
+            return None
+        metadata = source["metadata"]
+        return self.snapshot.obstacles.get((metadata["namespace"], metadata.get("name", "")))
 
 
 @lru_cache(maxsize=2)

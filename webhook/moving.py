@@ -54,6 +54,8 @@ class _Asked:
     """None: it was created without a decision, and is taken as it stands."""
     original: Original
     option: str
+    blocked: Obstacle | None = None
+    """What its Workload has against it."""
 
 
 def move(
@@ -93,6 +95,8 @@ def _move(asked: _Asked, occupancy: Occupancy, moment: Moment, rules: Rules) -> 
     age = round(max(0.0, moment.now - snapshot.as_of), 3)
     decision = _decision(asked, policy, taken, moment)
     decision = replace(decision, options=found, state_age_seconds=age)
+    raw = asked.case.raw
+    asked = replace(asked, blocked=snapshot.obstacles.get((raw.namespace, raw.name)))
     return _carried_out(asked, policy, decision, taken.job, taken)
 
 
@@ -194,7 +198,7 @@ def _carried_out(
     case, kind = asked.case, asked.case.kind
     after = carry_out.under(case, policy, job, taken, decision_id=decision.id)
     changes = kind.edits(case.raw, after)
-    if obstacle := movable.obstacle(changes):
+    if obstacle := movable.obstacle(changes, workload=asked.blocked):
         return Refusal(obstacle=obstacle)
     if not movable.changes_template(changes):
         if after.queue == case.raw.queue:

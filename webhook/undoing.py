@@ -1,7 +1,7 @@
 """An undo: a pending Job put back as it was submitted, in the very UPDATE that asks for it.
 
-It depends on the Job alone: never on mode, policy, state or off switch. What comes back has opted
-out, so that nobody decides it again.
+It depends on the Job, and on what its Workload has against it: never on mode, policy or off switch.
+What comes back has opted out, so that nobody decides it again.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ from webhook.recovered import Recovered, Refusal
 _PINNED = f"decided no more ({POLICY}: {OPT_OUT})"
 
 
-def undo(source: Mapping[str, Any], kind: JobKind, *, time: str) -> Outcome:
+def undo(
+    source: Mapping[str, Any], kind: JobKind, *, time: str, blocked: Obstacle | None = None
+) -> Outcome:
     """Take back what a decision and moves have changed, and pin the Job where it then is.
 
-    *time* is now, as RFC 3339 in UTC.
+    *time* is now, as RFC 3339 in UTC; *blocked* is what the Job's Workload has against it, as far
+    as that is known.
 
     Raises:
         FieldError: *source* cannot be read as a Job of *kind*.
@@ -43,13 +46,15 @@ def undo(source: Mapping[str, Any], kind: JobKind, *, time: str) -> Outcome:
         left = replace(left, annotations={**left.annotations, **earlier})
         return _pinned(raw, left, kind, f"nothing to undo, as it has no decision; {_PINNED}")
     try:
-        found = _undone(source, raw, kind, time)
+        found = _undone(source, raw, kind, time=time, blocked=blocked)
     except FieldError as error:
         found = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
     return recovered.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
 
 
-def _undone(source: Mapping[str, Any], raw: Job, kind: JobKind, time: str) -> Outcome | Refusal:
+def _undone(
+    source: Mapping[str, Any], raw: Job, kind: JobKind, *, time: str, blocked: Obstacle | None
+) -> Outcome | Refusal:
     found = recovered.recover(source, raw, kind)
     if isinstance(found, Refusal):
         return found
@@ -58,7 +63,7 @@ def _undone(source: Mapping[str, Any], raw: Job, kind: JobKind, time: str) -> Ou
         return Refusal(obstacle=Obstacle.NO_QUEUE)
     after, referring = movable_env.still_movable(raw, marks.unmarked(found.clean))
     changes = kind.edits(raw, after)
-    if obstacle := movable.obstacle(changes):
+    if obstacle := movable.obstacle(changes, workload=blocked):
         return Refusal(obstacle=obstacle)
     if not movable.changes_template(changes):
         after, referring = replace(after, pod_sets=raw.pod_sets), ()

@@ -5,6 +5,7 @@ import pytest
 from tests.builders import container, job, template
 from webhook.jobs import KINDS
 from webhook.jobs.movable import changes_template, obstacle
+from webhook.model.moves import Obstacle
 
 edits_of = KINDS["batch", "v1", "Job"].edits
 OPTION = "kueue-fallback.dev/option"
@@ -88,8 +89,19 @@ def test_kueue_notices_a_changed_template_only_by_its_resources(after):
 def test_kueue_does_not_follow_the_label_of_a_workload_that_it_evicted():
     before, after = pods(GPU), pods(GPU, queue="cpu-lq")
 
-    assert found(before, after, ever_evicted=True) == "kueueWouldNotNotice"
-    assert found(before, pods(CPU, queue="cpu-lq"), ever_evicted=True) is None
+    assert found(before, after, workload=Obstacle.EVICTED) == "evicted"
+    assert found(before, pods(CPU, queue="cpu-lq"), workload=Obstacle.EVICTED) is None
+
+
+@pytest.mark.parametrize("blocked", [Obstacle.QUOTA_RESERVED, Obstacle.DEACTIVATED])
+def test_what_speaks_against_it_on_its_workload_counts_where_that_would_follow(blocked):
+    before = pods(GPU)
+    priority = job(pods=template(GPU), labels={"kueue.x-k8s.io/priority-class": "low"})
+
+    for after in (pods(GPU, queue="cpu-lq"), pods(CPU), priority):
+        assert found(before, after, workload=blocked) == str(blocked)
+    assert found(before, pods(GPU, labels={OPTION: "cpu"}), workload=blocked) is None
+    assert found(before, before, workload=blocked) is None
 
 
 def test_our_marks_alone_are_no_change_of_the_template():

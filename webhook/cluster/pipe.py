@@ -20,7 +20,7 @@ from webhook.model.queues import Snapshot
 
 _LENGTH = struct.Struct(">I")
 _CARRIED_APART = "as_of"
-_AS_DELTAS = frozenset({"held", "profiles", "run_times", "start_delays", "dispatches"})
+_AS_DELTAS = frozenset({"held", "profiles", "run_times", "start_delays", "dispatches", "obstacles"})
 _ARRAYS = frozenset({"times", "free", "spread"})
 _MOST = (1 << 63) - 1
 

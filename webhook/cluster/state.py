@@ -110,6 +110,7 @@ class State:
         built = self._with_workloads(built)
         built = self._with_runs(built, unix)
         built = self._with_delays(built, recounted, now - unix)
+        built = replace(built, obstacles=self._workloads.obstacles())
         if fresh or built.held is not self._snapshot.held:
             built = replace(built, generation=built.generation + 1)
         self._snapshot = built

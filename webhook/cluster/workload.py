@@ -179,10 +179,12 @@ def _obstacle(
     annotations = _annotations(metadata)
     labels = fields.mapping(metadata, "labels", "metadata")
     on_hold = conditions.get("QuotaReserved", NOT_SAID)[:2] == ("False", "OnHold")
+    has_quota = is_true(conditions, "QuotaReserved")
     found = {
         Obstacle.FINISHED: is_true(conditions, "Finished"),
         Obstacle.DEACTIVATED: spec.get("active") is False,
-        Obstacle.QUOTA_RESERVED: is_true(conditions, "QuotaReserved"),
+        Obstacle.STOPPING: has_quota and is_true(conditions, "Evicted"),
+        Obstacle.QUOTA_RESERVED: has_quota,
         Obstacle.ON_HOLD: on_hold or is_true(conditions, "WaitingForReplacementPods"),
         Obstacle.VARIANT: _PARENT in labels,
         Obstacle.GATED: bool(annotations.get(_GATE)),

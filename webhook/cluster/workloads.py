@@ -6,12 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from webhook.cluster.obstacles import Obstacles
 from webhook.cluster.reduce import Key
 from webhook.cluster.seen import BY_NAME, Seen
 from webhook.cluster.tally import Tally
 from webhook.cluster.whereabouts import standing
 from webhook.cluster.workload import Workload
 from webhook.model.job_class import JobClass
+from webhook.model.moves import Obstacle
 from webhook.model.policy import Option
 from webhook.model.queues import LocalQueue, Stage, StopPolicy
 from webhook.model.runs import Began, Ended
@@ -48,6 +50,7 @@ class Workloads:
         self._begun: list[Begun] = []
         self.newest = 0
         """Seconds since 1970 of the last creation, admission or end."""
+        self._obstacles = Obstacles()
 
     def all(self) -> Iterable[Workload]:
         return self._records.values()
@@ -99,6 +102,10 @@ class Workloads:
         for key in touched:
             self._count(key, Tally.add)
 
+    def obstacles(self) -> Mapping[Key, Obstacle]:
+        """Say what stands in the way of a move of which Job; the same object until that changes."""
+        return self._obstacles.current(self.newest)
+
     def take_seen(self) -> tuple[Seen, ...]:
         """List the Workloads that became visible since the last call."""
         oldest = self.newest - RECENT_SECONDS
@@ -127,6 +134,7 @@ class Workloads:
     def _store(self, key: Key, before: Workload | None, after: Workload | None) -> None:
         if before is not None:
             self._index(key, before, -1)
+        self._obstacles.put(key, before, after, self.newest)
         if after is None:
             self._records.pop(key, None)
             return

@@ -82,8 +82,9 @@ class _NotUndoneError(Exception):
 def command(job: str, namespace: str | None, *, dry_run: bool, kubeconfig: str | None) -> None:
     """Take back what was decided for a Job that still waits, and have it left alone.
 
-    It goes back to its queue with what it asked for, and keeps its age. What has started cannot
-    be undone. It works whatever the policies say, and while decisions are switched off.
+    It goes back to its queue with what it asked for, and keeps its age, unless Kueue gives it quota
+    at that very moment: then it joins the line anew. What has started, has quota or is being
+    stopped is not undone. It works whatever the policies say, and while decisions are switched off.
 
     \b
     You need the rights to get and patch Jobs in their namespace.

@@ -1,11 +1,8 @@
-"""What is written for a move: the patch that asks for it, repairs, and Events on the Job."""
+"""What is written for a move: the patch that asks for it, and repairs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from hashlib import blake2b
 from math import inf
 from typing import Any, Final, Protocol
 
@@ -86,53 +83,3 @@ def has_arrived(key: str, queue: str, found: Sequence[Workload], snapshot: Snaps
         )
         for workload in found
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What an Event on a Job tells."""
-
-    reason: EventReason
-    text: str
-    at: float
-    """Seconds since 1970 of what it tells of: an Event of one cause is written once."""
-
-
-def tell(transport: Transport, key: str, uid: str, told: Told) -> None:
-    """Write an Event on a Job.
-
-    Raises:
-        Refused: with the status 409, it has been written before.
-        ClusterError: it could not be written.
-
-    """
-    place = f"/api/v1/namespaces/{key.split('/', maxsplit=1)[0]}/events"
-    transport.post(place, _event(key, uid, told))
-
-
-def _event(key: str, uid: str, told: Told) -> Mapping[str, Any]:
-    namespace, _, name = key.partition("/")
-    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    cause = f"{uid} {told.text} {told.at}".encode()
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {
-            "name": f"{name[:200]}.{blake2b(cause, digest_size=8).hexdigest()}",
-            "namespace": namespace,
-        },
-        "involvedObject": {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "namespace": namespace,
-            "name": name,
-            "uid": uid,
-        },
-        "type": "Normal",
-        "reason": str(told.reason),
-        "message": told.text[:_LONGEST],
-        "count": 1,
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "source": {"component": "kueue-fallback"},
-    }

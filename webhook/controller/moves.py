@@ -19,14 +19,13 @@ from webhook.cluster.reduce import Entry
 from webhook.cluster.watch import Message
 from webhook.cluster.workload import Workload
 from webhook.controller import move_writes, pending
-from webhook.controller.move_writes import Told, Transport
+from webhook.controller.move_writes import Transport
 from webhook.controller.repairs import Instant, Repairs
 from webhook.decide.moves import Move
 from webhook.model.fields import FieldError
 from webhook.model.moves import Obstacle
 from webhook.model.pending import Pending
 from webhook.model.queues import Snapshot
-from webhook.model.reasons import EventReason
 
 LOOK_SECONDS: Final = 2.0
 JOBS_A_SECOND: Final = 1000
@@ -220,7 +219,6 @@ class Mover:
                 stepped.lines.append(
                     f"Job {key}: its Workload does not show the move to {flight.move.way.option}"
                 )
-
 
 
 def _version(found: Mapping[str, object]) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from webhook.cluster.errors import ClusterError, Refused
 from webhook.cluster.run import admitted_at, is_true, read_conditions, since
 from webhook.cluster.workload import REPAIR, Workload, read_workload
 from webhook.controller import move_writes
+from webhook.controller.job_events import Happening, event
 from webhook.controller.move_writes import Transport
 from webhook.model import fields
 from webhook.model.fields import FieldError
@@ -78,7 +79,7 @@ class Repairs:
                 self._take_back(workload, job, at, repaired)
             elif at.unix - job.left.unix > LOST_SECONDS and self._is_due(job, "tell", at):
                 self._later[job.key, "tell"] = at.now + RACE_SECONDS
-                repaired.lines += self._tell(workload, job)
+                repaired.lines += self._tell(workload, job, at.unix)
 
     def _is_due(self, job: Pending, what: str, at: Instant) -> bool:
         if (job.key, what) in self._later or not self._may_write():
@@ -114,16 +115,16 @@ class Repairs:
             f"Job {job.key}: {where} after it was moved to {job.queue}; taken back from there"
         )
 
-    def _tell(self, workload: Workload, job: Pending) -> list[str]:
+    def _tell(self, workload: Workload, job: Pending, unix: float) -> list[str]:
         text = (
             f"sent to LocalQueue {job.queue} just when Kueue gave it quota in ClusterQueue "
             f"{workload.cluster_queue}: it goes on there"
         )
-        told = move_writes.Told(
-            reason=EventReason.MOVE_LOST, text=text, at=job.left.unix if job.left else 0.0
-        )
+        namespace, _, name = job.key.partition("/")
+        lost = Happening(EventReason.MOVE_LOST, text, job.left.unix if job.left else 0.0)
+        written = event((namespace, name), job.uid, lost, unix=unix)
         try:
-            move_writes.tell(self._transport, job.key, job.uid, told)
+            self._transport.post(f"/api/v1/namespaces/{namespace}/events", written)
         except ClusterError as error:
             if not (isinstance(error, Refused) and error.status == _CONFLICT):
                 return [f"Job {job.key}: no Event written: {error}"]

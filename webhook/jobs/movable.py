@@ -14,11 +14,20 @@ from webhook.jobs.batch import TEMPLATE
 from webhook.model import quantity
 from webhook.model.edits import ABSENT, Absent, Edit, Path
 from webhook.model.fields import FieldError, Json
-from webhook.model.job import DECIDED_BY, DECISION_ID, JOB_CLASS, OPTION_LABEL, PRIORITY_LABEL
+from webhook.model.job import (
+    DECIDED_BY,
+    DECISION_ID,
+    JOB_CLASS,
+    OPTION_LABEL,
+    PRIORITY_LABEL,
+    QUEUE_LABEL,
+)
 from webhook.model.moves import Obstacle
 
 _PRIORITY: Path = ("metadata", "labels", PRIORITY_LABEL)
 """May be given and changed; that it is taken away Kueue's webhook refuses."""
+_FOLLOWED: frozenset[Path] = frozenset({("metadata", "labels", QUEUE_LABEL), _PRIORITY})
+"""Beside the pod template, what Kueue takes over into the Workload."""
 _OUR_MARKS = frozenset(
     {
         ("metadata", "labels", OPTION_LABEL),
@@ -27,20 +36,25 @@ _OUR_MARKS = frozenset(
 )
 
 
-def obstacle(edits: Iterable[Edit], *, ever_evicted: bool = False) -> Obstacle | None:
+def obstacle(edits: Iterable[Edit], *, workload: Obstacle | None = None) -> Obstacle | None:
     """Say why *edits*, from the Job as it is to the Job as it would be, are no move; None: one.
 
     Our own marks on the pod template do not count, as a move without other changes to it leaves
-    them (see ``changes_template``). *ever_evicted*: Kueue has evicted its Workload before.
+    them (see ``changes_template``). *workload*: what of the Job's Workload speaks against a move.
     """
     edits = tuple(edits)
     for edit in edits:
         if found := _immutable(edit):
             return found
     changed = _of_template(edits)
-    if not changed:
-        return Obstacle.KUEUE_WOULD_NOT_NOTICE if ever_evicted else None
-    return None if any(map(_is_noticed, changed)) else Obstacle.KUEUE_WOULD_NOT_NOTICE
+    if not changed and not any(edit.path in _FOLLOWED for edit in edits):
+        return None
+    # Of one that was evicted, Kueue takes up the pod template, and only with it the queue:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go#L580
+    if workload is not None and not (changed and workload is Obstacle.EVICTED):
+        return workload
+    is_noticed = not changed or any(map(_is_noticed, changed))
+    return None if is_noticed else Obstacle.KUEUE_WOULD_NOT_NOTICE
 
 
 def changes_template(edits: Iterable[Edit]) -> bool:

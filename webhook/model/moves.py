@@ -135,8 +135,8 @@ class Obstacle(Explained):
     )
     EVICTED = (
         "evicted",
-        "its Workload is being evicted",
-        "Nothing: it can be moved when Kueue has evicted it.",
+        "its Workload was evicted, and Kueue does not take up its queue before it has quota again",
+        "Nothing; options that differ in a container's resources are not affected.",
     )
     TOO_SOON = (
         "tooSoon",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from webhook.model.clusters import WorkerCluster
     from webhook.model.forecasts import Dispatch, Estimates, Profile, RunTime
     from webhook.model.job_class import JobClass
+    from webhook.model.moves import Obstacle
     from webhook.model.pods import PodTemplate
     from webhook.model.policy import FallbackPolicy
 
@@ -293,6 +294,8 @@ class Snapshot:
     dispatches: Mapping[str, Dispatch] = field(default_factory=dict)
     failing: frozenset[tuple[str, str, str]] = frozenset()
     """(job class, policy, option) whose runs keep failing."""
+    obstacles: Mapping[tuple[str, str], Obstacle] = field(default_factory=dict)
+    """(namespace, name) of Jobs to what of their Workloads keeps them from being moved."""
     generation: int = 0
     as_of: float = 0.0
     """Seconds on the monotonic clock (files: on the clock that ``now`` is read from) of the last
