@@ -78,6 +78,17 @@ def test_what_changes_nothing_here_keeps_the_very_object():
     assert "obstacles" not in changes(before, after)
 
 
+def test_what_runs_and_changes_keeps_it_too():
+    state = state_with(admitted(0), admitted(30, name="other", job="other"))
+    before = state.snapshot(0.0).obstacles
+
+    state.apply(
+        kinds.WORKLOADS, "MODIFIED", admitted(0, also=(condition("PodsReady"),), priority=1)
+    )
+
+    assert state.snapshot(1.0).obstacles is before
+
+
 @pytest.mark.parametrize("event", ["MODIFIED", "DELETED"])
 def test_one_that_is_over_is_taken_out_and_the_server_learns_of_it(event):
     state = state_with(reserving(), reserving("second", job="other"))
