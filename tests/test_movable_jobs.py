@@ -1,4 +1,4 @@
-"""Jobs of a policy that reconsiders: created so that they can be moved, and given back exactly."""
+"""Jobs are created so that they can be undone and moved, and given back exactly."""
 
 import copy
 
@@ -28,11 +28,18 @@ def test_what_differs_between_options_is_read_from_an_annotation(pending, option
     assert undone(job) == light_job()
 
 
-def test_without_reconsidering_it_stays_literal_and_devices_are_hidden():
+def test_without_reconsidering_what_the_option_changes_is_read_from_an_annotation():
     job, _ = Server(paper_snapshot()).create(light_job())
 
-    hidden = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
-    assert env_of(job) == [{"name": "RUN_ENV", "value": "cpu"}, hidden]
+    assert env_of(job) == [READ]
+    assert job["spec"]["template"]["metadata"]["annotations"][ENV] == "cpu"
+    assert undone(job) == light_job()
+
+
+def test_without_reconsidering_a_job_that_stays_keeps_its_environment():
+    job, _ = Server(paper_snapshot(pending=0)).create(light_job())
+
+    assert env_of(job) == env_of(light_job())
 
 
 @pytest.mark.parametrize("merges", [False, True], ids=["replaced", "merged"])

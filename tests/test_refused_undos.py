@@ -40,10 +40,12 @@ def test_a_job_that_runs_is_not_undone(server):
     assert server.considered[-1].verdict.audit == {"not-moved": "notSuspended"}
 
 
-def test_a_literal_variable_that_was_changed_keeps_the_decision():
+def test_a_variable_that_the_job_did_not_set_keeps_the_decision():
     server = Server(paper_snapshot())
+    job = light_job()
+    del job["spec"]["template"]["spec"]["containers"][0]["env"]
 
-    obstacle, warning = refused(server, stored(server))
+    obstacle, warning = refused(server, stored(server, job))
 
     assert obstacle == "immutableEnv"
     assert warning == (

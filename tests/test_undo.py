@@ -10,7 +10,7 @@ import pytest
 from tests.builders import policy
 from tests.moves import asking, move, pending, plain, reconsidering, with_spec
 from tests.reviews import light_job
-from tests.servers import Server
+from tests.servers import Server, paper_snapshot
 from tests.test_moves import ALIKE, ENV, QUEUE, UNNAMED, pod_of, small_job, stored
 from webhook.model.job import DECISION, DECISION_ID, MOVE_REASON, MOVE_TO, OPTION_LABEL, REASON
 from webhook.model.policy import Mode
@@ -21,6 +21,7 @@ LEFT = "kueue-fallback.dev/undone"
 LEFT_AT = "kueue-fallback.dev/undone-from"
 PINNED = "decided no more (kueue-fallback.dev/policy: none)"
 UNDONE = f"undone: in gpu-lq as submitted, and {PINNED}"
+TOLD = {POLICY: "none", REASON: f"kueue-fallback: {UNDONE}"}
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def untimed(job):
 def pinned(job, *, from_elsewhere=True):
     """Return the Job as an undo leaves it, out of another queue or where it was."""
     found = copy.deepcopy(job)
-    marks = {POLICY: "none", **({LEFT: "light-gpu"} if from_elsewhere else {})}
+    marks = {**TOLD, **({LEFT: "light-gpu"} if from_elsewhere else {})}
     found["metadata"].setdefault("annotations", {}).update(marks)
     return found
 
@@ -84,7 +85,7 @@ def test_what_the_job_said_of_policies_gives_way_to_the_pin(server):
     after, _ = undo(server, before)
 
     found = after["metadata"]["annotations"]
-    assert found == {POLICY: "none", LEFT: "light-gpu", "note": "mine"}
+    assert found == {**TOLD, LEFT: "light-gpu", "note": "mine"}
 
 
 def test_a_job_that_stayed_where_it_was_loses_its_marks_alone():
@@ -122,8 +123,8 @@ def test_a_variable_that_is_read_from_an_annotation_is_so_still_with_the_submitt
     assert plain({**container, "env": submitted["env"]}) == submitted
     assert container["env"] == pod_of(before)["spec"]["containers"][0]["env"]
     assert pod_of(after)["metadata"]["annotations"] == {ENV: "gpu"}
-    again = "its manifest cannot be applied again, as annotations hold env RUN_ENV"
-    assert warnings == [f"kueue-fallback: {UNDONE}", f"kueue-fallback: {again}"]
+    assert after["metadata"]["labels"][OPTION_LABEL] == "none"
+    assert warnings == [f"kueue-fallback: {UNDONE}"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,9 @@ def test_a_job_without_a_decision_is_pinned_alone(server, suspend):
 
     after, warnings = server.update(before, asked)
 
-    assert after == pinned(before, from_elsewhere=False)
+    wanted = copy.deepcopy(before)
+    wanted["metadata"]["annotations"] = {POLICY: "none"}
+    assert after == wanted
     text = f"kueue-fallback: nothing to undo, as it has no decision; {PINNED}"
     assert warnings == [text]
 
@@ -236,7 +239,7 @@ def test_a_dry_run_shows_it(server):
 
     after, _ = server.update(before, asking(before, "none"), dry_run=True)
 
-    assert not {DECISION, REASON, MOVE_TO, MOVE_REASON} & set(after["metadata"]["annotations"])
+    assert not {DECISION, MOVE_TO, MOVE_REASON} & set(after["metadata"]["annotations"])
 
 
 @pytest.mark.parametrize(
@@ -263,4 +266,64 @@ def test_what_came_from_elsewhere_stays_known_when_it_is_undone_again(server):
     after, _ = server.update(labelled, asking(labelled, "none"))
 
     assert after["metadata"]["annotations"] == undone["metadata"]["annotations"]
-    assert set(after["metadata"]["annotations"]) == {POLICY, LEFT, LEFT_AT}
+    assert set(after["metadata"]["annotations"]) == {*TOLD, LEFT, LEFT_AT}
+
+
+def env_of(job):
+    return pod_of(job)["spec"]["containers"][0]["env"]
+
+
+@pytest.mark.parametrize("merges", [False, True], ids=["replaced", "merged"])
+@pytest.mark.parametrize("entry", [{"name": "RUN_ENV", "value": "gpu"}, {"name": "RUN_ENV"}])
+def test_the_manifest_of_a_job_that_reads_from_annotations_applied_again_changes_nothing(
+    merges, entry
+):
+    server = Server(paper_snapshot())
+    job = light_job()
+    env_of(job)[0] = entry
+    undone, _ = undo(server, stored(server, job))
+    again = copy.deepcopy(undone)
+    (read,) = env_of(undone)
+    pod_of(again)["spec"]["containers"][0]["env"] = [{**(read if merges else {}), **entry}]
+
+    assert server.update(undone, again) == (undone, [])
+
+
+def test_another_value_of_a_variable_that_is_read_from_an_annotation_is_left_to_kubernetes():
+    server = Server(paper_snapshot())
+    undone, _ = undo(server, stored(server))
+    again = copy.deepcopy(undone)
+    pod_of(again)["spec"]["containers"][0]["env"] = [{"name": "RUN_ENV", "value": "mine"}]
+
+    assert server.update(undone, again) == (again, [])
+
+
+def test_a_move_asked_of_an_undone_job_leaves_the_label_by_which_it_is_restored():
+    server = Server(paper_snapshot())
+    undone, _ = undo(server, stored(server))
+    asked = asking(undone, "cpu")
+    asked["metadata"]["labels"][OPTION_LABEL] = "cpu"
+
+    after, _ = server.update(undone, asked)
+
+    assert after == undone
+
+
+def test_undone_again_it_keeps_the_label_by_which_it_is_restored():
+    server = Server(paper_snapshot())
+    undone, _ = undo(server, stored(server))
+
+    after, _ = undo(server, undone)
+
+    assert after == undone
+
+
+def test_a_job_of_a_policy_that_does_not_reconsider_goes_back_by_a_move_too():
+    server = Server(paper_snapshot())
+    before = stored(server)
+
+    after, _ = move(server, before, "gpu")
+
+    assert after["metadata"]["labels"][QUEUE] == "gpu-lq"
+    assert env_of(after) == env_of(before)
+    assert pod_of(after)["metadata"]["annotations"][ENV] == "gpu"

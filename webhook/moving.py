@@ -15,7 +15,7 @@ from typing import Any
 from webhook import carry_out, flow, recovered
 from webhook.admission import original as originals
 from webhook.carry_out import Case
-from webhook.decide import differences, explain, match, warning
+from webhook.decide import differences, explain, match, movable_env, warning
 from webhook.decide.choice import clip
 from webhook.decide.occupancy import Occupancy
 from webhook.flow import Moment, Rules
@@ -197,6 +197,7 @@ def _carried_out(
 ) -> Outcome | Refusal:
     case, kind = asked.case, asked.case.kind
     after = carry_out.under(case, policy, job, taken, decision_id=decision.id)
+    after = movable_env.still_movable(case.raw, after)
     changes = kind.edits(case.raw, after)
     if obstacle := movable.obstacle(changes, workload=asked.blocked):
         return Refusal(obstacle=obstacle)

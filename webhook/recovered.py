@@ -11,7 +11,7 @@ from typing import Any
 
 from webhook import flow
 from webhook.admission import original as originals
-from webhook.decide import explain, warning
+from webhook.decide import explain, movable_env, warning
 from webhook.jobs import JobKind
 from webhook.model import job as jobs
 from webhook.model.decision import Outcome
@@ -76,20 +76,27 @@ def refused(source: Mapping[str, Any], kind: JobKind, obstacle: Obstacle) -> Out
 def to_outcome(raw: Job, kind: JobKind, refusal: Refusal) -> Outcome:
     """Do as ``refused`` does, for a Job that has been read."""
     taken_off = {jobs.MOVE_TO, jobs.MOVE_REASON}
+    left = replace(raw, annotations=_without(raw.annotations, taken_off))
     if _took_no_option(raw):
         # Set by whoever asked, so that the Job is sent here; it says nothing.
-        taken_off.add(jobs.OPTION_LABEL)
-    left = replace(
-        raw,
-        labels=_without(raw.labels, taken_off),
-        annotations=_without(raw.annotations, taken_off),
-    )
+        left = replace(left, labels=asked_about(left))
     why = refusal.detail or refusal.obstacle.meaning
     return Outcome(
         edits=kind.edits(raw, left),
         warnings=warning.refused(_not_done(raw.annotations[jobs.MOVE_TO]), why),
         obstacle=refusal.obstacle,
     )
+
+
+def asked_about(undecided: Job) -> Mapping[str, str]:
+    """Give the labels of a Job that has no option; one, if the webhook shall see its updates.
+
+    Its manifest sets as a value what is read from an annotation now, and both together would be
+    refused (see ``updates``).
+    """
+    labels = _without(undecided.labels, {jobs.OPTION_LABEL})
+    is_read = movable_env.as_literals(undecided) is not undecided
+    return {**labels, jobs.OPTION_LABEL: jobs.UNDO} if is_read else labels
 
 
 def _not_done(wish: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from webhook import recovered
-from webhook.decide import movable_env, warning
+from webhook.decide import explain, movable_env, warning
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.jobs import JobKind, movable
 from webhook.model import job as jobs
@@ -40,11 +40,8 @@ def undo(
     """
     raw = kind.read(source)
     if jobs.DECISION not in raw.annotations:
-        kept = (jobs.UNDONE, jobs.UNDONE_FROM)
-        earlier = {key: raw.annotations[key] for key in kept if key in raw.annotations}
-        left = replace(marks.unmarked(raw), pod_sets=raw.pod_sets)
-        left = replace(left, annotations={**left.annotations, **earlier})
-        return _pinned(raw, left, kind, f"nothing to undo, as it has no decision; {_PINNED}")
+        sentence = f"nothing to undo, as it has no decision; {_PINNED}"
+        return _pinned(raw, _unasked(raw), kind, sentence)
     try:
         found = _undone(source, raw, kind, time=time, blocked=blocked)
     except FieldError as error:
@@ -61,13 +58,24 @@ def _undone(
     if raw.queue and not found.clean.queue:
         # Kueue would keep it suspended, or not let the label go where there is a default queue.
         return Refusal(obstacle=Obstacle.NO_QUEUE)
-    after, referring = movable_env.still_movable(raw, marks.unmarked(found.clean))
+    after = movable_env.still_movable(raw, marks.unmarked(found.clean))
     changes = kind.edits(raw, after)
     if obstacle := movable.obstacle(changes, workload=blocked):
         return Refusal(obstacle=obstacle)
     if not movable.changes_template(changes):
-        after, referring = replace(after, pod_sets=raw.pod_sets), ()
-    return _pinned(raw, _remembered(raw, after, found, time), kind, _sentence(after, referring))
+        after = replace(after, pod_sets=raw.pod_sets)
+    where = f"in {after.queue} " if after.queue else ""
+    sentence = f"undone: {where}as submitted, and {_PINNED}"
+    after = replace(after, annotations={**after.annotations, jobs.REASON: explain.said(sentence)})
+    return _pinned(raw, _remembered(raw, after, found, time), kind, sentence)
+
+
+def _unasked(raw: Job) -> Job:
+    """Take off the wish and our marks on the Job itself, but for what tells of an earlier undo."""
+    told = (jobs.UNDONE, jobs.UNDONE_FROM, jobs.REASON)
+    kept = {key: raw.annotations[key] for key in told if key in raw.annotations}
+    left = marks.unmarked(raw)
+    return replace(left, pod_sets=raw.pod_sets, annotations={**left.annotations, **kept})
 
 
 def _remembered(raw: Job, after: Job, found: Recovered, time: str) -> Job:
@@ -81,17 +89,12 @@ def _remembered(raw: Job, after: Job, found: Recovered, time: str) -> Job:
     return replace(after, annotations={**after.annotations, **noted})
 
 
-def _sentence(after: Job, referring: tuple[str, ...]) -> str:
-    where = f"in {after.queue} " if after.queue else ""
-    sentence = f"undone: {where}as submitted, and {_PINNED}"
-    if not referring:
-        return sentence
-    names = ", ".join(referring)
-    return f"{sentence}; its manifest cannot be applied again, as annotations hold env {names}"
-
-
 def _pinned(raw: Job, left: Job, kind: JobKind, sentence: str) -> Outcome:
-    after = replace(left, annotations={**left.annotations, POLICY: OPT_OUT})
+    after = replace(
+        left,
+        labels=recovered.asked_about(left),
+        annotations={**left.annotations, POLICY: OPT_OUT},
+    )
     return Outcome(
         edits=kind.edits(raw, after), warnings=warning.sentence(sentence), undone=sentence
     )

@@ -1,6 +1,7 @@
 """What an UPDATE of a Job with a decision calls for: submitted values decided again, or a move.
 
-It depends on the two objects alone: never on mode, policy, state or off switch.
+Also of one whose decision was undone. It depends on the two objects alone: never on mode, policy,
+state or off switch.
 """
 
 from __future__ import annotations
@@ -10,22 +11,25 @@ from typing import Any
 
 from webhook.admission import original as originals
 from webhook.admission import restore
-from webhook.decide import explain, warning
+from webhook.decide import explain, movable_env, warning
 from webhook.decide.match import OPT_OUT, POLICY
-from webhook.model.edits import Edit
+from webhook.jobs import JobKind
+from webhook.model.edits import Edit, Original
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, MOVE_TO, UNDO
 
 
 def restored(
-    old: Mapping[str, Any], new: Mapping[str, Any]
+    old: Mapping[str, Any], new: Mapping[str, Any], kind: JobKind
 ) -> tuple[tuple[Edit, ...], tuple[str, ...]]:
     """List the edits that a repeated manifest calls for, and warnings.
 
     Raises:
-        FieldError: the decision's record of what stood there is none.
+        FieldError: the decision's record of what stood there is none, or *old* is no Job.
 
     """
+    if DECISION not in _annotations(old) and DECISION not in _annotations(new):
+        return restore.restoration(old, new, _undone(old, kind)), ()
     recorded = _unchanged_decision(old, new)
     if recorded is None:
         return (), ()
@@ -47,6 +51,12 @@ def asks_for_undo(new: Mapping[str, Any]) -> bool:
 
 def changes_decision(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return _annotations(old).get(DECISION) != _annotations(new).get(DECISION)
+
+
+def _undone(old: Mapping[str, Any], kind: JobKind) -> Original:
+    """Tell what was submitted where an undone Job reads its variables from annotations."""
+    raw = kind.read(old)
+    return {edit.path: edit.value for edit in kind.edits(raw, movable_env.as_literals(raw))}
 
 
 def _unchanged_decision(old: Mapping[str, Any], new: Mapping[str, Any]) -> explain.Recorded | None:

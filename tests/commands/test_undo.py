@@ -20,6 +20,11 @@ MOVE_TO = "kueue-fallback.dev/move-to"
 OPTION = "kueue-fallback.dev/option"
 POLICY = "kueue-fallback.dev/policy"
 LEFT = "kueue-fallback.dev/undone"
+REASON = "kueue-fallback.dev/reason"
+TOLD = (
+    "kueue-fallback: undone: in gpu-lq as submitted, and decided no more "
+    "(kueue-fallback.dev/policy: none)"
+)
 PATH = "/apis/batch/v1/namespaces/team/jobs/light"
 WISH = {"resourceVersion": "7", "annotations": {MOVE_TO: "none"}}
 UNPIN = """\
@@ -92,13 +97,11 @@ def test_a_pending_job_goes_back_and_is_told_how_to_unpin_it(server, undo):
     assert cluster.patched == [WISH]
     assert plain(cluster.job["spec"]) == plain(pending(light_job())["spec"])
     annotations = cluster.job["metadata"]["annotations"]
-    assert (annotations[POLICY], annotations[LEFT]) == ("none", "light-gpu")
+    assert (annotations[POLICY], annotations[REASON]) == ("none", TOLD)
+    assert annotations[LEFT] == "light-gpu"
     text = "Job team/light is as it was submitted, in LocalQueue gpu-lq.\n"
     assert (result.exit_code, result.stdout) == (0, text + UNPIN)
-    assert result.stderr == (
-        "Warning: kueue-fallback: undone: in gpu-lq as submitted, and decided no more "
-        "(kueue-fallback.dev/policy: none)\n"
-    )
+    assert result.stderr == f"Warning: {TOLD}\n"
 
 
 def test_a_dry_run_changes_nothing(server, undo):

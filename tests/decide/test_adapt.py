@@ -11,7 +11,6 @@ from webhook.model.pods import Container, PodTemplate, Resources
 from webhook.model.policy import Adaptation, Option
 
 GPU = "nvidia.com/gpu"
-VOID = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
 REMOVE = {"accelerator": "Remove"}
 
 
@@ -115,6 +114,6 @@ def test_the_papers_light_job():
         Container(
             name="main",
             resources=Resources(requests=asks),
-            env=({"name": "RUN_ENV", "value": "cpu"}, VOID),
+            env=({"name": "RUN_ENV", "value": "cpu"},),
         )
     )

@@ -8,7 +8,6 @@ from webhook.model.pods import Container, PodTemplate
 from webhook.model.policy import Adaptation, Option
 
 GPU = "nvidia.com/gpu"
-VOID = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
 REMOVE = {"accelerator": "Remove"}
 
 
@@ -40,13 +39,12 @@ def test_accelerators_go_from_requests_and_limits_of_every_container():
     ) == [({"cpu": "2"}, {"cpu": "2"}), ({}, {}), ({}, {"memory": "1Gi"})]
 
 
-def test_a_container_that_lost_its_gpu_sees_none():
-    before = container(limits={GPU: "1"}, env=({"name": "A", "value": "1"},))
+def test_a_container_that_lost_its_gpu_keeps_its_environment():
+    env = ({"name": "A", "value": "1"},)
 
-    first, second = containers(before, container("helper"), **REMOVE)
+    (after,) = containers(container(limits={GPU: "1"}, env=env), **REMOVE)
 
-    assert first.env == ({"name": "A", "value": "1"}, VOID)
-    assert second.env == ()
+    assert after.env == env
 
 
 def test_each_removed_unit_is_worth_its_requests():
@@ -137,14 +135,6 @@ def test_env_is_set_in_place_in_all_containers():
         ({"name": "RUN_ENV", "value": "a"}, wanted),
         (wanted,),
     ]
-
-
-def test_the_authors_env_wins_over_the_hidden_devices():
-    (after,) = containers(
-        container(limits={GPU: "1"}), **REMOVE, env={"NVIDIA_VISIBLE_DEVICES": "none"}
-    )
-
-    assert after.env == ({"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"},)
 
 
 def test_an_empty_value_is_the_same_as_none_written():

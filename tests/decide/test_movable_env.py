@@ -1,10 +1,12 @@
 """Variables that differ between options are read from an annotation: a move can change those."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.builders import CPU_OPTION, GPU_OPTION, container, job, policy, template
 from webhook.decide.adapt import adapt
-from webhook.decide.movable_env import still_movable, with_movable_env
+from webhook.decide.movable_env import as_literals, still_movable, with_movable_env
 from webhook.model.job import ENV_PREFIX, PodSets
 
 GPU = {"name": "RUN_ENV", "value": "gpu"}
@@ -24,14 +26,46 @@ def option(name, **env):
     return {"name": name, "queue": f"{name}-lq", "adaptation": {"env": env}}
 
 
-def under(name, *options, pods):
+def policy_of(*options, reconsiders=True):
+    return policy(*options, **({"reconsider": {}} if reconsiders else {}))
+
+
+def under(name, *options, pods, reconsiders=True):
     """The containers' environments and the annotations under one of the options."""
-    found = policy(*options).spec.options
-    taken = next(each for each in found if each.name == name)
+    found = policy_of(*options, reconsiders=reconsiders)
+    taken = next(each for each in found.spec.options if each.name == name)
     before = job(pods=pods)
     after = with_movable_env(before, adapt(before, taken), taken, found).pod_sets[0].template
     read = {key.removeprefix(ENV_PREFIX): value for key, value in after.annotations.items()}
     return [list(each.env) for each in (*after.containers, *after.init_containers)], read
+
+
+def test_without_moves_it_is_read_where_an_option_changes_it():
+    pods = template(container(env=(GPU,)))
+
+    found = under("cpu", GPU_OPTION, CPU_OPTION, pods=pods, reconsiders=False)
+    stays = under("gpu", GPU_OPTION, CPU_OPTION, pods=pods, reconsiders=False)
+
+    assert (found, stays) == (([[READ]], {"RUN_ENV": "cpu"}), ([[GPU]], {}))
+
+
+def test_what_was_not_set_stays_literal_without_moves():
+    options = option("a", MODE="1"), option("b", MODE="2")
+
+    found = under("b", *options, pods=template(container()), reconsiders=False)
+
+    assert found == ([[{"name": "MODE", "value": "2"}]], {})
+
+
+def test_what_all_options_set_alike_is_read_where_the_job_says_otherwise():
+    found = under(
+        "b",
+        option("a", RUN_ENV="x"),
+        option("b", RUN_ENV="x"),
+        pods=template(container(env=(GPU,))),
+    )
+
+    assert found == ([[READ]], {"RUN_ENV": "x"})
 
 
 @pytest.mark.parametrize("name", ["gpu", "cpu"])
@@ -82,11 +116,11 @@ def test_a_container_in_which_it_never_changes_stays_literal():
 @pytest.mark.parametrize("name", ["gpu", "cpu"])
 def test_what_cannot_be_read_for_every_option_stays_literal(pods, name):
     before = job(pods=pods)
-    options = policy().spec.options
-    taken = next(each for each in options if each.name == name)
+    found = policy_of()
+    taken = next(each for each in found.spec.options if each.name == name)
     adapted = adapt(before, taken)
 
-    assert with_movable_env(before, adapted, taken, options) is adapted
+    assert with_movable_env(before, adapted, taken, found) is adapted
 
 
 def test_what_the_job_reads_from_elsewhere_stays_where_all_options_set_it():
@@ -103,28 +137,23 @@ def test_what_the_job_reads_from_elsewhere_stays_where_all_options_set_it():
 )
 def test_its_name_must_make_an_annotations_name(name, is_read):
     pods = template(container(env=({"name": name, "value": "0"},)))
-    found = policy(option("a"), option("b")).spec.options
-    found = tuple(
-        each.model_copy(
-            update={"adaptation": each.adaptation.model_copy(update={"env": {name: each.name}})}
-        )
-        for each in found
-    )
+    found = policy_of(option("a"), option("b"), reconsiders=False)
+    adaptation = found.spec.options[0].adaptation.model_copy(update={"env": {name: "1"}})
+    taken = found.spec.options[0].model_copy(update={"adaptation": adaptation})
     before = job(pods=pods)
 
-    after = with_movable_env(before, adapt(before, found[0]), found[0], found)
+    after = with_movable_env(before, adapt(before, taken), taken, found)
 
     assert bool(after.pod_sets[0].template.annotations) == is_read
 
 
 def test_it_is_worked_out_once_for_one_template():
-    options = policy().spec.options
+    found = policy_of()
+    taken = found.spec.options[1]
     before = job(pods=template(container(env=(GPU,))))
     before = type(before)(namespace="team", name="light", pod_sets=PodSets(before.pod_sets))
 
-    first, again = (
-        with_movable_env(before, adapt(before, options[1]), options[1], options) for _ in range(2)
-    )
+    first, again = (with_movable_env(before, adapt(before, taken), taken, found) for _ in range(2))
 
     assert first.pod_sets is again.pod_sets
     assert isinstance(first.pod_sets, PodSets)
@@ -132,12 +161,11 @@ def test_it_is_worked_out_once_for_one_template():
 
 def left(now, then):
     """What is left of the environments of pods that are to be as submitted."""
-    after, names = still_movable(job(pods=now), job(pods=then))
-    (pod_set,) = after.pod_sets
+    (pod_set,) = still_movable(job(pods=now), job(pods=then)).pod_sets
     read = {
         key.removeprefix(ENV_PREFIX): value for key, value in pod_set.template.annotations.items()
     }
-    return [list(each.env) for each in pod_set.template.containers], read, names
+    return [list(each.env) for each in pod_set.template.containers], read
 
 
 def test_what_is_read_from_an_annotation_stays_so_with_the_submitted_value():
@@ -146,7 +174,7 @@ def test_what_is_read_from_an_annotation_stays_so_with_the_submitted_value():
 
     found = left(template(container(env=(READ, other)), container("b", env=(GPU,))), then)
 
-    assert found == ([[READ, other], [GPU]], {"RUN_ENV": "gpu"}, ("RUN_ENV",))
+    assert found == ([[READ, other], [GPU]], {"RUN_ENV": "gpu"})
 
 
 @pytest.mark.parametrize(
@@ -164,4 +192,22 @@ def test_what_one_annotation_cannot_give_back_is_as_submitted(submitted):
     now = template(*(container(name, env=(READ,)) for name in names))
     then = template(*(container(name, env=env) for name, env in zip(names, submitted, strict=True)))
 
-    assert left(now, then) == ([list(env) for env in submitted], {}, ())
+    assert left(now, then) == ([list(env) for env in submitted], {})
+
+
+def test_what_is_read_from_an_annotation_is_written_out():
+    annotations = {ENV_PREFIX + "RUN_ENV": "gpu", "note": "mine"}
+    pods = template(container(env=(READ,)), init=[container("i", env=(READ,))])
+    reading = job(pods=replace(pods, annotations=annotations))
+
+    written = as_literals(reading).pod_sets[0].template
+
+    assert [each.env for each in (*written.containers, *written.init_containers)] == [(GPU,)] * 2
+    assert written.annotations == annotations
+
+
+@pytest.mark.parametrize("env", [(READ,), (SECRET,), (GPU,), ()])
+def test_where_no_annotation_is_read_it_is_the_very_same_job(env):
+    before = job(pods=template(container(env=env)))
+
+    assert as_literals(before) is before

@@ -1,22 +1,32 @@
 """For every Job and all adaptations: undone, also after moves, it is what was submitted."""
 
+import json
 from copy import deepcopy
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.moves import asking, decision, pending, plain
 from tests.properties.jobs import adaptations, jobs
 from tests.properties.test_moves import EXAMPLES, KIND, created, moved, patched, submitted, world
-from webhook import undoing
+from webhook import undoing, updates
+from webhook.admission import patch
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.jobs.movable import changes_template
-from webhook.model.job import ENV_PREFIX, QUEUE_LABEL, UNDONE, UNDONE_FROM
+from webhook.model.job import (
+    ENV_PREFIX,
+    OPTION_LABEL,
+    QUEUE_LABEL,
+    REASON,
+    UNDONE,
+    UNDONE_FROM,
+)
 from webhook.model.marks import MARKS
 from webhook.model.moves import Obstacle
 from webhook.model.policy import Adaptation
 
 NOW = "2026-11-21T06:00:00Z"
+PINNED = "decided no more (kueue-fallback.dev/policy: none)"
 SAME = st.just(Adaptation())
 VARIABLE = Adaptation.model_validate(
     {
@@ -34,6 +44,9 @@ def pinned(job, stored=None):
     annotations = found["metadata"].setdefault("annotations", {})
     annotations[POLICY] = OPT_OUT
     decided = decision(stored) if stored is not None else {}
+    if decided:
+        where = f"in {queue_of(job)} " if queue_of(job) else ""
+        annotations[REASON] = f"kueue-fallback: undone: {where}as submitted, and {PINNED}"
     if decided and (decided.get("moves") or queue_of(stored) != queue_of(job)):
         annotations[UNDONE] = decided["policy"]
         annotations[UNDONE_FROM] = f"{NOW} cpu-cq"
@@ -59,6 +72,7 @@ def resolved(job):
                 entry.setdefault("value", "")
     for key in [key for key in annotations if key.startswith(ENV_PREFIX)]:
         del annotations[key]
+    found["metadata"]["labels"].pop(OPTION_LABEL, None)
     return plain(found)
 
 
@@ -118,7 +132,44 @@ def test_pods_see_variables_as_they_were_submitted(source, value, taken):
     if not fixed and "$" not in value:
         after = patched(asked, outcome)
         assert resolved(after) == resolved(pinned(job, stored))
-        assert "RUN_ENV" in outcome.undone
+        assert after["metadata"]["labels"][OPTION_LABEL] == "none"
+
+
+@settings(max_examples=EXAMPLES)
+@given(jobs(), SAME | adaptations(), adaptations(), MOVES)
+def test_the_manifest_applied_after_an_undo_changes_nothing(source, first, second, moves):
+    found, job = world(first, second), submitted(source)
+    stored = created(job, found)
+    for option in moves:
+        stored = moved(stored, option, found)
+    after = plain(patched(asked := asking(stored, "none"), outcome := undoing.undo(asked, KIND)))
+    assume(outcome.obstacle is None)
+
+    again = merged(after, job)
+    edits, warnings = updates.restored(after, again, KIND)
+    patch.operations(edits, again, KIND.allowed)
+
+    assert (plain(again)["spec"], warnings) == (after["spec"], ())
+    # Where the webhook is not asked, there is nothing to restore.
+    assert not edits or after["metadata"]["labels"][OPTION_LABEL] == "none"
+
+
+def merged(stored, manifest):
+    """Write submitted values beside what is read from annotations, as ``kubectl apply`` does."""
+    found = deepcopy(stored)
+    for now, then in zip(containers(found), containers(manifest), strict=True):
+        values = {entry["name"]: entry for entry in then.get("env", ())}
+        for entry in now.get("env", ()):
+            if ENV_PREFIX in json.dumps(entry):
+                entry["value"] = values[entry["name"]].get("value", "")
+                if not entry["value"]:
+                    del entry["value"]  # the API server sends no empty value
+    return found
+
+
+def containers(job):
+    pods = job["spec"]["template"]["spec"]
+    return [*pods["containers"], *pods.get("initContainers", ())]
 
 
 @settings(max_examples=EXAMPLES)

@@ -124,7 +124,7 @@ class Mover:
         if not self._listed or not feed.lists_workloads or not self._may_write():
             return stepped
         workloads = reconsider.by_job(feed.workloads())
-        self._follow_up(workloads, snapshot, now=now, unix=unix, stepped=stepped)
+        self._follow_up(workloads, snapshot, now=now, stepped=stepped)
         at = Instant(snapshot=snapshot, now=now, unix=unix)
         repaired = self._repairs.step(self._jobs.values(), workloads, at)
         stepped.lines += repaired.lines
@@ -201,7 +201,6 @@ class Mover:
         snapshot: Snapshot,
         *,
         now: float,
-        unix: float,
         stepped: Stepped,
     ) -> None:
         for key, flight in list(self._flying.items()):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from webhook.decide import accelerators, pins
-from webhook.decide.adapt_containers import HIDING_DEVICES, adapt_containers
+from webhook.decide.adapt_containers import adapt_containers
 from webhook.model.fields import Json
 from webhook.model.job import Job, PodSet, PodSets, of_pod_sets
 from webhook.model.pods import PodTemplate
@@ -27,10 +27,8 @@ _Pins: TypeAlias = tuple[Mapping[str, str], Mapping[str, str], Mapping[str, Json
 """(annotations, node selector, affinity)"""
 
 
-def adapt(job: Job, option: Option, hiding: Mapping[str, str] = HIDING_DEVICES) -> Job:
+def adapt(job: Job, option: Option) -> Job:
     """Apply the option's adaptation to each pod set; the very same Job where nothing changes.
-
-    *hiding* is the env of containers that lose devices.
 
     Raises:
         FieldError: a quantity that has to be compared cannot be read.
@@ -39,25 +37,21 @@ def adapt(job: Job, option: Option, hiding: Mapping[str, str] = HIDING_DEVICES) 
     # Nothing given, nothing to do; comparing whole adaptations would cost more than most of them.
     if not option.adaptation.model_fields_set:
         return job
-    pod_sets = of_pod_sets(_adapt, job.pod_sets, option.adaptation, hiding)
+    pod_sets = of_pod_sets(_adapt, job.pod_sets, option.adaptation)
     return job if pod_sets is job.pod_sets else replace(job, pod_sets=pod_sets)
 
 
-def _adapt(
-    pod_sets: tuple[PodSet, ...], adaptation: Adaptation, hiding: Mapping[str, str]
-) -> tuple[PodSet, ...]:
+def _adapt(pod_sets: tuple[PodSet, ...], adaptation: Adaptation) -> tuple[PodSet, ...]:
     adapted = PodSets(
-        replace(pod_set, template=_adapt_template(pod_set.template, adaptation, hiding))
+        replace(pod_set, template=_adapt_template(pod_set.template, adaptation))
         for pod_set in pod_sets
     )
     return pod_sets if adapted == pod_sets else adapted
 
 
-def _adapt_template(
-    template: PodTemplate, adaptation: Adaptation, hiding: Mapping[str, str]
-) -> PodTemplate:
+def _adapt_template(template: PodTemplate, adaptation: Adaptation) -> PodTemplate:
     """Take away first, then give, so that what an author gives always stands at the end."""
-    containers, init_containers = adapt_containers(template, adaptation, hiding)
+    containers, init_containers = adapt_containers(template, adaptation)
     annotations, node_selector, affinity = _pins(template, adaptation)
     removed = adaptation.node_selector.remove
     return replace(

@@ -18,11 +18,6 @@ from webhook.model.fields import Json
 from webhook.model.pods import Container, PodTemplate, Resources
 from webhook.model.policy import Accelerator, Adaptation
 
-HIDING_DEVICES: Mapping[str, str] = {"NVIDIA_VISIBLE_DEVICES": "void"}
-"""Without it an image that says ``all`` gets every GPU of a node whose default runtime is NVIDIA's.
-https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html
-"""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stripped:
@@ -35,9 +30,9 @@ class _Stripped:
 
 
 def adapt_containers(
-    template: PodTemplate, adaptation: Adaptation, hiding: Mapping[str, str] = HIDING_DEVICES
+    template: PodTemplate, adaptation: Adaptation
 ) -> tuple[tuple[Container, ...], tuple[Container, ...]]:
-    """Adapt (containers, init containers); *hiding* is the env of those that lose devices.
+    """Adapt (containers, init containers).
 
     Raises:
         FieldError: a quantity that has to be compared cannot be read.
@@ -48,8 +43,7 @@ def adapt_containers(
     is_target = _targets(adaptation)
 
     def give(item: _Stripped, *, is_main: bool) -> Container:
-        env = {**hiding, **adaptation.env} if item.units else adaptation.env
-        return _give(item, adaptation, env, targeted=is_target(item, is_main))
+        return _give(item, adaptation, targeted=is_target(item, is_main))
 
     return (
         tuple(give(item, is_main=True) for item in mains),
@@ -111,9 +105,7 @@ def _named(
     return set(adaptation.resources.remove).intersection(asked) - given
 
 
-def _give(
-    item: _Stripped, adaptation: Adaptation, env: Mapping[str, str], *, targeted: bool
-) -> Container:
+def _give(item: _Stripped, adaptation: Adaptation, *, targeted: bool) -> Container:
     container = item.container
     resources = container.resources
     if item.units:
@@ -127,7 +119,7 @@ def _give(
     return replace(
         container,
         resources=resources,
-        env=_with_env(container.env, env),
+        env=_with_env(container.env, adaptation.env),
         image=adaptation.image or container.image if targeted else container.image,
     )
 

@@ -175,7 +175,11 @@ def _newer(version: int) -> Recorded:
 
 def reason_of(decision: Decision) -> str:
     """Say a decision in the one line that stands on the Job, at most 256 characters."""
-    return clip(PREFIX + decision.reason, _REASON_LIMIT)
+    return said(decision.reason)
+
+
+def said(reason: str) -> str:
+    return clip(PREFIX + reason, _REASON_LIMIT)
 
 
 def _option_json(option: Assessment) -> dict[str, Any]:

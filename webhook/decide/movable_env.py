@@ -1,8 +1,8 @@
-"""Environment variables that a move can change: read from an annotation of the pod template.
+"""Environment variables that an undo or a move can change: read from annotations of the pods.
 
 After a Job's creation Kubernetes takes no change of its environment, but of annotations. So a
-variable whose value differs between the options of a policy that reconsiders is a reference to an
-annotation, which holds the value of the option taken.
+variable to which an option gives another value is a reference to an annotation, which holds the
+value of the option taken.
 """
 
 from __future__ import annotations
@@ -14,38 +14,86 @@ from dataclasses import replace
 from webhook.model.fields import Json
 from webhook.model.job import ENV_PREFIX, Job, PodSet, PodSets, of_pod_sets
 from webhook.model.pods import Container, PodTemplate
-from webhook.model.policy import Option
+from webhook.model.policy import FallbackPolicy, Option
 
 _NAME = re.compile(r"[-A-Za-z0-9_.]{0,58}[A-Za-z0-9]")
 """What may follow ``env.`` in an annotation's name, of 63 characters in all."""
 _EXPANDED = re.compile(r"\$[($]")
 """What the kubelet replaces in a literal value, and in no other."""
+_AS_SUBMITTED: Mapping[str, str] = {}
+"""The env that a Job has without any option: what it sets itself."""
 
 
-def with_movable_env(job: Job, adapted: Job, option: Option, options: Sequence[Option]) -> Job:
-    """Write the variables that differ between *options* so that a move can change them.
+def with_movable_env(job: Job, adapted: Job, option: Option, policy: FallbackPolicy) -> Job:
+    """Write the variables that *option* changes so that an undo can give their values back.
 
-    *adapted* is *job* under *option*. A variable stays literal, and a move that would change it is
-    impossible, where the Job itself reads it from somewhere, where only some options have it, and
-    where two containers would need different values.
+    *adapted* is *job* under *option*. Where the policy reconsiders, the variables that differ
+    between its options are written so, whichever is taken. A variable stays literal, and what
+    would change it later is impossible, where the Job itself reads it from somewhere, where it is
+    not set at all without the option, and where two containers would need different values.
     """
-    pod_sets = of_pod_sets(_movable, job.pod_sets, adapted.pod_sets, option, options)
+    if policy.spec.reconsider is None and not option.adaptation.env:
+        return adapted
+    pod_sets = of_pod_sets(_movable, job.pod_sets, adapted.pod_sets, option, policy)
     return adapted if pod_sets is adapted.pod_sets else replace(adapted, pod_sets=pod_sets)
 
 
-def still_movable(job: Job, undone: Job) -> tuple[Job, tuple[str, ...]]:
-    """Let *undone* go on reading from annotations what *job* reads there; name these variables.
+def still_movable(job: Job, undone: Job) -> Job:
+    """Let *undone* go on reading from annotations what *job* reads there.
 
-    Both have the same containers. A variable is left as it was submitted, which is no move, where
+    Both have the same containers. A variable is left as it was submitted, which is no undo, where
     an annotation cannot hold that for all containers that read it.
     """
-    names: dict[str, None] = {}
-    pod_sets: list[PodSet] = []
-    for now, then in zip(job.pod_sets, undone.pod_sets, strict=True):
-        kept = _values_to_read(now.template, then.template)
-        pod_sets.append(replace(then, template=_reading(now.template, then.template, kept)))
-        names |= dict.fromkeys(kept)
-    return (replace(undone, pod_sets=tuple(pod_sets)), tuple(names)) if names else (undone, ())
+    pod_sets = tuple(
+        replace(then, template=_still_reading(now.template, then.template))
+        for now, then in zip(job.pod_sets, undone.pod_sets, strict=True)
+    )
+    return undone if pod_sets == undone.pod_sets else replace(undone, pod_sets=pod_sets)
+
+
+def as_literals(job: Job) -> Job:
+    """Write what *job* reads from its own annotations as plain values; the same Job if nothing."""
+    pod_sets = tuple(
+        replace(pod_set, template=_with_literals(pod_set.template)) for pod_set in job.pod_sets
+    )
+    return job if pod_sets == job.pod_sets else replace(job, pod_sets=pod_sets)
+
+
+def _with_literals(template: PodTemplate) -> PodTemplate:
+    def literal(container: Container) -> Container:
+        entries: dict[str, Mapping[str, Json]] = {}
+        for name in _read_from_annotations(container):
+            value = template.annotations.get(ENV_PREFIX + name)
+            if value is not None:
+                # As the API server stores it: an empty value is left out.
+                entries[name] = {"name": name, "value": value} if value else {"name": name}
+        return replace(container, env=_replaced(container.env, entries))
+
+    return replace(
+        template,
+        containers=tuple(map(literal, template.containers)),
+        init_containers=tuple(map(literal, template.init_containers)),
+    )
+
+
+def _still_reading(now: PodTemplate, then: PodTemplate) -> PodTemplate:
+    values = _values_to_read(now, then)
+    if not values:
+        return then
+
+    def refer(reading: Container, submitted: Container) -> Container:
+        names = _read_from_annotations(reading) & values.keys()
+        return replace(submitted, env=_referring(submitted.env, names))
+
+    read = {ENV_PREFIX + name: value for name, value in values.items()}
+    pairs = zip(now.containers, then.containers, strict=True)
+    init_pairs = zip(now.init_containers, then.init_containers, strict=True)
+    return replace(
+        then,
+        annotations={**then.annotations, **read},
+        containers=tuple(refer(*pair) for pair in pairs),
+        init_containers=tuple(refer(*pair) for pair in init_pairs),
+    )
 
 
 def _values_to_read(now: PodTemplate, then: PodTemplate) -> Mapping[str, str]:
@@ -61,25 +109,6 @@ def _values_to_read(now: PodTemplate, then: PodTemplate) -> Mapping[str, str]:
     }
 
 
-def _reading(now: PodTemplate, then: PodTemplate, values: Mapping[str, str]) -> PodTemplate:
-    if not values:
-        return then
-
-    def refer(reading: Container, submitted: Container) -> Container:
-        names = _read_from_annotations(reading) & values.keys()
-        return replace(submitted, env=tuple(_referring(submitted.env, names)))
-
-    read = {ENV_PREFIX + name: value for name, value in values.items()}
-    pairs = zip(now.containers, then.containers, strict=True)
-    init_pairs = zip(now.init_containers, then.init_containers, strict=True)
-    return replace(
-        then,
-        annotations={**then.annotations, **read},
-        containers=tuple(refer(*pair) for pair in pairs),
-        init_containers=tuple(refer(*pair) for pair in init_pairs),
-    )
-
-
 def _pairs(now: PodTemplate, then: PodTemplate) -> Iterator[tuple[Container, Container]]:
     yield from zip(now.containers, then.containers, strict=True)
     yield from zip(now.init_containers, then.init_containers, strict=True)
@@ -91,28 +120,35 @@ def _read_from_annotations(container: Container) -> set[str]:
 
 
 def _movable(
-    before: Sequence[PodSet], after: tuple[PodSet, ...], option: Option, options: Sequence[Option]
+    before: Sequence[PodSet], after: tuple[PodSet, ...], option: Option, policy: FallbackPolicy
 ) -> tuple[PodSet, ...]:
     found = PodSets(
-        replace(new, template=_with_references(old.template, new.template, option, options))
+        replace(new, template=_with_references(old.template, new.template, option, policy))
         for old, new in zip(before, after, strict=True)
     )
     return after if found == after else found
 
 
 def _with_references(
-    before: PodTemplate, after: PodTemplate, option: Option, options: Sequence[Option]
+    before: PodTemplate, after: PodTemplate, option: Option, policy: FallbackPolicy
 ) -> PodTemplate:
-    names = dict.fromkeys(name for each in options for name in each.adaptation.env)
-    kept = {name: found for name in names if (found := _values_to_keep(name, before, options))}
+    options = policy.spec.options if policy.spec.reconsider is not None else (option,)
+    envs = [each.adaptation.env for each in options]
+    kept: dict[str, Sequence[Mapping[str, str]]] = {}
+    read: dict[str, str] = {}
+    for name in dict.fromkeys(name for env in envs for name in env):
+        # What cannot be undone may still be moved.
+        for between in ([*envs, _AS_SUBMITTED], envs):
+            if values := _values_to_keep(name, before, between):
+                kept[name] = between
+                read[ENV_PREFIX + name] = values[options.index(option)]
+                break
     if not kept:
         return after
-    place = options.index(option)
-    read = {ENV_PREFIX + name: values[place] for name, values in kept.items()}
 
     def refer(old: Container, new: Container) -> Container:
-        varying = {name for name in kept if _varies(_values(name, old, options))}
-        return replace(new, env=tuple(_referring(new.env, varying))) if varying else new
+        varying = {name for name in kept if _varies(_values(name, old, kept[name]))}
+        return replace(new, env=_referring(new.env, varying)) if varying else new
 
     pairs = zip(before.containers, after.containers, strict=True)
     init_pairs = zip(before.init_containers, after.init_containers, strict=True)
@@ -124,27 +160,31 @@ def _with_references(
     )
 
 
-def _values_to_keep(name: str, template: PodTemplate, options: Sequence[Option]) -> Sequence[str]:
-    """Give a variable's value under each option; none: it stays literal."""
+def _values_to_keep(
+    name: str, template: PodTemplate, envs: Sequence[Mapping[str, str]]
+) -> Sequence[str]:
+    """Give a variable's value under each option's env; none: it stays literal."""
     containers = (*template.containers, *template.init_containers)
-    found = {_values(name, container, options) for container in containers}
+    found = {_values(name, container, envs) for container in containers}
     found = {values for values in found if _varies(values)}
     if len(found) != 1 or not _NAME.fullmatch(name):
         return ()
     (values,) = found
     known = [value for value in values if value is not None and not _EXPANDED.search(value)]
-    return known if len(known) == len(options) else ()
+    return known if len(known) == len(envs) else ()
 
 
-def _values(name: str, container: Container, options: Sequence[Option]) -> tuple[str | None, ...]:
-    """Tell a variable's value in one container under each option; None: not a literal one.
+def _values(
+    name: str, container: Container, envs: Sequence[Mapping[str, str]]
+) -> tuple[str | None, ...]:
+    """Tell a variable's value in one container under each env; None: not a literal one.
 
     Of several entries with one name the last counts.
     """
     own, literal = _own(name, container), _literal(name, container)
-    given = tuple(option.adaptation.env.get(name, literal) for option in options)
+    given = tuple(env.get(name, literal) for env in envs)
     if own is not None and "valueFrom" in own and _varies(given):
-        return (None,) * len(options)
+        return (None,) * len(envs)
     return given
 
 
@@ -163,12 +203,19 @@ def _varies(values: Sequence[str | None]) -> bool:
 
 def _referring(
     env: tuple[Mapping[str, Json], ...], names: set[str]
-) -> Iterator[Mapping[str, Json]]:
-    places = {entry.get("name"): index for index, entry in enumerate(env)}
-    for index, entry in enumerate(env):
-        name = entry.get("name")
-        is_meant = name in names and places[name] == index
-        yield _reference(str(name)) if is_meant else entry
+) -> tuple[Mapping[str, Json], ...]:
+    return _replaced(env, {name: _reference(name) for name in names})
+
+
+def _replaced(
+    env: tuple[Mapping[str, Json], ...], entries: Mapping[str, Mapping[str, Json]]
+) -> tuple[Mapping[str, Json], ...]:
+    """Put each of *entries* in its variable's place: of several of one name the last."""
+    places = {str(entry.get("name")): index for index, entry in enumerate(env)}
+    found = list(env)
+    for name in entries.keys() & places.keys():
+        found[places[name]] = entries[name]
+    return tuple(found)
 
 
 def _reference(name: str) -> Mapping[str, Json]:

@@ -11,7 +11,6 @@ from webhook.decide.movable_env import with_movable_env
 from webhook.decide.occupancy import Occupancy, assignment, passes_now, starts_now
 from webhook.decide.priorities import priority_of
 from webhook.model.decision import Assessment, InCluster, Rejection
-from webhook.model.fields import EMPTY
 from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy, Option
 from webhook.model.requests import needs
@@ -41,12 +40,8 @@ def assess(
 
 
 def adapted(job: Job, option: Option, policy: FallbackPolicy) -> Job:
-    """Adapt the Job, so that it can be moved later if its policy reconsiders."""
-    if policy.spec.reconsider is None:
-        return adapt(job, option)
-    # A variable that only some options have could not change (docs/decisions/0012-*.md).
-    found = adapt(job, option, hiding=EMPTY)
-    return with_movable_env(job, found, option, policy.spec.options)
+    """Adapt the Job, so that it can be undone later, and moved if its policy reconsiders."""
+    return with_movable_env(job, adapt(job, option), option, policy)
 
 
 def _assess_one(

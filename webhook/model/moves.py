@@ -51,7 +51,7 @@ class Obstacle(Explained):
     IMMUTABLE_ENV = (
         "immutableEnv",
         "an environment variable would change, which Kubernetes allows at creation only",
-        "Variables in the policy's `env` can change in Jobs that it decided with `reconsider`.",
+        "Set the variable in the Job too, to one value in all containers; `undo --recreate` helps.",
     )
     IMMUTABLE_RUNTIME_CLASS = (
         "immutableRuntimeClass",

@@ -104,8 +104,9 @@ class Adaptation(Strict):
 
     accelerator: Accelerator = Accelerator.KEEP
     """Keep, or Remove: take away every extended accelerator resource, the node selectors,
-    affinity terms and tolerations that pin to it and the runtime class, and set
-    NVIDIA_VISIBLE_DEVICES=void, unless the policy has `reconsider`."""
+    affinity terms and tolerations that pin to it and the runtime class. No variable is set: where
+    such pods may land on nodes whose default runtime is NVIDIA's, an image can still make all
+    GPUs visible, unless `env` has NVIDIA_VISIBLE_DEVICES: void."""
     per_removed: Amounts = Field(default_factory=dict)
     """Requests given for each accelerator removed, on the container that lost it; limits below
     them are raised. Only with `accelerator: Remove`."""
@@ -120,7 +121,9 @@ class Adaptation(Strict):
     resources: ResourceChanges = Field(default_factory=ResourceChanges)
     """Changes to the containers' requests and limits."""
     env: Texts = Field(default_factory=dict)
-    """Environment variables to set, in all containers and init containers: name to value."""
+    """Environment variables to set, in all containers and init containers: name to value. A
+    variable that the Job sets itself is read from an annotation of the pod template, so that the
+    decision can be undone while the Job is pending; one that it does not set is a plain value."""
     image: Image = ""
     """Image to run; empty: unchanged."""
     node_selector: NodeSelectorChanges = Field(default_factory=NodeSelectorChanges)

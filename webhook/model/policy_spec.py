@@ -205,8 +205,7 @@ class Spec(Strict):
     strategy: Strategy = Field(default_factory=Strategy, json_schema_extra=FILLED)
     """How an option is chosen."""
     reconsider: Reconsider | None = None
-    """When the decision is revisited while the Job is pending. Absent: a decision is final.
-    Environment variables that differ between the options are then set through annotations of the
-    pod template, and NVIDIA_VISIBLE_DEVICES is not set: CPU flavors must not select nodes whose
-    default runtime is NVIDIA's. A Job that lacks a variable which only some options set is not
-    moved."""
+    """When the decision is revisited while the Job is pending. Absent: only a person may move it.
+    Environment variables that differ between the options are then read from annotations of the
+    pod template, whichever option is taken. A Job that lacks a variable which only some options
+    set is not moved."""
