@@ -248,3 +248,33 @@ def test_a_manifest_that_the_api_server_refuses_says_why(explain, tmp_path):
 
     assert result.exit_code == 1
     assert result.stderr.endswith("The API server refuses the Job: spec.template: wrong (422)\n")
+
+
+SENTENCE = "undone: in gpu-lq as submitted, and decided no more (kueue-fallback.dev/policy: none)"
+PINNED = {"kueue-fallback.dev/policy": "none"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "told"),
+    [
+        ({"kueue-fallback.dev/reason": f"kueue-fallback: {SENTENCE}"}, SENTENCE),
+        (
+            {"kueue-fallback.dev/undone": "light-gpu"},
+            "undone: what policy light-gpu had decided",
+        ),
+    ],
+)
+def test_an_undone_job_is_said_to_be_undone(explain, annotations, told):
+    cluster = Cluster(*SNAPSHOT, job(**PINNED, **annotations))
+
+    text = explain(cluster, "train")
+    found = explain(cluster, "train", "-o", "json")
+
+    assert f"pending.\n\n{told}\n" in text.stdout
+    assert json.loads(found.stdout)["undone"] == told
+
+
+def test_a_job_that_was_never_decided_is_not_said_to_be_undone(explain):
+    result = explain(Cluster(*SNAPSHOT, job(**PINNED)), "train", "-o", "json")
+
+    assert "undone" not in json.loads(result.stdout)

@@ -36,7 +36,7 @@ def explained(
     except NotServed:
         click.echo(missing_job(client, namespace, name_of(name)), err=True)
         sys.exit(1)
-    decision = recorded.decision_on(job)
+    decision, undone = recorded.decision_on(job), recorded.undone_on(job)
     now: Outcome | str
     try:
         place = namespace, job["metadata"]["name"]
@@ -49,7 +49,8 @@ def explained(
     except FieldError as error:
         now = f"it cannot be read: {error}"
     if output in ("json", "yaml"):
-        return terminal.dump(_as_json(job, decision, now), output)
+        told = {"undone": undone} if undone else {}
+        return terminal.dump({**_as_json(job, decision, now), **told}, output)
     return "\n".join(_as_text(job, decision, now, output))
 
 
@@ -91,7 +92,7 @@ def _as_text(
     lines = [f"Job {metadata['namespace']}/{metadata['name']}: {state_of(job)}.", ""]
     if decision is None:
         has_one = DECISION in (metadata.get("annotations") or {})
-        lines.append(_UNREADABLE if has_one else _NOTHING)
+        lines.append(_UNREADABLE if has_one else recorded.undone_on(job) or _NOTHING)
     else:
         lines.append(terminal.strong(f"Decided {recorded.when(decision)}"))
         lines += recorded.as_text(decision, terminal.width(output))

@@ -12,8 +12,9 @@ from typing import Any
 import click
 
 from webhook.commands import terminal
-from webhook.decide.explain import VERSION
-from webhook.model.job import DECISION
+from webhook.decide.explain import PREFIX, VERSION
+from webhook.decide.match import OPT_OUT, POLICY
+from webhook.model.job import DECISION, REASON, UNDONE
 
 _HEADER = (
     "OPTION",
@@ -43,6 +44,17 @@ def decision_on(job: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if not isinstance(found, dict):
         return None
     return {key: value for key, value in found.items() if key != "original"}
+
+
+def undone_on(job: Mapping[str, Any]) -> str:
+    """Say how the decision that stood on a Job was undone; empty: it was not."""
+    annotations = job["metadata"].get("annotations") or {}
+    if DECISION in annotations or annotations.get(POLICY) != OPT_OUT:
+        return ""
+    reason = str(annotations.get(REASON, ""))
+    if not reason and UNDONE in annotations:
+        return f"undone: what policy {terminal.harmless(annotations[UNDONE])} had decided"
+    return terminal.harmless(reason.removeprefix(PREFIX))
 
 
 def as_text(decision: Mapping[str, Any], limit: int | None) -> list[str]:
