@@ -1,6 +1,7 @@
 """An undo that cannot be made whole: nothing changes but the wish, and a warning says why."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from tests.test_moves import QUEUE, UNNAMED, stored
 from webhook.model.job import DECISION
+from webhook.model.queues import MULTIKUEUE, AdmissionCheck
 
 
 @pytest.fixture
@@ -90,3 +92,26 @@ def test_a_decision_that_the_same_update_changes_is_left_to_its_owner(server):
     assert after["spec"] == before["spec"]
     assert warning.startswith("kueue-fallback: not undone: its decision is changed")
     assert decision(before)["option"] == "cpu"
+
+
+def test_a_job_that_was_not_created_for_other_clusters_does_not_go_to_their_queue():
+    snapshot = with_spec(reconsidering(), options=UNNAMED)
+    server = Server(snapshot)
+    before = stored(server)
+    gpu = replace(snapshot.cluster_queues["gpu-cq"], checks=("far",))
+    far = AdmissionCheck(name="far", controller=MULTIKUEUE)
+    server.show(
+        replace(
+            snapshot,
+            cluster_queues={**snapshot.cluster_queues, "gpu-cq": gpu},
+            checks={"far": far},
+        )
+    )
+
+    assert refused(server, before) == (
+        "managedBy",
+        (
+            "kueue-fallback: not undone: its queue is MultiKueue's, and who runs a Job (managedBy) "
+            "is fixed at creation"
+        ),
+    )

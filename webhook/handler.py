@@ -201,8 +201,8 @@ class Handler:
         if updates.changes_decision(review.old_object or {}, review.object):
             outcome = recovered.refused(source, kind, Obstacle.DECISION_CHANGED)
         elif updates.asks_for_undo(review.object):
-            now = _written(int(time.time()))
-            outcome = undoing.undo(source, kind, time=now, blocked=self._blocked(source))
+            now, blocked = _written(int(time.time())), self._blocked(source)
+            outcome = undoing.undo(source, kind, self.snapshot, time=now, blocked=blocked)
         else:
             with self._lock:
                 moment = self._moment(review, self._clock())

@@ -24,6 +24,8 @@ class Cluster:
             return self.created(path, query, body)
         if path in self.texts:
             return self.texts[path]
+        if path == "/version":
+            return 200, [], {"major": "1", "minor": "36"}
         if path == "/apis/kueue.x-k8s.io":
             return 200, [], KUEUE_VERSIONS
         return self.read(path, query)

@@ -10,6 +10,10 @@ from tests.model import policies
 from webhook.commands.check import command
 
 VALID = yaml.safe_dump(policies.VALID, sort_keys=False)
+NOTE = (
+    "spec.options[1].adaptation.env.RUN_ENV: undo needs --recreate for Jobs that do not set "
+    "RUN_ENV to one value in all their containers\n"
+)
 
 
 def run(*arguments, stdin=None):
@@ -32,7 +36,7 @@ def test_a_valid_policy_is_said_to_be_valid(file):
     assert run("-f", file(VALID)) == (
         0,
         "policy.yaml:1: FallbackPolicy light-gpu is valid\n",
-        "",
+        f"policy.yaml:20: {NOTE}",
     )
 
 
@@ -69,7 +73,8 @@ def test_several_documents_are_checked_and_other_kinds_skipped(file):
         "FallbackPolicy light-gpu is valid",
         'unknown field "spec.mdoe"',
     ]
-    assert err == "policy.yaml:23: skipped: Job is not a FallbackPolicy\n"
+    skipped = "policy.yaml:23: skipped: Job is not a FallbackPolicy\n"
+    assert err == f"policy.yaml:21: {NOTE}{skipped}"
 
 
 def test_lists_are_taken_apart(file):
@@ -118,6 +123,19 @@ def test_a_missing_file_is_a_clear_error():
     assert run("-f", "/nowhere.yaml")[:2] == (2, "/nowhere.yaml: No such file or directory\n")
 
 
+def test_json_holds_where_an_undo_needs_the_job_anew(file):
+    _, out, _ = run("-f", file(VALID), "-o", "json")
+
+    note = json.loads(out)["findings"][1]
+    assert note == {
+        "kind": "note",
+        "file": "policy.yaml",
+        "line": 20,
+        "path": "spec.options[1].adaptation.env.RUN_ENV",
+        "message": NOTE.rstrip(),
+    }
+
+
 def test_json_holds_each_finding(file):
     code, out, _ = run("-f", file(VALID.replace("mode: Enforce", "mdoe: Enforce")), "-o", "json")
 
@@ -141,7 +159,8 @@ def test_a_key_given_twice_is_noted_and_the_last_one_counts(file):
 
     code, _, err = run("-f", file(text))
 
-    assert (code, err) == (0, 'policy.yaml:7: key "mode" already set in map: the last one counts\n')
+    repeated = 'policy.yaml:7: key "mode" already set in map: the last one counts\n'
+    assert (code, err) == (0, f"{repeated}policy.yaml:21: {NOTE}")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["check", "-f", "-"]])
@@ -159,4 +178,4 @@ def test_nothing_heavy_is_imported(arguments):
         [sys.executable, "-c", program], input=VALID, capture_output=True, text=True, check=False
     )
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, f"stdin:20: {NOTE}" if "-" in arguments else "")

@@ -18,6 +18,10 @@ POLICY, JOB = "examples/policy.yaml", "examples/light-job.yaml"
 JOBS = "/apis/batch/v1/namespaces/research/jobs"
 PODS = "/api/v1/namespaces/research/pods"
 VALID = f"{POLICY}:3: FallbackPolicy light-gpu is valid\n"
+NOTE = (
+    f"{POLICY}:21: spec.options[1].adaptation.env.RUN_ENV: undo needs --recreate "
+    "for Jobs that do not set RUN_ENV to one value in all their containers\n"
+)
 NO_RIGHT = 'pods is forbidden: User "u" cannot create resource "pods" in API group ""'
 TOO_BIG = 'pods "light-x" is forbidden: maximum cpu usage per Container is 2, but limit is 4'
 
@@ -41,8 +45,8 @@ class Creating:
 
 @pytest.fixture
 def check(tmp_path):
-    def run(creating, *words, forbidden=(), policy=POLICY):
-        cluster = Cluster(*SNAPSHOT, created=creating, forbidden=forbidden)
+    def run(creating, *words, forbidden=(), policy=POLICY, **texts):
+        cluster = Cluster(*SNAPSHOT, created=creating, forbidden=forbidden, **texts)
         with serving(cluster, tmp_path, namespace="other") as kubeconfig:
             given = ["check", "-f", policy, "--sample", JOB, "--kubeconfig", kubeconfig, *words]
             found = CliRunner().invoke(main, given)
@@ -65,6 +69,7 @@ def test_each_option_is_tried_as_admission_would_make_it(check):
     assert (result.exit_code, result.output) == (
         0,
         VALID
+        + NOTE
         + "light-gpu: option gpu (gpu-lq): accepted\n"
         + "light-gpu: option cpu (cpu-lq): accepted\n",
     )
@@ -122,6 +127,62 @@ def test_who_may_not_create_jobs_cannot_try(check):
     result = check(Creating(jobs=lambda body: (403, text)))
 
     assert (result.exit_code, result.stderr) == (3, f"{text}\n")
+
+
+def with_adaptation(tmp_path, **adaptation):
+    policy = yaml.safe_load(Path(POLICY).read_text(encoding="utf-8"))
+    policy["spec"]["options"][1]["adaptation"] |= adaptation
+    path = tmp_path / "policy.yaml"
+    path.write_text(yaml.safe_dump(policy))
+    return str(path)
+
+
+def undo_notes(result):
+    return [line.strip() for line in result.stdout.splitlines() if line.startswith("  undo")]
+
+
+def test_where_this_job_could_be_undone_in_place_nothing_is_said(check):
+    assert undo_notes(check(Creating())) == []
+
+
+@pytest.mark.parametrize(
+    ("adaptation", "why"),
+    [
+        ({"image": "sd-cpu"}, "the image would change"),
+        ({"env": {"MODE": "cpu"}}, "an environment variable would change"),
+        ({"runtimeClassName": "gvisor"}, "the runtime class would change"),
+    ],
+)
+def test_what_cannot_be_undone_in_place_is_said_of_this_job(check, tmp_path, adaptation, why):
+    result = check(Creating(), policy=with_adaptation(tmp_path, **adaptation))
+
+    creation = "which Kubernetes allows at creation only"
+    assert undo_notes(result) == [f"undo needs --recreate: {why}, {creation}"]
+
+
+def test_an_older_kubernetes_takes_resources_at_creation_only(check):
+    older = {"/version": (200, [], {"major": "1", "minor": "35"})}
+
+    result = check(Creating(), texts=older)
+
+    why = "its resources would change, which Kubernetes allows from 1.36 on only"
+    assert undo_notes(result) == [f"undo needs --recreate: {why}"]
+
+
+def test_a_version_that_may_not_be_read_counts_as_new(check):
+    assert undo_notes(check(Creating(), forbidden=("/version",))) == []
+
+
+def test_what_kueue_gives_to_other_clusters_is_said(check):
+    def answer(path, query, body):
+        if path == JOBS:
+            body = {**body, "spec": {**body["spec"], "managedBy": "kueue.x-k8s.io/multikueue"}}
+        return 201, [], body
+
+    result = check(answer)
+
+    why = "another controller or cluster runs it (managedBy, MultiKueue)"
+    assert undo_notes(result) == [f"undo needs --recreate: {why}"] * 2
 
 
 def test_a_queue_that_is_not_there_is_refused_with_the_nearest(check, tmp_path):

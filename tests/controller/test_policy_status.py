@@ -1,16 +1,31 @@
+from dataclasses import replace
+
 import pytest
 
 from tests.model.policies import policy
 from webhook.controller import policy_status
 from webhook.controller.policy_status import Condition
 from webhook.model.policy import PolicyError, read_policy
-from webhook.model.queues import ClusterQueue, LocalQueue, Snapshot
-
-READY = Condition(
-    ready=True,
-    reason="Resolved",
-    message="every option has its queue, and what it names exists",
+from webhook.model.queues import (
+    MULTIKUEUE,
+    AdmissionCheck,
+    ClusterQueue,
+    LocalQueue,
+    Snapshot,
 )
+
+RESOLVED = "every option has its queue, and what it names exists"
+UNSET = (
+    "spec.options[1].adaptation.env.RUN_ENV: undo needs --recreate for Jobs that do not set "
+    "RUN_ENV to one value in all their containers"
+)
+
+
+def ready(*limits):
+    return Condition(ready=True, reason="Resolved", message="; ".join([RESOLVED, *limits]))
+
+
+READY = ready(UNSET)
 
 
 def snapshot(*, namespaces=None, local=None, cluster=("gpu-cq", "cpu-cq"), **rest):
@@ -121,7 +136,51 @@ def test_classes_that_do_not_exist_are_named_together():
         "spec.options[0].guests.priorityClass: no WorkloadPriorityClass low; "
         "spec.options[0].adaptation.runtimeClassName: no RuntimeClass gvisor",
     )
-    assert there == READY
+    assert (there.ready, missing.ready) == (True, False)
+
+
+def test_a_ready_policy_says_where_an_undo_needs_the_job_anew():
+    pods = {"nodeSelector": {"remove": ["pool"]}}
+    options = [{"queue": "gpu-lq"}, {"queue": "cpu-lq", "adaptation": pods}]
+
+    found = condition(policy(options=options))
+
+    assert found == ready(
+        "spec.options[1].adaptation: undo needs --recreate where it changes something, as Kueue "
+        "takes note of changed resources only"
+    )
+
+
+@pytest.mark.parametrize("option", [{"queue": "far-lq"}, {"clusterQueue": "far-cq"}])
+def test_a_queue_of_other_clusters_is_named_too(option):
+    local = {("team", "gpu-lq"): "gpu-cq", ("team", "far-lq"): "far-cq"}
+    check = AdmissionCheck(name="far", controller=MULTIKUEUE)
+    queues = {
+        "gpu-cq": ClusterQueue(name="gpu-cq"),
+        "far-cq": ClusterQueue(name="far-cq", checks=("far",)),
+    }
+    state = replace(snapshot(local=local), cluster_queues=queues, checks={"far": check})
+
+    found = policy_status.condition(
+        read_policy(policy(options=[{"queue": "gpu-lq"}, option])), state, own_namespace="own"
+    )
+
+    assert found == ready(
+        "spec.options[1]: undo needs --recreate for Jobs that it takes or gives away, as "
+        "MultiKueue fixes at creation who runs them"
+    )
+
+
+def test_an_older_kubernetes_is_named_where_resources_change():
+    found = policy_status.condition(
+        read_policy(policy()), snapshot(), own_namespace="own", changes_resources=False
+    )
+
+    assert found == ready(
+        UNSET,
+        "spec.options[1].adaptation: undo needs --recreate on this Kubernetes, which takes "
+        "resources at creation only (1.36 does not)",
+    )
 
 
 def test_an_invalid_policy_says_every_mistake():
@@ -148,7 +207,7 @@ def test_a_status_is_written_only_when_it_changes():
                 "observedGeneration": 0,
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
                 "reason": "Resolved",
-                "message": "every option has its queue, and what it names exists",
+                "message": READY.message,
             }
         ]
     }

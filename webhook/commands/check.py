@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.commands import files, manifest
+from webhook.decide import undo_limits
 from webhook.model.fields import FieldError
 from webhook.model.policy import GROUP, KIND, VERSION, PolicyError, read_policy
 
@@ -137,13 +138,21 @@ def _check(found: files.Found) -> Iterator[Finding]:
         for key, line in found.document.repeated:
             message = f'key "{key}" already set in map: the last one counts'
             yield Finding(kind="note", file=found.file, line=line, path=key, message=message)
-        try:
-            policy = read_policy(value)
-        except PolicyError as error:
-            for one in error.errors:
-                yield finding("error", one.path, str(one))
-        else:
-            yield finding("valid", "", f"{KIND} {policy.name} is valid")
+        for kind, path, message in _judged(value):
+            yield finding(kind, path, message)
+
+
+def _judged(value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield (kind, path, message): each mistake, or that there is none and what to know of it."""
+    try:
+        policy = read_policy(value)
+    except PolicyError as error:
+        for one in error.errors:
+            yield "error", one.path, str(one)
+    else:
+        yield "valid", "", f"{KIND} {policy.name} is valid"
+        for limit in undo_limits.of_policy(policy):
+            yield "note", limit.path, str(limit)
 
 
 def _summary(

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import jsonpatch
 
-from webhook import carry_out, flow
+from webhook import carry_out, flow, undoing
 from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.carry_out import Case
 from webhook.cluster.errors import Forbidden, NotServed, Refused
+from webhook.cluster.kubernetes_version import lets_resources_change
 from webhook.commands import terminal
 from webhook.commands.connect import connected, jobs_path, namespace_or_current, pages
 from webhook.commands.deciding import kind_of
@@ -29,6 +30,8 @@ from webhook.decide.match import OPT_OUT, POLICY
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
+from webhook.model.moves import Obstacle
+from webhook.model.queues import MULTIKUEUE
 
 if TYPE_CHECKING:
     from webhook.cluster.client import Client
@@ -36,7 +39,16 @@ if TYPE_CHECKING:
 
 _DRY_RUN = {"dryRun": "All"}
 _NO_RIGHT = re.compile(r' is forbidden: User "[^"]*" cannot ')
-_OF_A_RUN = ("name", "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
+_OF_A_RUN = (
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "generation",
+    "managedFields",
+    "selfLink",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
 
 _LABELS_OF_A_RUN = tuple(
     prefix + name
@@ -98,20 +110,33 @@ def as_submitted(source: Mapping[str, Any]) -> Mapping[str, Any]:
 
     A decision is undone as far as it can be read.
     """
-    metadata = {key: text for key, text in source["metadata"].items() if key not in _OF_A_RUN}
-    metadata.setdefault("generateName", f"{source['metadata'].get('name') or 'sample'}-")
-    found: dict[str, Any] = copy.deepcopy({**source, "metadata": metadata})
-    found.pop("status", None)
+    found = nameless(without_run(source))
     try:
         kind = kind_of(found)
         recorded = flow.recorded_on(kind.read(found))
-        _take_off(found.get("spec") or {})
         if recorded is None:
             return found
         return originals.undone(found, originals.from_json(recorded.original), kind.allowed)
     except FieldError:
         # Whoever reads it says what is wrong.
         return found
+
+
+def without_run(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy a Job without what the API server and the Job controller have put on it."""
+    metadata = {key: text for key, text in source["metadata"].items() if key not in _OF_A_RUN}
+    found: dict[str, Any] = copy.deepcopy({**source, "metadata": metadata})
+    found.pop("status", None)
+    _take_off(found.get("spec") or {})
+    return found
+
+
+def nameless(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Let the API server make a name up, for a dry run beside the Job that has the name."""
+    metadata = dict(source["metadata"])
+    name = metadata.pop("name", None)
+    metadata.setdefault("generateName", f"{name or 'sample'}-")
+    return {**source, "metadata": metadata}
 
 
 def _take_off(spec: dict[str, Any]) -> None:
@@ -131,6 +156,7 @@ class _Trials:
         self._found = found
         self._namespace = source["metadata"]["namespace"]
         self._queues = _local_queues(client, self._namespace)
+        self._is_older = _is_older(client)
         try:
             self._kind = kind_of(source)
             self._job = self._kind.read(source)
@@ -187,7 +213,7 @@ class _Trials:
 
     def _tried(self, trial: Trial, variant: Mapping[str, Any]) -> Trial:
         try:
-            _, warnings = self._client.post_with_warnings(
+            created, warnings = self._client.post_with_warnings(
                 jobs_path(self._namespace), variant, _DRY_RUN
             )
         except Forbidden as error:
@@ -196,8 +222,23 @@ class _Trials:
             return replace(trial, refusals=(str(error),))
         except Refused as error:
             return replace(trial, refusals=(str(error),))
-        noted = replace(trial, notes=tuple(f"Warning: {text}" for text in warnings))
-        return self._tried_pod(noted, variant)
+        notes = [f"Warning: {text}" for text in warnings]
+        if obstacle := self._kept_from_undo(created):
+            notes.append(f"undo needs --recreate: {obstacle.meaning}")
+        return self._tried_pod(replace(trial, notes=tuple(notes)), variant)
+
+    def _kept_from_undo(self, created: Mapping[str, Any]) -> Obstacle | None:
+        """Say why this Job, as the API server would create it, could not be undone in place."""
+        raw = self._kind.read(created)
+        if raw.managed_by == MULTIKUEUE:
+            return Obstacle.MANAGED_BY
+        if not self._job.queue:
+            return Obstacle.NO_QUEUE
+        found = undoing.put_back(raw, self._job, self._kind)
+        if isinstance(found, Obstacle):
+            return found
+        changes = any("resources" in edit.path for edit in self._kind.edits(raw, found))
+        return Obstacle.OLDER_KUBERNETES if changes and self._is_older else None
 
     def _tried_pod(self, trial: Trial, variant: Mapping[str, Any]) -> Trial:
         template = variant["spec"]["template"]
@@ -227,6 +268,13 @@ class _Trials:
 
 def _opted_out(job: Job) -> Job:
     return replace(job, annotations={**job.annotations, POLICY: OPT_OUT})
+
+
+def _is_older(client: Client) -> bool:
+    try:
+        return not lets_resources_change(client.get("/version"))
+    except (Forbidden, NotServed):
+        return False
 
 
 def _local_queues(client: Client, namespace: str) -> Mapping[str, str] | None:

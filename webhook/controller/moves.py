@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from webhook import offers, reconsider
+from webhook.cluster import kubernetes_version
 from webhook.cluster.errors import ClusterError, Refused
 from webhook.cluster.feed import Feed
 from webhook.cluster.reduce import Entry
@@ -38,7 +39,6 @@ REFUSED_SECONDS: Final = 60.0
 OLDER_SECONDS: Final = 600.0
 _CONFLICT: Final = 409
 _INVALID: Final = 422
-_NEW_ENOUGH: Final = (1, 36)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ class Mover:
                 found = self._transport.get("/version")
             except ClusterError:
                 return False
-            is_new = _version(found) >= _NEW_ENOUGH
+            is_new = kubernetes_version.lets_resources_change(found)
             self._version_known = True
             self._older_until = 0.0 if is_new else float("inf")
         return now >= self._older_until
@@ -218,15 +218,6 @@ class Mover:
                 stepped.lines.append(
                     f"Job {key}: its Workload does not show the move to {flight.move.way.option}"
                 )
-
-
-def _version(found: Mapping[str, object]) -> tuple[int, ...]:
-    """Read major and minor; an API server may act as an older one than it is."""
-    written = (
-        str(found.get(f"emulation{part.title()}") or found.get(part, "")).rstrip("+")
-        for part in ("major", "minor")
-    )
-    return tuple(int(each) if each.isdigit() else 0 for each in written)
 
 
 def _world(

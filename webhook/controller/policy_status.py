@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from webhook.decide import undo_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
+from webhook.decide.undo_limits import UndoLimit
 from webhook.model.policy import FallbackPolicy, Option, PolicyError
 from webhook.model.policy_values import selector
 from webhook.model.queues import LocalQueue, Snapshot
@@ -35,14 +37,30 @@ class _Finding:
     message: str
 
 
-def condition(policy: FallbackPolicy, snapshot: Snapshot, *, own_namespace: str = "") -> Condition:
-    """Judge a valid policy: not ready where an option can never be taken, with its path."""
+def condition(
+    policy: FallbackPolicy,
+    snapshot: Snapshot,
+    *,
+    own_namespace: str = "",
+    changes_resources: bool = True,
+) -> Condition:
+    """Judge a valid policy: not ready where an option can never be taken, with its path.
+
+    *changes_resources*: Kubernetes lets those of a suspended Job change. Where that or the policy
+    keeps decisions from being undone in place, the message of a ready one says so.
+    """
     namespaces = _selected(policy, snapshot, own_namespace)
     findings = tuple(_findings(policy, snapshot, namespaces))
     if not findings:
         found = Ready.RESOLVED
+        limits = [*undo_limits.of_policy(policy), *_of_queues(policy, snapshot, namespaces)]
+        if not changes_resources:
+            limits += undo_limits.of_older_kubernetes(policy)
         return Condition(
-            ready=True, reason=found, message=found.meaning, generation=policy.generation
+            ready=True,
+            reason=found,
+            message=_joined(iter([found.meaning, *map(str, limits)])),
+            generation=policy.generation,
         )
     return Condition(
         ready=False,
@@ -109,6 +127,17 @@ def _findings(
         else:
             yield from _cluster_queue(option, path, queues, snapshot)
         yield from _classes(option, path, snapshot)
+
+
+def _of_queues(
+    policy: FallbackPolicy, snapshot: Snapshot, namespaces: frozenset[str]
+) -> Iterator[UndoLimit]:
+    local_queues = [each for each in snapshot.local_queues.values() if each.namespace in namespaces]
+    for index, option in enumerate(policy.spec.options):
+        names = {each.cluster_queue for each in local_queues if each.name == option.queue}
+        names |= {option.cluster_queue}
+        queues = [snapshot.cluster_queues[name] for name in names & {*snapshot.cluster_queues}]
+        yield from undo_limits.of_cluster_queues(f"spec.options[{index}]", queues, snapshot)
 
 
 def _queue(

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
 from webhook.cluster.errors import NotServed, Refused
 from webhook.controller import policy_status
 from webhook.controller.policy_status import Condition
-from webhook.model.policy import GROUP, PLURAL, VERSION, PolicyError, read_policy
+from webhook.model.policy import GROUP, PLURAL, VERSION, FallbackPolicy, PolicyError, read_policy
 from webhook.model.queues import Snapshot
 
 PATH: Final = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
@@ -49,19 +50,25 @@ def look(
     own_namespace: str,
     clock: Callable[[], str],
     is_leader: Callable[[], bool],
+    changes_resources: bool = True,
 ) -> Look:
     """Write the condition of every policy whose status does not say it yet.
 
-    *is_leader* is asked before each write.
+    *is_leader* is asked before each write; *changes_resources* is as for ``policy_status``.
 
     Raises:
         ClusterError: the policies cannot be read.
 
     """
     found = Look()
+    judge = partial(
+        policy_status.condition,
+        own_namespace=own_namespace,
+        changes_resources=changes_resources,
+    )
     for source in _policies(transport):
         name = source["metadata"]["name"]
-        condition = _judge(source, snapshot, own_namespace)
+        condition = _judge(source, snapshot, judge)
         status = policy_status.status(condition, source.get("status") or {}, now=clock())
         outcome = Look()
         if status is not None and is_leader():
@@ -89,13 +96,17 @@ def _policies(transport: Transport) -> Iterator[Mapping[str, Any]]:
         params = {"limit": _PAGE, "continue": following}
 
 
-def _judge(source: Mapping[str, Any], snapshot: Snapshot, own_namespace: str) -> Condition:
+def _judge(
+    source: Mapping[str, Any],
+    snapshot: Snapshot,
+    judge: Callable[[FallbackPolicy, Snapshot], Condition],
+) -> Condition:
     # The items of a list carry neither kind nor apiVersion; reading a policy needs neither.
     try:
         policy = read_policy(source)
     except PolicyError as error:
         return policy_status.invalid(error, source["metadata"].get("generation", 0))
-    return policy_status.condition(policy, snapshot, own_namespace=own_namespace)
+    return judge(policy, snapshot)
 
 
 def _write(

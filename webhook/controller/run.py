@@ -20,6 +20,7 @@ from webhook import reconsider
 from webhook.cluster.client import Client
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.feed import Feed
+from webhook.cluster.kubernetes_version import lets_resources_change
 from webhook.cluster.lease import Elector
 from webhook.cluster.pipe import Update, apply_update
 from webhook.cluster.resources import POLICIES, WORKLOADS, Resource, watched
@@ -230,6 +231,7 @@ class Controller:
                 own_namespace=self._settings.namespace,
                 clock=_now,
                 is_leader=self.is_leader,
+                changes_resources=self._changes_resources(),
             )
         except ClusterError as error:
             self._due = True
@@ -238,6 +240,13 @@ class Controller:
         self._due = found.again or bool(found.failed)
         self._looked_at = self._snapshot.generation
         self._report(found)
+
+    def _changes_resources(self) -> bool:
+        """Tell whether this Kubernetes lets a suspended Job's resources change, if it says so."""
+        try:
+            return lets_resources_change(self._client.get("/version"))
+        except ClusterError:
+            return True
 
     def _report(self, found: Look) -> None:
         self.metrics.expect(self._snapshot)

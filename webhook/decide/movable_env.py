@@ -24,6 +24,11 @@ _AS_SUBMITTED: Mapping[str, str] = {}
 """The env that a Job has without any option: what it sets itself."""
 
 
+def can_be_read(name: str, value: str) -> bool:
+    """Tell whether an annotation can hold this variable."""
+    return _NAME.fullmatch(name) is not None and not _EXPANDED.search(value)
+
+
 def with_movable_env(job: Job, adapted: Job, option: Option, policy: FallbackPolicy) -> Job:
     """Write the variables that *option* changes so that an undo can give their values back.
 

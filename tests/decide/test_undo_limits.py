@@ -1,0 +1,98 @@
+"""What of a policy keeps its decisions from being undone in place is said before they are made."""
+
+import pytest
+
+from tests.builders import GPU_OPTION, policy
+from webhook.decide import undo_limits
+
+
+def limits(**adaptation):
+    option = {"name": "cpu", "queue": "cpu-lq", "adaptation": adaptation}
+    return [str(each) for each in undo_limits.of_policy(policy(GPU_OPTION, option))]
+
+
+OPTION = "spec.options[1].adaptation"
+UNNOTICED = (
+    f"{OPTION}: undo needs --recreate where it changes something, "
+    "as Kueue takes note of changed resources only"
+)
+
+
+def test_what_can_change_later_is_not_named():
+    assert (
+        limits(
+            accelerator="Remove",
+            perRemoved={"cpu": "4"},
+            nodeSelector={"remove": ["pool"]},
+            tolerations={"remove": [{"key": "gpu"}]},
+            labels={"tier": "cpu"},
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("adaptation", "found"),
+    [
+        (
+            {"image": "sd-cpu"},
+            ".image: undo needs --recreate as Kubernetes takes an image at creation only",
+        ),
+        (
+            {"runtimeClassName": "gvisor"},
+            (
+                ".runtimeClassName: undo needs --recreate where it changes: Kubernetes takes it at "
+                "creation only"
+            ),
+        ),
+        (
+            {"affinity": "Remove"},
+            (
+                ".affinity: undo needs --recreate for Jobs with affinity between pods: Kubernetes "
+                "takes that at creation only"
+            ),
+        ),
+        (
+            {"env": {"A": "1"}},
+            (
+                ".env.A: undo needs --recreate for Jobs that do not set A to one value in all "
+                "their containers"
+            ),
+        ),
+        (
+            {"env": {"A": "$(B)"}},
+            (
+                ".env.A: undo needs --recreate as Kubernetes takes variables at creation only, and "
+                "no annotation can hold this one"
+            ),
+        ),
+    ],
+)
+def test_what_cannot_is_named_with_its_path(adaptation, found):
+    assert limits(**adaptation, accelerator="Remove") == [OPTION + found]
+
+
+@pytest.mark.parametrize(
+    "adaptation",
+    [
+        {"nodeSelector": {"set": {"pool": "b"}}},
+        {"tolerations": {"add": [{"key": "gpu", "operator": "Exists"}]}},
+        {"labels": {"tier": "b"}},
+        {"annotations": {"note": "b"}},
+    ],
+)
+def test_what_kueue_takes_no_note_of_is_named(adaptation):
+    assert limits(**adaptation) == [UNNOTICED]
+
+
+def test_guests_with_a_priority_and_jobs_without_a_queue_are_named():
+    guests = {**GPU_OPTION, "guests": {"maxJobs": 1, "priorityClass": "low"}}
+    match = {"jobSelector": {}, "withoutQueue": True}
+
+    assert [str(each) for each in undo_limits.of_policy(policy(guests, match=match))] == [
+        "spec.match.withoutQueue: undo needs --recreate for Jobs that name no queue",
+        (
+            "spec.options[0].guests.priorityClass: undo needs --recreate for Jobs without a "
+            "priority class, as Kueue lets none be taken off"
+        ),
+    ]

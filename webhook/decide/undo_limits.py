@@ -1,0 +1,103 @@
+"""Where a policy's decisions cannot be undone in place, though their Jobs wait, and why.
+
+Such a Job has to be deleted and created anew. What is said here of a policy is decided for each Job
+by ``jobs.movable``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from webhook.decide import clusters, movable_env
+from webhook.model.policy import (
+    Accelerator,
+    Adaptation,
+    Affinity,
+    FallbackPolicy,
+    NodeSelectorChanges,
+    ResourceChanges,
+    TolerationChanges,
+)
+from webhook.model.queues import ClusterQueue, Snapshot
+
+_AT_CREATION = "Kubernetes takes {} at creation only"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoLimit:
+    path: str
+    """In the policy."""
+    why: str
+    """For which Jobs, where it is not for all, and why."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: undo needs --recreate {self.why}"
+
+
+def of_policy(policy: FallbackPolicy) -> Iterator[UndoLimit]:
+    """List what the policy alone tells."""
+    if policy.spec.match.without_queue:
+        yield UndoLimit(path="spec.match.withoutQueue", why="for Jobs that name no queue")
+    for index, option in enumerate(policy.spec.options):
+        path = f"spec.options[{index}]"
+        if option.guests is not None and option.guests.priority_class:
+            why = "for Jobs without a priority class, as Kueue lets none be taken off"
+            yield UndoLimit(path=f"{path}.guests.priorityClass", why=why)
+        for field, why in _of_adaptation(option.adaptation):
+            yield UndoLimit(path=f"{path}.adaptation{field}", why=why)
+
+
+def of_older_kubernetes(policy: FallbackPolicy) -> Iterator[UndoLimit]:
+    """List what comes to that where a suspended Job's resources cannot change."""
+    why = "on this Kubernetes, which takes resources at creation only (1.36 does not)"
+    for index, option in enumerate(policy.spec.options):
+        if _changes_resources(option.adaptation):
+            yield UndoLimit(path=f"spec.options[{index}].adaptation", why=why)
+
+
+def of_cluster_queues(
+    path: str, queues: Iterable[ClusterQueue], snapshot: Snapshot
+) -> Iterator[UndoLimit]:
+    """Say what comes to that where ClusterQueues of the option at *path* are MultiKueue's."""
+    if any(clusters.is_multikueue(queue, snapshot) for queue in queues):
+        why = "for Jobs that it takes or gives away, as MultiKueue fixes at creation who runs them"
+        yield UndoLimit(path=path, why=why)
+
+
+def _of_adaptation(adaptation: Adaptation) -> Iterator[tuple[str, str]]:
+    """List (field, why)."""
+    if adaptation.image:
+        yield ".image", f"as {_AT_CREATION.format('an image')}"
+    if adaptation.runtime_class_name != "Keep":
+        yield ".runtimeClassName", f"where it changes: {_AT_CREATION.format('it')}"
+    if adaptation.affinity is Affinity.REMOVE:
+        what = _AT_CREATION.format("that")
+        yield ".affinity", f"for Jobs with affinity between pods: {what}"
+    for name, value in adaptation.env.items():
+        if movable_env.can_be_read(name, value):
+            why = f"for Jobs that do not set {name} to one value in all their containers"
+        else:
+            why = f"as {_AT_CREATION.format('variables')}, and no annotation can hold this one"
+        yield f".env.{name}", why
+    if _changes_pods(adaptation) and not _changes_resources(adaptation):
+        yield "", "where it changes something, as Kueue takes note of changed resources only"
+
+
+def _changes_resources(adaptation: Adaptation) -> bool:
+    removes = adaptation.accelerator is Accelerator.REMOVE
+    return removes or adaptation.resources != ResourceChanges()
+
+
+def _changes_pods(adaptation: Adaptation) -> bool:
+    """Tell whether it may change what Kueue compares nothing of, and Kubernetes lets change."""
+    return any(
+        (
+            adaptation.node_selector != NodeSelectorChanges(),
+            adaptation.tolerations != TolerationChanges(),
+            adaptation.affinity is Affinity.REMOVE,
+            adaptation.labels,
+            adaptation.annotations,
+            adaptation.env,
+        )
+    )
