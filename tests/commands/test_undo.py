@@ -230,6 +230,10 @@ def test_what_has_started_is_not_touched(server, undo):
     )
 
 
+WAY_OUT = """\
+It can be deleted and created as it was submitted, at the end of its queue:
+  kubectl fallback undo light -n team --recreate
+"""
 IMMUTABLE = "spec.template: field is immutable"
 OLDER = "its resources would change, which Kubernetes allows from 1.36 on only"
 
@@ -237,8 +241,8 @@ OLDER = "its resources would change, which Kubernetes allows from 1.36 on only"
 @pytest.mark.parametrize(
     ("status", "code", "text"),
     [
-        (422, 1, f"Job team/light is as it was: {OLDER}: {IMMUTABLE} (422)\n"),
-        (400, 1, f"Job team/light is as it was: {IMMUTABLE} (400)\n"),
+        (422, 1, f"Job team/light is as it was: {OLDER}: {IMMUTABLE} (422)\n{WAY_OUT}"),
+        (400, 1, f"Job team/light is as it was: {IMMUTABLE} (400)\n{WAY_OUT}"),
         (403, 3, f"{IMMUTABLE}\n"),
     ],
 )

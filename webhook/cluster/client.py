@@ -114,8 +114,9 @@ class Client:
             "PATCH", path, params, body=body, content_type="application/merge-patch+json"
         )
 
-    def delete(self, path: str) -> Mapping[str, Any]:
-        return self._call("DELETE", path, None)
+    def delete(self, path: str, options: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """Delete an object; *options* are meta/v1 DeleteOptions."""
+        return self._call("DELETE", path, None, body=options)
 
     def watch(
         self, path: str, params: Mapping[str, str], *, read_seconds: float

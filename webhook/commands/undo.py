@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TRIES = 3
 _NO = 1
-_CONFLICT = 409
+CONFLICT = 409
 _INVALID = 422
 _ALONE = """\
 To have it left alone all the same:
@@ -37,11 +37,14 @@ It is pinned: left alone from now on. To unpin it, for policies that adopt such 
 _UNANSWERED = """\
 The webhook did not answer, so {job} is as it was.
 `kueue-fallback probe` says whether the API server calls it."""
+_RECREATE = """
+It can be deleted and created as it was submitted, at the end of its queue:
+  kubectl fallback undo {name} -n {namespace} --recreate"""
 _LEFT_BEHIND = "Its annotation {annotation} could not be taken off again: {error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
+class Target:
     """The Job that is meant."""
 
     namespace: str
@@ -60,8 +63,8 @@ class _Target:
         return f"Job {self.namespace}/{self.name}"
 
 
-class _NotUndoneError(Exception):
-    """The Job is as it was, and why."""
+class NotUndoneError(Exception):
+    """The Job is as it was, and why; or what has become of it."""
 
     def __init__(self, text: str, code: int = _NO) -> None:
         super().__init__(text, code)
@@ -78,16 +81,36 @@ class _NotUndoneError(Exception):
     help="The Job's; default: the kubeconfig's current one.",
 )
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
+@click.option(
+    "--recreate",
+    "recreates",
+    is_flag=True,
+    help="Delete the Job and create it as it was submitted, for what cannot change in place.",
+)
+@click.option("-y", "--yes", "is_sure", is_flag=True, help="With --recreate: do not ask first.")
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
-def command(job: str, namespace: str | None, *, dry_run: bool, kubeconfig: str | None) -> None:
+def command(
+    job: str,
+    namespace: str | None,
+    *,
+    dry_run: bool,
+    recreates: bool,
+    is_sure: bool,
+    kubeconfig: str | None,
+) -> None:
     """Take back what was decided for a Job that still waits, and have it left alone.
 
     It goes back to its queue with what it asked for, and keeps its age, unless Kueue gives it quota
     at that very moment: then it joins the line anew. What has started, has quota or is being
     stopped is not undone. It works whatever the policies say, and while decisions are switched off.
 
+    What Kubernetes lets nobody change later, as an image, keeps a decision from being undone so;
+    then --recreate deletes the Job and creates it as it was submitted, with another UID and at the
+    end of its queue. It asks before; with --dry-run it prints the manifest.
+
     \b
-    You need the rights to get and patch Jobs in their namespace.
+    You need the rights to get and patch Jobs in their namespace; with --recreate to get, create
+    and delete them.
 
     \b
     Exit codes: 0 it is undone, 1 it is not, for the reason given, 3 the cluster cannot be reached
@@ -97,22 +120,33 @@ def command(job: str, namespace: str | None, *, dry_run: bool, kubeconfig: str |
     Examples:
       kueue-fallback undo train
       kubectl fallback undo train -n team --dry-run
+      kubectl fallback undo train --recreate
     """
     with connected(kubeconfig) as client:
         where = namespace_or_current(namespace, kubeconfig)
-        target = _Target(namespace=where, name=name_of(job), is_dry_run=dry_run)
+        target = Target(namespace=where, name=name_of(job), is_dry_run=dry_run)
         try:
-            after, warnings = _ask(client, target)
-            for warning in warnings:
-                click.echo(f"Warning: {warning}", err=True)
-            _check(client, target, after)
-        except _NotUndoneError as error:
+            if recreates:
+                from webhook.commands.recreate import recreate
+
+                after = recreate(client, target, is_sure=is_sure)
+            else:
+                after = _in_place(client, target)
+        except NotUndoneError as error:
             click.echo(error.text, err=True)
             sys.exit(error.code)
-    _tell(target, after)
+    _tell(target, after, err=recreates and dry_run)
 
 
-def _ask(client: Client, target: _Target) -> tuple[Mapping[str, Any], Sequence[str]]:
+def _in_place(client: Client, target: Target) -> Mapping[str, Any]:
+    after, warnings = _ask(client, target)
+    for warning in warnings:
+        click.echo(f"Warning: {warning}", err=True)
+    _check(client, target, after)
+    return after
+
+
+def _ask(client: Client, target: Target) -> tuple[Mapping[str, Any], Sequence[str]]:
     """Ask the webhook in an update of the Job as it is now; return it as it is then."""
     from webhook.cluster.errors import NotServed, Refused
 
@@ -120,14 +154,15 @@ def _ask(client: Client, target: _Target) -> tuple[Mapping[str, Any], Sequence[s
         try:
             job = client.get(target.path)
             if refusal := _refusal(target, job):
-                raise _NotUndoneError(refusal)
+                raise NotUndoneError(refusal)
             return client.patch_with_warnings(target.path, _wish(job), target.params)
         except NotServed:
-            raise _NotUndoneError(missing_job(client, target.namespace, target.name)) from None
+            raise NotUndoneError(missing(client, target)) from None
         except Refused as error:
-            if error.status != _CONFLICT:
-                raise _NotUndoneError(f"{target} is as it was: {_because(error)}") from error
-    raise _NotUndoneError(f"{target} changes all the time; it is as it was. Try again.")
+            if error.status != CONFLICT:
+                text = f"{target} is as it was: {_because(error)}"
+                raise NotUndoneError(text + _way_out(target, job)) from error
+    raise NotUndoneError(f"{target} changes all the time; it is as it was. Try again.")
 
 
 def _because(error: Refused) -> str:
@@ -138,15 +173,14 @@ def _because(error: Refused) -> str:
     return str(error)
 
 
-def _refusal(target: _Target, job: Mapping[str, Any]) -> str:
+def _refusal(target: Target, job: Mapping[str, Any]) -> str:
     """Say why there is nothing to ask for; empty: there is."""
     from webhook.jobs.batch import held_back
     from webhook.model.fields import FieldError
     from webhook.model.moves import Obstacle
 
-    if DECISION not in (job["metadata"].get("annotations") or {}):
-        alone = _ALONE.format(name=target.name, namespace=target.namespace)
-        return f"{target} carries no decision: there is nothing to undo.\n{alone}"
+    if without := without_decision(target, job):
+        return without
     try:
         found = held_back(job)
     except FieldError as error:
@@ -155,7 +189,29 @@ def _refusal(target: _Target, job: Mapping[str, Any]) -> str:
         return ""
     has_run = found in (Obstacle.NOT_SUSPENDED, Obstacle.FINISHED)
     because = "; what has started cannot be undone" if has_run else ""
-    return f"{target} is not undone: {found.meaning}{because}."
+    return f"{target} is not undone: {found.meaning}{because}.{_way_out(target, job)}"
+
+
+def missing(client: Client, target: Target) -> str:
+    """Say that the Job is not there."""
+    return missing_job(client, target.namespace, target.name)
+
+
+def without_decision(target: Target, job: Mapping[str, Any]) -> str:
+    """Say that no decision stands on the Job; empty: one does."""
+    if DECISION in (job["metadata"].get("annotations") or {}):
+        return ""
+    alone = _ALONE.format(name=target.name, namespace=target.namespace)
+    return f"{target} carries no decision: there is nothing to undo.\n{alone}"
+
+
+def _way_out(target: Target, job: Mapping[str, Any]) -> str:
+    """Name what can be done where the Job cannot change in place; empty: nothing."""
+    from webhook.commands.recreate import can_be_recreated
+
+    if not can_be_recreated(target, job):
+        return ""
+    return _RECREATE.format(name=target.name, namespace=target.namespace)
 
 
 def _wish(job: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -169,16 +225,16 @@ def _wish(job: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"metadata": metadata}
 
 
-def _check(client: Client, target: _Target, after: Mapping[str, Any]) -> None:
+def _check(client: Client, target: Target, after: Mapping[str, Any]) -> None:
     annotations = after["metadata"].get("annotations") or {}
     if MOVE_TO in annotations:
         _take_off(client, target, after)
-        raise _NotUndoneError(_UNANSWERED.format(job=target), UNREACHED)
+        raise NotUndoneError(_UNANSWERED.format(job=target), UNREACHED)
     if DECISION in annotations:
-        raise _NotUndoneError(f"{target} is as it was.")
+        raise NotUndoneError(f"{target} is as it was.{_way_out(target, after)}")
 
 
-def _take_off(client: Client, target: _Target, after: Mapping[str, Any]) -> None:
+def _take_off(client: Client, target: Target, after: Mapping[str, Any]) -> None:
     """Take the wish off, so that nobody wonders later, and the label if it came with it."""
     from webhook.cluster.errors import ClusterError
 
@@ -193,11 +249,11 @@ def _take_off(client: Client, target: _Target, after: Mapping[str, Any]) -> None
         click.echo(_LEFT_BEHIND.format(annotation=MOVE_TO, error=error), err=True)
 
 
-def _tell(target: _Target, after: Mapping[str, Any]) -> None:
+def _tell(target: Target, after: Mapping[str, Any], *, err: bool) -> None:
     queue = (after["metadata"].get("labels") or {}).get(QUEUE_LABEL)
     where = f", in LocalQueue {queue}" if queue else ""
     if target.is_dry_run:
-        click.echo(f"{target} would be as it was submitted{where}.")
+        click.echo(f"{target} would be as it was submitted{where}.", err=err)
         return
     click.echo(f"{target} is as it was submitted{where}.")
     click.echo(_UNPIN.format(name=target.name, namespace=target.namespace))
