@@ -149,7 +149,7 @@ def _pss(pid: int) -> float:
 def handler_alone(kubeconfig: str, names: paper.Names) -> dict[str, Quantiles]:
     """Decide in this process, on the live cluster's state: milliseconds of wall and of CPU."""
     now = time.monotonic()
-    snapshot = Settler()(fetch_snapshot(Client(kubeconfig), now=now))
+    snapshot = Settler()(fetch_snapshot(Client(kubeconfig), now=now, unix=time.time()))
     handler = Handler(Rules(), Metrics(), clock=lambda: now)
     changed = changes(Snapshot(), snapshot)
     handler.update(Update(changed=changed, as_of=now, synced=True))

@@ -97,7 +97,7 @@ def test_a_placement_is_foreseen_when_the_profiles_contain_its_workload():
 
     assert (keys(first.foreseen), free(first)) == (["id-a"], [(0, 0), (21, 4)])
     assert (keys(second.foreseen), free(second)) == (["id-b"], [(0, 0), (42, 4)])
-    assert bench.feed.update(1.0).foreseen == ()
+    assert bench.feed.update(1.0, 0.0).foreseen == ()
 
 
 def test_nothing_is_forecast_while_a_forecast_is_made_or_rests():

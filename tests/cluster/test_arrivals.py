@@ -25,7 +25,7 @@ def keys(snapshot):
 def test_a_pending_workload_is_an_arrival_with_its_needs():
     source = workload(decision="d1", guest=("light-gpu", "cpu"), count=2, priority=5)
 
-    snapshot = state_with(source).snapshot(1.0)
+    snapshot = state_with(source).snapshot(1.0, 0.0)
 
     (arrival,) = snapshot.arrivals
     assert (arrival.key, arrival.namespace, arrival.local_queue) == ("d1", "team", "gpu-lq")
@@ -38,18 +38,18 @@ def test_it_is_none_any_more_once_it_reserves():
     state = state_with(workload())
 
     state.apply(kinds.WORKLOADS, "MODIFIED", reserving())
-    snapshot = state.snapshot(1.0)
+    snapshot = state.snapshot(1.0, 0.0)
 
     assert snapshot.arrivals == ()
     assert snapshot.held["gpu-cq"].reserving == 1
 
 
 def test_a_workload_without_a_decision_goes_by_its_job():
-    assert keys(state_with(workload()).snapshot(1.0)) == ["job:team/train"]
+    assert keys(state_with(workload()).snapshot(1.0, 0.0)) == ["job:team/train"]
 
 
 def test_what_no_job_owns_goes_by_its_own_name():
-    assert keys(state_with(workload("w", job="")).snapshot(1.0)) == ["workload:team/w"]
+    assert keys(state_with(workload("w", job="")).snapshot(1.0, 0.0)) == ["workload:team/w"]
 
 
 def test_arrivals_come_oldest_first_over_all_queues():
@@ -59,13 +59,13 @@ def test_arrivals_come_oldest_first_over_all_queues():
 
     state.apply(kinds.WORKLOADS, "ADDED", workload("b", job="early", queue="z-lq"))
 
-    assert keys(state.snapshot(1.0)) == ["job:team/early", "job:team/late"]
+    assert keys(state.snapshot(1.0, 0.0)) == ["job:team/early", "job:team/late"]
 
 
 def test_workloads_of_one_shape_are_one_arrival_with_their_number():
     small = workload("c", cpu="1", job="small", created="2026-11-21T06:00:09Z")
 
-    snapshot = state_with(workload("a"), workload("b", job="b"), small).snapshot(1.0)
+    snapshot = state_with(workload("a"), workload("b", job="b"), small).snapshot(1.0, 0.0)
 
     assert [(arrival.key, arrival.count) for arrival in snapshot.arrivals] == [
         ("job:team/train", 2),
@@ -77,7 +77,7 @@ def test_workloads_of_one_shape_are_one_arrival_with_their_number():
 def test_higher_priority_goes_before_age():
     urgent = workload("b", job="urgent", priority=9, created="2026-11-21T06:00:09Z")
 
-    snapshot = state_with(workload("a", job="old"), urgent).snapshot(1.0)
+    snapshot = state_with(workload("a", job="old"), urgent).snapshot(1.0, 0.0)
 
     assert keys(snapshot) == ["job:team/urgent", "job:team/old"]
 
@@ -85,14 +85,14 @@ def test_higher_priority_goes_before_age():
 def test_a_workload_that_backs_off_waits_and_does_not_compete():
     backing_off = workload(conditions=(PENDING, condition("Requeued", status="False")))
 
-    snapshot = state_with(backing_off).snapshot(1.0)
+    snapshot = state_with(backing_off).snapshot(1.0, 0.0)
 
     assert (snapshot.held["gpu-cq"].pending, snapshot.arrivals) == (1, ())
 
 
 @pytest.mark.parametrize("spec", [{"stopPolicy": "Hold"}, {"stopPolicy": "HoldAndDrain"}])
 def test_a_stopped_cluster_queue_has_pending_workloads_and_no_arrivals(spec):
-    snapshot = state_with(workload(), **spec).snapshot(1.0)
+    snapshot = state_with(workload(), **spec).snapshot(1.0, 0.0)
 
     assert (snapshot.held["gpu-cq"].pending, snapshot.arrivals) == (1, ())
 
@@ -103,7 +103,7 @@ def test_shapes_beyond_the_limit_are_simply_pending():
         for n in range(SHAPES_PER_QUEUE + 9)
     ]
 
-    snapshot = state_with(*many).snapshot(1.0)
+    snapshot = state_with(*many).snapshot(1.0, 0.0)
 
     assert len(snapshot.arrivals) == SHAPES_PER_QUEUE
     assert snapshot.held["gpu-cq"] == Held(pending=9, guests={("p", "o"): 9})
@@ -120,10 +120,10 @@ def test_needs_follow_limit_ranges_and_kueues_configuration():
             }
         ],
     )
-    with_default = state.snapshot(1.0).arrivals[0].needs[0].per_pod
+    with_default = state.snapshot(1.0, 0.0).arrivals[0].needs[0].per_pod
     config = {"config.yaml": "kind: Configuration\nresources: {excludeResourcePrefixes: [cpu]}"}
     state.replace(kinds.KUEUE_CONFIG, [named("ConfigMap", "kueue-manager-config", data=config)])
-    without_cpu = state.snapshot(2.0).arrivals[0].needs[0].per_pod
+    without_cpu = state.snapshot(2.0, 0.0).arrivals[0].needs[0].per_pod
 
     assert with_default == {"cpu": 4000, "memory": 1 << 30}
     assert without_cpu == {"memory": 1 << 30}

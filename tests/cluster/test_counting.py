@@ -20,7 +20,7 @@ CPU = ("a100", "cpu")
 
 
 def held(*workloads, **queue):
-    return counted(state_with(*workloads, **queue).snapshot(1.0)).get("gpu-cq", Held())
+    return counted(state_with(*workloads, **queue).snapshot(1.0, 0.0)).get("gpu-cq", Held())
 
 
 def test_a_judged_workload_without_quota_is_pending():
@@ -40,7 +40,7 @@ def test_an_evicted_workload_holds_its_quota_until_it_is_taken_back():
 
 
 def test_the_reservation_counts_where_it_was_made_and_not_where_the_label_points():
-    snapshot = state_with(reserving(to="cpu-cq", queue="gpu-lq")).snapshot(1.0)
+    snapshot = state_with(reserving(to="cpu-cq", queue="gpu-lq")).snapshot(1.0, 0.0)
 
     assert snapshot.held == {
         "cpu-cq": Held(reserving=1, usage={CPU: 4000}, lowest_priority=0),
@@ -118,9 +118,9 @@ def test_a_stopped_local_queue_has_no_pending_workloads_until_it_resumes():
     charged = Held(reserving=1, usage={CPU: 4000}, lowest_priority=0)
 
     state.apply(kinds.LOCAL_QUEUES, "MODIFIED", local_queue(stopPolicy="Hold"))
-    stopped = state.snapshot(1.0).held["gpu-cq"]
+    stopped = state.snapshot(1.0, 0.0).held["gpu-cq"]
     state.apply(kinds.LOCAL_QUEUES, "MODIFIED", local_queue(stopPolicy="None"))
-    resumed = counted(state.snapshot(2.0))["gpu-cq"]
+    resumed = counted(state.snapshot(2.0, 0.0))["gpu-cq"]
 
     assert stopped == charged
     assert (resumed.pending, resumed.reserving) == (1, 1)
@@ -135,9 +135,9 @@ def test_a_replacement_slice_adds_only_its_difference():
     )
     state = state_with(old, new)
 
-    both = state.snapshot(1.0).held["gpu-cq"]
+    both = state.snapshot(1.0, 0.0).held["gpu-cq"]
     state.apply(kinds.WORKLOADS, "DELETED", new)
-    back = state.snapshot(2.0).held["gpu-cq"]
+    back = state.snapshot(2.0, 0.0).held["gpu-cq"]
 
     assert both.usage == {CPU: 3000}
     assert back.usage == {CPU: 2000}
@@ -156,18 +156,18 @@ def test_guests_are_counted_by_policy_and_option_pending_or_reserving():
 
 def test_of_what_is_reserved_the_admitted_is_told_apart():
     state = state_with(reserving("w1", usage={"cpu": "3500m"}), admitted("w2"))
-    state.snapshot(1.0)
+    state.snapshot(1.0, 0.0)
 
     assert state.admitted == {"gpu-cq": Admitted(1, {CPU: 4000})}
 
 
 def test_what_was_told_of_the_admitted_does_not_change_afterwards():
     state = state_with(admitted("w1"))
-    state.snapshot(1.0)
+    state.snapshot(1.0, 0.0)
     before = state.admitted
 
     state.apply(kinds.WORKLOADS, "DELETED", admitted("w1"))
-    state.snapshot(2.0)
+    state.snapshot(2.0, 0.0)
 
     assert before == {"gpu-cq": Admitted(1, {CPU: 4000})}
     assert state.admitted == {}

@@ -36,9 +36,9 @@ def test_nothing_is_published_before_all_that_is_required_has_been_listed():
     for kind in REQUIRED[:-1]:
         feed.take(listed(kind))
 
-    early = feed.update(2.0)
+    early = feed.update(2.0, 0.0)
     feed.take(listed(REQUIRED[-1]))
-    update = feed.update(3.0)
+    update = feed.update(3.0, 0.0)
 
     assert (early.synced, early.changed) == (False, {})
     assert update.synced
@@ -46,30 +46,30 @@ def test_nothing_is_published_before_all_that_is_required_has_been_listed():
 
 def test_what_is_waited_for_is_named():
     feed = Feed(RESOURCES, now=0.0)
-    before = feed.update(1.0)
+    before = feed.update(1.0, 0.0)
     for kind in REQUIRED[:-2]:
         feed.take(listed(kind))
 
     assert before.waiting == tuple(sorted(REQUIRED))
-    assert feed.update(2.0).waiting == tuple(sorted(REQUIRED[-2:]))
+    assert feed.update(2.0, 0.0).waiting == tuple(sorted(REQUIRED[-2:]))
     assert feed.not_ready() == f"not synced yet: {', '.join(sorted(REQUIRED[-2:]))}"
-    assert (synced_feed().update(2.0).waiting, synced_feed().not_ready()) == ((), "")
+    assert (synced_feed().update(2.0, 0.0).waiting, synced_feed().not_ready()) == ((), "")
 
 
 def test_the_first_update_carries_everything_so_that_nothing_of_another_observer_stays():
     old = Snapshot(held={"gone-cq": None}, competing={"gone-cq": ()}, generation=99)
 
-    new = apply_update(old, synced_feed().update(2.0))
+    new = apply_update(old, synced_feed().update(2.0, 0.0))
 
     assert (new.held, new.arrivals, new.cluster_queues) == ({}, (), {})
 
 
 def test_later_updates_carry_what_has_changed():
     feed = synced_feed(clusterqueues=[cluster_queue()], localqueues=[local_queue()])
-    first = feed.update(2.0)
-    quiet = feed.update(3.0)
+    first = feed.update(2.0, 0.0)
+    quiet = feed.update(3.0, 0.0)
     feed.take(changed(kinds.WORKLOADS, "ADDED", workload(decision="d1")))
-    update = feed.update(4.0)
+    update = feed.update(4.0, 0.0)
 
     assert quiet.changed == {}
     assert sorted(update.changed) == ["competing", "generation", "held"]
@@ -80,12 +80,12 @@ def test_later_updates_carry_what_has_changed():
 
 def test_a_status_that_changes_nothing_we_use_is_no_change():
     feed = synced_feed(clusterqueues=[cluster_queue()])
-    feed.update(2.0)
+    feed.update(2.0, 0.0)
     busier = {**cluster_queue(), "status": {"pendingWorkloads": 7}}
 
     feed.take(changed(kinds.CLUSTER_QUEUES, "MODIFIED", busier))
 
-    assert feed.update(3.0).changed == {}
+    assert feed.update(3.0, 0.0).changed == {}
 
 
 def test_the_state_is_as_old_as_the_watch_that_has_been_silent_the_longest():
@@ -96,7 +96,7 @@ def test_the_state_is_as_old_as_the_watch_that_has_been_silent_the_longest():
 
     for kind in REQUIRED[1:]:
         feed.take(alive(kind, at=20.0))
-    update = feed.update(21.0)
+    update = feed.update(21.0, 0.0)
 
     assert update.as_of == 9.0
     assert update.ages[REQUIRED[0]] == 12.0
@@ -107,18 +107,18 @@ def test_webhook_configurations_are_not_waited_for():
     feed = synced_feed()
     feed.take(alive(kinds.WEBHOOKS, at=50.0))
 
-    assert feed.update(2.0).as_of == 1.0
+    assert feed.update(2.0, 0.0).as_of == 1.0
 
 
 def test_running_before_kueue_must_be_proven():
     ours = named("", "a-fallback", webhooks=[{"name": "create.kueue-fallback.dev"}])
     kueues = named("", "kueue-webhooks", webhooks=[{"name": "mjob.kb.io"}])
     feed = synced_feed()
-    unread = feed.update(1.0).changed["runs_before_kueue"]
+    unread = feed.update(1.0, 0.0).changed["runs_before_kueue"]
     feed.take(listed(kinds.WEBHOOKS, ours, kueues))
-    proven = feed.update(2.0).changed["runs_before_kueue"]
+    proven = feed.update(2.0, 0.0).changed["runs_before_kueue"]
     feed.take(Message(kind=kinds.WEBHOOKS, at=3.0, error="no", unreadable=True))
-    forbidden = feed.update(3.0).changed["runs_before_kueue"]
+    forbidden = feed.update(3.0, 0.0).changed["runs_before_kueue"]
 
     assert (unread, proven, forbidden) == (False, True, False)
 
@@ -138,7 +138,7 @@ def test_an_object_that_cannot_be_read_is_skipped_counted_and_said_once():
     feed = synced_feed(clusterqueues=[cluster_queue("good")])
     said = feed.take(changed(kinds.CLUSTER_QUEUES, "ADDED", broken))
     again = feed.take(changed(kinds.CLUSTER_QUEUES, "MODIFIED", broken))
-    update = feed.update(3.0)
+    update = feed.update(3.0, 0.0)
 
     expected = "expected one of None, Hold, HoldAndDrain, got 'Sometimes'"
     assert said == (f"skipped: clusterqueues gpu-cq: spec.stopPolicy: {expected}",)
@@ -152,9 +152,9 @@ def test_a_policy_that_stops_being_valid_is_skipped():
     spec = {"match": {"jobSelector": {}}, "options": options}
     good = named("FallbackPolicy", "p", spec=spec) | {"apiVersion": "kueue-fallback.dev/v1alpha1"}
     feed = synced_feed(fallbackpolicies=[good])
-    before = feed.update(2.0).changed["policies"]
+    before = feed.update(2.0, 0.0).changed["policies"]
     said = feed.take(changed(kinds.POLICIES, "MODIFIED", {**good, "spec": {**spec, "options": 3}}))
-    after = feed.update(3.0)
+    after = feed.update(3.0, 0.0)
 
     assert [policy.name for policy in before] == ["p"]
     assert after.changed["policies"] == ()
@@ -167,7 +167,7 @@ def test_lists_are_counted_and_looks_for_what_is_not_served_are_none():
     feed.take(listed(kinds.COHORTS, at=2.0))
     feed.take(Message(kind=kinds.CHECKS, at=2.0, entries=(), served=False))
 
-    relists = feed.update(3.0).relists
+    relists = feed.update(3.0, 0.0).relists
 
     assert (relists[kinds.COHORTS], relists[kinds.CHECKS]) == (2, 1)
 
@@ -176,11 +176,11 @@ def test_the_namespaces_that_we_are_asked_about_are_known_from_our_configuration
     selector = {"matchLabels": {"team": "a"}}
     ours = {"name": "create.kueue-fallback.dev", "namespaceSelector": selector}
     feed = synced_feed()
-    nothing = feed.update(1.0).changed["reviewed_namespaces"]
+    nothing = feed.update(1.0, 0.0).changed["reviewed_namespaces"]
     feed.take(listed(kinds.WEBHOOKS, named("", "a", webhooks=[ours]), named("", "b")))
 
     assert nothing == ()
-    assert feed.update(2.0).changed["reviewed_namespaces"] == (Selector(labels={"team": "a"}),)
+    assert feed.update(2.0, 0.0).changed["reviewed_namespaces"] == (Selector(labels={"team": "a"}),)
 
 
 def test_since_when_one_waits_does_not_depend_on_how_old_the_state_is():

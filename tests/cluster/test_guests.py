@@ -29,7 +29,7 @@ def adopt(state, *options):
 
 
 def guests(state):
-    found = counted(state.snapshot(1.0))
+    found = counted(state.snapshot(1.0, 0.0))
     return {name: dict(held.guests) for name, held in found.items() if held.guests}
 
 

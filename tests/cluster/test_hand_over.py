@@ -120,7 +120,7 @@ class HandOver(RuleBasedStateMachine):
     @rule()
     def publish(self):
         frame = io.BytesIO()
-        write_update(frame, self.feed.update(self.now))
+        write_update(frame, self.feed.update(self.now, 0.0))
         self.pipe.append((frame.getvalue(), frozenset(self.known), frozenset(self.noticed)))
 
     @precondition(lambda self: self.pipe)

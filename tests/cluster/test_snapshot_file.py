@@ -40,7 +40,7 @@ def written(tmp_path, text):
     ids=["JSON list", "YAML list", "YAML documents", "lists and documents", "times unquoted"],
 )
 def test_a_file_is_read_whatever_its_form(tmp_path, text):
-    snapshot = read_snapshot(written(tmp_path, text), now=7.0)
+    snapshot = read_snapshot(written(tmp_path, text), 7.0, 0.0)
 
     assert list(snapshot.cluster_queues) == ["gpu-cq"]
     assert list(snapshot.local_queues) == [("team", "gpu-lq")]
@@ -49,7 +49,7 @@ def test_a_file_is_read_whatever_its_form(tmp_path, text):
 
 
 def test_the_example_holds_a_full_queue():
-    snapshot = read_snapshot(str(EXAMPLE))
+    snapshot = read_snapshot(str(EXAMPLE), 0.0, 0.0)
 
     held = {name: (held.pending, held.reserving) for name, held in counted(snapshot).items()}
     assert held == {"gpu-cq": (11, 4)}
@@ -76,7 +76,7 @@ def test_a_mistake_names_the_file_and_the_place(tmp_path, text, message):
     path = written(tmp_path, text)
 
     with pytest.raises(FieldError) as caught:
-        read_snapshot(path)
+        read_snapshot(path, 0.0, 0.0)
 
     assert str(caught.value) == message.format(path=path)
 
@@ -85,7 +85,7 @@ def test_a_file_that_is_not_there(tmp_path):
     path = str(tmp_path / "none")
 
     with pytest.raises(FieldError) as caught:
-        read_snapshot(path)
+        read_snapshot(path, 0.0, 0.0)
 
     assert str(caught.value) == f"{path}: No such file or directory"
 
@@ -122,7 +122,7 @@ def test_a_live_cluster_is_listed_once():
         mutatingwebhookconfigurations=Forbidden("mutatingwebhookconfigurations"),
     )
 
-    snapshot = fetch_snapshot(cluster)
+    snapshot = fetch_snapshot(cluster, now=0.0, unix=0.0)
 
     assert counted(snapshot) == {"gpu-cq": Held(pending=1)}
     assert (snapshot.off, snapshot.runs_before_kueue) == (None, True)
@@ -130,4 +130,4 @@ def test_a_live_cluster_is_listed_once():
 
 def test_what_may_not_be_listed_is_named():
     with pytest.raises(Forbidden, match="clusterqueues"):
-        fetch_snapshot(Cluster(clusterqueues=Forbidden("clusterqueues")))
+        fetch_snapshot(Cluster(clusterqueues=Forbidden("clusterqueues")), now=0.0, unix=0.0)

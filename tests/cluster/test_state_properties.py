@@ -86,7 +86,7 @@ def test_counts_do_not_depend_on_the_way_they_came_about(events):
             continue
         kind = kinds.WORKLOADS if source["kind"] == "Workload" else kinds.LOCAL_QUEUES
         if event_type == "snapshot":
-            state.snapshot(0.0)
+            state.snapshot(0.0, 0.0)
             continue
         state.apply(kind, event_type, source)
         there[kind].pop(source["metadata"]["name"], None)
@@ -98,7 +98,7 @@ def test_counts_do_not_depend_on_the_way_they_came_about(events):
     for kind, objects in there.items():
         afresh.replace(kind, objects.values())
 
-    found, wanted = state.snapshot(1.0), afresh.snapshot(1.0)
+    found, wanted = state.snapshot(1.0, 0.0), afresh.snapshot(1.0, 0.0)
     assert (found.held, found.competing) == (wanted.held, wanted.competing)
     assert state.admitted == afresh.admitted
     assert found.local_queues == wanted.local_queues

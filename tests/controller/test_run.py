@@ -6,13 +6,16 @@ import time
 import pytest
 
 from tests.builders import policy as read_policy
+from tests.cluster.runs import DAY, failure, success
 from tests.controller.objects import Objects
 from tests.controller.test_unreviewed import entry, stored
 from tests.model.policies import policy
 from webhook.cluster.reduce import Entry
-from webhook.cluster.resources import POLICIES, WORKLOADS, watched
+from webhook.cluster.resources import POLICIES, RUN_TIMES, WORKLOADS, watched
 from webhook.cluster.run_records import SHARDS
+from webhook.cluster.run_times import RunTimes
 from webhook.cluster.watch import Message
+from webhook.controller import run
 from webhook.controller.reconcile import PATH
 from webhook.controller.run import Controller
 from webhook.settings import Settings
@@ -198,3 +201,27 @@ def test_who_follows_leaves_the_count_of_unreviewed_jobs_to_who_leads(replica):
 
     assert (followed, replica.shown("unreviewed_jobs_total", policy="light-gpu")) == (0, 1)
     assert "Job team/light: created without a review" in replica.lines[1]
+
+
+@pytest.mark.parametrize(
+    ("days_ago", "refused"), [(0, {("k", "light-gpu", "cpu")}), (2, set())], ids=["now", "over"]
+)
+def test_what_keeps_failing_is_over_for_moves_when_it_is_for_decisions(
+    replica, monkeypatch, days_ago, refused
+):
+    updates = []
+    apply_update = run.apply_update
+    monkeypatch.setattr(
+        run, "apply_update", lambda *given: updates.append(given[1]) or apply_update(*given)
+    )
+    replica.sync()
+    runs, ended = RunTimes(), int(time.time()) - days_ago * DAY
+    runs.add(success(ended - 1000, generation=0))
+    for uid in range(3):
+        runs.add(failure(ended - 300 + uid, generation=0, uid=uid))
+    shard = Entry(("kueue-fallback", "run-times-0"), runs.records)
+
+    replica.controller.put(Message(kind=RUN_TIMES, at=time.monotonic(), entries=(shard,)))
+    replica.step()
+
+    assert updates[-1].changed.get("failing", set()) == refused

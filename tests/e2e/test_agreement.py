@@ -152,7 +152,7 @@ def compare(client: ApiClient, case: Case) -> list[Comparison]:
 
 def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> Comparison:
     state.replace(kinds.WORKLOADS, client.list(KUEUE, "Workload", namespace=case.namespace))
-    snapshot = state.snapshot(0.0)
+    snapshot = state.snapshot(0.0, 0.0)
     if folding.build(snapshot).heads:
         wait_for_the_next_second()
     created = client.create(source)

@@ -141,7 +141,7 @@ class Feed:
         self._profiles = profiles
         self._foreseen += seen
 
-    def update(self, now: float, unix: float = 0.0) -> Update:
+    def update(self, now: float, unix: float) -> Update:
         """Say what has changed since the last update, and how old the state is.
 
         *unix* is the same instant as *now*, in seconds since 1970.

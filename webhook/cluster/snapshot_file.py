@@ -58,10 +58,10 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     }
 
 
-def read_snapshot(path: str, now: float = 0.0, unix: float = 0.0) -> Snapshot:
+def read_snapshot(path: str, now: float, unix: float) -> Snapshot:
     """Read a file as ``read_state`` does; the state in it is as of *now*.
 
-    *unix* is that instant in seconds since 1970, by which refusals end; by default none has.
+    *unix* is that instant in seconds since 1970, by which refusals end; at 0 none has.
     """
     return read_state(path).snapshot(now, unix)
 
@@ -77,13 +77,13 @@ def read_state(path: str) -> State:
 
 
 def snapshot_of(objects: Iterable[tuple[Mapping[str, Any], str]], now: float = 0.0) -> Snapshot:
-    """Read objects, each with the place that errors name.
+    """Read objects, each with the place that errors name; no refusal has ended.
 
     Raises:
         FieldError: one cannot be read; names the place and what is wrong there.
 
     """
-    return state_of(_entries(objects)).snapshot(now)
+    return state_of(_entries(objects)).snapshot(now, 0.0)
 
 
 def read_learned(path: str) -> Learned:
@@ -96,7 +96,7 @@ def read_learned(path: str) -> Learned:
     return _learned(_read_entries(path), 0.0)
 
 
-def fetch_snapshot(client: Transport, *, now: float = 0.0, unix: float = 0.0) -> Snapshot:
+def fetch_snapshot(client: Transport, *, now: float, unix: float) -> Snapshot:
     """List everything as ``fetch_state`` does; *now* and *unix* as in ``read_snapshot``."""
     return fetch_state(client).snapshot(now, unix)
 

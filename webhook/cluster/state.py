@@ -94,11 +94,10 @@ class State:
         else:
             self._put(kind, entry.key, value)
 
-    def snapshot(self, now: float, unix: float = 0.0) -> Snapshot:
+    def snapshot(self, now: float, unix: float) -> Snapshot:
         """Build what has changed and keep the rest; *now* is when all this was so.
 
-        *unix* is the same instant in seconds since 1970, by which refusals end; by default none
-        does.
+        *unix* is the same instant in seconds since 1970, by which refusals end; at 0 none has.
         """
         fresh: dict[str, Any] = {}
         for kind in self._changed:

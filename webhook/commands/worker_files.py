@@ -30,5 +30,5 @@ def read(given: Sequence[str], manager: Snapshot) -> Mapping[str, Worker]:
             there = ", ".join(reached) or "none"
             message = f"no ClusterQueue leads to {name} through MultiKueue; there is {there}"
             raise FieldError(_OPTION, message)
-        found[name] = Worker(snapshot=emptied(read_snapshot(path)))
+        found[name] = Worker(snapshot=emptied(read_snapshot(path, 0.0, 0.0)))
     return found

@@ -134,7 +134,7 @@ class Controller:
         """Take what has come in; look at the policies if that may change a condition."""
         idle = LOOK_SECONDS if self._follows_pending else IDLE_SECONDS
         self._gather(AGAIN_SECONDS if self._due else idle)
-        update = self._feed.update(time.monotonic())
+        update = self._feed.update(time.monotonic(), time.time())
         self._snapshot = apply_update(self._snapshot, update)
         self._count(update)
         if not update.synced:
