@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.commands import files, manifest
+from webhook.commands import files, manifest, terminal
 from webhook.decide import undo_limits
 from webhook.model.fields import FieldError
 from webhook.model.policy import GROUP, KIND, VERSION, PolicyError, read_policy
@@ -84,15 +84,15 @@ def command(
         try:
             trials = tried_on_cluster(paths, sample, namespace, kubeconfig)
         except FieldError as error:
-            click.echo(str(error), err=True)
+            terminal.say(str(error), err=True)
             sys.exit(2)
     if output == "json":
-        click.echo(json.dumps(_summary(findings, trials, valid=not failed), indent=2))
+        terminal.say(json.dumps(_summary(findings, trials, valid=not failed), indent=2))
     else:
         for finding in findings:
-            click.echo(str(finding), err=finding.kind in ("skipped", "note"))
+            terminal.say(str(finding), err=finding.kind in ("skipped", "note"))
         for trial in trials or ():
-            click.echo(str(trial))
+            terminal.say(str(trial))
     refused = any(not trial.is_accepted for trial in trials or ())
     sys.exit(2 if failed else int(refused))
 

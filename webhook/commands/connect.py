@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import click
 
+from webhook.commands import terminal
+
 if TYPE_CHECKING:
     from webhook.cluster.client import Client
 
@@ -31,7 +33,7 @@ def connected(kubeconfig: str | None, *, metadata_only: bool = False) -> Iterato
     try:
         yield Client(kubeconfig or "", metadata_only=metadata_only)
     except ClusterError as error:
-        click.echo(str(error), err=True)
+        terminal.say(str(error), err=True)
         sys.exit(UNREACHED)
 
 

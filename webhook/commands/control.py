@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
+from webhook.commands import terminal
 from webhook.settings import Settings
 
 
@@ -62,7 +63,7 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
 
 def _fail(where: str, lines: list[str]) -> NoReturn:
     for line in lines:
-        click.echo(f"{where}: {line}", err=True)
+        terminal.say(f"{where}: {line}", err=True)
     sys.exit(2)
 
 

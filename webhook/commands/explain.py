@@ -79,9 +79,9 @@ def command(**given: Any) -> None:
     if asked.name is not None and asked.snapshot is not None:
         raise click.UsageError("--snapshot goes with -f: a Job that is there is in the cluster.")
     try:
-        click.echo(_live(asked, asked.name) if asked.name else _of_file(asked))
+        terminal.say(_live(asked, asked.name) if asked.name else _of_file(asked))
     except FieldError as error:
-        click.echo(str(error), err=True)
+        terminal.say(str(error), err=True)
         sys.exit(2)
 
 
@@ -110,7 +110,7 @@ def _of_file(asked: _Asked) -> str:
         try:
             view = deciding.view_of_cluster(client, asked.policies)
         except Forbidden as error:
-            click.echo(f"{error}: asking the webhook by a server-side dry run instead", err=True)
+            terminal.say(f"{error}: asking the webhook by a server-side dry run instead", err=True)
             return _dry_run(client, job, output)
     return _render(_consider(job, found, view), job, output)
 
@@ -123,7 +123,7 @@ def _consider(job: Mapping[str, Any], found: Found, view: View) -> Outcome:
     except FieldError as error:
         raise found.wrong(error.path, error.message) from error
     if hint := deciding.missing_queue(job, view):
-        click.echo(hint, err=True)
+        terminal.say(hint, err=True)
     return outcome
 
 
@@ -135,7 +135,7 @@ def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> str:
     try:
         created = _create(client, job)
     except Refused as error:
-        click.echo(f"The API server refuses the Job: {error}", err=True)
+        terminal.say(f"The API server refuses the Job: {error}", err=True)
         sys.exit(1)
     decision = recorded.decision_on(created)
     if decision is None:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from webhook.cluster.errors import Forbidden, NotServed
 from webhook.commands import deciding, recorded, terminal
 from webhook.commands.connect import jobs_path, missing_job, name_of
@@ -34,7 +32,7 @@ def explained(
     try:
         job = client.get(jobs_path(namespace, name_of(name)))
     except NotServed:
-        click.echo(missing_job(client, namespace, name_of(name)), err=True)
+        terminal.say(missing_job(client, namespace, name_of(name)), err=True)
         sys.exit(1)
     decision, undone = recorded.decision_on(job), recorded.undone_on(job)
     now: Outcome | str
@@ -43,7 +41,7 @@ def explained(
         view = deciding.view_of_cluster(client, policies, without_job=place)
         now = deciding.consider(as_if_created(job, view.unix), view)
         if hint := deciding.missing_queue(job, view):
-            click.echo(hint, err=True)
+            terminal.say(hint, err=True)
     except Forbidden as error:
         now = str(error)
     except FieldError as error:

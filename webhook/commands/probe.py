@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from webhook.commands import terminal
 from webhook.commands.connect import UNREACHED
 
 if TYPE_CHECKING:
@@ -66,10 +67,10 @@ def command(namespace: str, wait: float, kubeconfig: str | None) -> None:
         except ClusterError as error:
             trouble = str(error)
         if left <= 0:
-            click.echo(trouble or _UNSEEN.format(wait=wait, namespace=namespace), err=True)
+            terminal.say(trouble or _UNSEEN.format(wait=wait, namespace=namespace), err=True)
             sys.exit(UNREACHED if trouble else 1)
         time.sleep(min(EVERY_SECONDS, left))
-    click.echo(f"The API server calls the webhook: the probe was seen by {seen_by}.")
+    terminal.say(f"The API server calls the webhook: the probe was seen by {seen_by}.")
 
 
 def _ask(client: Client, namespace: str) -> str:

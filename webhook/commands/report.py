@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from webhook.commands import terminal
 from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def command(**given: Any) -> None:
         until = time.time() if asked.snapshot is None else found.until
         told = _told(found, asked.clusters, until - since, until)
     except FieldError as error:
-        click.echo(str(error), err=True)
+        terminal.say(str(error), err=True)
         sys.exit(2)
     chosen = {"namespace": asked.namespace, "policy": asked.policy}
     _show_gains(gains(told, since=until - since, until=until, **chosen), asked.output)
@@ -115,7 +116,7 @@ def _history(asked: Asked) -> History:
         ours = release_namespace_of(client, asked.release_namespace)
         found = history.from_cluster(client, own_namespace=ours, namespace=theirs)
     for why in found.unread:
-        click.echo(why, err=True)
+        terminal.say(why, err=True)
     return found
 
 
@@ -146,7 +147,7 @@ def _show_gains(found: Gains, output: str) -> None:
         text = gains_table.as_text(found, wide=output == "wide")
         lost = f" ({found.left_out} are left out: their queues are not known.)"
         nobody = "No Job has come in that time." + (lost if found.left_out else "")
-        click.echo(text if found.rows else nobody)
+        terminal.say(text if found.rows else nobody)
     else:
         _dump(gains_table.as_json(found), output)
     if not found.rows:
@@ -157,18 +158,18 @@ def _show_run_times(found: Learned, output: str) -> None:
     from webhook.commands import run_times_table
 
     if output in ("text", "wide"):
-        click.echo(run_times_table.as_text(found))
+        terminal.say(run_times_table.as_text(found))
     else:
         _dump(run_times_table.as_json(found), output)
 
 
 def _dump(found: Mapping[str, Any], output: str) -> None:
     if output == "json":
-        click.echo(json.dumps(found, indent=2))
+        terminal.say(json.dumps(found, indent=2))
         return
     import yaml
 
-    click.echo(yaml.safe_dump(found, sort_keys=False).rstrip())
+    terminal.say(yaml.safe_dump(found, sort_keys=False).rstrip())
 
 
 def _seconds(written: str) -> float:
@@ -190,5 +191,5 @@ def _learned(asked: Asked) -> Learned:
         ours = release_namespace_of(client, asked.release_namespace)
         found, unread = fetch_learned(client, namespace=ours, unix=time.time())
     for why in unread:
-        click.echo(f"{why}: only Workloads that are still there count", err=True)
+        terminal.say(f"{why}: only Workloads that are still there count", err=True)
     return found

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from webhook.cluster.learned import Learned
+from webhook.commands.terminal import harmless
 from webhook.model.forecasts import RunTime
 from webhook.model.runs import cluster_queue_of, unpack_runs
 
@@ -118,7 +119,7 @@ def _cells(item: Mapping[str, Any]) -> tuple[str, ...]:
 def _columns(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     most = [_MOST.get(name, WIDTH) for name in header]
     cells = [
-        [_clipped(cell or "-", width) for cell, width in zip(row, most, strict=True)]
+        [_clipped(harmless(cell) or "-", width) for cell, width in zip(row, most, strict=True)]
         for row in (header, *rows)
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

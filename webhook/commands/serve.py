@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from webhook.commands import terminal
 from webhook.gateway import Application
 from webhook.settings import Settings
 
@@ -64,7 +65,7 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
 
 def _fail(where: str, lines: list[str]) -> None:
     for line in lines:
-        click.echo(f"{where}: {line}", err=True)
+        terminal.say(f"{where}: {line}", err=True)
     sys.exit(2)
 
 
@@ -94,4 +95,4 @@ def _run(settings: Settings) -> None:
 
 
 def _log_error(text: str) -> None:
-    click.echo(text, err=True)
+    terminal.say(text, err=True)

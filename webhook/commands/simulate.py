@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.commands import manifest
+from webhook.commands import manifest, terminal
 from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def command(**given: Any) -> None:
         arms = scenario.arms(asked.strategies)
         results = _results(scenario, arms, asked.file or str(asked.decisions))
     except FieldError as error:
-        click.echo(str(error), err=True)
+        terminal.say(str(error), err=True)
         sys.exit(2)
     _show(scenario, results, output=asked.output, seed=asked.seed)
     if asked.plot is not None:
@@ -220,13 +220,13 @@ def _show(scenario: Scenario, results: Sequence[Result], *, output: str, seed: i
     from webhook.simulate import report
 
     if output == "text":
-        click.echo(report.table(scenario, results))
+        terminal.say(report.table(scenario, results))
     else:
-        click.echo(json.dumps(report.to_json(scenario, results, seed=seed), indent=2))
+        terminal.say(json.dumps(report.to_json(scenario, results, seed=seed), indent=2))
 
 
 def _draw(results: Sequence[Result], path: str, title: str) -> None:
     from webhook.simulate import plot
 
     plot.draw(results, path, title=title)
-    click.echo(f"Timelines are drawn in {path}.", err=True)
+    terminal.say(f"Timelines are drawn in {path}.", err=True)

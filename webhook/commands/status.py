@@ -69,9 +69,9 @@ def command(
     if output in ("json", "yaml"):
         found = {name: part.as_json() for name, part in parts.items()}
         trouble = [each for part in parts.values() for each in part.trouble]
-        click.echo(terminal.dump({"attention": trouble, **found}, output))
+        terminal.say(terminal.dump({"attention": trouble, **found}, output))
     else:
-        click.echo(status_text.as_text(parts, limit=terminal.width(output)))
+        terminal.say(status_text.as_text(parts, limit=terminal.width(output)))
     sys.exit(int(any(part.trouble for part in parts.values())))
 
 

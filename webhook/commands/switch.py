@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from webhook.commands import complete
+from webhook.commands import complete, terminal
 from webhook.commands.connect import connected, kubeconfig_option
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def off(namespaces: tuple[str, ...], release_namespace: str | None, kubeconfig: 
 
     _, after = _change(release_namespace, kubeconfig, also_there)
     what = "new Jobs are left as they are submitted; on again: kueue-fallback on"
-    click.echo(f"Off{_where(after)}: {what}")
+    terminal.say(f"Off{_where(after)}: {what}")
 
 
 @click.command("on", short_help="Decide again.")
@@ -95,18 +95,18 @@ def on(namespaces: tuple[str, ...], release_namespace: str | None, kubeconfig: s
 
     def not_there(before: Off) -> Off:
         if named and before == frozenset():
-            click.echo(_NOT_ON.format(names=", ".join(sorted(named))), err=True)
+            terminal.say(_NOT_ON.format(names=", ".join(sorted(named))), err=True)
             sys.exit(1)
         return (before - named or None) if named and before else None
 
     before, after = _change(release_namespace, kubeconfig, not_there)
     if before is None or before == after:
-        click.echo("It was not off.")
+        terminal.say("It was not off.")
     elif after is None:
-        click.echo("On: new Jobs are decided.")
+        terminal.say("On: new Jobs are decided.")
     else:
         there = f" in {', '.join(sorted(before - after))}"
-        click.echo(f"On{there}: new Jobs are decided; still off{_where(after)}.")
+        terminal.say(f"On{there}: new Jobs are decided; still off{_where(after)}.")
 
 
 def _where(found: Off) -> str:

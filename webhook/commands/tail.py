@@ -88,12 +88,12 @@ def _follow(given: Mapping[str, Any]) -> None:
         since = None if given["since"] is None else time.time() - given["since"]
         try:
             for line in following.lines(client, where, since=since, until=until):
-                click.echo(written(line, output))
+                terminal.say(written(line, output))
                 left = left and left - 1
                 if left == 0:
                     return
         except Unreachable as error:
-            click.echo(f"The watch is lost: {error}", err=True)
+            terminal.say(f"The watch is lost: {error}", err=True)
             sys.exit(UNREACHED)
 
 

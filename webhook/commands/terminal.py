@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,14 @@ TONES: Final[Mapping[str, str]] = {
     "undone": "magenta",
 }
 """Words that are told apart by colour too."""
+_OURS: Final = re.compile("(\x1b\\[(?:0|1|3[1-7])m)")
+"""What ``tinted`` and ``strong`` write; all else that is not printable comes from a stranger."""
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a text of any number of lines; what comes from a cluster or a file steers nothing."""
+    whole = "\n".join(map(_painted, text.split("\n")))
+    click.echo(whole, err=err)
 
 
 def width(output: str = "text") -> int | None:
@@ -68,6 +77,11 @@ def strong(text: str) -> str:
 def harmless(text: str) -> str:
     """Take out of a text what would steer the terminal: who wrote it is not known."""
     return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _painted(line: str) -> str:
+    parts = _OURS.split(line)
+    return "".join(part if number % 2 else harmless(part) for number, part in enumerate(parts))
 
 
 def cut(text: str, limit: int | None) -> str:

@@ -38,14 +38,14 @@ def command(kubeconfig: str | None) -> None:
     try:
         found = list(_unfinished(Client(kubeconfig or "")))
     except ClusterError as error:
-        click.echo(f"The unfinished Jobs with a decision could not be listed: {error}", err=True)
+        terminal.say(f"The unfinished Jobs with a decision could not be listed: {error}", err=True)
         return
     if not found:
-        click.echo("No unfinished Job carries a decision.")
+        terminal.say("No unfinished Job carries a decision.")
         return
     for line in terminal.table(_HEADER, [_row(job) for job in found], limit=terminal.width()):
-        click.echo(line)
-    click.echo(f"Unfinished Jobs with a decision: {len(found)}.\n{_AFTER}")
+        terminal.say(line)
+    terminal.say(f"Unfinished Jobs with a decision: {len(found)}.\n{_AFTER}")
 
 
 def _unfinished(client: Client) -> Iterator[Mapping[str, Any]]:

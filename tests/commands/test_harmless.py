@@ -1,0 +1,60 @@
+"""Nothing that a stranger has written steers the terminal of who runs a command."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+import webhook.commands
+from tests.cluster.runs import success
+from webhook.cluster.learned import learned
+from webhook.cluster.run_times import RunTimes
+from webhook.commands import run_times_table, terminal
+from webhook.model import job_class
+
+COMMANDS = Path(webhook.commands.__file__).parent
+SAY_THEMSELVES = {"terminal.py", "completion.py", "undo.py"}
+"""The place that makes texts harmless, a script for shells, and one that prints what the API server
+has made harmless."""
+EVIL = "\x1b]0;pwned\x07\x1b[31m\x1b[2Jevil\u202e"
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_what_is_said_steers_nothing_but_our_own_colours(monkeypatch, capsys, is_terminal):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
+
+    terminal.say(f"one {EVIL}\ntwo\tend")
+    terminal.say(EVIL, err=True)
+
+    found = capsys.readouterr()
+    assert found.out in (
+        "one  ]0;pwned \x1b[31m [2Jevil \ntwo end\n",
+        "one  ]0;pwned  [2Jevil \ntwo end\n",
+    )
+    assert "\x07" not in found.err
+    assert "\u202e" not in found.err
+
+
+def test_a_class_of_jobs_is_one_cell_of_its_table_whatever_its_command_says():
+    name = job_class.name_of("busybox", ["sh", f"{EVIL}\nforged row"])
+    runs = RunTimes()
+    runs.add(success(1000, key="k", name=name))
+
+    text = run_times_table.as_text(learned(runs, (), 0.0))
+
+    header, row = text.splitlines()
+    assert header.startswith("CLASS")
+    assert row.startswith("k      busybox sh  ]0;pwned  [31m")
+    assert all(char.isprintable() for char in row)
+
+
+def test_every_command_says_what_it_says_at_the_one_place():
+    found = {
+        path.name
+        for path in COMMANDS.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in ("echo", "secho", "write")
+    }
+
+    assert found - SAY_THEMSELVES == set()
