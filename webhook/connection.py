@@ -16,6 +16,7 @@ from webhook.inbox import Inbox, Message
 MAX_BODY = (3 << 20) + (256 << 10)
 """Bytes: the API server's limit for objects, and room for the review around them."""
 _CHUNK = 64 << 10
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_RECEIVED = slice(52, 56)
 """Where Linux's ``struct tcp_info`` has the milliseconds since data came last."""
 
@@ -96,7 +97,9 @@ class Connection:
         while (message := self.inbox.take()) is None:
             if self.inbox.wants_continue:
                 self.inbox.wants_continue = False
-                self.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+                self._outgoing = memoryview(_CONTINUE)
+            if (wanted := self.send()) is not None:
+                return wanted
             if (wanted := _attempt(self._read)) is not None:
                 return wanted
         self.message = message
