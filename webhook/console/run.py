@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
+from typing import NoReturn
 
 from webhook.addresses import is_loopback, split_address
 from webhook.cluster.client import Client
@@ -101,17 +102,15 @@ class Console:
             hosts=LOOPBACK if self._is_open else (),
             on_error=lambda error: self._log(f"console: {type(error).__name__}: {error}"),
         )
-        wait, told = _FIRST_WAIT_SECONDS, ""
-        while True:
-            try:
-                with ConsoleServer(host, port, app, self._log, self._context()) as server:
-                    server.serve_forever()
-            except OSError as error:
-                if str(error) != told:
-                    told = str(error)
-                    self._log(f"console: cannot serve {self._settings.console_listen}: {error}")
-            time.sleep(wait * random.uniform(0.8, 1.0))  # noqa: S311
-            wait = min(_LONGEST_WAIT_SECONDS, 2 * wait)
+
+        def serve() -> None:
+            with ConsoleServer(host, port, app, self._log, self._context()) as server:
+                server.serve_forever()
+
+        def say(error: OSError) -> None:
+            self._log(f"console: cannot serve {self._settings.console_listen}: {error}")
+
+        serve_again(serve, say, clock=time.monotonic, sleep=time.sleep)
 
     def _context(self) -> Source | None:
         """Serve tokens' owners with the webhook's own certificate; loopback needs none.
@@ -130,6 +129,32 @@ class Console:
     def _reviews(self) -> Reviews:
         client = Client(self._settings.kubeconfig, answer_seconds=ANSWER_SECONDS)
         return Reviews(client.post, self._settings.console_audience)
+
+
+def serve_again(
+    serve: Callable[[], None],
+    say: Callable[[OSError], None],
+    *,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> NoReturn:
+    """Serve for good; wait longer from fault to fault, and name a fault that stays once.
+
+    What goes wrong after it was served for a while is a new fault.
+    """
+    wait, told = _FIRST_WAIT_SECONDS, ""
+    while True:
+        began = clock()
+        try:
+            serve()
+        except OSError as error:
+            if clock() - began > _LONGEST_WAIT_SECONDS:
+                wait, told = _FIRST_WAIT_SECONDS, ""
+            if str(error) != told:
+                told = str(error)
+                say(error)
+        sleep(wait * random.uniform(0.8, 1.0))  # noqa: S311
+        wait = min(_LONGEST_WAIT_SECONDS, 2 * wait)
 
 
 def _everybody(_: str) -> Seer:
