@@ -120,6 +120,16 @@ def test_a_worker_is_followed_from_its_kubeconfig_on_and_no_longer_than_it(obser
     assert observer.logged == ["cluster gpu: watched", "cluster gpu: not watched any more"]
 
 
+def test_what_is_told_is_taken_over_whether_or_not_anybody_reads_what_is_to_be_logged(observe):
+    observer = observe({"first": Played(QUEUES)})
+    observer.reach(gpu="first")
+
+    observer.watches.take(observer.told.get(timeout=10))
+
+    assert observer.watches.told(Update(), 0.0, 0.0).watched_clusters == ("gpu",)
+    end(observer)
+
+
 def test_another_kubeconfig_begins_anew(observe):
     observer = observe({"first": Played({}), "second": Played(QUEUES)})
     observer.reach(gpu="first")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -186,15 +186,14 @@ class ClusterWatches:
             watch.lent = lent.get(name, NOTHING_LENT)
             watch.lent_starts = starts.get(name, NOTHING_LENT)
 
-    def take(self, found: FromCluster | Reachable) -> Iterator[str]:
-        """Take over what was found out; yield what is to be logged."""
+    def take(self, found: FromCluster | Reachable) -> tuple[str, ...]:
+        """Take over what was found out; return what is to be logged."""
         if isinstance(found, Reachable):
-            yield from self._reach(found.kubeconfigs)
-            return
+            return self._reach(found.kubeconfigs)
         for name, watch in self._watches.items():
             if watch is found.watch:
-                for line in watch.take(found.found):
-                    yield f"cluster {name}: {line}"
+                return tuple(f"cluster {name}: {line}" for line in watch.take(found.found))
+        return ()
 
     def told(self, update: Update, now: float, unix: float) -> Update:
         """Add the worker clusters to what is published of their manager."""
@@ -209,23 +208,25 @@ class ClusterWatches:
         """Return what is known of each cluster that is watched; None: nothing yet."""
         return {name: watch.counted for name, watch in self._watches.items()}
 
-    def _reach(self, found: tuple[Kubeconfig, ...]) -> Iterator[str]:
+    def _reach(self, found: tuple[Kubeconfig, ...]) -> tuple[str, ...]:
+        lines: list[str] = []
         contents = {each.cluster: each.content for each in found if each.content is not None}
         for name in [name for name in self._watches if name not in contents]:
             self._watches.pop(name).stop()
-            yield f"cluster {name}: not watched any more"
+            lines.append(f"cluster {name}: not watched any more")
         for name, content in contents.items():
             before = self._watches.get(name)
             if before is None or before.kubeconfig != content:
                 self._begin(name, content, before)
-                yield f"cluster {name}: watched{' anew' if before else ''}"
+                lines.append(f"cluster {name}: watched{' anew' if before else ''}")
         problems = {each.cluster: each.problem for each in found if each.problem}
         for name, problem in problems.items():
             if self._problems.get(name) != problem:
-                yield f"cluster {name}: not watched: {problem}"
+                lines.append(f"cluster {name}: not watched: {problem}")
         self._problems = problems
         looked = {each.cluster for each in found}
         self._is_known |= self._names is not None and looked.issuperset(self._names)
+        return tuple(lines)
 
     def _begin(self, name: str, content: Mapping[str, Any], before: ClusterWatch | None) -> None:
         watch = ClusterWatch(content, self._kueue, self._tell)

@@ -15,7 +15,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import BinaryIO, NoReturn, TypeAlias
 
@@ -48,7 +48,7 @@ class Watching:
     foresight: Foresight
     workers: ClusterWatches | None
 
-    def take(self, message: Message | FromCluster | Reachable) -> Iterable[str]:
+    def take(self, message: Message | FromCluster | Reachable) -> tuple[str, ...]:
         """Take over one message; return what is to be logged."""
         if isinstance(message, Message):
             return self.feed.take(message)
