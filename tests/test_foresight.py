@@ -7,7 +7,7 @@ import pytest
 from tests.builders import CPU_OPTION, GPU_OPTION
 from tests.cluster.objects import PENDING, cluster_queue, local_queue, named, workload
 from tests.cluster.test_feed import changed, synced_feed
-from webhook import foresight
+from webhook import foresight, surveys
 from webhook.cluster import resources as kinds
 from webhook.foresight import Foreseen, Foresight
 
@@ -59,8 +59,7 @@ class Bench:
         return self.feed.update(self.now, UNIX + self.now)
 
     def take(self):
-        for foreseen in self.told:
-            self.foresight.take(foreseen, self.feed)
+        self.logged = [line for each in self.told for line in self.foresight.take(each, self.feed)]
         self.told.clear()
 
 
@@ -239,3 +238,66 @@ def test_forecasts_are_as_old_as_the_first_change_that_is_in_none():
     note()
 
     assert ages == [0.0, 1.0, 0.0, 0.0, 1.0, 1.0]
+
+
+@pytest.fixture
+def break_forecasts(monkeypatch):
+    """Let whatever a Workload of the queue gpu-lq says break its forecast."""
+    class_text = surveys.class_text
+
+    def broken(workload):
+        if workload.queue == "gpu-lq":
+            raise OverflowError("no such run time")
+        return class_text(workload)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(surveys, "class_text", broken)
+        yield patched.undo
+
+
+def test_what_breaks_a_forecast_costs_its_own_tree_alone_and_is_named_once(break_forecasts):
+    bench = Bench(pending("a"), elsewhere("b"))
+    bench.offer()
+
+    profiles = bench.forecast().changed["profiles"].put
+    first = bench.logged
+    bench.now = 40.0
+    bench.offer()
+    bench.forecast()
+
+    assert set(profiles) == {"idle-cq"}
+    (line,) = first
+    assert line.startswith("queue gpu-cq cannot be forecast: OverflowError at ")
+    assert bench.logged == []
+    assert bench.foresight.as_of(bench.now) == 0.0
+
+
+def test_a_queue_has_no_forecast_from_before_its_forecast_broke(monkeypatch):
+    bench = Bench(pending("a"))
+    bench.offer()
+    before = bench.forecast().changed["profiles"].put
+    monkeypatch.setattr(surveys, "queued", lambda *_: 1 / 0)
+    bench.feed.take(changed(kinds.WORKLOADS, "ADDED", pending("b")))
+    bench.offer()
+
+    after = bench.forecast().changed["profiles"]
+
+    assert "gpu-cq" in before
+    assert "gpu-cq" in after.gone
+
+
+def test_a_forecast_is_tried_again_with_all_that_its_tree_holds(break_forecasts):
+    bench = Bench(pending("a"))
+    bench.offer()
+    bench.forecast()
+    bench.now = 29.0
+    early = bench.offer()
+    break_forecasts()
+    bench.now = 31.0
+    bench.offer()
+
+    mended = bench.forecast()
+
+    assert early == 0
+    assert free(mended) == [(0, 0), (21, 4)]
+    assert bench.foresight.as_of(bench.now) == bench.now

@@ -106,8 +106,7 @@ class ClusterWatch:
     def take(self, found: Message | Foreseen) -> tuple[str, ...]:
         """Take over what was found out; return what is to be logged."""
         if isinstance(found, Foreseen):
-            self._foresight.take(found, self._feed)
-            return ()
+            return self._foresight.take(found, self._feed)
         self._has_news |= found.entries is not None or found.event is not None
         return self._feed.take(found)
 

@@ -6,10 +6,12 @@ import queue
 import threading
 import time
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, chain
 
+from webhook import faults
 from webhook.cluster.feed import Feed
 from webhook.cluster.seen import Seen
 from webhook.model.forecasts import Profile
@@ -34,6 +36,8 @@ class Foreseen:
 
     profiles: Mapping[str, Profile] | None = None
     seen: tuple[Seen, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Trees that cannot be forecast, and the error of ours that keeps them from it."""
 
 
 class Foresight:
@@ -61,6 +65,10 @@ class Foresight:
         """Tree to when the first of the changes came that no forecast contains."""
         self._surveyed: Mapping[str, float] = {}
         """The same for the trees that are being forecast."""
+        self._failed: dict[str, str] = {}
+        """Trees that have no forecast because of an error of ours, until one works out,"""
+        self._missing: dict[str, float] = {}
+        """and since when they have none."""
         self._share = 1.0
 
     def start(self) -> None:
@@ -77,7 +85,8 @@ class Foresight:
 
     def as_of(self, now: float) -> float:
         """Say up to when all that has happened is in the forecasts."""
-        return min((*self._since.values(), *self._surveyed.values()), default=now)
+        waiting = (self._since, self._surveyed, self._missing)
+        return min(chain.from_iterable(each.values() for each in waiting), default=now)
 
     def offer(self, feed: Feed, unix: float) -> None:
         """Have forecast where something has changed, if the last forecast is done."""
@@ -108,7 +117,10 @@ class Foresight:
         sizes = [self._size(root, snapshot) for root in waiting]
         number = max(1, bisect_right(list(accumulate(sizes)), AT_ONCE))
         later = frozenset(chain.from_iterable(map(self._trees.members, waiting[number:])))
-        counted = self._changed - later
+        anew = chain.from_iterable(
+            self._trees.members(root) for root in waiting[:number] if root in self._failed
+        )
+        counted = self._changed.union(anew) - later
         census, seen = feed.survey(counted, later)
         self._changed -= counted
         self._surveyed = {root: self._since.pop(root, now) for root in waiting[:number]}
@@ -124,20 +136,42 @@ class Foresight:
             )
         )
 
-    def take(self, foreseen: Foreseen, feed: Feed) -> None:
-        """Take over what a forecast came to."""
+    def take(self, foreseen: Foreseen, feed: Feed) -> tuple[str, ...]:
+        """Take over what a forecast came to; return what is to be logged."""
         if foreseen.profiles is None:
             self._is_free = True
-            return
+            return ()
+        lines = self._note_failed(foreseen.failed)
+        unknown = set(chain.from_iterable(map(self._trees.members, self._failed)))
         self._profiles = {
             name: profile
             for name, profile in {**self._profiles, **foreseen.profiles}.items()
-            if name in self._watched
+            if name in self._watched and name not in unknown
         }
         for name, profile in foreseen.profiles.items():
             self._due[name] = profile.computed_at + _lasts(profile)
         self._surveyed = {}
         feed.foresee(self._profiles, foreseen.seen)
+        return lines
+
+    def _note_failed(self, failed: Mapping[str, str]) -> tuple[str, ...]:
+        """Leave trees without a forecast, the one before included, and try again some time."""
+        now = self._clock()
+        lines = tuple(
+            f"{root} cannot be forecast: {error}"
+            for root, error in failed.items()
+            if self._failed.get(root) != error
+        )
+        for root in self._surveyed.keys() - failed.keys():
+            self._failed.pop(root, None)
+            self._missing.pop(root, None)
+        for root, error in failed.items():
+            if not self._trees.members(root):
+                continue
+            self._failed[root] = error
+            self._missing.setdefault(root, self._surveyed.get(root, now))
+            self._due |= dict.fromkeys(self._trees.members(root), now + _LATEST_SECONDS)
+        return lines
 
     def _size(self, root: str, snapshot: Snapshot) -> int:
         """Count the Workloads of a tree."""
@@ -164,6 +198,7 @@ class Foresight:
         self._watched = watched(snapshot)
         self._trees = Trees(snapshot, self._watched)
         since = min(self._since.values(), default=now)
+        self._failed, self._missing = {}, {}
         self._changed = set(self._watched)
         self._since = {self._trees.root(name): since for name in self._watched}
 
@@ -176,12 +211,30 @@ class Foresight:
         if survey is None:
             return False
         before = self._cpu()
-        profiles = self._surveyor.profiles(survey)
+        profiles, failed = self._forecast(survey)
         spent = self._cpu() - before
-        self._tell(Foreseen(profiles, survey.seen))
+        self._tell(Foreseen(profiles, survey.seen, failed))
         self._sleep(min(LONGEST_REST_SECONDS * self._share, spent * (1 / DUTY - 1)))
         self._tell(Foreseen())
         return True
+
+    def _forecast(self, survey: Survey) -> tuple[Mapping[str, Profile], Mapping[str, str]]:
+        """Forecast all trees; where that fails, each by itself, so that one costs no other."""
+        try:
+            return self._surveyor.profiles(survey), {}
+        except Exception:  # noqa: BLE001 - what one Workload says must not end the observer
+            parts: defaultdict[str, set[str]] = defaultdict(set)
+        trees = Trees(survey.snapshot)
+        for name in survey.asked:
+            parts[trees.root(name)].add(name)
+        found: dict[str, Profile] = {}
+        failed: dict[str, str] = {}
+        for root, names in sorted(parts.items()):
+            try:
+                found |= self._surveyor.profiles(survey.only(frozenset(names)))
+            except Exception as error:  # noqa: BLE001
+                failed[root] = faults.describe(error)
+        return found, failed
 
     def _run(self) -> None:
         while self.step():

@@ -177,7 +177,8 @@ def _gather(watching: Watching, messages: queue.SimpleQueue[_Found]) -> None:
         except queue.Empty:
             return
         if isinstance(message, Foreseen):
-            watching.foresight.take(message, watching.feed)
+            for line in watching.foresight.take(message, watching.feed):
+                _log(line)
             return
         for line in watching.take(message):
             _log(line)

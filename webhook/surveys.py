@@ -48,6 +48,15 @@ class Survey:
     unix: float
     """The same instant, in seconds since 1970."""
 
+    @property
+    def asked(self) -> frozenset[str]:
+        """Name the ClusterQueues to be forecast; of a tree they bring the others with them."""
+        return self.due.union(self.counted)
+
+    def only(self, names: frozenset[str]) -> Survey:
+        counted = {name: census for name, census in self.counted.items() if name in names}
+        return replace(self, counted=counted, due=self.due & names)
+
 
 class Trees:
     """Which ClusterQueues share quota, of those that are forecast."""
@@ -84,10 +93,11 @@ class Surveyor:
             self._lengths[name] = sum(len(group.members) for group in census.waiting)
         pending = sum(self._lengths.values())
         for name, census in survey.counted.items():
-            self._running[name] = tuple(occupants(name, census.holding, clock))
             width = width_of(self._lengths[name], pending)
-            self._waiting[name] = tuple(queued(census.waiting, clock, width))
-        asked = survey.due.union(survey.counted)
+            waiting = tuple(queued(census.waiting, clock, width))
+            self._running[name] = tuple(occupants(name, census.holding, clock))
+            self._waiting[name] = waiting
+        asked = survey.asked
         trees = Trees(survey.snapshot, self._running)
         names = sorted({each for name in asked for each in trees.members(trees.root(name))})
         return forecast(
