@@ -169,6 +169,22 @@ def test_a_full_log_drops_lines_and_counts_them():
     log.close()
 
 
+def test_a_line_that_cannot_be_written_costs_itself_alone_and_is_named():
+    stream, dropped, passed_on = io.StringIO(), [], []
+    log = DecisionLog(stream, lambda: dropped.append(1), pass_on=passed_on.append)
+
+    log.put({"msg": "decided", "uid": "u-1", "decision": {"amount": object()}})
+    log.put({"msg": "decided", "uid": "u-2", "decision": {}})
+    log.close()
+
+    after, error = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert after["uid"] == "u-2"
+    assert (error["level"], error["msg"], error["uid"]) == ("error", "line not written", "u-1")
+    assert error["error"].startswith("TypeError at ")
+    assert [json.loads(line)["uid"] for line in passed_on] == ["u-2"]
+    assert dropped == [1]
+
+
 def test_a_broken_stream_costs_the_lines_and_not_the_writer():
     dropped, broken = [], Broken()
     log = DecisionLog(broken, lambda: dropped.append(1))

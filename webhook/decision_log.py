@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
+from webhook import faults
 from webhook.admission.review import Review
 from webhook.decide import explain
 from webhook.handler import Considered
@@ -80,13 +81,23 @@ class DecisionLog:
             # Lines leave the bound only when they are written, so that a stalled stream fills it.
             count = min(len(self._lines), _TOGETHER)
             lines = [self._lines[index] for index in range(count)]
-            found = [_ENCODER.encode(line) for line in lines]
+            found = [self._encoded(line) for line in lines]
             shown = [text for line, text in zip(lines, found, strict=True) if _is_shown(line)]
-            if shown:
-                self._pass_on("\n".join(shown))
-            self._write_together(found)
+            if passed_on := [text for text in shown if text]:
+                self._pass_on("\n".join(passed_on))
+            self._write_together([text for text in found if text])
             for _ in found:
                 self._lines.popleft()
+
+    def _encoded(self, line: Mapping[str, Any]) -> str:
+        """Write a line as JSON; one that cannot be is dropped, and another says so."""
+        try:
+            return _ENCODER.encode(line)
+        except Exception as error:  # noqa: BLE001 - one line must not end the server
+            self._on_dropped()
+            which = {"uid": str(line.get("uid", "")), "error": faults.describe(error)}
+            self.put({"level": "error", "msg": "line not written", **which})
+            return ""
 
     def _write_together(self, lines: list[str]) -> None:
         try:

@@ -60,7 +60,8 @@ class Metrics:
         self._decisions(table)
         self._ledger(table)
         self.log_dropped = table.counter(
-            "decision_log_dropped", "Log lines dropped because standard output stalled."
+            "decision_log_dropped",
+            "Log lines dropped: standard output stalled, or they could not be written.",
         )
         self._certificates(table)
         self.age_limit = table.gauge(
