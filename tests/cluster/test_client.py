@@ -164,6 +164,31 @@ def test_refusals_are_told_apart(server, kubeconfig, status, error):
     assert caught.value.args == error.args
 
 
+TEMPLATE = {"reason": "FieldValueInvalid", "message": "why", "field": "spec.template"}
+
+
+@pytest.mark.parametrize(
+    ("details", "keeps_template"),
+    [
+        ({"causes": [{"field": "spec.other"}, TEMPLATE]}, True),
+        ({"causes": [{**TEMPLATE, "field": "spec.template.spec"}]}, False),
+        ({"causes": [{**TEMPLATE, "reason": "FieldValueForbidden"}]}, False),
+        ({"causes": None}, False),
+        ({"causes": ["spec.template"]}, False),
+        ([], False),
+    ],
+)
+def test_a_refusal_tells_by_its_causes_whether_a_template_may_change_at_all(
+    server, kubeconfig, details, keeps_template
+):
+    server.answers["/a"] = 422, {"message": "the field is immutable", "details": details}
+
+    with pytest.raises(Refused) as caught:
+        Client(kubeconfig()).get("/a")
+
+    assert caught.value.keeps_template is keeps_template
+
+
 @pytest.mark.parametrize("body", [b"<html>", b"[1]"])
 def test_an_answer_that_is_no_object_is_none(server, kubeconfig, body):
     server.answers["/a"] = 200, body

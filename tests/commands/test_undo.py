@@ -235,6 +235,8 @@ It can be deleted and created as it was submitted, at the end of its queue:
   kubectl fallback undo light -n team --recreate
 """
 IMMUTABLE = "spec.template: field is immutable"
+TEMPLATE = {"field": "spec.template", "reason": "FieldValueInvalid"}
+CAUSES = {422: [TEMPLATE], 400: [], 403: []}
 OLDER = "its resources would change, which Kubernetes allows from 1.36 on only"
 
 
@@ -251,7 +253,7 @@ def test_what_the_api_server_refuses_is_said_in_its_words(server, undo, status, 
 
     def answer(method, path, body):
         if method == "PATCH":
-            return status, [], {"message": IMMUTABLE}
+            return status, [], {"message": IMMUTABLE, "details": {"causes": CAUSES[status]}}
         return cluster(method, path, body)
 
     result = undo(answer, "light")

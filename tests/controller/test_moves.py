@@ -17,7 +17,7 @@ from tests.controller.moving import (
     tell,
 )
 from webhook.cluster import resources as kinds
-from webhook.cluster.errors import Refused
+from webhook.cluster.errors import Cause, Refused
 from webhook.controller.moves import CONFIRM_SECONDS
 
 __all__ = ["feed"]
@@ -77,6 +77,23 @@ def test_a_move_that_does_not_come_off_is_counted(feed, cluster, outcome):
 
     assert dict(stepped.outcomes) == {("light-gpu", outcome): 1}
     assert found.in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "is_asked_again"), [("spec.template", False), ("spec.template.spec", True)]
+)
+def test_only_where_no_template_may_change_is_no_resource_changed_for_a_while(
+    feed, field, is_asked_again
+):
+    causes = (Cause(field, "FieldValueInvalid"),)
+    cluster = Cluster(refuses=Refused(422, "the field is immutable", causes))
+    found = mover(cluster, *eight())
+    step(found, feed)
+
+    stepped = step(found, feed, now=LATER)
+
+    obstacles = {str(obstacle) for _, obstacle in stepped.obstacles or ()}
+    assert ("olderKubernetes" not in obstacles) is is_asked_again
 
 
 def test_a_refused_job_is_left_for_a_while(feed):

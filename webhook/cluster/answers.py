@@ -9,7 +9,7 @@ from typing import Any
 
 import urllib3
 
-from webhook.cluster.errors import Unreachable
+from webhook.cluster.errors import Cause, Unreachable
 
 
 def parse(content: bytes) -> Mapping[str, Any]:
@@ -42,14 +42,25 @@ def warnings(response: urllib3.BaseHTTPResponse) -> tuple[str, ...]:
     return tuple(map(_text, response.headers.getlist("Warning")))
 
 
-def message(response: urllib3.BaseHTTPResponse) -> str:
+def refusal(response: urllib3.BaseHTTPResponse) -> tuple[str, tuple[Cause, ...]]:
+    """Read the Status that says no: its message, and which fields are to blame for what."""
     try:
-        content = response.read()
-        return str(json.loads(content).get("message") or response.reason)
-    except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError):
-        return str(response.reason)
+        found = json.loads(response.read())
+    except (urllib3.exceptions.HTTPError, OSError, ValueError):
+        found = None
     finally:
         response.release_conn()
+    if not isinstance(found, dict):
+        return str(response.reason), ()
+    return str(found.get("message") or response.reason), tuple(_causes(found))
+
+
+def _causes(status: Mapping[str, Any]) -> Iterator[Cause]:
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    for cause in causes if isinstance(causes, list) else ():
+        if isinstance(cause, dict):
+            yield Cause(str(cause.get("field", "")), str(cause.get("reason", "")))
 
 
 def _text(header: str) -> str:

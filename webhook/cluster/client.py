@@ -210,7 +210,7 @@ class Client:
         return response
 
     def _refuse(self, response: urllib3.BaseHTTPResponse, path: str) -> None:
-        status, message = response.status, answers.message(response)
+        status, (message, causes) = response.status, answers.refusal(response)
         match status:
             case http.HTTPStatus.UNAUTHORIZED:
                 with self._lock:
@@ -226,7 +226,7 @@ class Client:
                 raise Unreachable(f"429 {message}")
         if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
             raise Unreachable(f"{status} {message}")
-        raise Refused(status, message)
+        raise Refused(status, message, causes)
 
     def _connection(self) -> tuple[Configuration, urllib3.PoolManager]:
         with self._lock:

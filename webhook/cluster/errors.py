@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 
 class ClusterError(Exception):
     """Any of the below."""
@@ -46,13 +48,31 @@ class Gone(ClusterError):  # noqa: N818
         return "the resourceVersion is too old"
 
 
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What is wrong with one field, of the causes in a Status."""
+
+    field: str
+    reason: str
+
+
 class Refused(ClusterError):  # noqa: N818
     """The API server understood and said no (conflict, invalid, ...)."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, causes: tuple[Cause, ...] = ()) -> None:
         super().__init__(status, message)
         self.status = status
         self.message = message
+        self.causes = causes
+
+    @property
+    def keeps_template(self) -> bool:
+        """Tell whether a Job's pod template may not change at all, not even what pods ask for.
+
+        Where it may, Kubernetes names ``spec.template.spec`` for what else would change:
+        ``validatePodTemplateUpdate`` in its ``pkg/apis/batch/validation``.
+        """
+        return Cause("spec.template", "FieldValueInvalid") in self.causes
 
     def __str__(self) -> str:
         return f"{self.message} ({self.status})"

@@ -168,7 +168,7 @@ def _ask(client: Client, target: Target) -> tuple[Mapping[str, Any], Sequence[st
 def _because(error: Refused) -> str:
     from webhook.model.moves import Obstacle
 
-    if error.status == _INVALID and "immutable" in error.message:
+    if error.keeps_template:
         return f"{Obstacle.OLDER_KUBERNETES.meaning}: {error}"
     return str(error)
 

@@ -38,7 +38,7 @@ REFUSED_SECONDS: Final = 60.0
 """Until a Job is asked again that the webhook or the API server refused to move."""
 OLDER_SECONDS: Final = 600.0
 _CONFLICT: Final = 409
-_INVALID: Final = 422
+_NEW_ENOUGH: Final = (1, 36)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +190,7 @@ class Mover:
             stepped.outcomes[policy, "conflict"] += 1
             return
         self._refused[key] = now + REFUSED_SECONDS
-        if error.status == _INVALID and "immutable" in str(error):
+        if error.keeps_template:
             self._older_until = max(self._older_until, now + OLDER_SECONDS)
         stepped.outcomes[policy, "refused"] += 1
         stepped.lines.append(f"Job {key}: not moved to {move.way.option}: {error}")
