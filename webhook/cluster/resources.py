@@ -6,7 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from webhook.cluster.errors import NotServed
+
 KUEUE_GROUP = "kueue.x-k8s.io"
+
+
+def kueue_path(version: str | None, rest: str) -> str:
+    """Say where an object or a list of Kueue's is found.
+
+    Raises:
+        NotServed: *version* is None, as the API server serves none of Kueue's that is understood.
+
+    """
+    if version is None:
+        raise NotServed(KUEUE_GROUP)
+    return f"/apis/{KUEUE_GROUP}/{version}/{rest}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from webhook.admission import patch
 from webhook.carry_out import Case
 from webhook.cluster.errors import Forbidden, NotServed, Refused
 from webhook.cluster.kubernetes_version import lets_resources_change
+from webhook.cluster.resources import kueue_path
 from webhook.commands import terminal
 from webhook.commands.connect import connected, jobs_path, namespace_or_current, pages
 from webhook.commands.deciding import kind_of
@@ -279,8 +280,8 @@ def _is_older(client: Client) -> bool:
 
 def _local_queues(client: Client, namespace: str) -> Mapping[str, str] | None:
     """List LocalQueues with their ClusterQueues; None: the user may not."""
-    path = f"/apis/kueue.x-k8s.io/{client.kueue_version()}/namespaces/{namespace}/localqueues"
     try:
+        path = kueue_path(client.kueue_version(), f"namespaces/{namespace}/localqueues")
         return {
             item["metadata"]["name"]: str(item["spec"].get("clusterQueue", ""))
             for page in pages(client, path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from webhook.cluster import lease
 from webhook.cluster.errors import Forbidden, NotServed
 from webhook.cluster.reduce import OUR_WEBHOOK
-from webhook.cluster.resources import OFF_SWITCH
+from webhook.cluster.resources import OFF_SWITCH, kueue_path
 from webhook.commands.connect import pages
 from webhook.commands.look import Part
 from webhook.commands.recorded import unix_of
@@ -177,7 +177,7 @@ def clusters(client: Client) -> Part:
 
     """
     try:
-        path = f"/apis/kueue.x-k8s.io/{client.kueue_version()}/multikueueclusters"
+        path = kueue_path(client.kueue_version(), "multikueueclusters")
         found = [_cluster(item) for item in _listed(client, path)]
     except NotServed:
         return Part(shown=[])

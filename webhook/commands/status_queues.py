@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from webhook.cluster.errors import NotServed
+from webhook.cluster.resources import kueue_path
 from webhook.cluster.snapshot_file import fetch_state
 from webhook.commands.connect import pages
 from webhook.commands.look import Part
@@ -53,9 +54,8 @@ def local_queues(client: Client, namespace: str) -> Part:
         Forbidden: the user may not list them either.
 
     """
-    version = client.kueue_version()
-    path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{namespace}/localqueues"
     try:
+        path = kueue_path(client.kueue_version(), f"namespaces/{namespace}/localqueues")
         found = [item for page in pages(client, path) for item in page.get("items") or ()]
     except NotServed:
         return Part(unknown="Kueue is not installed")

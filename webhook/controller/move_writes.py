@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any, Final, Protocol
 
-from webhook.cluster.resources import KUEUE_GROUP
+from webhook.cluster.resources import kueue_path
 from webhook.cluster.workload import Workload
 from webhook.decide.finish_time import spoken
 from webhook.decide.moves import Move
@@ -47,8 +47,8 @@ def read_anew(transport: Transport, workload: Workload) -> Mapping[str, Any] | N
 
 
 def _workloads(transport: Transport, workload: Workload) -> str:
-    version = transport.kueue_version() or "v1beta2"
-    return f"/apis/{KUEUE_GROUP}/{version}/namespaces/{workload.namespace}/workloads"
+    place = f"namespaces/{workload.namespace}/workloads"
+    return kueue_path(transport.kueue_version(), place)
 
 
 def _patch(job: Pending, move: Move) -> Mapping[str, Any]:

@@ -1,0 +1,41 @@
+"""Where the API server serves no Kueue, or none that is understood, no path is made up."""
+
+import pytest
+
+from tests.controller.moving import Cluster
+from webhook.cluster.errors import NotServed
+from webhook.cluster.resources import kueue_path
+from webhook.commands import status_parts, status_queues
+from webhook.commands.look import Part
+from webhook.controller import move_writes
+
+
+class WithoutKueue(Cluster):
+    """Nothing is asked of it."""
+
+    def kueue_version(self):
+        return None
+
+    def get(self, path, params=None):
+        raise AssertionError(path)
+
+    patch = post = get
+
+
+def test_a_path_has_the_version_that_is_served():
+    assert kueue_path("v1beta1", "workloads") == "/apis/kueue.x-k8s.io/v1beta1/workloads"
+
+
+def test_commands_say_that_there_are_no_queues_and_no_clusters():
+    client = WithoutKueue()
+
+    assert status_parts.clusters(client) == Part(shown=[])
+    assert status_queues.local_queues(client, "team") == Part(unknown="Kueue is not installed")
+
+
+def test_no_workload_is_repaired():
+    class Workload:
+        namespace, name = "team", "w"
+
+    with pytest.raises(NotServed, match=r"not found: kueue\.x-k8s\.io"):
+        move_writes.repair(WithoutKueue(), Workload(), {})
