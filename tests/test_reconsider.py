@@ -21,6 +21,7 @@ from tests.cluster.objects import (
 from webhook import offers, reconsider
 from webhook.cluster import resources as kinds
 from webhook.cluster.state import State
+from webhook.decide import folding
 from webhook.model.job import PodSets
 from webhook.model.moves import Obstacle
 from webhook.model.pending import Pending
@@ -292,3 +293,34 @@ def test_a_guest_is_foreseen_with_the_priority_that_it_will_have():
 
     assert {each.priority for each in plain.arrivals} == {0}
     assert {each.priority for each in found.arrivals} == {-10}
+
+
+def test_equal_jobs_share_a_kind_that_no_other_gets():
+    state = State()
+    state.replace(kinds.CLUSTER_QUEUES, [quota("gpu", "4"), quota("cpu", "9")])
+    state.replace(kinds.LOCAL_QUEUES, [lane("gpu"), lane("cpu")])
+    state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
+    snapshot = replace(state.snapshot(0.0, NOW), policies=(rule(),), generation=1)
+    world = offers.World(snapshot=snapshot, censuses={}, workloads={}, now=0.0, unix=NOW)
+    catalog = offers.Catalog(world, folding.build(snapshot))
+    others = replace(pending(1), job=replace(pending(1).job, labels={"team": "b"}))
+
+    def number(each):
+        workload = next(iter(state_of(waiting(0)).workloads()))
+        policy = snapshot.policies[0]
+        asked = offers.Asked(
+            pending=each,
+            policy=policy,
+            rules=policy.spec.reconsider,
+            option="gpu",
+            workload=workload,
+        )
+        return catalog.of(asked).number
+
+    assert [number(each) for each in (pending(0), others, pending(2), others)] == [0, 1, 0, 1]
+
+
+def state_of(*workloads):
+    state = State()
+    state.replace(kinds.WORKLOADS, workloads)
+    return state

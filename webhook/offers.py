@@ -77,6 +77,8 @@ class Offers:
     offers: tuple[Offer, ...]
     obstacle: Obstacle | None = None
     """Why there is none."""
+    number: int = 0
+    """Of the kind, in its catalog."""
 
 
 class Catalog:
@@ -102,7 +104,8 @@ class Catalog:
         )
         if key not in self._known:
             # The pod sets are kept with their id, so that it stays theirs.
-            self._known[key] = job.pod_sets, self._work_out(each)
+            found = replace(self._work_out(each), number=len(self._known))
+            self._known[key] = job.pod_sets, found
         return self._known[key][1]
 
     def _work_out(self, each: Asked) -> Offers:

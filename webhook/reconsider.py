@@ -151,7 +151,7 @@ def _candidate(each: Asked, offers: Offers) -> Candidate:
         option=each.option,
         cluster_queue=offers.cluster_queue,
         runs=offers.runs,
-        kind=f"{id(offers)}",
+        kind=str(offers.number),
         order=each.workload.created,
         ways=tuple(offer.way for offer in offers.offers),
         moved=each.pending.moves,
