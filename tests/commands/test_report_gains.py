@@ -105,10 +105,18 @@ def test_a_time_in_which_no_job_came_is_told_by_the_exit_code(tmp_path):
     assert (found.exit_code, found.output) == (1, said)
 
 
+SOON = """\
+Usage: main report [OPTIONS]
+Try 'main report --help' for help.
+
+Error: Invalid value for '--since': expected a duration such as 10s, 1h30m or 2d, got 'soon'
+"""
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--since", "soon"], "--since: expected a duration such as 90m, 24h or 1d, got soon\n"),
+        (["--since", "soon"], SOON),
         (["--snapshot", "/no/such"], "/no/such: No such file or directory\n"),
     ],
 )

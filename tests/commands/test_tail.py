@@ -210,7 +210,7 @@ def test_a_wrong_duration_ends_with_2():
     result = CliRunner().invoke(main, ["tail", "--for", "soon"])
 
     assert result.exit_code == 2
-    assert "expected a duration such as 10s or 1h30m, got 'soon'" in result.stderr
+    assert "expected a duration such as 10s, 1h30m or 2d, got 'soon'" in result.stderr
 
 
 HEEDING = """

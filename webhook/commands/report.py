@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.commands import terminal
+from webhook.commands.durations import Duration
 from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
@@ -21,15 +21,12 @@ if TYPE_CHECKING:
     from webhook.simulate.gains import Gains
     from webhook.simulate.told import Hindsight
 
-_DURATION = r"([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?"
-_DAY_HOURS = 24
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """The options, as they were given."""
 
-    since: str
+    since: float
     namespace: str | None
     policy: str | None
     run_times: bool
@@ -41,7 +38,7 @@ class Asked:
 
 
 @click.command("report", short_help="Show what was gained, or the run times that were learned.")
-@click.option("--since", default="24h", help="So far back: 90m, 24h, 1d.  [24h]")
+@click.option("--since", type=Duration(), default="24h", help="So far back: 90m, 24h, 1d.  [24h]")
 @click.option("-n", "--namespace", help="Only Jobs of this namespace.")
 @click.option("--policy", help="Only Jobs that this policy matches.")
 @click.option("--run-times", is_flag=True, help="Run times, and what keeps failing, instead.")
@@ -91,15 +88,14 @@ def command(**given: Any) -> None:
         if asked.run_times:
             _show_run_times(_learned(asked), asked.output)
             return
-        since = _seconds(asked.since)
         found = _history(asked)
         until = time.time() if asked.snapshot is None else found.until
-        told = _told(found, asked.clusters, until - since, until)
+        told = _told(found, asked.clusters, until - asked.since, until)
     except FieldError as error:
         terminal.say(str(error), err=True)
         sys.exit(2)
     chosen = {"namespace": asked.namespace, "policy": asked.policy}
-    _show_gains(gains(told, since=until - since, until=until, **chosen), asked.output)
+    _show_gains(gains(told, since=until - asked.since, until=until, **chosen), asked.output)
 
 
 def _history(asked: Asked) -> History:
@@ -170,14 +166,6 @@ def _dump(found: Mapping[str, Any], output: str) -> None:
     import yaml
 
     terminal.say(yaml.safe_dump(found, sort_keys=False).rstrip())
-
-
-def _seconds(written: str) -> float:
-    found = re.fullmatch(_DURATION, written)
-    if not written or found is None:
-        raise FieldError("--since", f"expected a duration such as 90m, 24h or 1d, got {written}")
-    days, hours, minutes, seconds = (int(part[:-1]) if part else 0 for part in found.groups())
-    return float(((days * _DAY_HOURS + hours) * 60 + minutes) * 60 + seconds)
 
 
 def _learned(asked: Asked) -> Learned:

@@ -12,32 +12,13 @@ import click
 
 from webhook.commands import complete, terminal
 from webhook.commands.connect import UNREACHED, connected, kubeconfig_option, namespace_or_current
-from webhook.model import policy_fields
+from webhook.commands.durations import Duration
 
 if TYPE_CHECKING:
     from webhook.commands.following import Line
 
 _WIDTHS = (19, 8, 30, 10)
 """Of time, event, Job and option; the reason takes what is left."""
-
-
-class Duration(click.ParamType[float]):
-    """A duration as the rest of this project writes it."""
-
-    name = "duration"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        import re
-
-        from webhook.model import policy_values
-
-        if isinstance(value, float):
-            return value
-        if not re.fullmatch(policy_fields.DURATION, value):
-            self.fail(f"expected a duration such as 10s or 1h30m, got {value!r}", param, ctx)
-        return policy_values.seconds(value)
 
 
 @click.command("tail", short_help="Print decisions as they are made.")
