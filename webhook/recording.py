@@ -20,6 +20,7 @@ from webhook.model.job import DECISION, OURS, QUEUE_LABEL, Job
 from webhook.model.journal import Entry, Offer
 from webhook.model.refusals import LeftAlone
 
+_LEFT_ALONE: Final = frozenset(map(str, LeftAlone))
 _KIND: Final = KINDS["batch", "v1", "Job"]
 _ALMOST_A_SECOND: Final = 0.999
 """Times are told in whole seconds: a Job came within the one that its creation names."""
@@ -123,13 +124,11 @@ def _decided(raw: Job, recorded: explain.Recorded | None, past: Past) -> dict[st
 
 
 def _why(recorded: explain.Recorded, *, has_options: bool) -> str:
-    """Say why a Job was left as submitted, as far as the decision tells."""
+    """Say why a Job was left as submitted; of a version that did not write it, what is likely."""
     if recorded.option is not None:
         return ""
-    if has_options:
-        return str(LeftAlone.NO_OPTION)
-    is_stale = ": stale:" in recorded.reason
-    return str(LeftAlone.STALE if is_stale else LeftAlone.UNREADABLE)
+    likely = LeftAlone.NO_OPTION if has_options else LeftAlone.STALE
+    return recorded.left_alone if recorded.left_alone in _LEFT_ALONE else str(likely)
 
 
 def _offers(options: Iterable[tuple[Mapping[str, Any], str]]) -> Iterator[Offer]:

@@ -43,6 +43,8 @@ class Recorded:
     from_queue: str
     original: Mapping[str, Any]
     """JSON pointers to what stood there, as ``admission.original`` writes it."""
+    left_alone: str = ""
+    """Why no option was taken, by ``LeftAlone``; empty where one was, or by an older version."""
     moves: int = 0
     history: tuple[Stay, ...] = ()
     changed: tuple[str, ...] = ()
@@ -84,6 +86,8 @@ def decision_json(decision: Decision) -> dict[str, Any]:
         found["submitted"] = decision.submitted
     if decision.option is not None:
         found["option"] = decision.option
+    if decision.left_alone is not None:
+        found["leftAlone"] = str(decision.left_alone)
     found |= {
         "reason": decision.reason,
         "from": {"queue": decision.from_queue},
@@ -144,6 +148,7 @@ def from_json(text: str) -> Recorded:
         reason=fields.text(source, "reason", _PATH),
         from_queue=fields.text(origin, "queue", fields.child(_PATH, "from")),
         original=fields.mapping(source, "original", _PATH),
+        left_alone=fields.text(source, "leftAlone", _PATH),
         moves=max(0, fields.integer(source, "moves", _PATH) or 0),
         history=tuple(
             Stay(**{name: fields.text(item, name, here) for name in ("time", "option", "reason")})

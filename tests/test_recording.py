@@ -1,0 +1,45 @@
+"""What the journal keeps of why a Job was left as it was submitted."""
+
+import json
+
+import pytest
+
+from tests.properties.test_recording import workload_of
+from tests.reviews import light_job
+from tests.servers import Server, paper_snapshot
+from webhook import recording
+from webhook.cluster import past
+from webhook.model.job import DECISION
+
+
+def left_alone(job):
+    return recording.entry(past.read(workload_of(job)), recording.metadata_of(job)).left_alone
+
+
+def test_why_a_job_was_left_alone_is_kept_as_it_was_decided():
+    stale, _ = Server(paper_snapshot(as_of=50.0)).create(light_job())
+    taken, _ = Server(paper_snapshot()).create(light_job())
+    # What a person wrote may hold the words of another reason.
+    quoting, _ = Server(paper_snapshot()).create(
+        light_job(annotations={"kueue-fallback.dev/run-time": "ages: stale: of course"})
+    )
+
+    assert [left_alone(job) for job in (stale, taken, quoting)] == ["stale", "", "unreadable"]
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"leftAlone": "noOption", "options": []}, "noOption"),
+        ({"leftAlone": "unreadable"}, "unreadable"),
+        ({"leftAlone": "a word of somebody's"}, "stale"),
+        ({"options": [{"name": "gpu"}]}, "noOption"),
+        ({}, "stale"),
+    ],
+)
+def test_of_a_decision_that_does_not_say_it_what_is_likely_is_kept(given, found):
+    job = light_job()
+    decision = {"version": 1, "policy": "light-gpu", "mode": "Enforce", "reason": "r", **given}
+    job["metadata"]["annotations"] = {DECISION: json.dumps(decision)}
+
+    assert left_alone(job) == found
