@@ -91,7 +91,7 @@ class Gains:
     makespans: Makespans = field(default_factory=Makespans)
     left_out: int = 0
     clusters: tuple[InCluster, ...] = ()
-    """None: no Job is known to have run in a worker cluster."""
+    """Empty: no Job is known to have run in a worker cluster."""
     unseen: tuple[str, ...] = ()
     """Worker clusters of which nothing is known, so that Jobs were left out of replays."""
 
