@@ -14,6 +14,7 @@ from tests.servers import Server, paper_snapshot
 from webhook.admission.patch import PatchError
 from webhook.controller.metrics import ControllerMetrics
 from webhook.metric_table import Kind
+from webhook.metrics import MOVES
 from webhook.model.moves import Obstacle
 from webhook.model.queues import OffSwitch
 
@@ -104,6 +105,17 @@ def test_after_each_kind_of_traffic_what_is_scraped_is_in_the_table(traffic, cou
 
     assert {f"kueue_fallback_{name}" for name in counted} <= names
     assert {name: total(server.metrics, name) for name in counted} == counted
+
+
+def test_a_move_an_undo_and_a_refusal_are_each_counted_as_what_they_are():
+    server = Server(paper_snapshot())
+
+    moved(server)
+
+    registry = server.metrics.registry
+    name = "kueue_fallback_moves_total"
+    counted = {each: registry.get_sample_value(name, {"outcome": each}) for each in MOVES}
+    assert counted == {"moved": 1, "undone": 1, "refused": 1}
 
 
 def test_series_of_policies_and_options_that_are_gone_are_removed():

@@ -18,7 +18,7 @@ from webhook.cluster.link import ObserverLink
 from webhook.cluster.pipe import Update
 from webhook.decision_log import DecisionLog
 from webhook.handler import Considered, Handler, rejections
-from webhook.metrics import MOVES, Metrics
+from webhook.metrics import MOVED, REFUSED, UNDONE, Metrics
 from webhook.model.decision import Outcome
 from webhook.mutate import Mutate
 from webhook.settings import Settings
@@ -200,12 +200,11 @@ def _count(metrics: Metrics, outcome: Outcome) -> None:
 
 
 def _count_move(metrics: Metrics, outcome: Outcome) -> None:
-    moved, undone, refused = MOVES
     if outcome.obstacle is not None:
-        metrics.moves.labels(refused).inc()
+        metrics.moves.labels(REFUSED).inc()
         metrics.unmoved.labels(outcome.obstacle).inc()
         return
-    metrics.moves.labels(undone if outcome.undone else moved).inc()
+    metrics.moves.labels(UNDONE if outcome.undone else MOVED).inc()
 
 
 def observer_command(settings: Settings) -> tuple[str, ...]:

@@ -39,7 +39,10 @@ AN_OPTION: Final = "an option of the policy"
 A_CLUSTER: Final = "a worker cluster that is watched"
 OPERATIONS: Final = ("CREATE", "UPDATE", "other", "unknown")
 CODES: Final = ("200", "400", "unreadable", "unpatchable", "late", "error")
-MOVES: Final = ("moved", "undone", "refused")
+MOVED: Final = "moved"
+UNDONE: Final = "undone"
+REFUSED: Final = "refused"
+MOVES: Final = (MOVED, UNDONE, REFUSED)
 UNANSWERED: Final = ("handshake", "unfinished", "400", "411", "413", "417", "431", "500", "503")
 SCOPES: Final = ("everywhere", "namespaces")
 

@@ -3,6 +3,8 @@
 import hashlib
 import inspect
 import signal
+import tomllib
+from pathlib import Path
 
 import gunicorn
 import pytest
@@ -45,6 +47,7 @@ LEANED_ON = {
     BaseApplication.run: "4fcc52f6dfc0",
     Logger.setup: "17c79acdddea",
 }
+PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 SETTINGS = (
     "bind",
     "keepalive",
@@ -77,6 +80,14 @@ def test_gunicorn_does_what_the_worker_was_written_for(function):
         " whether webhook/worker.py and webhook/server.py still hold with it"
         " (docs/decisions/0007-worker.md), and write its new digest into this table."
     )
+
+
+def test_who_installs_the_wheel_gets_the_very_gunicorn_that_was_tested():
+    dependencies = tomllib.loads(PYPROJECT.read_text())["project"]["dependencies"]
+
+    (wanted,) = [each for each in dependencies if each.startswith("gunicorn")]
+
+    assert wanted == f"gunicorn=={gunicorn.__version__}"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from webhook.cluster import resources as kinds
 from webhook.cluster.reduce import Entry
 from webhook.cluster.snapshot_file import fetch_state, read_state
 from webhook.commands.files import read_policies
-from webhook.commands.status_parts import release_namespace_of
+from webhook.commands.release import release_namespace_of
 from webhook.decide import folding
 from webhook.decide.filters import nearest
 from webhook.jobs import KINDS, JobKind

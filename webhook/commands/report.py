@@ -105,7 +105,7 @@ def _history(asked: Asked) -> History:
     if asked.snapshot is not None:
         return history.from_file(asked.snapshot)
     from webhook.cluster.configuration import default_namespace
-    from webhook.commands.status_parts import release_namespace_of
+    from webhook.commands.release import release_namespace_of
 
     with connected(asked.kubeconfig) as client:
         theirs = asked.namespace or default_namespace(asked.kubeconfig or "")
@@ -171,7 +171,7 @@ def _dump(found: Mapping[str, Any], output: str) -> None:
 def _learned(asked: Asked) -> Learned:
     from webhook.cluster.snapshot_file import fetch_learned, read_learned
     from webhook.commands.connect import connected
-    from webhook.commands.status_parts import release_namespace_of
+    from webhook.commands.release import release_namespace_of
 
     if asked.snapshot is not None:
         return read_learned(asked.snapshot)

@@ -84,16 +84,16 @@ def _parts(
     kueue_namespace: str,
 ) -> Mapping[str, Part]:
     from webhook.cluster.errors import Forbidden
-    from webhook.commands import status_parts, status_queues
+    from webhook.commands import release, status_parts, status_queues
     from webhook.commands.look import Part, looked
     from webhook.commands.status_replicas import replicas
 
     kubernetes = _kubernetes(client)
     unix = time.time()
-    ours = release_namespace or status_parts.RELEASE_NAMESPACE
+    ours = release_namespace or release.RELEASE_NAMESPACE
     try:
-        found = status_parts.configurations(client)
-        ours = release_namespace or status_parts.namespace_of(found) or ours
+        found = release.configurations(client)
+        ours = release_namespace or release.namespace_of(found) or ours
         certificates = status_parts.certificates(found, unix)
     except Forbidden as error:
         certificates = Part(forbidden=str(error))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from webhook.cluster import lease
 from webhook.cluster.errors import Forbidden, NotServed
-from webhook.cluster.reduce import OUR_WEBHOOK
 from webhook.cluster.resources import OFF_SWITCH, kueue_path
 from webhook.commands.connect import pages
 from webhook.commands.look import Part
@@ -19,9 +18,7 @@ from webhook.commands.switch import off_of
 if TYPE_CHECKING:
     from webhook.cluster.client import Client
 
-RELEASE_NAMESPACE = "kueue-fallback"
 _POLICIES = "/apis/kueue-fallback.dev/v1alpha1/fallbackpolicies"
-_WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _KUEUES_DEPLOYMENT = "/apis/apps/v1/namespaces/{}/deployments/kueue-controller-manager"
 
 
@@ -86,39 +83,6 @@ def leader(client: Client, namespace: str, unix: float) -> Part:
         f"{record.holder} has not renewed its Lease" if record.holder else "nobody holds the Lease"
     )
     return Part(shown=shown, trouble=(f"no controller leads: {why}",))
-
-
-def configurations(client: Client) -> Sequence[Mapping[str, Any]]:
-    """List the configurations by which the API server calls us.
-
-    Raises:
-        Forbidden: the user may not list them.
-
-    """
-    return [
-        item
-        for item in _listed(client, _WEBHOOKS)
-        if any(hook.get("name") == OUR_WEBHOOK for hook in item.get("webhooks") or ())
-    ]
-
-
-def namespace_of(found: Sequence[Mapping[str, Any]]) -> str:
-    """Name the namespace to whose Service the API server sends reviews; empty: to none."""
-    for hook in (hook for item in found for hook in item["webhooks"]):
-        service = hook.get("clientConfig", {}).get("service") or {}
-        if service.get("namespace"):
-            return str(service["namespace"])
-    return ""
-
-
-def release_namespace_of(client: Client, given: str | None) -> str:
-    """Name our namespace: the one that is given, else where the API server sends reviews to."""
-    if given:
-        return given
-    try:
-        return namespace_of(configurations(client)) or RELEASE_NAMESPACE
-    except Forbidden:
-        return RELEASE_NAMESPACE
 
 
 def certificates(found: Sequence[Mapping[str, Any]], unix: float) -> Part:

@@ -118,7 +118,7 @@ def _change(
 ) -> tuple[Off, Off]:
     """Change where it is off, at once: at no moment is it on that was off and stays off."""
     from webhook.cluster.errors import Refused
-    from webhook.commands.status_parts import release_namespace_of
+    from webhook.commands.release import release_namespace_of
 
     with connected(kubeconfig) as client:
         path = f"/api/v1/namespaces/{release_namespace_of(client, release_namespace)}/configmaps"
