@@ -15,7 +15,7 @@ from webhook.cluster.resources import POLICIES, RUN_TIMES, WORKLOADS, watched
 from webhook.cluster.run_records import SHARDS
 from webhook.cluster.run_times import RunTimes
 from webhook.cluster.watch import Message
-from webhook.controller import run
+from webhook.controller import pending, run
 from webhook.controller.reconcile import PATH
 from webhook.controller.run import Controller
 from webhook.settings import Settings
@@ -64,10 +64,17 @@ class Elector:
         self.said = 0
 
 
+class Followed(Controller):
+    """Its watches are the messages of a test."""
+
+    def _follow(self, resource, client):
+        pass
+
+
 class Replica:
     def __init__(self):
         self.cluster, self.elector, self.lines = Cluster(), Elector(), []
-        self.controller = Controller(
+        self.controller = Followed(
             Settings(),
             self.cluster,
             jobs_client=self.cluster,
@@ -75,13 +82,13 @@ class Replica:
             log=self.lines.append,
         )
 
-    def sync(self):
+    def sync(self, **rules):
         """Let every watch list: nothing, but for one policy."""
         names = Settings()
         kinds = watched(namespace=names.namespace, kueue_namespace=names.kueue_namespace)
         for resource in kinds:
             if resource.kind != WORKLOADS:
-                found = (Entry(("", "light-gpu"), read_policy()),)
+                found = (Entry(("", "light-gpu"), read_policy(**rules)),)
                 entries = found if resource.kind == POLICIES else ()
                 message = Message(kind=resource.kind, at=time.monotonic(), entries=entries)
                 self.controller.put(message)
@@ -225,3 +232,23 @@ def test_what_keeps_failing_is_over_for_moves_when_it_is_for_decisions(
     replica.step()
 
     assert updates[-1].changed.get("failing", set()) == refused
+
+
+def test_the_silence_of_pending_jobs_is_told_and_makes_the_state_old(replica):
+    kind = pending.PENDING_JOBS
+    replica.sync()
+    before = replica.shown("controller_watch_age_seconds", resource=kind)
+    replica.sync(reconsider={}, mode="Enforce")
+    replica.step()
+    silent = replica.shown("controller_watch_age_seconds", resource=kind)
+    replica.controller.put(Message(kind=kind, at=time.monotonic() + 3600, error="no route"))
+    replica.step()
+    failing = replica.shown("controller_watch_age_seconds", resource=kind)
+
+    replica.controller.put(Message(kind=kind, at=time.monotonic() + 3600, entries=()))
+    replica.step()
+
+    assert before is None
+    assert silent >= 0
+    assert failing >= 0
+    assert replica.shown("controller_watch_age_seconds", resource=kind) < 0

@@ -83,8 +83,7 @@ class Feed:
         kind = message.kind
         if message.error:
             return self._fail(message)
-        if kind in self._alive:
-            self._alive[kind] = max(self._alive[kind], message.at)
+        self.hear(message)
         recovered = self._errors.pop(kind, "")
         if message.entries is not None:
             self._state.replace_read(kind, message.entries)
@@ -94,6 +93,12 @@ class Feed:
             self._state.apply_read(kind, *message.event)
         problems = tuple(f"skipped: {problem}" for problem in self._state.take_problems())
         return (*problems, f"{kind}: readable again") if recovered else problems
+
+    def hear(self, message: Message) -> None:
+        """Take a message for a sign of life alone: what it says is another's to take over."""
+        kind = message.kind
+        if kind in self._alive and not message.error:
+            self._alive[kind] = max(self._alive[kind], message.at)
 
     def expect(self, kind: str, now: float) -> None:
         """Let the silence of one more resource be the state's age."""

@@ -118,13 +118,6 @@ class Controller:
             self._follow(resource, client)
         while True:
             self.step()
-            moves = self._leavers.seen or reconsider.policies_of(self._snapshot)
-            if moves and not self._follows_pending:
-                self._follows_pending = True
-                for resource in self._while_reconsidering:
-                    if resource.kind not in self._takers:
-                        self._feed.expect(resource.kind, time.monotonic())
-                    self._follow(resource, self._client)
 
     def put(self, message: Message | None) -> None:
         """Take a message of a follower, from any thread; None: it is time for the next step."""
@@ -136,6 +129,7 @@ class Controller:
         self._gather(AGAIN_SECONDS if self._due else idle)
         update = self._feed.update(time.monotonic(), time.time())
         self._snapshot = apply_update(self._snapshot, update)
+        self._follow_pending()
         self._count(update)
         if not update.synced:
             return
@@ -178,6 +172,16 @@ class Controller:
         )
         threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
 
+    def _follow_pending(self) -> None:
+        """Follow all that moves rest on, from the first time on that there may be any."""
+        if self._follows_pending:
+            return
+        if self._leavers.seen or reconsider.policies_of(self._snapshot):
+            self._follows_pending = True
+            for resource in self._while_reconsidering:
+                self._feed.expect(resource.kind, time.monotonic())
+                self._follow(resource, self._client)
+
     def _gather(self, wait: float) -> None:
         until = time.monotonic() + wait
         while (wait := until - time.monotonic()) > 0:
@@ -188,6 +192,7 @@ class Controller:
             if message is None:
                 return
             if message.kind in self._takers:
+                self._feed.hear(message)
                 for take in self._takers[message.kind]:
                     self._log_all(take(message))
                 continue
