@@ -5,6 +5,7 @@ import dataclasses
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 from hack.processes import end_leftovers
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+DELETE_SECONDS: Final = 30.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ class Cluster:
         ended = end_leftovers(self.state)
         for path in self.folder.iterdir():
             if path.is_dir():
-                shutil.rmtree(path)
+                _delete(path)
             elif path.name != "lock":
                 path.unlink()
         return ended
@@ -76,7 +78,7 @@ class Cluster:
     def remove(self) -> int:
         """End all that runs for this cluster and delete its folder; return how many ran."""
         ended = end_leftovers(self.state)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        _delete(self.folder)
         return ended
 
     def _is_current(self, descriptor: int) -> bool:
@@ -84,3 +86,11 @@ class Cluster:
         with contextlib.suppress(FileNotFoundError):
             return os.path.samestat(os.fstat(descriptor), (self.folder / "lock").stat())
         return False
+
+
+def _delete(folder: Path) -> None:
+    """Delete a folder; a thread of a program that was killed may still be writing to it."""
+    deadline = time.monotonic() + DELETE_SECONDS
+    while folder.exists():
+        shutil.rmtree(folder, ignore_errors=time.monotonic() < deadline)
+        time.sleep(0.02)

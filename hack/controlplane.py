@@ -24,7 +24,8 @@ from hack.definitions import are_served
 from hack.ports import Ports
 from hack.processes import Processes, Program, end_leftovers
 
-START_SECONDS: Final = 120.0
+# Ten are enough where nothing else runs; a program that dies is told at once.
+START_SECONDS: Final = 300.0
 POLL_SECONDS: Final = 0.05
 
 Report = Callable[[str], None]

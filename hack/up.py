@@ -10,11 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from hack import keeper, tools
 from hack.cluster import ROOT, Cluster
 from hack.processes import MARK
+
+ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> None:
@@ -25,6 +27,8 @@ def main() -> None:
     cluster = Cluster(name=given.name)
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, _exit)
+    # With the lock comes the cluster's folder: from then on an end must find who deletes it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     try:
         with cluster.locked() as lock:
             _up(cluster, lock, bare=given.bare)
@@ -38,6 +42,7 @@ def _up(cluster: Cluster, lock: int, *, bare: bool) -> None:
     started = time.monotonic()
     up = False
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
         _clear_leftovers(cluster)
         tools.ensure()
         with _start_keeper(cluster, lock, bare=bare) as process:
@@ -49,7 +54,8 @@ def _up(cluster: Cluster, lock: int, *, bare: bool) -> None:
     finally:
         if not up:
             # A second Ctrl-C must not leave anything behind.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            for ending in ENDINGS:
+                signal.signal(ending, signal.SIG_IGN)
             cluster.remove()
     print(f"Up in {time.monotonic() - started:.0f} s.\n\n{_next_steps(cluster, bare=bare)}")
 

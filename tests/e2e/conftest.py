@@ -33,8 +33,13 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="session")
 def webhook(plane: ControlPlane) -> Iterator[Installation]:
-    """The project, installed on the shared plane with one replica."""
-    with Installation(plane) as installed:
+    """The project, installed on the shared plane with one replica.
+
+    What is decided is asked of it, not how fast: on a busy machine an answer or a sign of life may
+    come later than the API server or decisions wait for it by default.
+    """
+    patient = ["webhook.timeoutSeconds=30", "settings.max_state_age=120"]
+    with Installation(plane, chart_values=patient) as installed:
         yield installed
 
 

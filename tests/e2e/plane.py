@@ -10,10 +10,12 @@ from hack.paper import KUEUE
 Found = TypeVar("Found")
 
 POLL_SECONDS = 0.1
+WAIT_SECONDS = 120.0
+"""Longer than anything takes beside another cluster and a build; only a failure waits as long."""
 
 
 def wait_for(
-    predicate: Callable[[], Found | None], what: str, *, timeout_seconds: float = 30.0
+    predicate: Callable[[], Found | None], what: str, *, timeout_seconds: float = WAIT_SECONDS
 ) -> Found:
     """Return the first truthy value of the predicate; fail with `what` when none came in time."""
     deadline = time.monotonic() + timeout_seconds
@@ -36,7 +38,7 @@ def job_of(client: ApiClient, namespace: str, name: str) -> Object:
 
 
 def wait_until_complete(
-    client: ApiClient, namespace: str, name: str, *, timeout_seconds: float = 60.0
+    client: ApiClient, namespace: str, name: str, *, timeout_seconds: float = WAIT_SECONDS
 ) -> Object:
     """Wait until a Job has succeeded, and return it."""
 

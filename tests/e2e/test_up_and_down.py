@@ -1,6 +1,7 @@
 """`make up` and `make down`: one cluster that stays, and nothing that stays without being asked."""
 
 import os
+import select
 import signal
 import subprocess
 
@@ -35,9 +36,8 @@ def test_a_cluster_stays_until_it_is_taken_down(cluster):
 
 def test_down_ends_all_that_a_crash_left(cluster):
     assert run("up", cluster, "--bare").returncode == 0
-    keeper = _pid_of("hack.keeper", cluster)
 
-    os.kill(keeper, signal.SIGKILL)
+    _kill(_pid_of("hack.keeper", cluster))
     down = run("down", cluster)
 
     assert down.returncode == 0
@@ -47,7 +47,7 @@ def test_down_ends_all_that_a_crash_left(cluster):
 
 def test_up_clears_what_a_crash_left_and_starts_anew(cluster):
     assert run("up", cluster, "--bare").returncode == 0
-    os.kill(_pid_of("hack.keeper", cluster), signal.SIGKILL)
+    _kill(_pid_of("hack.keeper", cluster))
 
     again = run("up", cluster, "--bare")
 
@@ -79,6 +79,14 @@ def _heed_signals():
     """A shell that runs the tests in the background makes its children ignore Ctrl-C."""
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_DFL)
+
+
+def _kill(pid):
+    """Kill a process, and wait until it is gone: until then it holds its cluster's lock."""
+    process = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    select.select([process], [], [])
+    os.close(process)
 
 
 def _pid_of(module, cluster):
