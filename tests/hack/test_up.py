@@ -1,0 +1,39 @@
+"""`make up` leaves nothing behind, whenever it is ended; no control plane is started here."""
+
+import signal
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from hack.cluster import ROOT, Cluster
+
+ENDED_WHILE_LOCKING = """
+import os, sys
+from hack import up
+from hack.cluster import Cluster
+
+def is_current(self, descriptor):
+    os.kill(os.getpid(), {ending})
+    return True
+
+Cluster._is_current = is_current
+sys.argv = ["up", "--bare", "--name", "{name}"]
+up.main()
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_end_that_comes_with_the_lock_leaves_no_folder(ending):
+    cluster = Cluster(name=f"test-{uuid.uuid4().hex[:8]}")
+    script = ENDED_WHILE_LOCKING.format(ending=int(ending), name=cluster.name)
+
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    left = cluster.folder.exists()
+    cluster.remove()
+    assert ended.returncode == 1, ended.stderr
+    assert not left
