@@ -14,9 +14,8 @@ from webhook.commands import run_times_table, terminal
 from webhook.model import job_class
 
 COMMANDS = Path(webhook.commands.__file__).parent
-SAY_THEMSELVES = {"terminal.py", "completion.py", "undo.py"}
-"""The place that makes texts harmless, a script for shells, and one that prints what the API server
-has made harmless."""
+SAY_THEMSELVES = {"terminal.py", "completion.py"}
+"""The place that makes texts harmless, and a script for shells."""
 EVIL = "\x1b]0;pwned\x07\x1b[31m\x1b[2Jevil\u202e"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.commands import complete
+from webhook.commands import complete, terminal
 from webhook.commands.connect import (
     UNREACHED,
     connected,
@@ -133,7 +133,7 @@ def command(
             else:
                 after = _in_place(client, target)
         except NotUndoneError as error:
-            click.echo(error.text, err=True)
+            terminal.say(error.text, err=True)
             sys.exit(error.code)
     _tell(target, after, err=recreates and dry_run)
 
@@ -141,7 +141,7 @@ def command(
 def _in_place(client: Client, target: Target) -> Mapping[str, Any]:
     after, warnings = _ask(client, target)
     for warning in warnings:
-        click.echo(f"Warning: {warning}", err=True)
+        terminal.say(f"Warning: {warning}", err=True)
     _check(client, target, after)
     return after
 
@@ -246,14 +246,14 @@ def _take_off(client: Client, target: Target, after: Mapping[str, Any]) -> None:
     try:
         client.patch(target.path, {"metadata": metadata})
     except ClusterError as error:
-        click.echo(_LEFT_BEHIND.format(annotation=MOVE_TO, error=error), err=True)
+        terminal.say(_LEFT_BEHIND.format(annotation=MOVE_TO, error=error), err=True)
 
 
 def _tell(target: Target, after: Mapping[str, Any], *, err: bool) -> None:
     queue = (after["metadata"].get("labels") or {}).get(QUEUE_LABEL)
     where = f", in LocalQueue {queue}" if queue else ""
     if target.is_dry_run:
-        click.echo(f"{target} would be as it was submitted{where}.", err=err)
+        terminal.say(f"{target} would be as it was submitted{where}.", err=err)
         return
-    click.echo(f"{target} is as it was submitted{where}.")
-    click.echo(_UNPIN.format(name=target.name, namespace=target.namespace))
+    terminal.say(f"{target} is as it was submitted{where}.")
+    terminal.say(_UNPIN.format(name=target.name, namespace=target.namespace))
