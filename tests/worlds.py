@@ -13,13 +13,14 @@ from webhook.decide.lines import Waiting
 from webhook.decide.schedule import Schedule
 from webhook.decide.tree import Tree
 from webhook.model.pods import PodTemplate
-from webhook.model.queues import Arrival, PodSetNeeds, Queueing, Quota
+from webhook.model.queues import Arrival, KueueConfig, PodSetNeeds, Preemption, Queueing, Quota
 
 GPU = "gpu"
 FLAVORS = ("a", "b")
 
 amounts = st.integers(0, 4)
 ANY_QUEUEING = st.sampled_from(Queueing)
+fungible = st.sampled_from(["MayStopSearch", "TryNextFlavor"])
 limits = st.none() | st.integers(0, 3)
 asked = st.dictionaries(st.sampled_from(["cpu", GPU]), st.integers(1, 3), min_size=1)
 """Of each resource something or nothing; not a written 0, which borrows where quota is borrowed and
@@ -43,6 +44,17 @@ def quotas(draw, flavors, *, cohorts):
 
 
 @st.composite
+def preemptions(draw):
+    """What a ClusterQueue may preempt: most may nothing."""
+    policies = st.sampled_from(["Never", "Never", "LowerPriority", "Any"])
+    return Preemption(
+        within_cluster_queue=draw(st.sampled_from(["Never", "Never", "LowerPriority"])),
+        reclaim_within_cohort=draw(policies),
+        borrow_within_cohort=draw(st.sampled_from(["Never", "Never", "LowerPriority"])),
+    )
+
+
+@st.composite
 def snapshots(draw, *, queueing=ANY_QUEUEING, parents=("", "x", "y"), flavors=FLAVORS):
     """One to three ClusterQueues under up to three cohorts (y and x, x under all)."""
     queues = []
@@ -54,10 +66,13 @@ def snapshots(draw, *, queueing=ANY_QUEUEING, parents=("", "x", "y"), flavors=FL
                 draw(quotas(draw(st.sampled_from([flavors[:1], flavors])), cohorts=parent)),
                 cohort=parent,
                 queueing=draw(queueing),
-                when_can_borrow=draw(st.sampled_from(["MayStopSearch", "TryNextFlavor"])),
+                preemption=draw(preemptions()),
+                when_can_borrow=draw(fungible),
+                when_can_preempt=draw(fungible),
             )
         )
-    return snapshot(*queues, cohorts=[cohort("x", parent="all"), cohort("all")])
+    kueue = KueueConfig(fair_sharing=draw(st.booleans()))
+    return snapshot(*queues, cohorts=[cohort("x", parent="all"), cohort("all")], kueue=kueue)
 
 
 @st.composite

@@ -50,6 +50,34 @@ def test_the_first_look_starts_whom_the_occupancy_says_reserve_quota_now(data):
 
 
 @given(st.data())
+def test_the_first_look_sets_aside_what_the_occupancy_says(data):
+    # Outside of cohorts there is nobody to set something aside from.
+    state = data.draw(snapshots(parents=("x", "y")))
+    come = data.draw(arrivals(state))
+    found = schedules(state)
+    for arrival in come:
+        each = waiting(arrival, state)
+        found[each.cluster_queue].add_waiting(each)
+
+    expected = folding.build(state, come)
+    for schedule in set(found.values()):
+        schedule.look()
+
+    heads = {name: expected.held(name).head for name in expected.heads}
+    wanted = {name: dict(head.set_aside) for name, head in heads.items() if head is not None}
+    assert set_aside(found) == wanted
+
+
+def set_aside(found):
+    kept = {}
+    for schedule in set(found.values()):
+        names = {leaf: name for name, leaf in schedule.tree.leaves.items()}
+        for *_, leaf, aside in schedule.kept:
+            kept[names[leaf]] = {schedule.tree.cells[cell]: amount for cell, amount in aside}
+    return kept
+
+
+@given(st.data())
 def test_no_more_is_ever_used_than_quota_allows(data):
     state = data.draw(snapshots())
     found = schedules(state)

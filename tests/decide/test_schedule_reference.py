@@ -40,6 +40,7 @@ class Run:
     end: float
     queue: str
     usage: Amounts
+    priority: int | None = None
 
 
 class Plain:
@@ -51,7 +52,7 @@ class Plain:
         self.jobs, self.runs = list(jobs), list(runs)
         self.starts = []
         for run in runs:
-            self._charge(run.queue, run.usage, 1)
+            self._charge(run, 1)
         self._look(0.0, is_first=True)
         while (now := min([*self._ends(), *self._comes()], default=inf)) < inf:
             self._release(now)
@@ -66,15 +67,17 @@ class Plain:
     def _release(self, now):
         for run in [run for run in self.runs if run.end <= now]:
             self.runs.remove(run)
-            self._charge(run.queue, run.usage, -1)
+            self._charge(run, -1)
 
     def _look(self, now, *, is_first):
         self.now = now
         while fitting := list(self._fitting(is_first=is_first)):
             _, job, assigned = min(fitting, key=lambda each: each[0])
             self.jobs.remove(job)
-            self._charge(job.queue, assigned.usage, 1)
-            self.runs.append(Run(now + job.seconds, job.queue, assigned.usage))
+            priority = job.arrival.priority
+            run = Run(now + job.seconds, job.queue, assigned.usage, priority)
+            self.runs.append(run)
+            self._charge(run, 1)
             self.starts.append((job.arrival.key, now))
 
     def _fitting(self, *, is_first):
@@ -83,7 +86,9 @@ class Plain:
             is_open = queue.active and queue.stop_policy is StopPolicy.NONE
             if job.at > self.now or not is_open or not self._is_head(job, queue):
                 continue
-            found = occupancy.assignment(self.found, job.arrival.needs, queue)
+            found = occupancy.assignment(
+                self.found, job.arrival.needs, queue, priority=job.arrival.priority
+            )
             if found.fit is Fit.FITS:
                 borrows = found.height > 0 and not is_first
                 yield (borrows, -job.arrival.priority, job.order), job, found
@@ -94,14 +99,21 @@ class Plain:
         line = [each for each in self.jobs if each.queue == job.queue and each.at <= self.now]
         return job is min(line, key=lambda each: (-each.arrival.priority, each.order))
 
-    def _charge(self, queue, usage, sign):
-        held = self.found.held(queue)
+    def _charge(self, run, sign):
+        queue, usage, held = run.queue, run.usage, self.found.held(run.queue)
         amounts = {
             cell: held.usage.get(cell, 0) + sign * usage.get(cell, 0)
             for cell in {**held.usage, **usage}
         }
         state = self.found.snapshot
-        state = replace(state, held={**state.held, queue: replace(held, usage=amounts)})
+        ranks = [each.priority for each in self.runs if each.queue == queue]
+        held = replace(
+            held,
+            usage=amounts,
+            reserving=len(ranks),
+            lowest_priority=None if None in ranks else min(ranks, default=None),
+        )
+        state = replace(state, held={**state.held, queue: held})
         self.found = folding.as_held(replace(self.found, snapshot=state), [queue])
 
 

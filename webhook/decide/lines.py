@@ -7,16 +7,17 @@ does; under StrictFIFO it holds the whole ClusterQueue, and nobody overtakes.
 from __future__ import annotations
 
 import heapq
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from webhook.decide import fungibility
 from webhook.decide.demand import Demand
+from webhook.decide.fungibility import Level, PreemptionMode
 from webhook.decide.tree import Taken, Tree
 from webhook.model.queues import ClusterQueue, Queueing
 
-_TRY_NEXT = "TryNextFlavor"
-_NEVER = "Never"
 _Choices: TypeAlias = tuple[tuple[str, Taken], ...]
 Key: TypeAlias = tuple[int, int, int, int]
 """What stands in front: own quota before borrowed (0, 1), priority down, age, a serial number."""
@@ -117,6 +118,41 @@ class Line:
             heapq.heappop(self.entries)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Try:
+    """What comes of one flavor."""
+
+    level: Level
+    """Of the resource that fares worst."""
+    height: int
+    """The largest of all its resources: one may borrow while another waits."""
+    flavor: str
+    taken: Taken
+
+
+_NOTHING = _Try(level=(PreemptionMode.EXCEEDS, 0), height=0, flavor="", taken=())
+
+
+class Claims:
+    """Whose quota could be taken back by preemption: who holds some, of which priority."""
+
+    def __init__(self, *, fair_sharing: bool) -> None:
+        self.fair_sharing = fair_sharing
+        self._holding: defaultdict[int, Counter[int | None]] = defaultdict(Counter)
+
+    def hold(self, leaf: int, priority: int | None, count: int) -> None:
+        """Let so many hold quota, or below 0 give it back; None: of an unknown priority."""
+        holding = self._holding[leaf]
+        holding[priority] += count
+        if not holding[priority]:
+            del holding[priority]
+
+    def lower_runs(self, leaf: int, priority: int) -> bool:
+        """Tell whether one of a lower priority may run there."""
+        holding = self._holding.get(leaf, ())
+        return any(each is None or each < priority for each in holding)
+
+
 def is_strict(queue: ClusterQueue) -> bool:
     return queue.queueing is Queueing.STRICT
 
@@ -194,7 +230,7 @@ def has_room(tree: Tree, node: int, shape: Shape) -> bool:
     return all(any(has(tree, node, taken) for _, taken in choices) for choices in shape.parts)
 
 
-def fitting(tree: Tree, line: Line, *, exact_height: bool) -> Fitting:
+def fitting(tree: Tree, line: Line, claims: Claims, *, exact_height: bool) -> Fitting:
     """See how the first of a line fits; later parts see what earlier ones take.
 
     Without *exact_height* 1 may stand for any height above 0.
@@ -208,54 +244,73 @@ def fitting(tree: Tree, line: Line, *, exact_height: bool) -> Fitting:
     usage: dict[int, int] = {}
     flavors: list[str] = []
     for choices in shape.parts:
-        best = _best(tree, line, choices, usage)
-        fits, height = fits and best[0], max(height, best[1])
-        flavors.append(best[2])
-        for cell, amount in best[3]:
+        best = _best(tree, line, choices, usage, claims)
+        fits, height = fits and best.level[0] is PreemptionMode.FITS, max(height, best.height)
+        flavors.append(best.flavor)
+        for cell, amount in best.taken:
             usage[cell] = usage.get(cell, 0) + amount
     return Fitting(fits=fits, taken=tuple(usage.items()), flavors=tuple(flavors), height=height)
 
 
 def _best(
-    tree: Tree, line: Line, choices: _Choices, usage: Mapping[int, int]
-) -> tuple[bool, int, str, Taken]:
-    """Find the first flavor that fits, or the one that comes closest: (fits, height, name, …)."""
-    tries_next = line.queue.when_can_borrow == _TRY_NEXT
-    best: tuple[bool, int, str, Taken] = False, 0, "", ()
-    closest: tuple[int, int] | None = None
+    tree: Tree, line: Line, choices: _Choices, usage: Mapping[int, int], claims: Claims
+) -> _Try:
+    """Find the flavor that Kueue's fungibility takes, as ``decide.flavors`` does."""
+    best = _NOTHING
     for flavor, taken in choices:
         wanted = tuple((cell, amount + usage.get(cell, 0)) for cell, amount in taken)
-        fits = all(tree.available(line.leaf, cell) >= amount for cell, amount in wanted)
-        height = _height(tree, line.leaf, wanted)
-        if fits and not (height and tries_next):
-            return fits, height, flavor, taken
-        close = (2 if fits else int(line.is_strict and _may_claim(tree, line, wanted))), -height
-        if closest is None or close > closest:
-            closest, best = close, (fits, height, flavor, taken)
+        level, height = _level(tree, line, wanted, claims)
+        found = _Try(level=level, height=height, flavor=flavor, taken=taken)
+        if not fungibility.tries_next(level, line.queue):
+            return found
+        if fungibility.is_better(level, best.level):
+            best = found
     return best
 
 
-def _may_claim(tree: Tree, line: Line, wanted: Taken, *, fair_sharing: bool = False) -> bool:
-    """Tell whether all that is short is quota that it has a right to and that others hold."""
-    preemption, first = line.queue.preemption, line.leaf * tree.width
-    borrows = preemption.borrow_within_cohort != _NEVER or (
-        fair_sharing and preemption.reclaim_within_cohort != _NEVER
+def _level(tree: Tree, line: Line, wanted: Taken, claims: Claims) -> tuple[Level, int]:
+    """Weigh the resources of one flavor: how the worst fares, and how far up any borrows from."""
+    worst, height = (PreemptionMode.FITS, 0), 0
+    for cell, amount in wanted:
+        above, reclaims = tree.height(line.leaf, cell, amount)
+        mode = PreemptionMode.FITS
+        if tree.available(line.leaf, cell) < amount:
+            mode = _short(
+                tree, line, cell, claims, has_right=reclaims or _has(tree, line, cell, amount)
+            )
+        height = max(height, above)
+        if not fungibility.is_better((mode, above), worst):
+            worst = mode, above
+    return worst, height
+
+
+def _short(tree: Tree, line: Line, cell: int, claims: Claims, *, has_right: bool) -> PreemptionMode:
+    preemption = line.queue.preemption
+    if not fungibility.may_claim(preemption, fair_sharing=claims.fair_sharing, has_right=has_right):
+        return PreemptionMode.WAITS
+    return fungibility.when_claimed(
+        preemption,
+        lower_runs=claims.lower_runs(line.leaf, line.entries[0][2].waiting.priority),
+        others_borrow=lambda: tree.others_borrow(line.leaf, cell),
     )
+
+
+def _has(tree: Tree, line: Line, cell: int, amount: int) -> bool:
+    """Tell whether its nominal quota is enough, whoever uses it."""
+    return tree.nominal[line.leaf * tree.width + cell] >= amount
+
+
+def _may_claim(tree: Tree, line: Line, wanted: Taken, claims: Claims) -> bool:
+    """Tell whether all that is short is quota that it has a right to and that others hold."""
     return all(
         tree.available(line.leaf, cell) >= amount
-        or borrows
-        or tree.nominal[first + cell] >= amount
-        or tree.height(line.leaf, cell, amount)[1]
+        or fungibility.may_claim(
+            line.queue.preemption,
+            fair_sharing=claims.fair_sharing,
+            has_right=_has(tree, line, cell, amount) or tree.height(line.leaf, cell, amount)[1],
+        )
         for cell, amount in wanted
     )
-
-
-def _height(tree: Tree, leaf: int, taken: Taken) -> int:
-    if tree.parents[leaf] < 0:
-        return 0
-    if owns(tree, leaf, taken):
-        return 0
-    return max(tree.height(leaf, cell, amount)[0] for cell, amount in taken)
 
 
 def alike(tree: Tree, line: Line, found: Fitting, *, keeps_height: bool) -> int:
@@ -273,7 +328,7 @@ def alike(tree: Tree, line: Line, found: Fitting, *, keeps_height: bool) -> int:
     return min(entry.count, tree.room(line.leaf, found.taken))
 
 
-def set_aside(tree: Tree, line: Line, found: Fitting, *, fair_sharing: bool) -> Taken:
+def set_aside(tree: Tree, line: Line, found: Fitting, claims: Claims) -> Taken:
     """Say what Kueue keeps free for a StrictFIFO head; see ``decide.flavors``.
 
     Only where it has a right to quota that others hold, and may not take it back by preemption.
@@ -281,7 +336,7 @@ def set_aside(tree: Tree, line: Line, found: Fitting, *, fair_sharing: bool) -> 
     is_possible = line.entries[0][2].shape.is_possible
     if line.queue.preemption.reclaim_within_cohort == "Any" or not is_possible:
         return ()
-    if not _may_claim(tree, line, found.taken, fair_sharing=fair_sharing):
+    if not _may_claim(tree, line, found.taken, claims):
         return ()
     kept: list[tuple[int, int]] = []
     for cell, amount in found.taken:

@@ -51,7 +51,7 @@ class Hall:
         *turns* where nobody was served after the turn, so that the end of the look says it."""
         self._come = 0
         self._tree = tree
-        self._fair_sharing = fair_sharing
+        self.claims = lines.Claims(fair_sharing=fair_sharing)
         self._has_cohort = any(parent >= 0 for parent in tree.parents)
         self._sets_aside = self._has_cohort and any(map(lines.is_strict, queues))
         self._is_first = True
@@ -138,7 +138,7 @@ class Hall:
         if self._tree.keeps and self._bucket(line) is not line.bucket:
             self._store(line, borrows)
             return
-        found = lines.fitting(self._tree, line, exact_height=self._sets_aside)
+        found = lines.fitting(self._tree, line, self.claims, exact_height=self._sets_aside)
         if found.fits and self._borrows(found) > borrows:
             self._store(line, 1)
         elif found.fits and not self._is_kept_out(line, found, kept):
@@ -203,6 +203,7 @@ class Hall:
         keeps_height = self._has_cohort and not self._is_first
         number = lines.alike(self._tree, line, found, keeps_height=keeps_height) if is_alone else 1
         self._tree.charge(line.leaf, found.taken, number)
+        self.claims.hold(line.leaf, entry.waiting.priority, number)
         line.take(number)
         if line.entries:
             self._store(line, 0 if line.is_strict else self._borrows(found))
@@ -213,7 +214,7 @@ class Hall:
     def _pass_over(self, line: Line, found: Fitting, kept: _Kept, put_back: list[Line]) -> None:
         line.stored = None
         if line.is_strict and not found.fits and self._sets_aside:
-            aside = lines.set_aside(self._tree, line, found, fair_sharing=self._fair_sharing)
+            aside = lines.set_aside(self._tree, line, found, self.claims)
             self._take_down(kept)
             kept.append((found.height, line.entries[0][0], line.leaf, aside))
         has_choice = line.entries[0][2].shape.only is None

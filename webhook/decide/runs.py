@@ -34,6 +34,8 @@ class Run:
     taken: Taken
     count: int
     variance: float
+    priority: int | None = None
+    """None: it is not known."""
     begun: Begun | None = None
     is_over: bool = False
     """Its quota lies idle."""

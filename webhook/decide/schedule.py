@@ -32,6 +32,8 @@ class Running:
     """One sigma of ``seconds``."""
     count: int = 1
     key: str = ""
+    priority: int | None = None
+    """None: it is not known."""
 
 
 class Schedule:
@@ -85,9 +87,16 @@ class Schedule:
         taken = tuple((indices[cell], n) for cell, n in run.usage.items() if cell in indices)
         leaf = self.tree.leaves[run.cluster_queue]
         self.tree.charge(leaf, taken)
+        self._hall.claims.hold(leaf, run.priority, run.count)
         self._run(
             self.now + run.seconds,
-            Run(leaf=leaf, taken=taken, count=run.count, variance=run.spread**2),
+            Run(
+                leaf=leaf,
+                taken=taken,
+                count=run.count,
+                variance=run.spread**2,
+                priority=run.priority,
+            ),
         )
 
     def add_waiting(self, waiting: Waiting, *, age: int | None = None) -> None:
@@ -176,6 +185,7 @@ class Schedule:
             if run is None:
                 continue
             self.tree.charge(run.leaf, run.taken, -1)
+            self._hall.claims.hold(run.leaf, run.priority, -run.count)
             leaves.add(run.leaf)
             releases.append((at, run.count))
             self.spread = sqrt(self.done_variance / max(1, self.running) ** 2 + run.variance)
@@ -201,7 +211,13 @@ class Schedule:
             key = ",".join(sorted(set(found.flavors)))
             seconds, spread = waiting.by_flavors.get(key, (seconds, spread))
         taken = tuple((cell, amount * start.count) for cell, amount in found.taken)
-        run = Run(leaf=line.leaf, taken=taken, count=start.count, variance=spread * spread)
+        run = Run(
+            leaf=line.leaf,
+            taken=taken,
+            count=start.count,
+            variance=spread * spread,
+            priority=waiting.priority,
+        )
         if self._keep:
             run.begun = Begun(
                 at=at,

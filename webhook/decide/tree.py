@@ -99,6 +99,15 @@ class Tree:
             remaining -= max(0, self.local[at] - self.used[at])
         return height, False
 
+    def others_borrow(self, leaf: int, cell: int) -> bool:
+        """Tell whether another ClusterQueue uses more than its nominal quota."""
+        width, used, nominal = self.width, self.used, self.nominal
+        return any(
+            used[other * width + cell] > nominal[other * width + cell]
+            for other in self.leaves.values()
+            if other != leaf
+        )
+
     def charge(self, node: int, taken: Taken, times: int = 1) -> None:
         """Add usage; cohorts get what exceeds a child's own part. *times* below 0 releases."""
         used, local, width, parents = self.used, self.local, self.width, self.parents
