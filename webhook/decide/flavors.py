@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import TypeAlias
 
-from webhook.decide import flavor_plan, quota
+from webhook.decide import flavor_plan, fungibility, quota
 from webhook.decide.flavor_plan import Flavor
+from webhook.decide.fungibility import Level, PreemptionMode
 from webhook.decide.quota import Quotas
 from webhook.model import quantity
 from webhook.model.decision import Fit, Rejection
@@ -27,29 +26,12 @@ from webhook.model.queues import (
 )
 from webhook.model.refusals import Reason
 
-_NEVER = "Never"
-_TRY_NEXT = "TryNextFlavor"
-
-
-class _Mode(IntEnum):
-    """How a resource gets its flavor, from worst to best."""
-
-    EXCEEDS = 0
-    WAITS = 1
-    NO_CANDIDATES = 2
-    """Preemption is allowed, and nobody is there to preempt."""
-    MAY_PREEMPT = 3
-    FITS = 4
-
-
-_Level: TypeAlias = tuple[_Mode, int]
-"""Mode, and the height in the tree from which quota is borrowed (0: its own)."""
 _FIT_OF = {
-    _Mode.EXCEEDS: Fit.NEVER,
-    _Mode.WAITS: Fit.WAITS,
-    _Mode.NO_CANDIDATES: Fit.WAITS,
-    _Mode.MAY_PREEMPT: Fit.MAY_PREEMPT,
-    _Mode.FITS: Fit.FITS,
+    PreemptionMode.EXCEEDS: Fit.NEVER,
+    PreemptionMode.WAITS: Fit.WAITS,
+    PreemptionMode.NO_CANDIDATES: Fit.WAITS,
+    PreemptionMode.MAY_PREEMPT: Fit.MAY_PREEMPT,
+    PreemptionMode.FITS: Fit.FITS,
 }
 
 
@@ -84,7 +66,7 @@ class Place:
 class _Try:
     """What came of one flavor, or of the best one of a group."""
 
-    level: _Level
+    level: Level
     """Of the resource that fares worst."""
     height: int = 0
     """The largest of all its resources: one may borrow while another waits."""
@@ -94,7 +76,7 @@ class _Try:
     """Why it can never be; None: it can."""
 
 
-_OWN_QUOTA = _Try(level=(_Mode.FITS, 0))
+_OWN_QUOTA = _Try(level=(PreemptionMode.FITS, 0))
 """It fits, and nothing is borrowed."""
 
 
@@ -130,7 +112,7 @@ def _summed(tries: Sequence[_Try], usage: Amounts, place: Place) -> Assignment:
     fit = _FIT_OF[mode]
     if fit is Fit.FITS:
         return Assignment(fit=fit, usage=usage, height=height, detail=_taken(usage, place))
-    set_aside = _set_aside(usage, height, place) if mode > _Mode.WAITS else {}
+    set_aside = _set_aside(usage, height, place) if mode > PreemptionMode.WAITS else {}
     return Assignment(fit=fit, height=height, set_aside=set_aside, detail=worst.detail)
 
 
@@ -162,9 +144,9 @@ def _best_flavor(flavors: Sequence[Flavor], taken: Amounts, place: Place) -> _Tr
         if found.reason is not None:
             refusals.append(found)
             continue
-        if not _try_next(found.level, place.cluster_queue):
+        if not fungibility.tries_next(found.level, place.cluster_queue):
             return found
-        if best is None or _is_better(found.level, best.level):
+        if best is None or fungibility.is_better(found.level, best.level):
             best = found
     return best or _least_refusal(refusals)
 
@@ -176,19 +158,23 @@ def _least_refusal(refusals: Sequence[_Try]) -> _Try:
             return refusal
     if refusals:
         return refusals[0]
-    return _Try(level=(_Mode.EXCEEDS, 0), reason=Reason.NO_FLAVOR, detail="it has no flavors")
+    return _Try(
+        level=(PreemptionMode.EXCEEDS, 0), reason=Reason.NO_FLAVOR, detail="it has no flavors"
+    )
 
 
 def _try_flavor(flavor: Flavor, taken: Amounts, place: Place) -> _Try:
     if flavor.unreadable is not None:
         raise FieldError(flavor.unreadable.path, flavor.unreadable.message)
     if flavor.refusal is not None:
-        return _Try(level=(_Mode.EXCEEDS, 0), reason=Reason.NO_FLAVOR, detail=flavor.refusal)
+        return _Try(
+            level=(PreemptionMode.EXCEEDS, 0), reason=Reason.NO_FLAVOR, detail=flavor.refusal
+        )
     worst, height = _OWN_QUOTA, 0
     for cell, amount in flavor.amounts.items():
         found = _try_quota(cell, amount + taken.get(cell, 0), place)
         height = max(height, found.level[1])
-        if not _is_better(found.level, worst.level):
+        if not fungibility.is_better(found.level, worst.level):
             worst = found
         if found.reason is not None:
             return found
@@ -202,11 +188,11 @@ def _try_quota(cell: FlavorResource, amount: int, place: Place) -> _Try:
     if amount > most:
         detail = f"asks for {_amount(cell, amount)}; ClusterQueue {queue} can never have more than "
         detail += quantity.render(most, resource=cell[1])
-        return _Try(level=(_Mode.EXCEEDS, 0), reason=Reason.EXCEEDS_MAXIMUM, detail=detail)
+        return _Try(level=(PreemptionMode.EXCEEDS, 0), reason=Reason.EXCEEDS_MAXIMUM, detail=detail)
     height, reclaims = quota.borrowing_height(place.quotas, queue, cell, amount)
     free = quota.available(place.quotas, queue, cell)
     if amount <= free:
-        return _Try(level=(_Mode.FITS, height)) if height else _OWN_QUOTA
+        return _Try(level=(PreemptionMode.FITS, height)) if height else _OWN_QUOTA
     free_text = quantity.render(free, resource=cell[1])
     detail = f"needs {_amount(cell, amount)}, {free_text} free"
     return _Try(
@@ -214,35 +200,21 @@ def _try_quota(cell: FlavorResource, amount: int, place: Place) -> _Try:
     )
 
 
-def _short_of_quota(cell: FlavorResource, amount: int, place: Place, *, reclaims: bool) -> _Mode:
-    """Say whether preemption could help; who would be preempted is not modelled."""
-    preemption, queue = place.cluster_queue.preemption, place.cluster_queue.name
-    borrows = preemption.borrow_within_cohort != _NEVER or (
-        place.snapshot.kueue.fair_sharing and preemption.reclaim_within_cohort != _NEVER
+def _short_of_quota(
+    cell: FlavorResource, amount: int, place: Place, *, reclaims: bool
+) -> PreemptionMode:
+    """Say whether preemption could help."""
+    preemption, queue, held = place.cluster_queue.preemption, place.cluster_queue.name, place.held
+    has_right = quota.nominal(place.quotas, queue, cell) >= amount or reclaims
+    fair_sharing = place.snapshot.kueue.fair_sharing
+    if not fungibility.may_claim(preemption, fair_sharing=fair_sharing, has_right=has_right):
+        return PreemptionMode.WAITS
+    lower = held.lowest_priority is None or held.lowest_priority < place.priority
+    return fungibility.when_claimed(
+        preemption,
+        lower_runs=held.reserving > 0 and lower,
+        others_borrow=lambda: quota.over_nominal(place.quotas, queue, cell),
     )
-    may = quota.nominal(place.quotas, queue, cell) >= amount or reclaims or borrows
-    if not may:
-        return _Mode.WAITS
-    lower = place.held.lowest_priority is None or place.held.lowest_priority < place.priority
-    within = preemption.within_cluster_queue != _NEVER and place.held.reserving > 0 and lower
-    reclaim = preemption.reclaim_within_cohort != _NEVER and quota.over_nominal(
-        place.quotas, queue, cell
-    )
-    return _Mode.MAY_PREEMPT if within or reclaim else _Mode.NO_CANDIDATES
-
-
-def _try_next(level: _Level, cluster_queue: ClusterQueue) -> bool:
-    mode, borrowed_from = level
-    if mode < _Mode.MAY_PREEMPT:
-        return True
-    if mode is _Mode.MAY_PREEMPT and cluster_queue.when_can_preempt == _TRY_NEXT:
-        return True
-    return borrowed_from > 0 and cluster_queue.when_can_borrow == _TRY_NEXT
-
-
-def _is_better(left: _Level, right: _Level) -> bool:
-    """Prefer the better mode, then the quota that is borrowed from nearer by."""
-    return left[0] > right[0] or (left[0] == right[0] and left[1] < right[1])
 
 
 def _amount(cell: FlavorResource, amount: int) -> str:
