@@ -164,9 +164,10 @@ def _cluster_queues(options: Iterable[Option], snapshot: Snapshot) -> set[str]:
 
 def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[Occupant]:
     alike = Counter(
-        (each.charge, class_text(each), each.admitted, each.limit_seconds) for each in holding
+        (each.charge, class_text(each), each.admitted, each.limit_seconds, each.priority)
+        for each in holding
     )
-    for (charge, job_class, admitted, limit), count in alike.items():
+    for (charge, job_class, admitted, limit, priority), count in alike.items():
         yield Occupant(
             cluster_queue=name,
             usage={cell: amount * count for cell, amount in charge},
@@ -174,6 +175,7 @@ def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[
             started_at=admitted + clock if admitted else None,
             limit_seconds=limit,
             count=count,
+            priority=priority,
         )
 
 

@@ -136,3 +136,18 @@ def test_a_spread_grows_with_the_runs_ahead():
 
     assert 0.0 < one.spread[-1] < three.spread[-1]
     assert three.times[-1] == pytest.approx(303.0)
+
+
+@pytest.mark.parametrize(("priority", "starts_on"), [(5, "l4"), (-1, "t4"), (None, "t4")])
+def test_who_waits_stops_at_a_flavor_only_where_it_may_preempt_there(priority, starts_on):
+    queue = cluster_queue(
+        quotas={"t4": {GPU: "1"}, "l4": {GPU: "1"}},
+        preemption=Preemption(within_cluster_queue="LowerPriority"),
+        when_can_preempt="MayStopSearch",
+    )
+    running = [replace(runs("long"), priority=priority)]
+
+    found = forecast(snapshot(queue), running, [waits("long")], run_time_of, 0.0)["gpu-cq"]
+
+    taken = dict(zip(found.cells, found.free[0], strict=True))
+    assert taken == {CELL: 0, ("l4", GPU): 0 if starts_on == "l4" else 1}

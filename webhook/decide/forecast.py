@@ -55,6 +55,8 @@ class Occupant:
     limit_seconds: int = 0
     """They are ended after so long a run; 0: they are not."""
     count: int = 1
+    priority: int | None = None
+    """None: it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +289,7 @@ def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
         seconds=seconds,
         spread=spread,
         count=occupant.count,
+        priority=occupant.priority,
     )
 
 
