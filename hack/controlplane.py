@@ -224,7 +224,12 @@ class ControlPlane:
             certificates=str(self._kueue_certificates),
             extra=self.options.kueue_config,
         )
-        items = kueue.objects(rendered, port=self._port["webhook"], config=config)
+        items = kueue.objects(
+            rendered,
+            port=self._port["webhook"],
+            config=config,
+            version=tools.required_version("sigs.k8s.io/kueue"),
+        )
         self.install(items, namespace=kueue.NAMESPACE)
         self._kueue_config.write_text(yaml.safe_dump(config, sort_keys=False))
         self._run_kueue(self.kubeconfig)

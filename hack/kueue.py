@@ -14,8 +14,8 @@ WEBHOOK_SERVICE: Final = "kueue-webhook-service"
 CONFIG_MAP: Final = "kueue-manager-config"
 CERTIFICATE_SECRET: Final = "kueue-webhook-server-cert"  # noqa: S105 - a name
 CONFIG_KEY: Final = "controller_manager_config.yaml"
-# What does not run here, or asks for an API that is not installed.
-LEFT_OUT: Final = frozenset({"Deployment", "APIService", "ServiceMonitor"})
+# What asks for an API that is not installed.
+LEFT_OUT: Final = frozenset({"APIService", "ServiceMonitor"})
 
 
 def configuration(
@@ -37,11 +37,19 @@ def configuration(
     return merged(merged(config, here), extra)
 
 
-def objects(rendered: Iterable[Object], *, port: int, config: Object) -> list[Object]:
-    """Return the chart's objects with its webhooks and conversions calling `port` on loopback."""
+def objects(rendered: Iterable[Object], *, port: int, config: Object, version: str) -> list[Object]:
+    """Return the chart's objects with its webhooks and conversions calling `port` on loopback.
+
+    Kueue's Deployment says what runs, without a pod of its own: the process beside it is of this
+    version, and has the same arguments but for the places of its files.
+    """
     kept = [copy.deepcopy(item) for item in rendered if item["kind"] not in LEFT_OUT]
     for item in kept:
-        if _is_config_map(item):
+        if item["kind"] == "Deployment":
+            item["spec"]["replicas"] = 0
+            manager = item["spec"]["template"]["spec"]["containers"][0]
+            manager["image"] = f"{manager['image'].rpartition(':')[0]}:{version}"
+        elif _is_config_map(item):
             item["data"][CONFIG_KEY] = yaml.safe_dump(config, sort_keys=False)
         else:
             point_at_loopback(item, service=WEBHOOK_SERVICE, port=port)

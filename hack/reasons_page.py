@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from webhook.model.kueue_support import KueueTested
 from webhook.model.moves import Obstacle
 from webhook.model.reasons import EventReason, Explained, Ready
 from webhook.model.refusals import LeftAlone, Reason, Skip
@@ -70,6 +71,14 @@ GROUPS: Final = (
         seen="Seen as `reason` of the condition Ready; `kubectl get fbp` shows it. The message "
         "names the path in the policy. A policy that is not ready still decides with what is "
         "there, except one that is Invalid.",
+    ),
+    Group(
+        title="Why Kueue counts as tested, or not",
+        reasons=KueueTested,
+        seen="Seen as `reason` of the condition KueueTested of every FallbackPolicy, in `status`, "
+        "and as `reason` of `kueue_fallback_kueue_untested`. It is True with the first, Unknown "
+        "with the last two, else False; "
+        "[what is tested](operations.md#which-kueue-is-supported).",
     ),
     Group(
         title="Reasons of Events",

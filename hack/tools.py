@@ -196,7 +196,7 @@ class Go:
 
     def _linker_flags(self) -> str:
         """Without the version the API server calls itself v0.0.0."""
-        version = _required_version("k8s.io/kubernetes")
+        version = required_version("k8s.io/kubernetes")
         major, minor = version.removeprefix("v").split(".")[:2]
         prefix = "k8s.io/component-base/version"
         values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
@@ -208,7 +208,7 @@ def _is_tool(module: Path, package: str) -> bool:
     return re.search(pattern, (module / "go.mod").read_text(), re.MULTILINE) is not None
 
 
-def _required_version(module: str) -> str:
+def required_version(module: str) -> str:
     found = re.search(
         rf"^\s*{re.escape(module)} (v\S+)", (TOOLS / "go.mod").read_text(), re.MULTILINE
     )

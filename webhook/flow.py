@@ -26,7 +26,7 @@ from webhook.decide import (
     strategies,
     warning,
 )
-from webhook.decide.choice import Asking
+from webhook.decide.choice import Asking, clip
 from webhook.decide.occupancy import Occupancy
 from webhook.decide.unmodelled import unmodelled
 from webhook.decide.wishes import Wishes, read_wishes
@@ -181,11 +181,14 @@ def _decide(
         probability=rules.min_gain_probability,
     )
     choice = strategies.choose(policy, assessments, asking)
+    sentence = choice.sentence
+    if policy.restrained:
+        sentence = clip(f"only observed ({policy.restrained}): {sentence}")
     return decision(
         options=assessments,
         option=None if choice.index is None else assessments[choice.index].option,
         left_alone=LeftAlone.NO_OPTION if choice.index is None else None,
-        reason=choice.sentence,
+        reason=sentence,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from webhook.metric_table import CountedElsewhere, Table, Watches, series
+from webhook.model.kueue_support import KueueTested
 from webhook.model.moves import Obstacle
 from webhook.model.policy import FallbackPolicy, Mode
 from webhook.model.queues import Snapshot
@@ -45,6 +46,7 @@ REFUSED: Final = "refused"
 MOVES: Final = (MOVED, UNDONE, REFUSED)
 UNANSWERED: Final = ("handshake", "unfinished", "400", "411", "413", "417", "431", "500", "503")
 SCOPES: Final = ("everywhere", "namespaces")
+UNTESTED: Final = tuple(each for each in KueueTested if each is not KueueTested.TESTED)
 
 
 class Metrics:
@@ -71,6 +73,13 @@ class Metrics:
             "state_age_limit_seconds", "State older than this decides nothing."
         )
         self.observer_starts = table.counter("observer_starts", "Starts of the observer process.")
+        self.untested = table.gauge(
+            "kueue_untested",
+            "1 while Kueue's version, gates or configuration are not among those that are tested: "
+            "policies that enforce only observe then, unless the setting untested_kueue says "
+            "otherwise.",
+            reason=UNTESTED,
+        )
         self.off = table.gauge(
             "switched_off", "1 while the off switch stops decisions there.", scope=SCOPES
         )
@@ -174,6 +183,9 @@ class Metrics:
         self.ledger.set(placements)
         self.off.labels("everywhere").set(off is not None and not off.namespaces)
         self.off.labels("namespaces").set(off is not None and bool(off.namespaces))
+        doubts = {doubt.reason for doubt in snapshot.doubts}
+        for reason in UNTESTED:
+            self.untested.labels(reason).set(reason in doubts)
         self._forget_all_but(snapshot.policies)
 
     def show_clusters(self, ages: Mapping[str, float]) -> None:

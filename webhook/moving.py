@@ -130,6 +130,8 @@ def _policy(asked: _Asked, occupancy: Occupancy, rules: Rules) -> FallbackPolicy
         policy = next((each for each in snapshot.policies if each.name == recorded.policy), None)
     if policy is None:
         return Refusal(obstacle=Obstacle.NO_POLICY)
+    if policy.restrained:
+        return Refusal(obstacle=Obstacle.UNTESTED_KUEUE, detail=policy.restrained)
     if policy.spec.mode is not Mode.ENFORCE:
         return Refusal(obstacle=Obstacle.NOT_ENFORCED)
     if asked.option not in [option.name for option in policy.spec.options]:

@@ -28,6 +28,7 @@ from webhook.cluster.watch import Follower, Message
 from webhook.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.console.run import Console
 from webhook.console.server import THREADS
+from webhook.decide.restraint import Restraint
 from webhook.decide.settle import Settler
 from webhook.foresight import Foreseen, Foresight
 from webhook.settings import Settings
@@ -95,7 +96,8 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
         uniform=random.uniform,
     )
     threading.Thread(target=records.run, name="run times", daemon=True).start()
-    feed = Feed(resources, time.monotonic(), settle=Settler())
+    settler, restraint = Settler(), _restraint(settings)
+    feed = Feed(resources, time.monotonic(), settle=lambda snapshot: restraint(settler(snapshot)))
     foresight = Foresight(messages.put)
     foresight.start()
     try:
@@ -108,6 +110,12 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
         )
     except BrokenPipeError:
         os._exit(0)
+
+
+def _restraint(settings: Settings) -> Restraint:
+    return Restraint(
+        stated_version=settings.kueue_version, enforces=settings.untested_kueue == "enforce"
+    )
 
 
 def _certificates(settings: Settings) -> Callable[[], Certificates | None]:

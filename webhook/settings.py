@@ -66,7 +66,15 @@ class Settings(BaseModel):
     """Our own namespace, never matched by a policy without ``namespaceSelector``."""
 
     kueue_namespace: str = "kueue-system"
-    """Where Kueue's configuration lies."""
+    """Where Kueue runs: its Deployment and its configuration."""
+
+    kueue_version: str = Field(default="", pattern=r"^(v?\d+\.\d+.*)?$")
+    """Kueue's version, such as ``"0.19.2"``; empty: the tag of the image in its Deployment. For a
+    Kueue that was built under other tags, or that runs elsewhere."""
+
+    untested_kueue: Literal["observe", "enforce"] = "observe"
+    """What policies that enforce do while Kueue's version, gates or configuration are not among
+    those that are tested: what would be decided there rests on guesses."""
 
     watch_workers: bool = False
     """Whether to look at the queues of MultiKueue's worker clusters, too: of each for which there

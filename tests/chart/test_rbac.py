@@ -97,7 +97,7 @@ def test_the_controller_may_also_write_the_status_of_policies_and_move_jobs(rend
     assert binding["subjects"] == [CONTROLLER]
 
 
-def test_one_configmap_is_readable_in_each_of_two_namespaces(render):
+def test_of_kueue_its_configuration_and_its_deployment_are_readable(render):
     rendering = render()
 
     found = {
@@ -105,15 +105,18 @@ def test_one_configmap_is_readable_in_each_of_two_namespaces(render):
         for role in (rendering.one("Role", name) for name in CONFIG_MAP_ROLES)
     }
     assert found == {
-        "kueue-system": [_one_configmap("kueue-manager-config")],
-        "ours": [_one_configmap("kueue-fallback-off")],
+        "kueue-system": [
+            _one("", "configmaps", "kueue-manager-config"),
+            _one("apps", "deployments", "kueue-controller-manager"),
+        ],
+        "ours": [_one("", "configmaps", "kueue-fallback-off")],
     }
 
 
-def _one_configmap(name):
+def _one(group, resource, name):
     return {
-        "apiGroups": [""],
-        "resources": ["configmaps"],
+        "apiGroups": [group],
+        "resources": [resource],
         "resourceNames": [name],
         "verbs": ["list", "watch"],
     }
@@ -194,8 +197,10 @@ def test_what_is_watched_and_what_may_be_read_are_the_same(render):
     assert {path.rpartition("/")[2] for path in paths} == {
         *(resource for rule in READS for resource in rule["resources"]),
         "configmaps",
+        "deployments",
     }
-    assert named == {name for role in roles for name in role["rules"][0]["resourceNames"]}
+    rules = [rule for role in roles for rule in role["rules"]]
+    assert named == {name for rule in rules for name in rule["resourceNames"]}
 
 
 def test_both_processes_read_those_configmaps_if_both_run(render):

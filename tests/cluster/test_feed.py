@@ -9,7 +9,7 @@ from webhook.model.queues import Snapshot
 from webhook.model.selector import Selector
 
 RESOURCES = kinds.watched(namespace="ours", kueue_namespace="kueue-system")
-REQUIRED = [resource.kind for resource in RESOURCES if resource.required]
+REQUIRED = [resource.kind for resource in RESOURCES if resource.required or resource.awaited]
 
 
 def listed(kind, *objects, at=1.0):

@@ -15,9 +15,13 @@ def from_now(**given):
     return datetime.now(UTC) + timedelta(**given)
 
 
-def ready(value="True", message="all options can be taken", generation=1):
+def ready(value="True", message="all options can be taken", generation=1, tested=()):
+    """A status; *tested* is the status and the message of the condition KueueTested."""
     condition = {"type": "Ready", "status": value, "message": message}
-    return {"conditions": [{**condition, "observedGeneration": generation}]}
+    found = [{**condition, "observedGeneration": generation}]
+    if tested:
+        found.append({"type": "KueueTested", "status": tested[0], "message": tested[1]})
+    return {"conditions": found}
 
 
 def with_status(status, *, generation=1):
@@ -80,7 +84,7 @@ def worker(name, status=None, message=""):
     }
 
 
-def metrics(*, age="0.4", hours=20, clusters=None):
+def metrics(*, age="0.4", hours=20, clusters=None, untested=()):
     until = from_now(hours=hours, minutes=1).timestamp()
     expires = "kueue_fallback_certificate_expiration_timestamp_seconds"
     lines = [
@@ -95,6 +99,11 @@ def metrics(*, age="0.4", hours=20, clusters=None):
     lines += [
         f'kueue_fallback_cluster_state_age_seconds{{cluster="{name}"}} {seconds}'
         for name, seconds in (clusters or {}).items()
+    ]
+    lines += ["# TYPE kueue_fallback_kueue_untested gauge"]
+    lines += [
+        f'kueue_fallback_kueue_untested{{reason="{reason}"}} {float(reason in untested)}'
+        for reason in ("VersionUntested", "VersionUnknown")
     ]
     return "\n".join(lines) + "\n"
 

@@ -6,6 +6,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.cluster.kueue import deployment
 from tests.commands.apiserver import serving
 from tests.commands.cluster import Cluster
 from tests.commands.release import (
@@ -74,6 +75,8 @@ def test_programs_get_numbers(status):
             "options": ["gpu", "cpu"],
             "ready": True,
             "message": "all options can be taken",
+            "kueueTested": None,
+            "kueueMessage": "",
         }
     ]
     queues = {each["name"]: each for each in found["clusterQueues"]}
@@ -133,6 +136,21 @@ def test_the_off_switch_is_shown_and_is_no_trouble(status, data, said):
             without(configuration, configuration(bundle="")),
             {},
             "a webhook has no caBundle: the API server trusts nobody",
+        ),
+        (
+            WELL,
+            {"policies": with_status(ready(tested=("False", "Kueue 0.20.0 is untested: …")))},
+            "Kueue is untested: Kueue 0.20.0 is untested: …",
+        ),
+        (
+            WELL,
+            {"policies": with_status(ready(tested=("Unknown", "its image has no tag")))},
+            "Kueue is untested: its image has no tag",
+        ),
+        (
+            WELL,
+            {"told": metrics(untested=["VersionUntested"])},
+            "Kueue is untested: Kueue's version is not among those that are tested",
         ),
         (WELL, {"told": metrics(age="+Inf")}, "server-1 is stale"),
         (WELL, {"told": metrics(age="15.1")}, "server-1 is stale"),
@@ -204,6 +222,22 @@ def test_without_pods_nothing_is_known_of_freshness(status):
 
     said = "Servers unknown: there is no pod of the server in namespace kf"
     assert (result.exit_code, said in lines_of(result)) == (0, True)
+
+
+def test_what_policies_say_of_kueue_stands_for_what_servers_say(status):
+    policies = with_status(ready(tested=("True", "it is tested")))
+
+    result = status(*WELL, policies=policies, told=metrics(untested=["VersionUnknown"]))
+
+    assert (result.exit_code, "untested" in result.output) == (0, False)
+
+
+def test_kueues_line_names_its_version_and_that_it_is_untested(status):
+    policies = with_status(ready(tested=("False", "Kueue 0.20.0 is untested")))
+
+    result = status(*WELL, deployment(image="kueue:v0.20.0"), policies=policies)
+
+    assert lines_of(result)[1] == "Kueue v0.20.0 (v1beta2) on Kubernetes v1.36.0, untested"
 
 
 def test_a_narrow_terminal_gets_narrow_tables(status, monkeypatch):

@@ -5,6 +5,7 @@ import pytest
 from tests.model.policies import policy
 from webhook.controller import policy_status
 from webhook.controller.policy_status import Condition
+from webhook.model.kueue_support import Doubt, KueueTested
 from webhook.model.policy import PolicyError, read_policy
 from webhook.model.queues import (
     MULTIKUEUE,
@@ -197,7 +198,7 @@ def test_an_invalid_policy_says_every_mistake():
 
 
 def test_a_status_is_written_only_when_it_changes():
-    first = policy_status.status(READY, {}, now="2026-01-01T00:00:00Z")
+    first = policy_status.status(READY, Snapshot(), {}, now="2026-01-01T00:00:00Z")
 
     assert first == {
         "conditions": [
@@ -208,18 +209,67 @@ def test_a_status_is_written_only_when_it_changes():
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
                 "reason": "Resolved",
                 "message": READY.message,
-            }
+            },
+            {
+                "type": "KueueTested",
+                "status": "True",
+                "observedGeneration": 0,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+                "reason": "Tested",
+                "message": "Kueue's version, gates and configuration are among those that are "
+                "tested",
+            },
         ]
     }
-    assert policy_status.status(READY, first, now="2026-01-02T00:00:00Z") is None
+    assert policy_status.status(READY, Snapshot(), first, now="2026-01-02T00:00:00Z") is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_restrained", "status", "message"),
+    [
+        (
+            KueueTested.VERSION_UNTESTED,
+            True,
+            "False",
+            "Kueue 0.20 is untested; policies that enforce only observe",
+        ),
+        (
+            KueueTested.VERSION_UNKNOWN,
+            False,
+            "Unknown",
+            "Kueue 0.20 is untested; they enforce all the same, as the setting untested_kueue says",
+        ),
+    ],
+)
+def test_a_kueue_that_is_untested_is_said_beside_ready(reason, is_restrained, status, message):
+    doubt = Doubt(reason=reason, message="Kueue 0.20 is untested")
+    found = Snapshot(doubts=(doubt,), is_restrained=is_restrained)
+    before = policy_status.status(READY, Snapshot(), {}, now="2026-01-01T00:00:00Z")
+
+    written = policy_status.status(READY, found, before, now="2026-01-02T00:00:00Z")
+
+    assert written == {
+        "conditions": [
+            before["conditions"][0],
+            {
+                "type": "KueueTested",
+                "status": status,
+                "observedGeneration": 0,
+                "lastTransitionTime": "2026-01-02T00:00:00Z",
+                "reason": str(reason),
+                "message": message,
+            },
+        ]
+    }
 
 
 def test_the_time_of_the_last_transition_stays_while_only_the_message_changes():
-    before = policy_status.status(not_ready("A", "a"), {}, now="2026-01-01T00:00:00Z")
+    none = Snapshot()
+    before = policy_status.status(not_ready("A", "a"), none, {}, now="2026-01-01T00:00:00Z")
     assert before is not None
 
-    same = policy_status.status(not_ready("B", "b"), before, now="2026-01-02T00:00:00Z")
-    turned = policy_status.status(READY, before, now="2026-01-02T00:00:00Z")
+    same = policy_status.status(not_ready("B", "b"), none, before, now="2026-01-02T00:00:00Z")
+    turned = policy_status.status(READY, none, before, now="2026-01-02T00:00:00Z")
 
     assert same is not None
     assert turned is not None
@@ -230,7 +280,8 @@ def test_the_time_of_the_last_transition_stays_while_only_the_message_changes():
 def test_conditions_of_others_are_kept():
     other = {"type": "Audited", "status": "True"}
 
-    written = policy_status.status(READY, {"conditions": [other]}, now="2026-01-01T00:00:00Z")
+    before = {"conditions": [other]}
+    written = policy_status.status(READY, Snapshot(), before, now="2026-01-01T00:00:00Z")
 
     assert written is not None
     assert written["conditions"][0] == other

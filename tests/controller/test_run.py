@@ -6,12 +6,20 @@ import time
 import pytest
 
 from tests.builders import policy as read_policy
+from tests.cluster.kueue import IMAGE, configuration, deployment
 from tests.cluster.runs import DAY, failure, success
 from tests.controller.objects import Objects
 from tests.controller.test_unreviewed import entry, stored
 from tests.model.policies import policy
-from webhook.cluster.reduce import Entry
-from webhook.cluster.resources import POLICIES, RUN_TIMES, WORKLOADS, watched
+from webhook.cluster.reduce import Entry, read
+from webhook.cluster.resources import (
+    KUEUE_CONFIG,
+    KUEUE_DEPLOYMENT,
+    POLICIES,
+    RUN_TIMES,
+    WORKLOADS,
+    watched,
+)
 from webhook.cluster.run_records import SHARDS
 from webhook.cluster.run_times import RunTimes
 from webhook.cluster.watch import Message
@@ -82,14 +90,18 @@ class Replica:
             log=self.lines.append,
         )
 
-    def sync(self, **rules):
-        """Let every watch list: nothing, but for one policy."""
+    def sync(self, image=IMAGE, **rules):
+        """Let every watch list: nothing, but for one policy and a Kueue that is tested."""
+        held = {
+            POLICIES: (Entry(("", "light-gpu"), read_policy(**rules)),),
+            KUEUE_CONFIG: (read(KUEUE_CONFIG, configuration("")),),
+            KUEUE_DEPLOYMENT: (read(KUEUE_DEPLOYMENT, deployment(image=image)),),
+        }
         names = Settings()
         kinds = watched(namespace=names.namespace, kueue_namespace=names.kueue_namespace)
         for resource in kinds:
             if resource.kind != WORKLOADS:
-                found = (Entry(("", "light-gpu"), read_policy(**rules)),)
-                entries = found if resource.kind == POLICIES else ()
+                entries = held.get(resource.kind, ())
                 message = Message(kind=resource.kind, at=time.monotonic(), entries=entries)
                 self.controller.put(message)
         self.step()
@@ -252,3 +264,15 @@ def test_the_silence_of_pending_jobs_is_told_and_makes_the_state_old(replica):
     assert silent >= 0
     assert failing >= 0
     assert replica.shown("controller_watch_age_seconds", resource=kind) < 0
+
+
+def test_who_leads_writes_on_each_policy_that_kueue_is_untested(replica):
+    replica.sync(image="kueue:v0.20.0")
+    replica.step(term=1)
+
+    conditions = {each["type"]: each for each in replica.cluster.policy["status"]["conditions"]}
+
+    assert (conditions["KueueTested"]["status"], conditions["KueueTested"]["message"]) == (
+        "False",
+        "Kueue 0.20.0 is untested: tested is 0.19; policies that enforce only observe",
+    )

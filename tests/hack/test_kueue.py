@@ -44,13 +44,24 @@ def test_extra_configuration_is_merged_mapping_by_mapping():
     assert config["fairSharing"] == {}
 
 
-def test_the_config_map_gets_the_configuration_and_no_deployment_is_left():
-    deployment = {"kind": "Deployment", "metadata": {"name": "kueue"}}
+def test_the_config_map_gets_the_configuration_and_what_is_not_served_is_left_out():
+    service = {"kind": "APIService", "metadata": {"name": "kueue"}}
 
-    (config_map,) = kueue.objects([CONFIG_MAP, deployment], port=1, config={"a": 1})
+    (config_map,) = kueue.objects([CONFIG_MAP, service], port=1, config={"a": 1}, version="v1")
 
     assert config_map["data"] == {"controller_manager_config.yaml": "a: 1\n"}
     assert "a: 1" not in CONFIG_MAP["data"]["controller_manager_config.yaml"]
+
+
+def test_the_deployment_says_what_runs_and_runs_nothing_itself():
+    manager = {"name": "manager", "image": "host:5000/kueue:main", "args": ["--config=/a.yaml"]}
+    spec = {"replicas": 1, "template": {"spec": {"containers": [manager]}}}
+    deployment = {"kind": "Deployment", "metadata": {"name": "kueue"}, "spec": spec}
+
+    (found,) = kueue.objects([deployment], port=1, config={}, version="v0.19.2")
+
+    changed = {**manager, "image": "host:5000/kueue:v0.19.2"}
+    assert found["spec"] == {"replicas": 0, "template": {"spec": {"containers": [changed]}}}
 
 
 def test_a_service_becomes_a_name_for_localhost():

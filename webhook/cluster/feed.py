@@ -41,7 +41,9 @@ class Feed:
     ) -> None:
         """Publish snapshots as *settle* returns them."""
         self._settle = settle
+        resources = tuple(resources)
         self._required = {resource.kind for resource in resources if resource.required}
+        self._awaited = {resource.kind for resource in resources if resource.awaited}
         self._alive = dict.fromkeys(self._required, now)
         self._listed: set[str] = set()
         self._relists: Counter[str] = Counter()
@@ -67,12 +69,12 @@ class Feed:
 
     @property
     def synced(self) -> bool:
-        return self._required <= self._listed
+        return not self.waiting
 
     @property
     def waiting(self) -> tuple[str, ...]:
         """Name the kinds without which nothing is synced."""
-        return tuple(sorted(self._required - self._listed))
+        return tuple(sorted(self._required - self._listed | self._awaited))
 
     def not_ready(self) -> str:
         """Say what is waited for; empty: nothing."""
@@ -88,6 +90,7 @@ class Feed:
         if message.entries is not None:
             self._state.replace_read(kind, message.entries)
             self._listed.add(kind)
+            self._awaited.discard(kind)
             self._relists[kind] += message.served
         elif message.event is not None:
             self._state.apply_read(kind, *message.event)
@@ -180,6 +183,7 @@ class Feed:
     def _fail(self, message: Message) -> tuple[str, ...]:
         if message.unreadable:
             self._listed.discard(message.kind)
+            self._awaited.discard(message.kind)
             if message.kind not in self._required:
                 self._state.replace(message.kind, ())
         # The connection's own words differ from try to try; said once, they stay said.

@@ -6,12 +6,14 @@ Defaults are those of Kueue's ``SetDefaults_Configuration``, of v1beta1 and of v
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
 from webhook.model import fields
 from webhook.model.fields import FieldError, as_mapping, child
+from webhook.model.kueue_support import unmodelled_fields, unmodelled_gates
 from webhook.model.queues import KueueConfig, Transformation
 from webhook.model.selector import Expression, Operator, Selector, read_selector
 
@@ -27,13 +29,24 @@ def read_kueue_config(config_map: Mapping[str, Any]) -> KueueConfig:
         source = _parse(content, child("data", name))
         if source.get("kind") == "Configuration":
             return _read(source, namespace)
-    return KueueConfig(managed_namespaces=_all_but_system(namespace))
+    return KueueConfig(managed_namespaces=_all_but_system(namespace), is_read=False)
+
+
+def under_gates(config: KueueConfig, gates: Mapping[str, bool]) -> KueueConfig:
+    """Take these gates in the place of those that stand in the configuration."""
+    is_long = gates.get(_LONG_REQUEUE_GATE, False)
+    return replace(
+        config,
+        requeue_seconds=_LONG_REQUEUE_SECONDS if is_long else KueueConfig().requeue_seconds,
+        unmodelled_gates=unmodelled_gates(gates),
+    )
 
 
 def _parse(content: str, path: str) -> Mapping[str, Any]:
     try:
         found = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # A date that there is not is a ValueError.
         raise FieldError(path, f"expected YAML: {error}") from error
     return as_mapping(found, path) if found is not None else fields.EMPTY
 
@@ -43,7 +56,7 @@ def _read(source: Mapping[str, Any], namespace: str) -> KueueConfig:
     integrations = fields.mapping(source, "integrations", "")
     selector = source.get("managedJobsNamespaceSelector")
     frameworks = fields.strings(integrations, "frameworks", "integrations")
-    return KueueConfig(
+    config = KueueConfig(
         excluded_prefixes=fields.strings(resources, "excludeResourcePrefixes", "resources"),
         transformations=_transformations(resources),
         ignore_undeclared=resources.get("quotaCheckStrategy") == "IgnoreUndeclared",
@@ -59,8 +72,9 @@ def _read(source: Mapping[str, Any], namespace: str) -> KueueConfig:
         fair_sharing=_fair_sharing(source),
         block_admission=_blocks_admission(source),
         maps_devices=bool(fields.sequence(resources, "deviceClassMappings", "resources")),
-        requeue_seconds=_requeue_seconds(source),
+        unmodelled_fields=unmodelled_fields(source),
     )
+    return under_gates(config, _gates(source))
 
 
 def _all_but_system(namespace: str) -> Selector:
@@ -100,7 +114,6 @@ def _blocks_admission(source: Mapping[str, Any]) -> bool:
     )
 
 
-def _requeue_seconds(source: Mapping[str, Any]) -> float:
-    """Gates on Kueue's command line are not seen."""
-    is_long = fields.flag(fields.mapping(source, "featureGates", ""), _LONG_REQUEUE_GATE, "")
-    return _LONG_REQUEUE_SECONDS if is_long else KueueConfig().requeue_seconds
+def _gates(source: Mapping[str, Any]) -> Mapping[str, bool]:
+    found = fields.mapping(source, "featureGates", "")
+    return {str(name): fields.flag(found, name, "featureGates") for name in found}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from webhook.cluster import resources as kinds
 from webhook.cluster.kueue_config import read_kueue_config
+from webhook.cluster.kueue_deployment import read_kueue_manager
 from webhook.cluster.quotas import (
     read_check,
     read_cluster_queue,
@@ -134,6 +135,7 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     kinds.RUNTIME_CLASSES: _read_overhead,
     kinds.POLICIES: read_policy,
     kinds.KUEUE_CONFIG: read_kueue_config,
+    kinds.KUEUE_DEPLOYMENT: read_kueue_manager,
     kinds.OFF_SWITCH: _read_off_switch,
     kinds.WEBHOOKS: _read_webhooks,
     kinds.RUN_TIMES: read_shard,

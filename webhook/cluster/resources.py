@@ -26,13 +26,15 @@ def kueue_path(version: str | None, rest: str) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
     kind: str
-    """The plural name; ConfigMaps go by what they hold."""
+    """The plural name; ConfigMaps, and Kueue's Deployment, go by their own."""
     path: str
     """With ``{kueue}`` in the place of Kueue's served version."""
     field_selector: str = ""
     label_selector: str = ""
     required: bool = True
     """Without it the state is not synced, and its silence is the state's age."""
+    awaited: bool = False
+    """Not synced before it was listed once, or it was said that we may not."""
     read: Callable[[str, Mapping[str, Any]], Any] | None = None
     """Kind and object to a ``reduce.Entry``; None: as ``reduce`` reads it."""
 
@@ -57,6 +59,7 @@ RUNTIME_CLASSES = "runtimeclasses"
 POD_PRIORITIES = "priorityclasses"
 POLICIES = "fallbackpolicies"
 KUEUE_CONFIG = "kueue-manager-config"
+KUEUE_DEPLOYMENT = "kueue-controller-manager"
 OFF_SWITCH = "kueue-fallback-off"
 WEBHOOKS = "mutatingwebhookconfigurations"
 RUN_TIMES = "kueue-fallback-run-times"
@@ -89,6 +92,13 @@ def watched(*, namespace: str, kueue_namespace: str) -> tuple[Resource, ...]:
         Resource(kind=POD_PRIORITIES, path=f"/apis/scheduling.k8s.io/v1/{POD_PRIORITIES}"),
         Resource(kind=POLICIES, path=f"/apis/kueue-fallback.dev/v1alpha1/{POLICIES}"),
         _config_map(kueue_namespace, KUEUE_CONFIG),
+        Resource(
+            kind=KUEUE_DEPLOYMENT,
+            path=f"/apis/apps/v1/namespaces/{kueue_namespace}/deployments",
+            field_selector=f"metadata.name={KUEUE_DEPLOYMENT}",
+            required=False,
+            awaited=True,
+        ),
         _config_map(namespace, OFF_SWITCH),
         Resource(
             kind=WEBHOOKS,

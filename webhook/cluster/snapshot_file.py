@@ -45,7 +45,13 @@ _KINDS: Mapping[str, str] = {
     "MutatingWebhookConfiguration": kinds.WEBHOOKS,
 }
 _CONFIG_MAPS = (kinds.KUEUE_CONFIG, kinds.OFF_SWITCH)
-DEFAULTED = {*_CONFIG_MAPS, kinds.WEBHOOKS, kinds.RUN_TIMES, kinds.POD_PRIORITIES}
+DEFAULTED = {
+    *_CONFIG_MAPS,
+    kinds.KUEUE_DEPLOYMENT,
+    kinds.WEBHOOKS,
+    kinds.RUN_TIMES,
+    kinds.POD_PRIORITIES,
+}
 """Not every user may read these; without them the usual is taken for granted."""
 
 
@@ -207,6 +213,8 @@ def kind_of(source: Mapping[str, Any]) -> str:
         if name.startswith(kinds.RUN_TIMES):
             return kinds.RUN_TIMES
         return name if name in _CONFIG_MAPS else ""
+    if source.get("kind") == "Deployment":
+        return kinds.KUEUE_DEPLOYMENT if key_of(source)[1] == kinds.KUEUE_DEPLOYMENT else ""
     return _KINDS.get(str(source.get("kind")), "")
 
 

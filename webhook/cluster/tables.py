@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from webhook.cluster import resources as kinds
-from webhook.cluster.kueue_config import read_kueue_config
+from webhook.cluster.kueue_config import read_kueue_config, under_gates
 from webhook.cluster.reduce import Key
 from webhook.model.fields import EMPTY
+from webhook.model.kueue_support import KueueManager
 from webhook.model.policy import FallbackPolicy
 from webhook.model.policy_values import sort_key
-from webhook.model.queues import Cohort, LimitRangeItem
+from webhook.model.queues import Cohort, KueueConfig, LimitRangeItem
 from webhook.model.selector import Selector
 
 _Table: TypeAlias = Mapping[Key, Any]
@@ -60,12 +62,32 @@ def _default_priority(tables: _Tables) -> int:
     return min((each.value for each in found if each.is_default), default=0)
 
 
-def _kueue(tables: _Tables) -> Any:
-    return next(iter(tables[kinds.KUEUE_CONFIG].values()), None) or read_kueue_config(EMPTY)
+def _kueue(tables: _Tables) -> KueueConfig:
+    """Join what Kueue is configured with: gates of its command line win over the ConfigMap's."""
+    manager = _first(tables, kinds.KUEUE_DEPLOYMENT)
+    config: KueueConfig | None = _first(tables, kinds.KUEUE_CONFIG)
+    if manager is not None and not manager.has_configuration:
+        config = replace(read_kueue_config(EMPTY), is_read=True)
+    config = config or read_kueue_config(EMPTY)
+    if manager is None or manager.gates is None:
+        return config
+    return under_gates(config, manager.gates)
+
+
+def _kueue_manager(tables: _Tables) -> KueueManager:
+    return _first(tables, kinds.KUEUE_DEPLOYMENT) or KueueManager(unknown_version=_NO_DEPLOYMENT)
+
+
+_NO_DEPLOYMENT = f"its Deployment {kinds.KUEUE_DEPLOYMENT} is not there, or may not be read"
+
+
+def _first(tables: _Tables, kind: str) -> Any:
+    """Take the only one there can be; None: there is none."""
+    return next(iter(tables[kind].values()), None)
 
 
 def _off(tables: _Tables) -> Any:
-    return next(iter(tables[kinds.OFF_SWITCH].values()), None)
+    return _first(tables, kinds.OFF_SWITCH)
 
 
 def _runs_before_kueue(tables: _Tables) -> bool:
@@ -98,6 +120,7 @@ BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.RUNTIME_CLASSES: (("overheads", _by_name(kinds.RUNTIME_CLASSES)),),
     kinds.POLICIES: (("policies", _policies),),
     kinds.KUEUE_CONFIG: (("kueue", _kueue),),
+    kinds.KUEUE_DEPLOYMENT: (("kueue", _kueue), ("kueue_manager", _kueue_manager)),
     kinds.OFF_SWITCH: (("off", _off),),
     kinds.WEBHOOKS: (
         ("runs_before_kueue", _runs_before_kueue),

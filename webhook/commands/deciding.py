@@ -21,6 +21,7 @@ from webhook.decide.filters import nearest
 from webhook.jobs import KINDS, JobKind
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL
+from webhook.model.kueue_support import doubts
 from webhook.model.policy_values import sort_key
 from webhook.surveys import foreseen
 
@@ -113,6 +114,19 @@ def consider(job: Mapping[str, Any], view: View) -> Outcome:
     )
     rules = flow.Rules(own_namespace=view.own_namespace)
     return flow.consider(job, kind, folding.build(view.snapshot, ()), moment, rules)
+
+
+def untested(view: View) -> str:
+    """Say that the webhook may only observe here, whatever is decided; empty: nothing says so.
+
+    Its settings are not known here, and may state a version that cannot be read.
+    """
+    judged = doubts(view.snapshot.kueue, view.snapshot.kueue_manager)
+    found = [doubt for doubt in judged if doubt.is_certain]
+    if not found:
+        return ""
+    because = "; ".join(doubt.message for doubt in found)
+    return f"{because}: policies only observe there, unless the webhook's settings say otherwise."
 
 
 def missing_queue(job: Mapping[str, Any], view: View) -> str:

@@ -122,7 +122,7 @@ def _consider(job: Mapping[str, Any], found: Found, view: View) -> Outcome:
         outcome = deciding.consider(job, view)
     except FieldError as error:
         raise found.wrong(error.path, error.message) from error
-    if hint := deciding.missing_queue(job, view):
+    for hint in filter(None, (deciding.missing_queue(job, view), deciding.untested(view))):
         terminal.say(hint, err=True)
     return outcome
 

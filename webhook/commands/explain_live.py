@@ -40,7 +40,7 @@ def explained(
         place = namespace, job["metadata"]["name"]
         view = deciding.view_of_cluster(client, policies, without_job=place)
         now = deciding.consider(as_if_created(job, view.unix), view)
-        if hint := deciding.missing_queue(job, view):
+        for hint in filter(None, (deciding.missing_queue(job, view), deciding.untested(view))):
             terminal.say(hint, err=True)
     except Forbidden as error:
         now = str(error)

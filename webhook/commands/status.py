@@ -46,8 +46,8 @@ def command(
 
     \b
     Exit codes: 0 all is well, 1 something needs attention: a server's state is stale, nobody
-    leads, a certificate is expired, a policy is not ready, or a worker cluster is not active; 3
-    the cluster cannot be reached.
+    leads, a certificate is expired, a policy is not ready, Kueue is another one than is tested, or
+    a worker cluster is not active; 3 the cluster cannot be reached.
 
     \b
     Examples:
@@ -109,6 +109,7 @@ def _parts(
             lambda: status_queues.cluster_queues(client, ours, kueue_namespace)
         ),
     }
+    parts["kueue"] = status_parts.untested(parts["kueue"], parts["policies"], parts["replicas"])
     if parts["clusterQueues"].forbidden:
         parts["localQueues"] = looked(lambda: status_queues.local_queues(client, namespace))
     return parts

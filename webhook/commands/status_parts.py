@@ -5,15 +5,18 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from webhook.cluster import lease
 from webhook.cluster.errors import Forbidden, NotServed
-from webhook.cluster.resources import OFF_SWITCH, kueue_path
+from webhook.cluster.kueue_deployment import read_kueue_manager
+from webhook.cluster.resources import KUEUE_DEPLOYMENT, OFF_SWITCH, kueue_path
 from webhook.commands.connect import pages
 from webhook.commands.look import Part
 from webhook.commands.recorded import unix_of
 from webhook.commands.switch import off_of
+from webhook.model.kueue_support import KueueTested
 
 if TYPE_CHECKING:
     from webhook.cluster.client import Client
@@ -39,6 +42,9 @@ def _policy(source: Mapping[str, Any]) -> dict[str, Any]:
     metadata, spec = source["metadata"], source.get("spec") or {}
     conditions = (source.get("status") or {}).get("conditions") or ()
     ready = next((each for each in conditions if each.get("type") == "Ready"), None)
+    tested: Mapping[str, Any] = next(
+        (each for each in conditions if each.get("type") == "KueueTested"), {}
+    )
     found = {
         "name": metadata["name"],
         "mode": spec.get("mode", "Observe"),
@@ -49,6 +55,8 @@ def _policy(source: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "ready": None,
         "message": "the controller has not judged it yet",
+        "kueueTested": {"True": True, "False": False}.get(tested.get("status", "")),
+        "kueueMessage": tested.get("message", ""),
     }
     is_of_now = ready and ready.get("observedGeneration", 0) >= metadata.get("generation", 0)
     if ready and is_of_now:
@@ -133,6 +141,19 @@ def kueue(client: Client, namespace: str, kubernetes: str) -> Part:
     return Part(shown=shown)
 
 
+def untested(told: Part, policies: Part, replicas: Part) -> Part:
+    """Add to what is told of Kueue why it is untested: as policies say, else the servers."""
+    judged = [each for each in policies.shown or () if each["kueueMessage"]]
+    messages = {each["kueueMessage"] for each in judged if not each["kueueTested"]}
+    if not judged:
+        reasons = {name for each in replicas.shown or () for name in each["kueueUntested"]}
+        messages = {each.meaning for each in KueueTested if each in reasons}
+    found = sorted(messages)
+    trouble = (*told.trouble, *(f"Kueue is untested: {each}" for each in found))
+    shown = {**told.shown, "untested": found} if told.shown is not None else None
+    return replace(told, shown=shown, trouble=trouble)
+
+
 def clusters(client: Client) -> Part:
     """List the worker clusters behind MultiKueue, and whether Kueue reaches them.
 
@@ -168,15 +189,10 @@ def _cluster(source: Mapping[str, Any]) -> dict[str, Any]:
 def _kueues_image(client: Client, namespace: str) -> str | None:
     """Tell Kueue's version by the tag of its image; None: it is not told."""
     try:
-        found = client.get(_KUEUES_DEPLOYMENT.format(namespace))
+        found = client.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{KUEUE_DEPLOYMENT}")
     except (NotServed, Forbidden):
         return None
-    for container in found["spec"]["template"]["spec"]["containers"]:
-        name, _, digest = str(container.get("image") or "").partition("@")
-        tag = name.rpartition("/")[2].partition(":")[2]
-        if container.get("name") == "manager" and tag and not digest:
-            return tag
-    return None
+    return read_kueue_manager(found).version or None
 
 
 def _listed(client: Client, path: str) -> Iterator[Mapping[str, Any]]:

@@ -18,6 +18,7 @@ _OURS = "kueue_fallback_"
 _LIMIT_SECONDS = 15.0
 _CLUSTER = "cluster_"
 _CERTIFICATE = "certificate_"
+_UNTESTED = "untested_"
 
 
 def replicas(client: Client, namespace: str, unix: float) -> Part:
@@ -63,6 +64,7 @@ def _replica(client: Client, pod: Mapping[str, Any], unix: float) -> dict[str, A
         "certificateSecondsLeft": None,
         "clusterStateAgeSeconds": {},
         "staleClusters": [],
+        "kueueUntested": [],
         "message": "",
     }
     place = f"{metadata['name']}:{_port(pod)}"
@@ -87,6 +89,11 @@ def _replica(client: Client, pod: Mapping[str, Any], unix: float) -> dict[str, A
         "certificateSecondsLeft": round(min(ends) - unix) if ends else None,
         "clusterStateAgeSeconds": {name: round(each, 1) for name, each in clusters.items()},
         "staleClusters": [name for name, each in clusters.items() if each > limit],
+        "kueueUntested": sorted(
+            name.removeprefix(_UNTESTED)
+            for name, each in told.items()
+            if name.startswith(_UNTESTED) and each > 0
+        ),
     }
 
 
@@ -102,6 +109,8 @@ def _told(text: str) -> Mapping[str, float]:
                 found[_CERTIFICATE + ",".join(sample.labels.values())] = sample.value
             elif name == "cluster_state_age_seconds":
                 found[_CLUSTER + sample.labels.get("cluster", "")] = sample.value
+            elif name == "kueue_untested":
+                found[_UNTESTED + sample.labels.get("reason", "")] = sample.value
             elif name in ("state_age_seconds", "state_age_limit_seconds"):
                 found[name] = sample.value
     return found

@@ -63,7 +63,8 @@ def _kueue(shown: Mapping[str, Any]) -> str:
     if shown["api"] is None:
         return f"not installed, on Kubernetes {shown['kubernetes']}"
     version = f"{shown['version']} " if shown["version"] else ""
-    return f"{version}({shown['api']}) on Kubernetes {shown['kubernetes']}"
+    untested = ", " + terminal.tinted("untested", like="not ready") if shown["untested"] else ""
+    return f"{version}({shown['api']}) on Kubernetes {shown['kubernetes']}{untested}"
 
 
 def _leader(shown: Mapping[str, Any]) -> str:

@@ -1,14 +1,19 @@
-"""Says of each policy whether its options can be taken as the cluster stands: condition Ready."""
+"""Says of each policy what stands in its way: conditions Ready and KueueTested.
+
+Ready: its options can be taken as the cluster stands. KueueTested: this Kueue is one that forecasts
+are made for; it is the same for all policies, and stands where people look.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.decide import undo_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
 from webhook.decide.undo_limits import UndoLimit
+from webhook.model.kueue_support import KueueTested
 from webhook.model.policy import FallbackPolicy, Option, PolicyError
 from webhook.model.policy_values import selector
 from webhook.model.queues import LocalQueue, Snapshot
@@ -16,6 +21,7 @@ from webhook.model.reasons import Ready
 from webhook.model.selector import EVERYTHING
 
 READY: Final = "Ready"
+KUEUE_TESTED: Final = "KueueTested"
 _KEPT: Final = frozenset({"Keep", "Remove"})
 _LONGEST_MESSAGE: Final = 32768
 
@@ -80,23 +86,55 @@ def invalid(error: PolicyError, generation: int) -> Condition:
     )
 
 
-def status(found: Condition, before: Mapping[str, Any], *, now: str) -> Mapping[str, Any] | None:
+def status(
+    found: Condition, snapshot: Snapshot, before: Mapping[str, Any], *, now: str
+) -> Mapping[str, Any] | None:
     """Write the status that holds *found*; None where *before*, the status as it is, says it."""
     conditions = [item for item in before.get("conditions") or () if isinstance(item, dict)]
-    old = next((item for item in conditions if item.get("type") == READY), {})
-    state = "True" if found.ready else "False"
-    changed = old.get("status") != state
-    new = {
+    ready: Mapping[str, Any] = {
         "type": READY,
-        "status": state,
+        "status": "True" if found.ready else "False",
         "observedGeneration": found.generation,
-        "lastTransitionTime": now if changed else old.get("lastTransitionTime", now),
         "reason": str(found.reason),
         "message": found.message,
     }
-    if new == old:
+    said = [ready, {**_kueue_tested(snapshot), "observedGeneration": found.generation}]
+    new = [_dated(each, conditions, now) for each in said]
+    if all(each in conditions for each in new):
         return None
-    return {"conditions": [*(item for item in conditions if item.get("type") != READY), new]}
+    types = [each["type"] for each in new]
+    return {"conditions": [*(each for each in conditions if each.get("type") not in types), *new]}
+
+
+def _kueue_tested(snapshot: Snapshot) -> Mapping[str, str]:
+    doubts = snapshot.doubts
+    if not doubts:
+        found = KueueTested.TESTED
+        return _kueue_condition("True", found, found.meaning)
+    enforced = "they enforce all the same, as the setting untested_kueue says"
+    then = "policies that enforce only observe" if snapshot.is_restrained else enforced
+    message = _joined(iter([*(doubt.message for doubt in doubts), then]))
+    return _kueue_condition(
+        "False" if doubts[0].is_certain else "Unknown", doubts[0].reason, message
+    )
+
+
+def _kueue_condition(state: str, reason: KueueTested, message: str) -> Mapping[str, str]:
+    return {
+        "type": KUEUE_TESTED,
+        "status": state,
+        "reason": str(reason),
+        "message": message,
+    }
+
+
+def _dated(
+    said: Mapping[str, Any], before: Iterable[Mapping[str, Any]], now: str
+) -> Mapping[str, Any]:
+    """Say since when: the time of the last change of the condition's status."""
+    old = next((item for item in before if item.get("type") == said["type"]), {})
+    changed = old.get("status") != said["status"]
+    return {**said, "lastTransitionTime": now if changed else old.get("lastTransitionTime", now)}
 
 
 def _joined(lines: Iterator[str]) -> str:

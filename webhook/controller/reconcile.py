@@ -69,7 +69,8 @@ def look(
     for source in _policies(transport):
         name = source["metadata"]["name"]
         condition = _judge(source, snapshot, judge)
-        status = policy_status.status(condition, source.get("status") or {}, now=clock())
+        before = source.get("status") or {}
+        status = policy_status.status(condition, snapshot, before, now=clock())
         outcome = Look()
         if status is not None and is_leader():
             outcome = _write(transport, source, name, condition, status)

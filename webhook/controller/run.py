@@ -36,6 +36,7 @@ from webhook.controller.records import Records
 from webhook.controller.run_times import RUNS
 from webhook.controller.sparing import Sparing
 from webhook.controller.unreviewed import Found, Unreviewed, fetching
+from webhook.decide.restraint import Restraint
 from webhook.model.queues import Snapshot
 from webhook.settings import Settings
 
@@ -78,7 +79,10 @@ class Controller:
         )
         self._term = 0
         """In which it was last looked whether we lead."""
-        self._feed = Feed(self._resources, time.monotonic())
+        restraint = Restraint(
+            stated_version=settings.kueue_version, enforces=settings.untested_kueue == "enforce"
+        )
+        self._feed = Feed(self._resources, time.monotonic(), settle=restraint)
         self._snapshot = Snapshot()
         self.metrics = ControllerMetrics()
         self._records = Records(

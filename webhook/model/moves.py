@@ -193,6 +193,11 @@ class Obstacle(Explained):
         "its policy's mode is not Enforce",
         "Set the policy's `mode` to `Enforce`.",
     )
+    UNTESTED_KUEUE = (
+        "untestedKueue",
+        "policies only observe, because Kueue is another one than is tested",
+        "The policy's condition KueueTested says why; or set `untested_kueue: enforce`.",
+    )
     NO_SUCH_OPTION = (
         "noSuchOption",
         "its policy has no such option",

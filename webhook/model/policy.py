@@ -80,6 +80,8 @@ class FallbackPolicy(Strict):
     name: str
     generation: int = 0
     spec: Spec
+    restrained: str = ""
+    """Why it only observes where its object says Enforce; empty: its mode is its own."""
 
 
 class PolicyError(ValueError):

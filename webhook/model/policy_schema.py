@@ -170,7 +170,8 @@ def _status() -> Schema:
         "type": "object",
         "properties": {
             "conditions": {
-                "description": "Ready: every option can be taken, as far as is known now.",
+                "description": "Ready: every option can be taken, as far as is known now. "
+                "KueueTested: this Kueue is one that decisions are tested with.",
                 "type": "array",
                 "maxItems": 8,
                 "x-kubernetes-list-type": "map",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from webhook.model.clusters import WorkerCluster
     from webhook.model.forecasts import Dispatch, Estimates, Profile, RunTime
     from webhook.model.job_class import JobClass
+    from webhook.model.kueue_support import Doubt, KueueManager
     from webhook.model.moves import Obstacle
     from webhook.model.pods import PodTemplate
     from webhook.model.policy import FallbackPolicy
@@ -160,6 +161,15 @@ class KueueConfig:
     maps_devices: bool = False
     """``resources.deviceClassMappings``: it counts devices by names of its own."""
     requeue_seconds: float = 1.0  # for which released quota lies idle; see ``decide.runs``
+    unmodelled_gates: tuple[str, ...] = ()
+    unmodelled_fields: tuple[str, ...] = ()
+    is_read: bool = True
+    """False: these are defaults, because nothing was found, or it could not be read."""
+
+    @property
+    def unmodelled(self) -> tuple[str, ...]:
+        """Name what may make Kueue do something else than is forecast: gates, then fields."""
+        return self.unmodelled_gates + self.unmodelled_fields
 
 
 class Stage(StrEnum):
@@ -278,6 +288,12 @@ class Snapshot:
     policies: tuple[FallbackPolicy, ...] = ()
     """The valid ones, the one that applies first at the front: priority down, then name."""
     kueue: KueueConfig = field(default_factory=KueueConfig)
+    kueue_manager: KueueManager | None = None
+    """None: nobody has looked for it."""
+    doubts: tuple[Doubt, ...] = ()
+    """Why this Kueue is untested; see ``decide.restraint``."""
+    is_restrained: bool = False
+    """Policies that enforce only observe, because of the doubts."""
     runs_before_kueue: bool = True
     """Our mutating webhook is proven to run before Kueue's (it suspends what we give a queue)."""
     reviewed_namespaces: tuple[Selector, ...] = ()

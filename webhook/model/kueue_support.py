@@ -1,0 +1,374 @@
+"""Which Kueue our forecasts are made for: the tested versions, its gates and its configuration.
+
+A new release of Kueue is tested by reading what has changed there, and then by changing these
+tables: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/features/kube_features.go and
+https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/apis/config.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from webhook.model.fields import child
+from webhook.model.reasons import Explained
+
+if TYPE_CHECKING:
+    from webhook.model.queues import KueueConfig
+
+TESTED: Final = ((0, 19),)
+"""Major and minor."""
+
+_MOST_NAMED: Final = 10
+_MOST_KEPT: Final = 100
+_MOST_FIELDS: Final = 10_000
+"""Of a configuration so many are looked at; Kueue has about a hundred."""
+_LONGEST_NAME: Final = 80
+
+
+class Effect(Enum):
+    """What something in Kueue does to that on which decisions rest."""
+
+    NOTHING = "nothing"
+    MODELLED = "modelled"
+    """It is read, and decisions follow it."""
+    JOB_BY_JOB = "job by job"
+    """It matters to Jobs or queues that are left alone each for itself, whatever it says."""
+    UNMODELLED = "unmodelled"
+    """With a value other than the default, what Kueue does is not what is forecast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    default: bool | None
+    """None: to say anything is to change something."""
+    effect: Effect
+
+
+_NOTHING, _MODELLED = Effect.NOTHING, Effect.MODELLED
+_JOB_BY_JOB, _UNMODELLED = Effect.JOB_BY_JOB, Effect.UNMODELLED
+
+GATES: Final[Mapping[str, Gate]] = {
+    "AdmissionFairSharing": Gate(True, _NOTHING),  # without it, the configuration's says nothing
+    "AdmissionGatedBy": Gate(True, _UNMODELLED),
+    "AllAlpha": Gate(False, _UNMODELLED),
+    "AllBeta": Gate(None, _UNMODELLED),
+    "AssignQueueLabelsForPods": Gate(True, _NOTHING),
+    "CleanupProvisioningRequestsOnEviction": Gate(True, _NOTHING),
+    "ConcurrentAdmission": Gate(False, _UNMODELLED),
+    "CustomMetricLabels": Gate(False, _NOTHING),
+    "DeferRayServiceFinalizationForRedisCleanup": Gate(True, _NOTHING),
+    "DisableWaitForPodsReady": Gate(False, _UNMODELLED),
+    "ElasticJobsViaWorkloadSlices": Gate(True, _JOB_BY_JOB),
+    "ElasticJobsViaWorkloadSlicesWithTAS": Gate(False, _JOB_BY_JOB),
+    "FailureRecoveryPolicy": Gate(False, _NOTHING),
+    "FairSharingPreemptWithinNominal": Gate(True, _UNMODELLED),
+    "FairSharingPrioritizeNonBorrowing": Gate(True, _UNMODELLED),
+    "FastQuotaReleaseInPodIntegration": Gate(False, _NOTHING),
+    "FinishOrphanedWorkloads": Gate(True, _NOTHING),
+    "FlavorFungibility": Gate(True, _UNMODELLED),
+    "FlavorFungibilityPreserveScanProgress": Gate(True, _UNMODELLED),
+    "HierarchicalCohorts": Gate(True, _UNMODELLED),
+    "KueueDRAIntegration": Gate(True, _JOB_BY_JOB),
+    "KueueDRAIntegrationConsumableCapacity": Gate(False, _JOB_BY_JOB),
+    "KueueDRAIntegrationExtendedResource": Gate(True, _JOB_BY_JOB),
+    "KueueDRAIntegrationPartitionableDevices": Gate(True, _JOB_BY_JOB),
+    "KueueDRARejectWorkloadsWhenDRADisabled": Gate(True, _JOB_BY_JOB),
+    "LWSImmutableGroupSize": Gate(True, _NOTHING),
+    "LocalQueueMetrics": Gate(True, _NOTHING),
+    "ManagedJobsNamespaceSelectorAlwaysRespected": Gate(True, _UNMODELLED),
+    "MetricForWorkloadCreationLatency": Gate(True, _NOTHING),
+    "MetricsForCohorts": Gate(True, _NOTHING),
+    "MultiKueue": Gate(True, _UNMODELLED),
+    "MultiKueueAdaptersForCustomJobs": Gate(True, _NOTHING),
+    "MultiKueueAllowInsecureKubeconfigs": Gate(False, _NOTHING),
+    "MultiKueueClusterProfile": Gate(False, _NOTHING),
+    "MultiKueueIncrementalDispatcherConfig": Gate(True, _UNMODELLED),
+    "MultiKueueIncrementalDispatcherRespectConfigOrder": Gate(True, _UNMODELLED),
+    "MultiKueueKubeConfigPathValidation": Gate(False, _NOTHING),
+    "MultiKueueManagerQuotaAutomation": Gate(False, _UNMODELLED),
+    "MultiKueueOrchestratedPreemption": Gate(False, _UNMODELLED),
+    "MultiKueueRedoAdmissionOnEvictionInWorker": Gate(True, _UNMODELLED),
+    "MultiKueueRemoteSpecSync": Gate(True, _NOTHING),
+    "MultiKueueWaitForWorkloadAdmitted": Gate(True, _UNMODELLED),
+    "ObjectRetentionPolicies": Gate(True, _NOTHING),
+    "PartialAdmission": Gate(True, _JOB_BY_JOB),
+    "PodIntegrationValidateGroupOwner": Gate(True, _NOTHING),
+    "PrioritizePreemptorWorkloads": Gate(False, _UNMODELLED),
+    "PriorityBoost": Gate(False, _UNMODELLED),
+    "PrioritySortingWithinCohort": Gate(True, _UNMODELLED),
+    "PropagateBatchJobLabelsToWorkload": Gate(True, _NOTHING),
+    "QuotaCheckStrategy": Gate(True, _UNMODELLED),
+    "ReclaimablePods": Gate(True, _UNMODELLED),
+    "RecomputeAssignmentUponPreemptionTargetsOverlap": Gate(False, _UNMODELLED),
+    "RejectUpdatesToCQWithInvalidOnFlavors": Gate(False, _NOTHING),
+    "RemoveFinalizersWithStrictPatch": Gate(True, _NOTHING),
+    "SchedulerLibraryIntegration": Gate(False, _JOB_BY_JOB),  # where nodes are counted: topologies
+    "SchedulerLongRequeueInterval": Gate(False, _MODELLED),
+    "SchedulerTimestampPreemptionBuffer": Gate(False, _UNMODELLED),
+    "SchedulingEquivalenceHashing": Gate(True, _NOTHING),  # spares Kueue work, orders nothing
+    "ShortWorkloadNames": Gate(False, _NOTHING),
+    "SkipAncestorCheckForDeletedWorkloads": Gate(True, _NOTHING),
+    "SkipFinalizersForPodsSuspendedByParent": Gate(True, _NOTHING),
+    "SkipReassignmentForPodOwnedWorkloads": Gate(True, _JOB_BY_JOB),
+    "SparkApplicationIntegration": Gate(False, _NOTHING),
+    "TASAssignmentsEncodingByHostnamePrefix": Gate(True, _NOTHING),
+    "TASBalancedPlacement": Gate(False, _JOB_BY_JOB),
+    "TASCacheNodeMatchResults": Gate(True, _NOTHING),
+    "TASCacheTopologyTree": Gate(False, _NOTHING),
+    "TASCachingRemainingResources": Gate(True, _NOTHING),
+    "TASFailedNodeReplacement": Gate(True, _JOB_BY_JOB),
+    "TASFailedNodeReplacementFailFast": Gate(True, _JOB_BY_JOB),
+    "TASHandleOverlappingFlavors": Gate(True, _JOB_BY_JOB),
+    "TASMultiLayerTopology": Gate(True, _JOB_BY_JOB),
+    "TASProfileMixed": Gate(True, _JOB_BY_JOB),
+    "TASRecomputeAssignmentWithinSchedulingCycle": Gate(True, _JOB_BY_JOB),
+    "TASReplaceNodeDueToNotReadyOverFixedTime": Gate(False, _JOB_BY_JOB),
+    "TASReplaceNodeOnNodeTaints": Gate(True, _JOB_BY_JOB),
+    "TASReplaceNodeOnPodTermination": Gate(True, _JOB_BY_JOB),
+    "TASRespectNodeAffinityPreferred": Gate(False, _JOB_BY_JOB),
+    "TASValidateWorkloadSliceSize": Gate(True, _NOTHING),
+    "TLSOptions": Gate(True, _NOTHING),
+    "TopologyAwareScheduling": Gate(True, _JOB_BY_JOB),
+    "UnadmittedWorkloadsExplicitStatus": Gate(False, _NOTHING),
+    "UnadmittedWorkloadsObservability": Gate(False, _NOTHING),
+    "ValidateRayAndSparkJobUpdates": Gate(True, _NOTHING),
+    "VectorizedResourceRequests": Gate(True, _NOTHING),
+    "VisibilityOnDemand": Gate(True, _NOTHING),
+    "WorkloadIdentifierAnnotations": Gate(True, _NOTHING),  # labels and annotations are read
+    "WorkloadPriorityClassDefaulting": Gate(False, _UNMODELLED),
+    "WorkloadRequestUseMergePatch": Gate(False, _NOTHING),
+    "WorkloadValidateResourcesAreNonNegative": Gate(True, _NOTHING),
+    "WorkloadValidationForPodSetMetadata": Gate(True, _NOTHING),
+}
+"""Every gate of Kueue 0.19.2, and the two by which Kubernetes switches many at once."""
+
+_Fields: TypeAlias = "Mapping[str, Effect | _Fields]"
+
+FIELDS: Final[_Fields] = {
+    "apiVersion": _NOTHING,
+    "kind": _NOTHING,
+    "namespace": _MODELLED,
+    "webhook": _NOTHING,
+    "leaderElection": _NOTHING,
+    "metrics": _NOTHING,
+    "health": _NOTHING,
+    "pprofBindAddress": _NOTHING,
+    "controller": _NOTHING,
+    "tls": _NOTHING,
+    "manageJobsWithoutQueueName": _MODELLED,
+    "managedJobsNamespaceSelector": _MODELLED,
+    "internalCertManagement": _NOTHING,
+    "waitForPodsReady": {
+        "enable": _MODELLED,
+        "blockAdmission": _MODELLED,
+        "timeout": _NOTHING,
+        "recoveryTimeout": _NOTHING,
+        "requeuingStrategy": {
+            # Who was evicted counts from its creation here, and nobody is forecast to be evicted.
+            "timestamp": _NOTHING,
+            "backoffLimitCount": _NOTHING,
+            "backoffBaseSeconds": _NOTHING,
+            "backoffMaxSeconds": _NOTHING,
+        },
+    },
+    "clientConnection": _NOTHING,
+    "integrations": {
+        "frameworks": _MODELLED,
+        "externalFrameworks": _MODELLED,
+        "labelKeysToCopy": _NOTHING,
+        "podOptions": _NOTHING,
+    },
+    "queueVisibility": _NOTHING,
+    "multiKueue": {
+        "gcInterval": _NOTHING,
+        "origin": _NOTHING,
+        "workerLostTimeout": _NOTHING,
+        "dispatcherName": _JOB_BY_JOB,
+        "externalFrameworks": _NOTHING,
+        "clusterProfile": _NOTHING,
+        "incrementalDispatcherConfig": _JOB_BY_JOB,
+    },
+    "fairSharing": {"enable": _MODELLED, "preemptionStrategies": _JOB_BY_JOB},
+    "admissionFairSharing": _UNMODELLED,
+    "resources": {
+        "quotaCheckStrategy": _MODELLED,
+        "excludeResourcePrefixes": _MODELLED,
+        "transformations": {
+            "input": _MODELLED,
+            "strategy": _MODELLED,
+            "multiplyBy": _MODELLED,
+            "outputs": _MODELLED,
+        },
+        "deviceClassMappings": _JOB_BY_JOB,
+    },
+    "featureGates": _MODELLED,
+    "objectRetentionPolicies": _NOTHING,
+    "visibilityServer": _NOTHING,
+}
+"""Every field of Kueue's Configuration, v1beta1 and v1beta2, as deep as decisions depend on it."""
+
+
+class KueueTested(Explained):
+    """Why the condition KueueTested is as it is: True with the first, False or Unknown else."""
+
+    TESTED = (
+        "Tested",
+        "Kueue's version, gates and configuration are among those that are tested",
+        "Nothing.",
+    )
+    VERSION_UNTESTED = (
+        "VersionUntested",
+        "Kueue's version is not among those that are tested",
+        "Take a release that is tested with it, or try it, and set `untested_kueue: enforce`.",
+    )
+    UNMODELLED = (
+        "Unmodelled",
+        "a gate or a field of Kueue's configuration changes what Kueue does, or is unknown",
+        "The message names it. Take it back, or set `untested_kueue: enforce` if you accept it.",
+    )
+    VERSION_UNKNOWN = (
+        "VersionUnknown",
+        "Kueue's version cannot be read from its Deployment",
+        "The message says why. Where Kueue is installed otherwise, state it: `kueue_version`.",
+    )
+    CONFIGURATION_UNKNOWN = (
+        "ConfigurationUnknown",
+        "Kueue's arguments or its configuration cannot be read",
+        "The message says where; Kueue itself may not be able to read it either.",
+    )
+
+
+_UNKNOWN: Final = (KueueTested.VERSION_UNKNOWN, KueueTested.CONFIGURATION_UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """Why this Kueue may do something else than is forecast."""
+
+    reason: KueueTested
+    message: str
+    """For people: ``Kueue 0.20.1 is untested: tested is 0.19``."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it is known to be another, and not just unknown."""
+        return self.reason not in _UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KueueManager:
+    """How Kueue runs, as its own Deployment says."""
+
+    version: str = ""
+    """As its image is tagged; empty: it is not known."""
+    unknown_version: str = ""
+    """Why it is not."""
+    gates: Mapping[str, bool] | None = None
+    """Those of the command line, which take the place of the configuration's; None: none."""
+    has_configuration: bool = True
+    """Without, Kueue takes its defaults, whatever stands in its ConfigMap."""
+    unreadable: str = ""
+    """What of the rest cannot be read."""
+
+
+def doubts(
+    kueue: KueueConfig, manager: KueueManager | None, stated_version: str = ""
+) -> tuple[Doubt, ...]:
+    """Say why this Kueue is untested, what is certain first; nothing: it is tested.
+
+    Without a *manager* nobody has looked for it, as in a saved state: only the configuration that
+    is there is judged. *stated_version* is known better than what could be read.
+    """
+    found = [*_of_version(manager, stated_version), *_of_configuration(kueue, manager)]
+    if kueue.unmodelled:
+        message = f"Kueue is untested with {', '.join(_some(kueue.unmodelled))}"
+        found.append(Doubt(reason=KueueTested.UNMODELLED, message=message))
+    return tuple(sorted(found, key=lambda doubt: not doubt.is_certain))
+
+
+def is_version(text: str) -> bool:
+    return _VERSION.fullmatch(text) is not None
+
+
+def release(version: str) -> tuple[int, int] | None:
+    """Read major and minor of ``v0.19.2``; None: it is no version, or one before its release."""
+    found = _VERSION.fullmatch(version)
+    if found is None or _BEFORE_RELEASE.match(found["rest"]):
+        return None
+    return int(found["major"]), int(found["minor"])
+
+
+_VERSION: Final = re.compile(
+    r"(release-|v)?(?P<major>\d{1,4})\.(?P<minor>\d{1,4})(\.\d{1,6})?(?P<rest>([-+_.].*)?)"
+)
+_BEFORE_RELEASE: Final = re.compile(r"-(alpha|beta|rc|devel|main)\b")
+
+
+def unmodelled_gates(gates: Mapping[str, bool]) -> tuple[str, ...]:
+    """Name the gates that are unknown, or change what Kueue does in a way that is not modelled."""
+    found = sorted(name for name, value in gates.items() if _matters(name, value=value))
+    return tuple(f"featureGates.{_clipped(name)}" for name in found[:_MOST_KEPT])
+
+
+def _matters(name: str, *, value: bool) -> bool:
+    gate = GATES.get(name)
+    return gate is None or (gate.effect is _UNMODELLED and value is not gate.default)
+
+
+def unmodelled_fields(configuration: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name the fields that are unknown, or that are set and not modelled, in a configuration."""
+    found = list(islice(_looked_at(configuration, FIELDS, ""), _MOST_FIELDS))
+    if len(found) == _MOST_FIELDS:
+        return (f"more than {_MOST_FIELDS} fields",)
+    return tuple(sorted({path for path, matters in found if matters}))[:_MOST_KEPT]
+
+
+def _looked_at(source: Mapping[str, Any], known: _Fields, path: str) -> Iterator[tuple[str, bool]]:
+    """List the fields that are set, each with whether it matters."""
+    for name, value in source.items():
+        here = _clipped(child(path, str(name)))
+        effect = known.get(name)
+        yield here, effect is None or (effect is _UNMODELLED and value is not None)
+        if isinstance(effect, Mapping):
+            for inner in value if isinstance(value, list) else (value,):
+                if isinstance(inner, dict):
+                    yield from _looked_at(inner, effect, here)
+
+
+def _of_version(manager: KueueManager | None, stated: str) -> Iterator[Doubt]:
+    version = stated or (manager.version if manager is not None else "")
+    if version:
+        if release(version) not in TESTED:
+            tested = ", ".join(f"{major}.{minor}" for major, minor in TESTED)
+            shown = _clipped(version.removeprefix("v"))
+            message = f"Kueue {shown} is untested: tested is {tested}"
+            yield Doubt(reason=KueueTested.VERSION_UNTESTED, message=message)
+    elif manager is not None:
+        message = f"Kueue's version is not known: {manager.unknown_version}"
+        yield Doubt(reason=KueueTested.VERSION_UNKNOWN, message=message)
+
+
+def _of_configuration(kueue: KueueConfig, manager: KueueManager | None) -> Iterator[Doubt]:
+    if manager is None:
+        return
+    because = manager.unreadable
+    if not because and not kueue.is_read:
+        because = "its ConfigMap kueue-manager-config is not there, or cannot be read"
+    if because:
+        message = f"Kueue's configuration is not known: {because}"
+        yield Doubt(reason=KueueTested.CONFIGURATION_UNKNOWN, message=message)
+
+
+def _some(names: Iterable[str]) -> list[str]:
+    found = list(names)
+    more = len(found) - _MOST_NAMED
+    return found if more <= 0 else [*found[:_MOST_NAMED], f"{more} more"]
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "…"
