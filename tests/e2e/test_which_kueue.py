@@ -35,7 +35,7 @@ def client(own_plane, own_webhook: Installation, names):
         yield own_plane.client
 
 
-def tested(client, names):
+def condition_of(client, names):
     found = client.get(POLICY_API, "FallbackPolicy", names.policy)
     conditions = {each["type"]: each for each in found["status"]["conditions"]}
     said = conditions["KueueTested"]
@@ -80,11 +80,11 @@ def test_a_kueue_that_is_not_tested_is_only_observed_until_it_is_back(
     client, own_webhook, names, change, status, reason
 ):
     def is_enforced():
-        found = tested(client, names), doubted(own_webhook), option_of(client, names)
+        found = condition_of(client, names), doubted(own_webhook), option_of(client, names)
         return found == (TESTED, set(), "cpu")
 
     def is_observed():
-        found = tested(client, names), doubted(own_webhook), option_of(client, names)
+        found = condition_of(client, names), doubted(own_webhook), option_of(client, names)
         return found == ((status, reason), {reason}, None)
 
     wait_for(is_enforced, "the policy enforces", timeout_seconds=SECONDS)
