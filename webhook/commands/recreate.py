@@ -23,7 +23,7 @@ from webhook.commands import terminal
 from webhook.commands.check_sample import nameless, without_run
 from webhook.commands.connect import jobs_path
 from webhook.commands.deciding import kind_of
-from webhook.commands.undo import CONFLICT, NotUndoneError, Target
+from webhook.commands.target import CONFLICT, NotUndoneError, Target, missing, without_decision
 from webhook.decide import explain
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.jobs.batch import held_back
@@ -97,7 +97,7 @@ def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
         # Kueue has suspended it for the queue that it was given.
         found["spec"].pop("suspend", None)
     found["metadata"].setdefault("annotations", {}).update(
-        {POLICY: OPT_OUT, UNDONE: recorded.policy, REASON: explain.warned(_SENTENCE)}
+        {POLICY: OPT_OUT, UNDONE: recorded.policy, REASON: explain.said(_SENTENCE)}
     )
     return found
 
@@ -111,8 +111,6 @@ def can_be_recreated(target: Target, job: Mapping[str, Any]) -> bool:
 
 
 def _read(client: Client, target: Target) -> Mapping[str, Any]:
-    from webhook.commands.undo import missing, without_decision
-
     try:
         job = client.get(target.path)
     except NotServed:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,11 +12,10 @@ from webhook.commands import complete, terminal
 from webhook.commands.connect import (
     UNREACHED,
     connected,
-    jobs_path,
-    missing_job,
     name_of,
     namespace_or_current,
 )
+from webhook.commands.target import CONFLICT, NotUndoneError, Target, missing, without_decision
 from webhook.model.job import DECISION, MOVE_TO, OPTION_LABEL, QUEUE_LABEL, UNDO
 
 if TYPE_CHECKING:
@@ -25,12 +23,7 @@ if TYPE_CHECKING:
     from webhook.cluster.errors import Refused
 
 TRIES = 3
-_NO = 1
-CONFLICT = 409
 _INVALID = 422
-_ALONE = """\
-To have it left alone all the same:
-  kubectl annotate job {name} -n {namespace} kueue-fallback.dev/policy=none"""
 _UNPIN = """\
 It is pinned: left alone from now on. To unpin it, for policies that adopt such Jobs:
   kubectl annotate job {name} -n {namespace} kueue-fallback.dev/policy-"""
@@ -41,35 +34,6 @@ _RECREATE = """
 It can be deleted and created as it was submitted, at the end of its queue:
   kubectl fallback undo {name} -n {namespace} --recreate"""
 _LEFT_BEHIND = "Its annotation {annotation} could not be taken off again: {error}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The Job that is meant."""
-
-    namespace: str
-    name: str
-    is_dry_run: bool
-
-    @property
-    def path(self) -> str:
-        return jobs_path(self.namespace, self.name)
-
-    @property
-    def params(self) -> Mapping[str, str]:
-        return {"dryRun": "All"} if self.is_dry_run else {}
-
-    def __str__(self) -> str:
-        return f"Job {self.namespace}/{self.name}"
-
-
-class NotUndoneError(Exception):
-    """The Job is as it was, and why; or what has become of it."""
-
-    def __init__(self, text: str, code: int = _NO) -> None:
-        super().__init__(text, code)
-        self.text = text
-        self.code = code
 
 
 @click.command("undo", short_help="Put a pending Job back as it was submitted.")
@@ -190,19 +154,6 @@ def _refusal(target: Target, job: Mapping[str, Any]) -> str:
     has_run = found in (Obstacle.NOT_SUSPENDED, Obstacle.FINISHED)
     because = "; what has started cannot be undone" if has_run else ""
     return f"{target} is not undone: {found.meaning}{because}.{_way_out(target, job)}"
-
-
-def missing(client: Client, target: Target) -> str:
-    """Say that the Job is not there."""
-    return missing_job(client, target.namespace, target.name)
-
-
-def without_decision(target: Target, job: Mapping[str, Any]) -> str:
-    """Say that no decision stands on the Job; empty: one does."""
-    if DECISION in (job["metadata"].get("annotations") or {}):
-        return ""
-    alone = _ALONE.format(name=target.name, namespace=target.namespace)
-    return f"{target} carries no decision: there is nothing to undo.\n{alone}"
 
 
 def _way_out(target: Target, job: Mapping[str, Any]) -> str:
