@@ -1,6 +1,7 @@
 """A pending Job is put back as it was submitted in the very update that asks for it, and pinned."""
 
 import copy
+import json
 import time
 from dataclasses import replace
 from datetime import datetime
@@ -287,6 +288,27 @@ def test_the_manifest_of_a_job_that_reads_from_annotations_applied_again_changes
     pod_of(again)["spec"]["containers"][0]["env"] = [{**(read if merges else {}), **entry}]
 
     assert server.update(undone, again) == (undone, [])
+
+
+def test_an_undone_job_lets_anybody_apply_the_variable_that_it_reads_from_an_annotation():
+    server = Server(paper_snapshot())
+    before = stored(server)
+    claim = {"f:name": {}, "f:value": {}}
+    env = {"f:env": {'k:{"name":"RUN_ENV"}': claim}}
+    spec = {
+        "f:containers": {f'k:{{"name":"{pod_of(before)["spec"]["containers"][0]["name"]}"}}': env}
+    }
+    fields = {"f:spec": {"f:template": {"f:spec": spec}}}
+    before["metadata"]["managedFields"] = [{"manager": "kubectl", "fieldsV1": fields}]
+
+    undone, _ = undo(server, before)
+    again = copy.deepcopy(undone)
+    again["metadata"]["managedFields"] = before["metadata"]["managedFields"]
+    applied, _ = server.update(undone, again)
+
+    for job in (undone, applied):
+        assert "f:value" not in json.dumps(job["metadata"]["managedFields"])
+    assert "f:value" in json.dumps(move(server, before, "gpu")[0]["metadata"]["managedFields"])
 
 
 def test_another_value_of_a_variable_that_is_read_from_an_annotation_is_left_to_kubernetes():

@@ -192,7 +192,8 @@ class Handler:
         restored = patch.operations(edits, review.object, kind.allowed)
         if updates.asks_for_move(old, review.object):
             return self._move(review, kind, restored)
-        verdict = Verdict(uid=review.uid, patch=restored or None, warnings=warnings)
+        operations = restored + updates.disowned(review.object, kind)
+        verdict = Verdict(uid=review.uid, patch=operations or None, warnings=warnings)
         return Considered(review=review, verdict=verdict, outcome=None, restored=len(restored))
 
     def _move(self, review: Review, kind: JobKind, restored: list[Operation]) -> Considered:
@@ -208,6 +209,7 @@ class Handler:
                 moment = self._moment(review, self._clock())
                 outcome = moving.move(source, kind, self._occupancy(), moment, self._rules)
         operations = restored + patch.operations(outcome.edits, review.object, kind.allowed)
+        operations += updates.disowned(review.object, kind)
         verdict = Verdict(
             uid=review.uid, patch=operations, warnings=outcome.warnings, audit=_audit(outcome)
         )

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from webhook.admission import original as originals
-from webhook.admission import restore
+from webhook.admission import ownership, restore
 from webhook.decide import explain, movable_env, warning
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.jobs import JobKind
-from webhook.model.edits import Edit, Original
+from webhook.model.edits import Edit, Operation, Original
 from webhook.model.fields import FieldError
-from webhook.model.job import DECISION, MOVE_TO, UNDO
+from webhook.model.job import DECISION, MOVE_TO, OPTION_LABEL, UNDO
 
 
 def restored(
@@ -29,7 +29,7 @@ def restored(
 
     """
     if DECISION not in _annotations(old) and DECISION not in _annotations(new):
-        return restore.restoration(old, new, _undone(old, kind)), ()
+        return restore.restoration(old, new, _read_variables(old, kind)), ()
     recorded = _unchanged_decision(old, new)
     if recorded is None:
         return (), ()
@@ -53,9 +53,16 @@ def changes_decision(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return _annotations(old).get(DECISION) != _annotations(new).get(DECISION)
 
 
-def _undone(old: Mapping[str, Any], kind: JobKind) -> Original:
+def disowned(job: Mapping[str, Any], kind: JobKind) -> list[Operation]:
+    """List the operations that let others than its creator apply an undone Job's manifest."""
+    if _labels(job).get(OPTION_LABEL) != UNDO or DECISION in _annotations(job):
+        return []
+    return ownership.disowned(job, _read_variables(job, kind))
+
+
+def _read_variables(job: Mapping[str, Any], kind: JobKind) -> Original:
     """Tell what was submitted where an undone Job reads its variables from annotations."""
-    raw = kind.read(old)
+    raw = kind.read(job)
     return {edit.path: edit.value for edit in kind.edits(raw, movable_env.as_literals(raw))}
 
 
@@ -72,6 +79,14 @@ def _unchanged_decision(old: Mapping[str, Any], new: Mapping[str, Any]) -> expla
 
 
 def _annotations(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _texts(source, "annotations")
+
+
+def _labels(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _texts(source, "labels")
+
+
+def _texts(source: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     metadata = source.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return annotations if isinstance(annotations, dict) else {}
+    texts = metadata.get(key) if isinstance(metadata, dict) else None
+    return texts if isinstance(texts, dict) else {}

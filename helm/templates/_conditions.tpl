@@ -39,19 +39,31 @@ admission; a later submission moves the time on, and a copy within the same seco
 {{- end -}}
 
 {{- define "kueue-fallback.conditionsUPDATE" -}}
-- name: with-the-decision-that-it-had-or-to-be-moved
+- name: with-the-decision-that-it-had-undone-or-to-be-moved
   expression: >-
     (has(oldObject.metadata.annotations) && has(object.metadata.annotations)
     && 'kueue-fallback.dev/decision' in oldObject.metadata.annotations
     && 'kueue-fallback.dev/decision' in object.metadata.annotations
     && object.metadata.annotations['kueue-fallback.dev/decision']
     == oldObject.metadata.annotations['kueue-fallback.dev/decision'])
+    || {{ include "kueue-fallback.undone" . | nindent 4 | trim }}
     || {{ include "kueue-fallback.toBeMoved" . | nindent 4 | trim }}
-- name: not-opted-out-or-to-be-moved
+- name: not-opted-out-undone-or-to-be-moved
   expression: >-
     !has(object.metadata.annotations) || !('kueue-fallback.dev/policy' in object.metadata.annotations)
     || object.metadata.annotations['kueue-fallback.dev/policy'] != 'none'
+    || {{ include "kueue-fallback.undone" . | nindent 4 | trim }}
     || {{ include "kueue-fallback.toBeMoved" . | nindent 4 | trim }}
+{{- end -}}
+
+{{- /*
+An undone Job that goes on reading variables from annotations: its manifest has them as values, and
+both together would be refused.
+*/ -}}
+
+{{- define "kueue-fallback.undone" -}}
+(has(object.metadata.labels) && 'kueue-fallback.dev/option' in object.metadata.labels
+&& object.metadata.labels['kueue-fallback.dev/option'] == 'none')
 {{- end -}}
 
 {{- /*

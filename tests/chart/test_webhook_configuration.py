@@ -80,7 +80,10 @@ def test_every_new_job_may_be_sent_and_only_decided_jobs_when_they_change(render
             "not-with-a-workload-made-before",
             "not-decided-in-this-very-admission",
         ],
-        ["with-the-decision-that-it-had-or-to-be-moved", "not-opted-out-or-to-be-moved"],
+        [
+            "with-the-decision-that-it-had-undone-or-to-be-moved",
+            "not-opted-out-undone-or-to-be-moved",
+        ],
     ]
 
 
@@ -107,6 +110,18 @@ def test_a_job_that_is_to_be_moved_is_sent_whatever_else_it_says(render):
     assert [each["expression"].count("(") for each in conditions] == [
         each["expression"].count(")") for each in conditions
     ]
+
+
+def test_an_undone_job_that_keeps_the_label_is_sent_though_it_has_opted_out(render):
+    label = "'kueue-fallback.dev/option'"
+    undone = (
+        f" || (has(object.metadata.labels) && {label} in object.metadata.labels"
+        f" && object.metadata.labels[{label}] == 'none')"
+    )
+
+    conditions = webhooks(render())[1]["matchConditions"]
+
+    assert [undone in each["expression"] for each in conditions] == [True, True]
 
 
 def test_conditions_of_the_admin_are_added_for_new_jobs_alone(render):

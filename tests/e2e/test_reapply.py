@@ -258,3 +258,43 @@ def test_the_off_switch_stops_new_decisions_until_it_is_removed(plane, webhook, 
         "decisions again",
         timeout_seconds=5,
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "more"),
+    [
+        (("apply",), {".resources.limits"}),
+        (("apply", "--server-side", "--field-manager", "flux"), set()),
+    ],
+    ids=["client-side", "another-manager"],
+)
+def test_a_second_manager_conflicts_until_it_forces_and_then_the_decision_stays(
+    plane, queues, policy, manifest, first, more
+):
+    fill(plane, queues, gpu=14, cpu=2)
+    path = manifest()
+    assert plane.kubectl(*first, "-f", str(path)).returncode == 0
+    before = started(plane, queues)
+    assert queue_of(before) == queues.cpu_queue
+
+    second = ("apply", "--server-side", "-f", str(path))
+    refused = plane.kubectl(*second)
+    between = job_of(plane.client, queues.namespace, "light")
+    forced = plane.kubectl(*second, "--force-conflicts")
+
+    after = job_of(plane.client, queues.namespace, "light")
+    assert (refused.returncode, "Apply failed with" in refused.stderr) == (1, True)
+    lines = [line[2:] for line in refused.stderr.splitlines() if line.startswith("- .")]
+    container = '.spec.template.spec.containers[name="main"]'
+    assert {line.removeprefix(container) for line in lines} - more == {
+        ".metadata.labels.kueue.x-k8s.io/queue-name",
+        '.env[name="RUN_ENV"].value',
+        ".resources.limits.nvidia.com/gpu",
+        ".resources.requests.nvidia.com/gpu",
+    }
+    assert essence(between) == essence(before)
+    assert forced.returncode == 0, forced.stderr
+    assert (after["spec"], decision_of(after)) == (before["spec"], decision_of(before))
+    assert queue_of(after) == queues.cpu_queue
+    again = plane.kubectl(*second)
+    assert again.returncode == 0, again.stderr

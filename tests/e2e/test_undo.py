@@ -63,7 +63,8 @@ def test_a_job_sent_to_the_cpu_goes_back_and_stays_there(plane, queues, policy):
     assert result.exit_code == 0, result.output
     assert "Warning: kueue-fallback: undone: " in result.stderr
     assert (queue_of(undone), decision_of(undone)) == (queues.gpu_queue, None)
-    assert OPTION not in undone["metadata"]["labels"]
+    # Its variable is read from an annotation, so its updates must go on coming to the webhook.
+    assert undone["metadata"]["labels"][OPTION] == "none"
     assert undone["metadata"]["annotations"][POLICY] == "none"
     submitted = container_of(paper.light_job("light", queues, faster=FASTER))
     assert container_of(undone)["resources"] == submitted["resources"]

@@ -118,7 +118,7 @@ def test_the_manifest_applied_again_after_a_move_changes_nothing(source, first, 
     annotations = again["metadata"].setdefault("annotations", {})
     annotations[DECISION] = there["metadata"]["annotations"][DECISION]
 
-    edits, warnings = updates.restored(there, again)
+    edits, warnings = updates.restored(there, again, KIND)
     patch.operations(edits, again, KIND.allowed)
 
     assert (plain(again)["spec"], warnings) == (there["spec"], ())

@@ -224,15 +224,17 @@ class _Trials:
         except Refused as error:
             return replace(trial, refusals=(str(error),))
         notes = [f"Warning: {text}" for text in warnings]
-        if obstacle := self._kept_from_undo(created):
+        if obstacle := self._kept_from_undo(variant, created):
             notes.append(f"undo needs --recreate: {obstacle.meaning}")
         return self._tried_pod(replace(trial, notes=tuple(notes)), variant)
 
-    def _kept_from_undo(self, created: Mapping[str, Any]) -> Obstacle | None:
-        """Say why this Job, as the API server would create it, could not be undone in place."""
-        raw = self._kind.read(created)
-        if raw.managed_by == MULTIKUEUE:
+    def _kept_from_undo(
+        self, variant: Mapping[str, Any], created: Mapping[str, Any]
+    ) -> Obstacle | None:
+        """Say why this Job could not be undone in place; *created* is what became of *variant*."""
+        if self._kind.read(created).managed_by == MULTIKUEUE:
             return Obstacle.MANAGED_BY
+        raw = self._kind.read(variant)
         if not self._job.queue:
             return Obstacle.NO_QUEUE
         found = undoing.put_back(raw, self._job, self._kind)
