@@ -19,7 +19,10 @@ class JobKind:
     read: Callable[[Mapping[str, Any]], Job]
     edits: Callable[[Job, Job], tuple[Edit, ...]]
     allowed: tuple[Path, ...]
-    """The only places that may ever be patched; in a part, ``*`` stands for any text."""
+    """The only places that may ever be patched, but for ``admission.ownership``.
+
+    In a part, ``*`` stands for any text.
+    """
     held_back: Callable[[Mapping[str, Any]], Obstacle | None]
     """Why the object as it is cannot be moved to another option."""
 
