@@ -41,12 +41,12 @@ def paper_snapshot(*, pending=10, cpu_reserving=0, mode="Enforce", **rest):
 class Server:
     """What the API server sees, and what an admin sees: answers, metrics and the log."""
 
-    def __init__(self, snapshot=None, now=100.0):
+    def __init__(self, snapshot=None, now=100.0, **rules):
         self.now = now
         self.metrics = Metrics()
         self.considered = []
         self.handler = Handler(
-            Rules(own_namespace="kueue-fallback"),
+            Rules(own_namespace="kueue-fallback", **rules),
             self.metrics,
             tell=self._tell,
             clock=lambda: self.now,

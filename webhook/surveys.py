@@ -205,6 +205,7 @@ def queued(
             each.requeue_at,
             key_of(each),
             each.limit_seconds,
+            each.is_variant,
         )
         for number, group in enumerate(waiting)
         for each in group.members
@@ -217,8 +218,10 @@ def queued(
             for part in parts
             for each in sorted(part, key=lambda item: (item[0], item[2], item[3]))
         ]
-    of_one_kind = itemgetter(2, 3, 4, 5, 6)
-    for (number, job_class, until, key, limit), alike in groupby(ranked, key=of_one_kind):
+    of_one_kind = itemgetter(2, 3, 4, 5, 6, 7)
+    for (number, job_class, until, key, limit, is_variant), alike in groupby(
+        ranked, key=of_one_kind
+    ):
         group, (first, *others) = waiting[number], alike
         yield Queued(
             arrival=replace(
@@ -230,6 +233,7 @@ def queued(
             job_class=job_class,
             at=0.0 if group.competes else until + clock,
             limit_seconds=limit,
+            is_variant=is_variant,
         )
 
 

@@ -20,6 +20,7 @@ from webhook.model.selector import Expression, Operator, Selector, read_selector
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _LONG_REQUEUE_GATE = "SchedulerLongRequeueInterval"
 _LONG_REQUEUE_SECONDS = 10.0
+_ALL_AT_ONCE = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
 
 
 def read_kueue_config(config_map: Mapping[str, Any]) -> KueueConfig:
@@ -71,6 +72,10 @@ def _read(source: Mapping[str, Any], namespace: str) -> KueueConfig:
         external_frameworks=fields.strings(integrations, "externalFrameworks", "integrations"),
         fair_sharing=_fair_sharing(source),
         block_admission=_blocks_admission(source),
+        dispatches_at_once=fields.text(
+            fields.mapping(source, "multiKueue", ""), "dispatcherName", "multiKueue"
+        )
+        in ("", _ALL_AT_ONCE),
         maps_devices=bool(fields.sequence(resources, "deviceClassMappings", "resources")),
         unmodelled_fields=unmodelled_fields(source),
     )

@@ -56,6 +56,7 @@ def read_cluster_queue(source: Mapping[str, Any]) -> ClusterQueue:
         when_can_borrow=_fungible(fungibility, "whenCanBorrow", "MayStopSearch"),
         when_can_preempt=_fungible(fungibility, "whenCanPreempt", "TryNextFlavor"),
         checks=_checks(spec),
+        checks_by_flavor=_checks_by_flavor(spec),
         fair_sharing=bool(fields.mapping(spec, "fairSharing", "spec")),
         usage_based=_usage_based(spec),
     )
@@ -175,6 +176,12 @@ def _checks(spec: Mapping[str, Any]) -> tuple[str, ...]:
     rules = fields.objects(strategy, "admissionChecks", "spec.admissionChecksStrategy")
     named = tuple(fields.text(rule, "name", here) for rule, here in rules)
     return named or fields.strings(spec, "admissionChecks", "spec")
+
+
+def _checks_by_flavor(spec: Mapping[str, Any]) -> bool:
+    strategy = fields.mapping(spec, "admissionChecksStrategy", "spec")
+    rules = fields.objects(strategy, "admissionChecks", "spec.admissionChecksStrategy")
+    return any(fields.sequence(rule, "onFlavors", here) for rule, here in rules)
 
 
 def _groups(spec: Mapping[str, Any]) -> tuple[ResourceGroup, ...]:

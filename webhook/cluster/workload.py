@@ -39,6 +39,7 @@ _KUEUE = "kueue.x-k8s.io/"
 _ORIGIN = _KUEUE + "multikueue-origin"
 _OF_JOBS = "job-"
 _HASH = len("-a0cfe")
+_UNTIL_GIVEN_BACK = 1
 _GATE = _KUEUE + "admission-gated-by"
 _PARENT = _KUEUE + "concurrent-admission-parent"
 _REPLACES = _KUEUE + "workload-slice-replacement-for"
@@ -98,6 +99,8 @@ class Workload(NamedTuple):
     """How its run has begun so far, if there is anything to learn from."""
     limit_seconds: int = 0
     """Kueue or Kubernetes ends it after so long a run; 0: nobody does."""
+    is_variant: bool = False
+    """One of several of which Kueue admits the first that fits (ConcurrentAdmission)."""
 
 
 def read_workload(source: Mapping[str, Any]) -> Workload:
@@ -136,12 +139,18 @@ def read_workload(source: Mapping[str, Any]) -> Workload:
         obstacle=_obstacle(metadata, spec, conditions),
         is_repaired=REPAIR in _annotations(metadata),
         began=place.began,
-        limit_seconds=_limit_seconds(spec),
+        limit_seconds=_limit_seconds(spec, conditions),
+        is_variant=_PARENT in fields.mapping(metadata, "labels", "metadata"),
     )
 
 
-def _limit_seconds(spec: Mapping[str, Any]) -> int:
-    """Read how long it may run; what its Job says of that, the Workload does not tell."""
+def _limit_seconds(spec: Mapping[str, Any], conditions: Conditions) -> int:
+    """Read how long it may run; what its Job says of that, the Workload does not tell.
+
+    One that is evicted gives its quota back within seconds, however long it has run.
+    """
+    if is_true(conditions, "Evicted"):
+        return _UNTIL_GIVEN_BACK
     limits = [fields.integer(spec, "maximumExecutionTimeSeconds", "spec")]
     for item, here in fields.objects(spec, "podSets", "spec"):
         pods = fields.mapping(fields.mapping(item, "template", here), "spec", here)

@@ -75,6 +75,7 @@ def later(start: Start, lasts: Delay | RunTime | None) -> Start:
         uncertain=start.uncertain,
         unseen=start.unseen,
         unordered=start.unordered,
+        is_next=start.is_next,
     )
 
 

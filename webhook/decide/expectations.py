@@ -20,6 +20,7 @@ from webhook.model.forecasts import Basis, Delay, Forecast, RunTime, Start
 from webhook.model.job import Job
 from webhook.model.job_class import JobClass
 from webhook.model.policy import FallbackPolicy, Option
+from webhook.model.queues import Snapshot
 from webhook.model.refusals import Reason
 
 MAX_EXECUTION = "kueue.x-k8s.io/max-exec-time-seconds"
@@ -152,14 +153,29 @@ def _with_forecast(case: Case, begun: _Begun, option: Option, run: RunTime | Non
         return item
     else:
         start = begun.start
-    if item.fit is Fit.MAY_PREEMPT:
-        start = replace(start, unordered=PREEMPTION)
+    if unforeseen := _unforeseen(case.occupancy.snapshot, item):
+        start = replace(start, unordered=unforeseen)
     forecast = _forecast(start, run, begun.dispatch, _delay(case, begun, option, run))
     for limit in _LIMITS:
         rejection = limit(case, option, forecast)
         if rejection is not None:
             return replace(item, forecast=forecast, rejection=rejection)
     return replace(item, forecast=forecast)
+
+
+def _unforeseen(snapshot: Snapshot, item: Assessment) -> str:
+    """Say what Kueue does in an option's queue that is not modelled; empty: nothing."""
+    queue = snapshot.cluster_queues[item.cluster_queue]
+    names = (name for group in queue.groups for name in group.flavors)
+    reasons = {
+        PREEMPTION: item.fit is Fit.MAY_PREEMPT,
+        "admissionChecks": queue.checks_by_flavor,
+        "topology": any(
+            name in snapshot.flavors and snapshot.flavors[name].topology for name in names
+        ),
+        "dispatcher": bool(item.clusters) and not snapshot.kueue.dispatches_at_once,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 def _delay(case: Case, begun: _Begun, option: Option, run: RunTime | None) -> Delay | None:

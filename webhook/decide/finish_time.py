@@ -168,7 +168,12 @@ def _others(found: Sequence[_Known], best: _Known) -> tuple[str, ...]:
 
 
 def _ahead(option: Assessment) -> str:
-    return f" ({option.pending} ahead)" if option.pending else ""
+    return f" ({option.pending} ahead)" if option.pending and not is_next(option) else ""
+
+
+def is_next(option: Assessment) -> bool:
+    """Tell whether all who wait in an option's queue would come after the Job."""
+    return option.forecast is not None and option.forecast.start.is_next
 
 
 def _refused(assessments: Sequence[Assessment]) -> tuple[str, ...]:

@@ -70,6 +70,8 @@ class Queued:
     """On the clock of *now*, when they begin to compete: the end of a backoff."""
     limit_seconds: int = 0
     """As in ``Occupant``."""
+    is_variant: bool = False
+    """Others stand for the same Job: the first of them that fits is admitted alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +229,7 @@ def _unordered(queue: ClusterQueue, queued: Sequence[_Placed], snapshot: Snapsho
     )
     reasons = {
         "partialAdmission": has_minimum,
+        "concurrentAdmission": any(each.is_variant for _, each in queued),
         "admissionFairSharing": queue.usage_based and any(name == queue.name for name, _ in queued),
         "fairSharing": others and (snapshot.kueue.fair_sharing or queue.fair_sharing),
     }

@@ -141,7 +141,12 @@ def _with_doubts(start: Start, profile: Profile, demand: Demand, priority: int) 
         if not cells.isdisjoint(each.cells) and (each.priority is None or each.priority >= priority)
     )
     is_ordered = profile.unordered or _is_ranked(profile, priority)
-    return replace(start, unseen=unseen, unordered=profile.unordered if is_ordered else PRIORITIES)
+    return replace(
+        start,
+        unseen=unseen,
+        unordered=profile.unordered if is_ordered else PRIORITIES,
+        is_next=bool(profile.priorities) and priority > profile.priorities[0],
+    )
 
 
 def _is_ranked(profile: Profile, priority: int) -> bool:

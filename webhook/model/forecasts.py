@@ -111,7 +111,7 @@ class Profile:
     """Of the whole tree."""
     unordered: str = ""
     """Why it is not known who is served next of those that wait: "fairSharing",
-    "admissionFairSharing", "partialAdmission"; empty: it is."""
+    "admissionFairSharing", "partialAdmission", "concurrentAdmission"; empty: it is."""
     uncertain: tuple[str, ...] = ()
     """Why ranges are widened: "preemption", "fairSharing", "cohortReclaim", "admissionChecks",
     "podsReady", "depth", "runTimes"."""
@@ -129,6 +129,8 @@ class Start:
     """How many Workloads it waits for of whose run times nothing is known;"""
     unordered: str = ""
     """or why it is not known who is served before it. Then its seconds are a mere guess."""
+    is_next: bool = False
+    """All who wait there come after it."""
 
     @property
     def is_known(self) -> bool:

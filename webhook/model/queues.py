@@ -79,6 +79,8 @@ class ClusterQueue:
     when_can_preempt: str = "TryNextFlavor"
     checks: tuple[str, ...] = ()
     """AdmissionChecks' names."""
+    checks_by_flavor: bool = False
+    """Some of them hold for some flavors only."""
     fair_sharing: bool = False
     usage_based: bool = False
     """Which of its LocalQueues is served next depends on what each has used of late."""
@@ -160,6 +162,8 @@ class KueueConfig:
     """``waitForPodsReady.blockAdmission``"""
     maps_devices: bool = False
     """``resources.deviceClassMappings``: it counts devices by names of its own."""
+    dispatches_at_once: bool = True
+    """MultiKueue asks all clusters at the same time."""
     requeue_seconds: float = 1.0  # for which released quota lies idle; see ``decide.runs``
     unmodelled_gates: tuple[str, ...] = ()
     unmodelled_fields: tuple[str, ...] = ()
