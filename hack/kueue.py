@@ -56,6 +56,27 @@ def objects(rendered: Iterable[Object], *, port: int, config: Object, version: s
     return kept
 
 
+def played(version: str) -> list[Object]:
+    """Return what a Kueue of that version leaves in a cluster where it does not run at all."""
+    manager = {"name": "manager", "image": f"kueue:{version}", "args": [f"--config=/{CONFIG_KEY}"]}
+    volume = {"name": "manager-config", "configMap": {"name": CONFIG_MAP}}
+    pod = {"containers": [manager], "volumes": [volume]}
+    return [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "kueue-controller-manager", "namespace": NAMESPACE},
+            "spec": {"replicas": 0, "template": {"spec": pod}},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": CONFIG_MAP, "namespace": NAMESPACE},
+            "data": {CONFIG_KEY: "kind: Configuration\n"},
+        },
+    ]
+
+
 def point_at_loopback(item: Object, *, service: str, port: int) -> None:
     """Make the API server call a port on loopback wherever an object names the Service.
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from hack import multikueue, paper
+from hack import kueue, multikueue, paper, tools
 from hack.api import Object
 from hack.install import NAMESPACE
 from hack.kwok import GPU
@@ -85,6 +85,7 @@ def _on_manager(folder: Path) -> list[Object]:
     policy["spec"]["strategy"] = {"type": "FinishTime", "finishTime": known}
     many = str(GPUS * len(WORKERS) * 1000)
     return [
+        *kueue.played(tools.required_version("sigs.k8s.io/kueue")),
         _namespace(),
         *multikueue.manager_queues(NAMES, gpus=many),
         *multikueue.check(WORKERS),

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hack import bodies, load
+from hack import bodies, kueue, load, tools
 from hack.api import Object
 from hack.bench import moves, moves_alone, objects, played, serving
 from hack.bench.report import Figures, Scale, Target
@@ -36,6 +36,7 @@ def items(scale: Scale) -> Iterator[Object]:
     """Yield what the other sections have on their cluster; the first Workloads run."""
     *others, policy = objects.on_cluster(scale.queues)
     policy["spec"]["reconsider"] = moves.RECONSIDER
+    yield from kueue.played(tools.required_version("sigs.k8s.io/kueue"))
     yield from (*others, policy)
     names = objects.queue_names(scale.queues)
     running = min(scale.workloads, objects.GPUS * scale.queues)
