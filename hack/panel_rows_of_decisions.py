@@ -97,6 +97,13 @@ DECISIONS: Final = {
             number=True,
         ),
         Panel(
+            title="Kueue is untested",
+            unit="bool_yes_no",
+            queries=((highest("kueue_untested", "reason"), "{{reason}}"),),
+            text="Policies that enforce only observe then, unless a setting says otherwise.",
+            number=True,
+        ),
+        Panel(
             title="Policies",
             unit="none",
             queries=((highest("policies", "ready"), "ready: {{ready}}"),),
