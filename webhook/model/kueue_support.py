@@ -147,7 +147,8 @@ GATES: Final[Mapping[str, Gate]] = {
 }
 """Every gate of Kueue 0.19.2, and the two by which Kubernetes switches many at once."""
 
-_Fields: TypeAlias = "Mapping[str, Effect | _Fields]"
+_Fields: TypeAlias = "Mapping[str, Effect | str | _Fields]"
+"""A text is the only value with which the field changes nothing."""
 
 FIELDS: Final[_Fields] = {
     "apiVersion": _NOTHING,
@@ -188,13 +189,13 @@ FIELDS: Final[_Fields] = {
         "gcInterval": _NOTHING,
         "origin": _NOTHING,
         "workerLostTimeout": _NOTHING,
-        "dispatcherName": _JOB_BY_JOB,
+        "dispatcherName": "kueue.x-k8s.io/multikueue-dispatcher-all-at-once",
         "externalFrameworks": _NOTHING,
         "clusterProfile": _NOTHING,
-        "incrementalDispatcherConfig": _JOB_BY_JOB,
+        "incrementalDispatcherConfig": _NOTHING,  # without its dispatcher
     },
     "fairSharing": {"enable": _MODELLED, "preemptionStrategies": _JOB_BY_JOB},
-    "admissionFairSharing": _UNMODELLED,
+    "admissionFairSharing": _JOB_BY_JOB,  # in queues that have it, an order is not forecast
     "resources": {
         "quotaCheckStrategy": _MODELLED,
         "excludeResourcePrefixes": _MODELLED,
@@ -333,7 +334,7 @@ def _looked_at(source: Mapping[str, Any], known: _Fields, path: str) -> Iterator
     for name, value in source.items():
         here = _clipped(child(path, str(name)))
         effect = known.get(name)
-        yield here, effect is None or (effect is _UNMODELLED and value is not None)
+        yield here, effect is None or (isinstance(effect, str) and value not in (None, effect))
         if isinstance(effect, Mapping):
             for inner in value if isinstance(value, list) else (value,):
                 if isinstance(inner, dict):
