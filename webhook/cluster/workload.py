@@ -40,6 +40,7 @@ _ORIGIN = _KUEUE + "multikueue-origin"
 _OF_JOBS = "job-"
 _HASH = len("-a0cfe")
 _UNTIL_GIVEN_BACK = 1
+_ALLOWED_FLAVORS = _KUEUE + "workload-allowed-resource-flavors"
 _GATE = _KUEUE + "admission-gated-by"
 _PARENT = _KUEUE + "concurrent-admission-parent"
 _REPLACES = _KUEUE + "workload-slice-replacement-for"
@@ -140,7 +141,7 @@ def read_workload(source: Mapping[str, Any]) -> Workload:
         is_repaired=REPAIR in _annotations(metadata),
         began=place.began,
         limit_seconds=_limit_seconds(spec, conditions),
-        is_variant=_PARENT in fields.mapping(metadata, "labels", "metadata"),
+        is_variant=_ALLOWED_FLAVORS in _annotations(metadata),
     )
 
 
@@ -149,7 +150,7 @@ def _limit_seconds(spec: Mapping[str, Any], conditions: Conditions) -> int:
 
     One that is evicted gives its quota back within seconds, however long it has run.
     """
-    if is_true(conditions, "Evicted"):
+    if is_true(conditions, "Evicted") and is_true(conditions, "QuotaReserved"):
         return _UNTIL_GIVEN_BACK
     limits = [fields.integer(spec, "maximumExecutionTimeSeconds", "spec")]
     for item, here in fields.objects(spec, "podSets", "spec"):
