@@ -13,6 +13,7 @@ from webhook import surveys
 from webhook.cluster.census import Census
 from webhook.cluster.workload import Workload
 from webhook.decide import delays, expectations, match, options, own_keys, wishes
+from webhook.decide.finish_time import margin
 from webhook.decide.moves import Way
 from webhook.decide.occupancy import Occupancy
 from webhook.decide.priorities import priority_of
@@ -46,6 +47,8 @@ class World:
     own_namespace: str = ""
     changes_resources: bool = True
     """The API server lets a suspended Job's resources change: Kubernetes 1.36 and later."""
+    min_gain_probability: float = 0.8
+    """How likely a move must be a gain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,17 +147,23 @@ class Catalog:
             stands = here.job
         if runs is None:
             return _none(Obstacle.OPTION_REFUSED)
+        if not _is_known(here):
+            return _none(Obstacle.START_UNKNOWN)
         offers: list[Offer] = []
         because = Obstacle.OPTION_REFUSED
         for item in others:
             there = _runs(item)
             if item.rejection is not None or there is None or item.job is None:
                 continue
+            if not _is_known(item):
+                because = Obstacle.START_UNKNOWN
+                continue
             if against := self._against(each, stands, item.option, item.job):
                 because = against
                 continue
             offer = self._offer(each, item, there)
-            way = replace(offer.way, unsure=hypot(_half_width(here), _half_width(item)))
+            off = hypot(_half_width(here), _half_width(item))
+            way = replace(offer.way, unsure=margin(off, self._world.min_gain_probability))
             offers.append(replace(offer, way=way))
         if not offers:
             return _none(because)
@@ -204,6 +213,11 @@ def _none(because: Obstacle) -> Offers:
 def _runs(item: Assessment) -> float | None:
     run = delays.lasting(item.forecast)
     return run.seconds if run is not None else None
+
+
+def _is_known(item: Assessment) -> bool:
+    """Tell whether its start may be decided by; of one that is not forecast nobody says no."""
+    return item.forecast is None or item.forecast.start.is_known
 
 
 def _half_width(item: Assessment) -> float:

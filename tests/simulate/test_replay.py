@@ -37,8 +37,8 @@ def of_queue(field, value):
         ("uniform", "Threshold", 195.0, 3),
         ("burst", "static", 215.0, 0),
         ("burst", "Threshold", 194.0, 3),
-        ("uniform", "FinishTime", 185.0, 7),
-        ("burst", "FinishTime", 152.0, 10),
+        ("uniform", "FinishTime", 175.0, 6),
+        ("burst", "FinishTime", 173.0, 6),
     ],
 )
 def test_the_published_scenarios_take_as_long_as_they_do(name, strategy, makespan, moved):

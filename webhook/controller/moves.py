@@ -70,12 +70,14 @@ class Mover:
         own_namespace: str,
         *,
         max_state_age: float = 15.0,
+        min_gain_probability: float = 0.8,
         may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         """Look at nothing that is older than *max_state_age* seconds."""
         self._transport = transport
         self._own_namespace = own_namespace
         self._max_state_age = max_state_age
+        self._min_gain_probability = min_gain_probability
         self._may_write = may_write
         self._jobs: dict[str, Pending] = {}
         self._listed = False
@@ -138,6 +140,7 @@ class Mover:
     def _look(self, world: offers.World, stepped: Stepped) -> None:
         world = replace(
             world,
+            min_gain_probability=self._min_gain_probability,
             own_namespace=self._own_namespace,
             changes_resources=self._may_change_resources(world.now),
         )

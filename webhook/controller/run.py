@@ -100,6 +100,7 @@ class Controller:
             client,
             settings.namespace,
             max_state_age=settings.max_state_age,
+            min_gain_probability=settings.min_gain_probability,
             may_write=self.is_leader,
         )
         self._takers = {

@@ -140,8 +140,16 @@ def _is_likely(each: _Known, best: _Known, probability: float) -> bool:
     slower = each.run.seconds - best.run.seconds
     if_long = each.run.high - best.run.high - slower
     if_short = each.run.low - best.run.low - slower
-    sigma = hypot(*early, *late, max(0.0, if_long, if_short)) / _SIGMAS_OF_A_SIDE
-    return best.finish - each.finish >= _sigmas(probability) * sigma
+    off = hypot(*early, *late, max(0.0, if_long, if_short))
+    return best.finish - each.finish >= margin(off, probability)
+
+
+def margin(off: float, probability: float) -> float:
+    """Return the least gain, in seconds, that is none with less than the rest of *probability*.
+
+    *off* is from the middle of a normal distribution to either end of its middle 80 %.
+    """
+    return _sigmas(probability) * off / _SIGMAS_OF_A_SIDE
 
 
 def _before_run(forecast: Forecast) -> tuple[Start | Delay, ...]:

@@ -22,8 +22,6 @@ NEVER_SECONDS = 30 * 86_400.0
 _WORK = 4_000
 """Workloads scheduled in one look, about: what it costs is a second of CPU at most."""
 _LEAST_TRIES, _MOST_TRIES = 2, 200
-UNSURE_PART = 0.1
-"""Of what is unsure, what a move must gain besides: the next look will foresee a bit otherwise."""
 SOON_SECONDS = 10.0
 """A Job is about to start when no more is left until then: several looks, and what a move takes,"""
 SOON_PART = 0.1
@@ -64,7 +62,8 @@ class Way:
     priced: float = inf
     """When it would be done there as the last in line, seconds from now."""
     unsure: float = 0.0
-    """Seconds by which the starts here and there may be off."""
+    """Seconds that it must gain besides, so that it gains with enough probability, as far as the
+    starts here and there may be off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +243,7 @@ def _needed(now: Prospect, after: Prospect, batch: _Batch) -> float:
         least = max(candidate.least_seconds, candidate.least_part * stays)
         if goes > MUCH_LATER * stays:
             least = max(least, goes - stays)
-        least += UNSURE_PART * min(way.unsure, stays)
+        least += min(way.unsure, stays)
         found += least * _BACK_FACTOR**candidate.moved
     return found
 

@@ -208,6 +208,11 @@ class Obstacle(Explained):
         "it is there already",
         "Nothing.",
     )
+    START_UNKNOWN = (
+        "startUnknown",
+        "when it would start, here or there, is not known well enough to move it",
+        "Nothing: once enough runs were seen in the queue it is looked at again.",
+    )
     OPTION_REFUSED = (
         "optionRefused",
         "the option is refused",
