@@ -33,9 +33,11 @@ def test_commands_say_that_there_are_no_queues_and_no_clusters():
     assert status_queues.local_queues(client, "team") == Part(unknown="Kueue is not installed")
 
 
-def test_no_workload_is_repaired():
+def test_no_workload_is_written_or_read_anew():
     class Workload:
         namespace, name = "team", "w"
 
     with pytest.raises(NotServed, match=r"not found: kueue\.x-k8s\.io"):
-        move_writes.repair(WithoutKueue(), Workload(), {})
+        move_writes.to_workload(WithoutKueue(), Workload(), {})
+    with pytest.raises(NotServed, match=r"not found: kueue\.x-k8s\.io"):
+        move_writes.read_anew(WithoutKueue(), Workload())
