@@ -64,7 +64,7 @@ def recreate(client: Client, target: Target, *, is_sure: bool) -> Mapping[str, A
         why = f"the API server would not create it: {error}"
         raise NotUndoneError(f"{target} is as it was: {why}") from error
     if target.is_dry_run:
-        click.echo(terminal.dump(manifest, "yaml"))
+        terminal.say(terminal.dump(manifest, "yaml"))
         return created
     _ask(target, manifest, is_sure=is_sure)
     with _kept(target, manifest):
@@ -133,9 +133,9 @@ def _ask(target: Target, manifest: Mapping[str, Any], *, is_sure: bool) -> None:
         return
     queue = (manifest["metadata"].get("labels") or {}).get(QUEUE_LABEL)
     where = f", in LocalQueue {queue}" if queue else ""
-    click.echo(_COSTS.format(job=target, where=where), err=True)
+    terminal.say(_COSTS.format(job=target, where=where), err=True)
     if not queue:
-        click.echo(_AT_ONCE, err=True)
+        terminal.say(_AT_ONCE, err=True)
     if not click.confirm("Delete and create it?", err=True):
         raise NotUndoneError(f"{target} is as it was.")
 
@@ -144,8 +144,8 @@ def _ask(target: Target, manifest: Mapping[str, Any], *, is_sure: bool) -> None:
 def _kept(target: Target, manifest: Mapping[str, Any]) -> Iterator[None]:
     """Keep the manifest in a file while the Job may not be there."""
     handle, name = tempfile.mkstemp(prefix=f"{target.name}-", suffix=".yaml")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(terminal.dump(manifest, "yaml") + "\n")
+    os.close(handle)
+    Path(name).write_text(terminal.dump(manifest, "yaml") + "\n", encoding="utf-8")
     try:
         yield
     except NotUndoneError:
@@ -156,7 +156,7 @@ def _kept(target: Target, manifest: Mapping[str, Any]) -> Iterator[None]:
         left = _LEFT.format(job=target, file=name)
         raise NotUndoneError(f"{terminal.harmless(str(error))}\n{left}") from error
     except BaseException:
-        click.echo(_LEFT.format(job=target, file=name), err=True)
+        terminal.say(_LEFT.format(job=target, file=name), err=True)
         raise
     Path(name).unlink()
 
