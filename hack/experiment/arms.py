@@ -23,7 +23,8 @@ class Arm:
     strategy: str
     # What its policies believe of the slowdown on CPUs, relative to the truth.
     wrong: float = 1.0
-    # Its classes of Jobs stay the same from round to round, and one round comes before the first.
+    # Its classes of Jobs stay the same from round to round, and one round of each scenario comes
+    # before the first.
     learns: bool = False
     # Pending Jobs of policies with a choice are looked at again.
     reconsiders: bool = False

@@ -218,12 +218,12 @@ def complaints(rounds: Mapping[str, Sequence[Figures]], *, time_scale: float) ->
 
 
 SAVED_AT_LEAST: Final[Mapping[str, Mapping[str, float]]] = {
-    "uniform": {"threshold": 9, "learned": 22, "over": 17, "under": 17, "moves": 27},
-    "burst": {"threshold": 9, "learned": 28, "over": 17, "under": 17, "moves": 28, "adopt": 20},
+    "uniform": {"threshold": 9, "learned": 22, "moves": 22},
+    "burst": {"threshold": 9, "learned": 28, "moves": 28, "adopt": 20},
 }
 REMOTE_LESS: Final = 2
 """Points of what must be saved that the way to a worker cluster may cost."""
-NEVER_WORSE: Final = ("priors", "far-over", "far-under")
+NEVER_WORSE: Final = ("priors", "over", "under", "far-over", "far-under")
 WORSE_AT_MOST: Final = -2.0
 FORECASTING: Final = ("priors", "learned", "over", "under")
 OFF_AT_MOST: Final = {50: 10.0, 90: 25.0}

@@ -62,7 +62,8 @@ def play(
     player = _Player(site, time_scale, say, look)
     learning = [arm for arm in comparison.arms if arm.learns]
     if learning:
-        player.play(comparison.scenarios[0], learning, LEARNING)
+        for name in comparison.scenarios:
+            player.play(name, learning, LEARNING)
     found: Rounds = {name: [] for name in comparison.scenarios}
     for number in range(1, rounds + 1):
         for name, played in found.items():
@@ -175,8 +176,9 @@ def simulated(
             strategy = STATIC if arm.mode == "Observe" else arm.strategy
             scenario = scenario.faster(time_scale)
             run_times = RunTimes()
-            if arm.learns:
-                _replayed(scenario, strategy, run_times=run_times)
+            for each in comparison.scenarios if arm.learns else ():
+                before = scenario_of(each, arm, overhead_seconds=overhead * time_scale)
+                _replayed(before.faster(time_scale), strategy, run_times=run_times)
             result = _replayed(scenario, strategy, reconsiders=arm.reconsiders, run_times=run_times)
             found[name][arm.key] = result.totals.makespan or 0.0
     return found

@@ -9,7 +9,7 @@ from webhook.decide.choice import clip
 from webhook.decide.explain import basis_of
 from webhook.decide.finish_time import spoken
 from webhook.model.decision import Assessment, Decision, Fit, Outcome
-from webhook.model.forecasts import Forecast
+from webhook.model.forecasts import Forecast, Start
 
 WIDTH = 100
 _LEAST = 40
@@ -100,9 +100,14 @@ def _foreseen(option: Assessment, width: int) -> tuple[str, ...]:
         return (*_names(option, width), _count(option.pending), "-", "-", "-", _why(option))
     runs = "-" if found.run is None else spoken(found.run.seconds)
     done = "-" if found.finish is None else _moment(found.finish)
-    starts = "now" if found.start.seconds == 0.0 else _moment(found.start.seconds)
     why = _why(option) if option.rejection is not None else _rests_on(found)
-    return (*_names(option, width), _count(option.pending), starts, runs, done, why)
+    return (*_names(option, width), _count(option.pending), _starts(found.start), runs, done, why)
+
+
+def _starts(start: Start) -> str:
+    if not start.is_known:
+        return "unknown"
+    return "now" if start.seconds == 0.0 else _moment(start.seconds)
 
 
 def _moment(seconds: float) -> str:
