@@ -26,10 +26,16 @@ def server(obstacle=None, *, options=UNNAMED, key=LIGHT, **state):
 
 
 def refused(at, before, option):
-    """Ask; returns the obstacle and the warning, once nothing else has changed."""
-    after, (warning,) = at.update(before, asking(before, option))
+    """Ask; returns the obstacle and what is warned of, once nothing else has changed."""
+    after, warnings = at.update(before, asking(before, option))
     assert after == before
-    return at.considered[-1].outcome.obstacle, warning
+    return at.considered[-1].outcome.obstacle, _as_one(warnings)
+
+
+def _as_one(warnings):
+    """Join what was told in two warnings, as one would have been too long."""
+    first, *rest = warnings
+    return ": ".join([first, *(each.removeprefix("kueue-fallback: ") for each in rest)])
 
 
 @pytest.mark.parametrize("obstacle", BLOCKING)
