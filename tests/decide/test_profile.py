@@ -100,8 +100,8 @@ def test_what_is_uncertain_widens_the_range():
 
     assert [(round(each.low, 1), round(each.high, 1)) for each in ranges] == [
         (87.2, 112.8),
-        (70.0, 130.0),
-        (55.0, 145.0),
+        (62.5, 137.5),
+        (43.8, 156.2),
     ]
     assert ranges[2].uncertain == ("preemption", "fairSharing")
 

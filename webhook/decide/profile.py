@@ -24,7 +24,7 @@ _SIGMAS = 1.2816
 """Either side of the mean lie 40 % of a normal distribution."""
 _WIDER = 1.5
 """What each reason for uncertainty does to a range,"""
-_LEAST_PART = 0.2
+_LEAST_PART = 0.25
 """which then is at least so much of the wait, either way."""
 PRIORITIES = "priorities"
 """Why it is not known who is served next: more ranks wait than a profile tells apart."""
