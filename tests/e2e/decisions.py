@@ -69,11 +69,22 @@ def applied_policy(
         client.delete(POLICY_API, "FallbackPolicy", policy["metadata"]["name"])
 
 
-def fill(plane: ControlPlane, names: paper.Names, *, gpu: int, cpu: int = 0) -> None:
-    """Put Jobs that do not end into both queues, and wait until the webhook sees them judged."""
+def limited(job: Object, seconds: int = 1280) -> Object:
+    """Say for how long a Job may run at most, so that something is known of who waits for it."""
+    job["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"] = str(seconds)
+    return job
+
+
+def fill(
+    plane: ControlPlane, names: paper.Names, *, gpu: int, cpu: int = 0, is_known: bool = True
+) -> None:
+    """Put Jobs that do not end into both queues, and wait until the webhook sees them judged.
+
+    *is_known*: it is known for how long they may run.
+    """
     jobs = [paper.heavy_job(f"fill-gpu-{number}", names, faster=SLOW) for number in range(gpu)]
     jobs += [cpu_job(f"fill-cpu-{number}", names) for number in range(cpu)]
-    plane.client.create_all(jobs)
+    plane.client.create_all([limited(job) for job in jobs] if is_known else jobs)
     wait_until_counted(plane.client, names, gpu=gpu, cpu=cpu)
 
 

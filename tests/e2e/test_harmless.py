@@ -187,7 +187,7 @@ def test_a_gang_with_a_required_topology_keeps_its_gpus_and_is_admitted(plane, q
 def test_where_nothing_is_known_of_who_is_ahead_the_job_stays(plane, queues, policy):
     client = plane.client
     courses.set_quotas(client, queues, gpu=1, cpu=6)
-    fill(plane, queues, gpu=1)
+    fill(plane, queues, gpu=1, is_known=False)
     wait_for(lambda: not options(probe(client, queues))["gpu"]["fits"], "the quota is seen")
 
     job = client.create(paper.light_job("light", queues, faster=SLOW))

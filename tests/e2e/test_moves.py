@@ -14,6 +14,7 @@ from tests.e2e.decisions import (
     decision_of,
     fill,
     finish_time,
+    limited,
     probe,
     queue_of,
 )
@@ -160,7 +161,7 @@ def test_jobs_that_nobody_decided_are_moved_where_the_policy_adopts_them(
     client = plane.client
     # No policy was there when they were created: as if the webhook had been down.
     client.create_all(
-        paper.heavy_job(f"fill-{number}", queues, faster=SLOW) for number in range(24)
+        limited(paper.heavy_job(f"fill-{number}", queues, faster=SLOW)) for number in range(24)
     )
     client.create(paper.light_job("light", queues, faster=FASTER))
     found = finish_time(queues, runTime="20s")

@@ -5,12 +5,22 @@ import time
 import pytest
 
 from hack import paper
-from tests.e2e.decisions import OPTION, applied_policy, decision_of, fill, finish_time, queue_of
+from tests.e2e.decisions import (
+    OPTION,
+    applied_policy,
+    decision_of,
+    fill,
+    finish_time,
+    limited,
+    queue_of,
+)
 from tests.e2e.plane import job_of, wait_for, wait_until_complete, wait_until_reserved
 from tests.e2e.test_moves import FASTER, RULES, hold, is_refused, moved_to
 
 GPU_FASTER = 4.0
-"""The Jobs on GPUs run for 8 s."""
+"""The Jobs on GPUs run for 8 s,"""
+BUSY_SECONDS = 16
+"""and may run for so long."""
 LIGHT = ("light-0", "light-1", "light-2")
 LOOKS_SECONDS = 8.0
 """The controller looks every two."""
@@ -28,7 +38,10 @@ def policy(plane, webhook, queues, minimum_gain):
 def busy_gpus(plane, queues):
     """Have four Jobs run on the GPUs that end at the same time; return their names."""
     jobs = plane.client.create_all(
-        paper.heavy_job(f"running-{number}", queues, faster=GPU_FASTER) for number in range(4)
+        [
+            limited(paper.heavy_job(f"running-{number}", queues, faster=GPU_FASTER), BUSY_SECONDS)
+            for number in range(4)
+        ]
     )
     for job in jobs:
         wait_until_reserved(plane.client, job)

@@ -16,6 +16,7 @@ from tests.e2e.decisions import (
     decision_of,
     fill,
     finish_time,
+    limited,
     probe,
     queue_of,
 )
@@ -133,7 +134,9 @@ def test_what_kueue_holds_back_is_not_moved_and_all_else_is(plane, queues, webho
     client = plane.client
     fill(plane, queues, gpu=4)
     evict(plane, queues, "evicted")
-    client.create_all([paper.heavy_job(f"more-{n}", queues, faster=SLOW) for n in range(20)])
+    client.create_all(
+        [limited(paper.heavy_job(f"more-{n}", queues, faster=SLOW)) for n in range(20)]
+    )
     hold(client, queues.cpu_cluster_queue, "Hold")
     wait_for(lambda: is_refused(client, queues, "cpu"), "the CPU queue is known to be stopped")
     names = ("backoff", "gated", "stopped", "free")

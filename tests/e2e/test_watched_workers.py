@@ -12,7 +12,15 @@ from hack import multikueue, paper
 from hack.install import Installation
 from hack.kwok import GPU
 from tests.conftest import FULL
-from tests.e2e.decisions import SLOW, applied_policy, decision_of, finish_time, options, probe
+from tests.e2e.decisions import (
+    SLOW,
+    applied_policy,
+    decision_of,
+    finish_time,
+    limited,
+    options,
+    probe,
+)
 from tests.e2e.plane import wait_for, wait_until_complete
 from tests.e2e.worker_clusters import (
     CLUSTER,
@@ -80,7 +88,9 @@ def test_what_waits_on_the_worker_decides(manager, worker):
         free = decision_of(client.create(paper.light_job("while-free", NAMES, faster=SLOW)))
         wait_for(lambda: arrived(worker, NAMES.namespace, "while-free"), "MultiKueue brings it")
 
-        burst = [paper.heavy_job(f"heavy-{number}", NAMES, faster=SLOW) for number in range(15)]
+        burst = [
+            limited(paper.heavy_job(f"heavy-{number}", NAMES, faster=SLOW)) for number in range(15)
+        ]
         client.create_all(burst)
         at_once = probe(client, NAMES)
         wait_for(lambda: _seen(manager).get("pending") == 12, "those that wait there are seen")
@@ -128,8 +138,8 @@ def test_jobs_spill_to_the_worker_while_the_local_queue_is_full(manager, worker,
     wait_for(lambda: cluster_of(probe(client, NAMES), CLUSTER).get("fits"), "the worker is seen")
     empty = probe(client, local)
 
-    client.create(paper.heavy_job("local-1", local, faster=SLOW))
-    client.create(paper.heavy_job("local-2", local, faster=SLOW))
+    client.create(limited(paper.heavy_job("local-1", local, faster=SLOW)))
+    client.create(limited(paper.heavy_job("local-2", local, faster=SLOW)))
     spilled = client.create(paper.light_job("spilled", local, faster=10))
     wait_for(lambda: arrived(worker, NAMES.namespace, "spilled"), "MultiKueue brings it")
     wait_until_complete(client, NAMES.namespace, "spilled")

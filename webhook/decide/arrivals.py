@@ -5,7 +5,7 @@ Jobs left as submitted are remembered too: they take their places like any other
 
 from __future__ import annotations
 
-from webhook.decide import delays, match
+from webhook.decide import delays, match, run_times
 from webhook.decide.explain import Recorded
 from webhook.decide.priorities import own_priority
 from webhook.model import job_class
@@ -65,6 +65,7 @@ def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
         needs=asked,
         priority=own_priority(job, snapshot),
         job_class=job_class.of_job(job),
+        run=run_times.within_limits(job),
     )
 
 

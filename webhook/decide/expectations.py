@@ -13,7 +13,7 @@ from webhook.decide.occupancy import Occupancy
 from webhook.decide.priorities import priority_of
 from webhook.decide.profile import Found
 from webhook.decide.remotes import Reached
-from webhook.decide.run_times import Expecting, estimate
+from webhook.decide.run_times import Expecting, estimate, limits_of
 from webhook.decide.wishes import Wishes
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Delay, Forecast, RunTime, Start
@@ -23,8 +23,6 @@ from webhook.model.policy import FallbackPolicy, Option
 from webhook.model.queues import Snapshot
 from webhook.model.refusals import Reason
 
-MAX_EXECUTION = "kueue.x-k8s.io/max-exec-time-seconds"
-"""The label by which Kueue ends a Workload that has run for so long."""
 PREEMPTION = "preemption"
 """Why a start is not known: Kueue may preempt others for the Job, and then it starts at once."""
 _NOW = Start(seconds=0.0, low=0.0, high=0.0)
@@ -214,12 +212,8 @@ def _outlasts_its_limit(case: Case, _option: Option, forecast: Forecast) -> Reje
     run, job = forecast.run, case.job
     if run is None:
         return None
-    limits = {"activeDeadlineSeconds": job.active_deadline_seconds}
-    written = job.labels.get(MAX_EXECUTION, "")
-    if written.isascii() and written.isdigit():
-        limits[f"its label {MAX_EXECUTION}"] = int(written)
-    for name, limit in limits.items():
-        if limit is not None and run.seconds > limit:
+    for name, limit in limits_of(job):
+        if run.seconds > limit:
             detail = f"would run {run.seconds:.0f} s, longer than {name} {limit}"
             return Rejection(reason=Reason.TOO_LONG, detail=detail)
     return None

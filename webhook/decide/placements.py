@@ -22,7 +22,9 @@ def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> Placed | None:
         wanted = demand(arrival.needs, queue, snapshot)
     except FieldError:
         return None
-    run = arrival.run or _expected(arrival, name, wanted, snapshot)
+    run = arrival.run
+    if run is None or arrival.job_class is not None:
+        run = _expected(arrival, name, wanted, snapshot) or run
     seconds, spread = (None, 0.0) if run is None else remaining(run)
     return Placed(
         cluster_queue=name,

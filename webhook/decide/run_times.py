@@ -11,15 +11,21 @@ Otherwise it is not known, and nothing is made up.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from webhook.model.forecasts import Basis, Estimates, RunTime
+from webhook.model.job import Job
 from webhook.model.job_class import JobClass
 from webhook.model.learning import PRIOR_SIGMA, TENTH
 from webhook.model.policy import FallbackPolicy, Option
 from webhook.model.policy_values import seconds
 from webhook.model.runs import of_queue
 
+MAX_EXECUTION = "kueue.x-k8s.io/max-exec-time-seconds"
+"""The label by which Kueue ends a Workload that has run for so long."""
+_LONGEST_LIMIT = 9
+"""Digits of a time limit in seconds; thirty years have nine."""
 ENOUGH_RUNS = 3
 """From here on a class speaks for itself; with fewer, its coarse class has a say. A coarse class
 with fewer is asked only where nobody has said anything."""
@@ -120,6 +126,26 @@ def of_any_class(run_times: Estimates, cluster_queue: str, flavors: str) -> RunT
     """Tell what Jobs of any class took in a ClusterQueue; None: too few were seen there."""
     found = run_times.get((of_queue(cluster_queue), flavors))
     return found if found is not None and found.runs >= ENOUGH_RUNS else None
+
+
+def within_limits(job: Job) -> RunTime | None:
+    """Take a run that is ended after some time to last any part of it; None: none is ended.
+
+    Its range holds the middle 80 %.
+    """
+    limit = min((seconds for _, seconds in limits_of(job)), default=0)
+    if not limit:
+        return None
+    return RunTime(seconds=limit / 2, low=limit / 10, high=limit * 9 / 10, basis=Basis.POLICY)
+
+
+def limits_of(job: Job) -> Iterator[tuple[str, int]]:
+    """List what ends a run of the Job: its name, and after how many seconds."""
+    if job.active_deadline_seconds is not None:
+        yield "activeDeadlineSeconds", job.active_deadline_seconds
+    written = job.labels.get(MAX_EXECUTION, "")
+    if written.isascii() and written.isdigit() and len(written) <= _LONGEST_LIMIT:
+        yield f"its label {MAX_EXECUTION}", int(written)
 
 
 def slowdown_of(policy: FallbackPolicy, option: Option) -> float | None:

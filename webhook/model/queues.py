@@ -224,7 +224,8 @@ class Arrival:
     created: int = 0
     """Of pending ones the oldest, in seconds since 1970."""
     run: RunTime | None = None
-    """What a placement's run is expected to take, where that is known."""
+    """What a placement's run is expected to take, where that is known; without a decision, what
+    its time limits let it take."""
     job_class: JobClass | None = None
     """A placement's, where nothing else tells of its run."""
     cluster: str = ""
