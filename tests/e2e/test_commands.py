@@ -12,7 +12,14 @@ from click.testing import CliRunner
 
 from hack import paper
 from hack.install import kubeconfig_of
-from tests.e2e.decisions import applied_policy, decision_of, fill, finish_time, queue_of
+from tests.e2e.decisions import (
+    applied_policy,
+    decision_of,
+    fill,
+    finish_time,
+    limited,
+    queue_of,
+)
 from tests.e2e.plane import job_of, wait_for, wait_until_reserved, workload_of
 from tests.e2e.test_moves import RULES, SLOW, hold, is_refused, moved_to
 from webhook.__main__ import main
@@ -92,7 +99,7 @@ def test_a_job_is_followed_and_explained_from_its_creation_to_its_undoing(
     wait_for(lambda: is_refused(client, queues, "cpu"), "the CPU queue is known to be stopped")
     tail = followed(3)
     client.create(paper.light_job("light", queues, faster=SLOW))
-    heavy = client.create(paper.heavy_job("heavy", queues, faster=SLOW))
+    heavy = client.create(limited(paper.heavy_job("heavy", queues, faster=SLOW)))
     wait_for(lambda: workload_of(client, heavy), "it waits, too")
 
     stays = json.loads(ask("explain", "light", *place, "-o", "json").output)
