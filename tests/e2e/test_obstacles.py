@@ -162,7 +162,7 @@ def test_what_kueue_holds_back_is_not_moved_and_all_else_is(plane, queues, webho
 def test_a_job_of_another_cluster_is_not_moved_and_whoever_asks_is_told(plane, queues, policy):
     client = plane.client
     fill(plane, queues, gpu=24)
-    job = light(queues, "remote")
+    job = limited(light(queues, "remote"))
     job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
     created = client.create(job)
     wait_for(lambda: workload_of(client, created), "its Workload")

@@ -142,7 +142,9 @@ def test_the_manifest_applied_after_an_undo_changes_nothing(source, first, secon
     stored = created(job, found)
     for option in moves:
         stored = moved(stored, option, found)
-    after = plain(patched(asked := asking(stored, "none"), outcome := undoing.undo(asked, KIND)))
+    after = plain(
+        patched(asked := asking(stored, "none"), outcome := undoing.undo(asked, KIND, time=NOW))
+    )
     assume(outcome.obstacle is None)
 
     again = merged(after, job)
