@@ -35,7 +35,7 @@ def test_the_page_tells_of_these_commands():
 def test_observe_touches_nothing_and_says_what_it_would_do(taken):
     outputs = [ran.output for ran in taken["Forty Jobs"].values()]
 
-    assert "would be sent to cpu-lq (cpu)" in outputs[1]
+    assert "would stay in gpu-lq (gpu): nothing is known of how long" in outputs[1]
     assert outputs[2].splitlines()[-1] == "40"
     assert re.search(r"^light-gpu +research .*\b20\b", outputs[4], re.MULTILINE)
     # The last column, the option, is empty.
