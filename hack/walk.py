@@ -94,8 +94,8 @@ def _observe() -> Step:
 def _forty_jobs() -> Step:
     return Step(
         title="Forty Jobs",
-        text="Twenty heavy and twenty light Jobs come for four GPUs, and run as they would anyway.\n"
-        "As long as none has ended nothing is known of how long they run, so a light one would stay.",
+        text="Twenty heavy and twenty light Jobs come for four GPUs and run as they would anyway.\n"
+        "Until some have ended nothing is known of how long they run, so a light one would stay.",
         commands=(
             _create_all("20", "heavy", "light", tail=2),
             "kueue-fallback explain -n research -f light.yaml",
