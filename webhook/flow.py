@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -37,7 +37,7 @@ from webhook.model.decision import Assessment, Decision, Outcome
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy, StrategyType
-from webhook.model.refusals import LeftAlone, Skip
+from webhook.model.refusals import LeftAlone, Reason, Skip
 
 _NEVER_QUEUED = frozenset(
     {
@@ -173,6 +173,11 @@ def _decide(
         return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
     current = remotes.fresh(occupancy, moment.now, rules.max_state_age_seconds)
     assessments = assessed(case.clean, policy, current, wanted=wanted, now=moment.now)
+    if detail := _unsupported(assessments, submitted.queue):
+        reason = clip(f"left as submitted: {detail}")
+        return decision(
+            options=assessments, option=None, left_alone=LeftAlone.UNMODELLED, reason=reason
+        )
     draw = zlib.crc32(moment.uid.encode()) / (1 << 32)
     asking = Asking(
         submitted=submitted.queue,
@@ -190,6 +195,16 @@ def _decide(
         left_alone=LeftAlone.NO_OPTION if choice.index is None else None,
         reason=sentence,
     )
+
+
+def _unsupported(assessments: Sequence[Assessment], queue: str) -> str:
+    """Say why we cannot judge the option that the Job would get without us; empty: we can.
+
+    That is not what Kueue would refuse, so it is no reason to leave.
+    """
+    found = (item.rejection for item in assessments if item.queue == queue)
+    unsupported = (each for each in found if each and each.reason is Reason.UNSUPPORTED)
+    return next((each.detail for each in unsupported), "")
 
 
 def read_wanted(job: Job, policy: FallbackPolicy, created_unix: float) -> Wanted:
