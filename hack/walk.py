@@ -95,9 +95,11 @@ def _forty_jobs() -> Step:
     return Step(
         title="Forty Jobs",
         text="Twenty heavy and twenty light Jobs come for four GPUs and run as they would anyway.\n"
-        "Until some have ended nothing is known of how long they run, so a light one would stay.",
+        "Once a few have ended it is known how long they run, and a light one would be sent to the "
+        "CPUs; before that it would stay.",
         commands=(
             _create_all("20", "heavy", "light", tail=2),
+            "kubectl wait -n research --for=condition=Complete job/light-3 --timeout=5m",
             "kueue-fallback explain -n research -f light.yaml",
             "kubectl wait -n research --for=condition=Complete job --all --timeout=10m | wc -l",
             "kubectl get jobs -n research -L kueue-fallback.dev/option | head -4",

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from hack import paper
-from tests.e2e.decisions import SLOW, applied_policy, decision_of
+from tests.e2e.decisions import SLOW, applied_policy, decision_of, limited
 
 GPUS = 4
 CPU_SLOTS = 6
@@ -26,7 +26,7 @@ def expected_by_the_rule(jobs):
 
 def burst(plane, names):
     """Submit 15 heavy, then 15 light Jobs 50 ms apart; returns the options taken."""
-    jobs = [paper.heavy_job(f"heavy-{n}", names, faster=SLOW) for n in range(15)]
+    jobs = [limited(paper.heavy_job(f"heavy-{n}", names, faster=SLOW)) for n in range(15)]
     jobs += [paper.light_job(f"light-{n}", names, faster=SLOW) for n in range(15)]
     start, taken = time.monotonic(), []
     for number, job in enumerate(jobs):

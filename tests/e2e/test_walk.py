@@ -35,11 +35,11 @@ def test_the_page_tells_of_these_commands():
 def test_observe_touches_nothing_and_says_what_it_would_do(taken):
     outputs = [ran.output for ran in taken["Forty Jobs"].values()]
 
-    assert "would stay in gpu-lq (gpu): nothing is known of how long" in outputs[1]
-    assert outputs[2].splitlines()[-1] == "40"
-    assert re.search(r"^light-gpu +research .*\b20\b", outputs[4], re.MULTILINE)
+    assert "would be sent to cpu-lq (cpu): starts now" in outputs[2]
+    assert outputs[3].splitlines()[-1] == "40"
+    assert re.search(r"^light-gpu +research .*\b20\b", outputs[5], re.MULTILINE)
     # The last column, the option, is empty.
-    assert all(re.search(r" \d+s *$", line) for line in outputs[3].splitlines()[1:])
+    assert all(re.search(r" \d+s *$", line) for line in outputs[4].splitlines()[1:])
 
 
 def test_advise_warns_and_leaves_the_job_where_it_was_sent(taken):
