@@ -27,7 +27,8 @@ def server(*, label=None, generation=0, **state):
 
 def mark_of(job):
     annotations = job["spec"]["template"]["metadata"].get("annotations", {})
-    return job_class.read(annotations[JOB_CLASS]) if JOB_CLASS in annotations else None
+    written = annotations.get(JOB_CLASS)
+    return job_class.read(written, job["metadata"]["namespace"]) if written else None
 
 
 @pytest.mark.parametrize(("pending", "option"), [(10, "cpu"), (0, "gpu")])
@@ -48,7 +49,7 @@ def test_the_policys_label_names_the_class_of_each_job_of_one_template():
         marks.append(mark_of(shown.create(job)[0]))
 
     assert marks == [
-        Mark(JobClass(f"model={model}", AS_SUBMITTED.coarse), 0) for model in ("a", "b", "a")
+        Mark(JobClass(f"team/model={model}", AS_SUBMITTED.coarse), 0) for model in ("a", "b", "a")
     ]
 
 

@@ -10,8 +10,11 @@ import pytest
 from tests import builders
 from tests.cluster.objects import cluster_queue, local_queue
 from webhook.cluster.errors import NotServed, Unreachable
+from webhook.cluster.key_ring import KeyRing
 from webhook.cluster.kubeconfigs import Kubeconfig
 from webhook.cluster.pipe import Update, apply_update
+from webhook.cluster.resources import SIGNING_KEYS
+from webhook.cluster.watch import Message
 from webhook.cluster_watches import ClusterWatches, Reachable
 from webhook.model.clusters import WorkerCluster
 from webhook.model.forecasts import Basis, RunTime
@@ -58,6 +61,13 @@ class NoSecrets:
         raise NotServed(path)
 
 
+def without_keys():
+    """Give a ring to readers that waits for no Secret."""
+    ring = KeyRing()
+    ring.take(Message(kind=SIGNING_KEYS, at=0.0, entries=()))
+    return ring
+
+
 class Observer:
     """Does with the watches what the observer does."""
 
@@ -71,6 +81,7 @@ class Observer:
             self.told.put,
             namespace="ours",
             kueue="kueue-system",
+            ring=without_keys(),
         )
         self.follow()
 

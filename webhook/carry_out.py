@@ -18,10 +18,11 @@ from webhook.jobs import JobKind
 from webhook.model import job as jobs
 from webhook.model import job_class, marks
 from webhook.model.decision import Assessment, Decision, Outcome
-from webhook.model.edits import HOLE, Prepared
+from webhook.model.edits import HOLE, Edit, Prepared
 from webhook.model.job import Job
 from webhook.model.job_class import Mark
 from webhook.model.policy import FallbackPolicy, Mode
+from webhook.model.signatures import SigningKeys, signed_id, signed_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,15 +41,19 @@ def apply(case: Case, policy: FallbackPolicy, decision: Decision, occupancy: Occ
     if policy.spec.mode is Mode.OBSERVE:
         return Outcome(decision=decision, job=case.clean)
     taken = next((item for item in decision.options if item.option == decision.option), None)
+    keys = occupancy.snapshot.signing
     decision, warnings = _told(case, policy, decision, taken, occupancy)
     if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:
         # A manifest that carries an older decision keeps the record by which that one is undone.
-        recorded = annotated(case.raw, decision, {})
-        edits = () if case.carried else case.kind.edits(case.raw, recorded)
+        proven = marks.off_templates(case.raw)
+        recorded = proven if case.carried else annotated(proven, decision, {}, keys)
+        edits = case.kind.edits(case.raw, recorded)
         return Outcome(decision=decision, edits=edits, warnings=warnings, job=case.clean)
-    prepared = _prepared(case, taken.job, taken, policy)
+    class_text = class_text_of(case, policy, occupancy)
+    decision = signed(decision, class_text, case.clean, keys)
+    prepared = _prepared(case, taken.job, taken, policy, class_text)
     if prepared is None:
-        after = under(case, policy, taken.job, taken, decision_id=decision.id)
+        after = under(taken.job, policy, taken, decision_id=decision.id, class_text=class_text)
         found = _changed(case, after, decision, taken, occupancy)
         return replace(found, warnings=warnings)
     # The template's part is known already; what is left are labels and annotations of the Job.
@@ -56,7 +61,7 @@ def apply(case: Case, policy: FallbackPolicy, decision: Decision, occupancy: Occ
     labelled = replace(case.clean, labels=_labels(taken.job, taken, policy))
     named = case.kind.edits(case.clean, labelled)
     original = {**prepared.original, **originals.original_of(named, case.clean_source)}
-    recorded = annotated(labelled, decision, originals.to_json(original))
+    recorded = annotated(labelled, decision, originals.to_json(original), keys)
     return Outcome(
         decision=decision,
         edits=prepared.edits + named + case.kind.edits(labelled, recorded),
@@ -85,18 +90,48 @@ def _told(
     return decision, warning.decided(decision, changed, submitted=left)
 
 
+def unproven(case: Case) -> tuple[Edit, ...]:
+    """List the edits that take off a Job which nobody decides what is not ours.
+
+    Marks on the pod template never are: they came with it.
+    """
+    after = marks.off_templates(case.raw)
+    if jobs.DECISION in after.annotations and not case.carried:
+        left = {key: text for key, text in after.annotations.items() if key != jobs.DECISION}
+        after = replace(after, annotations=left)
+    return case.kind.edits(case.raw, after) if after is not case.raw else ()
+
+
+def signed(decision: Decision, class_text: str, job: Job, keys: SigningKeys | None) -> Decision:
+    """Give the decision's id the signature of the marks that *job*'s pod template gets."""
+    if keys is None:
+        return decision
+    written = (decision.policy, decision.option or "", class_text)
+    return replace(decision, id=signed_id(decision.id, job.namespace, written, keys))
+
+
 def under(
-    case: Case, policy: FallbackPolicy, job: Job, taken: Assessment, *, decision_id: str
+    job: Job, policy: FallbackPolicy, taken: Assessment, *, decision_id: str, class_text: str
 ) -> Job:
-    """Mark the adapted Job as one that takes this option."""
-    return _marked(job, taken, policy, decision_id=decision_id, class_text=_class_of(case, policy))
+    """Put queue, option, the decision's id and the class on the adapted Job."""
+    return marks.marked(
+        job,
+        _labels(job, taken, policy),
+        option=taken.option,
+        decision_id=decision_id,
+        policy=policy.name,
+        job_class=class_text,
+    )
 
 
-def annotated(job: Job, decision: Decision, original: Mapping[str, Any]) -> Job:
-    """Write the decision on the Job, with what is needed to undo it."""
+def annotated(
+    job: Job, decision: Decision, original: Mapping[str, Any], keys: SigningKeys | None
+) -> Job:
+    """Write the decision on the Job, with what is needed to undo it, and sign it."""
+    text = explain.to_json(decision, original)
     annotations = {
         **job.annotations,
-        jobs.DECISION: explain.to_json(decision, original),
+        jobs.DECISION: signed_record(text, job.namespace, keys),
         jobs.REASON: explain.reason_of(decision),
     }
     return replace(job, annotations=annotations)
@@ -108,7 +143,8 @@ def _changed(
     """Find the edits of a Job of which nothing was worked out before, or that carries a record."""
     changed = case.kind.edits(case.clean, after)
     original = originals.original_of(changed, case.clean_source)
-    recorded = annotated(after, decision, originals.to_json(original))
+    keys = occupancy.snapshot.signing
+    recorded = annotated(after, decision, originals.to_json(original), keys)
     if case.raw is case.clean:
         edits = changed + case.kind.edits(after, recorded)
     else:
@@ -122,16 +158,16 @@ def _changed(
     )
 
 
-def _prepared(case: Case, job: Job, taken: Assessment, policy: FallbackPolicy) -> Prepared | None:
+def _prepared(
+    case: Case, job: Job, taken: Assessment, policy: FallbackPolicy, class_text: str
+) -> Prepared | None:
     """Recall what this option of this policy does to this template; None: it cannot be."""
     before = case.clean.pod_sets
     if case.raw is not case.clean or not isinstance(before, jobs.PodSets):
         return None
 
-    class_text = _class_of(case, policy)
-
     def work() -> Prepared | None:
-        marked = _marked(job, taken, policy, decision_id=HOLE, class_text=class_text)
+        marked = under(job, policy, taken, decision_id=HOLE, class_text=class_text)
         edits = case.kind.edits(case.clean, replace(case.clean, pod_sets=marked.pod_sets))
         return patch.prepare(edits, case.clean_source, case.kind.allowed)
 
@@ -139,23 +175,9 @@ def _prepared(case: Case, job: Job, taken: Assessment, policy: FallbackPolicy) -
     return before.recall(key, work)
 
 
-def _marked(
-    job: Job, taken: Assessment, policy: FallbackPolicy, *, decision_id: str, class_text: str
-) -> Job:
-    """Put queue, option, the decision's id and the class on the adapted Job."""
-    return marks.marked(
-        job,
-        _labels(job, taken, policy),
-        option=taken.option,
-        decision_id=decision_id,
-        policy=policy.name,
-        job_class=class_text,
-    )
-
-
-def _class_of(case: Case, policy: FallbackPolicy) -> str:
+def class_text_of(case: Case, policy: FallbackPolicy, occupancy: Occupancy) -> str:
     """Write the class of the Job as it was submitted; equal ones are the very same text."""
-    found = job_class.of_job(case.clean, policy.spec.job_class_label)
+    found = match.class_of(case.clean, policy, occupancy.snapshot)
     return job_class.written(Mark(found, policy.generation))
 
 

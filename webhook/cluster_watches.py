@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from webhook.cluster import resources
 from webhook.cluster.feed import Counted, Feed
+from webhook.cluster.key_ring import KeyRing, proven
 from webhook.cluster.kubeconfigs import AGAIN_SECONDS, Kubeconfig, Reader
 from webhook.cluster.kubeconfigs import Transport as Secrets
 from webhook.cluster.pipe import Update
@@ -56,7 +57,9 @@ Tell: TypeAlias = Callable[["FromCluster | Reachable"], None]
 class ClusterWatch:
     """One worker cluster, reached in one way; another kubeconfig makes another watch."""
 
-    def __init__(self, kubeconfig: Mapping[str, Any], kueue_namespace: str, tell: Tell) -> None:
+    def __init__(
+        self, kubeconfig: Mapping[str, Any], kueue_namespace: str, tell: Tell, ring: KeyRing
+    ) -> None:
         self.kubeconfig = kubeconfig
         self.policies: tuple[FallbackPolicy, ...] = ()
         """The manager's: they say which queues are forecast."""
@@ -65,7 +68,9 @@ class ClusterWatch:
         self.lent_starts = NOTHING_LENT
         """and of how long their pods took to be ready."""
         self._tell = tell
-        self._resources = resources.watched_on_worker(kueue_namespace=kueue_namespace)
+        # What the manager's decisions have marked goes to the workers with its marks.
+        found = resources.watched_on_worker(kueue_namespace=kueue_namespace)
+        self._resources = proven(found, ring)
         self._settler = Settler()
         self._run_times = _Unchanged(borrowed.together)
         self._starts = _Unchanged(borrowed.together)
@@ -145,12 +150,20 @@ class ClusterWatches:
     """All worker clusters of a manager for which there is a kubeconfig."""
 
     def __init__(
-        self, secrets: Secrets, connect: Connect, tell: Tell, *, namespace: str, kueue: str
+        self,
+        secrets: Secrets,
+        connect: Connect,
+        tell: Tell,
+        *,
+        namespace: str,
+        kueue: str,
+        ring: KeyRing,
     ) -> None:
         """Find kubeconfigs in *namespace*, and Kueue's configuration on workers in *kueue*."""
         self._connect = connect
         self._tell = tell
         self._kueue = kueue
+        self._ring = ring
         self._names: tuple[str, ...] | None = None
         self._asked = threading.Event()
         self._watches: dict[str, ClusterWatch] = {}
@@ -228,7 +241,7 @@ class ClusterWatches:
         return tuple(lines)
 
     def _begin(self, name: str, content: Mapping[str, Any], before: ClusterWatch | None) -> None:
-        watch = ClusterWatch(content, self._kueue, self._tell)
+        watch = ClusterWatch(content, self._kueue, self._tell, self._ring)
         if before is not None:
             watch.go_on_from(before)
             before.stop()

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from typing import Any
 
 from webhook import carry_out
@@ -32,12 +33,13 @@ from webhook.decide.unmodelled import unmodelled
 from webhook.decide.wishes import Wishes, read_wishes
 from webhook.jobs import JobKind
 from webhook.model import job as jobs
-from webhook.model import job_class, marks
+from webhook.model import marks
 from webhook.model.decision import Assessment, Decision, Outcome
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy, StrategyType
 from webhook.model.refusals import LeftAlone, Reason, Skip
+from webhook.model.signatures import SigningKeys, is_own_record, unsigned_id
 
 _NEVER_QUEUED = frozenset(
     {
@@ -49,6 +51,9 @@ _NEVER_QUEUED = frozenset(
     }
 )
 """Skipped Jobs that bring no new Workload to a queue."""
+
+_MARKED_ELSEWHERE = frozenset({Skip.MULTIKUEUE_ORIGIN, Skip.PREBUILT_WORKLOAD})
+"""Skipped Jobs whose marks another cluster put there, and looks for."""
 
 _NOT_IN_IDS = re.compile(r"[\W_]+")
 
@@ -103,11 +108,13 @@ def consider(
     raw = kind.read(source)
     if not all(pod_set.template.containers for pod_set in raw.pod_sets):
         raise FieldError("spec.template.spec.containers", "expected at least one container")
-    recorded = recorded_on(raw)
+    recorded = recorded_on(raw, occupancy.snapshot.signing)
     if recorded is not None and (settled := _decided_already(raw, recorded, occupancy, moment)):
         return settled
     case = _case(source, kind, raw, recorded)
     outcome = _outcome(case, occupancy, moment, rules)
+    if recorded is None and jobs.DECISION in raw.annotations:
+        outcome = replace(outcome, warnings=(*warning.foreign(), *outcome.warnings))
     if outcome.arrival is not None or outcome.skip in _NEVER_QUEUED:
         return outcome
     arrival = arrivals.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
@@ -133,14 +140,16 @@ def _outcome(case: Case, occupancy: Occupancy, moment: Moment, rules: Rules) -> 
     snapshot = occupancy.snapshot
     skipped = match.skip(case.clean, snapshot)
     if skipped is not None:
-        return Outcome(skip=skipped, job=case.clean)
+        edits = () if skipped in _MARKED_ELSEWHERE else carry_out.unproven(case)
+        return Outcome(skip=skipped, edits=edits, job=case.clean)
     try:
         policy = match.policy_for(case.clean, snapshot, own_namespace=rules.own_namespace)
     except FieldError as error:
         warnings = warning.sentence(f"left as submitted: {error}")
-        return Outcome(skip=Skip.NO_POLICY, warnings=warnings, job=case.clean)
+        edits = carry_out.unproven(case)
+        return Outcome(skip=Skip.NO_POLICY, edits=edits, warnings=warnings, job=case.clean)
     if policy is None:
-        return Outcome(skip=Skip.NO_POLICY, job=case.clean)
+        return Outcome(skip=Skip.NO_POLICY, edits=carry_out.unproven(case), job=case.clean)
     return carry_out.apply(case, policy, _decide(case, policy, occupancy, moment, rules), occupancy)
 
 
@@ -238,7 +247,7 @@ def assessed(
         job=job,
         policy=policy,
         occupancy=occupancy,
-        job_class=job_class.of_job(job, policy.spec.job_class_label),
+        job_class=match.class_of(job, policy, occupancy.snapshot),
         wishes=wanted.wishes,
         now=now,
     )
@@ -266,10 +275,15 @@ def _case(
     )
 
 
-def recorded_on(job: Job) -> explain.Recorded | None:
-    """Read the decision on a Job; None: there is none, or it cannot be read."""
+def recorded_on(
+    job: Job, keys: SigningKeys | None = None, *, created: float = inf
+) -> explain.Recorded | None:
+    """Read the decision on a Job; None: there is none, it cannot be read, or it is not ours.
+
+    *keys* and *created* as for ``is_own_record``.
+    """
     text = job.annotations.get(jobs.DECISION)
-    if text is None:
+    if text is None or not is_own_record(text, job.namespace, keys, created=created):
         return None
     try:
         return explain.from_json(text)
@@ -286,7 +300,7 @@ def _is_reinvocation(job: Job, recorded: explain.Recorded, moment: Moment) -> bo
     """
     return (
         0 <= moment.unix - recorded.unix <= REINVOCATION_SECONDS
-        and recorded.id.endswith("-" + _name_digest(job))
+        and unsigned_id(recorded.id).endswith("-" + _name_digest(job))
         and recorded.id not in moment.visible
     )
 

@@ -188,7 +188,7 @@ class Handler:
     def _update(self, review: Review, kind: JobKind) -> Considered:
         """Give decided values back where a manifest was applied again; and move, where asked to."""
         old = review.old_object or {}
-        edits, warnings = updates.restored(old, review.object, kind)
+        edits, warnings = updates.restored(old, review.object, kind, self.snapshot.signing)
         restored = patch.operations(edits, review.object, kind.allowed)
         if updates.asks_for_move(old, review.object):
             return self._move(review, kind, restored)

@@ -41,7 +41,9 @@ class Lines:
         self._waiting.sort(key=lambda each: each.arrival.created)
         self.length = sum(each.arrival.count for each in self._waiting)
         self._offers: dict[tuple[str, str], Queued] = {}
-        self._here = {key: class_text(each, each.option) for key, each in asked.items()}
+        self._here = {
+            key: class_text(each, each.option, world.snapshot) for key, each in asked.items()
+        }
         """Key to the class by which its run time is looked up where it is."""
         self._ranks = {key: rank_of(each) for key, each in asked.items()}
         """Key to whose sake it is that those under it are done sooner."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 from webhook import carry_out, flow, recovered
@@ -29,6 +29,7 @@ from webhook.model.job import Job
 from webhook.model.moves import Obstacle
 from webhook.model.policy import FallbackPolicy, Mode
 from webhook.model.refusals import Skip
+from webhook.model.signatures import SigningKeys
 from webhook.recovered import Refusal
 
 UNASKED = "as asked"
@@ -69,7 +70,7 @@ def move(
     """
     raw = kind.read(source)
     try:
-        asked = _read(source, raw, kind)
+        asked = _read(source, raw, kind, occupancy.snapshot.signing)
         found = asked if isinstance(asked, Refusal) else _move(asked, occupancy, moment, rules)
     except FieldError as error:
         found = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
@@ -97,11 +98,13 @@ def _move(asked: _Asked, occupancy: Occupancy, moment: Moment, rules: Rules) -> 
     decision = replace(decision, options=found, state_age_seconds=age)
     raw = asked.case.raw
     asked = replace(asked, blocked=snapshot.obstacles.get((raw.namespace, raw.name)))
-    return _carried_out(asked, policy, decision, taken.job, taken)
+    return _carried_out(asked, policy, decision, taken.job, taken, occupancy)
 
 
-def _read(source: Mapping[str, Any], raw: Job, kind: JobKind) -> _Asked | Refusal:
-    found = recovered.recover(source, raw, kind)
+def _read(
+    source: Mapping[str, Any], raw: Job, kind: JobKind, keys: SigningKeys | None
+) -> _Asked | Refusal:
+    found = recovered.recover(source, raw, kind, keys)
     if isinstance(found, Refusal):
         return found
     case = Case(
@@ -148,21 +151,13 @@ def _is_in(option: str, recorded: explain.Recorded | None) -> bool:
 
 def _wanted(asked: _Asked, policy: FallbackPolicy, moment: Moment) -> flow.Wanted:
     """Read what the Job says of itself; what is left of its deadline counts from now."""
-    created = _created_unix(asked.source, moment)
+    created = fields.created_unix(asked.source)
+    created = moment.unix if created == inf else created
     wanted = flow.read_wanted(asked.case.clean, policy, created)
     if wanted.wishes.deadline is None:
         return wanted
     left = wanted.wishes.deadline - (moment.unix - created)
     return replace(wanted, wishes=replace(wanted.wishes, deadline=left))
-
-
-def _created_unix(source: Mapping[str, Any], moment: Moment) -> float:
-    metadata = fields.mapping(source, "metadata", "")
-    try:
-        created = datetime.fromisoformat(fields.text(metadata, "creationTimestamp", "metadata"))
-    except ValueError:
-        return moment.unix
-    return created.replace(tzinfo=created.tzinfo or UTC).timestamp()
 
 
 def _decision(asked: _Asked, policy: FallbackPolicy, taken: Assessment, moment: Moment) -> Decision:
@@ -195,10 +190,17 @@ def _stays(recorded: explain.Recorded | None) -> tuple[Stay, ...]:
 
 
 def _carried_out(
-    asked: _Asked, policy: FallbackPolicy, decision: Decision, job: Job, taken: Assessment
+    asked: _Asked,
+    policy: FallbackPolicy,
+    decision: Decision,
+    job: Job,
+    taken: Assessment,
+    occupancy: Occupancy,
 ) -> Outcome | Refusal:
-    case, kind = asked.case, asked.case.kind
-    after = carry_out.under(case, policy, job, taken, decision_id=decision.id)
+    case, kind, keys = asked.case, asked.case.kind, occupancy.snapshot.signing
+    class_text = carry_out.class_text_of(case, policy, occupancy)
+    signed = carry_out.signed(decision, class_text, case.clean, keys)
+    after = carry_out.under(job, policy, taken, decision_id=signed.id, class_text=class_text)
     after = movable_env.still_movable(case.raw, after)
     changes = kind.edits(case.raw, after)
     if obstacle := movable.obstacle(changes, workload=asked.blocked):
@@ -209,13 +211,15 @@ def _carried_out(
         if marks.would_be_uncounted(policy, taken.option, marks.decided_by(case.raw)):
             return Refusal(obstacle=Obstacle.UNCOUNTED_GUEST)
         after = replace(after, pod_sets=case.raw.pod_sets)
+    else:
+        decision = signed
     # What earlier options touched stays on record: they may have left an empty parent there.
     decided = kind.edits(case.clean, after)
     original = {**originals.original_of(decided, case.clean_source), **asked.original}
     changed = differences.between(case.raw, after, left=case.raw.queue, taken=after.queue)
     in_all = differences.between(case.clean, after, left=case.clean.queue, taken=after.queue)
     decision = replace(decision, changed=in_all.names)
-    final = carry_out.annotated(after, decision, originals.to_json(original))
+    final = carry_out.annotated(after, decision, originals.to_json(original), keys)
     return Outcome(
         decision=decision,
         edits=kind.edits(case.raw, final),

@@ -21,8 +21,9 @@ from typing import BinaryIO, NoReturn, TypeAlias
 
 from webhook.cluster.client import Client
 from webhook.cluster.feed import Feed
+from webhook.cluster.key_ring import KeyRing, proven
 from webhook.cluster.pipe import Certificates, write_update
-from webhook.cluster.resources import watched
+from webhook.cluster.resources import Resource, signing_keys, watched
 from webhook.cluster.shards import Reader
 from webhook.cluster.watch import Follower, Message
 from webhook.cluster_watches import ClusterWatches, FromCluster, Reachable
@@ -48,10 +49,12 @@ class Watching:
     feed: Feed
     foresight: Foresight
     workers: ClusterWatches | None
+    ring: KeyRing
 
     def take(self, message: Message | FromCluster | Reachable) -> tuple[str, ...]:
         """Take over one message; return what is to be logged."""
         if isinstance(message, Message):
+            self.ring.take(message)
             return self.feed.take(message)
         return self.workers.take(message) if self.workers is not None else ()
 
@@ -74,7 +77,8 @@ def main() -> NoReturn:
 
 def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
     """Follow everything and publish, until the pipe closes."""
-    resources = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
+    ring = KeyRing()
+    resources = _resources(settings, ring)
     messages: queue.SimpleQueue[_Found] = queue.SimpleQueue()
     client = Client(settings.kubeconfig)
     for resource in resources:
@@ -102,7 +106,12 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
     foresight.start()
     try:
         _publish(
-            Watching(feed=feed, foresight=foresight, workers=_workers(settings, client, messages)),
+            Watching(
+                feed=feed,
+                foresight=foresight,
+                workers=_workers(settings, client, messages, ring),
+                ring=ring,
+            ),
             messages,
             frames,
             console=console,
@@ -110,6 +119,12 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
         )
     except BrokenPipeError:
         os._exit(0)
+
+
+def _resources(settings: Settings, ring: KeyRing) -> tuple[Resource, ...]:
+    """List what is followed; marks on Workloads are believed by the keys of the *ring*."""
+    found = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
+    return (*proven(found, ring), signing_keys(settings.namespace))
 
 
 def _restraint(settings: Settings) -> Restraint:
@@ -130,7 +145,7 @@ def _certificates(settings: Settings) -> Callable[[], Certificates | None]:
 
 
 def _workers(
-    settings: Settings, client: Client, messages: queue.SimpleQueue[_Found]
+    settings: Settings, client: Client, messages: queue.SimpleQueue[_Found], ring: KeyRing
 ) -> ClusterWatches | None:
     if not settings.watch_workers:
         return None
@@ -140,6 +155,7 @@ def _workers(
         messages.put,
         namespace=settings.namespace,
         kueue=settings.kueue_namespace,
+        ring=ring,
     )
     watches.start()
     return watches

@@ -20,7 +20,7 @@ from webhook.decide.priorities import priority_of
 from webhook.decide.wishes import Wishes
 from webhook.jobs import KINDS
 from webhook.jobs.movable import changes_template, obstacle
-from webhook.model import job_class, marks
+from webhook.model import marks
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
@@ -134,7 +134,7 @@ class Catalog:
             job=job,
             policy=policy,
             occupancy=self._occupancy,
-            job_class=job_class.of_job(job, policy.spec.job_class_label),
+            job_class=match.class_of(job, policy, self._occupancy.snapshot),
             wishes=_wishes(each, self._world.unix),
             now=self._world.now,
         )
@@ -202,7 +202,7 @@ class Catalog:
                 policy=policy.name,
                 option=item.option,
             ),
-            job_class=class_text(each, item.option),
+            job_class=class_text(each, item.option, self._world.snapshot),
         )
 
 
@@ -226,8 +226,8 @@ def _half_width(item: Assessment) -> float:
     return 0.0 if start is None or start.high == inf else (start.high - start.low) / 2
 
 
-def class_text(each: Asked, option: str) -> str:
-    found = job_class.of_job(each.pending.job, each.policy.spec.job_class_label)
+def class_text(each: Asked, option: str, snapshot: Snapshot) -> str:
+    found = match.class_of(each.pending.job, each.policy, snapshot)
     return surveys.class_name(found, each.policy.name, option)
 
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from webhook import flow
 from webhook.admission import original as originals
 from webhook.cluster.past import Past
 from webhook.decide import explain
@@ -19,6 +20,7 @@ from webhook.model.fields import EMPTY, FieldError
 from webhook.model.job import DECISION, OURS, QUEUE_LABEL, Job
 from webhook.model.journal import Entry, Offer
 from webhook.model.refusals import LeftAlone
+from webhook.model.signatures import SigningKeys
 
 _LEFT_ALONE: Final = frozenset(map(str, LeftAlone))
 _KIND: Final = KINDS["batch", "v1", "Job"]
@@ -40,11 +42,17 @@ def metadata_of(source: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def entry(past: Past, metadata: Mapping[str, Any] | None, *, seen: float = 0.0) -> Entry:
+def entry(
+    past: Past,
+    metadata: Mapping[str, Any] | None,
+    *,
+    seen: float = 0.0,
+    keys: SigningKeys | None = None,
+) -> Entry:
     """Put a Workload and its Job's metadata together.
 
     *seen*: when the Job was first seen, in seconds since 1970; it tells apart those that came
-    within one second.
+    within one second. A decision that is not signed with one of the *keys* counts for nothing.
 
     Raises:
         FieldError: the Job cannot be read.
@@ -52,7 +60,7 @@ def entry(past: Past, metadata: Mapping[str, Any] | None, *, seen: float = 0.0) 
     """
     source = _job(past, metadata or EMPTY)
     raw = _KIND.read(source)
-    recorded = _recorded(raw)
+    recorded = _recorded(raw, keys, fields.created_unix(source))
     submitted = marks.unmarked(_before(source, raw, recorded))
     created = float(past.created)
     return Entry(
@@ -88,12 +96,8 @@ def _job(past: Past, metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {"metadata": metadata, "spec": spec}
 
 
-def _recorded(job: Job) -> explain.Recorded | None:
-    text = job.annotations.get(DECISION)
-    try:
-        found = None if text is None else explain.from_json(text)
-    except FieldError:
-        return None
+def _recorded(job: Job, keys: SigningKeys | None, created: float) -> explain.Recorded | None:
+    found = flow.recorded_on(job, keys, created=created)
     return None if found is None or found.is_newer else found
 
 

@@ -13,12 +13,14 @@ from webhook import flow
 from webhook.admission import original as originals
 from webhook.decide import explain, movable_env, warning
 from webhook.jobs import JobKind
+from webhook.model import fields
 from webhook.model import job as jobs
 from webhook.model.decision import Outcome
 from webhook.model.edits import Original
 from webhook.model.job import Job
 from webhook.model.moves import Obstacle
 from webhook.model.policy import Mode
+from webhook.model.signatures import SigningKeys, is_own_record
 
 _LONGEST_NAME = 40
 
@@ -39,13 +41,18 @@ class Recovered:
     clean: Job
 
 
-def recover(source: Mapping[str, Any], raw: Job, kind: JobKind) -> Recovered | Refusal:
-    """Undo the decision on a Job that waits.
+def recover(
+    source: Mapping[str, Any], raw: Job, kind: JobKind, keys: SigningKeys | None
+) -> Recovered | Refusal:
+    """Undo the decision on a Job that waits; one that is not signed with *keys* undoes nothing.
 
     Raises:
         FieldError: what its decision has recorded cannot be put back.
 
     """
+    text, created = raw.annotations.get(jobs.DECISION), fields.created_unix(source)
+    if text is not None and not is_own_record(text, raw.namespace, keys, created=created):
+        return Refusal(obstacle=Obstacle.FOREIGN_DECISION)
     recorded = flow.recorded_on(raw)
     if recorded is None and jobs.DECISION in raw.annotations:
         return Refusal(obstacle=Obstacle.UNREADABLE, detail="its decision cannot be read")

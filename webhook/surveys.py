@@ -20,7 +20,7 @@ from webhook.model.forecasts import Profile, RunTime
 from webhook.model.job_class import JobClass
 from webhook.model.policy import FallbackPolicy, Option, StrategyType
 from webhook.model.queues import Snapshot
-from webhook.model.runs import cluster_queue_of
+from webhook.model.runs import is_of_queue
 
 EXACT = 1000
 """Pending Workloads of all queues that are forecast one after another;"""
@@ -260,8 +260,8 @@ class RunTimes:
 
     def __call__(self, job_class: str, flavors: str) -> RunTime | None:
         run_times = self._snapshot.run_times
-        if name := cluster_queue_of(job_class):
-            return of_any_class(run_times, name, flavors)
+        if is_of_queue(job_class):
+            return of_any_class(run_times, job_class, flavors)
         key, coarse, policy_name, option_name = job_class.split(_BETWEEN)
         found = JobClass(key=key, coarse=coarse)
         policy = self._policies.get(policy_name)

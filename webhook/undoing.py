@@ -67,7 +67,7 @@ def _undone(
     time: str,
     blocked: Obstacle | None,
 ) -> Outcome | Refusal:
-    found = recovered.recover(source, raw, kind)
+    found = recovered.recover(source, raw, kind, snapshot.signing)
     if isinstance(found, Refusal):
         return found
     if raw.queue and not found.clean.queue:

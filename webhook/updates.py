@@ -14,15 +14,19 @@ from webhook.admission import ownership, restore
 from webhook.decide import explain, movable_env, warning
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.jobs import JobKind
+from webhook.model import fields
 from webhook.model.edits import Edit, Operation, Original
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, MOVE_TO, OPTION_LABEL, UNDO
+from webhook.model.signatures import SigningKeys, is_own_record
 
 
 def restored(
-    old: Mapping[str, Any], new: Mapping[str, Any], kind: JobKind
+    old: Mapping[str, Any], new: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None = None
 ) -> tuple[tuple[Edit, ...], tuple[str, ...]]:
     """List the edits that a repeated manifest calls for, and warnings.
+
+    A decision that is not signed with one of the *keys* calls for none.
 
     Raises:
         FieldError: the decision's record of what stood there is none, or *old* is no Job.
@@ -30,7 +34,7 @@ def restored(
     """
     if DECISION not in _annotations(old) and DECISION not in _annotations(new):
         return restore.restoration(old, new, _read_variables(old, kind)), ()
-    recorded = _unchanged_decision(old, new)
+    recorded = _unchanged_decision(old, new, keys)
     if recorded is None:
         return (), ()
     if recorded.is_newer:
@@ -66,9 +70,14 @@ def _read_variables(job: Mapping[str, Any], kind: JobKind) -> Original:
     return {edit.path: edit.value for edit in kind.edits(raw, movable_env.as_literals(raw))}
 
 
-def _unchanged_decision(old: Mapping[str, Any], new: Mapping[str, Any]) -> explain.Recorded | None:
+def _unchanged_decision(
+    old: Mapping[str, Any], new: Mapping[str, Any], keys: SigningKeys | None
+) -> explain.Recorded | None:
     text = _annotations(old).get(DECISION)
     if not isinstance(text, str) or changes_decision(old, new):
+        return None
+    namespace = fields.text(fields.mapping(old, "metadata", ""), "namespace", "metadata")
+    if not is_own_record(text, namespace, keys, created=fields.created_unix(old)):
         return None
     if _annotations(new).get(POLICY) == OPT_OUT:
         return None

@@ -147,12 +147,25 @@ def test_the_records_of_runs_are_read_by_both_and_written_by_the_controller_alon
     assert rendering.one("RoleBinding", "kueue-fallback-controller")["subjects"] == [CONTROLLER]
 
 
+def test_both_processes_read_the_signing_keys_and_the_controller_alone_writes_them(render):
+    rendering = render()
+    keys = _one("", "secrets", "kueue-fallback-signing-keys")
+
+    assert rendering.one("Role", "kueue-fallback-signing-keys")["rules"] == [keys]
+    binding = rendering.one("RoleBinding", "kueue-fallback-signing-keys")
+    assert binding["subjects"] == [WEBHOOK, CONTROLLER]
+    assert rendering.one("Role", "kueue-fallback-controller")["rules"][3:5] == [
+        {**keys, "verbs": ["get", "update"]},
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+    ]
+
+
 def test_the_controller_holds_one_lease_in_its_own_namespace(render):
     role = render().one("Role", "kueue-fallback-controller")
 
     leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
     assert role["metadata"]["namespace"] == "ours"
-    assert role["rules"][3:] == [
+    assert role["rules"][5:] == [
         {**leases, "resourceNames": [lease.NAME], "verbs": ["get", "update"]},
         {**leases, "verbs": ["create"]},
     ]

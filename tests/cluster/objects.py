@@ -121,7 +121,7 @@ def counted(snapshot: Snapshot) -> dict[str, Held]:
     found = dict(snapshot.held)
     for arrival in snapshot.arrivals:
         queue = snapshot.local_queues[arrival.namespace, arrival.local_queue].cluster_queue
-        held, guest = found[queue], (arrival.policy, arrival.option)
+        held, guest = found[queue], (arrival.policy, arrival.option, arrival.namespace)
         guests = {**held.guests, guest: held.guests.get(guest, 0) + arrival.count}
         found[queue] = replace(
             held,

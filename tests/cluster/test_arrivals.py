@@ -106,7 +106,7 @@ def test_shapes_beyond_the_limit_are_simply_pending():
     snapshot = state_with(*many).snapshot(1.0, 0.0)
 
     assert len(snapshot.arrivals) == SHAPES_PER_QUEUE
-    assert snapshot.held["gpu-cq"] == Held(pending=9, guests={("p", "o"): 9})
+    assert snapshot.held["gpu-cq"] == Held(pending=9, guests={("p", "o", "team"): 9})
 
 
 def test_needs_follow_limit_ranges_and_kueues_configuration():

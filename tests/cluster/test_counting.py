@@ -151,7 +151,7 @@ def test_guests_are_counted_by_policy_and_option_pending_or_reserving():
         workload("c", conditions=(PENDING,), guest=("light-gpu", "gpu")),
     )
 
-    assert found.guests == {guest: 2, ("light-gpu", "gpu"): 1}
+    assert found.guests == {(*guest, "team"): 2, ("light-gpu", "gpu", "team"): 1}
 
 
 def test_of_what_is_reserved_the_admitted_is_told_apart():

@@ -46,21 +46,21 @@ def test_a_job_whose_queue_alone_was_moved_is_a_guest_where_it_is(moved, target)
     state = state_with(moved)
     adopt(state, HOME, target)
 
-    assert guests(state) == {"cpu-cq": {("p", "away"): 1}}
+    assert guests(state) == {"cpu-cq": {("p", "away", "team"): 1}}
 
 
 def test_a_mark_that_fits_the_queue_stands_though_another_option_has_the_queue_too():
     state = state_with(workload(queue="gpu-lq", conditions=(PENDING,), guest=MARK))
     adopt(state, {**HOME, "name": "other"}, HOME, AWAY)
 
-    assert guests(state) == {"gpu-cq": {MARK: 1}}
+    assert guests(state) == {"gpu-cq": {(*MARK, "team"): 1}}
 
 
 def test_a_mark_stands_where_the_policy_has_no_option_with_that_queue():
     state = state_with(workload(queue="gpu-lq", conditions=(PENDING,), guest=("p", "gone")))
     adopt(state, AWAY)
 
-    assert guests(state) == {"gpu-cq": {("p", "gone"): 1}}
+    assert guests(state) == {"gpu-cq": {("p", "gone", "team"): 1}}
 
 
 def test_a_job_of_no_policy_is_nobodys_guest():
@@ -83,9 +83,9 @@ def test_guests_are_counted_anew_when_the_policys_options_change():
     adopt(state)
     gone = guests(state)
 
-    assert known == {"gpu-cq": {MARK: 1}, "cpu-cq": {("p", "away"): 1}}
-    assert renamed == {"gpu-cq": {MARK: 1}, "cpu-cq": {("p", "renamed"): 1}}
-    assert before == gone == {"gpu-cq": {MARK: 1}, "cpu-cq": {MARK: 1}}
+    assert known == {"gpu-cq": {(*MARK, "team"): 1}, "cpu-cq": {("p", "away", "team"): 1}}
+    assert renamed == {"gpu-cq": {(*MARK, "team"): 1}, "cpu-cq": {("p", "renamed", "team"): 1}}
+    assert before == gone == {"gpu-cq": {(*MARK, "team"): 1}, "cpu-cq": {(*MARK, "team"): 1}}
 
 
 def test_guests_are_counted_anew_when_their_local_queue_leads_elsewhere():
@@ -95,5 +95,5 @@ def test_guests_are_counted_anew_when_their_local_queue_leads_elsewhere():
 
     state.apply(kinds.LOCAL_QUEUES, "MODIFIED", local_queue("cpu-lq", "gpu-cq"))
 
-    assert before == {"cpu-cq": {("p", "away"): 1}}
-    assert guests(state) == {"gpu-cq": {MARK: 1}}
+    assert before == {"cpu-cq": {("p", "away", "team"): 1}}
+    assert guests(state) == {"gpu-cq": {(*MARK, "team"): 1}}

@@ -69,7 +69,7 @@ def test_a_run_lasts_from_the_last_admission_to_the_end():
 
 
 def test_a_failed_run_is_told_with_the_decision_that_put_it_there():
-    mark = Mark(JobClass("c", "~c"), 3)
+    mark = Mark(JobClass("team/c", "team/~c"), 3)
     source = ran(ADMITTED, finished("Failed"), guest=("light", "cpu"))
     template = source["spec"]["podSets"][0]["template"]
     template["metadata"]["annotations"]["kueue-fallback.dev/class"] = job_class.written(mark)
@@ -77,8 +77,8 @@ def test_a_failed_run_is_told_with_the_decision_that_put_it_there():
     found = read_workload(source).ended
 
     assert found == Ended(
-        key="c",
-        coarse="~c",
+        key="team/c",
+        coarse="team/~c",
         name="x",
         flavors="a100",
         run=Run(ADMITTED_AT + 70, UID, 70),

@@ -40,7 +40,7 @@ def test_arrivals_are_charged_until_the_quota_is_gone_and_then_pend():
         pending=2,
         reserving=4,
         usage={("t4", GPU): 4},
-        guests={("light", "gpu"): 3},
+        guests={("light", "gpu", "team"): 3},
         lowest_priority=0,
     )
 

@@ -207,7 +207,12 @@ def test_guests_are_counted_by_policy_and_option():
     which = policy(GPU_OPTION, {**CPU_OPTION, "guests": {"maxJobs": 3}})
 
     def state(count):
-        there = held(pending=1, reserving=9, guests={("light-gpu", "cpu"): count, ("x", "cpu"): 9})
+        guests = {
+            ("light-gpu", "cpu", "team"): count,
+            ("x", "cpu", "team"): 9,
+            ("light-gpu", "cpu", "another-team"): 9,
+        }
+        there = held(pending=1, reserving=9, guests=guests)
         return snapshot(GPU_CQ, CPU_CQ, held={"cpu-cq": there})
 
     assert assess(state(2), which=which)[1].rejection is None
@@ -239,7 +244,7 @@ def test_what_keeps_failing_in_an_option_is_refused_there_alone(place, is_refuse
 
 def test_the_policys_label_tells_which_class_keeps_failing():
     which = policy(jobClassLabel="model")
-    failing = frozenset({("model=a", "light-gpu", "cpu")})
+    failing = frozenset({("team/model=a", "light-gpu", "cpu")})
     state = replace(snapshot(GPU_CQ, CPU_CQ), failing=failing)
 
     found = [

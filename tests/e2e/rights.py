@@ -25,7 +25,7 @@ from webhook.cluster.feed import Feed
 from webhook.cluster.lease import Elector
 from webhook.cluster.past import Over
 from webhook.cluster.reduce import Entry
-from webhook.cluster.resources import watched
+from webhook.cluster.resources import signing_keys, watched
 from webhook.cluster.run_times import RunTimes
 from webhook.cluster.shards import Reader
 from webhook.cluster.watch import Follower, Message
@@ -37,6 +37,7 @@ from webhook.console.lookback import Looker
 from webhook.controller import keeps_failing, move_writes, reconcile, run_times, serve
 from webhook.controller.glimpse import JOBS
 from webhook.controller.journal import Journal
+from webhook.controller.signing import KeyKeeper
 from webhook.decide.moves import Candidate, Move, Way
 from webhook.model.pending import Pending
 from webhook.model.policy import read_policy
@@ -122,7 +123,10 @@ def _followed(right, namespace):
     if right["resources"] == ["leases"]:
         return lease_in(namespace)
     (name,) = right.get("resourceNames", right["resources"])
-    resources = watched(namespace=namespace, kueue_namespace=KUEUE_NAMESPACE)
+    resources = (
+        *watched(namespace=namespace, kueue_namespace=KUEUE_NAMESPACE),
+        signing_keys(namespace),
+    )
     return next(resource for resource in resources if resource.kind == name)
 
 
@@ -174,6 +178,12 @@ def keeping_records(_, kubeconfig, namespace):
     entry = Entry(("team", "a"), Over(ended(CLASS), None))
     keeper.take(Message(kind="workloads", at=0.0, entries=(entry,)))
     return " ".join(keeper.look(0.0).errors)
+
+
+def keeping_keys(_, kubeconfig, namespace):
+    """Make the keys that decisions are signed with, as the controller does."""
+    keeper = KeyKeeper(Client(kubeconfig), namespace, is_leader=_always, unix=time.time)
+    return " ".join(line for line in keeper.look(1.0) if "made key" not in line)
 
 
 def keeping_journal(_, kubeconfig, namespace):

@@ -20,6 +20,7 @@ from tests.e2e import rights
 from tests.e2e.plane import wait_for
 from webhook.cluster import journal_shards, lease
 from webhook.cluster.kubeconfigs import PREFIX
+from webhook.cluster.resources import SIGNING_KEYS
 from webhook.cluster.run_records import name_of, shard_of
 
 RELEASE = "kueue-fallback-rights"
@@ -29,6 +30,7 @@ PARTS = {
         f"{RELEASE}-kueue-config",
         f"{RELEASE}-off-switch",
         f"{RELEASE}-run-times",
+        f"{RELEASE}-signing-keys",
         f"{RELEASE}-ca",
         f"{RELEASE}-console",
         f"{RELEASE}-workers",
@@ -38,6 +40,7 @@ PARTS = {
         f"{RELEASE}-kueue-config",
         f"{RELEASE}-off-switch",
         f"{RELEASE}-run-times",
+        f"{RELEASE}-signing-keys",
     ),
     "probe": (f"{RELEASE}-probe",),
     "unfinished": (f"{RELEASE}-unfinished",),
@@ -84,6 +87,11 @@ def _is_of_journal(right):
     return JOURNAL in right.get("resourceNames", ())
 
 
+def _is_of_keys(part, right):
+    is_named = SIGNING_KEYS in right.get("resourceNames", ())
+    return is_named or (part == "controller" and right["resources"] == ["secrets"])
+
+
 def _cases():
     for part, names in PARTS.items():
         for role in OBJECTS:
@@ -97,6 +105,7 @@ def _cases():
                     f"{RELEASE}-workers": "-of-workers",
                 }
                 suffix = which.get(role["metadata"]["name"], "")
+                suffix += "-of-keys" if _is_of_keys(part, right) else ""
                 suffix += "-of-journal" if _is_of_journal(right) else ""
                 name = f"{part}-{verb}-{resource.replace('/', '-')}{suffix}"
                 yield pytest.param(part, role, right, id=name)
@@ -145,6 +154,8 @@ def _name_of_use(part, right):
         return right.get("resourceNames", right["resources"])[0]
     if right["resources"][0] in BY_RESOURCE:
         return right["resources"][0]
+    if _use_of(part, right) is rights.keeping_keys:
+        return "keys"
     if _use_of(part, right) is rights.reading_kubeconfigs:
         return "kubeconfigs"
     # The certificates are kept by several rights at once.
@@ -152,9 +163,10 @@ def _name_of_use(part, right):
 
 
 def _use_of(part, right):
-    (resource,) = right["resources"]
+    (resource,), verbs = right["resources"], set(right["verbs"])
     if part in ("probe", "unfinished"):
         return rights.probing if part == "probe" else rights.listing_unfinished
+    writes_keys = _is_of_keys(part, right) and not verbs <= {"list", "watch"}
     patches = {"jobs": rights.moving, "workloads": rights.repairing}
     uses = {
         "fallbackpolicies/status": rights.writing_status,
@@ -163,6 +175,7 @@ def _use_of(part, right):
         "tokenreviews": rights.asking_who,
         "subjectaccessreviews": rights.asking_what,
         **(patches if right["verbs"] == ["patch"] else {}),
+        **({"secrets": rights.keeping_keys} if writes_keys else {}),
     }
     if resource == "leases" and part == "webhook":
         return rights.following
@@ -170,11 +183,11 @@ def _use_of(part, right):
         return uses[resource]
     if _is_of_journal(right):
         return rights.reading_journal if part == "webhook" else rights.keeping_journal
-    if resource == "configmaps" and set(right["verbs"]) <= {"get", "create", "patch"}:
+    if resource == "configmaps" and verbs <= {"get", "create", "patch"}:
         return rights.reading_records if part == "webhook" else rights.keeping_records
     if right.get("resourceNames") == [WORKERS_SECRET]:
         return rights.reading_kubeconfigs
-    if {"get", "create", "update", "patch"} & set(right["verbs"]):
+    if {"get", "create", "update", "patch"} & verbs:
         return functools.partial(rights.keeping_certificates, release=RELEASE)
     return rights.following
 
@@ -206,9 +219,14 @@ def _write(plane, role, rules):
     plane.client.send("PATCH", path, body, content_type="application/merge-patch+json")
 
 
-def prepare(plane, right):
+def prepare(plane, part, right):
     """Bring about the situation in which the right is needed."""
-    if right["resources"] == ["secrets"] and right.get("resourceNames") != [WORKERS_SECRET]:
+    if _is_of_keys(part, right):
+        plane.client.delete("v1", "Secret", SIGNING_KEYS, namespace=helm.NAMESPACE)
+        if right["verbs"] == ["update"]:
+            metadata = {"name": SIGNING_KEYS, "namespace": helm.NAMESPACE}
+            plane.client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    elif right["resources"] == ["secrets"] and right.get("resourceNames") != [WORKERS_SECRET]:
         plane.client.delete("v1", "Secret", f"{RELEASE}-ca", namespace=helm.NAMESPACE)
         if right["verbs"] != ["create"]:
             secret = next(each for each in OBJECTS if each["kind"] == "Secret")
@@ -237,7 +255,7 @@ def test_without(plane, use, without, part, role, right):
 
     def complain():
         # The controller of another test may be first, and then there is nothing left to do.
-        prepare(plane, right)
+        prepare(plane, part, right)
         return use(part, right)
 
     complaint = wait_for(complain, "the right is missed")
@@ -257,7 +275,7 @@ def test_with_all_rights_nothing_is_missing(plane, use, part):
         wait_for(
             lambda: rights.is_allowed(plane, ACCOUNTS[part], role, right), "the right is there"
         )
-        prepare(plane, right)
+        prepare(plane, part, right)
         return use(part, right)
 
     with ThreadPoolExecutor(max_workers=len(uses)) as pool:

@@ -92,7 +92,7 @@ def test_init_containers_count():
 def test_a_label_names_the_class_and_jobs_without_it_have_their_own():
     labelled = light("--steps", "50", labels={"model": "llama-7b"})
 
-    assert job_class.of_job(labelled, "model") == JobClass("model=llama-7b", SAME.coarse)
+    assert job_class.of_job(labelled, "model") == JobClass("team/model=llama-7b", SAME.coarse)
     assert job_class.of_job(light(labels={"model": ""}), "model") == SAME
     assert job_class.of_job(light(), "model") == SAME
 
@@ -100,24 +100,42 @@ def test_a_label_names_the_class_and_jobs_without_it_have_their_own():
 def test_command_and_arguments_are_read_from_a_manifest():
     main = {"name": "main", "image": "stable-diffusion", "command": ["python", "run.py"]}
     main |= {"args": ["--steps", "20"], "resources": {"requests": GPU}}
-    source = {"metadata": {}, "spec": {"template": {"spec": {"containers": [main]}}}}
+    spec = {"template": {"spec": {"containers": [main]}}}
+    source = {"metadata": {"namespace": "team"}, "spec": spec}
 
     assert job_class.of_job(batch.read(source)) == SAME
 
 
 def test_classes_stay_the_same_between_versions():
-    assert JobClass("44eea1809923263b", "~0cf58f346c13255a") == SAME
+    assert JobClass("team/44eea1809923263b", "team/~0cf58f346c13255a") == SAME
 
 
 def test_what_is_written_on_the_pods_is_read_again():
-    mark = Mark(JobClass("model=llama-7b", SAME.coarse), 3)
+    mark = Mark(JobClass("team/model=llama-7b", SAME.coarse), 3)
 
-    assert job_class.read(job_class.written(mark)) == mark
+    assert job_class.read(job_class.written(mark), "team") == mark
 
 
-@pytest.mark.parametrize("text", ["", "a b", "a b c", "a b 1 2", "a b ²"])
+def test_a_class_that_namespaces_share_is_the_same_in_each():
+    one, other = (
+        job_class.of_job(light(namespace=namespace), shared=job_class.shared_home("light-gpu"))
+        for namespace in ("team", "another-team")
+    )
+    mark = Mark(one, 3)
+
+    assert one == other != SAME
+    assert job_class.read(job_class.written(mark), "another-team") == mark
+
+
+def test_classes_of_two_namespaces_have_nothing_in_common():
+    other = job_class.of_job(light(namespace="another-team"))
+
+    assert {*other}.isdisjoint(SAME)
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a b c", "a b 1 2 3", "a b ²"])
 def test_anything_else_on_the_pods_is_no_mark(text):
-    assert job_class.read(text) is None
+    assert job_class.read(text, "team") is None
 
 
 def test_a_class_has_a_short_name_for_people():

@@ -11,6 +11,7 @@ from webhook.cluster.run import (
     FAILED,
     SUCCEEDED,
     admitted_at,
+    own_marks,
     read_conditions,
     read_flavors,
     read_mark,
@@ -20,6 +21,7 @@ from webhook.cluster.workload import USED_OF_SPEC
 from webhook.model import fields, journal
 from webhook.model.cut import KUEUES
 from webhook.model.runs import Ended
+from webhook.model.signatures import SigningKeys
 
 
 class Past(NamedTuple):
@@ -56,8 +58,10 @@ class Over(NamedTuple):
     past: Past | None
 
 
-def read(source: Mapping[str, Any]) -> Past | None:
+def read(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Past | None:
     """Read one that is over or not; None: it has several pod sets, which no replay can submit.
+
+    *keys* as for ``read_workload``.
 
     Raises:
         FieldError: it cannot be read.
@@ -69,8 +73,9 @@ def read(source: Mapping[str, Any]) -> Past | None:
         return None
     pod_set, here = pod_sets[0]
     template = fields.mapping(pod_set, "template", here)
-    marks = fields.mapping(fields.mapping(template, "metadata", here), "annotations", here)
-    mark = read_mark(spec, marks)
+    namespace = intern(fields.text(metadata, "namespace", "metadata"))
+    marks, _ = own_marks(metadata, spec, keys)
+    mark = read_mark(spec, marks, namespace)
     conditions = read_conditions(status)
     admission = fields.mapping(status, "admission", "status")
     owner = _owner(metadata)
@@ -78,7 +83,7 @@ def read(source: Mapping[str, Any]) -> Past | None:
     count = fields.integer(pod_set, "count", here)
     return Past(
         key=fields.text(metadata, "uid", "metadata"),
-        namespace=intern(fields.text(metadata, "namespace", "metadata")),
+        namespace=namespace,
         name=fields.text(metadata, "name", "metadata"),
         job_uid=fields.text(owner, "uid", "metadata"),
         job=fields.text(owner, "name", "metadata"),

@@ -23,12 +23,14 @@ from webhook.cluster.quotas import (
     read_worker_cluster,
 )
 from webhook.cluster.run_records import read_shard
+from webhook.cluster.signing_keys import read_keys
 from webhook.cluster.workload import read_workload
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.policy import PolicyError, read_policy
 from webhook.model.queues import LimitRangeItem, OffSwitch
 from webhook.model.selector import EVERYTHING, Selector, read_selector
+from webhook.model.signatures import SigningKeys
 
 Key: TypeAlias = tuple[str, str]
 """(namespace, name); the namespace of what has none is empty."""
@@ -59,12 +61,15 @@ def key_of(source: Mapping[str, Any]) -> Key:
     return fields.text(metadata, "namespace", "metadata"), fields.text(metadata, "name", "metadata")
 
 
-def read(kind: str, source: Mapping[str, Any]) -> Entry:
+def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> Entry:
+    """Read an object; the marks on a Workload are believed by these *keys*, or all without any."""
     try:
         key = key_of(source)
     except FieldError as error:
         return Entry(("", ""), None, f"{kind}: {error}")
     try:
+        if kind == kinds.WORKLOADS:
+            return Entry(key, read_workload(source, keys))
         return Entry(key, READERS[kind](source))
     except (FieldError, PolicyError) as error:
         name = "/".join(part for part in key if part)
@@ -137,6 +142,7 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     kinds.KUEUE_CONFIG: read_kueue_config,
     kinds.KUEUE_DEPLOYMENT: read_kueue_manager,
     kinds.OFF_SWITCH: _read_off_switch,
+    kinds.SIGNING_KEYS: read_keys,
     kinds.WEBHOOKS: _read_webhooks,
     kinds.RUN_TIMES: read_shard,
 }

@@ -62,6 +62,8 @@ KUEUE_CONFIG = "kueue-manager-config"
 KUEUE_DEPLOYMENT = "kueue-controller-manager"
 OFF_SWITCH = "kueue-fallback-off"
 WEBHOOKS = "mutatingwebhookconfigurations"
+SIGNING_KEYS = "kueue-fallback-signing-keys"
+"""The name of a Secret."""
 RUN_TIMES = "kueue-fallback-run-times"
 RUN_TIMES_LABEL = "kueue-fallback.dev/records"
 RUN_TIMES_VALUE = "run-times"
@@ -117,6 +119,20 @@ def watched_on_worker(*, kueue_namespace: str) -> tuple[Resource, ...]:
         Resource(kind=LIMIT_RANGES, path="/api/v1/limitranges", required=False),
         Resource(kind=RUNTIME_CLASSES, path="/apis/node.k8s.io/v1/runtimeclasses", required=False),
         replace(_config_map(kueue_namespace, KUEUE_CONFIG), required=False),
+    )
+
+
+def signing_keys(namespace: str) -> Resource:
+    """Name the Secret with the keys that decisions are signed with.
+
+    It is not among what is ``watched``, of which commands write files.
+    """
+    return Resource(
+        kind=SIGNING_KEYS,
+        path=f"/api/v1/namespaces/{namespace}/secrets",
+        field_selector=f"metadata.name={SIGNING_KEYS}",
+        required=False,
+        awaited=True,
     )
 
 

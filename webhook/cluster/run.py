@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from webhook.model import fields, job_class
 from webhook.model.fields import FieldError, child
-from webhook.model.job import JOB_CLASS, PodSet
+from webhook.model.job import DECIDED_BY, DECISION_ID, JOB_CLASS, OPTION_LABEL, PodSet
 from webhook.model.job_class import Mark
 from webhook.model.pods import read_template
 from webhook.model.runs import Began, Ended, Run
+from webhook.model.signatures import SigningKeys, are_own_marks
 
 NOT_SAID: Final = ("", "", "")
 SUCCEEDED: Final = "Succeeded"
@@ -103,13 +104,15 @@ def seconds_of(source: Mapping[str, Any], key: str, path: str) -> int:
     return _seconds(fields.text(source, key, path), child(path, key))
 
 
-def read_mark(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> Mark | None:
+def read_mark(
+    spec: Mapping[str, Any], annotations: Mapping[str, Any], namespace: str
+) -> Mark | None:
     """Find the class that a decision left, or work it out from the pod sets.
 
     None: what they ask for cannot be read.
     """
     written = annotations.get(JOB_CLASS)
-    if isinstance(written, str) and (mark := job_class.read(written)):
+    if isinstance(written, str) and (mark := job_class.read(written, namespace)):
         return mark
     used = [
         [
@@ -118,7 +121,43 @@ def read_mark(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> Mark |
         ]
         for item, here in fields.objects(spec, "podSets", "spec")
     ]
-    return _mark_of(json.dumps(used, separators=(",", ":")))
+    mark = _mark_of(json.dumps(used, separators=(",", ":")))
+    return None if mark is None else mark._replace(job_class=mark.job_class.at(namespace))
+
+
+def own_marks(
+    metadata: Mapping[str, Any], spec: Mapping[str, Any], keys: SigningKeys | None
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Find the annotations and labels by which a decision marked the first pod template.
+
+    Both are empty where somebody else wrote the marks: who may create Jobs can write any.
+    """
+    annotations, labels = _of_first_template(spec)
+    found = annotations.get(DECIDED_BY), labels.get(OPTION_LABEL), annotations.get(JOB_CLASS)
+    signed = tuple(str(text or "") for text in found)
+    decision_id = str(annotations.get(DECISION_ID) or "")
+    if not (decision_id or any(signed)):
+        return fields.EMPTY, fields.EMPTY
+    is_own = are_own_marks(
+        decision_id,
+        fields.text(metadata, "namespace", "metadata"),
+        signed,
+        keys,
+        created=seconds_of(metadata, "creationTimestamp", "metadata"),
+    )
+    return (annotations, labels) if is_own else (fields.EMPTY, fields.EMPTY)
+
+
+def _of_first_template(
+    spec: Mapping[str, Any],
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    for pod_set, here in fields.objects(spec, "podSets", "spec"):
+        template = fields.mapping(pod_set, "template", here)
+        metadata = fields.mapping(template, "metadata", child(here, "template"))
+        return fields.mapping(metadata, "annotations", here), fields.mapping(
+            metadata, "labels", here
+        )
+    return fields.EMPTY, fields.EMPTY
 
 
 def read_flavors(admission: Mapping[str, Any]) -> str:

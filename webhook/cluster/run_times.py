@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from webhook.cluster.delays import Delays, renewed
 from webhook.model.forecasts import Estimates, RunTime
-from webhook.model.job_class import JobClass
+from webhook.model.job_class import JobClass, home_of
 from webhook.model.learning import learned
 from webhook.model.runs import (
     Began,
@@ -60,7 +60,7 @@ class RunTimes:
         """Take over a run; one that is known already changes nothing."""
         self.merge(ended.key, ended.record())
         if ended.cluster_queue and ended.succeeded:
-            self.merge(of_queue(ended.cluster_queue), pooled(ended))
+            self.merge(of_queue(ended.cluster_queue, home_of(ended.key)), pooled(ended))
 
     def begin(self, job_class: JobClass, began: Began) -> None:
         """Take over how a run began that goes on."""

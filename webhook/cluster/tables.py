@@ -90,6 +90,10 @@ def _off(tables: _Tables) -> Any:
     return _first(tables, kinds.OFF_SWITCH)
 
 
+def _signing(tables: _Tables) -> Any:
+    return _first(tables, kinds.SIGNING_KEYS)
+
+
 def _runs_before_kueue(tables: _Tables) -> bool:
     """Webhooks run in the order of their configurations' names; each of ours must come first."""
     configurations = tables[kinds.WEBHOOKS].items()
@@ -122,6 +126,7 @@ BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.KUEUE_CONFIG: (("kueue", _kueue),),
     kinds.KUEUE_DEPLOYMENT: (("kueue", _kueue), ("kueue_manager", _kueue_manager)),
     kinds.OFF_SWITCH: (("off", _off),),
+    kinds.SIGNING_KEYS: (("signing", _signing),),
     kinds.WEBHOOKS: (
         ("runs_before_kueue", _runs_before_kueue),
         ("reviewed_namespaces", _reviewed_namespaces),

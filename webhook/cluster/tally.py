@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from webhook.cluster.dispatches import Waiting
 from webhook.cluster.reduce import Key
 from webhook.cluster.workload import Workload
-from webhook.model.queues import Amounts, FlavorResource, Held, Stage
+from webhook.model.queues import Amounts, FlavorResource, Guest, Held, Stage
 
 _Group: TypeAlias = tuple[str, str, int, str, str, int]
 _Key = TypeVar("_Key")
@@ -58,7 +58,7 @@ class Tally:
     admitted: int = 0
     """Of the reserving."""
     admitted_usage: Counter[FlavorResource] = field(default_factory=Counter)
-    guests: Counter[tuple[str, str]] = field(default_factory=Counter)
+    guests: Counter[Guest] = field(default_factory=Counter)
     priorities: Counter[int] = field(default_factory=Counter)
     """Of the reserving."""
     holding: dict[Key, Workload] = field(default_factory=dict)
@@ -159,8 +159,8 @@ def _held_back_since(workload: Workload) -> int:
     return began.reserved
 
 
-def _guest(workload: Workload) -> tuple[str, str]:
-    return workload.policy, workload.option
+def _guest(workload: Workload) -> Guest:
+    return workload.policy, workload.option, workload.namespace
 
 
 def _group(workload: Workload) -> _Group:

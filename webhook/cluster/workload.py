@@ -19,6 +19,7 @@ from webhook.cluster.run import (
     Place,
     admitted_at,
     is_true,
+    own_marks,
     read_began,
     read_conditions,
     read_ended,
@@ -34,6 +35,7 @@ from webhook.model.moves import Obstacle
 from webhook.model.pods import read_template
 from webhook.model.queues import Stage
 from webhook.model.runs import Began, Ended
+from webhook.model.signatures import SigningKeys
 
 _KUEUE = "kueue.x-k8s.io/"
 _ORIGIN = _KUEUE + "multikueue-origin"
@@ -104,20 +106,27 @@ class Workload(NamedTuple):
     """One of several of which Kueue admits the first that fits (ConcurrentAdmission)."""
 
 
-def read_workload(source: Mapping[str, Any]) -> Workload:
+def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Workload:
+    """Read one; marks that are not signed with one of the *keys* are nobody's (see ``own_marks``).
+
+    Raises:
+        FieldError: it cannot be read.
+
+    """
     metadata, spec, status = (fields.mapping(source, k, "") for k in ("metadata", "spec", "status"))
     conditions = read_conditions(status)
     stage = _stage(metadata, spec, status, conditions)
     admission = fields.mapping(status, "admission", "status")
-    annotations, labels = _marks(spec)
+    annotations, labels = own_marks(metadata, spec, keys)
+    namespace = intern(fields.text(metadata, "namespace", "metadata"))
     policy = intern(str(annotations.get(DECIDED_BY) or ""))
     option = intern(str(labels.get(OPTION_LABEL) or ""))
-    mark, flavors = read_mark(spec, annotations), read_flavors(admission)
+    mark, flavors = read_mark(spec, annotations, namespace), read_flavors(admission)
     cluster_queue = intern(fields.text(admission, "clusterQueue", "status.admission"))
     began = read_began(metadata, status, conditions)
     place = Place(flavors, policy, option, began, cluster_queue)
     return Workload(
-        namespace=intern(fields.text(metadata, "namespace", "metadata")),
+        namespace=namespace,
         name=fields.text(metadata, "name", "metadata"),
         queue=intern(fields.text(spec, "queueName", "spec")),
         stage=stage,
@@ -207,15 +216,6 @@ def _obstacle(
 
 def _annotations(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     return fields.mapping(metadata, "annotations", "metadata")
-
-
-def _marks(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Find the first pod template's annotations and labels: there the decision left its id."""
-    for pod_set, here in fields.objects(spec, "podSets", "spec"):
-        template = fields.mapping(pod_set, "template", here)
-        metadata = fields.mapping(template, "metadata", child(here, "template"))
-        return _annotations(metadata), fields.mapping(metadata, "labels", here)
-    return fields.EMPTY, fields.EMPTY
 
 
 def _owner(metadata: Mapping[str, Any]) -> str:

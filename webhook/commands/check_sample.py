@@ -17,7 +17,6 @@ import jsonpatch
 from webhook import carry_out, flow, undoing
 from webhook.admission import original as originals
 from webhook.admission import patch
-from webhook.carry_out import Case
 from webhook.cluster.errors import Forbidden, NotServed, Refused
 from webhook.cluster.kubernetes_version import lets_resources_change
 from webhook.cluster.resources import kueue_path
@@ -196,16 +195,11 @@ class _Trials:
 
     def _variant(self, policy: FallbackPolicy, option: Option, queue: str) -> Mapping[str, Any]:
         """Make the very object that admission would make, opted out of admission."""
-        case = Case(
-            kind=self._kind,
-            raw=self._job,
-            clean_source=self._source,
-            clean=self._job,
-            carried=False,
-        )
         taken = Assessment(option=option.name, queue=queue)
         adapted = options.adapted(self._job, option, policy)
-        under = carry_out.under(case, policy, adapted, taken, decision_id="sample")
+        under = carry_out.under(
+            adapted, policy, taken, decision_id="sample", class_text="sample sample 0"
+        )
         edits = self._kind.edits(self._job, _opted_out(under))
         body = copy.deepcopy(dict(self._source))
         operations = patch.operations(edits, body, self._kind.allowed)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from webhook.cluster.learned import Learned
 from webhook.commands.terminal import harmless
 from webhook.model.forecasts import RunTime
-from webhook.model.runs import cluster_queue_of, unpack_runs
+from webhook.model.runs import is_of_queue, unpack_runs
 
 _Row: TypeAlias = tuple[str, ...]
 
@@ -49,7 +49,7 @@ def as_text(found: Learned) -> str:
 
 
 def _run_times(found: Learned) -> Iterator[dict[str, Any]]:
-    classes = (key for key in found.records if not cluster_queue_of(key))
+    classes = (key for key in found.records if not is_of_queue(key))
     for key in sorted(classes, key=lambda key: (-found.records[key].last, key)):
         record = found.records[key]
         for flavors in sorted({*record.runs, *record.failed}):

@@ -18,6 +18,7 @@ from webhook.jobs import KINDS
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, OURS, Job
+from webhook.model.signatures import SigningKeys
 
 KIND: Final = KINDS["batch", "v1", "Job"]
 _MEANT: Final = (OURS, "kueue.x-k8s.io/")
@@ -56,12 +57,12 @@ class Leavers:
         return ()
 
 
-def read(kind: str, source: Mapping[str, Any]) -> Entry:
-    """Read one, for a ``Follower``."""
+def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> Entry:
+    """Read one, for a ``Follower``; a decision that *keys* did not sign counts for nothing."""
     key = ("", "")
     try:
         key = key_of(source)
-        return Entry(key, _glimpse(source))
+        return Entry(key, _glimpse(source, keys))
     except (FieldError, ValueError) as error:
         return Entry(key, None, f"{kind} {'/'.join(key)}: {error}")
 
@@ -69,17 +70,19 @@ def read(kind: str, source: Mapping[str, Any]) -> Entry:
 JOBS: Final = Resource(kind="jobs", path="/apis/batch/v1/jobs", required=False, read=read)
 
 
-def _glimpse(source: Mapping[str, Any]) -> Glimpse:
+def _glimpse(source: Mapping[str, Any], keys: SigningKeys | None) -> Glimpse:
     metadata = fields.mapping(source, "metadata", "")
     created = fields.text(metadata, "creationTimestamp", "metadata")
     job = KIND.read({"metadata": source["metadata"]})
+    recorded = flow.recorded_on(job, keys, created=fields.created_unix(source))
+    is_own = recorded is not None or DECISION not in job.annotations
     return Glimpse(
         uid=fields.text(metadata, "uid", "metadata"),
         created=datetime.fromisoformat(created).timestamp(),
         job=_undecided(job),
         known=known_of(source),
-        has_left=pending.has_left(job),
-        happening=happening_of(job, flow.recorded_on(job)),
+        has_left=pending.has_left(job, recorded),
+        happening=happening_of(job, recorded) if is_own else None,
     )
 
 

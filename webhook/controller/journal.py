@@ -23,6 +23,7 @@ from webhook.controller.run_times import Transport, Written
 from webhook.model.fields import FieldError
 from webhook.model.journal import Entry
 from webhook.model.queues import Snapshot
+from webhook.model.signatures import SigningKeys
 from webhook.surveys import queues_of
 
 WRITE_SECONDS: Final = 20.0
@@ -151,16 +152,17 @@ class Journal:
             slot = journal_shards.slot_of(ended.finished)
             if slot < oldest or (ended.namespace, ended.queue) not in queues:
                 continue
-            if (entry := self._entry(ended)) is not None:
+            if (entry := self._entry(ended, snapshot.signing)) is not None:
                 self._due.setdefault(slot, []).append(entry)
         for slot in [slot for slot in self._due if slot < oldest]:
             del self._due[slot]
 
-    def _entry(self, ended: Past) -> Entry | None:
+    def _entry(self, ended: Past, keys: SigningKeys | None) -> Entry | None:
         known = self._jobs.get(ended.job_uid)
         metadata = None if known is None else json.loads(zlib.decompress(known.packed))
         try:
-            return recording.entry(ended, metadata, seen=known.seen if known else 0.0)
+            seen = known.seen if known else 0.0
+            return recording.entry(ended, metadata, seen=seen, keys=keys)
         except FieldError:
             return None
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from math import inf
 from typing import Any, Final
 
+from webhook import flow
 from webhook.admission import original as originals
 from webhook.cluster.reduce import Entry, key_of
 from webhook.cluster.resources import Resource
@@ -16,18 +18,22 @@ from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, UNDONE, UNDONE_FROM, Job
 from webhook.model.moves import Obstacle
 from webhook.model.pending import Left, Pending, read_left
+from webhook.model.signatures import SigningKeys, is_own_record
 
 KIND: Final = KINDS["batch", "v1", "Job"]
 PENDING_JOBS: Final = "pendingjobs"
 _OVER: Final = frozenset({"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"})
 
 
-def read(kind: str, source: Mapping[str, Any]) -> Entry:
-    """Read one, for a ``Follower``; without a value: it is over, or was never moved and runs."""
+def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> Entry:
+    """Read one, for a ``Follower``; without a value: it is over, or was never moved and runs.
+
+    A decision that is not signed with one of the *keys* keeps the Job from being moved.
+    """
     key = ("", "")
     try:
         key = key_of(source)
-        return Entry(key, read_job(source))
+        return Entry(key, read_job(source, keys))
     except (FieldError, ValueError) as error:
         return Entry(key, None, f"{kind} {'/'.join(key)}: {error}")
 
@@ -35,29 +41,29 @@ def read(kind: str, source: Mapping[str, Any]) -> Entry:
 FOLLOWED: Final = Resource(kind=PENDING_JOBS, path="/apis/batch/v1/jobs", required=False, read=read)
 
 
-def read_job(source: Mapping[str, Any]) -> Pending | None:
-    """Read a whole Job.
+def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pending | None:
+    """Read a whole Job; *keys* as for ``read``.
 
     Raises:
         FieldError: it cannot be read as a Job.
-        ValueError: its creation time cannot be read.
-
     """
     if _is_over(source):
         return None
     metadata, status = (fields.mapping(source, key, "") for key in ("metadata", "status"))
     raw = KIND.read(source)
-    recorded = _recorded(raw)
+    created = fields.created_unix(source)
+    recorded = recorded_on(raw, keys, created=created)
     moves = recorded.moves if recorded is not None else 0
-    obstacle = KIND.held_back(source)
+    obstacle = KIND.held_back(source) or _foreign(raw, keys, created)
     undone = raw.annotations.get(UNDONE, "")
     if obstacle is Obstacle.NOT_SUSPENDED and not moves and not undone:
         return None
-    created = fields.text(metadata, "creationTimestamp", "metadata")
+    if created == inf:
+        raise FieldError("metadata.creationTimestamp", "expected a time")
     return Pending(
         uid=fields.text(metadata, "uid", "metadata"),
         version=fields.text(metadata, "resourceVersion", "metadata"),
-        created=datetime.fromisoformat(created).timestamp(),
+        created=created,
         job=_submitted(source, raw, recorded),
         queue=raw.queue,
         policy=recorded.policy if recorded is not None else "",
@@ -72,9 +78,8 @@ def read_job(source: Mapping[str, Any]) -> Pending | None:
     )
 
 
-def has_left(job: Job) -> bool:
-    """Tell by its annotations whether it was sent from one queue to another while it waited."""
-    recorded = _recorded(job)
+def has_left(job: Job, recorded: explain.Recorded | None) -> bool:
+    """Tell whether it was sent from one queue to another while it waited."""
     return bool(job.annotations.get(UNDONE)) or (recorded is not None and recorded.moves > 0)
 
 
@@ -100,15 +105,16 @@ def _is_over(source: Mapping[str, Any]) -> bool:
     )
 
 
-def _recorded(job: Job) -> explain.Recorded | None:
+def recorded_on(job: Job, keys: SigningKeys | None, *, created: float) -> explain.Recorded | None:
+    """Read the decision on a Job as ``flow.recorded_on`` does, but for one of a newer version."""
+    found = flow.recorded_on(job, keys, created=created)
+    return None if found is None or found.is_newer else found
+
+
+def _foreign(job: Job, keys: SigningKeys | None, created: float) -> Obstacle | None:
     text = job.annotations.get(DECISION)
-    if text is None:
-        return None
-    try:
-        found = explain.from_json(text)
-    except FieldError:
-        return None
-    return None if found.is_newer else found
+    is_own = text is None or is_own_record(text, job.namespace, keys, created=created)
+    return None if is_own else Obstacle.FOREIGN_DECISION
 
 
 def _submitted(source: Mapping[str, Any], raw: Job, recorded: explain.Recorded | None) -> Job:

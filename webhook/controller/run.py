@@ -20,12 +20,13 @@ from webhook import reconsider
 from webhook.cluster.client import Client
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.feed import Feed
+from webhook.cluster.key_ring import KeyRing, proven
 from webhook.cluster.kubernetes_version import lets_resources_change
 from webhook.cluster.lease import Elector
 from webhook.cluster.pipe import Update, apply_update
-from webhook.cluster.resources import POLICIES, WORKLOADS, Resource, watched
+from webhook.cluster.resources import POLICIES, WORKLOADS, Resource, signing_keys, watched
 from webhook.cluster.watch import Follower, Message
-from webhook.controller import pending
+from webhook.controller import glimpse, pending
 from webhook.controller.glimpse import JOBS, Leavers
 from webhook.controller.job_events import JobEvents
 from webhook.controller.leadership import Leadership
@@ -33,7 +34,8 @@ from webhook.controller.metrics import ControllerMetrics
 from webhook.controller.moves import LOOK_SECONDS, Mover
 from webhook.controller.reconcile import Look, look
 from webhook.controller.records import Records
-from webhook.controller.run_times import RUNS
+from webhook.controller.run_times import RUNS, read_run
+from webhook.controller.signing import KeyKeeper
 from webhook.controller.sparing import Sparing
 from webhook.controller.unreviewed import Found, Unreviewed, fetching
 from webhook.decide.restraint import Restraint
@@ -66,10 +68,15 @@ class Controller:
         self._jobs_client = jobs_client
         self._log = log
         kinds = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
-        self._resources = tuple(one for one in kinds if one.kind != WORKLOADS)
+        ring = self._ring = KeyRing()
+        self._resources = (
+            *(one for one in kinds if one.kind != WORKLOADS),
+            signing_keys(settings.namespace),
+        )
+        workloads = (replace(one, required=False) for one in kinds if one.kind == WORKLOADS)
         self._while_reconsidering = (
-            *(replace(one, required=False) for one in kinds if one.kind == WORKLOADS),
-            pending.FOLLOWED,
+            *proven(workloads, ring),
+            replace(pending.FOLLOWED, read=ring.reading(pending.read)),
         )
         """Followed once a policy reconsiders, or a Job was moved: most need no such memory."""
         self._follows_pending = False
@@ -88,6 +95,7 @@ class Controller:
         self._records = Records(
             client, settings.namespace, is_leader=self.is_leader, metrics=self.metrics, log=log
         )
+        self._keys = KeyKeeper(client, settings.namespace, is_leader=self.is_leader, unix=time.time)
         self._looked_at = -1
         """Generation of the snapshot at the last look."""
         self._due = False
@@ -118,7 +126,11 @@ class Controller:
     def run(self) -> None:
         """Follow and look until the process ends."""
         followed = [(one, self._client) for one in self._resources]
-        followed += [(RUNS, self._client), (JOBS, self._jobs_client)]
+        reading = self._ring.reading
+        followed += [
+            (replace(RUNS, read=reading(read_run)), self._client),
+            (replace(JOBS, read=reading(glimpse.read)), self._jobs_client),
+        ]
         for resource, client in followed:
             self._follow(resource, client)
         while True:
@@ -141,6 +153,7 @@ class Controller:
         # Not earlier: who knows nothing yet shall not take the Lease from who could act.
         self.leadership.start()
         self._note_term()
+        self._log_all(self._keys.look(time.monotonic()))
         self._unreviewed.note(self._snapshot, time.time())
         self._judge_unreviewed(update.as_of)
         self._records.look(self._feed, self._snapshot)
@@ -201,6 +214,7 @@ class Controller:
                 for take in self._takers[message.kind]:
                     self._log_all(take(message))
                 continue
+            self._ring.take(message)
             self._log_all(self._feed.take(message))
             changed = message.entries is not None or message.event is not None
             # A policy that cannot be read changes no snapshot, yet its status must say so.

@@ -23,6 +23,7 @@ from webhook.cluster.watch import Message
 from webhook.cluster.workload import read_workload
 from webhook.model.fields import FieldError
 from webhook.model.runs import Record
+from webhook.model.signatures import SigningKeys
 
 WRITE_SECONDS: Final = 20.0
 """Between two writes; what ended since is still told by its Workload."""
@@ -50,8 +51,10 @@ class Written:
     errors: tuple[str, ...] = ()
 
 
-def read_run(kind: str, source: Mapping[str, Any]) -> Entry:
+def read_run(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> Entry:
     """Read what a Workload that is over tells, for a ``Follower``; None: it goes on.
+
+    *keys* as for ``read_workload``.
 
     One that cannot be read is the webhook's to complain about.
     """
@@ -60,8 +63,8 @@ def read_run(kind: str, source: Mapping[str, Any]) -> Entry:
         key = key_of(source)
         if not past.is_over(source):
             return Entry(key, None)
-        ended = read_workload(source).ended if is_finished(source) else None
-        return Entry(key, Over(ended, past.read(source)))
+        ended = read_workload(source, keys).ended if is_finished(source) else None
+        return Entry(key, Over(ended, past.read(source, keys)))
     except FieldError as error:
         return Entry(key, None, f"{kind} {'/'.join(key)}: {error}")
 

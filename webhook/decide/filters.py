@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from webhook.decide import clusters
+from webhook.decide import clusters, match
 from webhook.decide.occupancy import Occupancy, namespace_labels
-from webhook.model import job_class
 from webhook.model.decision import Rejection
 from webhook.model.job import Job
 from webhook.model.policy import FallbackPolicy, Option
@@ -148,12 +147,25 @@ def _guests_full(candidate: Candidate) -> Rejection | None:
         return None
     name = candidate.cluster_queue.name
     there = candidate.occupancy.held(name).guests
-    count = there.get((candidate.policy.name, candidate.option.name), 0)
+    count = sum(
+        jobs
+        for (policy, option, namespace), jobs in there.items()
+        if (policy, option) == (candidate.policy.name, candidate.option.name)
+        and _counts_with(candidate, namespace)
+    )
     if count < guests.max_jobs:
         return None
     detail = f"{count} Jobs of policy {candidate.policy.name} are in ClusterQueue {name}"
     return Rejection(
         reason=Reason.GUESTS_FULL, detail=f"{detail} as guests (at most {guests.max_jobs})"
+    )
+
+
+def _counts_with(candidate: Candidate, namespace: str) -> bool:
+    """Tell whether a namespace's guests and the Job's are counted together."""
+    own, policy, snapshot = candidate.job.namespace, candidate.policy, candidate.occupancy.snapshot
+    return namespace == own or (
+        match.shares_with(policy, own, snapshot) and match.shares_with(policy, namespace, snapshot)
     )
 
 
@@ -168,7 +180,7 @@ def _keeps_failing(candidate: Candidate) -> Rejection | None:
     failing = candidate.occupancy.snapshot.failing
     if not failing:
         return None
-    found = job_class.of_job(candidate.job, policy.spec.job_class_label)
+    found = match.class_of(candidate.job, policy, candidate.occupancy.snapshot)
     if (found.key, policy.name, option) not in failing:
         return None
     detail = f"Jobs of its class failed {FAILURES_THAT_TELL} times under option {option} and never"

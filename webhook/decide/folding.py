@@ -29,6 +29,7 @@ from webhook.model.queues import (
     Amounts,
     Arrival,
     ClusterQueue,
+    Guest,
     Head,
     Held,
     LocalQueue,
@@ -212,7 +213,7 @@ def _joined(held: Held, arrivals: Sequence[Arrival]) -> Held:
     guests = dict(held.guests)
     for arrival in arrivals:
         if arrival.policy:
-            guest = arrival.policy, arrival.option
+            guest = arrival.policy, arrival.option, arrival.namespace
             guests[guest] = guests.get(guest, 0) + arrival.count
     pending = held.pending + sum(arrival.count for arrival in arrivals)
     return replace(held, pending=pending, guests=guests)
@@ -231,10 +232,10 @@ def _reserving(held: Held, arrival: Arrival, charged: Amounts, count: int) -> He
     )
 
 
-def _with_guests(held: Held, arrival: Arrival, count: int) -> Mapping[tuple[str, str], int]:
+def _with_guests(held: Held, arrival: Arrival, count: int) -> Mapping[Guest, int]:
     if not arrival.policy:
         return held.guests
-    key = (arrival.policy, arrival.option)
+    key = (arrival.policy, arrival.option, arrival.namespace)
     return {**held.guests, key: held.guests.get(key, 0) + count}
 
 

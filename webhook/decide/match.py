@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from webhook.model import policy_values
+from webhook.model import job_class, policy_values
 from webhook.model.fields import FieldError
 from webhook.model.job import OURS, Job
+from webhook.model.job_class import JobClass
 from webhook.model.policy import FallbackPolicy, Match
 from webhook.model.queues import Snapshot
 from webhook.model.refusals import Skip
@@ -109,6 +110,27 @@ def policy_for(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> Fall
             f"metadata.annotations[{POLICY}]", f"no policy {wanted!r} matches this Job"
         )
     return None
+
+
+def shares_with(policy: FallbackPolicy, namespace: str, snapshot: Snapshot) -> bool:
+    """Tell whether a namespace's Jobs of this policy learn from, and count with, others'."""
+    selector = policy.spec.shared_namespaces
+    if selector is None:
+        return False
+    labels = _namespace_labels(namespace, snapshot)
+    return policy_values.selector(selector, EVERYTHING).matches(labels)
+
+
+def class_of(job: Job, policy: FallbackPolicy, snapshot: Snapshot) -> JobClass:
+    """Tell a Job's class under a policy.
+
+    Raises:
+        FieldError: a quantity cannot be read.
+
+    """
+    shares = shares_with(policy, job.namespace, snapshot)
+    shared = job_class.shared_home(policy.name) if shares else ""
+    return job_class.of_job(job, policy.spec.job_class_label, shared=shared)
 
 
 def allowed_options(job: Job, policy: FallbackPolicy) -> frozenset[str] | None:

@@ -8,7 +8,9 @@ from webhook.decide.remaining import remaining
 from webhook.decide.run_times import learned_on, of_any_class
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import RunTime
+from webhook.model.job_class import home_of
 from webhook.model.queues import Arrival, Snapshot
+from webhook.model.runs import of_queue
 
 
 def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> Placed | None:
@@ -42,6 +44,8 @@ def _expected(
 ) -> RunTime | None:
     """Expect what its class took on the flavors it gets first, or what any class took there."""
     for flavors in wanted.combinations[:1]:
-        known = arrival.job_class and learned_on(snapshot.run_times, arrival.job_class, flavors)
-        return known or of_any_class(snapshot.run_times, cluster_queue, flavors)
+        found = arrival.job_class
+        known = found and learned_on(snapshot.run_times, found, flavors)
+        home = home_of(found.key) if found else arrival.namespace
+        return known or of_any_class(snapshot.run_times, of_queue(cluster_queue, home), flavors)
     return None

@@ -9,6 +9,7 @@ from statistics import NormalDist, median
 from typing import TypeAlias
 
 from webhook.model.forecasts import Basis, RunTime
+from webhook.model.job_class import home_of
 from webhook.model.runs import of_queue
 
 _SIGMAS_OF_80_PERCENT = 2.5631
@@ -79,7 +80,7 @@ class Durations:
 
     def _expected(self, cluster_queue: str, job_class: str, flavors: str) -> RunTime | None:
         """Expect what its class takes on these flavors, or what any class took in its queue."""
-        for known_by in (job_class, of_queue(cluster_queue)):
+        for known_by in (job_class, of_queue(cluster_queue, home_of(job_class))):
             key = known_by, flavors
             if key not in self._known:
                 self._known[key] = self._run_time_of(known_by, flavors)

@@ -20,7 +20,6 @@ from webhook.model.job_class import JobClass
 from webhook.model.learning import PRIOR_SIGMA, TENTH
 from webhook.model.policy import FallbackPolicy, Option
 from webhook.model.policy_values import seconds
-from webhook.model.runs import of_queue
 
 MAX_EXECUTION = "kueue.x-k8s.io/max-exec-time-seconds"
 """The label by which Kueue ends a Workload that has run for so long."""
@@ -122,9 +121,12 @@ def learned_on(run_times: Estimates, job_class: JobClass, flavors: str) -> RunTi
     return run_times.get((job_class.key, flavors)) or run_times.get((job_class.coarse, flavors))
 
 
-def of_any_class(run_times: Estimates, cluster_queue: str, flavors: str) -> RunTime | None:
-    """Tell what Jobs of any class took in a ClusterQueue; None: too few were seen there."""
-    found = run_times.get((of_queue(cluster_queue), flavors))
+def of_any_class(run_times: Estimates, known_by: str, flavors: str) -> RunTime | None:
+    """Tell what Jobs of any class took in a ClusterQueue; None: too few were seen there.
+
+    *known_by* is as ``of_queue`` names it.
+    """
+    found = run_times.get((known_by, flavors))
     return found if found is not None and found.runs >= ENOUGH_RUNS else None
 
 

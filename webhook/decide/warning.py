@@ -71,6 +71,11 @@ def newer(version: int) -> tuple[str, ...]:
     return sentence(f"left as it is: {made_by}")
 
 
+def foreign() -> tuple[str, ...]:
+    """Say of a decision that came with a manifest that it is not this installation's."""
+    return sentence("its decision was not made by this installation; taken as submitted")
+
+
 def sentence(text: str) -> tuple[str, ...]:
     """Say a whole sentence in as many warnings as it takes, broken where its parts meet."""
     text = _plain(_PLACE.sub(r"\1 \2", text))

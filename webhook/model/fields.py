@@ -6,6 +6,8 @@ Past this border nothing is a ``dict[str, Any]``: callers turn what they read in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from math import inf
 from typing import Any, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
@@ -136,3 +138,18 @@ def kind_of(value: Any) -> str:
     names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
     names |= {int: "a number", float: "a number", type(None): "nothing"}
     return names.get(type(value), type(value).__name__)
+
+
+def created_unix(source: Mapping[str, Any]) -> float:
+    """Tell when an object was created, in seconds since 1970; infinity: it is not said.
+
+    Raises:
+        FieldError: its metadata cannot be read.
+
+    """
+    written = text(mapping(source, "metadata", ""), "creationTimestamp", "metadata")
+    try:
+        created = datetime.fromisoformat(written)
+        return created.replace(tzinfo=created.tzinfo or UTC).timestamp()
+    except (ValueError, OverflowError):
+        return inf

@@ -4,6 +4,9 @@ A class is worked out from a Job as it was submitted or from the pod sets of its
 Kueue stores the same template, perhaps with limits written as requests: both come to the same.
 Defaults of LimitRanges, overheads and Kueue's transformations are left out, as a Workload alone
 does not tell them.
+
+A class has a home: the Job's namespace, or what a policy's ``sharedNamespaces`` have in common.
+What Jobs of one home did tells nothing of those of another: nobody can teach for somebody else.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from sys import intern
 from typing import Any, NamedTuple
 
 from webhook.model.fields import EMPTY
@@ -25,6 +29,9 @@ COARSE = "~"
 LONGEST_NAME = 60
 
 _DIGEST_BYTES = 8
+_SHARED = "*"
+_PARTS = (3, 4)
+"""Of a mark: class, coarse class, generation; and a home, if it is not the namespace."""
 _PLAIN = KueueConfig()
 _HEX = r"\b(?=[0-9a-f-]*[0-9])[0-9a-f][0-9a-f-]{7,}\b"
 _NUMBER = r"[0-9]+(?:[.,_:][0-9]+)*(?:e[+-]?[0-9]+)?"
@@ -34,9 +41,14 @@ _NUMBERS = re.compile(f"{_HEX}|{_NUMBER}", re.IGNORECASE)
 
 class JobClass(NamedTuple):
     key: str
-    """The class: a digest, or ``label=value`` by the label that a policy names."""
+    """The class: its home, a slash, and a digest, or ``label=value`` by the label that a policy
+    names."""
     coarse: str
     """The wider class that differs from Job to Job in numbers among the arguments alone."""
+
+    def at(self, home: str) -> JobClass:
+        """Give the class that was told without its home that home."""
+        return JobClass(key=f"{home}/{self.key}", coarse=f"{home}/{self.coarse}")
 
 
 class Mark(NamedTuple):
@@ -47,8 +59,20 @@ class Mark(NamedTuple):
     """Of the policy that decided."""
 
 
-def of_job(job: Job, label: str | None = None) -> JobClass:
+def home_of(key: str) -> str:
+    """Name the home of a class."""
+    return key.partition("/")[0]
+
+
+def shared_home(policy: str) -> str:
+    """Name what the namespaces that share under a policy have for a home: no namespace's name."""
+    return f"{_SHARED}{policy}"
+
+
+def of_job(job: Job, label: str | None = None, *, shared: str = "") -> JobClass:
     """Tell a Job's class; *label* is the policy's ``jobClassLabel``.
+
+    *shared*: the home that its namespace shares with others; empty: none but itself.
 
     Raises:
         FieldError: a quantity cannot be read.
@@ -56,11 +80,12 @@ def of_job(job: Job, label: str | None = None) -> JobClass:
     """
     found = of_pod_sets(of_pods, job.pod_sets)
     value = job.labels.get(label) if label else None
-    return found._replace(key=f"{label}={value}") if value else found
+    found = found._replace(key=f"{label}={value}") if value else found
+    return found.at(shared or job.namespace)
 
 
 def of_pods(pod_sets: Iterable[PodSet]) -> JobClass:
-    """Tell the class of pods by images, commands, arguments and what they ask for.
+    """Tell the class of pods by images, commands, arguments and what they ask for; without home.
 
     Raises:
         FieldError: a quantity cannot be read.
@@ -81,17 +106,24 @@ def of_pods(pod_sets: Iterable[PodSet]) -> JobClass:
 
 @lru_cache(maxsize=4096)
 def written(mark: Mark) -> str:
-    """Write a mark; equal ones become the very same text, by which work is recalled."""
-    return f"{mark.job_class.key} {mark.job_class.coarse} {mark.generation}"
+    """Write a mark; equal ones become the very same text, by which work is recalled.
+
+    The home is written where it is not the namespace of who carries the mark.
+    """
+    home, _, key = mark.job_class.key.partition("/")
+    coarse = mark.job_class.coarse.partition("/")[2]
+    shared = f" {home}" if home.startswith(_SHARED) else ""
+    return intern(f"{key} {coarse} {mark.generation}{shared}")
 
 
 @lru_cache(maxsize=4096)
-def read(text: str) -> Mark | None:
-    """Read what ``written`` wrote; None: it is something else."""
+def read(text: str, namespace: str) -> Mark | None:
+    """Read what ``written`` wrote on something in *namespace*; None: it is something else."""
     parts = text.split(" ")
-    if len(parts) != len(Mark._fields) + 1 or not (parts[2].isascii() and parts[2].isdigit()):
+    if len(parts) not in _PARTS or not (parts[2].isascii() and parts[2].isdigit()):
         return None
-    return Mark(JobClass(key=parts[0], coarse=parts[1]), int(parts[2]))
+    home = parts[3] if parts[3:] and parts[3].startswith(_SHARED) else namespace
+    return Mark(JobClass(key=parts[0], coarse=parts[1]).at(home), int(parts[2]))
 
 
 def name_of(image: str, words: Iterable[Any]) -> str:

@@ -81,6 +81,15 @@ def would_be_uncounted(policy: FallbackPolicy, option: str, marked_by: str) -> b
     return guests is not None and marked_by != policy.name
 
 
+def off_templates(job: Job) -> Job:
+    """Take the marks off the pod templates alone; the very same Job where there are none."""
+    templates = [each.template for each in job.pod_sets]
+    texts = (text for item in templates for text in (item.labels, item.annotations))
+    if all(map(MARKS.isdisjoint, texts)):
+        return job
+    return replace(job, pod_sets=unmarked(job).pod_sets)
+
+
 def unmarked(job: Job) -> Job:
     """Take every mark off: an undone decision leaves none, a forged one may."""
     if not _is_marked(job):

@@ -38,6 +38,11 @@ class Obstacle(Explained):
         "it is finished",
         "Nothing.",
     )
+    FOREIGN_DECISION = (
+        "foreignDecision",
+        "its decision was not made by this installation, or was changed since",
+        "Nothing: it stays as it is; delete the Job and submit it again.",
+    )
     MANAGED_BY = (
         "managedBy",
         "another controller or cluster runs it (managedBy, MultiKueue)",

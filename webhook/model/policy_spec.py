@@ -79,7 +79,8 @@ class Guests(Strict):
     """Limits on the Jobs that this policy sends to an option's queue."""
 
     max_jobs: Annotated[int, Field(ge=1, le=1_000_000)]
-    """At most so many Jobs of this policy there at once, pending or reserving quota."""
+    """At most so many Jobs of this policy there at once from one namespace, or from all those that
+    share (`sharedNamespaces`), pending or reserving quota."""
     priority_class: ObjectOrNone = ""
     """WorkloadPriorityClass that they get; empty: unchanged."""
 
@@ -198,6 +199,10 @@ class Spec(Strict):
     job_class_label: Key | None = None
     """Label of the Jobs whose value tells which of them run alike. Absent, and for Jobs without it:
     Jobs with the same images, commands, arguments and requests do."""
+    shared_namespaces: LabelSelector | None = None
+    """Namespaces, by their labels, whose Jobs of this policy learn from one another: run times,
+    failures and the count of guests are theirs together; `{}` means all. Absent: each namespace
+    has its own."""
     options: Annotated[
         tuple[Option, ...], Field(min_length=1, max_length=8, json_schema_extra=ATOMIC)
     ]

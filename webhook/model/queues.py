@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from webhook.model.moves import Obstacle
     from webhook.model.pods import PodTemplate
     from webhook.model.policy import FallbackPolicy
+    from webhook.model.signatures import SigningKeys
 
 FlavorResource: TypeAlias = tuple[str, str]
 """(ResourceFlavor's name, resource's name)"""
 Amounts: TypeAlias = Mapping[FlavorResource, int]
+Guest: TypeAlias = tuple[str, str, str]
+"""(policy, option, namespace)"""
 
 
 class StopPolicy(StrEnum):
@@ -249,8 +252,8 @@ class Held:
     pending: int = 0
     reserving: int = 0
     usage: Amounts = field(default_factory=dict)
-    guests: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """(policy, option) to its Workloads here, pending or reserving."""
+    guests: Mapping[Guest, int] = field(default_factory=dict)
+    """To its Workloads here, pending or reserving."""
     lowest_priority: int | None = None
     """Of its reserving Workloads; None where nothing is known of them."""
     head: Head | None = None
@@ -292,6 +295,8 @@ class Snapshot:
     """That of pods that name no PriorityClass."""
     policies: tuple[FallbackPolicy, ...] = ()
     """The valid ones, the one that applies first at the front: priority down, then name."""
+    signing: SigningKeys | None = None
+    """What decisions are signed with; None: they are not, and all are believed."""
     kueue: KueueConfig = field(default_factory=KueueConfig)
     kueue_manager: KueueManager | None = None
     """None: nobody has looked for it."""

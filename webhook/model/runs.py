@@ -136,14 +136,14 @@ class Ended(NamedTuple):
         )
 
 
-def of_queue(cluster_queue: str) -> str:
-    """Name what stands for all classes of a ClusterQueue where a class is looked up."""
-    return f"{_IN_CLUSTER}{cluster_queue}"
+def of_queue(cluster_queue: str, home: str) -> str:
+    """Name what stands for all classes of one home in a ClusterQueue where one is looked up."""
+    return f"{_IN_CLUSTER}{cluster_queue}/{home}"
 
 
-def cluster_queue_of(key: str) -> str:
-    """Name the ClusterQueue whose classes are all meant; empty: one class is."""
-    return key[1:] if key.startswith(_IN_CLUSTER) else ""
+def is_of_queue(key: str) -> bool:
+    """Tell whether all classes of a ClusterQueue are meant, and not one."""
+    return key.startswith(_IN_CLUSTER)
 
 
 def places(flavors: str, cluster: str) -> tuple[str, ...]:

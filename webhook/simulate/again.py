@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from webhook.cluster.run_times import RunTimes
+from webhook.decide import match
 from webhook.jobs import KINDS
 from webhook.model import job_class
 from webhook.model.job import QUEUE_LABEL
@@ -96,8 +97,9 @@ class Replays:
         A replay's Jobs are cut down, and so their classes have other names.
         """
         first = min((each.entry.created for each in self._told), default=0.0)
-        labels = {each.policy.spec.job_class_label for each in self._told if each.policy}
+        policies = {each.policy.name: each.policy for each in self._told if each.policy}
         found = RunTimes()
+        snapshot = self._world.snapshot
         done: set[tuple[str, str]] = set()
         for each in self._told:
             entry = each.entry
@@ -106,8 +108,8 @@ class Replays:
                 continue
             done.add((entry.job_class, entry.submitted))
             job = _KIND.read(submitted_manifest(entry))
-            for label in labels | {None}:
-                here = job_class.of_job(job, label)
+            here_too = (match.class_of(job, one, snapshot) for one in policies.values())
+            for here in {job_class.of_job(job), *here_too}:
                 if (kept := _before(record, first, here.coarse)).last:
                     found.merge(here.key, kept)
         return found

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from webhook.decide import folding
 from webhook.decide.occupancy import Occupancy
-from webhook.model.queues import Amounts, Arrival, FlavorResource, Held, Queueing, Snapshot
+from webhook.model.queues import Amounts, Arrival, FlavorResource, Guest, Held, Queueing, Snapshot
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class _Tally:
     pending: int = 0
     reserving: int = 0
     usage: Counter[FlavorResource] = field(default_factory=Counter)
-    guests: Counter[tuple[str, str]] = field(default_factory=Counter)
+    guests: Counter[Guest] = field(default_factory=Counter)
     priorities: Counter[int] = field(default_factory=Counter)
     """Of the reserving."""
 
@@ -59,14 +59,14 @@ class Known:
         tally = self._tally(cluster_queue)
         tally.pending += 1
         if arrival.policy:
-            tally.guests[arrival.policy, arrival.option] += 1
+            tally.guests[arrival.policy, arrival.option, arrival.namespace] += 1
 
     def leave(self, cluster_queue: str, arrival: Arrival) -> None:
         """Count a pending Workload no more: it is moved."""
         tally = self._tally(cluster_queue)
         tally.pending -= 1
         if arrival.policy:
-            tally.guests[arrival.policy, arrival.option] -= 1
+            tally.guests[arrival.policy, arrival.option, arrival.namespace] -= 1
 
     def start(self, cluster_queue: str, arrival: Arrival, usage: Amounts) -> None:
         """Let a pending Workload reserve quota."""
@@ -83,7 +83,7 @@ class Known:
         tally.usage.subtract(usage)
         tally.priorities[arrival.priority] -= 1
         if arrival.policy:
-            tally.guests[arrival.policy, arrival.option] -= 1
+            tally.guests[arrival.policy, arrival.option, arrival.namespace] -= 1
 
     def at(self, snapshot: Snapshot, heads: Mapping[str, Arrival]) -> Occupancy:
         """Fold what has changed; *snapshot* says the rest.

@@ -12,6 +12,7 @@ from math import inf
 
 from webhook import flow
 from webhook.cluster.run_times import RunTimes
+from webhook.decide import match
 from webhook.decide.arrivals import as_submitted
 from webhook.decide.occupancy import Occupancy
 from webhook.jobs import KINDS
@@ -147,7 +148,11 @@ class _Replay:
             submission=submission,
             arrival=arrival,
             job=job,
-            job_class=job_class.of_job(job, policy.spec.job_class_label if policy else None),
+            job_class=(
+                match.class_of(job, policy, self._here.snapshot)
+                if policy
+                else job_class.of_job(job)
+            ),
             generation=policy.generation if policy else 0,
         )
         queue = self._here.cluster_queue(arrival)
