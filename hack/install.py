@@ -71,6 +71,8 @@ class Installation:
         certificates: Certificates = "files",
         balanced: Balanced = "reviews",
     ) -> None:
+        self.checkout = ROOT
+        """Another one, set before `up`, installs another version."""
         self.plane = plane
         self.certificates = certificates
         self.pki = pki.Pki(plane.state / "webhook-pki")
@@ -182,7 +184,15 @@ class Installation:
         return [*(item for item in items if item["kind"] not in REPLACED), service(self.port)]
 
     def _rendered(self, values: Sequence[str]) -> list[Object]:
-        template = ["helm", "template", SERVICE, str(ROOT / "helm"), "-n", NAMESPACE, "--no-hooks"]
+        template = [
+            "helm",
+            "template",
+            SERVICE,
+            str(self.checkout / "helm"),
+            "-n",
+            NAMESPACE,
+            "--no-hooks",
+        ]
         given = [word for value in values for word in ("--set", value)]
         rendered = subprocess.run(
             [*template, "--include-crds", *given],
@@ -239,8 +249,9 @@ class Installation:
 
     def _run(self, name: str, module: str, *arguments: str) -> None:
         command = [sys.executable, "-m", module, *arguments]
-        # The checkout's own modules, wherever the caller stands.
-        environment = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        # The checkout's own modules, wherever the caller stands; the proxy is this one's.
+        checkout = self.checkout if module == "webhook" else ROOT
+        environment = {"PYTHONPATH": str(checkout), "PYTHONUNBUFFERED": "1"}
         program = Program(name=name, command=command, environment=environment)
         self.plane.processes.run(program)
 
