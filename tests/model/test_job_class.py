@@ -1,4 +1,8 @@
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.builders import container, job, template
 from webhook.jobs import batch
@@ -20,6 +24,13 @@ def light(*args, image="stable-diffusion", requests=None, limits=None, **rest):
 
 
 SAME = job_class.of_job(light())
+
+NUMBERS = re.compile(
+    r"\b(?=[0-9a-f-]*[0-9])[0-9a-f][0-9a-f-]{7,}\b"
+    r"|[0-9]+(?:[.,_:][0-9]+)*(?:e[+-]?[0-9]+)?",
+    re.IGNORECASE,
+)
+"""What is masked, written down plainly: it takes the square of the text."""
 
 
 @pytest.mark.parametrize(
@@ -68,6 +79,21 @@ def test_numbers_in_arguments_make_classes_of_one_coarse_class(first, second):
 
     assert one.key != other.key
     assert one.coarse == other.coarse
+
+
+@given(st.text("ab1-z", max_size=50) | st.text("afAF09-_:.,egG ", max_size=50))
+def test_numbers_are_those_that_one_plain_expression_finds(text):
+    assert job_class.masked(text) == NUMBERS.sub("#", text)
+
+
+def test_numbers_far_into_the_words_keep_coarse_classes_apart():
+    script = "do something;" * 400
+
+    early, other = (job_class.of_job(light(number, script)) for number in ("1", "2"))
+    late, later = (job_class.of_job(light(script, number)) for number in ("1", "2"))
+
+    assert early.coarse == other.coarse
+    assert late.coarse != later.coarse
 
 
 def test_words_keep_coarse_classes_apart():

@@ -33,10 +33,14 @@ _SHARED = "*"
 _PARTS = (3, 4)
 """Of a mark: class, coarse class, generation; and a home, if it is not the namespace."""
 _PLAIN = KueueConfig()
-_HEX = r"\b(?=[0-9a-f-]*[0-9])[0-9a-f][0-9a-f-]{7,}\b"
+_MASKED_CHARACTERS = 4096
+"""Of the words in which numbers are masked: what follows them counts as it stands."""
+_HEX = r"(?P<hex>\b[0-9a-f][0-9a-f-]{7,}\b)(?=(?P<rest>[0-9a-f-]*))"
 _NUMBER = r"[0-9]+(?:[.,_:][0-9]+)*(?:e[+-]?[0-9]+)?"
 _NUMBERS = re.compile(f"{_HEX}|{_NUMBER}", re.IGNORECASE)
-"""Numbers, times, and the digests and UUIDs that generated names end in."""
+"""Numbers, times, and the digests and UUIDs that generated names end in. Whether a digit is in a
+digest is for ``_mask`` to say: asked of each place ahead, it would cost the square of the text."""
+_DIGIT = re.compile(r"[0-9]")
 
 
 class JobClass(NamedTuple):
@@ -101,7 +105,7 @@ def of_pods(pod_sets: Iterable[PodSet]) -> JobClass:
         words += [part for each in containers for part in (each.command, each.args)]
     text = json.dumps(words, separators=(",", ":"))
     rest = json.dumps(asked, separators=(",", ":"))
-    return JobClass(key=_digest(rest + text), coarse=COARSE + _digest(rest + _masked(text)))
+    return JobClass(key=_digest(rest + text), coarse=COARSE + _digest(rest + masked(text)))
 
 
 @lru_cache(maxsize=4096)
@@ -132,8 +136,17 @@ def name_of(image: str, words: Iterable[Any]) -> str:
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
-def _masked(text: str) -> str:
-    return _NUMBERS.sub("#", text)
+def masked(text: str) -> str:
+    """Put one sign for each number; of a long text only in its beginning."""
+    found = _NUMBERS.sub(_mask, text[:_MASKED_CHARACTERS])
+    rest = text[_MASKED_CHARACTERS:]
+    return found + _digest(rest) if rest else found
+
+
+def _mask(found: re.Match[str]) -> str:
+    """Leave words such as ``facade-beef`` as they are: a digest has a digit."""
+    is_word = found["hex"] and not _DIGIT.search(found["hex"] + found["rest"])
+    return found[0] if is_word else "#"
 
 
 def _digest(text: str) -> str:
