@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from types import SimpleNamespace
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import given
@@ -50,6 +51,29 @@ def test_what_is_no_review_is_answered_with_400_and_the_path(body, message):
 
     assert answer.status_code == 400
     assert message is None or answer.text == f"{message}\n"
+
+
+def test_what_would_take_long_to_read_is_admitted_by_its_uid_alone():
+    server = Server(paper_snapshot())
+    sent = review(light_job())
+    sent["request"] |= {"uid": "705ab4f5", "object": {"x": [[]] * 200_000}}
+
+    answer = server.post(json.dumps(sent))
+
+    assert answer.get_json()["response"] == {"uid": "705ab4f5", "allowed": True}
+    assert server.logged()[-1] == {
+        "ts": ANY,
+        "level": "error",
+        "msg": "unreadable",
+        "uid": "705ab4f5",
+        "error": "more than 100000 values",
+    }
+
+
+def test_what_would_take_long_to_read_and_has_no_uid_is_answered_with_400():
+    answer = SERVER.post("[" + "[]," * 200_000 + "[]]")
+
+    assert (answer.status_code, answer.text) == (400, "more than 100000 values\n")
 
 
 @pytest.mark.parametrize(

@@ -55,15 +55,29 @@ class Mutate:
         started, metrics = time.perf_counter(), self._metrics
         try:
             review = reviews.read(body)
+        except reviews.TooCostlyError as error:
+            return self._unread(body, error)
         except FieldError as error:
-            metrics.reviews.labels("unknown", "400").inc()
-            return "400 Bad Request", "text/plain; charset=utf-8", f"{error}\n".encode()
+            return self._refuse(error)
         verdict, code = self._late(review) if is_late else self._admit(review)
         answer = verdict.to_bytes()
         operation = review.operation if review.operation in ("CREATE", "UPDATE") else "other"
         metrics.reviews.labels(operation, code).inc()
         metrics.review_seconds.labels(operation).observe(time.perf_counter() - started)
         return "200 OK", "application/json", answer
+
+    def _unread(self, body: bytes, error: FieldError) -> tuple[str, str, bytes]:
+        """Admit what would keep others waiting while it is read; only its uid is known."""
+        uid = reviews.uid_of(body)
+        if not uid:
+            return self._refuse(error)
+        self._metrics.reviews.labels("unknown", "unreadable").inc()
+        self._log.put({"level": "error", "msg": "unreadable", "uid": uid, "error": str(error)})
+        return "200 OK", "application/json", reviews.Verdict(uid=uid).to_bytes()
+
+    def _refuse(self, error: FieldError) -> tuple[str, str, bytes]:
+        self._metrics.reviews.labels("unknown", "400").inc()
+        return "400 Bad Request", "text/plain; charset=utf-8", f"{error}\n".encode()
 
     def _admit(self, review: reviews.Review) -> tuple[reviews.Verdict, str]:
         """Admit, whatever happens: an error of ours is counted and logged, never the user's."""

@@ -92,12 +92,42 @@ def test_what_may_be_missing_is_empty():
         (b'{"a":-Infinity}', "not JSON: -Infinity is no number"),
         (b'{"a":1e999}', "not JSON: 1e999 is no number"),
         (b'{"apiVersion":1}', "apiVersion: expected a string, got a number"),
-        (b"[" * 100_000, "nested too deeply"),
+        (b"[" * 50_000, "nested too deeply"),
+        (b"[" * 100_000, "nested more than 128 deep"),
+        (b'["]]]]",' * 200 + b"[" * 100_000, "nested more than 128 deep"),
+        (b"9" * 401, "not JSON: a long one is no number"),
+        (b"0." + b"9" * 400, "not JSON: a long one is no number"),
         (b'{"a":' * 500 + b"1" + b"}" * 500, "nested more than 128 deep"),
     ],
 )
 def test_what_is_no_review_is_refused(body, text):
     assert refused(body) == text
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"[" + b"[]," * 1_000_000 + b"[]]", "more than 100000 values"),
+        (b"[" + b"1," * 1_000_000 + b"1]", "more than 100000 values"),
+        (b"[" + b"{}," * 70_000 + b"{}]", "more than 100000 values"),
+        (b"{" + b'"a":1,' * 200_000 + b'"a":1}', "more than 100000 values"),
+        (b"[" + b'"",' * 250_000 + b'""]', "more than 100000 values"),
+        (b'"' + b"\\n" * 300_000 + b'"', "more than 200000 escaped characters"),
+    ],
+    ids=["lists", "numbers", "objects", "keys", "texts", "escapes"],
+)
+def test_what_would_take_long_to_read_is_not_read(body, text):
+    with pytest.raises(review.TooCostlyError) as caught:
+        review.read(body)
+
+    assert str(caught.value) == text
+
+
+def test_what_stands_in_texts_counts_for_nothing():
+    text = '{["\\\\\\"' * 20_000
+    job = {**JOB, "metadata": {"annotations": {"a": text}}}
+
+    assert review.read(json.dumps(message(object=job)).encode()).object == job
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,12 @@ https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-con
 from __future__ import annotations
 
 import json
+import re
+from array import array
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import isfinite
 from typing import Any, NoReturn
 
@@ -20,10 +23,27 @@ KIND = "AdmissionReview"
 
 _MAX_DEPTH = 128
 """Nesting of a request; a Job's own is below 20."""
+_MOST_VALUES = 100_000
+"""In a request. So many are read in some 20 ms; a Job of a megabyte has about half as many."""
+_MOST_ESCAPES = 200_000
+_LONGEST_NUMBER = 400
+"""Characters; the longest of JSON's doubles has 309 digits."""
+_HEAD_BYTES = 256
+_UID = re.compile(rb'"request": ?{"uid": ?"([0-9A-Za-z-]{1,64})"')
 _NESTING = frozenset({dict, list})
+_LARGE = 64 << 10
+"""Bytes. What is smaller is cheap whatever it holds, and ordinary Jobs are: they pay nothing."""
+_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+"""Brackets to one level down or up, as signed bytes."""
+_TO_BRACES = bytes.maketrans(b"[]", b"{}")
 _MAX_WARNING = 256
 _MAX_WARNINGS = 4096
 """Characters that a warning and all together may have; clients cut or drop what is longer."""
+
+
+class TooCostlyError(FieldError):
+    """A request that would keep all others waiting while it is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +92,7 @@ def read(body: bytes) -> Review:
     """Read what the API server posts.
 
     Raises:
+        TooCostlyError: it is too large a thing to read.
         FieldError: it is no AdmissionReview; the path says where.
 
     """
@@ -98,7 +119,19 @@ def read(body: bytes) -> Review:
     )
 
 
+def uid_of(body: bytes) -> str:
+    """Read a review's uid from where the API server writes it, at the beginning; empty: not there.
+
+    With it even a review that would cost too much to read can be answered.
+    """
+    found = _UID.search(body, 0, _HEAD_BYTES)
+    return found[1].decode() if found else ""
+
+
 def _parse(body: bytes) -> Any:
+    is_large = len(body) > _LARGE
+    if is_large:
+        _check_shape(body)
     try:
         parsed = _DECODER.decode(body.decode("utf-8"))
     except RecursionError:
@@ -109,7 +142,7 @@ def _parse(body: bytes) -> Any:
         raise
     except ValueError as error:
         raise FieldError("", f"not JSON: {error}") from None
-    if _may_be_deep(body):
+    if not is_large and _may_be_deep(body):
         _check_depth(parsed)
     return parsed
 
@@ -119,15 +152,40 @@ def _refuse_number(text: str) -> NoReturn:
 
 
 def _finite(text: str) -> float:
-    number = float(text)
+    number = float(text) if len(text) <= _LONGEST_NUMBER else _refuse_number("a long one")
     return number if isfinite(number) else _refuse_number(text)
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_number, parse_float=_finite)
+def _whole(text: str) -> int:
+    # Python takes the square of its digits to read one.
+    return int(text) if len(text) <= _LONGEST_NUMBER else _refuse_number("a long one")
 
 
-_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
-_TO_BRACES = bytes.maketrans(b"[]", b"{}")
+_DECODER = json.JSONDecoder(parse_constant=_refuse_number, parse_float=_finite, parse_int=_whole)
+
+
+def _check_shape(body: bytes) -> None:
+    """Refuse what would take long to read, or what later, recursive code could stumble over.
+
+    Texts are taken out first, so that what is in them counts for nothing. Where *body* is no JSON,
+    all this is exact up to the place where reading it would end.
+
+    Raises:
+        TooCostlyError: it has too many values.
+        FieldError: it is nested too deeply.
+
+    """
+    if body.count(b"\\") > _MOST_ESCAPES:
+        raise TooCostlyError("", f"more than {_MOST_ESCAPES} escaped characters")
+    bare = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    if bare.count(b'"') > 2 * _MOST_VALUES:
+        raise TooCostlyError("", f"more than {_MOST_VALUES} values")
+    outside = b"".join(bare.split(b'"')[::2])
+    brackets = outside.translate(_STEPS, _OTHERS)
+    if outside.count(b",") + len(brackets) // 2 > _MOST_VALUES:
+        raise TooCostlyError("", f"more than {_MOST_VALUES} values")
+    if max(accumulate(array("b", brackets)), default=0) > _MAX_DEPTH:
+        raise FieldError("", f"nested more than {_MAX_DEPTH} deep")
 
 
 def _may_be_deep(body: bytes) -> bool:
