@@ -77,6 +77,18 @@ def test_a_queue_that_is_not_there_is_named_with_the_nearest_one():
     assert refusal(state) == (Reason.QUEUE_NOT_FOUND, detail)
 
 
+def test_a_near_name_is_looked_for_among_200():
+    others = {f"other-{number}": "gpu-cq" for number in range(199)}
+    near, far = {"gpu-lq2": "gpu-cq"}, {"gpu-lq3": "gpu-cq"}
+
+    named = refusal(snapshot(GPU_CQ, local_queues={**others, **near, **far}))
+    unnamed = refusal(snapshot(GPU_CQ, local_queues={**others, "other": "gpu-cq", **near}))
+
+    detail = "LocalQueue gpu-lq not found in namespace team"
+    assert named == (Reason.QUEUE_NOT_FOUND, f"{detail} (there is gpu-lq2)")
+    assert unnamed == (Reason.QUEUE_NOT_FOUND, detail)
+
+
 def test_a_cluster_queue_that_is_not_there_is_named():
     state = snapshot(CPU_CQ, local_queues={"gpu-lq": "gpu-cq", "cpu-lq": "cpu-cq"})
 

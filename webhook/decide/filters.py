@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
 from webhook.decide import clusters, match
@@ -18,6 +19,11 @@ from webhook.model.policy import FallbackPolicy, Option
 from webhook.model.queues import MULTIKUEUE, ClusterQueue, LocalQueue, StopPolicy
 from webhook.model.refusals import Reason
 from webhook.model.runs import FAILURES_THAT_TELL
+
+_MOST_COMPARED = 200
+"""Names among which a near one is looked for: each costs some 40 microseconds."""
+_LONGEST_NAME = 253
+"""Characters of an object's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,5 +239,6 @@ def _none_or_several(option: Option, namespace: str, found: list[LocalQueue]) ->
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Say which known name may have been meant; empty: none is like it."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    compared = [each for each in islice(known, _MOST_COMPARED) if len(each) <= _LONGEST_NAME]
+    close = difflib.get_close_matches(name[:_LONGEST_NAME], compared, n=1)
     return f" (there is {close[0]})" if close else ""
