@@ -47,6 +47,7 @@ def test_a_deadline_is_a_moment_or_a_time_from_the_creation_on(written, seconds)
         ("max-wait", "10", "a duration such as 90s or 1h30m"),
         ("run-time", "", "a duration such as 90s or 1h30m"),
         ("run-time", "0s", "a duration above 0"),
+        ("run-time", "1h" * 17, "a duration such as 90s or 1h30m"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_what_was_expected(name, value, expected):

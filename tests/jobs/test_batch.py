@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from webhook.jobs import KINDS, batch
@@ -207,3 +209,28 @@ def test_equal_templates_are_read_once_and_never_from_the_object_that_is_patched
 
     assert again.pod_sets is found.pod_sets
     assert found.pod_sets[0].template.containers[0].name == "main"
+
+
+NAMED = {"name": "main"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "message"),
+    [
+        ({"containers": [NAMED] * 60, "initContainers": [NAMED] * 41}, "101 containers, too many"),
+        ({"nodeSelector": {f"key-{n}": "x" for n in range(1001)}}, "nodeSelector: more than 2000"),
+        ({"nodeSelector": {"k" * 20_000: "x"}}, "nodeSelector: an entry of more than 317"),
+        ({"tolerations": [{"key": "x"}] * 2001}, "tolerations: more than 2000"),
+        ({"containers": [{**NAMED, "env": [NAMED] * 2001}]}, "containers[0].env: too many"),
+        (
+            {"containers": [{**NAMED, "resources": {"limits": {"r" * 20_000: "1"}}}]},
+            "containers[0].resources: an entry of more than 317",
+        ),
+    ],
+    ids=["containers", "selectors", "long selector", "tolerations", "variables", "long resource"],
+)
+def test_a_template_that_would_take_long_to_decide_is_refused(pods, message):
+    template = {"spec": {"containers": [NAMED], **pods}}
+
+    with pytest.raises(FieldError, match=re.escape(message)):
+        batch.read(source(template=template))

@@ -26,6 +26,8 @@ _ROOM = LONGEST - len(PREFIX)
 _SHORTEST = 8
 """To which a name is shortened before the text around it is."""
 _CUT = "..."
+_LONGEST_READ = 2000
+"""Characters of a sentence before it is broken: it may quote what somebody else wrote."""
 _TO_OBJECT = (
     "to object: kubectl fallback undo JOB, or submit with annotation kueue-fallback.dev/policy=none"
 )
@@ -62,7 +64,10 @@ def moved(taken: Assessment, differences: Differences, *, left: str) -> tuple[st
 def refused(wish: str, why: str) -> tuple[str, ...]:
     """Say why a wish (``not moved to cpu``) is not granted."""
     whole = sentence(f"{wish}: {why}")
-    return whole if len(whole) == 1 else (PREFIX + shortened(_plain(wish), _ROOM), *sentence(why))
+    if len(whole) == 1:
+        return whole
+    head = shortened(_plain(shortened(wish, _LONGEST_READ)), _ROOM)
+    return (PREFIX + head, *sentence(why))
 
 
 def newer(version: int) -> tuple[str, ...]:
@@ -78,7 +83,7 @@ def foreign() -> tuple[str, ...]:
 
 def sentence(text: str) -> tuple[str, ...]:
     """Say a whole sentence in as many warnings as it takes, broken where its parts meet."""
-    text = _plain(_PLACE.sub(r"\1 \2", text))
+    text = _plain(_PLACE.sub(r"\1 \2", shortened(text, _LONGEST_READ)))
     found = []
     for part in _packed(text.split("; "), "; "):
         found += [part] if len(part) <= _ROOM else _packed(part.split(": "), ": ")

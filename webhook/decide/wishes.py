@@ -23,6 +23,8 @@ DEADLINE = OURS + "deadline"
 MAX_WAIT = OURS + "max-wait"
 RUN_TIME = OURS + "run-time"
 _DURATION = re.compile(DURATION)
+_LONGEST = 32
+"""Characters of a duration, as in a policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ def _slowdown(text: str | None) -> float | None:
 def _deadline(text: str | None, unix: float) -> float | None:
     if text is None:
         return None
-    if _DURATION.fullmatch(text):
+    if _is_duration(text):
         return policy_values.seconds(text)
     try:
         moment = datetime.fromisoformat(text)
@@ -86,9 +88,13 @@ def _deadline(text: str | None, unix: float) -> float | None:
 def _seconds(text: str | None, name: str) -> float | None:
     if text is None:
         return None
-    if not _DURATION.fullmatch(text):
+    if not _is_duration(text):
         raise _unreadable(name, "a duration such as 90s or 1h30m", text)
     return policy_values.seconds(text)
+
+
+def _is_duration(text: str) -> bool:
+    return len(text) <= _LONGEST and _DURATION.fullmatch(text) is not None
 
 
 def _above_zero(text: str | None, name: str) -> float | None:

@@ -33,6 +33,8 @@ _WITHOUT_REFERENCES = 2
 """The version of ``marshal`` that writes equal values in one way."""
 _LONGEST_SHARED = 32 * 1024
 """Bytes of a template, so that what is remembered stays within some megabytes."""
+_LONGEST_UNCHECKED = 16 * 1024
+"""Bytes of a template in which nothing can be too much but containers."""
 
 ALLOWED: tuple[Path, ...] = (
     ("metadata", "labels", QUEUE_LABEL),
@@ -145,7 +147,10 @@ def _read_pod_sets(spec: Mapping[str, Any]) -> PodSets:
     if completions is not None:
         count = min(count, completions)
     source = dict(fields.mapping(spec, "template", "spec"))
+    template.check_containers(source, "spec.template")
     written = marshal.dumps(source, _WITHOUT_REFERENCES)
+    if len(written) > _LONGEST_UNCHECKED:
+        template.check_entries(source, "spec.template")
     if len(written) > _LONGEST_SHARED:
         return _pod_sets(max(0, count), source)
     return _shared_pod_sets(max(0, count), written)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from webhook.model import fields
 from webhook.model.edits import ABSENT, Absent, Edit, Path
-from webhook.model.fields import Json
+from webhook.model.fields import FieldError, Json, child
 from webhook.model.pods import Container, PodTemplate
 
 _CONTAINER: tuple[Path, ...] = (
@@ -26,6 +28,66 @@ ALLOWED: tuple[Path, ...] = (
     *(("spec", "initContainers", "*", *pattern) for pattern in _CONTAINER),
 )
 """Below a pod template, the places that may be patched."""
+
+_MOST_CONTAINERS = 100
+_MOST_ENTRIES = 2000
+"""Names and values of one of the lists below: a decision looks at each, and at each container,
+some times for each option. More of them belong to no pod that could run."""
+_LONGEST_ENTRY = 317
+"""Characters of a key with its prefix, the longest that Kubernetes allows of what is in them."""
+_LISTED = ("nodeSelector", "tolerations", "affinity", "overhead", "resourceClaims")
+
+
+def check_containers(source: Mapping[str, Any], path: str) -> None:
+    """Refuse a pod template with so many containers that deciding would keep others waiting.
+
+    Raises:
+        FieldError: it has too many.
+
+    """
+    spec, here = fields.mapping(source, "spec", path), child(path, "spec")
+    count = sum(len(fields.sequence(spec, key, here)) for key in ("containers", "initContainers"))
+    if count > _MOST_CONTAINERS:
+        raise FieldError(here, f"{count} containers, too many to decide (most: {_MOST_CONTAINERS})")
+
+
+def check_entries(source: Mapping[str, Any], path: str) -> None:
+    """Refuse the same for anything else that a decision walks through, or that is too long for it.
+
+    Raises:
+        FieldError: it names the place.
+
+    """
+    spec, here = fields.mapping(source, "spec", path), child(path, "spec")
+    listed = [(spec.get(key), child(here, key)) for key in _LISTED]
+    for key in ("containers", "initContainers"):
+        for container, where in fields.objects(spec, key, here):
+            listed.append((container.get("resources"), child(where, "resources")))
+            if len(fields.sequence(container, "env", where)) > _MOST_ENTRIES:
+                raise FieldError(child(where, "env"), "too many variables to decide")
+    listed.append((spec.get("resources"), child(here, "resources")))
+    for value, where in listed:
+        entries = _entries(value)
+        if len(entries) > _MOST_ENTRIES:
+            raise FieldError(where, f"more than {_MOST_ENTRIES} entries are too many to decide")
+        if any(isinstance(each, str) and len(each) > _LONGEST_ENTRY for each in entries):
+            raise FieldError(where, f"an entry of more than {_LONGEST_ENTRY} characters")
+
+
+def _entries(value: Any) -> list[Any]:
+    """List what is in nested lists and objects, keys included, and stop when it is too much."""
+    found: list[Any] = []
+    left = [value]
+    while left and len(found) <= _MOST_ENTRIES:
+        each = left.pop()
+        if isinstance(each, dict):
+            found += each
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
+        else:
+            found.append(each)
+    return found
 
 
 def edits(path: Path, before: PodTemplate, after: PodTemplate) -> Iterator[Edit]:

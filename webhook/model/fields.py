@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 EMPTY: Mapping[str, Any] = {}
+_LONGEST_SAID = 1000
+"""Characters of an error: it quotes what may be as long as an object."""
 
 
 class FieldError(ValueError):
@@ -27,7 +29,13 @@ class FieldError(ValueError):
         self.message = message
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
+        text = f"{self.path}: {self.message}" if self.path else self.message
+        return text if len(text) <= _LONGEST_SAID else _without_middle(text)
+
+
+def _without_middle(text: str) -> str:
+    kept = _LONGEST_SAID // 2
+    return f"{text[: kept - 3]}...{text[-kept:]}"
 
 
 def child(path: str, key: str | int) -> str:
