@@ -1,5 +1,6 @@
 """The HTTP side: whatever is posted, a 400 with the path or an admission; never a 5xx."""
 
+import io
 import json
 import re
 import threading
@@ -14,6 +15,7 @@ from tests.reviews import light_job, review
 from tests.servers import Server, paper_snapshot
 from webhook.app import FirstSync, serve_forever
 from webhook.cluster.pipe import Update
+from webhook.decision_log import DecisionLog
 from webhook.settings import Settings
 from webhook.tls import SentContext
 
@@ -193,22 +195,45 @@ def test_who_is_not_ready_says_what_cannot_be_read(updates, age, text):
     assert first_sync.not_ready(age, limit=15.0) == text
 
 
-def test_a_thread_that_fails_ends_the_process_and_the_log_says_where(monkeypatch, capsys):
-    ended = []
+@pytest.fixture
+def started(monkeypatch):
+    """Start a server without an observer and ports; tells what ends it, its probes and its log."""
+    ended, tables, logs, written = [], [], [], io.StringIO()
+
+    def log(_, *given, **named):
+        logs.append(DecisionLog(written, *given, **named))
+        return logs[0]
+
+    monkeypatch.setattr("webhook.app.DecisionLog", log)
     monkeypatch.setattr("os._exit", ended.append)
     monkeypatch.setattr("atexit.register", lambda _: None)
     monkeypatch.setattr("webhook.app.ObserverLink", lambda *_, **__: SimpleNamespace(start=int))
-    monkeypatch.setattr("webhook.probes.serve", lambda *_: None)
-    source, state = SentContext(on_error=print), SimpleNamespace(draining=False)
+    monkeypatch.setattr("webhook.probes.serve", lambda _, table: tables.append(table))
     monkeypatch.setattr("threading.excepthook", threading.excepthook)
+    source, state = SentContext(on_error=print), SimpleNamespace(draining=False)
     serve_forever(Settings(), certificates=source, state=state)
+    return SimpleNamespace(ended=ended, table=tables[0], log=logs[0], written=written)
 
+
+def test_a_thread_that_fails_ends_the_process_and_the_log_says_where(started):
     thread = threading.Thread(target=lambda: {}["a secret"])
     thread.start()
     thread.join()
 
-    (line,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert ended == [70]
+    (line,) = map(json.loads, started.written.getvalue().splitlines())
+    assert started.ended == [70]
     assert (line["level"], line["msg"]) == ("error", "ending")
     assert line["error"].startswith("KeyError at ")
     assert "a secret" not in str(line)
+
+
+def test_the_process_ends_though_it_is_the_log_that_fails(started, monkeypatch):
+    before = started.table["/readyz"]()
+
+    monkeypatch.setattr(started.log, "_write_all", lambda: {}["x"])
+    while started.log.is_alive:
+        threading.Event().wait(0.01)
+    after = started.table["/readyz"]()
+
+    assert started.ended == [70]
+    assert before.body != after.body == b"the decision log has ended\n"

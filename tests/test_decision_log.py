@@ -198,6 +198,22 @@ def test_a_broken_stream_costs_the_lines_and_not_the_writer():
     assert dropped == [1]
 
 
+def test_whatever_the_stream_and_the_console_raise_ends_no_writer():
+    closed, written, dropped = io.StringIO(), io.StringIO(), []
+    closed.close()
+    log = DecisionLog(closed, lambda: dropped.append(1))
+    log.put({"n": 1})
+    log.close()
+    other = DecisionLog(written, lambda: None, pass_on=lambda _: {}["x"])
+    other.put({"msg": "decided", "decision": {}})
+    other.close()
+
+    assert dropped == [1]
+    first, second = map(json.loads, written.getvalue().splitlines())
+    assert first["msg"] == "decided"
+    assert (second["level"], second["msg"]) == ("error", "lines not passed on")
+
+
 class Stalled(io.StringIO):
     def __init__(self):
         super().__init__()

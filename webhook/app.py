@@ -97,10 +97,12 @@ class _Server:
 
     def end_with(self, failure: threading.ExceptHookArgs) -> NoReturn:
         """Be started anew by gunicorn rather than go on without one of the threads."""
-        if failure.exc_value is not None:
-            self.log.put({"level": "error", "msg": "ending", **_told(failure.exc_value)})
-        self.log.close()
-        os._exit(70)
+        try:
+            if failure.exc_value is not None:
+                self.log.put({"level": "error", "msg": "ending", **_told(failure.exc_value)})
+            self.log.close()
+        finally:
+            os._exit(70)
 
     def _take(self, update: Update) -> None:
         self.handler.update(update)
@@ -117,6 +119,8 @@ class _Server:
     def _not_ready(self) -> str:
         if self._state.draining:
             return "draining"
+        if not self.log.is_alive:
+            return "the decision log has ended"
         if untrusted := self._certificates.not_ready():
             return untrusted
         limit = self._settings.max_state_age
@@ -132,6 +136,7 @@ class _Server:
             forecast_age=self.handler.forecast_age_seconds(),
         )
         metrics.show_clusters(self.handler.cluster_ages())
+        metrics.log_alive.set(self.log.is_alive)
         metrics.show_messages(in_flight=state.in_flight(), unanswered=state.unanswered)
         for kind, at in self._certificates.expirations().items():
             metrics.certificate_expiration.labels(kind).set(at)

@@ -66,10 +66,15 @@ class DecisionLog:
         else:
             self._on_dropped()
 
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
     def close(self) -> None:
-        """Write what is there, and end."""
+        """Write what is there, and end; whoever asks may be the writer itself."""
         self._closing.set()
-        self._thread.join(timeout=2)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout=2)
 
     def _write(self) -> None:
         while not self._closing.wait(PAUSE_SECONDS):
@@ -83,8 +88,7 @@ class DecisionLog:
             lines = [self._lines[index] for index in range(count)]
             found = [self._encoded(line) for line in lines]
             shown = [text for line, text in zip(lines, found, strict=True) if _is_shown(line)]
-            if passed_on := [text for text in shown if text]:
-                self._pass_on("\n".join(passed_on))
+            self._pass_together([text for text in shown if text])
             self._write_together([text for text in found if text])
             for _ in found:
                 self._lines.popleft()
@@ -95,19 +99,30 @@ class DecisionLog:
             return _ENCODER.encode(line)
         except Exception as error:  # noqa: BLE001 - one line must not end the server
             self._on_dropped()
-            which = {"uid": str(line.get("uid", "")), "error": faults.describe(error)}
+            which = {"uid": str(line.get("uid", "")), **_described(error)}
             self.put({"level": "error", "msg": "line not written", **which})
             return ""
+
+    def _pass_together(self, lines: list[str]) -> None:
+        try:
+            if lines:
+                self._pass_on("\n".join(lines))
+        except Exception as error:  # noqa: BLE001 - what shows decisions is not worth the log
+            self.put({"level": "error", "msg": "lines not passed on", **_described(error)})
 
     def _write_together(self, lines: list[str]) -> None:
         try:
             # Each write lets go of the interpreter and asks for it back in the midst of a review.
             self._stream.write("\n".join((*lines, "")))
             self._stream.flush()
-        except OSError:
+        except Exception:  # noqa: BLE001 - no stream, and no text, must end the writer
             # Whoever read it may come back; a thread that has ended writes nothing any more.
             for _ in lines:
                 self._on_dropped()
+
+
+def _described(error: Exception) -> dict[str, str]:
+    return {"error": faults.describe(error)}
 
 
 def line(considered: Considered, seconds: float) -> dict[str, Any]:

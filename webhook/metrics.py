@@ -68,6 +68,9 @@ class Metrics:
             "decision_log_dropped",
             "Log lines dropped: standard output stalled, or they could not be written.",
         )
+        self.log_alive = table.gauge(
+            "decision_log_alive", "1 while the decision log's writer is at work."
+        )
         self._certificates(table)
         self.age_limit = table.gauge(
             "state_age_limit_seconds", "State older than this decides nothing."
