@@ -30,6 +30,7 @@ class Case:
     """A Job as it came (``raw``), and as it was before any decision that came with it."""
 
     kind: JobKind
+    source: Mapping[str, Any]
     raw: Job
     clean_source: Mapping[str, Any]
     clean: Job

@@ -15,6 +15,7 @@ from typing import Any
 
 from webhook import carry_out
 from webhook.admission import original as originals
+from webhook.admission import size
 from webhook.carry_out import Case
 from webhook.decide import (
     arrivals,
@@ -28,6 +29,7 @@ from webhook.decide import (
     warning,
 )
 from webhook.decide.choice import Asking, clip
+from webhook.decide.differences import Differences
 from webhook.decide.occupancy import Occupancy
 from webhook.decide.unmodelled import unmodelled
 from webhook.decide.wishes import Wishes, read_wishes
@@ -150,7 +152,24 @@ def _outcome(case: Case, occupancy: Occupancy, moment: Moment, rules: Rules) -> 
         return Outcome(skip=Skip.NO_POLICY, edits=edits, warnings=warnings, job=case.clean)
     if policy is None:
         return Outcome(skip=Skip.NO_POLICY, edits=carry_out.unproven(case), job=case.clean)
-    return carry_out.apply(case, policy, _decide(case, policy, occupancy, moment, rules), occupancy)
+    decision = _decide(case, policy, occupancy, moment, rules)
+    return _if_it_fits(case, carry_out.apply(case, policy, decision, occupancy))
+
+
+def _if_it_fits(case: Case, outcome: Outcome) -> Outcome:
+    """Write nothing on a Job that would be too large for the API server then."""
+    what = size.too_large(case.source, outcome.edits)
+    if not what or outcome.decision is None:
+        return outcome
+    decision = replace(
+        outcome.decision,
+        option=None,
+        left_alone=LeftAlone.TOO_LARGE,
+        reason=f"left as submitted: {what}",
+        changed=(),
+    )
+    warnings = warning.decided(decision, Differences(), submitted="")
+    return Outcome(decision=decision, warnings=warnings, job=case.clean)
 
 
 def _decide(
@@ -268,6 +287,7 @@ def _case(
     clean = raw if clean_source is source else kind.read(clean_source)
     return Case(
         kind=kind,
+        source=source,
         raw=raw,
         clean_source=clean_source,
         clean=marks.unmarked(clean),

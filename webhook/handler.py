@@ -18,7 +18,7 @@ from importlib.metadata import version
 from typing import Any
 
 from webhook import flow, moving, recovered, undoing, updates
-from webhook.admission import patch, probe
+from webhook.admission import patch, probe, size
 from webhook.admission.review import Review, Verdict
 from webhook.cluster.pipe import Update
 from webhook.clusters import Clusters
@@ -189,6 +189,8 @@ class Handler:
         """Give decided values back where a manifest was applied again; and move, where asked to."""
         old = review.old_object or {}
         edits, warnings = updates.restored(old, review.object, kind, self.snapshot.signing)
+        if size.too_large(review.object, edits):
+            edits, warnings = (), ()
         restored = patch.operations(edits, review.object, kind.allowed)
         if updates.asks_for_move(old, review.object):
             return self._move(review, kind, restored)

@@ -14,6 +14,7 @@ from typing import Any
 
 from webhook import carry_out, flow, recovered
 from webhook.admission import original as originals
+from webhook.admission import size
 from webhook.carry_out import Case
 from webhook.decide import differences, explain, match, movable_env, warning
 from webhook.decide.choice import clip
@@ -109,6 +110,7 @@ def _read(
         return found
     case = Case(
         kind=kind,
+        source=source,
         raw=raw,
         clean_source=found.clean_source,
         clean=found.clean,
@@ -220,9 +222,12 @@ def _carried_out(
     in_all = differences.between(case.clean, after, left=case.clean.queue, taken=after.queue)
     decision = replace(decision, changed=in_all.names)
     final = carry_out.annotated(after, decision, originals.to_json(original), keys)
+    edits = kind.edits(case.raw, final)
+    if what := size.too_large(case.source, edits):
+        return Refusal(obstacle=Obstacle.TOO_LARGE, detail=what)
     return Outcome(
         decision=decision,
-        edits=kind.edits(case.raw, final),
+        edits=edits,
         original=original,
         warnings=warning.moved(taken, changed, left=case.raw.queue),
     )

@@ -43,7 +43,7 @@ _Phrase: TypeAlias = tuple[str, tuple[str, ...]]
 
 def decided(decision: Decision, differences: Differences, *, submitted: str) -> tuple[str, ...]:
     """Say what a decision changes in a Job that came for the queue *submitted*; none: nothing."""
-    if decision.left_alone is LeftAlone.UNREADABLE:
+    if decision.left_alone in (LeftAlone.UNREADABLE, LeftAlone.TOO_LARGE):
         return sentence(decision.reason)
     taken = next((item for item in decision.options if item.option == decision.option), None)
     if taken is None or not differences.names:

@@ -178,6 +178,11 @@ class Obstacle(Explained):
         "something in it cannot be read",
         "Mend what the warning names.",
     )
+    TOO_LARGE = (
+        "tooLarge",
+        "with the move on record it would be too large for the API server",
+        "Make its annotations smaller.",
+    )
     DECISION_CHANGED = (
         "decisionChanged",
         "its decision is changed in the same request",

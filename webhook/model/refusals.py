@@ -208,6 +208,11 @@ class LeftAlone(Explained):
         "what Kueue does with a topology, a device claim or fewer pods cannot be foreseen",
         "Nothing: Kueue serves it as it was submitted.",
     )
+    TOO_LARGE = (
+        "tooLarge",
+        "with a decision on it the API server would refuse it, so none is written",
+        "Make its annotations smaller, or the variables that an option changes.",
+    )
     NO_OPTION = (
         "noOption",
         "every option that could be taken is refused",
