@@ -59,6 +59,42 @@ def test_a_placement_whose_workload_never_comes_is_forgotten():
     assert reservations(server, 1) == ["cpu-lq"]
 
 
+def expired(server, reason):
+    return server.count("kueue_fallback_placements_expired_total", reason=reason)
+
+
+def test_jobs_that_were_never_created_steer_others_for_some_seconds_only():
+    server = Server(paper_snapshot(as_of=100.0))
+    reservations(server, 3)
+
+    server.now = 105.0
+
+    assert reservations(server, 1) == ["cpu-lq"]
+    assert expired(server, "unseen") == 3
+
+
+def test_with_a_silent_watch_a_placement_stays_as_long_as_it_may():
+    server = Server(paper_snapshot(as_of=100.0))
+    reservations(server, 3)
+
+    server.now = 112.0
+    silent = reservations(server, 1)
+    server.now = 131.0
+    server.show(paper_snapshot(as_of=120.0))
+
+    assert silent == ["gpu-lq"]
+    assert (expired(server, "unseen"), expired(server, "blind")) == (0, 3)
+
+
+def test_of_one_namespace_only_so_many_jobs_that_are_not_seen_yet_count():
+    server = Server(paper_snapshot(as_of=100.0))
+
+    reservations(server, 300)
+
+    assert server.handler.placements() == 256
+    assert expired(server, "tooMany") == 44
+
+
 def test_a_dry_run_is_decided_and_not_remembered():
     server = Server(paper_snapshot())
 

@@ -86,6 +86,12 @@ class Clusters:
         for standing in self._standings.values():
             standing.expire(now)
 
+    def drop(self, placements: Iterable[Arrival]) -> None:
+        """Forget those whose Workloads never came to the manager."""
+        self._waiting.drop(placements)
+        for standing in self._standings.values():
+            standing.drop(placements)
+
     def enter(self, arrival: Arrival, here: Occupancy, now: float) -> None:
         """Count a placement in the cluster that it goes to, if it goes to one that is known.
 

@@ -25,7 +25,7 @@ from webhook.clusters import Clusters
 from webhook.decide.occupancy import Occupancy
 from webhook.echoes import Echoes
 from webhook.jobs import KINDS, JobKind
-from webhook.metrics import Metrics
+from webhook.metrics import BLIND, TOO_MANY, UNSEEN, Metrics
 from webhook.model.decision import Outcome
 from webhook.model.edits import Operation
 from webhook.model.fields import FieldError
@@ -36,6 +36,8 @@ from webhook.standing import Standing
 
 _VISIBLE_KEPT = 10_000
 """Ids of Workloads seen lately, kept to tell a copied Job from a reinvocation."""
+_HEALTHY_SECONDS = 10.0
+"""Age of a state in which what happens is seen: a quiet watch is resumed every 6 to 9 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,7 @@ class Handler:
         self._clock = clock
         self._seen_by = seen_by or f"{socket.gethostname()} {version('kueue-fallback')}"
         self._lock = threading.Lock()
-        self._here = Standing(placement_ttl_seconds)
+        self._here = Standing(placement_ttl_seconds, healthy_seconds=_HEALTHY_SECONDS)
         self._clusters = Clusters(placement_ttl_seconds)
         self._echoes = Echoes()
         self._visible: OrderedDict[str, None] = OrderedDict()
@@ -100,7 +102,7 @@ class Handler:
         """Take over what the observer published; placements that it contains leave the ledger."""
         with self._lock:
             now = self._clock()
-            self._count_expired(self._here.update(update, now))
+            self._forget(self._here.update(update, now), now)
             self._clusters.update(update, self._here.occupancy, now)
             for seen in update.seen:
                 self._visible[seen.key] = None
@@ -130,7 +132,7 @@ class Handler:
     def _create(self, review: Review, kind: JobKind) -> Considered:
         with self._lock:
             now = self._clock()
-            self._count_expired(self._here.expire(now))
+            self._forget(self._here.expire(now), now)
             self._clusters.expire(now)
             moment = self._moment(review, now)
             source = {**review.object, "metadata": _with_namespace(review)}
@@ -154,13 +156,18 @@ class Handler:
     def _occupancy(self) -> Occupancy:
         return self._clusters.around(self._here.occupancy)
 
-    def _count_expired(self, gone: Sequence[Arrival]) -> None:
+    def _forget(self, gone: Sequence[Arrival], now: float) -> None:
         if gone:
-            self._metrics.expired.inc(len(gone))
+            self._clusters.drop(gone)
+            reason = UNSEEN if self._here.is_healthy(now) else BLIND
+            self._metrics.expired.labels(reason).inc(len(gone))
 
     def _enter(self, arrival: Arrival, skip: Skip | None, now: float) -> None:
         # Of a reinvocation, only what another replica has decided is news.
         if skip is Skip.DECIDED_ALREADY and self._here.knows(arrival.key):
+            return
+        if not self._here.has_room(arrival):
+            self._metrics.expired.labels(TOO_MANY).inc()
             return
         self._clusters.enter(arrival, self._here.occupancy, now)
         self._here.enter(arrival, now)

@@ -46,6 +46,12 @@ REFUSED: Final = "refused"
 MOVES: Final = (MOVED, UNDONE, REFUSED)
 UNANSWERED: Final = ("handshake", "unfinished", "400", "411", "413", "417", "431", "500", "503")
 SCOPES: Final = ("everywhere", "namespaces")
+UNSEEN: Final = "unseen"
+"""Nothing came of a placement within seconds, with a watch that would have told."""
+BLIND: Final = "blind"
+"""The same within its whole time to live, while the watch was silent."""
+TOO_MANY: Final = "tooMany"
+"""So many of its namespace were waited for that it did not count."""
 UNTESTED: Final = tuple(each for each in KueueTested if each is not KueueTested.TESTED)
 
 
@@ -160,7 +166,11 @@ class Metrics:
 
     def _ledger(self, table: Table) -> None:
         self.placements = table.counter("placements", "Placements entered into the ledger.")
-        self.expired = table.counter("placements_expired", "Placements whose Workload never came.")
+        self.expired = table.counter(
+            "placements_expired",
+            "Placements whose Workload never came, or that were too many of their namespace.",
+            reason=(UNSEEN, BLIND, TOO_MANY),
+        )
         self.ledger = table.gauge("ledger_placements", "Placements whose Workload is not yet seen.")
         self.forecasts = table.gauge(
             "forecast_queues", "ClusterQueues of which starts are forecast."

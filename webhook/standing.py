@@ -17,8 +17,12 @@ from webhook.model.queues import Arrival, Snapshot
 
 
 class Standing:
-    def __init__(self, ttl_seconds: float) -> None:
-        """Begin with an empty snapshot; a placement is forgotten after *ttl_seconds*."""
+    def __init__(self, ttl_seconds: float, *, healthy_seconds: float = -1.0) -> None:
+        """Begin with an empty snapshot; a placement is forgotten after *ttl_seconds*.
+
+        While the snapshot is no older than *healthy_seconds* it is forgotten after a few seconds.
+        """
+        self._healthy_seconds = healthy_seconds
         self.snapshot = Snapshot()
         self.forecasts_as_of = 0.0
         self._ledger = Ledger(ttl_seconds=ttl_seconds)
@@ -38,7 +42,7 @@ class Standing:
         """Take over what was published; return the placements whose Workloads never came."""
         self.snapshot = apply_update(self.snapshot, update)
         self.forecasts_as_of = update.forecasts_as_of
-        self._fold.drop(self._ledger.seen(update.seen))
+        self._fold.drop(self._ledger.seen(update.seen, now))
         self._fold.forget(self._unforeseen.seen(update.foreseen))
         gone = self._drop_expired(now)
         self._fold.adopt(self.snapshot)
@@ -56,6 +60,20 @@ class Standing:
         if self._fold.foresee(arrival, now):
             self._unforeseen.enter(arrival, now)
 
+    def has_room(self, arrival: Arrival) -> bool:
+        """Tell whether one more placement of its namespace counts."""
+        return self._ledger.has_room(arrival)
+
+    def is_healthy(self, now: float) -> bool:
+        return now - self.snapshot.as_of <= self._healthy_seconds
+
+    def drop(self, placements: Iterable[Arrival]) -> None:
+        """Forget placements that have come to nothing."""
+        if gone := self._ledger.drop(placements):
+            self._fold.drop(gone)
+            self._fold.forget(self._unforeseen.drop(gone))
+            self._fold.adopt(self.snapshot)
+
     def knows(self, key: str) -> bool:
         return self._ledger.knows(key)
 
@@ -69,8 +87,9 @@ class Standing:
         return found
 
     def _drop_expired(self, now: float) -> Sequence[Arrival]:
-        gone = self._ledger.expire(now)
+        gone = self._ledger.expire(now, healthy=self.is_healthy(now))
         self._fold.drop(gone)
+        self._fold.forget(self._unforeseen.drop(gone))
         if late := self._unforeseen.expire(now):
             self._fold.forget(late)
         return gone

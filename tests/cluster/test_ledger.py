@@ -1,4 +1,6 @@
-from webhook.cluster.ledger import Ledger
+from dataclasses import replace
+
+from webhook.cluster.ledger import LEAST_UNSEEN, MOST_UNSEEN, Ledger
 from webhook.cluster.seen import Seen
 from webhook.model.queues import Arrival
 
@@ -54,6 +56,76 @@ def test_a_placement_whose_workload_never_comes_leaves_after_its_time():
     assert ledger.expire(29.9) == ()
     assert ledger.expire(30.0) == (arrival("d1"),)
     assert ledger.entries() == ()
+
+
+def test_with_a_healthy_watch_it_leaves_within_seconds():
+    ledger = ledger_with("d1")
+
+    assert ledger.expire(4.9, healthy=True) == ()
+    assert ledger.expire(29.9) == ()
+    assert ledger.expire(5.0, healthy=True) == (arrival("d1"),)
+
+
+def test_it_waits_longer_while_others_are_slow_to_come_and_never_longer_than_its_time():
+    ledger = ledger_with("d1", "d2", "d3")
+    ledger.seen([Seen("d1")], now=3.0)
+
+    assert ledger.expire(11.9, healthy=True) == ()
+    assert ledger.expire(12.0, healthy=True) == (arrival("d2"), arrival("d3"))
+
+    ledger.enter(arrival("d4"), now=20.0)
+    ledger.enter(arrival("d5"), now=20.0)
+    ledger.seen([Seen("d4")], now=40.0)
+    assert ledger.expire(49.9, healthy=True) == ()
+    assert ledger.expire(50.0, healthy=True) == (arrival("d5"),)
+
+
+def test_how_slow_others_were_is_forgotten_with_those_that_were_quick():
+    ledger = ledger_with("d1")
+    ledger.seen([Seen("d1")], now=3.0)
+    for number in range(50):
+        ledger.enter(arrival(f"quick-{number}"), now=10.0)
+        ledger.seen([Seen(f"quick-{number}")], now=10.0)
+    ledger.enter(arrival("d2"), now=10.0)
+
+    assert ledger.expire(15.0, healthy=True) == (arrival("d2"),)
+
+
+def test_a_burst_of_one_namespace_counts_up_to_a_bound_and_others_are_not_affected():
+    ledger = ledger_with(*(f"d{number}" for number in range(MOST_UNSEEN)))
+    other = replace(arrival("other"), namespace="others")
+
+    assert not ledger.has_room(arrival("more"))
+    assert ledger.has_room(arrival("d1"))
+    assert ledger.has_room(other)
+
+    ledger.seen([Seen("d1")])
+    assert ledger.has_room(arrival("more"))
+
+
+def test_a_namespace_whose_placements_come_to_nothing_has_little_room_until_some_are_seen():
+    ledger = ledger_with(*(f"d{number}" for number in range(40)))
+    ledger.expire(5.0, healthy=True)
+    for number in range(LEAST_UNSEEN):
+        assert ledger.has_room(arrival("more"))
+        ledger.enter(arrival(f"next-{number}"), now=6.0)
+    assert not ledger.has_room(arrival("more"))
+
+    ledger.seen([Seen(f"next-{number}") for number in range(4)], now=6.0)
+    room = 0
+    while ledger.has_room(arrival("more")):
+        ledger.enter(arrival(f"again-{room}"), now=6.0)
+        room += 1
+    assert room == 4 * 8 - 4
+
+
+def test_a_silent_watch_takes_nobodys_room():
+    ledger = ledger_with(*(f"d{number}" for number in range(40)))
+    ledger.expire(30.0)
+    for number in range(MOST_UNSEEN - 1):
+        ledger.enter(arrival(f"next-{number}"), now=31.0)
+
+    assert ledger.has_room(arrival("more"))
 
 
 def test_a_workload_claims_the_oldest_unnamed_placement_that_may_be_its_own():
