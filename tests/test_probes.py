@@ -1,6 +1,8 @@
 """Plain HTTP for probes, scrapes and the latest decisions."""
 
 import contextlib
+import socket
+import threading
 import urllib.error
 import urllib.request
 
@@ -54,6 +56,42 @@ def test_a_scrape_reads_values_of_that_moment():
 def test_any_other_path_is_not_found():
     with serving({}) as url:
         assert get(f"{url}/mutate") == (404, "not found\n")
+
+
+def dial(url):
+    host, port = split_address(url.removeprefix("http://"))
+    return socket.create_connection((host, port), timeout=30)
+
+
+def test_idle_connections_take_a_few_threads_and_keep_nobody_from_being_answered():
+    before = threading.active_count()
+    table = {"/healthz": lambda: probes.Answer(body=b"ok\n")}
+
+    with serving(table) as url, contextlib.ExitStack() as held:
+        for _ in range(200):
+            idle = held.enter_context(dial(url))
+            idle.sendall(b"GET /met")
+        answer = get(f"{url}/healthz")
+        threads = threading.active_count() - before
+
+    assert answer == (200, "ok\n")
+    assert threads <= 2 * probes.AT_ONCE + 1
+
+
+def test_who_does_not_ask_is_hung_up_on():
+    with serving({}) as url, dial(url) as idle:
+        idle.sendall(b"GET /met")
+
+        assert idle.recv(100) == b""
+
+
+def test_who_asks_byte_by_byte_is_hung_up_on_in_the_end(monkeypatch):
+    monkeypatch.setattr(probes, "LONGEST_SECONDS", 0.0)
+
+    with serving({}) as url, dial(url) as slow:
+        slow.sendall(b"GET /healthz HTTP/1.1\r\n")
+
+        assert slow.recv(100) == b""
 
 
 @pytest.mark.parametrize("address", ["nowhere", "host:port", ""])
