@@ -35,7 +35,7 @@ FROM scratch
 COPY --from=build /layers/python/ /
 COPY --from=build /layers/dependencies/ /
 COPY --from=build /layers/project/ /
-ENV LANG=C.UTF-8 PATH=/opt/kueue-fallback/bin PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+ENV LANG=C.UTF-8 PATH=/opt/kueue-fallback/bin PYTHONDONTWRITEBYTECODE=1 PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="kueue-fallback" \

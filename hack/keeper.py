@@ -73,8 +73,8 @@ def own_programs() -> dict[str, str]:
     python = os.path.abspath(sys.executable)  # noqa: PTH100 - resolve() would leave the venv
     asked = "from webhook.__main__ import complete; complete()"
     return {
-        "kubectl-fallback": f'#!/bin/sh\nexec "{python}" -m webhook "$@"\n',
-        "kubectl_complete-fallback": f'#!/bin/sh\nexec "{python}" -c "{asked}" "$@"\n',
+        "kubectl-fallback": f'#!/bin/sh\nexec "{python}" -P -m webhook "$@"\n',
+        "kubectl_complete-fallback": f'#!/bin/sh\nexec "{python}" -P -c "{asked}" "$@"\n',
     }
 
 

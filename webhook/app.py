@@ -213,5 +213,5 @@ def _count_move(metrics: Metrics, outcome: Outcome) -> None:
 
 
 def observer_command(settings: Settings) -> tuple[str, ...]:
-    """Name the observer's program and its settings."""
-    return (sys.executable, "-m", "webhook.observer", settings.model_dump_json())
+    """Name the observer's program and its settings; it imports nothing from the folder it is in."""
+    return (sys.executable, "-P", "-m", "webhook.observer", settings.model_dump_json())
