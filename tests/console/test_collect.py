@@ -253,6 +253,26 @@ def test_a_cluster_of_which_nothing_may_be_seen_is_not_named():
     assert found.clusters == ()
 
 
+def test_namespaces_that_are_off_are_named_to_those_who_may_list_their_jobs():
+    switched = snapshot(off=OffSwitch(namespaces=frozenset({"team", "secret"})))
+    view = collect(known(counted=counted(switched)))
+
+    some, none = (restricted(view, Only(name)) for name in ("team", "elsewhere"))
+
+    assert (some.off, some.off_in) == ("new decisions and moves in team", ("team",))
+    assert (none.off, none.off_in) == ("", ())
+    everywhere = collect(known(counted=counted(snapshot(off=OffSwitch()))))
+    assert restricted(everywhere, Only("elsewhere")).off == "all new decisions and moves"
+
+
+def test_the_leader_is_named_to_those_who_may_get_the_lease():
+    view = collect(known(leads=Leads("controller-0", UNIX + 10)))
+
+    named = restricted(view, Only("leases.coordination.k8s.io/kueue-fallback-controller"))
+
+    assert (named.leader, restricted(view, Only("team")).leader) == ("controller-0", "a replica")
+
+
 def test_a_policys_numbers_are_of_the_decisions_that_may_be_seen():
     seer = Only("fallbackpolicies.kueue-fallback.dev/light-gpu", "team")
 

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from webhook.cluster import lease
 from webhook.cluster.feed import Counted
 from webhook.cluster.resources import KUEUE_GROUP
 from webhook.cluster.tally import Admitted
@@ -71,6 +72,7 @@ def collect(known: Known) -> View:
         age=age,
         is_stale=age > known.max_age,
         off=_off(snapshot),
+        off_in=() if snapshot.off is None else tuple(sorted(snapshot.off.namespaces)),
         leader=_leader(known),
         queues=tuple(
             queue
@@ -108,6 +110,8 @@ def restricted(view: View, seer: Seer) -> View:
     gains = tuple(each for each in view.gained if each.namespace in namespaces)
     return replace(
         view,
+        **_seen_off(view, seer),
+        leader=_seen_leader(view, seer),
         queues=kept,
         policies=tuple(
             replace(
@@ -198,8 +202,26 @@ def _leader(known: Known) -> str:
 def _off(snapshot: Snapshot) -> str:
     if snapshot.off is None:
         return ""
-    names = ", ".join(sorted(snapshot.off.namespaces))
-    return f"new decisions and moves in {names}" if names else "all new decisions and moves"
+    names = sorted(snapshot.off.namespaces)
+    return _off_in(names) if names else "all new decisions and moves"
+
+
+def _off_in(names: Iterable[str]) -> str:
+    return f"new decisions and moves in {', '.join(names)}"
+
+
+def _seen_off(view: View, seer: Seer) -> dict[str, Any]:
+    """Say of namespaces that are switched off only those in which a seer may list Jobs."""
+    if not view.off_in:
+        return {}
+    seen = seer.may_list_jobs(view.off_in)
+    names = tuple(name for name in view.off_in if name in seen)
+    return {"off": _off_in(names) if names else "", "off_in": names}
+
+
+def _seen_leader(view: View, seer: Seer) -> str:
+    may_know = seer.may_get([lease.NAME], group="coordination.k8s.io", resource="leases")
+    return view.leader if may_know or not view.leader else "a replica"
 
 
 def _queues(counted: Counted, now: float, cluster: str) -> Iterator[Queue]:

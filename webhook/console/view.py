@@ -168,6 +168,8 @@ class View:
     """The newest first."""
     savings: Savings | None
     """Of decisions that were carried out."""
+    off_in: tuple[str, ...] = ()
+    """The namespaces that *off* names."""
     clusters: tuple[Cluster, ...] = ()
     would_save: Savings | None = None
     """What those of policies that observe or advise would have; None: no telling."""
