@@ -1,6 +1,7 @@
 """Decisions are read from two places, and from neither is anything believed that is no decision."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -22,9 +23,10 @@ def decided():
 def test_a_job_and_the_log_tell_the_same(decided):
     job, line = decided
 
-    found = from_job(job)
+    created = line["decision"]["time"]
+    found = from_job({**job, "metadata": {**job["metadata"], "creationTimestamp": created}})
 
-    assert found == from_line(json.dumps(line))
+    assert found == replace(from_line(json.dumps(line)), is_unverified=True)
     assert (found.namespace, found.job, found.policy) == ("team", "light", "light-gpu")
     assert (found.mode, found.option, found.queue) == ("Enforce", "cpu", "cpu-lq")
     assert [(option.name, option.queue) for option in found.options] == [
@@ -115,6 +117,38 @@ def test_text_that_no_page_could_show_is_replaced():
     assert _on_job(json.dumps({**GOOD, "reason": "a\ud800b"})).reason == "a?b"
 
 
-def _on_job(text):
-    metadata = {"namespace": "team", "name": "light", "annotations": {DECISION: text}}
+STAYS = [{"time": "2026-12-01T08:00:00Z", "option": option} for option in ("gpu", "cpu")]
+MOVED = {"moves": 1, "history": STAYS}
+
+
+@pytest.mark.parametrize(
+    ("created", "changed", "rest", "ranked"),
+    [
+        ("2026-12-01T08:00:03Z", "2026-12-01T08:00:03Z", {}, 0),
+        ("2026-12-01T07:00:00Z", "2026-12-01T07:30:00Z", {}, -3600),
+        ("2026-12-01T07:00:00Z", "2026-12-01T07:30:00Z", MOVED, -1800),
+        ("2026-12-01T07:00:00Z", "2026-12-01T09:00:00Z", MOVED, 0),
+        ("2026-11-30T07:59:59Z", "2026-12-01T09:00:00Z", MOVED, None),
+        ("2026-12-01T08:00:06Z", "2026-12-01T09:00:00Z", MOVED, None),
+        ("", "", {}, None),
+    ],
+    ids=["own", "created", "changed", "moved", "a day later", "before it", "no creation"],
+)
+def test_a_jobs_own_time_counts_as_far_as_the_api_server_bears_it_out(
+    created, changed, rest, ranked
+):
+    found = _on_job(json.dumps({**GOOD, **rest}), created=created, changed=changed)
+
+    at = None if found is None else found.at - _on_job(json.dumps(GOOD)).at
+    assert at == ranked
+
+
+def _on_job(text, *, created=GOOD["time"], changed=GOOD["time"]):
+    metadata = {
+        "namespace": "team",
+        "name": "light",
+        "creationTimestamp": created,
+        "managedFields": [{"time": changed}],
+        "annotations": {DECISION: text},
+    }
     return from_job({"metadata": metadata})

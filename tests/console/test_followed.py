@@ -100,14 +100,15 @@ def told(kind, *sources, read, **rest):
     return Message(kind=kind, at=1.0, entries=tuple(read(kind, each) for each in sources), **rest)
 
 
-def test_decisions_of_jobs_that_are_gone_stay_known(console):
+def test_what_jobs_alone_have_said_is_forgotten_with_them(console):
     newest = Newest()
     console.take(told(JOBS, job(1), job(2), read=newest.read))
     console.take(told(JOBS, job(2), read=newest.read))
+    assert [each.id for each in console.book.newest()] == ["d-2"]
     gone = newest.read(JOBS, job(2))
     console.take(Message(kind=JOBS, at=2.0, event=("DELETED", gone)))
 
-    assert [each.id for each in console.book.newest()] == ["d-2", "d-1"]
+    assert console.book.newest() == ()
 
 
 def test_what_is_said_of_policies_follows_what_is_there(console):

@@ -279,3 +279,11 @@ def test_a_replayed_decision_says_that_another_replica_knows_what_was_decided():
     assert "would be cpu in cpu-lq" in said
     assert f"Replayed from the journal for {words.day_and_minute(replayed.at)}" in said
     assert "what was decided, another replica knows by light-gpu, Observe" in said
+
+
+def test_a_decision_of_which_the_job_alone_tells_is_marked():
+    claimed = views.decision(is_unverified=True)
+
+    said = text(views.view(decisions=(claimed,)))
+
+    assert f"Decided at {words.day_and_minute(claimed.at)} by the Job's own word by" in said

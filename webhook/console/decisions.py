@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from webhook.console.view import Decision, Move, Option
 from webhook.model import fields
@@ -21,6 +22,9 @@ _OPTIONS = 16
 """Twice as many as a policy may have."""
 _AGES = 1 << 33
 """Seconds; what lies beyond is no time of this machine's."""
+_DAY: Final = 86_400.0
+_SAME_SECONDS: Final = 5.0
+"""Between a decision and its Job's creation, by the clocks of two machines."""
 _AT = f"metadata.annotations[{DECISION}]"
 
 
@@ -40,20 +44,43 @@ def from_line(text: str | bytes) -> Decision | None:
 
 
 def from_job(source: Mapping[str, Any]) -> Decision | None:
-    """Read a Job, or its metadata alone; None: no decision can be read from it."""
+    """Read a Job, or its metadata alone; None: no decision can be read from it.
+
+    Whoever may write the Job may have written the decision, so its time counts only as far as the
+    API server's own times bear it out.
+    """
     try:
         metadata = fields.mapping(source, "metadata", "")
         annotations, labels = (
             fields.mapping(metadata, key, "metadata") for key in ("annotations", "labels")
         )
-        return _decision(
+        found = _decision(
             fields.as_mapping(_loaded(_text(annotations, DECISION, _AT)), _AT),
             namespace=_text(metadata, "namespace", "metadata"),
             job=_text(metadata, "name", "metadata"),
             queue=_text(labels, QUEUE_LABEL, "metadata.labels"),
         )
+        return replace(found, at=_borne_out(found, metadata), is_unverified=True)
     except FieldError:
         return None
+
+
+def _borne_out(decision: Decision, metadata: Mapping[str, Any]) -> float:
+    """Tell when a Job was decided, by what the API server says of it.
+
+    Raises:
+        FieldError: not when the decision says.
+
+    """
+    created = _unix(_text(metadata, "creationTimestamp", "metadata"))
+    if not created - _SAME_SECONDS <= decision.at <= created + _DAY:
+        raise FieldError(child(_AT, "time"), "expected a time within a day of the Job's creation")
+    if decision.at <= created + _SAME_SECONDS:
+        return decision.at
+    entries = fields.objects(metadata, "managedFields", "metadata")
+    changed = [_unix(_text(entry, "time", here)) for entry, here in entries if "time" in entry]
+    # A later one is that of a move, which was a change of the Job.
+    return min(decision.at, max((created, *changed))) if decision.moves else created
 
 
 def _loaded(text: str | bytes) -> Any:

@@ -148,9 +148,14 @@ class Followed:
             self._listed[message.kind].set()
 
     def _take_jobs(self, message: Message) -> None:
-        """Remember decisions of Jobs; those of Jobs that are gone stay known."""
-        found = message.entries or ((message.event[1],) if message.event else ())
-        self._book.put(entry.value for entry in found if entry.value is not None)
+        """Remember decisions of Jobs; of those that are gone only what the log told, too."""
+        if message.entries is not None:
+            for entry in message.entries:
+                self._book.put(entry.key, entry.value)
+            self._book.forget_others({entry.key for entry in message.entries})
+        elif message.event is not None:
+            event_type, entry = message.event
+            self._book.put(entry.key, None if event_type == "DELETED" else entry.value)
 
     def _start(self, resource: Resource, *, metadata_only: bool) -> None:
         follower = Follower(

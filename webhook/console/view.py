@@ -99,6 +99,8 @@ class Decision:
     moves: tuple[Move, ...] = ()
     is_replayed: bool = False
     """Made by a replay of the journal, in the place of one that only another replica knows."""
+    is_unverified: bool = False
+    """Said by the Job alone, and not by the decision log of this replica."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
