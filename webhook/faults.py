@@ -1,14 +1,38 @@
-"""What may be said of an unexpected error: never its text, which may hold parts of a Job."""
+"""Errors that nobody expected: what may be said of them, and how one object's stays its own."""
 
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
+from typing import TypeVar
 
+T = TypeVar("T")
 _PLACES = 4
+_LONGEST = 500
+
+
+def attempted(work: Callable[[], T], *stated: type[Exception]) -> tuple[T | None, str]:
+    """Do what one object asks for; return what came of it and, if it failed, why.
+
+    Errors of *stated* types say it themselves; of all others the place is told.
+
+    The one place that catches everything. Who may create a Job chooses what is read here, in
+    processes that serve the whole cluster: an object that a reader was not written for must harm
+    itself alone. Lack of memory is no object's fault and ends the process.
+    """
+    try:
+        return work(), ""
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - see above
+        return None, str(error)[:_LONGEST] if isinstance(error, stated) else describe(error)
 
 
 def describe(error: BaseException) -> str:
-    """Name an error by its class and by where it came from, the innermost place last."""
+    """Name an error by its class and by where it came from, the innermost place last.
+
+    Never by its text, which may hold parts of a Job.
+    """
     frames = traceback.extract_tb(error.__traceback__)[-_PLACES:]
     places = (f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in frames)
     return f"{type(error).__name__} at {' > '.join(places)}"

@@ -114,7 +114,7 @@ def _before(source: dict[str, Any], raw: Job, recorded: explain.Recorded | None)
 def _decided(raw: Job, recorded: explain.Recorded | None, past: Past) -> dict[str, Any]:
     if recorded is None:
         return {}
-    decision = json.loads(raw.annotations[DECISION])
+    decision = explain.parsed(raw.annotations[DECISION])
     last = max(recorded.unix, recorded.moved_unix)
     return {
         "policy": recorded.policy,

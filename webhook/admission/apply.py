@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
+
+from webhook.model.recall import recalling
 
 
 class CannotApplyError(ValueError):
@@ -66,7 +67,7 @@ def _own(value: Any) -> Any:
     return value if type(value) is str else marshal.loads(marshal.dumps(value))  # noqa: S302
 
 
-@lru_cache(maxsize=2048)
+@recalling(most=2048, longest=1024)
 def _parts(pointer: str) -> tuple[tuple[str, ...], str]:
     """Take a JSON Pointer (RFC 6901) apart: what leads to the parent, and the last part."""
     start, *parts = pointer.split("/")

@@ -21,8 +21,6 @@ from webhook.model.fields import FieldError
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 
-_MAX_DEPTH = 128
-"""Nesting of a request; a Job's own is below 20."""
 _MOST_VALUES = 100_000
 """In a request. So many are read in some 20 ms; a Job of a megabyte has about half as many."""
 _MOST_ESCAPES = 200_000
@@ -143,7 +141,7 @@ def _parse(body: bytes) -> Any:
     except ValueError as error:
         raise FieldError("", f"not JSON: {error}") from None
     if not is_large and _may_be_deep(body):
-        _check_depth(parsed)
+        fields.check_depth(parsed, "")
     return parsed
 
 
@@ -184,8 +182,8 @@ def _check_shape(body: bytes) -> None:
     brackets = outside.translate(_STEPS, _OTHERS)
     if outside.count(b",") + len(brackets) // 2 > _MOST_VALUES:
         raise TooCostlyError("", f"more than {_MOST_VALUES} values")
-    if max(accumulate(array("b", brackets)), default=0) > _MAX_DEPTH:
-        raise FieldError("", f"nested more than {_MAX_DEPTH} deep")
+    if max(accumulate(array("b", brackets)), default=0) > fields.DEEPEST:
+        raise FieldError("", f"nested more than {fields.DEEPEST} deep")
 
 
 def _may_be_deep(body: bytes) -> bool:
@@ -194,26 +192,11 @@ def _may_be_deep(body: bytes) -> bool:
     Brackets inside texts may be left over; then it is not sure.
     """
     left = body.translate(_TO_BRACES, _OTHERS)
-    for _ in range(_MAX_DEPTH):
+    for _ in range(fields.DEEPEST):
         before, left = len(left), left.replace(b"{}", b"")
         if not left or len(left) == before:
             break
     return bool(left)
-
-
-def _check_depth(value: Any) -> None:
-    """Refuse what later, recursive code could stumble over."""
-    level = [value] if type(value) in _NESTING else []
-    for _ in range(_MAX_DEPTH + 1):
-        if not level:
-            return
-        level = [
-            item
-            for parent in level
-            for item in (parent.values() if type(parent) is dict else parent)
-            if type(item) in _NESTING
-        ]
-    raise FieldError("", f"nested more than {_MAX_DEPTH} deep")
 
 
 def _expect(source: Mapping[str, Any], key: str, expected: str) -> None:

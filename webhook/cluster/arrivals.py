@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from webhook.cluster.workload import Workload
 from webhook.cluster.workloads import key_of_placement
-from webhook.model.fields import FieldError
+from webhook.faults import attempted
 from webhook.model.job import PodSet
 from webhook.model.queues import Arrival, KueueConfig, LimitRangeItem, PodSetNeeds
 from webhook.model.requests import per_pod
@@ -66,21 +66,19 @@ class Arrivals:
         return self._needs[place][1]
 
     def _work_out(self, namespace: str, pod_sets: tuple[PodSet, ...]) -> _Needs | None:
-        try:
-            return tuple(
-                PodSetNeeds(
-                    name=pod_set.name,
-                    count=pod_set.count,
-                    per_pod=per_pod(
-                        pod_set.template,
-                        limit_ranges=self._limit_ranges.get(namespace, ()),
-                        overheads=self._overheads,
-                        kueue=self._kueue,
-                    ),
-                    template=pod_set.template,
-                    min_count=pod_set.min_count,
-                )
-                for pod_set in pod_sets
-            )
-        except FieldError:
-            return None
+        found, _ = attempted(lambda: tuple(self._of_one(namespace, each) for each in pod_sets))
+        return found
+
+    def _of_one(self, namespace: str, pod_set: PodSet) -> PodSetNeeds:
+        return PodSetNeeds(
+            name=pod_set.name,
+            count=pod_set.count,
+            per_pod=per_pod(
+                pod_set.template,
+                limit_ranges=self._limit_ranges.get(namespace, ()),
+                overheads=self._overheads,
+                kueue=self._kueue,
+            ),
+            template=pod_set.template,
+            min_count=pod_set.min_count,
+        )

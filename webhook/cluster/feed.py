@@ -85,7 +85,7 @@ class Feed:
         kind = message.kind
         if message.error:
             return self._fail(message)
-        self.hear(message)
+        self._live(message)
         recovered = self._errors.pop(kind, "")
         if message.entries is not None:
             self._state.replace_read(kind, message.entries)
@@ -94,14 +94,28 @@ class Feed:
             self._relists[kind] += message.served
         elif message.event is not None:
             self._state.apply_read(kind, *message.event)
-        problems = tuple(f"skipped: {problem}" for problem in self._state.take_problems())
+        problems = self._skipped()
         return (*problems, f"{kind}: readable again") if recovered else problems
 
-    def hear(self, message: Message) -> None:
-        """Take a message for a sign of life alone: what it says is another's to take over."""
+    def hear(self, message: Message) -> tuple[str, ...]:
+        """Take a message for a sign of life, and note what cannot be read; return what to log.
+
+        What it says else is another's to take over.
+        """
+        self._live(message)
+        if message.entries is not None:
+            self._state.note_list(message.kind, message.entries)
+        elif message.event is not None:
+            self._state.note_event(message.kind, *message.event)
+        return self._skipped()
+
+    def _live(self, message: Message) -> None:
         kind = message.kind
         if kind in self._alive and not message.error:
             self._alive[kind] = max(self._alive[kind], message.at)
+
+    def _skipped(self) -> tuple[str, ...]:
+        return tuple(f"skipped: {problem}" for problem in self._state.take_problems())
 
     def expect(self, kind: str, now: float) -> None:
         """Let the silence of one more resource be the state's age."""

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 from webhook.cluster.errors import NotServed
 from webhook.cluster.resources import JOURNAL, JOURNAL_VALUE, RUN_TIMES_LABEL
 from webhook.cluster.shards import Transport, path_of
+from webhook.faults import attempted
 from webhook.model import fields, journal
-from webhook.model.fields import FieldError
 from webhook.model.journal import Entry
 
 SHARDS: Final = 32
@@ -28,6 +28,7 @@ MOST_BYTES: Final = 700_000
 """Of one object, compressed; etcd takes 1 MiB."""
 _MOST_TEXT: Final = 32_000_000
 """Of one object, as text: what is larger was not written by us."""
+_LONGEST_NUMBER: Final = 15
 _VERSION: Final = "1"
 
 
@@ -86,20 +87,26 @@ def config_map(slot: Slot) -> Mapping[str, Any]:
 
 def read_slot(source: Mapping[str, Any]) -> Slot | None:
     """Read one slot; None: of another version, or damaged."""
-    try:
-        data = fields.texts(source, "data", "")
-        if data.get("version") != _VERSION:
-            return None
-        packed = b64decode(fields.texts(source, "binaryData", "").get("entries", ""))
-        text = zlib.decompressobj().decompress(packed, _MOST_TEXT).decode()
-        found = journal.read(text)
-        return Slot(
-            number=int(data["hour"]),
-            entries={entry.key: entry for entry in found},
-            left_out=int(data.get("leftOut", "0")),
-        )
-    except (FieldError, KeyError, ValueError, zlib.error):
+    return attempted(lambda: _slot(source))[0]
+
+
+def _slot(source: Mapping[str, Any]) -> Slot | None:
+    data = fields.texts(source, "data", "")
+    if data.get("version") != _VERSION:
         return None
+    packed = b64decode(fields.texts(source, "binaryData", "").get("entries", ""))
+    text = zlib.decompressobj().decompress(packed, _MOST_TEXT).decode()
+    return Slot(
+        number=_number(data["hour"]),
+        entries={entry.key: entry for entry in journal.read(text)},
+        left_out=_number(data.get("leftOut", "0")),
+    )
+
+
+def _number(text: str) -> int:
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
 
 
 class Newest(NamedTuple):

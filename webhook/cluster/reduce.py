@@ -1,6 +1,7 @@
 """JSON as the API server sends it to values of the model: one reader a kind, and the way to them.
 
-An object that cannot be read is no value but a problem, so that one bad object harms only itself.
+An object that cannot be read is no value but a problem, whatever it makes its reader raise, so that
+one bad object harms only itself.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from webhook.cluster.quotas import (
 from webhook.cluster.run_records import read_shard
 from webhook.cluster.signing_keys import read_keys
 from webhook.cluster.workload import read_workload
+from webhook.faults import attempted
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.policy import PolicyError, read_policy
@@ -63,17 +65,21 @@ def key_of(source: Mapping[str, Any]) -> Key:
 
 def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> Entry:
     """Read an object; the marks on a Workload are believed by these *keys*, or all without any."""
-    try:
-        key = key_of(source)
-    except FieldError as error:
-        return Entry(("", ""), None, f"{kind}: {error}")
-    try:
-        if kind == kinds.WORKLOADS:
-            return Entry(key, read_workload(source, keys))
-        return Entry(key, READERS[kind](source))
-    except (FieldError, PolicyError) as error:
-        name = "/".join(part for part in key if part)
-        return Entry(key, None, f"{kind} {name}: {error}")
+    if kind == kinds.WORKLOADS:
+        return read_by(lambda found: read_workload(found, keys), kind, source)
+    return read_by(READERS[kind], kind, source)
+
+
+def read_by(
+    reader: Callable[[Mapping[str, Any]], Any], kind: str, source: Mapping[str, Any]
+) -> Entry:
+    """Read one object; all that is read of the cluster comes through here."""
+    key, problem = attempted(lambda: key_of(source), FieldError)
+    if key is None:
+        return Entry(("", ""), None, f"{kind}: {problem}")
+    value, problem = attempted(lambda: reader(source), FieldError, PolicyError)
+    name = "/".join(part for part in key if part)
+    return Entry(key, value, problem and f"{kind} {name}: {problem}")
 
 
 def _read_namespace(source: Mapping[str, Any]) -> Mapping[str, str]:

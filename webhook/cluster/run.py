@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from datetime import datetime
-from functools import lru_cache
 from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from webhook.model import fields, job_class
-from webhook.model.fields import FieldError, child
+from webhook.faults import attempted
+from webhook.model import fields, job_class, marks
+from webhook.model.fields import child
 from webhook.model.job import DECIDED_BY, DECISION_ID, JOB_CLASS, OPTION_LABEL, PodSet
 from webhook.model.job_class import Mark
 from webhook.model.pods import read_template
+from webhook.model.recall import recalling
 from webhook.model.runs import Began, Ended, Run
 from webhook.model.signatures import SigningKeys, are_own_marks
 
@@ -111,8 +111,7 @@ def read_mark(
 
     None: what they ask for cannot be read.
     """
-    written = annotations.get(JOB_CLASS)
-    if isinstance(written, str) and (mark := job_class.read(written, namespace)):
+    if mark := job_class.read(marks.of(annotations, JOB_CLASS), namespace):
         return mark
     used = [
         [
@@ -206,10 +205,7 @@ def _digest(metadata: Mapping[str, Any]) -> int:
 
 
 def _seconds(written: str, path: str) -> int:
-    try:
-        return int(datetime.fromisoformat(written).timestamp()) if written else 0
-    except ValueError:
-        raise FieldError(path, f"expected a time, got {written}") from None
+    return int(fields.seconds_since_1970(written, path)) if written else 0
 
 
 def _used(spec: Mapping[str, Any], path: str) -> Mapping[str, Any]:
@@ -223,10 +219,10 @@ def _used(spec: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     return kept
 
 
-@lru_cache(maxsize=4096)
+@recalling(most=4096, longest=4096)
 def _mark_of(used: str) -> Mark | None:
-    try:
-        found = job_class.of_pods(
+    found, _ = attempted(
+        lambda: job_class.of_pods(
             PodSet(
                 name="",
                 count=1 if count is None else int(count),
@@ -234,9 +230,8 @@ def _mark_of(used: str) -> Mark | None:
             )
             for index, (count, spec) in enumerate(json.loads(used))
         )
-    except (FieldError, TypeError, ValueError):
-        return None
-    return Mark(found, 0)
+    )
+    return None if found is None else Mark(found, 0)
 
 
 def _name(spec: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from webhook.cluster.resources import RUN_TIMES, RUN_TIMES_LABEL, RUN_TIMES_VALUE
+from webhook.faults import attempted
 from webhook.model import fields
 from webhook.model.runs import Packed, Record, unpack_outcomes, unpack_runs
 
@@ -77,19 +78,20 @@ def _line(key: str, record: Record) -> str:
 
 
 def _read_line(line: str) -> tuple[str, Record] | None:
-    try:
-        source = fields.as_mapping(json.loads(line), "")
-        return fields.text(source, "class", ""), Record(
-            coarse=fields.text(source, "coarse", ""),
-            name=fields.text(source, "name", ""),
-            runs=_packed(fields.texts(source, "runs", "")),
-            failed=_packed(fields.texts(source, "failed", "")),
-            outcomes=_packed_outcomes(fields.sequence(source, "outcomes", "")),
-            starts=_packed(fields.texts(source, "starts", "")),
-            dispatches=_packed(fields.texts(source, "dispatches", "")),
-        )
-    except (ValueError, TypeError):
-        return None
+    found, _ = attempted(lambda: _one(fields.from_json(line, "", longest=MOST_BYTES)))
+    return found
+
+
+def _one(source: Mapping[str, Any]) -> tuple[str, Record]:
+    return fields.text(source, "class", ""), Record(
+        coarse=fields.text(source, "coarse", ""),
+        name=fields.text(source, "name", ""),
+        runs=_packed(fields.texts(source, "runs", "")),
+        failed=_packed(fields.texts(source, "failed", "")),
+        outcomes=_packed_outcomes(fields.sequence(source, "outcomes", "")),
+        starts=_packed(fields.texts(source, "starts", "")),
+        dispatches=_packed(fields.texts(source, "dispatches", "")),
+    )
 
 
 def _packed(texts: Mapping[str, str]) -> Mapping[str, Packed]:

@@ -7,8 +7,9 @@ change between two snapshots is the same object in both, which is how changes ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from webhook.cluster import resources as kinds
@@ -24,6 +25,7 @@ from webhook.cluster.tables import BUILDERS
 from webhook.cluster.tally import Admitted
 from webhook.cluster.workload import Workload
 from webhook.cluster.workloads import Workloads
+from webhook.faults import attempted
 from webhook.model.queues import (
     Arrival,
     Held,
@@ -67,9 +69,7 @@ class State:
     def replace_read(self, kind: str, entries: Iterable[Entry]) -> None:
         entries = tuple(entries)
         found = {entry.key: entry.value for entry in entries if entry.value is not None}
-        self._forget_problems(kind, {entry.key for entry in entries})
-        for entry in entries:
-            self._note(kind, entry)
+        self.note_list(kind, entries)
         if kind == kinds.WORKLOADS:
             self._workloads.replace(found)
             return
@@ -86,7 +86,7 @@ class State:
 
     def apply_read(self, kind: str, event_type: str, entry: Entry) -> None:
         value = None if event_type == "DELETED" else entry.value
-        self._note(kind, Entry(entry.key, None) if event_type == "DELETED" else entry)
+        self.note_event(kind, event_type, entry)
         if kind == kinds.WORKLOADS:
             self._workloads.put(entry.key, value)
         elif kind == kinds.RUN_TIMES:
@@ -174,6 +174,16 @@ class State:
         self._new_problems.clear()
         return taken
 
+    def note_list(self, kind: str, entries: Collection[Entry]) -> None:
+        """Note which objects of a whole list cannot be read."""
+        self._forget_problems(kind, {entry.key for entry in entries})
+        for entry in entries:
+            self._note(kind, entry)
+
+    def note_event(self, kind: str, event_type: str, entry: Entry) -> None:
+        """Note whether the object of an event can be read."""
+        self._note(kind, Entry(entry.key, None) if event_type == "DELETED" else entry)
+
     def problems(self) -> Mapping[str, int]:
         """Count the objects that cannot be read, by kind."""
         return Counter(kind for kind, _ in self._problems)
@@ -186,14 +196,20 @@ class State:
 
     def _with_runs(self, snapshot: Snapshot, unix: float) -> Snapshot:
         for ended in self._workloads.take_ended():
-            self._run_times.add(ended)
+            self._learn(partial(self._run_times.add, ended))
         for begun in self._workloads.take_begun():
-            self._run_times.begin(begun.job_class, begun.began)
+            self._learn(partial(self._run_times.begin, begun.job_class, begun.began))
         failing = self._failing.look(
             self._run_times.records, self._run_times.take_changed(), snapshot.policies, unix
         )
         estimates = self._run_times.estimates(self._at_once)
         return replace(snapshot, run_times=estimates, failing=failing)
+
+    def _learn(self, work: Callable[[], None]) -> None:
+        """Learn from one run; nothing that it says may keep the others from being learned of."""
+        _, problem = attempted(work)
+        if problem:
+            self._new_problems.append(f"{kinds.WORKLOADS}: a run not learned from: {problem}")
 
     def _with_delays(self, snapshot: Snapshot, recounted: frozenset[str], clock: float) -> Snapshot:
         delays = self._run_times.delays

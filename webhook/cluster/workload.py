@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -27,13 +26,15 @@ from webhook.cluster.run import (
     read_mark,
     seconds_of,
 )
-from webhook.model import fields
+from webhook.model import fields, marks
+from webhook.model.cut import said_to_kueue
 from webhook.model.fields import child
 from webhook.model.job import DECIDED_BY, DECISION_ID, OPTION_LABEL, OURS, PodSet
 from webhook.model.job_class import JobClass
 from webhook.model.moves import Obstacle
 from webhook.model.pods import read_template
 from webhook.model.queues import Stage
+from webhook.model.recall import recalling
 from webhook.model.runs import Began, Ended
 from webhook.model.signatures import SigningKeys
 
@@ -41,6 +42,8 @@ _KUEUE = "kueue.x-k8s.io/"
 _ORIGIN = _KUEUE + "multikueue-origin"
 _OF_JOBS = "job-"
 _HASH = len("-a0cfe")
+_LONGEST_KEY = 253 + 1 + 253
+"""Of a namespace and a name."""
 _UNTIL_GIVEN_BACK = 1
 _ALLOWED_FLAVORS = _KUEUE + "workload-allowed-resource-flavors"
 _GATE = _KUEUE + "admission-gated-by"
@@ -119,8 +122,8 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
     admission = fields.mapping(status, "admission", "status")
     annotations, labels = own_marks(metadata, spec, keys)
     namespace = intern(fields.text(metadata, "namespace", "metadata"))
-    policy = intern(str(annotations.get(DECIDED_BY) or ""))
-    option = intern(str(labels.get(OPTION_LABEL) or ""))
+    policy = intern(marks.of(annotations, DECIDED_BY))
+    option = intern(marks.of(labels, OPTION_LABEL))
     mark, flavors = read_mark(spec, annotations, namespace), read_flavors(admission)
     cluster_queue = intern(fields.text(admission, "clusterQueue", "status.admission"))
     began = read_began(metadata, status, conditions)
@@ -135,11 +138,11 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         charge=read_charge(spec, status, admission) if stage is Stage.RESERVING else (),
         priority=fields.integer(spec, "priority", "spec") or 0,
         created=seconds_of(metadata, "creationTimestamp", "metadata"),
-        decision_id=str(annotations.get(DECISION_ID) or ""),
+        decision_id=marks.of(annotations, DECISION_ID),
         policy=policy,
         option=option,
         job=_owner(metadata),
-        replaces=str(_annotations(metadata).get(_REPLACES) or ""),
+        replaces=_replaced(metadata),
         pod_sets=_shape(spec) if stage is Stage.PENDING else (),
         job_class=mark.job_class if mark else None,
         flavors=flavors,
@@ -218,6 +221,11 @@ def _annotations(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     return fields.mapping(metadata, "annotations", "metadata")
 
 
+def _replaced(metadata: Mapping[str, Any]) -> str:
+    key = fields.text(_annotations(metadata), _REPLACES, "metadata.annotations")
+    return key if len(key) <= _LONGEST_KEY else ""
+
+
 def _owner(metadata: Mapping[str, Any]) -> str:
     for owner, here in fields.objects(metadata, "ownerReferences", "metadata"):
         if owner.get("kind") == "Job" and owner.get("controller") is True:
@@ -258,11 +266,10 @@ def _pruned(template: Mapping[str, Any], path: str) -> dict[str, Any]:
             {name: item[name] for name in ("name", "resources", "restartPolicy") if name in item}
             for item, _ in fields.objects(spec, key, here)
         ]
-    topology = {key: value for key, value in annotations.items() if key.startswith(_KUEUE)}
-    return {"metadata": {"annotations": topology}, "spec": kept}
+    return {"metadata": {"annotations": said_to_kueue(annotations)}, "spec": kept}
 
 
-@lru_cache(maxsize=4096)
+@recalling(most=4096, longest=4096)
 def _shared_shape(pruned: str) -> tuple[PodSet, ...]:
     """Read pod sets; equal ones are one object, as thousands of Jobs have a few shapes."""
     return tuple(

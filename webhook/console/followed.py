@@ -7,19 +7,18 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from webhook.cluster import lease
 from webhook.cluster.client import Client
-from webhook.cluster.reduce import Entry, Key, key_of
+from webhook.cluster.reduce import Entry, Key, read_by
 from webhook.cluster.resources import POLICIES, Resource
 from webhook.cluster.watch import Follower, Message
 from webhook.console.book import KEPT, Book
 from webhook.console.collect import Judged, Leads
 from webhook.console.decisions import from_job
+from webhook.console.view import Decision
 from webhook.model import fields
-from webhook.model.fields import FieldError
 from webhook.model.job import OPTION_LABEL
 from webhook.settings import Settings
 
@@ -41,14 +40,13 @@ class Newest:
         self._uids: set[str] = set()
 
     def read(self, kind: str, source: Mapping[str, Any]) -> Entry:
-        try:
-            key = key_of(source)
-            metadata = fields.mapping(source, "metadata", "")
-            created = fields.text(metadata, "creationTimestamp", "metadata")
-            uid = fields.text(metadata, "uid", "metadata")
-        except FieldError as error:
-            return Entry(("", ""), None, f"{kind}: {error}")
-        return Entry(key, from_job(source) if self._is_among(created, uid) else None)
+        return read_by(self._read, kind, source)
+
+    def _read(self, source: Mapping[str, Any]) -> Decision | None:
+        metadata = fields.mapping(source, "metadata", "")
+        created = fields.text(metadata, "creationTimestamp", "metadata")
+        uid = fields.text(metadata, "uid", "metadata")
+        return from_job(source) if self._is_among(created, uid) else None
 
     def _is_among(self, created: str, uid: str) -> bool:
         if uid in self._uids:
@@ -64,29 +62,28 @@ class Newest:
 
 def read_judged(kind: str, source: Mapping[str, Any]) -> Entry:
     """Read what the controller says of a policy."""
-    try:
-        key = key_of(source)
-        status = fields.mapping(source, "status", "")
-        for condition, here in fields.objects(status, "conditions", "status"):
-            if condition.get("type") == "Ready":
-                is_ready = fields.text(condition, "status", here) == "True"
-                return Entry(key, Judged(is_ready, fields.text(condition, "message", here)))
-        return Entry(key, None)
-    except FieldError as error:
-        return Entry(("", ""), None, f"{kind}: {error}")
+    return read_by(_judged, kind, source)
+
+
+def _judged(source: Mapping[str, Any]) -> Judged | None:
+    status = fields.mapping(source, "status", "")
+    for condition, here in fields.objects(status, "conditions", "status"):
+        if condition.get("type") == "Ready":
+            is_ready = fields.text(condition, "status", here) == "True"
+            return Judged(is_ready, fields.text(condition, "message", here))
+    return None
 
 
 def read_leads(kind: str, source: Mapping[str, Any]) -> Entry:
     """Read who holds a Lease."""
-    try:
-        key = key_of(source)
-        spec = fields.mapping(source, "spec", "")
-        holder = fields.text(spec, "holderIdentity", "spec")
-        renewed = datetime.fromisoformat(fields.text(spec, "renewTime", "spec")).timestamp()
-        seconds = fields.integer(spec, "leaseDurationSeconds", "spec") or 0
-    except (FieldError, ValueError) as error:
-        return Entry(("", ""), None, f"{kind}: {error}")
-    return Entry(key, Leads(holder, renewed + seconds))
+    return read_by(_leads, kind, source)
+
+
+def _leads(source: Mapping[str, Any]) -> Leads:
+    spec = fields.mapping(source, "spec", "")
+    renewed = fields.seconds_since_1970(fields.text(spec, "renewTime", "spec"), "spec.renewTime")
+    seconds = fields.integer(spec, "leaseDurationSeconds", "spec") or 0
+    return Leads(fields.text(spec, "holderIdentity", "spec"), renewed + seconds)
 
 
 class Followed:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from webhook import flow
-from webhook.cluster.reduce import Entry, key_of
+from webhook.cluster.reduce import Entry, read_by
 from webhook.cluster.resources import Resource
 from webhook.cluster.watch import Message
 from webhook.controller import pending
@@ -16,7 +15,6 @@ from webhook.controller.job_events import Happening, happening_of
 from webhook.controller.journal import Known, known_of
 from webhook.jobs import KINDS
 from webhook.model import fields
-from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, OURS, Job
 from webhook.model.signatures import SigningKeys
 
@@ -59,12 +57,7 @@ class Leavers:
 
 def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> Entry:
     """Read one, for a ``Follower``; a decision that *keys* did not sign counts for nothing."""
-    key = ("", "")
-    try:
-        key = key_of(source)
-        return Entry(key, _glimpse(source, keys))
-    except (FieldError, ValueError) as error:
-        return Entry(key, None, f"{kind} {'/'.join(key)}: {error}")
+    return read_by(lambda found: _glimpse(found, keys), kind, source)
 
 
 JOBS: Final = Resource(kind="jobs", path="/apis/batch/v1/jobs", required=False, read=read)
@@ -78,7 +71,7 @@ def _glimpse(source: Mapping[str, Any], keys: SigningKeys | None) -> Glimpse:
     is_own = recorded is not None or DECISION not in job.annotations
     return Glimpse(
         uid=fields.text(metadata, "uid", "metadata"),
-        created=datetime.fromisoformat(created).timestamp(),
+        created=fields.seconds_since_1970(created, "metadata.creationTimestamp"),
         job=_undecided(job),
         known=known_of(source),
         has_left=pending.has_left(job, recorded),

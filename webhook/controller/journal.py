@@ -20,7 +20,7 @@ from webhook.cluster.past import Over, Past
 from webhook.cluster.shards import path_of
 from webhook.cluster.watch import Message
 from webhook.controller.run_times import Transport, Written
-from webhook.model.fields import FieldError
+from webhook.faults import attempted
 from webhook.model.journal import Entry
 from webhook.model.queues import Snapshot
 from webhook.model.signatures import SigningKeys
@@ -160,11 +160,9 @@ class Journal:
     def _entry(self, ended: Past, keys: SigningKeys | None) -> Entry | None:
         known = self._jobs.get(ended.job_uid)
         metadata = None if known is None else json.loads(zlib.decompress(known.packed))
-        try:
-            seen = known.seen if known else 0.0
-            return recording.entry(ended, metadata, seen=seen, keys=keys)
-        except FieldError:
-            return None
+        seen = known.seen if known else 0.0
+        # Without an entry, whatever is wrong with the Job: a journal is of many.
+        return attempted(lambda: recording.entry(ended, metadata, seen=seen, keys=keys))[0]
 
     def _write(self, slot: int) -> bool:
         """Add to one slot; another's write in between puts it off."""

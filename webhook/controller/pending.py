@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from math import inf
 from typing import Any, Final
 
 from webhook import flow
 from webhook.admission import original as originals
-from webhook.cluster.reduce import Entry, key_of
+from webhook.cluster.reduce import Entry, read_by
 from webhook.cluster.resources import Resource
 from webhook.decide import explain
 from webhook.jobs import KINDS
@@ -30,12 +29,7 @@ def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) 
 
     A decision that is not signed with one of the *keys* keeps the Job from being moved.
     """
-    key = ("", "")
-    try:
-        key = key_of(source)
-        return Entry(key, read_job(source, keys))
-    except (FieldError, ValueError) as error:
-        return Entry(key, None, f"{kind} {'/'.join(key)}: {error}")
+    return read_by(lambda found: read_job(found, keys), kind, source)
 
 
 FOLLOWED: Final = Resource(kind=PENDING_JOBS, path="/apis/batch/v1/jobs", required=False, read=read)
@@ -46,6 +40,7 @@ def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pend
 
     Raises:
         FieldError: it cannot be read as a Job.
+
     """
     if _is_over(source):
         return None
@@ -55,7 +50,7 @@ def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pend
     recorded = recorded_on(raw, keys, created=created)
     moves = recorded.moves if recorded is not None else 0
     obstacle = KIND.held_back(source) or _foreign(raw, keys, created)
-    undone = raw.annotations.get(UNDONE, "")
+    undone = marks.of(raw.annotations, UNDONE)
     if obstacle is Obstacle.NOT_SUSPENDED and not moves and not undone:
         return None
     if created == inf:
@@ -94,7 +89,7 @@ def _left(raw: Job, recorded: explain.Recorded | None) -> Left | None:
 
 def _started(status: Mapping[str, Any]) -> float:
     time = fields.text(status, "startTime", "status")
-    return datetime.fromisoformat(time).timestamp() if time else 0.0
+    return fields.seconds_since_1970(time, "status.startTime") if time else 0.0
 
 
 def _is_over(source: Mapping[str, Any]) -> bool:

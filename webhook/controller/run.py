@@ -210,7 +210,7 @@ class Controller:
             if message is None:
                 return
             if message.kind in self._takers:
-                self._feed.hear(message)
+                self._log_all(self._feed.hear(message))
                 for take in self._takers[message.kind]:
                     self._log_all(take(message))
                 continue

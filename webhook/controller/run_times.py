@@ -14,14 +14,13 @@ from typing import Any, Final, Protocol
 from webhook.cluster import past, shards
 from webhook.cluster.errors import ClusterError, NotServed, Refused
 from webhook.cluster.past import Over
-from webhook.cluster.reduce import Entry, key_of
+from webhook.cluster.reduce import Entry, read_by
 from webhook.cluster.resources import KUEUE_GROUP, WORKLOADS, Resource
 from webhook.cluster.run import is_finished
 from webhook.cluster.run_records import SHARDS, config_map, shard_of
 from webhook.cluster.run_times import RunTimes
 from webhook.cluster.watch import Message
 from webhook.cluster.workload import read_workload
-from webhook.model.fields import FieldError
 from webhook.model.runs import Record
 from webhook.model.signatures import SigningKeys
 
@@ -55,18 +54,15 @@ def read_run(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = No
     """Read what a Workload that is over tells, for a ``Follower``; None: it goes on.
 
     *keys* as for ``read_workload``.
-
-    One that cannot be read is the webhook's to complain about.
     """
-    key = ("", "")
-    try:
-        key = key_of(source)
-        if not past.is_over(source):
-            return Entry(key, None)
-        ended = read_workload(source, keys).ended if is_finished(source) else None
-        return Entry(key, Over(ended, past.read(source, keys)))
-    except FieldError as error:
-        return Entry(key, None, f"{kind} {'/'.join(key)}: {error}")
+    return read_by(lambda found: _over(found, keys), kind, source)
+
+
+def _over(source: Mapping[str, Any], keys: SigningKeys | None) -> Over | None:
+    if not past.is_over(source):
+        return None
+    ended = read_workload(source, keys).ended if is_finished(source) else None
+    return Over(ended, past.read(source, keys))
 
 
 RUNS: Final = Resource(

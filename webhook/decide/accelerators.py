@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from fnmatch import translate
-from functools import lru_cache
+
+from webhook.model.recall import recalling
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
@@ -119,19 +120,19 @@ TOPOLOGY_ANNOTATIONS = frozenset(
 """Kueue's topology requests on a pod template: the racks and blocks of accelerators."""
 
 
-@lru_cache(maxsize=1024)
+@recalling(most=1024, longest=512)
 def is_accelerator(resource: str) -> bool:
     return _RESOURCES.match(resource) is not None
 
 
-@lru_cache(maxsize=1024)
+@recalling(most=1024, longest=512)
 def counts_devices(resource: str) -> bool:
     """Tell ``nvidia.com/gpu`` from ``nvidia.com/gpumem``: only the first comes in units."""
     slices = "/mig-" in resource
     return is_accelerator(resource) and (slices or _SHARES.search(resource) is None)
 
 
-@lru_cache(maxsize=1024)
+@recalling(most=1024, longest=512)
 def pins_label(key: str, value: str) -> bool:
     """Tell whether to ask nodes for this label is to ask them for an accelerator."""
     if value.lower() in NEGATIVE:
@@ -139,12 +140,12 @@ def pins_label(key: str, value: str) -> bool:
     return is_label(key) or (key, value) in _LABELS_BY_VALUE
 
 
-@lru_cache(maxsize=1024)
+@recalling(most=1024, longest=512)
 def is_label(key: str) -> bool:
     return _LABELS.match(key) is not None
 
 
-@lru_cache(maxsize=1024)
+@recalling(most=1024, longest=512)
 def pins_taint(key: str, value: str) -> bool:
     """Tell whether this taint keeps pods without accelerators away."""
     known = is_accelerator(key) or is_label(key) or _TAINTS.match(key) is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from math import inf
 from typing import Any
 
@@ -20,6 +19,9 @@ from webhook.model.policy import Mode
 
 VERSION = 1
 PREFIX = "kueue-fallback: "
+LONGEST = 65_536
+"""Characters of a decision that is read; ours have a few thousand."""
+_LONGEST_NAME = 253
 _REASON_LIMIT = 256
 """Characters of the annotation ``reason``."""
 _WHOLE_FROM = 100.0
@@ -124,12 +126,7 @@ def from_json(text: str) -> Recorded:
         FieldError: it is no decision.
 
     """
-    try:
-        source = fields.as_mapping(json.loads(text), _PATH)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, FieldError):
-            raise
-        raise FieldError(_PATH, "expected a decision as JSON") from None
+    source = parsed(text)
     version = fields.integer(source, "version", _PATH)
     if version is None or version < 1:
         raise FieldError(fields.child(_PATH, "version"), "expected a version number")
@@ -139,14 +136,14 @@ def from_json(text: str) -> Recorded:
     origin = fields.mapping(source, "from", _PATH)
     return Recorded(
         version=version,
-        id=fields.text(source, "id", _PATH),
+        id=_name(source, "id", _PATH),
         time=time,
         unix=_unix(time),
-        policy=fields.text(source, "policy", _PATH),
+        policy=_name(source, "policy", _PATH),
         mode=_mode(fields.text(source, "mode", _PATH)),
-        option=fields.text(source, "option", _PATH) or None,
+        option=_name(source, "option", _PATH) or None,
         reason=fields.text(source, "reason", _PATH),
-        from_queue=fields.text(origin, "queue", fields.child(_PATH, "from")),
+        from_queue=_name(origin, "queue", fields.child(_PATH, "from")),
         original=fields.mapping(source, "original", _PATH),
         left_alone=fields.text(source, "leftAlone", _PATH),
         moves=max(0, fields.integer(source, "moves", _PATH) or 0),
@@ -161,6 +158,23 @@ def from_json(text: str) -> Recorded:
             if item.get("queue") and item.get("clusterQueue")
         },
     )
+
+
+def parsed(text: str) -> Mapping[str, Any]:
+    """Read all that stands in the annotation, bounded in size, depth and numbers.
+
+    Raises:
+        FieldError: it is no object in JSON.
+
+    """
+    return fields.from_json(text, _PATH, longest=LONGEST)
+
+
+def _name(source: Mapping[str, Any], key: str, path: str) -> str:
+    found = fields.text(source, key, path)
+    if len(found) > _LONGEST_NAME:
+        raise FieldError(fields.child(path, key), f"expected at most {_LONGEST_NAME} characters")
+    return found
 
 
 def _newer(version: int) -> Recorded:
@@ -286,9 +300,8 @@ def _edit_json(edit: edits_model.Edit) -> dict[str, Any]:
 
 def _unix(time: str) -> float:
     try:
-        moment = datetime.fromisoformat(time)
-        return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
-    except (ValueError, OverflowError):
+        return fields.seconds_since_1970(time, _PATH)
+    except FieldError:
         return 0.0
 
 

@@ -10,9 +10,11 @@ from typing import Any, Final
 
 from webhook.model.job import OURS, Job, PodSet
 from webhook.model.marks import MARKS
-from webhook.model.pods import Container, PodTemplate, Resources
+from webhook.model.pods import Container, Resources
 
 KUEUES: Final = "kueue.x-k8s.io/"
+LONGEST_SAID: Final = 1000
+"""Characters of an annotation by which something is decided; longer ones are not kept."""
 _SOME: Final = [{"name": "some"}]
 """Which resource claims there are does not matter, but whether there are any."""
 
@@ -65,7 +67,7 @@ def _pods(pod_set: PodSet, job_class: str) -> dict[str, Any]:
         "resourceClaims": _SOME if template.claims else None,
     }
     found: dict[str, Any] = {"spec": {key: value for key, value in pods.items() if value}}
-    if said := _topology(template):
+    if said := said_to_kueue(template.annotations):
         found["metadata"] = {"annotations": said}
     return {"parallelism": pod_set.count, "template": found}
 
@@ -91,13 +93,18 @@ def _resources(resources: Resources) -> dict[str, Any]:
     return {key: amounts for key, amounts in both.items() if amounts}
 
 
-def _topology(template: PodTemplate) -> dict[str, str]:
-    return {key: text for key, text in template.annotations.items() if key.startswith(KUEUES)}
+def said_to_kueue(annotations: Mapping[str, Any]) -> dict[str, str]:
+    """Keep what pods say to Kueue; it says names and numbers, and takes no longer text for one."""
+    return {
+        key: text
+        for key, text in annotations.items()
+        if key.startswith(KUEUES) and isinstance(text, str) and len(text) <= LONGEST_SAID
+    }
 
 
 def _meant(texts: Mapping[str, str]) -> dict[str, str]:
     return {
         key: text
         for key, text in texts.items()
-        if key.startswith((OURS, KUEUES)) and key not in MARKS
+        if key.startswith((OURS, KUEUES)) and key not in MARKS and len(text) <= LONGEST_SAID
     }

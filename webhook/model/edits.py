@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 from webhook.model.fields import Json
+from webhook.model.recall import recalling
 
 
 class Absent(Enum):
@@ -57,7 +57,7 @@ class Prepared:
     """Places of those with ``HOLE`` in them."""
 
 
-@lru_cache(maxsize=2048)
+@recalling(most=2048, longest=1024)
 def to_pointer(path: Path) -> str:
     """Write a path as a JSON Pointer (RFC 6901) with names in the place of list indices."""
     return "/" + "/".join(map(escaped, path)) if path else ""

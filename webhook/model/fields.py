@@ -5,15 +5,23 @@ Past this border nothing is a ``dict[str, Any]``: callers turn what they read in
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from math import inf
-from typing import Any, TypeAlias
+from math import inf, isfinite
+from typing import Any, Final, NoReturn, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 EMPTY: Mapping[str, Any] = {}
-_LONGEST_SAID = 1000
+DEEPEST: Final = 128
+"""Nesting of what is read; a Job's own is below 20."""
+_LONGEST_SAID: Final = 1000
 """Characters of an error: it quotes what may be as long as an object."""
+_LONGEST_TIME: Final = 40
+_LAST: Final = 1 << 32
+"""Seconds since 1970, some of which are kept in four bytes."""
+_LONGEST_NUMBER: Final = 20
+_NESTING: Final = frozenset({dict, list})
 
 
 class FieldError(ValueError):
@@ -141,11 +149,16 @@ def strings(source: Mapping[str, Any], key: str, path: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def kind_of(value: Any) -> str:
-    """Name a JSON value's type as a person would."""
-    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
-    names |= {int: "a number", float: "a number", type(None): "nothing"}
-    return names.get(type(value), type(value).__name__)
+def seconds_since_1970(written: str, path: str) -> float:
+    """Read a time as Kubernetes writes it; one without a zone is UTC."""
+    try:
+        found = datetime.fromisoformat(written if len(written) <= _LONGEST_TIME else "")
+        seconds = found.replace(tzinfo=found.tzinfo or UTC).timestamp()
+    except (ValueError, OverflowError):
+        seconds = -1.0
+    if not 0 <= seconds < _LAST:
+        raise FieldError(path, f"expected a time, got {written[:_LONGEST_TIME]!r}")
+    return seconds
 
 
 def created_unix(source: Mapping[str, Any]) -> float:
@@ -156,8 +169,61 @@ def created_unix(source: Mapping[str, Any]) -> float:
 
     """
     written = text(mapping(source, "metadata", ""), "creationTimestamp", "metadata")
+    return seconds_since_1970(written, "metadata.creationTimestamp") if written else inf
+
+
+def from_json(text: str, path: str, *, longest: int) -> Mapping[str, Any]:
+    """Read an object that somebody wrote as JSON into a text, such as an annotation.
+
+    The API server has looked at the text, and not at what it says: nesting without end, numbers
+    that no float holds, and characters that cannot be written again.
+    """
+    if len(text) > longest:
+        raise FieldError(path, f"expected at most {longest} characters, got {len(text)}")
     try:
-        created = datetime.fromisoformat(written)
-        return created.replace(tzinfo=created.tzinfo or UTC).timestamp()
-    except (ValueError, OverflowError):
-        return inf
+        found = _DECODER.decode(text)
+        check_depth(found, path)
+        json.dumps(found, ensure_ascii=False).encode()
+    except FieldError:
+        raise
+    except (ValueError, RecursionError):
+        raise FieldError(path, "expected JSON") from None
+    return as_mapping(found, path)
+
+
+def check_depth(value: Any, path: str) -> None:
+    """Refuse what later, recursive code could stumble over."""
+    level = [value] if type(value) in _NESTING else []
+    for _ in range(DEEPEST + 1):
+        if not level:
+            return
+        level = [
+            item
+            for parent in level
+            for item in (parent.values() if type(parent) is dict else parent)
+            if type(item) in _NESTING
+        ]
+    raise FieldError(path, f"nested more than {DEEPEST} deep")
+
+
+def kind_of(value: Any) -> str:
+    """Name a JSON value's type as a person would."""
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
+    names |= {int: "a number", float: "a number", type(None): "nothing"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+def _whole(text: str) -> int:
+    return int(text) if len(text) <= _LONGEST_NUMBER else _refuse(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if isfinite(number) else _refuse(text)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=_whole)

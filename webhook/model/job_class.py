@@ -28,10 +28,15 @@ COARSE = "~"
 """What the names of coarse classes begin with."""
 LONGEST_NAME = 60
 
+_MARK = re.compile(
+    r"(?P<key>[0-9a-f]{1,16}|[A-Za-z0-9._/-]+=[A-Za-z0-9._-]*)"
+    r" (?P<coarse>~[0-9a-f]{1,16}) (?P<generation>[0-9]{1,10})"
+    r"(?: (?P<home>\*[a-z0-9.-]+))?"
+)
+"""Nothing that stands for several classes at once can be a key: see ``runs.of_queue``."""
+_MOST_GENERATION = (1 << 32) - 1
 _DIGEST_BYTES = 8
 _SHARED = "*"
-_PARTS = (3, 4)
-"""Of a mark: class, coarse class, generation; and a home, if it is not the namespace."""
 _PLAIN = KueueConfig()
 _MASKED_CHARACTERS = 4096
 """Of the words in which numbers are masked: what follows them counts as it stands."""
@@ -122,12 +127,15 @@ def written(mark: Mark) -> str:
 
 @lru_cache(maxsize=4096)
 def read(text: str, namespace: str) -> Mark | None:
-    """Read what ``written`` wrote on something in *namespace*; None: it is something else."""
-    parts = text.split(" ")
-    if len(parts) not in _PARTS or not (parts[2].isascii() and parts[2].isdigit()):
+    """Read what ``written`` wrote on something in *namespace*, as ``marks.of`` found it.
+
+    None: it is something else.
+    """
+    parts = _MARK.fullmatch(text)
+    if parts is None or int(parts["generation"]) > _MOST_GENERATION:
         return None
-    home = parts[3] if parts[3:] and parts[3].startswith(_SHARED) else namespace
-    return Mark(JobClass(key=parts[0], coarse=parts[1]).at(home), int(parts[2]))
+    found = JobClass(key=parts["key"], coarse=parts["coarse"])
+    return Mark(found.at(parts["home"] or namespace), int(parts["generation"]))
 
 
 def name_of(image: str, words: Iterable[Any]) -> str:

@@ -8,17 +8,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from sys import intern
 from typing import Any, Final
 
+from webhook.faults import attempted
 from webhook.model import fields
-from webhook.model.fields import EMPTY, FieldError
+from webhook.model.fields import EMPTY
 
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
 GONE: Final = "Gone"
 """Deleted, or ended by Kueue, before its pods were done."""
+_LONGEST_LINE: Final = 400_000
+"""Characters; what is written has a few thousand, and had as many as an object may be large."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
@@ -112,12 +116,12 @@ def read(text: str) -> tuple[Entry, ...]:
     """Read what ``write`` wrote; damaged lines are passed over.
 
     Raises:
-        ValueError: the templates cannot be read.
+        FieldError: the templates cannot be read.
 
     """
     head, *lines = text.split("\n")
-    templates = fields.as_mapping(json.loads(head), "templates")
-    found = (_entry(line, templates) for line in lines if line)
+    templates = fields.from_json(head, "templates", longest=len(text))
+    found = (attempted(partial(_entry, line, templates))[0] for line in lines if line)
     return tuple(each for each in found if each is not None)
 
 
@@ -141,27 +145,24 @@ def _offer_line(offer: Offer) -> list[Any]:
     return [offer.option, offer.queue, *seconds, offer.rejected]
 
 
-def _entry(line: str, templates: Mapping[str, Any]) -> Entry | None:
-    try:
-        source = fields.as_mapping(json.loads(line), "")
-        created, admitted, finished = fields.sequence(source, "t", "")
-        submitted = fields.text(templates, fields.text(source, "s", ""), "")
-        ran = fields.text(source, "r", "")
-        return Entry(
-            **{name: intern(fields.text(source, short, "")) for short, name in _TEXTS.items()},
-            created=float(created),
-            admitted=int(admitted),
-            finished=int(finished),
-            submitted=submitted,
-            ran=fields.text(templates, ran, "") if ran else submitted,
-            labels=fields.texts(source, "l", "") or EMPTY,
-            annotations=fields.texts(source, "a", "") or EMPTY,
-            decided_in=float(source.get("d") or 0.0),
-            moves=fields.integer(source, "mv", "") or 0,
-            offers=tuple(_offer(each) for each in fields.sequence(source, "of", "")),
-        )
-    except (FieldError, ValueError, TypeError):
-        return None
+def _entry(line: str, templates: Mapping[str, Any]) -> Entry:
+    source = fields.from_json(line, "", longest=_LONGEST_LINE)
+    created, admitted, finished = fields.sequence(source, "t", "")
+    submitted = fields.text(templates, fields.text(source, "s", ""), "")
+    ran = fields.text(source, "r", "")
+    return Entry(
+        **{name: intern(fields.text(source, short, "")) for short, name in _TEXTS.items()},
+        created=float(created),
+        admitted=int(admitted),
+        finished=int(finished),
+        submitted=submitted,
+        ran=fields.text(templates, ran, "") if ran else submitted,
+        labels=fields.texts(source, "l", "") or EMPTY,
+        annotations=fields.texts(source, "a", "") or EMPTY,
+        decided_in=float(source.get("d") or 0.0),
+        moves=fields.integer(source, "mv", "") or 0,
+        offers=tuple(_offer(each) for each in fields.sequence(source, "of", "")),
+    )
 
 
 def _offer(item: Any) -> Offer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, Final
 
 from webhook.model.job import (
     DECIDED_BY,
@@ -21,6 +22,9 @@ from webhook.model.job import (
 )
 from webhook.model.policy import FallbackPolicy
 
+LONGEST: Final = 200
+"""Characters of a mark but the decision, which has a limit of its own. Who may create Jobs writes
+them as they like, and each one is kept in memory many times."""
 MARKS = frozenset(
     {
         OPTION_LABEL,
@@ -37,6 +41,12 @@ MARKS = frozenset(
 )
 """Labels and annotations that a decision leaves or that ask for one; taken away with it, recorded
 or not."""
+
+
+def of(texts: Mapping[str, Any], name: str) -> str:
+    """Read a mark; empty: there is none, or it is longer than any of ours."""
+    text = texts.get(name)
+    return text if isinstance(text, str) and len(text) <= LONGEST else ""
 
 
 def marked(

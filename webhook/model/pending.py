@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from typing import Final
 
+from webhook.model.fields import FieldError, seconds_since_1970
 from webhook.model.job import Job
 from webhook.model.moves import Obstacle
+
+LONGEST_LEFT: Final = 4096
+"""Characters: a time and the names of as many ClusterQueues as a policy has options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +31,11 @@ def left_written(time: str, cluster_queues: Iterable[str]) -> str:
 
 def read_left(text: str) -> Left | None:
     """Read it back; None: nobody of ours wrote it."""
-    time, _, names = text.partition(" ")
+    time, _, names = text[:LONGEST_LEFT].partition(" ")
     try:
-        at = datetime.fromisoformat(time)
-    except ValueError:
+        unix = seconds_since_1970(time, "")
+    except FieldError:
         return None
-    unix = at.replace(tzinfo=at.tzinfo or UTC).timestamp()
     return Left(unix=unix, cluster_queues=frozenset(names.split(",")))
 
 

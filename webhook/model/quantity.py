@@ -13,6 +13,8 @@ from webhook.model.fields import FieldError
 
 CPU = "cpu"
 NANO = 1_000_000_000
+LONGEST = 64
+"""Characters of a quantity; Kubernetes writes none of more than 30, and takes many thousands."""
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _GRAMMAR = re.compile(
@@ -30,7 +32,7 @@ def parse(value: str | float, *, resource: str, path: str = "") -> int:
     """
     text = value if isinstance(value, str) else repr(value)
     # The common case, whole numbers, is worth its line: this runs for each option of a review.
-    if text.isascii() and text.isdigit():
+    if len(text) <= LONGEST and text.isascii() and text.isdigit():
         return int(text) * 1000 if resource == CPU else int(text)
     value_exact = exact(text, path)
     scaled = value_exact * 1000 if resource == CPU else value_exact
@@ -47,7 +49,7 @@ def nano(value: str) -> int:
         FieldError: *value* is no quantity.
 
     """
-    if value.isascii() and value.isdigit():
+    if len(value) <= LONGEST and value.isascii() and value.isdigit():
         return int(value) * NANO
     scaled = exact(value) * NANO
     return -(-scaled.numerator // scaled.denominator)
@@ -60,7 +62,7 @@ def from_nano(amount: int | Fraction, *, resource: str) -> int:
 
 
 def is_quantity(text: str) -> bool:
-    return _GRAMMAR.fullmatch(text) is not None
+    return _matched(text) is not None
 
 
 def render(value: int, *, resource: str) -> str:
@@ -76,12 +78,16 @@ def render(value: int, *, resource: str) -> str:
 
 def exact(text: str, path: str = "") -> Fraction:
     """Read a quantity without rounding."""
-    match = _GRAMMAR.fullmatch(text)
+    match = _matched(text)
     if match is None:
-        raise FieldError(path, f"expected a quantity such as 500m or 6Gi, got {text!r}")
+        raise FieldError(path, f"expected a quantity such as 500m or 6Gi, got {text[:LONGEST]!r}")
     suffix = match["suffix"] or ""
     number = Fraction(match["sign"] + match["number"].rstrip("."))
     if suffix in _BINARY:
         return number * _BINARY[suffix]
     exponent = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
     return number * Fraction(10) ** exponent
+
+
+def _matched(text: str) -> re.Match[str] | None:
+    return _GRAMMAR.fullmatch(text) if len(text) <= LONGEST else None

@@ -1,0 +1,103 @@
+"""What the controller reads of a Job that its owner has written records on."""
+
+import json
+
+import pytest
+
+from tests.controller.journals import ENDED, past
+from tests.controller.objects import Objects
+from tests.controller.test_journal import Keeping, kept
+from webhook import recording
+from webhook.controller import glimpse, pending
+from webhook.decide import explain
+from webhook.model.fields import FieldError
+from webhook.model.job import DECISION, UNDONE
+from webhook.model.pending import read_left
+
+PLACE = "/spec/template/spec/affinity"
+DECIDED = {"version": 1, "id": "d-1", "time": "2026-11-21T06:00:00Z", "policy": "p", "option": "o"}
+HUGE = "1" + 400 * "0"
+
+
+def nested(depth):
+    return '{"a":' * depth + "{}" + "}" * depth
+
+
+def decision(**changes):
+    return json.dumps({**DECIDED, **changes})
+
+
+HOSTILE = {
+    "a number that no float holds": decision(options=[{"name": "a", "startsIn": 7}]).replace(
+        "7", HUGE
+    ),
+    "half a character": decision(policy="\ud800"),
+    "nesting without end": decision(original={PLACE: "x"}).replace('"x"', nested(700)),
+    "more than is read": decision(reason="x" * 70_000),
+    "a name of a kilobyte": decision(policy="x" * 1000),
+}
+
+
+def job(**annotations):
+    metadata = {
+        "name": "train",
+        "namespace": "team",
+        "uid": "j-1",
+        "resourceVersion": "1",
+        "creationTimestamp": "2027-01-15T07:58:20Z",
+        "labels": {"kueue.x-k8s.io/queue-name": "gpu-lq"},
+        "annotations": annotations,
+    }
+    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"suspend": True, "template": {"spec": {"containers": [container]}}}
+    return {"metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_a_decision_that_is_none_of_ours_is_no_decision(text):
+    with pytest.raises(FieldError):
+        explain.from_json(text)
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_a_job_with_a_forged_decision_is_followed_as_one_without(text):
+    source = job(**{DECISION: text, UNDONE: "p"})
+
+    seen, waiting = glimpse.read("jobs", source), pending.read("pendingjobs", source)
+
+    assert (seen.problem, waiting.problem) == ("", "")
+    assert (seen.value.happening, waiting.value.policy) == (None, "")
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_the_journal_keeps_a_job_with_a_forged_decision_and_those_beside_it(text):
+    server = Objects()
+    keeping = Keeping(server)
+    keeping.show_job(job(**{DECISION: text}))
+    keeping.show(past("hostile"), past("plain", job_uid="j-2", job="other"))
+
+    assert keeping.look().errors == ()
+    assert sorted(kept(server)) == ["hostile", "plain"]
+
+
+def test_a_job_of_which_no_entry_can_be_made_is_left_out_and_the_others_stay():
+    server = Objects()
+    keeping = Keeping(server)
+    keeping.show(past("hostile", template="no JSON"), past("plain"))
+
+    assert keeping.look().errors == ()
+    assert sorted(kept(server)) == ["plain"]
+
+
+def test_an_undo_with_a_time_that_no_calendar_has_is_none():
+    assert read_left("9999-12-31T23:59:59-14:00 gpu-cq") is None
+    assert read_left("2026-11-21T06:00:00Z a,b").cluster_queues == {"a", "b"}
+
+
+def test_an_entry_tells_of_offers_with_numbers_alone():
+    options = [{"name": "a", "queue": "q", "startsIn": True, "runs": 3}]
+    metadata = recording.metadata_of(job(**{DECISION: decision(options=options)}))
+
+    entry = recording.entry(past(), metadata, seen=float(ENDED))
+
+    assert [(each.starts_in, each.runs) for each in entry.offers] == [(None, 3.0)]
