@@ -237,3 +237,24 @@ def test_the_process_ends_though_it_is_the_log_that_fails(started, monkeypatch):
 
     assert started.ended == [70]
     assert before.body != after.body == b"the decision log has ended\n"
+
+
+@pytest.mark.parametrize(
+    ("is_synced", "body"),
+    [(True, "ok, but started again\n"), (False, "not synced yet; started again\n")],
+)
+def test_readyz_tells_of_an_observer_that_was_started_again(monkeypatch, is_synced, body):
+    tables = []
+    link = SimpleNamespace(start=int, notice=lambda: "started again")
+    monkeypatch.setattr("atexit.register", lambda _: None)
+    monkeypatch.setattr("webhook.app.ObserverLink", lambda *_, **__: link)
+    monkeypatch.setattr("webhook.probes.serve", lambda _, table: tables.append(table))
+    monkeypatch.setattr("threading.excepthook", threading.excepthook)
+    monkeypatch.setattr("webhook.app.FirstSync.not_ready", lambda *_, **__: not_ready)
+    not_ready = "" if is_synced else "not synced yet"
+    source = SimpleNamespace(not_ready=str, notice=str)
+    serve_forever(Settings(), certificates=source, state=SimpleNamespace(draining=False))
+
+    answer = tables[0]["/readyz"]()
+
+    assert (answer.body.decode(), answer.status) == (body, 200 if is_synced else 503)

@@ -1,10 +1,18 @@
 """What ends the observer, and what does not."""
 
+import io
+import queue
 import threading
+from types import SimpleNamespace
 
 import pytest
 
+from tests.cluster.test_feed import synced_feed
 from webhook import observer
+from webhook.cluster.key_ring import KeyRing
+from webhook.cluster.pipe import read_update
+from webhook.cluster.watch import Message
+from webhook.faults import Failures
 
 
 @pytest.fixture
@@ -51,3 +59,72 @@ def test_lines_of_the_server_are_taken_over_and_its_end_is_the_observers(monkeyp
         observer.listen(lines.append)
 
     assert (lines, ended) == ([b"first\n", b"second\n"], [0])
+
+
+class Pipe:
+    """Takes a few frames, and then is closed."""
+
+    def __init__(self, frames):
+        self.left, self.updates = frames, []
+
+    def write(self, written):
+        if not self.left:
+            raise BrokenPipeError
+        self.left -= 1
+        self.updates.append(read_update(io.BytesIO(written)))
+
+    def flush(self):
+        pass
+
+
+def published(feed, *, frames, message=None):
+    """Let the loop go round until the pipe closes."""
+    lines, messages, pipe = [], queue.SimpleQueue(), Pipe(frames)
+    if message is not None:
+        messages.put(message)
+    watching = observer.Watching(
+        feed=feed,
+        foresight=SimpleNamespace(offer=lambda *_: None, as_of=lambda now: now),
+        workers=None,
+        ring=KeyRing(),
+        failures=Failures(lines.append),
+    )
+    console = SimpleNamespace(offer=lambda *_: None)
+    with pytest.raises(BrokenPipeError):
+        observer.publish(watching, messages, pipe, console=console, certificates=lambda: None)
+    return pipe.updates, lines
+
+
+def test_a_turn_that_fails_is_counted_and_told_and_the_next_carries_everything(monkeypatch):
+    monkeypatch.setattr(observer, "HEARTBEAT_SECONDS", 0.001)
+    monkeypatch.setattr(observer, "_settle", lambda: None)
+    feed, failing = synced_feed(), [RuntimeError("s3cret")]
+    update = feed.update
+
+    def sometimes(now, unix):
+        found = update(now, unix)
+        if failing:
+            raise failing.pop()
+        return found
+
+    monkeypatch.setattr(feed, "update", sometimes)
+
+    (failed, after), lines = published(feed, frames=2)
+
+    assert (failed.synced, failed.changed, failed.failures) == (False, {}, {"state": 1})
+    assert after.synced
+    assert {"cluster_queues", "policies"} <= after.changed.keys()
+    assert lines[0].startswith("state: RuntimeError at ")
+    assert "s3cret" not in lines[0]
+
+
+def test_a_message_that_fails_costs_that_message(monkeypatch):
+    monkeypatch.setattr(observer, "HEARTBEAT_SECONDS", 0.001)
+    monkeypatch.setattr(observer, "_settle", lambda: None)
+    bad = Message(kind="no such kind", at=1.0, entries=())
+
+    (update,), lines = published(synced_feed(), frames=1, message=bad)
+
+    assert update.synced
+    assert update.failures == {"messages": 1}
+    assert lines[0].startswith("messages: KeyError at ")

@@ -90,7 +90,7 @@ class _Server:
         table = probes.routes(
             self.metrics.registry,
             not_ready=self._not_ready,
-            notice=self._certificates.notice,
+            notice=self._notice,
             before_scrape=self._before_scrape,
         )
         probes.serve(self._settings.metrics_listen, table)
@@ -112,6 +112,7 @@ class _Server:
             relists=update.relists,
             problems=update.problems,
         )
+        self.metrics.observer_failures.catch_up(update.failures)
         if update.certificates is not None:
             self._certificates.take(update.certificates)
         self._first.note(update)
@@ -124,7 +125,11 @@ class _Server:
         if untrusted := self._certificates.not_ready():
             return untrusted
         limit = self._settings.max_state_age
-        return self._first.not_ready(self.handler.state_age_seconds(), limit=limit)
+        why = self._first.not_ready(self.handler.state_age_seconds(), limit=limit)
+        return "; ".join(filter(None, (why, self._link.notice()))) if why else ""
+
+    def _notice(self) -> str:
+        return "; ".join(filter(None, (self._certificates.notice(), self._link.notice())))
 
     def _before_scrape(self) -> None:
         metrics, state = self.metrics, self._state

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
+OBSERVER_PARTS: Final = ("messages", "state")
+"""Of the observer's turns: what is taken over, and what is made of it."""
+CONTROLLER_PARTS: Final = (
+    "messages",
+    "state",
+    "policies",
+    "records",
+    "events",
+    "moves",
+    "jobs",
+    "keys",
+)
+"""Of the controller's."""
 T = TypeVar("T")
 _PLACES = 4
 _LONGEST = 500
@@ -26,6 +40,26 @@ def attempted(work: Callable[[], T], *stated: type[Exception]) -> tuple[T | None
         raise
     except Exception as error:  # noqa: BLE001 - see above
         return None, str(error)[:_LONGEST] if isinstance(error, stated) else describe(error)
+
+
+class Failures:
+    """What failed in the turns of a loop that goes on: counted by part, each kind named once."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self.counts: Counter[str] = Counter()
+        """Part of a turn to how often it failed."""
+        self._told: set[str] = set()
+
+    def survive(self, part: str, work: Callable[[], T]) -> tuple[T | None, bool]:
+        """Do one part of a turn; return what came of it, and whether it went well."""
+        found, problem = attempted(work)
+        if problem:
+            self.counts[part] += 1
+            if problem not in self._told:
+                self._told.add(problem)
+                self._log(f"{part}: {problem}; said once")
+        return found, not problem
 
 
 def describe(error: BaseException) -> str:

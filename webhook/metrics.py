@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from webhook.faults import OBSERVER_PARTS
 from webhook.metric_table import CountedElsewhere, Table, Watches, series
 from webhook.model.kueue_support import KueueTested
 from webhook.model.moves import Obstacle
@@ -82,6 +83,13 @@ class Metrics:
             "state_age_limit_seconds", "State older than this decides nothing."
         )
         self.observer_starts = table.counter("observer_starts", "Starts of the observer process.")
+        self.observer_failures = CountedElsewhere(
+            table.counter(
+                "observer_failed_turns",
+                "Turns of the observer that failed in a part; it goes on with the next.",
+                part=OBSERVER_PARTS,
+            )
+        )
         self.untested = table.gauge(
             "kueue_untested",
             "1 while Kueue's version, gates or configuration are not among those that are tested: "

@@ -7,22 +7,26 @@ input or output closes.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import json
 import os
 import queue
 import random
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import BinaryIO, NoReturn, TypeAlias
 
 from webhook.cluster.client import Client
 from webhook.cluster.feed import Feed
 from webhook.cluster.key_ring import KeyRing, proven
-from webhook.cluster.pipe import Certificates, write_update
+from webhook.cluster.pipe import Certificates, frame, write_frame
 from webhook.cluster.resources import Resource, signing_keys, watched
 from webhook.cluster.shards import Reader
 from webhook.cluster.watch import Follower, Message
@@ -31,6 +35,7 @@ from webhook.console.run import Console
 from webhook.console.server import THREADS
 from webhook.decide.restraint import Restraint
 from webhook.decide.settle import Settler
+from webhook.faults import OBSERVER_PARTS, Failures
 from webhook.foresight import Foreseen, Foresight
 from webhook.settings import Settings
 
@@ -38,6 +43,9 @@ COALESCE_SECONDS = 0.005
 """Changes that come together are published together."""
 HEARTBEAT_SECONDS = 0.5
 _Found: TypeAlias = Message | Foreseen | FromCluster | Reachable
+MESSAGES, STATE = OBSERVER_PARTS
+_PR_SET_PDEATHSIG = 1
+"""https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html"""
 NICENESS = 5
 """Where there is too little CPU for all, the server answers first and the state gets older."""
 
@@ -50,9 +58,12 @@ class Watching:
     foresight: Foresight
     workers: ClusterWatches | None
     ring: KeyRing
+    failures: Failures
 
-    def take(self, message: Message | FromCluster | Reachable) -> tuple[str, ...]:
+    def take(self, message: _Found) -> tuple[str, ...]:
         """Take over one message; return what is to be logged."""
+        if isinstance(message, Foreseen):
+            return self.foresight.take(message, self.feed)
         if isinstance(message, Message):
             self.ring.take(message)
             return self.feed.take(message)
@@ -64,6 +75,7 @@ def main() -> NoReturn:
         sys.argv[1] if len(sys.argv) > 1 else os.environ.get("KUEUE_FALLBACK_SETTINGS", "{}")
     )
     os.nice(NICENESS)
+    end_with_the_server()
     frames = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # Nothing else may end up between two frames.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -105,12 +117,13 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
     foresight = Foresight(messages.put)
     foresight.start()
     try:
-        _publish(
+        publish(
             Watching(
                 feed=feed,
                 foresight=foresight,
                 workers=_workers(settings, client, messages, ring),
                 ring=ring,
+                failures=Failures(_log),
             ),
             messages,
             frames,
@@ -161,7 +174,7 @@ def _workers(
     return watches
 
 
-def _publish(
+def publish(
     watching: Watching,
     messages: queue.SimpleQueue[_Found],
     frames: BinaryIO,
@@ -169,26 +182,45 @@ def _publish(
     console: Console,
     certificates: Callable[[], Certificates | None],
 ) -> NoReturn:
-    feed, foresight, workers = watching.feed, watching.foresight, watching.workers
+    feed, workers, failures = watching.feed, watching.workers, watching.failures
     frozen = False
     while True:
         _gather(watching, messages)
-        now, unix = time.monotonic(), time.time()
-        update = feed.update(now, unix)
-        foresight.offer(feed, unix)
-        forecasts_as_of = foresight.as_of(now)
         news = certificates()
+        written, _ = failures.survive(STATE, partial(_frame, watching, news))
+        write_frame(frames, written or _sign_of_life(watching, news))
         if news is not None:
             console.take_certificates(news)
-        update = replace(update, forecasts_as_of=forecasts_as_of, certificates=news)
-        if workers is not None:
-            workers.follow(feed.published)
-            update = workers.told(update, now, unix)
-        write_update(frames, update)
         console.offer(feed.counted, {} if workers is None else workers.counted())
         if feed.synced and not frozen:
             _settle()
             frozen = True
+
+
+def _sign_of_life(watching: Watching, news: Certificates | None) -> bytes:
+    """Put together what makes nothing any fresher, in the place of what cannot be told."""
+    watching.feed.publish_anew()
+    update = watching.feed.sign_of_life(time.monotonic())
+    counts = dict(watching.failures.counts)
+    return frame(replace(update, failures=counts, certificates=news))
+
+
+def _frame(watching: Watching, news: Certificates | None) -> bytes:
+    """Put together what has changed since the last turn."""
+    feed, foresight, workers = watching.feed, watching.foresight, watching.workers
+    now, unix = time.monotonic(), time.time()
+    update = feed.update(now, unix)
+    foresight.offer(feed, unix)
+    update = replace(
+        update,
+        forecasts_as_of=foresight.as_of(now),
+        certificates=news,
+        failures=dict(watching.failures.counts),
+    )
+    if workers is not None:
+        workers.follow(feed.published)
+        update = workers.told(update, now, unix)
+    return frame(update)
 
 
 def _gather(watching: Watching, messages: queue.SimpleQueue[_Found]) -> None:
@@ -200,12 +232,11 @@ def _gather(watching: Watching, messages: queue.SimpleQueue[_Found]) -> None:
             message = messages.get(timeout=wait)
         except queue.Empty:
             return
-        if isinstance(message, Foreseen):
-            for line in watching.foresight.take(message, watching.feed):
-                _log(line)
-            return
-        for line in watching.take(message):
+        lines, _ = watching.failures.survive(MESSAGES, partial(watching.take, message))
+        for line in lines or ():
             _log(line)
+        if isinstance(message, Foreseen):
+            return
         if _is_news(message):
             until = min(until, time.monotonic() + COALESCE_SECONDS)
         wait = until - time.monotonic()
@@ -235,6 +266,16 @@ def end_with(failure: threading.ExceptHookArgs) -> None:
     threading.__excepthook__(failure)
     if failure.thread is None or not failure.thread.name.startswith(THREADS):
         os._exit(70)
+
+
+def end_with_the_server() -> None:
+    """Let the kernel end this process with the server, even where no thread gets to run any more.
+
+    On Linux; elsewhere the end of standard input is what tells.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def listen(take_line: Callable[[bytes], None]) -> None:

@@ -41,7 +41,8 @@ class Standing:
     def update(self, update: Update, now: float) -> Sequence[Arrival]:
         """Take over what was published; return the placements whose Workloads never came."""
         self.snapshot = apply_update(self.snapshot, update)
-        self.forecasts_as_of = update.forecasts_as_of
+        if update.synced:
+            self.forecasts_as_of = update.forecasts_as_of
         self._fold.drop(self._ledger.seen(update.seen, now))
         self._fold.forget(self._unforeseen.seen(update.foreseen))
         gone = self._drop_expired(now)

@@ -3,8 +3,10 @@
 import io
 import os
 import queue
+import subprocess
 import sys
 import threading
+from functools import partial
 
 import pytest
 
@@ -27,10 +29,11 @@ for number in range(2):
 def linked():
     links = []
 
-    def start(program):
+    def start(program, **rest):
         updates, lines, starts = queue.SimpleQueue(), queue.SimpleQueue(), queue.SimpleQueue()
         command = [sys.executable, "-c", program]
-        link = ObserverLink(command, updates.put, lines.put, on_start=lambda: starts.put("start"))
+        on_start = partial(starts.put, "start")
+        link = ObserverLink(command, updates.put, lines.put, on_start=on_start, **rest)
         links.append(link)
         link.start()
         return updates, lines, starts, link
@@ -157,3 +160,62 @@ def test_a_pipe_that_nobody_reads_any_more_is_no_error():
     with pytest.raises(BrokenPipeError):
         os.write(write_end, b"x")
     os.close(write_end)
+
+
+def test_a_child_that_says_nothing_is_killed_and_another_begins(linked):
+    hangs = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: pass"
+
+    _, lines, starts, _ = linked(hangs, silent_seconds=0.5)
+
+    found = [lines.get(timeout=WAIT_SECONDS) for _ in range(2)]
+    assert found[0] == "the observer has been silent for 0 s"
+    assert found[1] == "the observer ended with -9; starting it again in 0.2 s"
+    assert [starts.get(timeout=WAIT_SECONDS) for _ in range(2)] == ["start", "start"]
+
+
+def test_a_child_is_not_silent_while_what_it_said_is_taken_over():
+    taken, going_on, lines = threading.Event(), threading.Event(), queue.SimpleQueue()
+
+    def take(update):
+        taken.set()
+        going_on.wait(WAIT_SECONDS)
+
+    command = [sys.executable, "-c", CHILD + "sys.stdin.read()"]
+    link = ObserverLink(command, take, lines.put, silent_seconds=WAIT_SECONDS)
+    link.start()
+    taken.wait(WAIT_SECONDS)
+
+    assert link.silent_for() == 0.0
+    going_on.set()
+    link.stop()
+
+
+def test_starts_within_the_last_minute_are_told_without_the_first_of_all():
+    notices = queue.SimpleQueue()
+    link = ObserverLink(
+        [sys.executable, "-c", ""], print, lambda _: None, lambda: notices.put(link.notice())
+    )
+    link.start()
+    found = [notices.get(timeout=WAIT_SECONDS) for _ in range(3)]
+    link.stop()
+
+    text = "the observer was started again {} within a minute"
+    assert found == ["", text.format("once"), text.format("2 times")]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel does it on Linux alone")
+def test_an_observer_that_goes_round_in_circles_ends_with_its_server():
+    child = "from webhook.observer import end_with_the_server as end; end(); print(1, flush=True)"
+    server = f"""
+import subprocess, sys, threading
+subprocess.Popen([sys.executable, "-c", {child + chr(10) + "while True: pass"!r}])
+sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", server], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == b"1\n"
+        process.kill()
+
+        # Both hold the pipe's other end: it closes when neither is there any more.
+        assert process.stdout.read() == b""

@@ -280,3 +280,38 @@ def test_who_leads_writes_on_each_policy_that_kueue_is_untested(replica):
         "False",
         "Kueue 0.20.0 is untested: tested is 0.19; policies that enforce only observe",
     )
+
+
+@pytest.mark.parametrize("part", ["records", "events", "jobs"])
+def test_what_fails_in_a_turn_is_counted_named_once_and_leaves_the_rest(replica, monkeypatch, part):
+    def fail(*_, **__):
+        raise RuntimeError("s3cret")
+
+    looks = {"records": "_records", "events": "_events", "jobs": "_unreviewed"}
+    monkeypatch.setattr(getattr(replica.controller, looks[part]), "look", fail, raising=True)
+    replica.sync()
+    replica.step(term=1)
+    replica.step()
+
+    assert replica.cluster.statuses == [f"{PATH}/light-gpu/status"]
+    assert replica.shown("controller_failed_turns_total", part=part) >= 2
+    (told,) = [line for line in replica.lines if line.startswith(f"{part}: RuntimeError at ")]
+    assert told.endswith("said once")
+    assert "s3cret" not in told
+
+
+def test_a_message_that_cannot_be_taken_over_costs_that_message(replica):
+    replica.controller.put(Message(kind="jobs", at=0.0, entries=(None,)))
+    replica.sync()
+
+    assert replica.controller.not_ready() == ""
+    assert replica.shown("controller_failed_turns_total", part="messages") >= 1
+
+
+def test_a_controller_without_memory_ends(replica, monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("webhook.controller.run.Feed.update", fail)
+    with pytest.raises(MemoryError):
+        replica.step()

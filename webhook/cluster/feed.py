@@ -163,6 +163,11 @@ class Feed:
         self._profiles = profiles
         self._foreseen += seen
 
+    def publish_anew(self) -> None:
+        """Let the next update carry everything: what the last one was to carry may be lost."""
+        self._published = None
+        self._state.build_anew()
+
     def update(self, now: float, unix: float) -> Update:
         """Say what has changed since the last update, and how old the state is.
 
@@ -181,13 +186,19 @@ class Feed:
         seen = self._state.take_seen() if self.synced else ()
         self._not_surveyed += seen
         foreseen, self._foreseen = tuple(self._foreseen), []
-        return Update(
+        return replace(
+            self.sign_of_life(now),
             changed=changed,
             seen=seen,
             reserved=self._state.take_reserved() if self.synced else (),
             foreseen=foreseen,
             as_of=as_of,
             synced=self.synced,
+        )
+
+    def sign_of_life(self, now: float) -> Update:
+        """Say how the watches are, and nothing of the cluster."""
+        return Update(
             waiting=self.waiting,
             ages={kind: now - at for kind, at in self._alive.items()},
             relists=dict(self._relists),

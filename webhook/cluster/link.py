@@ -7,12 +7,19 @@ import os
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from webhook.cluster.pipe import Update, read_update
 
 _FIRST_WAIT_SECONDS = 0.2
 _LONGEST_WAIT_SECONDS = 5.0
+SILENT_SECONDS = 60.0
+"""Without a frame; there are two a second. To start, and to take over the first lists, takes some
+seconds, and on a machine that has no CPU to spare many more. The state is too old long before."""
+_LOOK_SECONDS = 5.0
+_RECENT_SECONDS = 60.0
+_STARTS_KEPT = 100
 _HEALTHY_SECONDS = 30.0
 """A child that lived so long is started again at once."""
 
@@ -44,7 +51,8 @@ class Lines:
 class ObserverLink:
     """Keeps one observer running. *on_update* and *on_log* are called from threads of its own.
 
-    The child ends when its standard input closes, so it never outlives this process.
+    The child ends when its standard input closes, so it never outlives this process. One that is
+    silent, because it hangs or goes round in circles, is killed and started anew.
     """
 
     def __init__(
@@ -53,11 +61,17 @@ class ObserverLink:
         on_update: Callable[[Update], None],
         on_log: Callable[[str], None],
         on_start: Callable[[], object] = lambda: None,
+        *,
+        silent_seconds: float = SILENT_SECONDS,
     ) -> None:
         self._command = tuple(command)
         self._on_update = on_update
         self._on_log = on_log
         self._on_start = on_start
+        self._silent_seconds = silent_seconds
+        self._heard: float | None = None
+        """When the child last gave a sign of life; None: what it said is being taken over."""
+        self._starts: deque[float] = deque(maxlen=_STARTS_KEPT)
         self._stopped = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
         self._lines: Lines | None = None
@@ -69,6 +83,19 @@ class ObserverLink:
     def pid(self) -> int | None:
         """The child's; None: there is none at the moment."""
         return self._child.pid if self._child and self._child.poll() is None else None
+
+    def notice(self) -> str:
+        """Say that the child was started again within the last minute; empty: it was not."""
+        since = time.monotonic() - _RECENT_SECONDS
+        # The first start of all is none.
+        count = sum(at > since for at in tuple(self._starts)[1:])
+        times = "once" if count == 1 else f"{count} times"
+        return f"the observer was started again {times} within a minute" if count else ""
+
+    def silent_for(self) -> float:
+        """Tell for how many seconds the child has given no sign of life."""
+        heard = self._heard
+        return 0.0 if heard is None else time.monotonic() - heard
 
     def start(self) -> None:
         self._thread.start()
@@ -115,20 +142,37 @@ class ObserverLink:
             stderr=subprocess.PIPE,
         ) as child:
             self._child = child
+            self._starts.append(time.monotonic())
+            self._heard = time.monotonic()
             with self._open:
                 self._lines = Lines(child.stdin.fileno()) if child.stdin else None
             self._on_start()
             log = threading.Thread(target=self._pass_on, args=(child,), daemon=True)
             log.start()
+            ended = threading.Event()
+            threading.Thread(target=self._guard, args=(child, ended), daemon=True).start()
             if self._stopped.is_set():
                 child.terminate()
             while child.stdout and (update := read_update(child.stdout)) is not None:
+                self._heard = None
                 self._on_update(update)
+                self._heard = time.monotonic()
+            ended.set()
             with self._open:
                 self._lines = None
             child.terminate()
             log.join()
             return child.wait()
+
+    def _guard(self, child: subprocess.Popen[bytes], ended: threading.Event) -> None:
+        """Kill a child that says nothing for too long."""
+        left = self._silent_seconds
+        while not ended.wait(min(left, _LOOK_SECONDS)):
+            left = self._silent_seconds - self.silent_for()
+            if left <= 0:
+                self._on_log(f"the observer has been silent for {self._silent_seconds:.0f} s")
+                child.kill()
+                return
 
     def _pass_on(self, child: subprocess.Popen[bytes]) -> None:
         for line in child.stderr or ():

@@ -74,6 +74,8 @@ class Update:
     """Kind to the number of lists it took so far."""
     problems: Mapping[str, int] = field(default_factory=dict)
     """Kind to the number of objects that cannot be read."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Part of the observer's turns to how often it has failed."""
     certificates: Certificates | None = None
     """None: as before, or somebody else looks after them."""
     clusters: Mapping[str, Update] = field(default_factory=dict)
@@ -111,11 +113,16 @@ def changes(before: Snapshot | None, after: Snapshot) -> dict[str, Any]:
 
 
 def apply_update(snapshot: Snapshot, update: Update) -> Snapshot:
+    """Take over what has changed.
+
+    Only who is synced has read all that the snapshot is made of: an observer that was started just
+    now makes nothing fresher.
+    """
     changed: dict[str, Any] = {
         name: value.applied(getattr(snapshot, name)) if isinstance(value, Delta) else value
         for name, value in update.changed.items()
     }
-    return replace(snapshot, as_of=update.as_of, **changed)
+    return replace(snapshot, as_of=update.as_of if update.synced else snapshot.as_of, **changed)
 
 
 def _delta(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Delta:
@@ -131,11 +138,19 @@ def _delta(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Delta:
 
 
 def write_update(stream: IO[bytes], update: Update) -> None:
+    write_frame(stream, frame(update))
+
+
+def frame(update: Update) -> bytes:
     content = io.BytesIO()
     pickler = pickle.Pickler(content, protocol=pickle.HIGHEST_PROTOCOL)
     pickler.dispatch_table = _DISPATCH
     pickler.dump(update)
-    stream.write(_LENGTH.pack(content.tell()) + content.getvalue())
+    return _LENGTH.pack(content.tell()) + content.getvalue()
+
+
+def write_frame(stream: IO[bytes], written: bytes) -> None:
+    stream.write(written)
     stream.flush()
 
 

@@ -115,6 +115,11 @@ class State:
         self._snapshot = built
         return built
 
+    def build_anew(self) -> None:
+        """Let the next snapshot be built of all that is known."""
+        self._changed |= self._known
+        self._workloads.dirty.update(self._workloads.tallies)
+
     @property
     def admitted(self) -> Mapping[str, Admitted]:
         """What is admitted in each ClusterQueue, as of the last snapshot; never changed."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from webhook.metric_table import Table, Watches, series
+from webhook.faults import CONTROLLER_PARTS
+from webhook.metric_table import CountedElsewhere, Table, Watches, series
 from webhook.metrics import A_POLICY, AN_OPTION
 from webhook.model.moves import OUTCOMES, Obstacle
 from webhook.model.policy import FallbackPolicy, Mode
@@ -43,6 +44,13 @@ class ControllerMetrics:
             "Jobs without a decision that were let go unjudged because too many came at once.",
         )
 
+        self.failures = CountedElsewhere(
+            table.counter(
+                "controller_failed_turns",
+                "Turns of the controller that failed in a part; it goes on with the next.",
+                part=CONTROLLER_PARTS,
+            )
+        )
         self._run_times(table)
         self._moves(table)
 

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from webhook import reconsider
@@ -39,6 +40,7 @@ from webhook.controller.signing import KeyKeeper
 from webhook.controller.sparing import Sparing
 from webhook.controller.unreviewed import Found, Unreviewed, fetching
 from webhook.decide.restraint import Restraint
+from webhook.faults import Failures
 from webhook.model.queues import Snapshot
 from webhook.settings import Settings
 
@@ -99,6 +101,8 @@ class Controller:
         self._looked_at = -1
         """Generation of the snapshot at the last look."""
         self._due = False
+        self._failures = Failures(log)
+        self._survive = self._failures.survive
         self._unreviewed = Unreviewed(fetching(client), settings.namespace)
         self._leavers = Leavers()
         self._events = JobEvents(
@@ -144,24 +148,33 @@ class Controller:
         """Take what has come in; look at the policies if that may change a condition."""
         idle = LOOK_SECONDS if self._follows_pending else IDLE_SECONDS
         self._gather(AGAIN_SECONDS if self._due else idle)
-        update = self._feed.update(time.monotonic(), time.time())
-        self._snapshot = apply_update(self._snapshot, update)
-        self._follow_pending()
-        self._count(update)
+        update, _ = self._survive("state", self._take_update)
+        self.metrics.failures.catch_up(self._failures.counts)
+        if update is None:
+            self._feed.publish_anew()
+            return
         if not update.synced:
             return
         # Not earlier: who knows nothing yet shall not take the Lease from who could act.
         self.leadership.start()
         self._note_term()
-        self._log_all(self._keys.look(time.monotonic()))
-        self._unreviewed.note(self._snapshot, time.time())
-        self._judge_unreviewed(update.as_of)
-        self._records.look(self._feed, self._snapshot)
-        self._log_all(self._events.look())
+        self._survive("keys", lambda: self._log_all(self._keys.look(time.monotonic())))
+        self._survive("jobs", lambda: self._judge_unreviewed(update.as_of))
+        self._survive("records", lambda: self._records.look(self._feed, self._snapshot))
+        self._survive("events", lambda: self._log_all(self._events.look()))
         if self._follows_pending:
-            self._move()
+            self._survive("moves", self._move)
         if self._due or self._snapshot.generation != self._looked_at:
-            self._look()
+            _, went_well = self._survive("policies", self._look)
+            self._due = self._due or not went_well
+        self.metrics.failures.catch_up(self._failures.counts)
+
+    def _take_update(self) -> Update:
+        update = self._feed.update(time.monotonic(), time.time())
+        self._snapshot = apply_update(self._snapshot, update)
+        self._follow_pending()
+        self._count(update)
+        return update
 
     def is_leader(self) -> bool:
         """Tell whether we may write; to be asked right before each write, and costs nothing.
@@ -209,13 +222,13 @@ class Controller:
                 return
             if message is None:
                 return
-            if message.kind in self._takers:
-                self._log_all(self._feed.hear(message))
-                for take in self._takers[message.kind]:
-                    self._log_all(take(message))
-                continue
             self._ring.take(message)
-            self._log_all(self._feed.take(message))
+            takers = self._takers.get(message.kind)
+            for take in (self._feed.take,) if takers is None else (self._feed.hear, *takers):
+                lines, _ = self._survive("messages", partial(take, message))
+                self._log_all(lines or ())
+            if takers is not None:
+                continue
             changed = message.entries is not None or message.event is not None
             # A policy that cannot be read changes no snapshot, yet its status must say so.
             self._due = self._due or (changed and message.kind == POLICIES)
@@ -295,6 +308,7 @@ class Controller:
         self._log_all(tuple(stepped.lines))
 
     def _judge_unreviewed(self, as_of: float) -> None:
+        self._unreviewed.note(self._snapshot, time.time())
         if self.is_leader():
             self._report_unreviewed(self._unreviewed.look(as_of=as_of))
         else:
