@@ -44,14 +44,16 @@ def test_a_shard_says_what_it_is():
     assert json.loads(written["data"]["classes"]) == {
         "class": "k",
         "coarse": "~c",
-        "name": "trainer",
+        "program": "trainer",
         "runs": {"t4": "6AMAAAEAPAAAAA=="},
         "outcomes": [["", "", "6AMAAAEAAAAAAAE="]],
     }
 
 
 def test_a_record_without_beginnings_is_one_of_an_older_version():
-    line = '{"class": "k", "coarse": "~c", "name": "trainer", "runs": {"t4": "6AMAAAEAPAAAAA=="}}'
+    line = (
+        '{"class": "k", "coarse": "~c", "program": "trainer", "runs": {"t4": "6AMAAAEAPAAAAA=="}}'
+    )
     written = {"data": {"version": "1", "classes": line}}
 
     assert (read_shard(written)["k"].starts, read_shard(written)["k"].dispatches) == ({}, {})

@@ -6,7 +6,7 @@ from tests.controller.objects import Objects
 from webhook.cluster.errors import Forbidden, Refused
 from webhook.cluster.past import Over
 from webhook.cluster.reduce import Entry
-from webhook.cluster.run_records import SHARDS, name_of, read_shard, shard_of
+from webhook.cluster.run_records import SHARDS, config_map, name_of, read_shard, shard_of
 from webhook.cluster.run_times import RunTimes
 from webhook.cluster.shards import path_of
 from webhook.cluster.watch import Message
@@ -237,3 +237,28 @@ def test_the_follower_of_runs_says_once_what_is_wrong():
 
 def test_every_shard_has_a_place_of_its_own():
     assert len({path_of(NAMESPACE, shard) for shard in range(SHARDS)}) == SHARDS
+
+
+def test_names_with_arguments_that_an_older_version_wrote_are_written_over():
+    shard = shard_of("a")
+    older = config_map(shard, {"a": ended("a").record()})
+    line = older["data"]["classes"].replace('"coarse"', '"name": "mysql -phunter2", "coarse"')
+    server = Objects()
+    server.post(path_of(NAMESPACE), {**older, "data": {**older["data"], "classes": line}})
+    found = keeper(server)
+
+    found.look(0.0)
+
+    (source,) = server.held.values()
+    assert "hunter2" not in str(source)
+    assert read_shard(source) == {"a": ended("a").record()}
+
+
+def test_records_of_another_version_are_not_written_over_for_being_unreadable():
+    source = config_map(3, {"a": ended("a").record()})
+    server = Objects()
+    server.post(path_of(NAMESPACE), {**source, "data": {**source["data"], "version": "2"}})
+
+    keeper(server).look(0.0)
+
+    assert len(server.writes) == 1

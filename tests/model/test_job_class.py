@@ -164,11 +164,15 @@ def test_anything_else_on_the_pods_is_no_mark(text):
     assert job_class.read(text, "team") is None
 
 
-def test_a_class_has_a_short_name_for_people():
-    image, script = "registry.example.com/team/trainer:v2", "for i in 1 2 3;\n  do echo $i; " * 5
-
-    assert job_class.name_of(image, ["python", "a.py"]) == "trainer:v2 python a.py"
-    assert (
-        job_class.name_of("trainer", ["sh", "-c", script])
-        == "trainer sh -c for i in 1 2 3; do echo $i; for i in 1 2 3; d…"
-    )
+@pytest.mark.parametrize(
+    ("image", "command", "name"),
+    [
+        ("registry.example.com/team/trainer:v2", ["python", "a.py"], "trainer:v2 python"),
+        ("mysql:8", ["/usr/bin/mysql -phunter2", "-phunter2"], "mysql:8 mysql"),
+        ("mysql:8", [], "mysql:8"),
+        ("mysql:8", ["  "], "mysql:8"),
+        ("a" * 80, ["sh"], "a" * 59 + "…"),
+    ],
+)
+def test_a_class_is_named_by_image_and_program_and_by_no_argument(image, command, name):
+    assert job_class.name_of(image, command) == name

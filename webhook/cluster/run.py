@@ -239,7 +239,6 @@ def _name(spec: Mapping[str, Any]) -> str:
         template = fields.mapping(pod_set, "template", "spec.podSets")
         pods = fields.mapping(template, "spec", "spec.podSets")
         for container, here in fields.objects(pods, "containers", "spec.podSets"):
-            words = [*fields.sequence(container, "command", here)]
-            words += fields.sequence(container, "args", here)
-            return intern(job_class.name_of(fields.text(container, "image", here), words))
+            command = fields.sequence(container, "command", here)
+            return intern(job_class.name_of(fields.text(container, "image", here), command))
     return ""

@@ -21,6 +21,8 @@ SHARDS: Final = 32
 MOST_BYTES: Final = 700_000
 """Of one object; the classes that ended longest ago are left out beyond."""
 _VERSION: Final = "1"
+_NAME: Final = "program"
+"""Under ``name`` stood arguments, too: they are not read, and so are not written again."""
 
 
 def shard_of(key: str) -> int:
@@ -67,7 +69,7 @@ def _line(key: str, record: Record) -> str:
     found = {
         "class": key,
         "coarse": record.coarse,
-        "name": record.name,
+        _NAME: record.name,
         "runs": _texts(record.runs),
         "failed": _texts(record.failed),
         "outcomes": outcomes,
@@ -85,7 +87,7 @@ def _read_line(line: str) -> tuple[str, Record] | None:
 def _one(source: Mapping[str, Any]) -> tuple[str, Record]:
     return fields.text(source, "class", ""), Record(
         coarse=fields.text(source, "coarse", ""),
-        name=fields.text(source, "name", ""),
+        name=fields.text(source, _NAME, ""),
         runs=_packed(fields.texts(source, "runs", "")),
         failed=_packed(fields.texts(source, "failed", "")),
         outcomes=_packed_outcomes(fields.sequence(source, "outcomes", "")),

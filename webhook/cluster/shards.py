@@ -30,6 +30,8 @@ class Shard(NamedTuple):
     entry: reduce.Entry
     version: str
     """The resourceVersion; empty: there is none yet."""
+    text: str = ""
+    """The records as they stand there."""
 
 
 def path_of(namespace: str, shard: int | None = None) -> str:
@@ -50,7 +52,9 @@ def read(transport: Transport, namespace: str, shard: int) -> Shard:
     except NotServed:
         return Shard(reduce.Entry((namespace, name_of(shard)), {}), "")
     version = str((source.get("metadata") or {}).get("resourceVersion") or "")
-    return Shard(reduce.read(RUN_TIMES, source), version)
+    data = source.get("data")
+    text = str(data.get("classes") or "") if isinstance(data, dict) else ""
+    return Shard(reduce.read(RUN_TIMES, source), version, text)
 
 
 class Reader:

@@ -153,10 +153,14 @@ class Keeper:
             if shard in self._versions:
                 continue
             found = shards.read(self._transport, self._namespace, shard)
-            for key, record in (found.entry.value or {}).items():
+            records = found.entry.value or {}
+            for key, record in records.items():
                 self._runs.merge(key, record)
             self._versions[shard] = found.version
-            self._texts[shard] = _text(config_map(shard, found.entry.value or {}))
+            self._texts[shard] = found.text
+            if records and _text(config_map(shard, records)) != found.text:
+                # What could not be read, or is kept no more, shall not stay there.
+                self._due[shard] = None
         self._note()
 
     def _write(self, shard: int, records: Mapping[str, Record]) -> bool:

@@ -138,9 +138,14 @@ def read(text: str, namespace: str) -> Mark | None:
     return Mark(found.at(parts["home"] or namespace), int(parts["generation"]))
 
 
-def name_of(image: str, words: Iterable[Any]) -> str:
-    """Name a class for people: the image and the first *words* of the command."""
-    name = " ".join(" ".join([image.rpartition("/")[2], *map(str, words)]).split())
+def name_of(image: str, command: Iterable[Any]) -> str:
+    """Name a class for people: the image, and the program that the *command* begins with.
+
+    Nothing else of it, and no argument: they can be passwords, and names are read by many.
+    """
+    program = str(next(iter(command), "")).split()[:1]
+    parts = [each.rpartition("/")[2] for each in (image, *program)]
+    name = " ".join(filter(None, parts))
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 

@@ -57,7 +57,7 @@ class Record(NamedTuple):
 
     coarse: str = ""
     name: str = ""
-    """For people: an image and the first words of a command."""
+    """For people: an image and a program."""
     runs: Mapping[str, Packed] = EMPTY
     """Flavors to successful runs, the oldest first."""
     failed: Mapping[str, Packed] = EMPTY
