@@ -35,11 +35,17 @@ def metadata_of(source: Mapping[str, Any]) -> dict[str, Any]:
     annotations = fields.mapping(metadata, "annotations", "metadata")
     found = {key: metadata[key] for key in _KEPT if key in metadata}
     found["annotations"] = {
-        key: text for key, text in annotations.items() if key.startswith((OURS, cut.KUEUES))
+        key: text
+        for key, text in annotations.items()
+        if key.startswith((OURS, cut.KUEUES)) and len(str(text)) <= _longest(key)
     }
     owners = fields.objects(metadata, "ownerReferences", "metadata")
     found["ownerReferences"] = [each for each, _ in owners if each.get("controller") is True]
     return found
+
+
+def _longest(key: str) -> int:
+    return explain.LONGEST if key == DECISION else cut.LONGEST_SAID
 
 
 def entry(

@@ -1,3 +1,5 @@
+import random
+from collections import Counter
 from dataclasses import replace
 
 from hypothesis import given
@@ -115,3 +117,51 @@ def test_an_hour_whose_place_nobody_has_taken_yet_is_too_old_to_be_read():
 
     assert newest(server, 100 + journal_shards.SHARDS, 5).entries == ()
     assert len(newest(server, 100 + journal_shards.SHARDS - 1, 5).entries) == 1
+
+
+def of(namespace, key, finished, size=0):
+    return replace(
+        entry(key), namespace=namespace, finished=finished, ran=noise(size, key), submitted="{}"
+    )
+
+
+def noise(size, seed):
+    """Text that does not pack."""
+    return random.Random(seed).randbytes(size // 2).hex()
+
+
+def test_many_entries_of_one_namespace_push_out_none_of_another(monkeypatch):
+    monkeypatch.setattr(journal_shards, "MOST_ENTRIES", 10)
+    hostile = [of("hostile", f"h-{n:02}", finished=n) for n in range(30)]
+    others = [of("team", f"t-{n}", finished=100 + n) for n in range(4)]
+
+    found = Slot(number=5, entries={}).merged(hostile).merged(others)
+
+    kept = Counter(each.namespace for each in found.entries.values())
+    assert kept == {"team": 4, "hostile": 6}
+    assert found.left_out == 24
+
+
+def test_large_entries_at_the_start_of_an_hour_push_out_none_of_another_namespace(monkeypatch):
+    monkeypatch.setattr(journal_shards, "MOST_BYTES", 20_000)
+    large = [of("hostile", f"h-{n}", finished=n, size=20_000) for n in range(6)]
+    small = [of("team", f"t-{n}", finished=100 + n, size=200) for n in range(20)]
+    slot = Slot(number=5, entries={}).merged([*large, *small])
+
+    found = read_slot(config_map(slot))
+
+    kept = Counter(each.namespace for each in found.entries.values())
+    assert kept["team"] == 20
+    assert 0 < kept["hostile"] < 6
+    assert found.left_out == 6 - kept["hostile"]
+
+
+def test_of_one_namespace_the_largest_go_first(monkeypatch):
+    monkeypatch.setattr(journal_shards, "MOST_BYTES", 20_000)
+    sizes = {"a": 30_000, "b": 200, "c": 40_000, "d": 300}
+    entries = {key: of("team", key, finished=1, size=size) for key, size in sizes.items()}
+
+    found = read_slot(config_map(Slot(number=5, entries=entries)))
+
+    assert {"b", "d"} <= found.entries.keys()
+    assert "c" not in found.entries

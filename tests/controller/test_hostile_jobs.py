@@ -1,6 +1,7 @@
 """What the controller reads of a Job that its owner has written records on."""
 
 import json
+import random
 
 import pytest
 
@@ -8,7 +9,10 @@ from tests.controller.journals import ENDED, past
 from tests.controller.objects import Objects
 from tests.controller.test_journal import Keeping, kept
 from webhook import recording
+from webhook.cluster.past import LONGEST_TEMPLATE
+from webhook.cluster.past import read as read_past
 from webhook.controller import glimpse, pending
+from webhook.controller.journal import known_of
 from webhook.decide import explain
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, UNDONE
@@ -101,3 +105,53 @@ def test_an_entry_tells_of_offers_with_numbers_alone():
     entry = recording.entry(past(), metadata, seen=float(ENDED))
 
     assert [(each.starts_in, each.runs) for each in entry.offers] == [(None, 3.0)]
+
+
+def test_annotations_that_no_replay_reads_are_not_remembered():
+    annotations = {"kueue-fallback.dev/x": "x" * 255_000, "kueue-fallback.dev/deadline": "1h"}
+
+    found = recording.metadata_of(job(**annotations))
+
+    assert found["annotations"] == {"kueue-fallback.dev/deadline": "1h"}
+
+
+def test_a_job_with_more_labels_than_anybody_needs_gets_no_entry():
+    source = job()
+    source["metadata"]["labels"] |= {
+        f"l{number}": random.Random(number).randbytes(30).hex() for number in range(1000)
+    }
+    server = Objects()
+    keeping = Keeping(server)
+    keeping.show_job(source)
+    keeping.show(past("hostile"), past("plain", job_uid="j-2", job="other"))
+
+    keeping.look()
+
+    assert known_of(source).packed == b""
+    assert sorted(kept(server)) == ["plain"]
+
+
+def test_what_is_known_of_jobs_has_a_limit_in_bytes(monkeypatch):
+    monkeypatch.setattr("webhook.controller.journal.MOST_BYTES", 1000)
+    server = Objects()
+    keeping = Keeping(server)
+    for number in range(20):
+        source = job()
+        source["metadata"]["uid"] = f"j-{number}"
+        source["metadata"]["labels"]["note"] = random.Random(number).randbytes(30).hex()
+        keeping.show_job(source)
+
+    assert sum(len(each.packed) for each in keeping.journal.known()) <= 1000
+    assert keeping.journal.known()[-1].uid == "j-19"
+
+
+def test_a_workload_with_a_template_of_many_kilobytes_is_not_remembered():
+    source = {
+        "metadata": {"uid": "w", "namespace": "team", "name": "w"},
+        "spec": {"podSets": [{"name": "main", "template": {"spec": {"affinity": {}}}}]},
+    }
+    template = source["spec"]["podSets"][0]["template"]
+    small = read_past(source)
+    template["spec"]["affinity"] = {"nodeAffinity": "x" * LONGEST_TEMPLATE}
+
+    assert (small is not None, read_past(source)) == (True, None)

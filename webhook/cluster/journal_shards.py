@@ -6,9 +6,11 @@ is too old is written over in time.
 
 from __future__ import annotations
 
+import heapq
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -23,11 +25,13 @@ SHARDS: Final = 32
 SLOT_SECONDS: Final = 3600
 """All of them hold a day and some hours."""
 MOST_ENTRIES: Final = 5_000
-"""Of one hour; what ends after them is counted and left out."""
+"""Of one hour; others are counted and left out."""
 MOST_BYTES: Final = 700_000
 """Of one object, compressed; etcd takes 1 MiB."""
 _MOST_TEXT: Final = 32_000_000
 """Of one object, as text: what is larger was not written by us."""
+_SHED_AT_ONCE: Final = 8
+"""One part in so many goes before it is packed again."""
 _LONGEST_NUMBER: Final = 15
 _VERSION: Final = "1"
 
@@ -43,17 +47,18 @@ class Slot:
     left_out: int = 0
 
     def merged(self, entries: Iterable[Entry]) -> Slot:
-        """Add entries; of those that are known, the known ones stay."""
+        """Add entries; of those that are known, the known ones stay.
+
+        Where they are too many, those of the namespace that has most of them go.
+        """
         found = dict(self.entries)
-        left_out = self.left_out
-        for entry in entries:
-            if entry.key in found:
-                continue
-            if len(found) < MOST_ENTRIES:
-                found[entry.key] = entry
-            else:
-                left_out += 1
-        return Slot(number=self.number, entries=found, left_out=left_out)
+        for each in entries:
+            found.setdefault(each.key, each)
+        kept = _without(found.values(), len(found) - MOST_ENTRIES, lambda _: 1)
+        left_out = self.left_out + len(found) - len(kept)
+        return Slot(
+            number=self.number, entries={each.key: each for each in kept}, left_out=left_out
+        )
 
 
 def slot_of(finished: float) -> int:
@@ -70,12 +75,16 @@ def oldest_kept(now: float) -> int:
 
 
 def config_map(slot: Slot) -> Mapping[str, Any]:
-    """Write one slot; without namespace and version. What is too large loses its newest half."""
-    entries = sorted(slot.entries.values(), key=lambda each: (each.finished, each.key))
-    left_out = slot.left_out
+    """Write one slot; without namespace and version.
+
+    Where it is too large, the largest entries go, of the namespace that takes most of the room.
+    """
+    entries = sorted(slot.entries.values(), key=_age)
     while len(packed := _packed(entries)) > MOST_BYTES:
-        kept = len(entries) // 2
-        left_out, entries = left_out + len(entries) - kept, entries[:kept]
+        sizes = _sizes(entries)
+        surplus = max(1, sum(sizes.values()) // _SHED_AT_ONCE)
+        entries = _without(entries, surplus, lambda each: sizes[each.key])  # noqa: B023
+    left_out = slot.left_out + len(slot.entries) - len(entries)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -135,6 +144,43 @@ def newest(transport: Transport, namespace: str, unix: float, most: int) -> Newe
         if len(found) >= most:
             break
     return Newest(tuple(found[:most]), left_out)
+
+
+def _without(entries: Iterable[Entry], surplus: int, weight: Callable[[Entry], int]) -> list[Entry]:
+    """Leave out so much, always of the namespace that weighs most: its heaviest, then its newest.
+
+    So whatever one namespace brings costs the others nothing until it has no more than they.
+    """
+    kept: defaultdict[str, list[tuple[int, int, str, Entry]]] = defaultdict(list)
+    for each in entries:
+        kept[each.namespace].append((weight(each), each.finished, each.key, each))
+    for found in kept.values():
+        found.sort(key=lambda each: each[:3])
+    heaviest = [(-sum(each[0] for each in found), name) for name, found in kept.items()]
+    heapq.heapify(heaviest)
+    while surplus > 0 and heaviest:
+        total, name = heaviest[0]
+        gone = kept[name].pop()[0]
+        surplus -= gone
+        if kept[name]:
+            heapq.heapreplace(heaviest, (total + gone, name))
+        else:
+            heapq.heappop(heaviest)
+    return sorted((each[3] for found in kept.values() for each in found), key=_age)
+
+
+def _sizes(entries: Sequence[Entry]) -> Mapping[str, int]:
+    """Tell how many characters each adds; a template is shared by all that have it."""
+    users = Counter(text for each in entries for text in {each.submitted, each.ran})
+    return {
+        each.key: len(journal.write_one(each))
+        + sum(len(text) // users[text] for text in {each.submitted, each.ran})
+        for each in entries
+    }
+
+
+def _age(entry: Entry) -> tuple[int, str]:
+    return entry.finished, entry.key
 
 
 def _packed(entries: Sequence[Entry]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from webhook.cluster.run import (
     FAILED,
@@ -19,9 +19,12 @@ from webhook.cluster.run import (
 )
 from webhook.cluster.workload import USED_OF_SPEC
 from webhook.model import fields, journal
-from webhook.model.cut import KUEUES
+from webhook.model.cut import said_to_kueue
 from webhook.model.runs import Ended
 from webhook.model.signatures import SigningKeys
+
+LONGEST_TEMPLATE: Final = 32_768
+"""Characters; most have some hundreds."""
 
 
 class Past(NamedTuple):
@@ -59,7 +62,9 @@ class Over(NamedTuple):
 
 
 def read(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Past | None:
-    """Read one that is over or not; None: it has several pod sets, which no replay can submit.
+    """Read one that is over or not; None: no replay can submit it.
+
+    It has several pod sets, or a template that would take the room of hundreds of others.
 
     *keys* as for ``read_workload``.
 
@@ -81,6 +86,9 @@ def read(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Past | N
     owner = _owner(metadata)
     finished, outcome = _end(metadata, status)
     count = fields.integer(pod_set, "count", here)
+    pruned = _pruned(template, here)
+    if len(pruned) > LONGEST_TEMPLATE:
+        return None
     return Past(
         key=fields.text(metadata, "uid", "metadata"),
         namespace=namespace,
@@ -95,7 +103,7 @@ def read(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Past | N
         cluster_queue=intern(fields.text(admission, "clusterQueue", "status.admission")),
         flavors=read_flavors(admission),
         pods=1 if count is None else count,
-        template=_pruned(template, here),
+        template=intern(pruned),
         job_class=intern(mark.job_class.key) if mark else "",
         coarse=intern(mark.job_class.coarse) if mark else "",
         cluster=intern(fields.text(status, "clusterName", "status")),
@@ -134,7 +142,6 @@ def _pruned(template: Mapping[str, Any], path: str) -> str:
             {name: item[name] for name in ("name", "resources", "restartPolicy") if name in item}
             for item, _ in fields.objects(spec, key, path)
         ]
-    annotations = fields.mapping(metadata, "annotations", path)
-    said = {key: text for key, text in annotations.items() if key.startswith(KUEUES)}
+    said = said_to_kueue(fields.mapping(metadata, "annotations", path))
     found = {"metadata": {"annotations": said}, "spec": kept} if said else {"spec": kept}
-    return intern(json.dumps(found, separators=(",", ":"), sort_keys=True))
+    return json.dumps(found, separators=(",", ":"), sort_keys=True)

@@ -35,6 +35,10 @@ SETTLED_SECONDS: Final = 2.0
 MOST_JOBS: Final = 20_000
 """Jobs whose metadata are known, at about a kilobyte each; beyond, the first to be forgotten is
 the one that was created first."""
+MOST_BYTES: Final = 60_000_000
+"""Of all of them."""
+LONGEST_KNOWN: Final = 8_192
+"""Bytes of one Job's metadata, compressed; a Job that has more gets no entry."""
 MOST_ENDED: Final = 20_000
 KEPT_SECONDS: Final = 300.0
 """What ended, where another leads; by then it has written it."""
@@ -50,6 +54,7 @@ class Known(NamedTuple):
     seen: float
     """When it came, in seconds since 1970, where that was seen; 0: it was there before."""
     packed: bytes
+    """Empty: more than is kept."""
 
 
 @dataclass(slots=True)
@@ -75,12 +80,18 @@ class Journal:
         self._is_leader = is_leader
         self._unix = unix
         self._jobs: OrderedDict[str, Known] = OrderedDict()
+        self._bytes = 0
+        """Of all that is known of Jobs."""
         self._gone: deque[tuple[float, str]] = deque()
         self._ended: deque[tuple[float, Past]] = deque()
         self._due: dict[int, list[Entry]] = {}
         """Slot to what is to be added to it."""
         self._places: dict[int, _Place] = {}
         self._next = 0.0
+
+    def known(self) -> tuple[Known, ...]:
+        """List the Jobs whose metadata are known, those that came first first."""
+        return tuple(self._jobs.values())
 
     def take_jobs(self, message: Message) -> tuple[str, ...]:
         """Take over what the follower of Jobs has found out."""
@@ -104,9 +115,10 @@ class Journal:
         if event_type == "DELETED":
             self._gone.append((self._unix(), known.uid))
         seen = before.seen if before else self._unix() if event_type == "ADDED" else 0.0
+        self._bytes += len(known.packed) - (len(before.packed) if before else 0)
         self._jobs[known.uid] = known._replace(seen=seen)
-        while len(self._jobs) > MOST_JOBS:
-            self._jobs.popitem(last=False)
+        while len(self._jobs) > MOST_JOBS or self._bytes > MOST_BYTES:
+            self._bytes -= len(self._jobs.popitem(last=False)[1].packed)
 
     def read_again(self) -> None:
         """Read at the next look what others have written meanwhile."""
@@ -136,7 +148,8 @@ class Journal:
     def _forget(self) -> None:
         unix = self._unix()
         while self._gone and self._gone[0][0] < unix - GONE_SECONDS:
-            self._jobs.pop(self._gone.popleft()[1], None)
+            gone = self._jobs.pop(self._gone.popleft()[1], None)
+            self._bytes -= len(gone.packed) if gone else 0
         if self._is_leader():
             return
         self._due.clear()
@@ -159,6 +172,8 @@ class Journal:
 
     def _entry(self, ended: Past, keys: SigningKeys | None) -> Entry | None:
         known = self._jobs.get(ended.job_uid)
+        if known is not None and not known.packed:
+            return None
         metadata = None if known is None else json.loads(zlib.decompress(known.packed))
         seen = known.seen if known else 0.0
         # Without an entry, whatever is wrong with the Job: a journal is of many.
@@ -220,7 +235,9 @@ def known_of(source: Mapping[str, Any]) -> Known:
 
     """
     metadata = recording.metadata_of(source)
-    return Known(str(metadata.get("uid") or ""), 0.0, zlib.compress(json.dumps(metadata).encode()))
+    packed = zlib.compress(json.dumps(metadata).encode())
+    is_kept = len(packed) <= LONGEST_KNOWN
+    return Known(str(metadata.get("uid") or ""), 0.0, packed if is_kept else b"")
 
 
 def _each(message: Message) -> Iterator[tuple[str, Any]]:

@@ -108,8 +108,13 @@ def write(entries: Iterable[Entry]) -> str:
     for entry in sorted(entries, key=lambda each: each.key):
         for text in (entry.submitted, entry.ran):
             templates[_digest(text)] = text
-        lines.append(_ENCODER.encode(_line(entry)))
+        lines.append(write_one(entry))
     return "\n".join((_ENCODER.encode(dict(sorted(templates.items()))), *lines))
+
+
+def write_one(entry: Entry) -> str:
+    """Write one entry's line, which names its templates."""
+    return _ENCODER.encode(_line(entry))
 
 
 def read(text: str) -> tuple[Entry, ...]:
