@@ -162,9 +162,9 @@ def wants_rotation(state: State, now: datetime) -> bool:
     """Say whether the signing authority has had two thirds of its life, or was asked to go."""
     if state.signing is None:
         return False
-    made = state.signing.certificate.not_valid_before_utc + BACKDATED
-    life = state.signing.certificate.not_valid_after_utc - made
-    return state.rotation_asked or now >= made + life * 2 / 3
+    made = state.signing.certificate.not_valid_before_utc
+    life = state.signing.certificate.not_valid_after_utc - made - BACKDATED
+    return state.rotation_asked or now - made - BACKDATED >= life * 2 / 3
 
 
 def expired(certificate: x509.Certificate, now: datetime) -> bool:
@@ -214,7 +214,8 @@ def _reason(state: State, now: datetime) -> str:
 
 def _still_old(state: State, now: datetime, lifetimes: Lifetimes) -> tuple[x509.Certificate, ...]:
     since = state.retired_at
-    if since is None or now >= since + lifetimes.retire:
+    # Not a sum: whoever writes the Secret may have written the last moment that there is.
+    if since is None or now - since >= lifetimes.retire:
         return ()
     return _unexpired(state.old, now)
 

@@ -96,7 +96,7 @@ def _authority(name: str, given: Mapping[str, bytes], faults: list[str]) -> Issu
 def _decode(key: str, text: str, faults: list[str]) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except ValueError:
+    except (TypeError, ValueError):
         faults.append(f"{key}: not base64")
         return b""
 
@@ -104,6 +104,6 @@ def _decode(key: str, text: str, faults: list[str]) -> bytes:
 def _time(annotations: Mapping[str, str]) -> datetime | None:
     try:
         found = datetime.fromisoformat(annotations.get(RETIRED_AT, ""))
-    except ValueError:
+    except (TypeError, ValueError):
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 from certs.issue import new_authority, new_leaf
 from certs.keeper import Report
 from certs.leaf import Leaf
-from webhook.certify import carried
+from webhook.certify import Certifier, carried
 from webhook.cluster.pipe import Certificates, Update, read_update, write_update
+from webhook.faults import Failures
+from webhook.settings import Settings
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -44,3 +46,24 @@ def test_before_the_first_leaf_there_is_only_what_is_amiss():
 
 def test_the_key_is_in_no_text():
     assert "PRIVATE" not in repr(carried(report()))
+
+
+def test_a_look_that_fails_is_counted_and_told_and_the_next_is_taken(monkeypatch):
+    lines, looks = [], [RuntimeError("s3cret"), None]
+    failures = Failures(lines.append)
+    certifier = Certifier(Settings(), lines.append, failures)
+    monkeypatch.setattr("certs.keeper.Keeper.look", lambda _: _raised(looks.pop(0)))
+
+    certifier.look()
+    failed = certifier.news()
+    certifier.look()
+
+    assert (failed, certifier.news()) == (None, carried(Report()))
+    assert failures.counts == {"certificates": 1}
+    assert lines[0].startswith("certificates: RuntimeError at ")
+
+
+def _raised(error):
+    if error is not None:
+        raise error
+    return Report()

@@ -16,14 +16,16 @@ from certs.leaf import Leaf
 from certs.plan import Lifetimes
 from certs.store import Store
 from webhook.cluster.pipe import Certificates, Served
+from webhook.faults import CERTIFICATES, Failures
 from webhook.settings import Settings
 
 
 class Certifier:
     """Looks in a thread of its own; ``news`` is what it has found out since it was last asked."""
 
-    def __init__(self, settings: Settings, log: Callable[[str], None]) -> None:
+    def __init__(self, settings: Settings, log: Callable[[str], None], failures: Failures) -> None:
         self._keeper = keeper(settings, log)
+        self._failures = failures
         self._keeper.on_leaf = self._take
         self._told: Certificates | None = None
         self._news: Certificates | None = None
@@ -39,9 +41,15 @@ class Certifier:
 
     def _run(self) -> None:
         while True:
-            self._take(self._keeper.look())
+            self.look()
             # Replicas that started together shall not stay in step.
             time.sleep(self._keeper.wait.total_seconds() * random.uniform(0.8, 1.0))  # noqa: S311
+
+    def look(self) -> None:
+        """Take a look; one that fails leaves everything as it is until the next."""
+        report, _ = self._failures.survive(CERTIFICATES, self._keeper.look)
+        if report is not None:
+            self._take(report)
 
     def _take(self, report: Report) -> None:
         found = carried(report)

@@ -7,17 +7,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-OBSERVER_PARTS: Final = ("messages", "state")
-"""Of the observer's turns: what is taken over, and what is made of it."""
+CERTIFICATES: Final = "certificates"
+OBSERVER_PARTS: Final = ("messages", "state", CERTIFICATES)
+"""Of the observer's turns: what is taken over, what is made of it, and the keeper's looks."""
 CONTROLLER_PARTS: Final = (
-    "messages",
-    "state",
-    "policies",
-    "records",
-    "events",
-    "moves",
-    "jobs",
-    "keys",
+    *("messages", "state", "policies", "records"),
+    *("events", "moves", "jobs", "keys"),
 )
 """Of the controller's."""
 T = TypeVar("T")

@@ -43,7 +43,7 @@ COALESCE_SECONDS = 0.005
 """Changes that come together are published together."""
 HEARTBEAT_SECONDS = 0.5
 _Found: TypeAlias = Message | Foreseen | FromCluster | Reachable
-MESSAGES, STATE = OBSERVER_PARTS
+MESSAGES, STATE, _ = OBSERVER_PARTS
 _PR_SET_PDEATHSIG = 1
 """https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html"""
 NICENESS = 5
@@ -116,6 +116,7 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
     feed = Feed(resources, time.monotonic(), settle=lambda snapshot: restraint(settler(snapshot)))
     foresight = Foresight(messages.put)
     foresight.start()
+    failures = Failures(_log)
     try:
         publish(
             Watching(
@@ -123,12 +124,12 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
                 foresight=foresight,
                 workers=_workers(settings, client, messages, ring),
                 ring=ring,
-                failures=Failures(_log),
+                failures=failures,
             ),
             messages,
             frames,
             console=console,
-            certificates=_certificates(settings),
+            certificates=_certificates(settings, failures),
         )
     except BrokenPipeError:
         os._exit(0)
@@ -146,13 +147,13 @@ def _restraint(settings: Settings) -> Restraint:
     )
 
 
-def _certificates(settings: Settings) -> Callable[[], Certificates | None]:
+def _certificates(settings: Settings, failures: Failures) -> Callable[[], Certificates | None]:
     """Start looking after certificates, where that is ours; return what asks for news of them."""
     if settings.certificates == "files":
         return lambda: None
     from webhook.certify import Certifier  # noqa: PLC0415 - cryptography for those who need it
 
-    certifier = Certifier(settings, _log)
+    certifier = Certifier(settings, _log, failures)
     certifier.start()
     return certifier.news
 

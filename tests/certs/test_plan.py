@@ -1,7 +1,7 @@
 """Which step comes next, and what the Secret holds after it."""
 
 import dataclasses
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -191,3 +191,10 @@ def test_of_too_many_old_authorities_the_youngest_are_kept_and_nobody_writes_twi
 
     assert state.old == many[:16]
     assert step(state, bundle(*many)) == Publish(certificates=(A, *many[:16]))
+
+
+@pytest.mark.parametrize(("year", "due"), [(9999, None), (1, Drop())])
+def test_a_time_at_the_end_of_the_calendar_is_compared_and_not_added_to(year, due):
+    state = dataclasses.replace(RETIRED, retired_at=datetime(year, 12, 31, tzinfo=UTC))
+
+    assert step(state, bundle(B, A)) == due

@@ -69,3 +69,10 @@ def test_old_authorities_of_unknown_age_are_a_fault(annotations):
     found = read(data, annotations)
 
     assert found.faults == (f"annotation {RETIRED_AT}: missing or not a time",)
+
+
+def test_values_of_a_wrong_type_are_faults():
+    found = read({"ca.crt": 7, "old.crt": ["x"]}, {RETIRED_AT: 7})
+
+    assert found.retired_at is None
+    assert found.faults[:2] == ("ca.crt: not base64", "old.crt: not base64")
