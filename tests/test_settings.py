@@ -6,6 +6,11 @@ from pydantic import ValidationError
 from webhook.settings import Settings
 
 
+def test_names_of_clients_without_an_authority_are_refused():
+    with pytest.raises(ValidationError, match="client_names: need a client_ca that vouches"):
+        Settings.model_validate({"client_names": ["kube-apiserver"]})
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [

@@ -189,3 +189,47 @@ def test_whoever_serves_meanwhile_gets_a_whole_context(sent):
     thread.join()
 
     assert seen == {ssl.SSLContext}
+
+
+def test_clients_need_a_certificate_where_their_authority_is_given(clocks, told, tmp_path):
+    file = tmp_path / "ca.crt"
+    file.write_bytes(authority().certificate_pem)
+    sent = SentContext(
+        client_ca=str(file), on_error=told.append, clock=clocks.monotonic, now=clocks.now
+    )
+    sent.take(Certificates(served=served(authority())))
+
+    before = sent()
+
+    assert before.verify_mode is ssl.CERT_REQUIRED
+    assert len(before.get_ca_certs()) == 1
+    clocks.seconds += 10
+    assert sent() is before
+    file.write_bytes(authority().certificate_pem + authority().certificate_pem)
+    clocks.seconds += 10
+    assert len(sent().get_ca_certs()) == 2
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda file: file.write_text("nothing")])
+def test_an_authority_of_clients_that_cannot_be_read_leaves_the_one_before(
+    clocks, told, tmp_path, spoil
+):
+    file = tmp_path / "ca.crt"
+    file.write_bytes(authority().certificate_pem)
+    sent = SentContext(
+        client_ca=str(file), on_error=told.append, clock=clocks.monotonic, now=clocks.now
+    )
+    sent.take(Certificates(served=served(authority())))
+    before = sent()
+
+    spoil(file)
+    clocks.seconds += 10
+
+    assert sent() is before
+    assert "in force" in told[-1]
+
+
+def test_nobody_is_asked_for_a_certificate_without_an_authority(sent):
+    sent.take(Certificates(served=served(authority())))
+
+    assert sent().verify_mode is ssl.CERT_NONE

@@ -1,8 +1,14 @@
-"""Addresses as settings have them: ``host:port``."""
+"""Addresses as settings have them: ``host:port``, and the paths at which reviews are answered."""
 
 from __future__ import annotations
 
+import json
+import re
 from ipaddress import ip_address
+from pathlib import Path
+
+PATH = "/mutate"
+_SEGMENT = re.compile(r"([A-Za-z0-9_-]{24,64})?")
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -24,3 +30,20 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def read_paths(file: str) -> tuple[bytes, ...]:
+    """Read the last segments of the paths from a *file*; without one, ``/mutate`` is all there is.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or is not a list of segments.
+
+    """
+    segments = json.loads(Path(file).read_bytes()) if file else [""]
+    if not isinstance(segments, list) or not segments:
+        raise ValueError("must be a list of at least one segment")
+    for segment in segments:
+        if not isinstance(segment, str) or not _SEGMENT.fullmatch(segment):
+            # It is secret, and this text is printed.
+            raise ValueError("a segment must be 24 to 64 letters, digits, - or _; or empty")
+    return tuple((f"{PATH}/{segment}" if segment else PATH).encode() for segment in segments)

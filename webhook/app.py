@@ -14,6 +14,7 @@ from typing import NoReturn, Protocol
 from flask import Flask
 
 from webhook import decision_log, faults, flow, probes
+from webhook.addresses import read_paths
 from webhook.cluster.link import ObserverLink
 from webhook.cluster.pipe import Update
 from webhook.decision_log import DecisionLog
@@ -25,10 +26,14 @@ from webhook.settings import Settings
 from webhook.tls import Source
 
 
-def create_app(handler: Handler, metrics: Metrics, log: DecisionLog) -> Flask:
+def create_app(
+    handler: Handler, metrics: Metrics, log: DecisionLog, *, path_segments: str = ""
+) -> Flask:
     """Build the WSGI application: ``POST /mutate``, answered before Flask takes a call apart."""
     app = Flask(__name__)
-    app.wsgi_app = Mutate(app.wsgi_app, handler, metrics, log)  # type: ignore[method-assign]
+    paths = read_paths(path_segments)
+    mutate = Mutate(app.wsgi_app, handler, metrics, log, paths=paths)
+    app.wsgi_app = mutate  # type: ignore[method-assign]
     return app
 
 
@@ -45,7 +50,8 @@ def serve_forever(settings: Settings, *, certificates: Source, state: ServerStat
     server = _Server(settings, certificates, state)
     threading.excepthook = server.end_with
     server.start()
-    return create_app(server.handler, server.metrics, server.log)
+    segments = settings.path_segments
+    return create_app(server.handler, server.metrics, server.log, path_segments=segments)
 
 
 class _Server:

@@ -12,7 +12,7 @@ import socket
 import ssl
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from webhook import faults, gateway
 from webhook.connection import Connection
@@ -44,12 +44,15 @@ class Clients:
         limit: int,
         keep_alive_seconds: float,
         on_error: Callable[[str], object],
+        names: Collection[str] = (),
     ) -> None:
+        """Take clients whose certificate has one of the *names*; none: all that come this far."""
         self._poller = poller
         self._application = application
         self._limit = limit
         self._keep_alive_seconds = keep_alive_seconds
         self._on_error = on_error
+        self._names = frozenset(names)
         self._deadlines = Deadlines()
         self._open: set[Connection] = set()
         # In the order in which they were last heard of; those being answered are not in it.
@@ -152,13 +155,20 @@ class Clients:
             wanted = conn.shake_hands()
         except (OSError, ValueError):
             self.unanswered["handshake"] += 1
-            self._drop(conn)
+            if len(self._open) < self._limit // 2:
+                # Closed at once, what says why is lost with what the client has sent meanwhile.
+                self._hang_up(conn)
+            else:
+                self._drop(conn)
             return
-        if wanted is None:
-            conn.greeted = True
-            self._rest(conn)
-        else:
+        if wanted is not None:
             self._wait(conn, wanted, self._greet)
+            return
+        conn.greeted = True
+        if self._names and self._names.isdisjoint(conn.client_names()):
+            self._refuse(conn, "403 Forbidden")
+        else:
+            self._rest(conn)
 
     def _rest(self, conn: Connection) -> None:
         """Wait for the next message."""
@@ -176,10 +186,7 @@ class Clients:
             wanted = conn.receive()
             self._count(conn)
         except Refused as refused:
-            self._silent.pop(conn, None)
-            self.unanswered[refused.status[:3]] += 1
-            conn.put(gateway.failure(refused.status), close=True)
-            self._send(conn)
+            self._refuse(conn, refused.status)
             return
         except (OSError, ValueError):
             self._drop(conn)
@@ -194,6 +201,13 @@ class Clients:
             conn.begun = True
             self._heard_of(conn, MESSAGE_SECONDS)
         self._wait(conn, wanted, self._collect)
+
+    def _refuse(self, conn: Connection, status: str) -> None:
+        """Say no more than the status, and hang up."""
+        self._silent.pop(conn, None)
+        self.unanswered[status[:3]] += 1
+        conn.put(gateway.failure(status), close=True)
+        self._send(conn)
 
     def _answer(self, conn: Connection) -> None:
         if conn.message is None:

@@ -10,6 +10,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from webhook.inbox import Inbox, Message
 
@@ -82,6 +83,14 @@ class Connection:
         except OSError:
             return 0.0
         return int.from_bytes(told[_LAST_RECEIVED], sys.byteorder) / 1000
+
+    def client_names(self) -> frozenset[str]:
+        """Return the names in the client's certificate; one that none was asked for has none."""
+        found = self.sock.getpeercert() or {}
+        subject: Any = found.get("subject", ())
+        others: Any = found.get("subjectAltName", ())
+        common = (value for pairs in subject for kind, value in pairs if kind == "commonName")
+        return frozenset((*common, *(name for kind, name in others if kind in ("DNS", "URI"))))
 
     def shake_hands(self) -> int | None:
         return _attempt(self.sock.do_handshake)

@@ -5,12 +5,14 @@ What goes wrong ends here: counted, logged without its text, and the Job admitte
 
 from __future__ import annotations
 
+import hmac
 import re
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from webhook import decision_log, faults, gateway
+from webhook.addresses import PATH
 from webhook.admission import review as reviews
 from webhook.admission.patch import PatchError
 from webhook.decision_log import DecisionLog
@@ -30,15 +32,26 @@ class Mutate:
     """Answers before the application takes a call apart: that took a tenth of a review's time."""
 
     def __init__(
-        self, others: Callable[..., Any], handler: Handler, metrics: Metrics, log: DecisionLog
+        self,
+        others: Callable[..., Any],
+        handler: Handler,
+        metrics: Metrics,
+        log: DecisionLog,
+        *,
+        paths: tuple[bytes, ...],
     ) -> None:
         self._others = others
         self._handler = handler
         self._metrics = metrics
         self._log = log
+        self._paths = paths
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        if environ["PATH_INFO"] != "/mutate":
+        path: str = environ["PATH_INFO"]
+        if not self._answers_at(path):
+            if path.startswith(PATH):
+                start_response("404 Not Found", [("Content-Length", "0")])
+                return ()
             found: Iterable[bytes] = self._others(environ, start_response)
             return found
         if environ["REQUEST_METHOD"] != "POST":
@@ -50,6 +63,11 @@ class Mutate:
         size = ("Content-Length", str(len(body)))
         start_response(status, [("Content-Type", content_type), size])
         return (body,)
+
+    def _answers_at(self, path: str) -> bool:
+        """Compare with every path, each in a time that tells nothing about it."""
+        given = path.encode("latin-1")
+        return sum(hmac.compare_digest(given, each) for each in self._paths) > 0
 
     def _answer(self, body: bytes, *, is_late: bool) -> tuple[str, str, bytes]:
         started, metrics = time.perf_counter(), self._metrics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 import signal
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from gunicorn.app.base import BaseApplication
@@ -31,8 +31,10 @@ class Server(BaseApplication):  # type: ignore[misc]
         load_application: Callable[[], Application],
         keep_alive_seconds: int = 120,
         drain_seconds: float = 0.0,
+        client_names: Collection[str] = (),
     ) -> None:
         self.context = context
+        self.client_names = client_names
         self.drain_seconds = drain_seconds
         self.draining = False
         """Set by the worker: this server is about to end, and not ready for new clients."""

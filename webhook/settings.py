@@ -36,6 +36,19 @@ class Settings(BaseModel):
     tls_key: str = "/tls/tls.key"
     """File of its private key, PEM."""
 
+    client_ca: str = ""
+    """File of the authorities, PEM, that sign the API servers' client certificates; whoever has
+    none of theirs fails the handshake. Read again when it changes. Empty: nobody is asked."""
+
+    client_names: tuple[str, ...] = ()
+    """Names, of which such a certificate must carry one: its common name, or a DNS name or URI of
+    its. None: every client that these authorities have signed may ask."""
+
+    path_segments: str = ""
+    """File of a list, JSON: the last segments of the paths at which reviews are answered, such as
+    ``/mutate/<segment>``; an empty segment is ``/mutate`` alone. A file, because they are secret.
+    Empty: ``/mutate`` alone."""
+
     certificates: Literal["files", "self-managed"] = "files"
     """Where the certificate comes from: the two files above, or an authority of our own that lies
     in a Secret."""
@@ -99,6 +112,13 @@ class Settings(BaseModel):
     drain_seconds: float = Field(default=15.0, ge=0)
     """Seconds between SIGTERM and the end, in which reviews are still answered: the time that the
     API server needs to see that this replica has left the Service."""
+
+    @model_validator(mode="after")
+    def _names_need_an_authority(self) -> Self:
+        """Refuse names that nobody would be asked for."""
+        if self.client_names and not self.client_ca:
+            raise ValueError("client_names: need a client_ca that vouches for them")
+        return self
 
     @model_validator(mode="after")
     def _lifetimes_leave_time(self) -> Self:

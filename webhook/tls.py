@@ -5,6 +5,7 @@ Changing a live context in place is not atomic (certificate first, then key) and
 
 from __future__ import annotations
 
+import math
 import os
 import ssl
 import threading
@@ -19,6 +20,7 @@ from webhook.cluster.pipe import Certificates, Served
 
 CHECK_SECONDS = 5.0
 """How often the files are looked at; a kubelet takes longer to show a new Secret."""
+_Signature = tuple[tuple[str, int, int], ...]
 _MARGIN_SECONDS = 3600.0
 """A certificate that is valid for less is about to be refused, clocks being what they are."""
 
@@ -64,11 +66,12 @@ class LiveContext:
         certificate: str,
         key: str,
         *,
+        client_ca: str = "",
         on_error: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._certificate, self._key = certificate, key
+        self._certificate, self._key, self._client_ca = certificate, key, client_ca
         self._on_error = on_error
         self.on_reload: Callable[[str], None] = lambda _: None
         self._clock, self._now = clock, now
@@ -128,12 +131,11 @@ class LiveContext:
             beside if beside.exists() else key
         )
 
-    def _sign(self) -> tuple[tuple[str, int, int], ...]:
-        found = ((str(path), path.stat()) for path in self._paths())
-        return tuple((name, stat.st_mtime_ns, stat.st_ino) for name, stat in found)
+    def _sign(self) -> _Signature:
+        return _signature(*self._paths(), self._client_ca)
 
     def _build(self) -> ssl.SSLContext:
-        return _context(*self._paths())
+        return _context(*self._paths(), client_ca=self._client_ca)
 
 
 class SentContext:
@@ -142,10 +144,14 @@ class SentContext:
     def __init__(
         self,
         *,
+        client_ca: str = "",
         on_error: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
+        self._client_ca = client_ca
+        self._clients: _Signature = ()
+        self._checked = -math.inf
         self._on_error = on_error
         self.on_reload: Callable[[str], None] = lambda _: None
         self._clock, self._now = clock, now
@@ -158,6 +164,9 @@ class SentContext:
     def __call__(self) -> ssl.SSLContext | None:
         if self._waiting is not None:
             self._swap()
+        if self._client_ca and self._clock() - self._checked >= CHECK_SECONDS:
+            self._checked = self._clock()
+            self._renew_clients()
         return self._context
 
     def take(self, certificates: Certificates) -> None:
@@ -189,14 +198,35 @@ class SentContext:
             if not is_time_for(served, self._served, now=self._now(), clock=self._clock()):
                 self._waiting = served
                 return
-            try:
-                self._context = _context_of(served.pem)
-            except OSError as error:
-                self.on_reload("failure")
-                self._on_error(f"keeping the certificate in force: {error}")
+            if not self._put_in_force(served):
                 return
-            self._served = served
         self.on_reload("success")
+
+    def _renew_clients(self) -> None:
+        """Build anew when the clients' authorities are others than those in force."""
+        with self._lock:
+            served = self._served
+            if served is None or not self._has_other_clients() or not self._put_in_force(served):
+                return
+        self.on_reload("success")
+
+    def _has_other_clients(self) -> bool:
+        try:
+            return _signature(self._client_ca) != self._clients
+        except OSError as error:
+            self._on_error(f"keeping the clients' authorities in force: {error}")
+            return False
+
+    def _put_in_force(self, served: Served) -> bool:
+        try:
+            clients = _signature(self._client_ca)
+            self._context = _context_of(served.pem, client_ca=self._client_ca)
+        except OSError as error:  # ssl.SSLError is one
+            self.on_reload("failure")
+            self._on_error(f"keeping the certificate in force: {error}")
+            return False
+        self._served, self._clients = served, clients
+        return True
 
 
 def is_time_for(offered: Served, served: Served | None, *, now: float, clock: float) -> bool:
@@ -210,22 +240,32 @@ def is_time_for(offered: Served, served: Served | None, *, now: float, clock: fl
     return clock >= offered.trusted_at or now >= served.expires - margin
 
 
-def _context(certificate: str | Path, key: str | Path) -> ssl.SSLContext:
+def _signature(*paths: str | Path) -> _Signature:
+    """Return what changes with the files; an empty path is none."""
+    found = ((str(path), Path(path).stat()) for path in paths if path)
+    return tuple((name, stat.st_mtime_ns, stat.st_ino) for name, stat in found)
+
+
+def _context(certificate: str | Path, key: str | Path, *, client_ca: str = "") -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # No API server resumes a session; the tickets for it cost a seventh of a handshake.
     context.num_tickets = 0
     context.load_cert_chain(certificate, key)
+    if client_ca:
+        # Without a certificate of theirs the handshake fails, before a byte of a review is read.
+        context.load_verify_locations(client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
     return context
 
 
-def _context_of(pem: bytes) -> ssl.SSLContext:
+def _context_of(pem: bytes, *, client_ca: str) -> ssl.SSLContext:
     """Build a context without a file: OpenSSL reads from a path, so it gets one in memory."""
     file = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:
         os.write(file, pem)
         path = f"/proc/self/fd/{file}"
-        return _context(path, path)
+        return _context(path, path, client_ca=client_ca)
     finally:
         os.close(file)
 

@@ -63,6 +63,7 @@ class PollingWorker(Worker):  # type: ignore[misc]
                 limit=min(self.cfg.worker_connections, _files() - _SPARE_FILES),
                 keep_alive_seconds=self.cfg.keepalive,
                 on_error=self.log.error,
+                names=self.app.client_names,
             )
             self.app.in_flight = self._clients.in_flight
             self.app.unanswered = self._clients.unanswered

@@ -63,6 +63,55 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
 {{- end -}}
 {{- end -}}
 
+{{- /* The path that the API servers call: the first of the secret segments behind /mutate. */ -}}
+{{- define "kueue-fallback.path" -}}
+{{- $segment := first (concat .Values.webhook.pathSegments (list "")) -}}
+/mutate{{ with $segment }}/{{ . }}{{ end }}
+{{- end -}}
+
+{{- /* The volume with the authority of the API servers' client certificates; nothing without one. */ -}}
+{{- define "kueue-fallback.clientCA" -}}
+{{- with .Values.webhook.clientCA -}}
+{{- if and .pem .from.name -}}
+{{- fail "webhook.clientCA: give pem or from.name, not both" -}}
+{{- else if and .names (not (or .pem .from.name)) -}}
+{{- fail "webhook.clientCA.names: need an authority that vouches for them, in pem or from.name" -}}
+{{- else if and .from.name (eq .from.kind "Secret") -}}
+secret:
+  secretName: {{ .from.name }}
+  items: [{key: {{ .from.key }}, path: ca.crt}]
+{{- else if or .pem .from.name -}}
+configMap:
+  name: {{ .from.name | default (printf "%s-client-ca" (include "kueue-fallback.fullname" $)) }}
+  items: [{key: {{ ternary "ca.crt" .from.key (ne .pem "") }}, path: ca.crt}]
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Whether there are NetworkPolicies. */ -}}
+{{- define "kueue-fallback.networkPolicy" -}}
+{{- with .Values.networkPolicy -}}
+{{- kindIs "invalid" .enabled | ternary (not (empty .reviewsFrom)) .enabled -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* To where the pods of one component may call, where that is limited. */ -}}
+{{- define "kueue-fallback.egress" -}}
+{{- with .Values.networkPolicy.callsTo -}}
+egress:
+  - to:
+      {{- toYaml . | nindent 6 }}
+  # DNS, wherever it is: CoreDNS, a cache on the node, OpenShift's port.
+  - ports:
+      {{- range list 53 5353 }}
+      - port: {{ . }}
+        protocol: UDP
+      - port: {{ . }}
+        protocol: TCP
+      {{- end }}
+{{- end -}}
+{{- end -}}
+
 {{- /* What the webhook and the controller both read; Workloads are the webhook's alone. */ -}}
 {{- define "kueue-fallback.readRules" -}}
 - apiGroups: [kueue.x-k8s.io]
@@ -134,6 +183,11 @@ labels:
   kueue-fallback.dev/metrics: "true"
 annotations:
   # Settings are read once at start, so a change of them must start new pods.
+  {{- if eq .component "webhook" }}
+  {{- with .root.Values.webhook.pathSegments }}
+  checksum/path: {{ toJson . | sha256sum }}
+  {{- end }}
+  {{- end }}
   checksum/settings: {{ include (print .root.Template.BasePath "/settings-configmap.yaml") .root | sha256sum }}
   {{- with .root.Values.podAnnotations }}
   {{- toYaml . | nindent 2 }}

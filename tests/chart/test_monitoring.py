@@ -79,7 +79,11 @@ def test_network_policies_let_in_reviews_and_scrapes_alone(rendering):
     console = {"ports": [{"port": "console"}], "from": [{"podSelector": {}}]}
     assert server["ingress"] == [reviews, console, scrapes]
     assert controller["ingress"] == [scrapes]
-    assert (server["policyTypes"], controller["policyTypes"]) == (["Ingress"], ["Ingress"])
+    dns = [{"port": port, "protocol": each} for port in (53, 5353) for each in ("UDP", "TCP")]
+    calls = [{"to": [{"ipBlock": {"cidr": "10.96.0.1/32"}}]}, {"ports": dns}]
+    assert (server["egress"], controller["egress"]) == (calls, calls)
+    both = ["Ingress", "Egress"]
+    assert (server["policyTypes"], controller["policyTypes"]) == (both, both)
 
 
 def test_network_policies_without_peers_let_both_in_from_everywhere(render):
@@ -89,6 +93,29 @@ def test_network_policies_without_peers_let_both_in_from_everywhere(render):
         {"ports": [{"port": "webhook"}]},
         {"ports": [{"port": "metrics"}]},
     ]
+    assert spec["policyTypes"] == ["Ingress"]
+    assert "egress" not in spec
+
+
+REVIEWS_FROM = '[{"ipBlock": {"cidr": "10.0.0.0/28"}}]'
+
+
+@pytest.mark.parametrize(
+    ("enabled", "peers", "made"),
+    [
+        ("null", "[]", False),
+        ("null", REVIEWS_FROM, True),
+        ("false", REVIEWS_FROM, False),
+        ("true", "[]", True),
+    ],
+)
+def test_network_policies_are_made_where_the_control_planes_addresses_are_given(
+    render, enabled, peers, made
+):
+    rendering = render({"networkPolicy.enabled": enabled, "networkPolicy.reviewsFrom": peers})
+
+    found = {name for kind, name in rendering.objects if kind == "NetworkPolicy"}
+    assert found == ({"kueue-fallback", "kueue-fallback-controller"} if made else set())
 
 
 def test_network_policies_select_the_pods_that_they_are_for(rendering):

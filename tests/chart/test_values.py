@@ -36,6 +36,8 @@ LEVELS = (
     "service",
     "settings",
     "webhook",
+    "webhook.clientCA",
+    "webhook.clientCA.from",
 )
 # What Kubernetes or the server defines, of which no value is given.
 OPEN = {".affinity", ".settings", ".resources", ".controller.resources", ".hooks.resources"}
@@ -70,6 +72,8 @@ def test_an_unknown_key_is_refused_where_it_stands(refusal, key, where):
             "- at '/settings/keep_alive': exclusiveMinimum: got 90, want 90",
         ),
         ({"runAsUser": "0"}, "- at '/runAsUser': minimum: got 0, want 1"),
+        ({"webhook.pathSegments": '["short"]'}, "- at '/webhook/pathSegments/0': 'short' does not"),
+        ({"webhook.clientCA.pem": '"x"'}, "- at '/webhook/clientCA/pem': 'x' does not match"),
         ({"imagePullSecrets": '[{"nme": "x"}]'}, "- at '/imagePullSecrets/0'"),
         ({"tolerations": '[{"kye": "x"}]'}, "- at '/tolerations/0'"),
         ({"webhook.matchConditions": '[{"name": "x"}]'}, "- at '/webhook/matchConditions/0'"),

@@ -17,6 +17,10 @@ EVERYTHING = {
     "webhook.annotations": '{"inject": "yes"}',
     "webhook.namespaceLabels": '{"fallback": "yes"}',
     "webhook.matchConditions": '[{"name": "gpu-only", "expression": "true"}]',
+    "webhook.clientCA": (
+        '{"pem": "-----BEGIN CERTIFICATE-----", "names": ["kube-apiserver", "front-proxy-client"]}'
+    ),
+    "webhook.pathSegments": '["a-segment-nobody-guesses-1", ""]',
     "certificates.mode": '"files"',
     "certificates.files.secretName": '"mine"',
     "certificates.files.caBundle": '"QQ=="',
@@ -28,7 +32,8 @@ EVERYTHING = {
     "metrics.dashboard.enabled": "true",
     "networkPolicy": (
         '{"enabled": true, "reviewsFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],'
-        ' "consoleFrom": [{"podSelector": {}}], "scrapesFrom": [{"namespaceSelector": {}}]}'
+        ' "consoleFrom": [{"podSelector": {}}], "scrapesFrom": [{"namespaceSelector": {}}],'
+        ' "callsTo": [{"ipBlock": {"cidr": "10.96.0.1/32"}}]}'
     ),
 }
 NOTHING = {

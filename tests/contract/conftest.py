@@ -22,6 +22,7 @@ class Running:
 
     def __init__(self, process, port, authority, log=None):
         self.process, self.port, self.log = process, port, log
+        self.authority = authority
         self.tls = ssl.create_default_context(cafile=str(authority))
         self.opened = contextlib.ExitStack()
 
@@ -97,14 +98,25 @@ def certificate(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def started(certificate, log, *, drain_seconds=0.0, max_held=MAX_HELD, connections=2000):
+def started(
+    certificate,
+    log,
+    *,
+    drain_seconds=0.0,
+    max_held=MAX_HELD,
+    connections=2000,
+    client_ca=(),
+    credentials=None,
+):
     port = free_port()
     program = [sys.executable, "-m", "tests.contract.worker_server", str(port)]
     files = [certificate / "tls.crt", certificate / "tls.key"]
     limits = [str(drain_seconds), str(max_held), str(connections)]
     with log.open("wb") as stderr:
-        process = subprocess.Popen([*program, *files, *limits], stderr=stderr)
+        process = subprocess.Popen([*program, *files, *limits, *client_ca], stderr=stderr)
     running = Running(process, port, certificate / "ca.crt", log)
+    if credentials:
+        running.tls.load_cert_chain(*credentials)
     try:
         wait_until_it_answers(running)
         with running.opened:

@@ -1,6 +1,6 @@
 """Serves echoes under the worker, for the tests of the worker.
 
-usage: ... PORT CERTIFICATE KEY DRAIN_SECONDS MAX_HELD CONNECTIONS
+usage: ... PORT CERTIFICATE KEY DRAIN_SECONDS MAX_HELD CONNECTIONS [CLIENT_CA [NAME...]]
 """
 
 import json
@@ -29,11 +29,12 @@ def answer(environ, start_response):
 
 
 if __name__ == "__main__":
-    port, certificate, key, drain_seconds, max_held, connections = sys.argv[1:]
+    port, certificate, key, drain_seconds, max_held, connections, *clients_of = sys.argv[1:]
     clients.MAX_HELD = int(max_held)
     SERVER = Server(
         listen=f"127.0.0.1:{port}",
-        context=LiveContext(certificate, key, on_error=print),
+        context=LiveContext(certificate, key, client_ca=next(iter(clients_of), ""), on_error=print),
+        client_names=clients_of[1:],
         load_application=lambda: answer,
         drain_seconds=float(drain_seconds),
     )

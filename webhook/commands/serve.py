@@ -20,6 +20,8 @@ from webhook.settings import Settings
 @click.option("--console-listen", help="Address of the console.  [127.0.0.1:8081]")
 @click.option("--tls-cert", type=click.Path(), help="Certificate chain, PEM.")
 @click.option("--tls-key", type=click.Path(), help="Private key, PEM.")
+@click.option("--client-ca", type=click.Path(), help="Authorities of the clients, PEM.")
+@click.option("--path-segments", type=click.Path(), help="Secret ends of the paths, JSON.")
 @click.option("--kubeconfig", type=click.Path(), help="Default: the pod's ServiceAccount.")
 @click.option("--namespace", help="Our own namespace.  [kueue-fallback]")
 @click.option("--kueue-namespace", help="Where Kueue's configuration lies.  [kueue-system]")
@@ -56,11 +58,28 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
         _fail(config or "options", lines)
     except ValueError as error:
         _fail(config or "options", [str(error)])
+    _check_files(settings)
+    return settings
+
+
+def _check_files(settings: Settings) -> None:
+    import ssl
+
+    from webhook.addresses import read_paths
+
     files = (settings.tls_cert, settings.tls_key) if settings.certificates == "files" else ()
     for path in files:
         if not Path(path).is_file():
             _fail("tls", [f"{path}: no such file"])
-    return settings
+    try:
+        if settings.client_ca:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(settings.client_ca)
+    except OSError as error:
+        _fail("client_ca", [f"{settings.client_ca}: {error.strerror or error}"])
+    try:
+        read_paths(settings.path_segments)
+    except (OSError, ValueError) as error:
+        _fail("path_segments", [f"{settings.path_segments}: {error}"])
 
 
 def _fail(where: str, lines: list[str]) -> None:
@@ -74,10 +93,12 @@ def _run(settings: Settings) -> None:
     from webhook.tls import LiveContext, SentContext, Source
 
     source: Source
+    clients = settings.client_ca
     if settings.certificates == "files":
-        source = LiveContext(settings.tls_cert, settings.tls_key, on_error=_log_error)
+        cert, key = settings.tls_cert, settings.tls_key
+        source = LiveContext(cert, key, client_ca=clients, on_error=_log_error)
     else:
-        source = SentContext(on_error=_log_error)
+        source = SentContext(client_ca=clients, on_error=_log_error)
 
     def load_application() -> Application:
         from webhook import app
@@ -90,6 +111,7 @@ def _run(settings: Settings) -> None:
         load_application=load_application,
         keep_alive_seconds=settings.keep_alive,
         drain_seconds=settings.drain_seconds,
+        client_names=settings.client_names,
     )
     server.run()
 
