@@ -88,6 +88,26 @@ configMap:
 {{- end -}}
 {{- end -}}
 
+{{- /* Whether there are ValidatingAdmissionPolicies: in v1 from Kubernetes 1.30 on. */ -}}
+{{- define "kueue-fallback.admissionPolicies" -}}
+{{- and .Values.admissionPolicies.create (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+
+{{- /* Whether there is one of the webhook's configuration: with cert-manager or files it may not write that. */ -}}
+{{- define "kueue-fallback.onlyCaBundle" -}}
+{{- and (eq (include "kueue-fallback.admissionPolicies" .) "true") (eq .Values.certificates.mode "selfManaged") -}}
+{{- end -}}
+
+{{- /* Whether there is one of Secrets: the controller makes the signing keys, in selfManaged mode the webhook its authority. */ -}}
+{{- define "kueue-fallback.ownSecrets" -}}
+{{- and (eq (include "kueue-fallback.admissionPolicies" .) "true") (or .Values.controller.enabled (eq .Values.certificates.mode "selfManaged")) -}}
+{{- end -}}
+
+{{- /* Who a component is to the API server; the webhook's account has no suffix. */ -}}
+{{- define "kueue-fallback.username" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "kueue-fallback.fullname" . }}
+{{- end -}}
+
 {{- /* Whether there are NetworkPolicies. */ -}}
 {{- define "kueue-fallback.networkPolicy" -}}
 {{- with .Values.networkPolicy -}}

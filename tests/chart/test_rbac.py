@@ -228,7 +228,7 @@ def test_every_binding_names_a_role_that_exists(render):
     rendering = render()
 
     for (kind, _), binding in rendering.objects.items():
-        if kind.endswith("Binding"):
+        if kind in ("RoleBinding", "ClusterRoleBinding"):
             role = binding["roleRef"]
             assert (role["kind"], role["name"]) in rendering.objects
 

@@ -50,11 +50,16 @@ PARTS = [
     ("ServiceAccount", "kueue-fallback-controller"),
     ("ServiceAccount", "kueue-fallback-probe"),
     ("ServiceAccount", "kueue-fallback-unfinished"),
+    ("ValidatingAdmissionPolicy", "kueue-fallback-only-ca-bundle"),
+    ("ValidatingAdmissionPolicy", "kueue-fallback-own-secrets"),
+    ("ValidatingAdmissionPolicyBinding", "kueue-fallback-only-ca-bundle"),
+    ("ValidatingAdmissionPolicyBinding", "kueue-fallback-own-secrets"),
 ]
 OFF = {
     "priorityClassName": '""',
     "controller.enabled": "false",
     "policyRoles.create": "false",
+    "admissionPolicies.create": "false",
     "podDisruptionBudget.enabled": "false",
     "crds.install": "false",
     "hooks.probe.enabled": "false",

@@ -9,6 +9,7 @@ import yaml
 from hack import chart_schema
 
 LEVELS = (
+    "admissionPolicies",
     "affinity",
     "certificates",
     "certificates.certManager",

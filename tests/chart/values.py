@@ -43,6 +43,7 @@ NOTHING = {
     "controller.enabled": "false",
     "console.followJobs": "false",
     "policyRoles.create": "false",
+    "admissionPolicies.create": "false",
     "crds.install": "false",
     "hooks.probe.enabled": "false",
     "hooks.unfinished.enabled": "false",

@@ -1,0 +1,63 @@
+"""What rights alone cannot limit, and a ValidatingAdmissionPolicy does."""
+
+import pytest
+import yaml
+
+from tests.chart.helm import CHART, NAMESPACE
+from tests.chart.values import CERT_MANAGER
+
+POLICIES = {
+    ("ValidatingAdmissionPolicy", "kueue-fallback-only-ca-bundle"),
+    ("ValidatingAdmissionPolicy", "kueue-fallback-own-secrets"),
+}
+USER = "system:serviceaccount:ours:kueue-fallback"
+
+
+def policies(objects):
+    return {key for key in objects if key[0] == "ValidatingAdmissionPolicy"}
+
+
+def test_both_are_bound_and_deny(render):
+    rendering = render()
+
+    assert policies(rendering.objects) == POLICIES
+    for _, name in POLICIES:
+        binding = rendering.one("ValidatingAdmissionPolicyBinding", name)
+        assert binding["spec"] == {"policyName": name, "validationActions": ["Deny"]}
+        assert rendering.one("ValidatingAdmissionPolicy", name)["spec"]["failurePolicy"] == "Fail"
+
+
+def test_they_are_about_the_charts_own_accounts(render):
+    rendering = render()
+
+    for _, name in POLICIES:
+        policy = rendering.one("ValidatingAdmissionPolicy", name)
+        (condition,) = policy["spec"]["matchConditions"]
+        assert f"'{USER}'" in condition["expression"]
+    assert f"'{USER}-controller'" in condition["expression"] or name.endswith("bundle")
+
+
+SECRETS = ("ValidatingAdmissionPolicy", "kueue-fallback-own-secrets")
+
+
+@pytest.mark.parametrize(
+    ("values", "made"),
+    [
+        ({"admissionPolicies.create": "false"}, set()),
+        (CERT_MANAGER, {SECRETS}),
+        ({"certificates.mode": '"files"'}, {SECRETS}),
+        ({"controller.enabled": "false"}, POLICIES),
+        ({"certificates.mode": '"files"', "controller.enabled": "false"}, set()),
+    ],
+)
+def test_there_are_none_where_they_are_off_or_the_rights_are_not_given(render, values, made):
+    assert policies(render(values).objects) == made
+
+
+@pytest.mark.parametrize(("version", "made"), [("1.29.9", set()), ("1.30.0", POLICIES)])
+def test_a_kubernetes_that_does_not_know_them_gets_none(helm, version, made):
+    place = ("kueue-fallback", CHART, "--namespace", NAMESPACE, f"--kube-version={version}")
+    rendered = helm("template", *place)
+
+    found = [each for each in yaml.safe_load_all(rendered.stdout) if each]
+    assert policies((each["kind"], each["metadata"]["name"]) for each in found) == made
