@@ -15,11 +15,15 @@ from certs.errors import Conflict, Missing, StoreError, Unavailable
 
 if TYPE_CHECKING:
     from certs.secret import State
-    from certs.store import Store
+    from certs.store import Published, Store
 
 _POLL_SECONDS = 1.0
 _TRIES = 5
 _NO, _UNREACHABLE = 1, 3
+_REFUSED = (
+    "Error: failurePolicy is Fail: until each replica has a new certificate, for some seconds, all"
+    " Jobs would be refused. Set it to Ignore first, or say --force."
+)
 
 
 def _place(command: Callable[..., None]) -> Callable[..., None]:
@@ -90,22 +94,30 @@ def show(output: str, **place: str) -> None:
 @click.option(
     "--wait", type=click.FloatRange(min=0), default=0.0, help="Seconds to wait for its end.  [0]"
 )
-def rotate(wait: float, **place: str) -> None:
+@click.option("--revoke", is_flag=True, help="Trust the present ones no more: a key has leaked.")
+@click.option("--force", is_flag=True, help="Revoke although Jobs are refused meanwhile.")
+def rotate(wait: float, *, revoke: bool, force: bool, **place: str) -> None:
     """Ask for a new authority; the replicas make it, publish it, and then sign with it.
 
-    Serving certificates of the present one go on being trusted until the last has run out.
+    Serving certificates of the present one go on being trusted until the last has run out: a day
+    and some hours. With --revoke they are not: the present authorities leave caBundle within
+    seconds, for good, and until each replica has taken a new certificate into use, some seconds
+    later, Jobs are admitted undecided (under failurePolicy Fail: refused).
     """
     store, until = _store(place), time.monotonic() + wait
     try:
-        before = _ask(store, until=until)
-        click.echo("A rotation is asked for.")
+        if revoke and not force and store.read()[0].is_required:
+            click.echo(_REFUSED, err=True)
+            sys.exit(_NO)
+        before = _ask(store, until=until, revoke=revoke)
+        click.echo(f"A {'revocation' if revoke else 'rotation'} is asked for.")
         if wait:
-            _follow(store, before, until=until)
+            _follow(store, before, until=until, revoke=revoke)
     except StoreError as error:
         _end(error)
 
 
-def _ask(store: Store, *, until: float) -> State:
+def _ask(store: Store, *, until: float, revoke: bool) -> State:
     """Ask, and return what there was before; an API server without an answer is asked again."""
     before: State | None = None
     conflicts = 0
@@ -116,7 +128,7 @@ def _ask(store: Store, *, until: float) -> State:
                 # Only the answer was lost: to ask once more would rotate twice.
                 return before
             before = before or kept.state
-            store.ask(kept, datetime.now(UTC))
+            store.ask(kept, datetime.now(UTC), revoke=revoke)
         except Conflict:
             conflicts += 1
             if conflicts == _TRIES:
@@ -131,7 +143,7 @@ def _ask(store: Store, *, until: float) -> State:
 
 
 def _is_asked(before: State, now: State) -> bool:
-    if now.rotation_asked:
+    if now.rotation_asked or now.revocation_asked:
         return True
     # Keys are read anew each time and equal only themselves.
     was, found = (
@@ -141,15 +153,16 @@ def _is_asked(before: State, now: State) -> bool:
     return was != found
 
 
-def _follow(store: Store, before: State, *, until: float) -> None:
+def _follow(store: Store, before: State, *, until: float, revoke: bool) -> None:
     said = ""
     while time.monotonic() < until:
         try:
-            state = store.read()[1].state
+            published, kept = store.read()
         except Unavailable as error:
             text, done = f"Waiting: {error}", False
         else:
-            text, done = _progress(before, state)
+            tell = _revocation if revoke else _progress
+            text, done = tell(before, kept.state, published)
         if text != said:
             click.echo(text)
             said = text
@@ -160,7 +173,7 @@ def _follow(store: Store, before: State, *, until: float) -> None:
     sys.exit(_NO)
 
 
-def _progress(before: State, now: State) -> tuple[str, bool]:
+def _progress(before: State, now: State, _: Published) -> tuple[str, bool]:
     from certs.overview import fingerprint
 
     was, signs = before.signing, now.signing
@@ -169,6 +182,16 @@ def _progress(before: State, now: State) -> tuple[str, bool]:
     if now.next is not None:
         return f"{fingerprint(now.next.certificate)} is made and being published.", False
     return "Waiting for a replica to make the next authority.", False
+
+
+def _revocation(before: State, now: State, published: Published) -> tuple[str, bool]:
+    from certs.overview import fingerprint
+
+    if now.signing is None or now.signing.certificate in before.certificates:
+        return "Waiting for a replica to make the next authority.", False
+    if any(each in before.certificates for found in published.webhooks for each in found):
+        return "Waiting for a replica to take the revoked ones out of caBundle.", False
+    return f"{fingerprint(now.signing.certificate)} signs; none before it is trusted.", True
 
 
 def _store(place: dict[str, str]) -> Any:

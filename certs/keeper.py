@@ -14,7 +14,21 @@ from cryptography import x509
 from certs import issue
 from certs.errors import Conflict, StoreError
 from certs.leaf import Leaf, lifetime, signer
-from certs.plan import Action, Bundle, Drop, Lifetimes, Mend, Prepare, Promote, Publish, after, plan
+from certs.plan import (
+    Action,
+    Bundle,
+    Change,
+    Drop,
+    Lifetimes,
+    Mend,
+    Prepare,
+    Promote,
+    Publish,
+    Revoke,
+    after,
+    plan,
+    without_revoked,
+)
 from certs.secret import State
 from certs.store import Kept, Published
 
@@ -78,6 +92,8 @@ class Keeper:
         self._version = ""
         self._carried_since: dict[x509.Certificate, float] = {}
         """When each authority was first seen in every caBundle, and from then on always."""
+        self._revoked: tuple[str, ...] = ()
+        """Remembered: who deletes the Secret must not bring a revoked authority back."""
         self._mending = ""
         self._trouble = ""
 
@@ -118,13 +134,15 @@ class Keeper:
                 self._heal(seen)
                 return
             try:
-                self._take(action, published, kept)
+                self._take(action, published, replace(kept, state=seen.state))
             except Conflict as error:
                 conflict = error
         raise conflict
 
     def _remember(self, published: Published, state: State, *, asked: float) -> _Seen:
         """Take over an answer: it may be as old as the question, and no older."""
+        self._revoked = tuple(dict.fromkeys((*self._revoked, *state.revoked)))
+        state = without_revoked(replace(state, revoked=self._revoked))
         bundle = Bundle(webhooks=published.webhooks, clean=published.clean)
         if published.version != self._version:
             self._version, since = published.version, self._carried_since
@@ -213,8 +231,10 @@ class Keeper:
         return ""
 
 
-def _said(action: Mend | Prepare | Promote | Drop) -> str:
+def _said(action: Change) -> str:
     match action:
+        case Revoke(certificates=certificates):
+            return f"{len(certificates)} authorities are revoked; a new one signs"
         case Mend(reason=reason):
             return f"the authority's Secret {reason}: written anew"
         case Prepare():

@@ -13,10 +13,12 @@ from typing import Final
 from cryptography import x509
 
 from certs.issue import BACKDATED, Issued
-from certs.secret import State
+from certs.secret import State, digest
 
 _MOST_OLD: Final = 16
 """A rotation a minute must not fill caBundle."""
+_MOST_REVOKED: Final = 64
+"""A rotation a minute must not fill the Secret; the first to go have long expired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,15 @@ class Drop:
     needs_authority: bool = False
 
 
-Change = Mend | Prepare | Promote | Drop
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revoke:
+    """Let a new authority sign at once, and trust none of these again."""
+
+    certificates: tuple[x509.Certificate, ...]
+    needs_authority: bool = True
+
+
+Change = Revoke | Mend | Prepare | Promote | Drop
 """What is written to the Secret."""
 Action = Change | Publish
 
@@ -116,6 +126,9 @@ def plan(
     own: x509.Certificate | None = None,
 ) -> Action | None:
     """Find the next step; None: all is well. *own* has signed the leaf that is being served."""
+    if state.revocation_asked:
+        mine = () if own is None else (own,)
+        return Revoke(certificates=(*state.certificates, *bundle.certificates, *mine))
     usable = state.signing is not None and not expired(state.signing.certificate, now)
     mend = _mend(state, bundle, now=now, own=own, usable=usable)
     if mend is not None:
@@ -141,21 +154,40 @@ def after(
 ) -> State:
     """Return what the Secret is to hold; *authority* is the new one, where one is needed."""
     match change:
+        case Revoke(certificates=certificates):
+            revoked = dict.fromkeys((*state.revoked, *map(digest, certificates)))
+            return State(signing=authority, revoked=tuple(revoked)[-_MOST_REVOKED:])
         case Mend(adopted=adopted):
             signing, following = _in_order(state, authority, now)
             old = _unexpired((*adopted, *state.old), now)
             asked = state.rotation_asked and following is None
             return State(
-                signing=signing, next=following, old=old, retired_at=now, rotation_asked=asked
+                signing=signing,
+                next=following,
+                old=old,
+                retired_at=now,
+                rotation_asked=asked,
+                revoked=state.revoked,
             )
         case Prepare():
             return replace(state, next=authority, rotation_asked=False)
         case Promote():
             retired = () if state.signing is None else (state.signing.certificate,)
             old = _unexpired((*retired, *state.old), now)
-            return State(signing=state.next, old=old, retired_at=now)
+            return State(signing=state.next, old=old, retired_at=now, revoked=state.revoked)
         case Drop():
             return replace(state, old=_still_old(state, now, lifetimes))
+
+
+def without_revoked(state: State) -> State:
+    """Return what is left to be trusted: a Secret may come back from a backup."""
+    revoked = set(state.revoked)
+    signing, following = (
+        None if each is None or digest(each.certificate) in revoked else each
+        for each in (state.signing, state.next)
+    )
+    old = tuple(each for each in state.old if digest(each) not in revoked)
+    return replace(state, signing=signing, next=following, old=old)
 
 
 def wants_rotation(state: State, now: datetime) -> bool:
@@ -182,7 +214,10 @@ def _mend(
     lost = () if is_whole and signing in bundle.certificates else bundle.certificates
     mine = (own,) if own is not None and not (is_whole and not bundle.carries(own)) else ()
     in_use = dict.fromkeys((*mine, *lost))
-    adopted = tuple(each for each in in_use if each not in state.certificates)
+    known = set(state.certificates)
+    adopted = tuple(
+        each for each in in_use if each not in known and digest(each) not in state.revoked
+    )
     # Compared after the oldest are left out: they must not be adopted again and again.
     if is_whole and set(_unexpired((*adopted, *state.old), now)) <= set(state.old):
         return None

@@ -10,12 +10,17 @@ from datetime import UTC, datetime
 from typing import Final
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 
 from certs.issue import Issued
 from certs.pem import UnreadableError, read_authority, read_certificates, write_certificates
 
 ROTATE: Final = "kueue-fallback.dev/rotate"
 """Annotation that asks for a rotation; taken away when it has begun."""
+REVOKE: Final = "kueue-fallback.dev/revoke"
+"""Annotation that asks for a new authority now, and that no other be trusted from then on."""
+REVOKED: Final = "kueue-fallback.dev/revoked"
+"""Annotation: digests of authorities that are not to be trusted again, wherever they turn up."""
 RETIRED_AT: Final = "kueue-fallback.dev/retired-at"
 """Annotation: when the last of the old authorities ceased to sign."""
 KEYS: Final = ("ca.crt", "ca.key", "next.crt", "next.key", "old.crt")
@@ -32,6 +37,9 @@ class State:
     """No longer signing; there may be leaves of theirs in use."""
     retired_at: datetime | None = None
     rotation_asked: bool = False
+    revocation_asked: bool = False
+    revoked: tuple[str, ...] = ()
+    """Digests, in the order in which they came."""
     faults: tuple[str, ...] = ()
     """What could not be read, each with its key."""
 
@@ -40,6 +48,11 @@ class State:
         """All that API servers must trust; the signing one first."""
         both = tuple(each.certificate for each in (self.signing, self.next) if each is not None)
         return tuple(dict.fromkeys((*both, *self.old)))
+
+
+def digest(certificate: x509.Certificate) -> str:
+    """Return what an authority is known by when it is revoked."""
+    return certificate.fingerprint(hashes.SHA256()).hex()
 
 
 def read(data: Mapping[str, str], annotations: Mapping[str, str]) -> State:
@@ -60,6 +73,8 @@ def read(data: Mapping[str, str], annotations: Mapping[str, str]) -> State:
         retired_at=retired_at,
         # What was about to follow is lost, the wish for it is not.
         rotation_asked=ROTATE in annotations or (following is None and "next.crt" in given),
+        revocation_asked=REVOKE in annotations,
+        revoked=tuple(annotations.get(REVOKED, "").split()),
         faults=tuple(faults),
     )
 
@@ -76,6 +91,8 @@ def write(state: State) -> tuple[dict[str, str], dict[str, str]]:
         found["old.crt"] = write_certificates(state.old)
     if state.old and state.retired_at is not None:
         annotations[RETIRED_AT] = state.retired_at.isoformat(timespec="milliseconds")
+    if state.revoked:
+        annotations[REVOKED] = " ".join(state.revoked)
     return {key: base64.b64encode(text).decode() for key, text in found.items()}, annotations
 
 

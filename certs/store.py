@@ -16,6 +16,8 @@ from certs.errors import Conflict, Missing
 from certs.pem import read_certificates, write_certificates
 from certs.secret import State
 
+_OURS = (secret.ROTATE, secret.REVOKE, secret.REVOKED, secret.RETIRED_AT)
+"""Annotations that a change of the state writes anew."""
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 
@@ -38,6 +40,8 @@ class Published:
     version: str
     webhooks: tuple[tuple[x509.Certificate, ...], ...]
     clean: bool
+    is_required: bool = False
+    """Without an answer Jobs are refused: failurePolicy Fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,21 +81,24 @@ class Store:
         others = {
             key: value
             for key, value in (metadata.get("annotations") or {}).items()
-            if key not in (secret.ROTATE, secret.RETIRED_AT)
+            if key not in _OURS
         }
         if state.rotation_asked:
             others[secret.ROTATE] = "asked"
+        if state.revocation_asked:
+            others[secret.REVOKE] = "asked"
         metadata["annotations"] = {**others, **annotations}
         rest = {k: v for k, v in (kept.source.get("data") or {}).items() if k not in secret.KEYS}
         changed = {**kept.source, "metadata": metadata, "data": {**rest, **data}}
         self._put(changed)
 
-    def ask(self, kept: Kept, at: datetime) -> None:
-        """Ask for a rotation."""
+    def ask(self, kept: Kept, at: datetime, *, revoke: bool = False) -> None:
+        """Ask for a rotation, or that all authorities that there are be trusted no more."""
         if kept.source is None:
             raise Missing(f"Secret {self._name}")
         metadata = dict(kept.source["metadata"])
-        asked = {secret.ROTATE: at.isoformat(timespec="seconds")}
+        what = secret.REVOKE if revoke else secret.ROTATE
+        asked = {what: at.isoformat(timespec="seconds")}
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **asked}
         self._put({**kept.source, "metadata": metadata})
 
@@ -112,12 +119,14 @@ class Store:
             found = self._transport.get(self._configuration)
         except Missing:
             return Published(version="", webhooks=(), clean=True)
-        texts = [each.get("clientConfig", {}) for each in found.get("webhooks") or ()]
+        webhooks = found.get("webhooks") or ()
+        texts = [each.get("clientConfig", {}) for each in webhooks]
         read = [_bundle(each.get("caBundle") or "") for each in texts]
         return Published(
             version=str(found["metadata"]["resourceVersion"]),
             webhooks=tuple(certificates for certificates, _ in read),
             clean=all(clean for _, clean in read),
+            is_required=any(each.get("failurePolicy") == "Fail" for each in webhooks),
         )
 
     def _kept(self) -> Kept:

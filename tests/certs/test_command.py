@@ -13,7 +13,7 @@ from certs.errors import Unavailable
 from certs.keeper import Keeper
 from certs.plan import Lifetimes
 from certs.store import Store
-from tests.certs.fake_cluster import FakeCluster
+from tests.certs.fake_cluster import CONFIGURATION, FakeCluster
 
 DAY = timedelta(days=1)
 LIFETIMES = Lifetimes(ca=365 * DAY, leaf=DAY, settle=timedelta())
@@ -204,3 +204,30 @@ def test_help_needs_neither_the_client_nor_cryptography():
     )
 
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_revocation_is_asked_for_and_waited_for(cluster, keeper, monkeypatch):
+    keeper.look()
+    leaked = cluster.bundles[0][0]
+    monkeypatch.setattr(command.time, "sleep", lambda _: keeper.look())
+
+    result = run("rotate", "--revoke", "--wait=60")
+
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert lines[0] == "A revocation is asked for."
+    assert lines[-1].endswith(" signs; none before it is trusted.")
+    assert all(leaked not in bundle for bundle in cluster.bundles)
+
+
+def test_where_jobs_would_be_refused_nothing_is_revoked_unless_it_is_forced(cluster, keeper):
+    keeper.look()
+    for each in cluster.objects[CONFIGURATION]["webhooks"]:
+        each["failurePolicy"] = "Fail"
+
+    refused, forced = run("rotate", "--revoke"), run("rotate", "--revoke", "--force")
+
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "failurePolicy is Fail: until each replica has a new certificate" in refused.stderr
+    assert (forced.exit_code, forced.output) == (0, "A revocation is asked for.\n")
+    assert run("rotate").exit_code == 0

@@ -1,8 +1,14 @@
 """What one replica does about its certificates, and what it says of them."""
 
+import base64
+
 import pytest
 
 from certs.errors import Conflict, Unavailable
+from certs.pem import write_certificates
+from certs.secret import REVOKE, REVOKED, digest
+from tests.certs.authorities import certificate
+from tests.certs.fake_cluster import CONFIGURATION, SECRET
 from tests.certs.world import CA, LEAF, SETTLE, World
 
 
@@ -155,3 +161,96 @@ def test_a_new_leaf_is_told_before_the_api_server_is_waited_for(world, replica):
 
     (first, second, asked) = told
     assert (first.leaf != second.leaf, asked) == (True, "asked")
+
+
+def revoke(world):
+    secret = world.cluster.objects[SECRET]
+    annotations = {**secret["metadata"].get("annotations", {}), REVOKE: "now"}
+    data = world.cluster.data
+    world.cluster.put_secret(data, annotations)
+
+
+def test_a_revoked_authority_leaves_every_bundle_and_every_replica_at_once():
+    world = World(replicas=2)
+    (leaked,) = {replica.keeper.look().leaf.authority for replica in world.replicas}
+    revoke(world)
+
+    leaves = [replica.keeper.look() for replica in world.replicas]
+
+    (signing,) = {report.leaf.authority for report in leaves}
+    assert world.cluster.bundles == [(signing,)] * 2
+    assert signing != leaked
+    # Taken into use at once: what is served until then is refused.
+    assert [report.trusted_at for report in leaves] == [world.time] * 2
+    assert sorted(world.cluster.data) == ["ca.crt", "ca.key"]
+    assert world.cluster.annotations == {REVOKED: digest(leaked)}
+
+
+def test_a_revoked_authority_is_not_adopted_again_when_the_secret_is_deleted(world, replica):
+    leaked = replica.keeper.look().leaf.authority
+    revoke(world)
+    successor = replica.keeper.look().leaf.authority
+    world.pass_time(SETTLE)
+
+    world.cluster.delete_secret()
+    replica.keeper.look()
+
+    assert leaked not in world.cluster.bundles[0]
+    assert successor in world.cluster.bundles[0]
+    assert world.cluster.annotations[REVOKED] == digest(leaked)
+
+
+@pytest.mark.parametrize("restored", ["the Secret", "the configuration", "both"])
+def test_a_revoked_authority_that_is_put_back_from_a_backup_is_taken_out_again(
+    world, replica, restored
+):
+    leaked = replica.keeper.look().leaf.authority
+    secret, configuration = (world.cluster.objects[path] for path in (SECRET, CONFIGURATION))
+    revoke(world)
+    replica.keeper.look()
+
+    if restored != "the configuration":
+        world.cluster.put_secret(secret["data"])
+    if restored != "the Secret":
+        version = {"resourceVersion": "of a backup"}
+        world.cluster.objects[CONFIGURATION] = {
+            **configuration,
+            "metadata": {**configuration["metadata"], **version},
+        }
+    replica.keeper.look()
+
+    assert all(leaked not in bundle for bundle in world.cluster.bundles)
+    assert replica.keeper.look().leaf.authority in world.cluster.bundles[0]
+
+
+def test_an_authority_that_nobody_knows_is_revoked_with_the_others(world, replica):
+    replica.look()
+    unknown = certificate("unknown")
+    bundle = base64.b64encode(write_certificates(unknown for _ in range(1))).decode()
+    for each in world.cluster.objects[CONFIGURATION]["webhooks"]:
+        each["clientConfig"]["caBundle"] = bundle
+    world.cluster.objects[CONFIGURATION]["metadata"]["resourceVersion"] = "theirs"
+    revoke(world)
+
+    signing = replica.keeper.look().leaf.authority
+
+    assert world.cluster.bundles == [(signing,)] * 2
+
+
+def test_revoking_goes_on_where_a_replica_stopped_half_way():
+    world = World(replicas=2)
+    first, second = world.replicas
+    (leaked,) = {replica.keeper.look().leaf.authority for replica in world.replicas}
+    revoke(world)
+    publish = world.cluster.patch
+
+    def fail(*_):
+        raise Unavailable("no route")
+
+    world.cluster.patch = fail
+    first.keeper.look()
+    assert leaked in world.cluster.bundles[0]
+    world.cluster.patch = publish
+    second.keeper.look()
+
+    assert leaked not in world.cluster.bundles[0]

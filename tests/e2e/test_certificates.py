@@ -88,6 +88,23 @@ def test_a_deleted_secret_is_told_and_made_anew_and_no_call_fails(own_plane, ins
     assert signing[0] in authorities(own_plane)["old"]
 
 
+def test_a_revoked_authority_leaves_the_bundle_at_once_and_for_good(own_plane, installed):
+    certificates.wait_until_whole(own_plane, installed)
+    (leaked,) = authorities(own_plane)["signing"]
+
+    asked = certs(own_plane, "rotate", "--revoke", "--wait=60")
+    after = authorities(own_plane)
+    wait_for(lambda: probe(own_plane, "revoked"), "the API server calls again")
+    own_plane.client.send("DELETE", _path(own_plane))
+    wait_for(lambda: _told(installed, "holds no authority"), "a replica says what is wrong")
+    certificates.wait_until_whole(own_plane, installed)
+
+    assert asked.returncode == 0, asked.stdout + asked.stderr
+    assert list(after) == ["signing"]
+    assert leaked not in after["signing"]
+    assert leaked not in [each for part in authorities(own_plane).values() for each in part]
+
+
 def test_a_bundle_that_was_taken_away_is_back_at_once(own_plane, installed):
     certificates.wait_until_whole(own_plane, installed)
     bundle = certificates.bundle(own_plane)
