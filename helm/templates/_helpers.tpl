@@ -134,6 +134,7 @@ egress:
 
 {{- /* What the webhook and the controller both read; Workloads are the webhook's alone. */ -}}
 {{- define "kueue-fallback.readRules" -}}
+# Quotas, what they hold, and who would be admitted next.
 - apiGroups: [kueue.x-k8s.io]
   resources:
     - admissionchecks
@@ -146,15 +147,19 @@ egress:
     - workloadpriorityclasses
     - workloads
   verbs: [list, watch]
+# What to do.
 - apiGroups: [kueue-fallback.dev]
   resources: [fallbackpolicies]
   verbs: [list, watch]
+# Selectors of policies, and defaults of what pods ask for.
 - apiGroups: [""]
   resources: [limitranges, namespaces]
   verbs: [list, watch]
+# What pods ask for beyond their containers.
 - apiGroups: [node.k8s.io]
   resources: [runtimeclasses]
   verbs: [list, watch]
+# In which order Jobs are admitted.
 - apiGroups: [scheduling.k8s.io]
   resources: [priorityclasses]
   verbs: [list, watch]
