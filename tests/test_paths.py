@@ -23,9 +23,15 @@ def post(tmp_path):
         file.write_text(json.dumps(segments))
         app = create_app(server.handler, server.metrics, server.lines, path_segments=str(file))
         answer = app.test_client().post(f"{path}?timeout=2s", data=REVIEW)
+        assert (_counted(server) == 1) == (answer.status_code == 404)
         return answer.status_code, len(server.considered)
 
     return posted
+
+
+def _counted(server):
+    labels = {"operation": "unknown", "code": "404"}
+    return server.metrics.registry.get_sample_value("kueue_fallback_reviews_total", labels)
 
 
 @pytest.mark.parametrize("path", ["/mutate", "/mutate/", f"/mutate/{FIRST[:-1]}", "/mutate/é"])

@@ -40,12 +40,15 @@ A_POLICY: Final = "a policy that exists"
 AN_OPTION: Final = "an option of the policy"
 A_CLUSTER: Final = "a worker cluster that is watched"
 OPERATIONS: Final = ("CREATE", "UPDATE", "other", "unknown")
-CODES: Final = ("200", "400", "unreadable", "unpatchable", "late", "error")
+CODES: Final = ("200", "400", "404", "unreadable", "unpatchable", "late", "error")
 MOVED: Final = "moved"
 UNDONE: Final = "undone"
 REFUSED: Final = "refused"
 MOVES: Final = (MOVED, UNDONE, REFUSED)
-UNANSWERED: Final = ("handshake", "unfinished", "400", "411", "413", "417", "431", "500", "503")
+UNANSWERED: Final = (
+    *("handshake", "unfinished"),
+    *("400", "403", "411", "413", "417", "431", "500", "503"),
+)
 SCOPES: Final = ("everywhere", "namespaces")
 UNSEEN: Final = "unseen"
 """Nothing came of a placement within seconds, with a watch that would have told."""

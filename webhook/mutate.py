@@ -50,6 +50,7 @@ class Mutate:
         path: str = environ["PATH_INFO"]
         if not self._answers_at(path):
             if path.startswith(PATH):
+                self._metrics.reviews.labels("unknown", "404").inc()
                 start_response("404 Not Found", [("Content-Length", "0")])
                 return ()
             found: Iterable[bytes] = self._others(environ, start_response)

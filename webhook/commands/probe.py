@@ -32,7 +32,8 @@ Look at, in this order:
      Has kueue-fallback's a caBundle? Does it exclude namespace {namespace}?
   3. kubectl get --raw /metrics | grep apiserver_admission_webhook_fail_open_count
      If it counts, the API server calls in vain: a firewall before the pods' port, a
-     NetworkPolicy, or a certificate that it does not trust (its log names the error)."""
+     NetworkPolicy, a certificate that it does not trust, or none of its own where the webhook
+     asks for one (its log names the error)."""
 
 
 @click.command("probe", short_help="Check that the API server calls the webhook.")
