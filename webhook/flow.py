@@ -303,13 +303,16 @@ def recorded_on(
     *keys* and *created* as for ``is_own_record``.
     """
     text = job.annotations.get(jobs.DECISION)
-    if text is None or not is_own_record(text, job.namespace, keys, created=created):
+    if text is None:
         return None
     try:
-        return explain.from_json(text)
+        found = explain.from_json(text)
     except FieldError:
         # Not ours, or damaged: there is nothing to undo, and the Job is decided as it stands.
         return None
+    is_own = is_own_record(text, job.namespace, keys, created=created)
+    # Of a newer version nothing is believed, and nothing is done to the Job, whoever wrote it.
+    return found if is_own or found.is_newer else None
 
 
 def _is_reinvocation(job: Job, recorded: explain.Recorded, moment: Moment) -> bool:

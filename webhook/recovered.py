@@ -51,9 +51,10 @@ def recover(
 
     """
     text, created = raw.annotations.get(jobs.DECISION), fields.created_unix(source)
-    if text is not None and not is_own_record(text, raw.namespace, keys, created=created):
+    recorded = flow.recorded_on(raw, keys, created=created)
+    is_own = text is None or is_own_record(text, raw.namespace, keys, created=created)
+    if recorded is None and not is_own:
         return Refusal(obstacle=Obstacle.FOREIGN_DECISION)
-    recorded = flow.recorded_on(raw)
     if recorded is None and jobs.DECISION in raw.annotations:
         return Refusal(obstacle=Obstacle.UNREADABLE, detail="its decision cannot be read")
     if recorded is not None and recorded.is_newer:

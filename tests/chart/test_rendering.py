@@ -45,6 +45,7 @@ PARTS = [
     ("RoleBinding", "kueue-fallback-run-times"),
     ("RoleBinding", "kueue-fallback-signing-keys"),
     ("Secret", "kueue-fallback-ca"),
+    ("Secret", "kueue-fallback-signing-keys"),
     ("Service", "kueue-fallback"),
     ("ServiceAccount", "kueue-fallback"),
     ("ServiceAccount", "kueue-fallback-controller"),

@@ -229,7 +229,11 @@ def prepare(plane, part, right):
     elif right["resources"] == ["secrets"] and right.get("resourceNames") != [WORKERS_SECRET]:
         plane.client.delete("v1", "Secret", f"{RELEASE}-ca", namespace=helm.NAMESPACE)
         if right["verbs"] != ["create"]:
-            secret = next(each for each in OBJECTS if each["kind"] == "Secret")
+            secret = next(
+                each
+                for each in OBJECTS
+                if (each["kind"], each["metadata"]["name"]) == ("Secret", f"{RELEASE}-ca")
+            )
             plane.client.create(secret)
     if right["resources"] == ["configmaps"]:
         name = JOURNAL if _is_of_journal(right) else name_of(shard_of(rights.CLASS))
