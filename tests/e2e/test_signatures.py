@@ -2,16 +2,24 @@
 
 import contextlib
 import io
+import math
 import subprocess
 import tarfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from hack import paper
-from hack.install import ROOT, Installation
-from tests.e2e.decisions import applied_policy, decision_of, fill, finish_time, queue_of
+from hack.install import NAMESPACE, ROOT, Installation
+from tests.e2e.decisions import DECISION, applied_policy, decision_of, fill, finish_time, queue_of
 from tests.e2e.plane import job_of, wait_for
 from tests.e2e.test_moves import FASTER, hold, is_refused
+from webhook.cluster.resources import SIGNING_KEYS
+from webhook.cluster.signing_keys import read_keys, to_secret
+from webhook.controller.signing import OVERLAP_SECONDS, RENEW_SECONDS, renewed
+from webhook.model.signatures import is_own_record
 
 pytestmark = pytest.mark.xdist_group("own-plane")
 
@@ -109,6 +117,54 @@ def test_old_jobs_go_on_through_an_upgrade_and_new_ones_through_the_way_back(
         assert "signature" in decision_of(job_of(client, names.namespace, "new-1"))
     with installed(own_plane, names, checkout=former):
         go_on(own_plane, names, "new-1", "new-2", "new-3")
+
+
+def test_a_key_is_renewed_under_load_and_no_decision_is_lost(own_plane, names):
+    client, submitted = own_plane.client, []
+    with installed(own_plane, names), ThreadPoolExecutor(max_workers=1) as pool:
+        keys = wait_for(lambda: keys_of(client), "the keys are made")
+        wait_for(
+            lambda: "signature" in decision_of(client.create(probe_of(names), dry_run=True)),
+            "decisions are signed",
+        )
+        sent_to_cpu(own_plane, names, "first-1", "first-2", "first-3")
+        jobs = [paper.light_job(f"load-{number}", names, faster=FASTER) for number in range(120)]
+        load = pool.submit(lambda: submitted.extend(client.create_all(jobs, at_once=4)))
+        # As the controller does it in the course of a quarter, and two minutes.
+        due = keys.keys[-1].made + RENEW_SECONDS
+        for unix in (due, due + OVERLAP_SECONDS):
+            keys = renewed(keys, unix)
+            write_keys(client, keys)
+            time.sleep(1.0)
+        load.result(timeout=120)
+        assert keys.signing == keys.keys[-1].id != keys.keys[0].id
+        wait_for(
+            lambda: is_signed_by(keys, client.create(probe_of(names), dry_run=True)),
+            "the new key signs",
+        )
+
+        assert all(is_own(keys, job) for job in submitted)
+        assert len(submitted) == len(jobs)
+        go_on(own_plane, names, "first-1", "first-2", "first-3")
+
+
+def keys_of(client):
+    secret = client.find("v1", "Secret", SIGNING_KEYS, namespace=NAMESPACE)
+    return secret and read_keys(secret)
+
+
+def write_keys(client, keys):
+    path = client.path("v1", "Secret", namespace=NAMESPACE, name=SIGNING_KEYS)
+    client.send("PATCH", path, {"data": to_secret(keys)}, content_type=MERGE)
+
+
+def is_own(keys, job):
+    text = job["metadata"]["annotations"][DECISION]
+    return is_own_record(text, job["metadata"]["namespace"], keys, created=math.inf)
+
+
+def is_signed_by(keys, job):
+    return is_own(replace(keys, keys=(keys.current,)), job)
 
 
 def probe_of(names):
