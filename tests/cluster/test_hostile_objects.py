@@ -1,12 +1,16 @@
 """What anybody who may create a Job or a Workload can write into it harms that object alone."""
 
+import json
+
 import pytest
 
 from tests.cluster.objects import RESERVED, condition, workload
 from tests.cluster.test_feed import changed, synced_feed
 from webhook import faults
+from webhook.cluster import answers
 from webhook.cluster import resources as kinds
 from webhook.cluster.arrivals import Arrivals
+from webhook.cluster.errors import Unreachable
 from webhook.cluster.reduce import Entry, read_by
 from webhook.cluster.run_records import config_map, read_shard
 from webhook.cluster.watch import Message
@@ -174,3 +178,21 @@ def test_what_is_recalled_of_long_texts_is_nothing():
     assert one.job_class == other.job_class
     assert isinstance(one.job_class, JobClass)
     assert one.job_class.key is not other.job_class.key
+
+
+def test_what_is_nested_thousands_deep_where_nobody_looks_costs_nothing_else():
+    deep = '[{"a":' * 5000 + '"}]"' + "}]" * 5000
+    plain = {"metadata": {"name": 'a "[{" b\\'}, "items": [1, {"b": [2]}]}
+    content = json.dumps({"managedFields": "@", **plain}).replace('"@"', deep).encode()
+
+    found = dict(answers.parse(content))
+
+    nested, depth = found.pop("managedFields"), 1
+    while nested is not None:
+        nested, depth = (nested[0] if isinstance(nested, list) else nested["a"]), depth + 1
+    assert (found, depth) == (plain, fields.DEEPEST)
+
+
+def test_what_is_no_json_at_all_is_said_to_be_none_however_deep():
+    with pytest.raises(Unreachable, match="an answer that is not JSON"):
+        answers.parse(b"[" * 100_000)

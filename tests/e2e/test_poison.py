@@ -76,7 +76,20 @@ def lives(webhook):
     return found
 
 
-def test_poisoned_objects_end_no_process_and_change_no_decision(plane, webhook, queues, lives):
+def create_nested(plane, found, folder):
+    """Nest what nobody reads deeper than a parser goes; no library would write it."""
+    managed = {"manager": "me", "operation": "Update", "apiVersion": "batch/v1"}
+    managed |= {"time": RECORD["time"], "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": "@"}}
+    found["metadata"]["managedFields"] = [managed]
+    file = folder / "nested.json"
+    nested = '{"f:a":' * 1500 + "{}" + "}" * 1500
+    file.write_text(json.dumps(found).replace('"@"', nested))
+    assert plane.kubectl("create", "-f", str(file)).returncode == 0
+
+
+def test_poisoned_objects_end_no_process_and_change_no_decision(
+    plane, webhook, queues, lives, tmp_path
+):
     client = plane.client
     before = lives()
     with applied_policy(client, paper.policy(queues), queues):
@@ -86,9 +99,12 @@ def test_poisoned_objects_end_no_process_and_change_no_decision(plane, webhook, 
         for name, text in DECISIONS.items():
             annotations = {"kueue-fallback.dev/decision": text, "kueue-fallback.dev/undone": "x"}
             client.create(poison(f"record-{name}", queues, annotations=annotations))
+        create_nested(plane, poison("nested", queues), tmp_path)
         names = [f"class-{name}" for name in CLASSES] + [f"record-{name}" for name in DECISIONS]
         for name in names:
             wait_until_complete(client, queues.namespace, name)
+        is_over = ["wait", "--for=condition=Complete", "job/nested", "--timeout=120s"]
+        assert plane.kubectl(*is_over, "-n", queues.namespace).returncode == 0
         fill(plane, queues, gpu=14)
         client.create(asking_for(DIGITS, queues))
         wait_for(

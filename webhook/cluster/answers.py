@@ -10,16 +10,45 @@ from typing import Any
 import urllib3
 
 from webhook.cluster.errors import Cause, Unreachable
+from webhook.model.fields import DEEPEST
+
+_TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]')
+"""Texts, and what nests."""
 
 
 def parse(content: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(content)
+        found = _loaded(content)
     except ValueError as error:
         raise Unreachable(f"an answer that is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise Unreachable("an answer that is not an object")
     return found
+
+
+def _loaded(content: bytes) -> Any:
+    """Read JSON; what is nested deeper than anything we read becomes null.
+
+    Whoever may create a Job may nest its ``managedFields`` thousands deep.
+    """
+    try:
+        return json.loads(content)
+    except RecursionError:
+        return json.loads(b"".join(_shallow(content)))
+
+
+def _shallow(content: bytes) -> Iterator[bytes]:
+    depth = kept = 0
+    for token in _TOKENS.finditer(content):
+        if token[0] in b"{[":
+            depth += 1
+            if depth == DEEPEST + 1:
+                yield content[kept : token.start()] + b"null"
+        elif token[0] in b"}]":
+            if depth == DEEPEST + 1:
+                kept = token.end()
+            depth -= 1
+    yield content[kept:]
 
 
 def events(response: urllib3.BaseHTTPResponse) -> Iterator[Mapping[str, Any]]:
