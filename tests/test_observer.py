@@ -41,6 +41,14 @@ def test_without_one_of_its_watches_it_ends_to_be_started_anew(raised):
     assert "RuntimeError: gone wrong" in told
 
 
+def test_it_ends_though_nobody_can_be_told_why(raised, monkeypatch):
+    monkeypatch.setattr(threading, "__excepthook__", lambda _: 1 / 0)
+
+    ended, _ = raised("workloads")
+
+    assert ended == [70]
+
+
 @pytest.mark.parametrize("name", ["console", "console request", "console jobs"])
 def test_it_goes_on_without_its_console(raised, name):
     ended, told = raised(name)

@@ -264,9 +264,11 @@ def _log(text: str) -> None:
 
 def end_with(failure: threading.ExceptHookArgs) -> None:
     """Let the server start us anew rather than go on with one resource unwatched."""
-    threading.__excepthook__(failure)
-    if failure.thread is None or not failure.thread.name.startswith(THREADS):
-        os._exit(70)
+    try:
+        threading.__excepthook__(failure)
+    finally:
+        if failure.thread is None or not failure.thread.name.startswith(THREADS):
+            os._exit(70)
 
 
 def end_with_the_server() -> None:

@@ -53,8 +53,10 @@ def serve(settings: Settings) -> None:
 
 def _end_with(failure: threading.ExceptHookArgs) -> None:
     """Be started anew rather than go on with one resource unwatched."""
-    threading.__excepthook__(failure)
-    os._exit(70)
+    try:
+        threading.__excepthook__(failure)
+    finally:
+        os._exit(70)
 
 
 def stamp() -> str:
