@@ -248,7 +248,7 @@ class Installation:
         self._run("proxy", "hack.proxy", str(self.port), *addresses)
 
     def _run(self, name: str, module: str, *arguments: str) -> None:
-        command = [sys.executable, "-m", module, *arguments]
+        command = [sys.executable, "-P", "-m", module, *arguments]
         # The checkout's own modules, wherever the caller stands; the proxy is this one's.
         checkout = self.checkout if module == "webhook" else ROOT
         environment = {"PYTHONPATH": str(checkout), "PYTHONUNBUFFERED": "1"}

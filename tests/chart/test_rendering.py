@@ -7,6 +7,7 @@ from hack import crd
 from tests.chart.values import EVERY_RENDERING
 from webhook.settings import Settings
 
+SIGNING_KEYS = ("Secret", "kueue-fallback-signing-keys")
 PARTS = [
     ("ClusterRole", "kueue-fallback"),
     ("ClusterRole", "kueue-fallback-ca"),
@@ -45,7 +46,7 @@ PARTS = [
     ("RoleBinding", "kueue-fallback-run-times"),
     ("RoleBinding", "kueue-fallback-signing-keys"),
     ("Secret", "kueue-fallback-ca"),
-    ("Secret", "kueue-fallback-signing-keys"),
+    SIGNING_KEYS,
     ("Service", "kueue-fallback"),
     ("ServiceAccount", "kueue-fallback"),
     ("ServiceAccount", "kueue-fallback-controller"),
@@ -122,15 +123,22 @@ def test_each_part_can_be_off_alone(render, part):
 def test_a_release_of_another_name_carries_it_in_every_object(render):
     rendering = render(release="second")
 
-    names = [name for kind, name in rendering.objects if kind != "CustomResourceDefinition"]
-    assert all(name.startswith("kueue-fallback-second") for name in names)
+    assert all(name.startswith("kueue-fallback-second") for name in named_anew(rendering))
 
 
 def test_a_full_name_given_by_hand_wins(render):
     rendering = render({"fullnameOverride": '"gate"'})
 
-    names = [name for kind, name in rendering.objects if kind != "CustomResourceDefinition"]
-    assert all(name.startswith("gate") for name in names)
+    assert all(name.startswith("gate") for name in named_anew(rendering))
+
+
+def named_anew(rendering):
+    """List the names of what is the release's; the processes know the Secret by one name."""
+    return [
+        name
+        for kind, name in rendering.objects
+        if kind != "CustomResourceDefinition" and (kind, name) != SIGNING_KEYS
+    ]
 
 
 def test_the_definition_of_policies_is_the_generated_one_and_stays_on_uninstall(render):

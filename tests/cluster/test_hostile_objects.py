@@ -49,7 +49,7 @@ def test_a_class_with_a_number_that_is_none_of_ours_is_worked_out_anew(mark, rea
 
 @pytest.mark.parametrize("mark", ["@gpu-cq ~a 0", "~a ~a 0", f"{'a' * 300} ~a 0", "k=v ~a é"])
 def test_a_class_that_stands_for_others_or_for_none_is_not_believed(mark):
-    assert job_class.read(mark) is None
+    assert job_class.read(mark, "team") is None
 
 
 @pytest.mark.parametrize("cpu", [DIGITS, "1" * 65, f"0.{DIGITS}", f"{DIGITS}m"])

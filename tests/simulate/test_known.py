@@ -91,7 +91,7 @@ def folded(course, found):
             head=None,
             guests={}
             if not tally.reserving
-            else {("p", name.replace("-cq", "-lq")): tally.reserving},
+            else {("p", name.replace("-cq", "-lq"), "team"): tally.reserving},
         )
         for name, tally in found.holdings.items()
     }
