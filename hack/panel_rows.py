@@ -80,8 +80,18 @@ _TRAFFIC: Final = {
                 (rate("failures_total", "pod"), "failed: {{pod}}"),
                 (rate("patch_verification_failures_total", "pod"), "not verified: {{pod}}"),
                 (rate("decision_log_dropped_total", "pod"), "log lines dropped: {{pod}}"),
+                (rate("observer_failed_turns_total", "part"), "observer's turns: {{part}}"),
+                (rate("controller_failed_turns_total", "part"), "controller's turns: {{part}}"),
             ),
             text="Should be zero. Each line of the log names the review's uid.",
+        ),
+        Panel(
+            title="Decision logs that are written",
+            unit="none",
+            queries=((f"sum(kueue_fallback_decision_log_alive{{{OURS}}})", "written"),),
+            text="As many as there are replicas, or one of them is about to end.",
+            width=4,
+            number=True,
         ),
     ),
 }
