@@ -252,7 +252,9 @@ class Installation:
         # The checkout's own modules, wherever the caller stands; the proxy is this one's.
         checkout = self.checkout if module == "webhook" else ROOT
         environment = {"PYTHONPATH": str(checkout), "PYTHONUNBUFFERED": "1"}
-        program = Program(name=name, command=command, environment=environment)
+        # Older versions start children that import from the folder they are in.
+        folder = checkout if checkout is not ROOT else None
+        program = Program(name=name, command=command, environment=environment, folder=folder)
         self.plane.processes.run(program)
 
 

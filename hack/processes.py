@@ -35,6 +35,8 @@ class Program:
     name: str
     command: Sequence[str]
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    folder: Path | None = None
+    """Where it runs; None: here."""
 
 
 class Processes:
@@ -90,6 +92,7 @@ class Processes:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **program.environment, MARK: str(self._state)},
                 start_new_session=True,
+                cwd=program.folder,
             )
 
     def _end(self, name: str, first: signal.Signals) -> None:
