@@ -81,11 +81,18 @@ experiment: setup
 soak: setup
 	@$(BIN)/python -m hack.soak --folder build/soak --seconds $(or $(SECONDS),3600)
 
-## Take an hour: everything on the control plane at full length, 300 cases against Kueue, the bench.
+## Hunt for an hour for objects that harm others; SECONDS=600 for less, SEED=1 to run one again.
+.PHONY: fuzz
+fuzz: setup
+	@$(BIN)/python -m hack.fuzz --seconds $(or $(SECONDS),3600) \
+		$(if $(SEED),--seed $(SEED)) $(if $(EXAMPLES),--examples $(EXAMPLES))
+
+## Take hours: all on the control plane at full length, 300 cases against Kueue, the bench, fuzz.
 .PHONY: verify
 verify: setup programs
 	FULL=1 AGREEMENT_SEEDS=1-300 $(BIN)/pytest -n 2 --dist loadgroup tests/e2e tests/image
 	$(BIN)/python -m hack.bench --folder build/bench
+	$(BIN)/python -m hack.fuzz
 
 ## Build the image; IMAGE="--debian trixie" where no registry is reached, --help for more.
 .PHONY: image

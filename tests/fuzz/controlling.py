@@ -1,0 +1,137 @@
+"""A controller that leads, over an API server of one dictionary; its watches are a test's."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.controller.objects import Objects
+from tests.controller.test_run import Elector, Followed
+from tests.fuzz.objects import KEYS, NOON, OVER, TEAM, good, workload
+from webhook.cluster import resources as kinds
+from webhook.cluster.errors import Refused
+from webhook.cluster.journal_shards import name_of, read_slot, slot_of
+from webhook.cluster.reduce import read
+from webhook.cluster.resources import watched
+from webhook.cluster.shards import path_of
+from webhook.cluster.watch import Message
+from webhook.controller import glimpse, pending, records
+from webhook.controller.glimpse import JOBS
+from webhook.controller.reconcile import PATH
+from webhook.controller.run_times import RUNS, read_run
+from webhook.faults import CONTROLLER_PARTS
+from webhook.settings import Settings
+
+if TYPE_CHECKING:
+    import pytest
+
+SETTINGS: Final = Settings()
+_LATER = 21.0
+"""Seconds after which whatever is kept is written again."""
+
+
+class Cluster(Objects):
+    """It lists policies, takes statuses and Events, and lets no Job be moved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.policies = copy.deepcopy(good()[kinds.POLICIES])
+
+    def kueue_version(self) -> str:
+        return "v1beta2"
+
+    def get(self, path: str, params: Any = None) -> Any:
+        if path == PATH:
+            return {"items": copy.deepcopy(self.policies)}
+        if path == "/version":
+            return {"major": "1", "minor": "36"}
+        return super().get(path, params)
+
+    def patch(self, path: str, body: Any) -> Any:
+        if path.endswith("/status"):
+            for policy in self.policies:
+                if f"/{policy['metadata']['name']}/" in path:
+                    policy["status"] = body["status"]
+            return {}
+        if "/configmaps/" in path:
+            return super().patch(path, body)
+        raise Refused(409, "it has changed")
+
+
+class Controlled:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let time go on with each turn, so that all that is written now and then is due."""
+        self.cluster, self.elector, self.lines = Cluster(), Elector(), []
+        self.now = 0.0
+        clock = SimpleNamespace(monotonic=lambda: self.now, time=lambda: NOON + self.now)
+        monkeypatch.setattr(records, "time", clock)
+        self.controller = Followed(
+            SETTINGS,
+            self.cluster,
+            jobs_client=self.cluster,
+            elector=self.elector,
+            log=self.lines.append,
+        )
+        held = good()
+        followed = watched(namespace=SETTINGS.namespace, kueue_namespace="kueue-system")
+        for resource in (*followed, kinds.signing_keys(SETTINGS.namespace)):
+            found = held.get(resource.kind, ())
+            self._put(
+                resource.kind, entries=tuple(read(resource.kind, each, KEYS) for each in found)
+            )
+        for resource in (JOBS, RUNS, pending.FOLLOWED):
+            self._put(resource.kind, entries=())
+        self.elector.said = 1
+        self.turn()
+
+    def change_job(self, event_type: str, source: Mapping[str, Any]) -> None:
+        """Let a Job be what it is now, for each of those who follow Jobs."""
+        metadata = {"metadata": source["metadata"]}
+        self._put(JOBS.kind, event=(event_type, glimpse.read(JOBS.kind, metadata, KEYS)))
+        whole = pending.FOLLOWED.kind
+        self._put(whole, event=(event_type, pending.read(whole, source, KEYS)))
+
+    def change_workload(self, event_type: str, source: Mapping[str, Any]) -> None:
+        self._put(RUNS.kind, event=(event_type, read_run(RUNS.kind, source, KEYS)))
+        self.change(kinds.WORKLOADS, event_type, source)
+
+    def change(self, kind: str, event_type: str, source: Mapping[str, Any]) -> None:
+        self._put(kind, event=(event_type, read(kind, source, KEYS)))
+
+    def turn(self) -> None:
+        """Let turns of the loop go by: what is found out settles first, and then is written."""
+        for _ in range(3):
+            self.now += _LATER
+            self.controller.put(None)
+            self.controller.step()
+        assert self._failed() == {}
+
+    def _failed(self) -> Mapping[str, float]:
+        """Count what failed in turns that went on all the same, by their part."""
+        name = "kueue_fallback_controller_failed_turns_total"
+        shown = {
+            part: self.controller.metrics.registry.get_sample_value(name, {"part": part}) or 0.0
+            for part in CONTROLLER_PARTS
+        }
+        return {part: count for part, count in shown.items() if count}
+
+    def records(self, name: str) -> bool:
+        """Tell whether a Workload of the team that ends now comes to stand in the journal."""
+        ended = NOON + self.now
+        source = workload(f"job-{name}", TEAM, "gpu-cq", *OVER)
+        source["metadata"]["uid"] = name
+        written = datetime.fromtimestamp(ended, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        source["status"]["conditions"][-1]["lastTransitionTime"] = written
+        self.change_workload("ADDED", source)
+        self.turn()
+        place = f"{path_of(SETTINGS.namespace)}/{name_of(slot_of(ended))}"
+        slot = read_slot(self.cluster.held[place]) if place in self.cluster.held else None
+        self.change_workload("DELETED", source)
+        return slot is not None and name in slot.entries
+
+    def _put(self, kind: str, **found: Any) -> None:
+        self.controller.put(Message(kind=kind, at=time.monotonic(), **found))

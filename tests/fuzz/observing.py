@@ -1,0 +1,128 @@
+"""An observer's feed and forecasts before a server: objects in, a team's decisions out."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tests.fuzz.objects import NOON, good, probes
+from tests.reviews import review
+from tests.servers import Server
+from webhook.cluster import resources as kinds
+from webhook.cluster.feed import Feed
+from webhook.cluster.key_ring import KeyRing
+from webhook.cluster.pipe import read_update, write_update
+from webhook.cluster.reduce import read
+from webhook.cluster.watch import Message
+from webhook.decide.restraint import Restraint
+from webhook.decide.settle import Settler
+from webhook.foresight import Foreseen, Foresight
+
+DECISION = "kueue-fallback.dev/decision"
+RESOURCES = (
+    kinds.signing_keys("kueue-fallback"),
+    *kinds.watched(namespace="kueue-fallback", kueue_namespace="kueue-system"),
+)
+FAILURES = ("failures_total", "patch_verification_failures_total")
+_OF_THE_MOMENT = ("id", "time", "stateAge", "submitted", "signature")
+
+
+class Observed:
+    """All that the observer's own thread does, and a server that takes it over."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self._ring = KeyRing()
+        reading = self._ring.reading(read)
+        self._read = lambda kind, source: (
+            reading(kind, source) if kind == kinds.WORKLOADS else read(kind, source)
+        )
+        settler, restraint = Settler(), Restraint(stated_version="", enforces=False)
+        self.feed = Feed(RESOURCES, self.now, settle=lambda seen: restraint(settler(seen)))
+        self._told: list[Foreseen] = []
+        self._foresight = Foresight(
+            self._told.append, clock=lambda: self.now, cpu=lambda: 0.0, sleep=lambda _: None
+        )
+        self.server = Server()
+        self.lines: list[str] = []
+        held = good()
+        for resource in RESOURCES:
+            self.show(resource.kind, *held.get(resource.kind, ()))
+        self.publish()
+
+    def show(self, kind: str, *objects: Mapping[str, Any]) -> None:
+        """List all objects of a kind."""
+        entries = tuple(self._read(kind, each) for each in objects)
+        self._take(Message(kind=kind, at=self.now, entries=entries))
+
+    def change(self, kind: str, event_type: str, source: Mapping[str, Any]) -> None:
+        self._take(Message(kind=kind, at=self.now, event=(event_type, self._read(kind, source))))
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time go by in which every watch gives a sign of life."""
+        self.now += seconds
+        self.server.now = self.now
+        for resource in RESOURCES:
+            self._take(Message(kind=resource.kind, at=self.now))
+
+    def publish(self) -> None:
+        """Write an update, with forecasts of what was known so far, and take it over."""
+        self._update()
+        while self._foresight.waiting:
+            self._foresight.step()
+            for each in self._told:
+                self.lines += self._foresight.take(each, self.feed)
+            self._told.clear()
+            self._update()
+
+    def decide(self) -> Mapping[str, Any]:
+        """Ask what would become of each of the team's Jobs; nothing is left of that."""
+        found = {}
+        for name, job in probes().items():
+            sent = review(job, dry_run=True, uid=f"5eed-{name}")
+            found[name] = decision_in(self.answer(sent))
+        return found
+
+    def answer(self, sent: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Post a review; whatever is in it, its Job is admitted."""
+        answer = self.server.post(json.dumps(sent))
+        assert answer.status_code == 200
+        response = answer.get_json()["response"]
+        assert (response["uid"], response["allowed"]) == (sent["request"]["uid"], True)
+        assert [self.server.count(f"kueue_fallback_{name}") for name in FAILURES] == [0.0, 0.0]
+        found: Mapping[str, Any] = response
+        return found
+
+    def _take(self, message: Message) -> None:
+        self._ring.take(message)
+        self.lines += self.feed.take(message)
+
+    def _update(self) -> None:
+        frames = io.BytesIO()
+        write_update(frames, self.feed.update(self.now, NOON + self.now))
+        self._foresight.offer(self.feed, NOON + self.now)
+        frames.seek(0)
+        update = read_update(frames)
+        assert update is not None
+        self.server.handler.update(update)
+
+
+def decision_in(response: Mapping[str, Any]) -> Any:
+    """Read the decision out of an answer's patch, without what differs each time."""
+    for operation in json.loads(base64.b64decode(response.get("patch", "W10="))):
+        found = _annotation(operation)
+        if found is not None:
+            decision = json.loads(found)
+            return {key: value for key, value in decision.items() if key not in _OF_THE_MOMENT}
+    return None
+
+
+def _annotation(operation: Mapping[str, Any]) -> str | None:
+    path, value = operation["path"], operation.get("value")
+    if path == "/metadata/annotations" and isinstance(value, dict):
+        return value.get(DECISION)
+    is_ours = path == "/metadata/annotations/" + DECISION.replace("/", "~1")
+    return value if is_ours else None

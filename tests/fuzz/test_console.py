@@ -1,0 +1,139 @@
+"""No decision, Job or record of a stranger takes the console away from who asks it."""
+
+import json
+
+from hypothesis import strategies as st
+
+from tests.console import worlds
+from tests.controller.objects import Objects
+from tests.fuzz.drawing import Kept, fuzzed
+from tests.fuzz.objects import NOON, OURS, TENANT, hostile, hostile_jobs, journal
+from tests.fuzz.observing import Observed
+from tests.fuzz.values import anything, decision, decisions, deep, dumped, mutated
+from webhook.cluster import resources as kinds
+from webhook.cluster.watch import Message
+from webhook.console.app import create_app
+from webhook.console.book import Book
+from webhook.console.collect import collect
+from webhook.console.followed import JUDGED, Followed, Newest, jobs
+from webhook.console.lookback import Looker
+from webhook.console.seer import Everybody
+from webhook.settings import Settings
+
+PATHS = ("/", "/view", "/decisions?limit=500", "/quota?clusterqueue=gpu-cq", "/?namespace=tenant")
+LINE = {
+    "ts": NOON,
+    "level": "info",
+    "msg": "decided",
+    "uid": "0-1",
+    "operation": "CREATE",
+    "namespace": TENANT,
+    "name": "bad",
+    "dry_run": False,
+    "latency_ms": 0.4,
+    "queue": "cpu-lq",
+    "option": "cpu",
+    "reason": "Best",
+    "decision": decision(),
+}
+
+
+class Shown:
+    """A console with a book of decisions, what it follows, and the state of a cluster."""
+
+    def __init__(self):
+        self.lines, self.bugs = [], []
+        self.book = Book()
+        self.observed = Observed()
+        self._followed = Followed(self.book, Settings(), self.lines.append)
+        self._jobs = jobs(Newest())
+        app = create_app(self._view, lambda _: Everybody(), on_error=self.bugs.append)
+        self._client = app.test_client()
+
+    def follow_job(self, source):
+        self._follow(self._jobs, source)
+
+    def follow_policy(self, source):
+        self._follow(JUDGED, source)
+
+    def ask(self):
+        answers = {path: self._client.get(path) for path in PATHS}
+        if self.bugs:
+            raise self.bugs[0]
+        assert [answer.status_code for answer in answers.values()] == [200] * len(PATHS)
+        # What a browser could not read is no JSON.
+        json.loads(answers["/view"].data, parse_constant=lambda name: 1 / 0)
+
+    def _follow(self, resource, source):
+        entry = resource.read(resource.kind, source)
+        self._followed.take(Message(kind=resource.kind, at=0.0, event=("ADDED", entry)))
+
+    def _view(self):
+        return collect(
+            worlds.known(
+                now=self.observed.now,
+                counted=self.observed.feed.counted,
+                decisions=self.book.newest(),
+                judged=self._followed.judged,
+            )
+        )
+
+
+def test_strangers_decisions_are_shown_or_left_out():
+    kept = Kept(Shown)
+    lines = st.one_of(mutated(LINE, anything).map(dumped), decisions)
+
+    @fuzzed(st.tuples(lines, hostile_jobs()))
+    def hold(drawn):
+        line, job = drawn
+        with kept.world() as shown:
+            shown.book.put_line(line.encode())
+            shown.follow_job(job)
+            shown.ask()
+
+    hold()
+
+
+def test_strangers_queues_workloads_and_policies_are_shown_or_left_out():
+    kept = Kept(Shown)
+    some = (kinds.WORKLOADS, kinds.LOCAL_QUEUES, kinds.CLUSTER_QUEUES, kinds.POLICIES)
+    changes = st.sampled_from(some).flatmap(lambda kind: st.tuples(st.just(kind), hostile(kind)))
+
+    @fuzzed(changes)
+    def hold(drawn):
+        kind, source = drawn
+        with kept.world() as shown:
+            shown.observed.change(kind, "ADDED", source)
+            shown.observed.publish()
+            if kind == kinds.POLICIES:
+                shown.follow_policy(source)
+            shown.ask()
+
+    hold()
+
+
+def test_a_stranger_in_the_journal_keeps_nobody_from_looking_back():
+    base = journal()
+    place = f"/api/v1/namespaces/{OURS}/configmaps/{base['metadata']['name']}"
+    snapshot = Observed().feed.published
+    written = {key: base[key] for key in ("data", "binaryData")}
+
+    class Server(Objects):
+        def kueue_version(self):
+            return "v1beta2"
+
+        def get(self, path, params=None):
+            if path.endswith("/workloads"):
+                return {"items": self.workloads}
+            return super().get(path)
+
+    @fuzzed(st.tuples(mutated(written, st.one_of(anything, deep)), hostile(kinds.WORKLOADS)))
+    def hold(drawn):
+        found, source = drawn
+        server = Server()
+        server.held[place] = {"metadata": base["metadata"], **found}
+        server.workloads = [source]
+        looker = Looker(lambda: server, OURS, lambda _: None, unix=lambda: NOON, sleep=lambda _: 0)
+        looker.look(snapshot)
+
+    hold()
