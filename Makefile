@@ -87,12 +87,19 @@ fuzz: setup
 	@$(BIN)/python -m hack.fuzz --seconds $(or $(SECONDS),3600) \
 		$(if $(SEED),--seed $(SEED)) $(if $(EXAMPLES),--examples $(EXAMPLES))
 
+## Let a tenant with rights to Jobs try everything beside others, ten minutes; SECONDS=60 for less.
+.PHONY: tenant
+tenant: setup programs
+	@$(BIN)/python -m hack.tenant --folder build/tenant --seconds $(or $(SECONDS),600) \
+		$(if $(SEED),--seed $(SEED))
+
 ## Take hours: all on the control plane at full length, 300 cases against Kueue, the bench, fuzz.
 .PHONY: verify
 verify: setup programs
 	FULL=1 AGREEMENT_SEEDS=1-300 $(BIN)/pytest -n 2 --dist loadgroup tests/e2e tests/image
 	$(BIN)/python -m hack.bench --folder build/bench
 	$(BIN)/python -m hack.fuzz
+	$(BIN)/python -m hack.tenant --folder build/tenant
 
 ## Build the image; IMAGE="--debian trixie" where no registry is reached, --help for more.
 .PHONY: image
