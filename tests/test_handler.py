@@ -32,6 +32,19 @@ def reservations(server, total, **metadata):
     return [queue(server.create(light_job(f"job-{n}", **metadata))[0]) for n in range(total)]
 
 
+@pytest.mark.parametrize("mark", ["undone", "undone-from", "decision", "move-to", "class"])
+def test_a_mark_among_the_labels_keeps_no_job_from_its_decision(mark):
+    server = Server(paper_snapshot())
+    job = light_job()
+    job["metadata"]["labels"][f"kueue-fallback.dev/{mark}"] = "x"
+
+    decided, _ = server.create(job)
+
+    assert queue(decided) == "cpu-lq"
+    assert f"kueue-fallback.dev/{mark}" not in decided["metadata"]["labels"]
+    assert server.count("kueue_fallback_patch_verification_failures_total") == 0
+
+
 def test_a_burst_counts_its_own_decisions():
     server = Server(paper_snapshot())
 

@@ -12,7 +12,6 @@ from webhook.model import fields
 from webhook.model.edits import Edit, Path
 from webhook.model.job import (
     JOB_CONTROLLER,
-    OPTION_LABEL,
     OURS,
     PRIORITY_LABEL,
     QUEUE_LABEL,
@@ -39,7 +38,7 @@ _LONGEST_UNCHECKED = 16 * 1024
 ALLOWED: tuple[Path, ...] = (
     ("metadata", "labels", QUEUE_LABEL),
     ("metadata", "labels", PRIORITY_LABEL),
-    ("metadata", "labels", OPTION_LABEL),
+    ("metadata", "labels", OURS + "*"),
     ("metadata", "annotations", OURS + "*"),
     *(TEMPLATE + pattern for pattern in template.ALLOWED),
 )
