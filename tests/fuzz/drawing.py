@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 SEED: Final = int(os.environ.get("FUZZ_SEED", "1"))
-EXAMPLES: Final = int(os.environ.get("FUZZ_EXAMPLES", "60"))
+EXAMPLES: Final = int(os.environ.get("FUZZ_EXAMPLES", "20"))
 
 T = TypeVar("T")
 _SHORT: Final = reprlib.Repr()
