@@ -15,7 +15,7 @@ from webhook.controller import glimpse, pending
 from webhook.controller.journal import known_of
 from webhook.decide import explain
 from webhook.model.fields import FieldError
-from webhook.model.job import DECISION, UNDONE
+from webhook.model.job import DECISION, OURS, UNDONE
 from webhook.model.pending import read_left
 
 PLACE = "/spec/template/spec/affinity"
@@ -155,3 +155,14 @@ def test_a_workload_with_a_template_of_many_kilobytes_is_not_remembered():
     template["spec"]["affinity"] = {"nodeAffinity": "x" * LONGEST_TEMPLATE}
 
     assert (small is not None, read_past(source)) == (True, None)
+
+
+def test_of_an_undecided_job_no_long_annotation_is_kept():
+    long, short = f"{OURS}x", f"{OURS}policy"
+    annotations = {long: "a" * 100_000, short: "none"}
+    metadata = {"uid": "u", "namespace": "team", "name": "a", "annotations": annotations}
+    source = {"metadata": {**metadata, "creationTimestamp": "2026-11-21T06:00:00Z"}}
+
+    found = glimpse.read("jobs", source).value
+
+    assert found.job.annotations == {short: "none"}

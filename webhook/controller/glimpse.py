@@ -14,7 +14,7 @@ from webhook.controller import pending
 from webhook.controller.job_events import Happening, happening_of
 from webhook.controller.journal import Known, known_of
 from webhook.jobs import KINDS
-from webhook.model import fields
+from webhook.model import cut, fields
 from webhook.model.job import DECISION, OURS, Job
 from webhook.model.signatures import SigningKeys
 
@@ -82,5 +82,9 @@ def _glimpse(source: Mapping[str, Any], keys: SigningKeys | None) -> Glimpse:
 def _undecided(job: Job) -> Job | None:
     if DECISION in job.annotations:
         return None
-    meant = {key: text for key, text in job.annotations.items() if key.startswith(_MEANT)}
+    meant = {
+        key: text
+        for key, text in job.annotations.items()
+        if key.startswith(_MEANT) and len(text) <= cut.LONGEST_SAID
+    }
     return replace(job, annotations=meant)
