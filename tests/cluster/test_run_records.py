@@ -97,13 +97,13 @@ def test_ten_thousand_classes_are_spread_over_objects_far_from_1_mib():
 
 
 def test_a_shard_too_large_leaves_out_what_ended_longest_ago():
-    records = {f"{number:016x}": full_record(number) for number in range(1000)}
+    records = {f"team/{number:016x}": full_record(number) for number in range(1000)}
 
     written = config_map(0, records)
 
     kept = read_shard(written)
     assert len(written["data"]["classes"]) <= MOST_BYTES
-    assert set(kept) == {f"{number:016x}" for number in range(1000 - len(kept), 1000)}
+    assert set(kept) == {f"team/{number:016x}" for number in range(1000 - len(kept), 1000)}
     assert len(kept) > 350
 
 

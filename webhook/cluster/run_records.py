@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from webhook.cluster.resources import RUN_TIMES, RUN_TIMES_LABEL, RUN_TIMES_VALUE
 from webhook.faults import attempted
 from webhook.model import fields
-from webhook.model.runs import Packed, Record, unpack_outcomes, unpack_runs
+from webhook.model.runs import Packed, Record, crowded_out, unpack_outcomes, unpack_runs
 
 SHARDS: Final = 32
 MOST_BYTES: Final = 700_000
-"""Of one object; the classes that ended longest ago are left out beyond."""
+"""Of one object; beyond, classes of the home that takes the most are left out."""
 _VERSION: Final = "1"
 _NAME: Final = "program"
 """Under ``name`` stood arguments, too: they are not read, and so are not written again."""
@@ -54,14 +54,22 @@ def config_map(shard: int, records: Mapping[str, Record]) -> Mapping[str, Any]:
 
 def _written(records: Mapping[str, Record]) -> str:
     """Write one class a line, in the order of their keys: equal records are equal texts."""
-    lines, size = {}, 0
-    for key in sorted(records, key=lambda key: (-records[key].last, key)):
-        line = _line(key, records[key])
-        size += len(line.encode()) + 1
-        if size > MOST_BYTES:
-            break
-        lines[key] = line
+    lines = {key: _line(key, record) for key, record in records.items()}
+    sizes = {key: len(line.encode()) + 1 for key, line in lines.items()}
+    for key in _too_many(sizes, records):
+        del lines[key]
     return "\n".join(lines[key] for key in sorted(lines))
+
+
+def _too_many(sizes: Mapping[str, int], records: Mapping[str, Record]) -> Iterator[str]:
+    """List the classes for which there is no room."""
+    over = sum(sizes.values()) - MOST_BYTES
+    if over > 0:
+        for key in crowded_out(sizes, records):
+            yield key
+            over -= sizes[key]
+            if over <= 0:
+                return
 
 
 def _line(key: str, record: Record) -> str:

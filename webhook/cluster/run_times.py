@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Final, TypeAlias
 
 from webhook.cluster.delays import Delays, renewed
 from webhook.model.forecasts import Estimates, RunTime
-from webhook.model.job_class import JobClass, home_of
+from webhook.model.job_class import JobClass
 from webhook.model.learning import learned
 from webhook.model.runs import (
     Began,
     Ended,
     Packed,
     Record,
+    crowded_out,
+    home_of,
     merged,
     merged_runs,
     of_queue,
@@ -26,7 +29,7 @@ from webhook.model.runs import (
 )
 
 MOST_CLASSES: Final = 10_000
-"""Beyond so many the ones that ended longest ago are forgotten."""
+"""Beyond so many, those of the home that has the most are forgotten, the oldest first."""
 AT_ONCE: Final = 500
 """Estimates made in one go, at about a tenth of a millisecond each; the others wait a turn."""
 _FORGOTTEN_AT_ONCE: Final = 20
@@ -48,8 +51,8 @@ class RunTimes:
         self._stale: dict[_Place, None] = {}
         self._changed: set[str] = set()
         self.delays = Delays(self._records)
-        self._floor = -1
-        """What ended no later than this was forgotten and is not taken up again."""
+        self._floors: dict[str, int] = {}
+        """By home: what ended no later than this was forgotten and is not taken up again."""
 
     @property
     def records(self) -> Mapping[str, Record]:
@@ -69,7 +72,7 @@ class RunTimes:
     def merge(self, key: str, record: Record) -> None:
         """Take over what is known of a class from elsewhere."""
         before = self._records.get(key)
-        if before is None and record.last <= self._floor:
+        if before is None and record.last <= self._floors.get(home_of(key), -1):
             return
         after = merged(before or Record(), record)
         if after == before:
@@ -127,10 +130,13 @@ class RunTimes:
             self._drop_estimates(record.coarse, self._pools.pop(record.coarse, {}))
 
     def _forget(self) -> None:
-        oldest = sorted(self._records, key=lambda key: (self._records[key].last, key))
-        for key in oldest[: len(oldest) - self._most + self._most // _FORGOTTEN_AT_ONCE]:
+        """Forget what ended longest ago of whoever has the most: nobody pushes others out."""
+        most = len(self._records) - self._most + self._most // _FORGOTTEN_AT_ONCE
+        ones = dict.fromkeys(self._records, 1)
+        for key in tuple(islice(crowded_out(ones, self._records), most)):
+            home = home_of(key)
             record = self._records.pop(key)
-            self._floor = max(self._floor, record.last)
+            self._floors[home] = max(self._floors.get(home, -1), record.last)
             self._changed.add(key)
             self._drop_estimates(key, record.runs)
             self.delays.forget(key, record)

@@ -8,9 +8,8 @@ from webhook.decide.remaining import remaining
 from webhook.decide.run_times import learned_on, of_any_class
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import RunTime
-from webhook.model.job_class import home_of
 from webhook.model.queues import Arrival, Snapshot
-from webhook.model.runs import of_queue
+from webhook.model.runs import home_of, of_queue
 
 
 def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> Placed | None:

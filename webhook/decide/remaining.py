@@ -9,8 +9,7 @@ from statistics import NormalDist, median
 from typing import TypeAlias
 
 from webhook.model.forecasts import Basis, RunTime
-from webhook.model.job_class import home_of
-from webhook.model.runs import of_queue
+from webhook.model.runs import home_of, of_queue
 
 _SIGMAS_OF_80_PERCENT = 2.5631
 """The width of the middle 80 % of a normal distribution, in standard deviations."""
@@ -80,13 +79,16 @@ class Durations:
 
     def _expected(self, cluster_queue: str, job_class: str, flavors: str) -> RunTime | None:
         """Expect what its class takes on these flavors, or what any class took in its queue."""
-        for known_by in (job_class, of_queue(cluster_queue, home_of(job_class))):
-            key = known_by, flavors
-            if key not in self._known:
-                self._known[key] = self._run_time_of(known_by, flavors)
-            if (found := self._known[key]) is not None:
-                return found
-        return None
+        found = self._known_by(job_class, flavors)
+        if found is not None:
+            return found
+        return self._known_by(of_queue(cluster_queue, home_of(job_class)), flavors)
+
+    def _known_by(self, name: str, flavors: str) -> RunTime | None:
+        key = name, flavors
+        if key not in self._known:
+            self._known[key] = self._run_time_of(name, flavors)
+        return self._known[key]
 
     def unknown_seconds(self, cluster_queue: str) -> float:
         """Return what a run of a queue is taken to last whose run time is not known."""

@@ -68,11 +68,6 @@ class Mark(NamedTuple):
     """Of the policy that decided."""
 
 
-def home_of(key: str) -> str:
-    """Name the home of a class."""
-    return key.partition("/")[0]
-
-
 def shared_home(policy: str) -> str:
     """Name what the namespaces that share under a policy have for a home: no namespace's name."""
     return f"{_SHARED}{policy}"

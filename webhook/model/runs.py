@@ -6,8 +6,10 @@ often: a record is a set of runs, of which the newest are kept.
 
 from __future__ import annotations
 
+import heapq
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from webhook.model.fields import EMPTY
@@ -144,6 +146,37 @@ def of_queue(cluster_queue: str, home: str) -> str:
 def is_of_queue(key: str) -> bool:
     """Tell whether all classes of a ClusterQueue are meant, and not one."""
     return key.startswith(_IN_CLUSTER)
+
+
+def home_of(key: str) -> str:
+    """Name whose Jobs a record is of: the home of its class, or of all classes."""
+    home, _, rest = key.partition("/")
+    return rest if is_of_queue(key) else home
+
+
+def crowded_out(sizes: Mapping[str, int], records: Mapping[str, Record]) -> Iterator[str]:
+    """List records in the order in which they make room, so that nobody pushes others out.
+
+    Of the home that takes the most, the one that ended longest ago.
+    """
+    taken: Counter[str] = Counter()
+    oldest: defaultdict[str, deque[str]] = defaultdict(deque)
+    for key in sorted(sizes, key=lambda key: (records[key].last, key)):
+        taken[home_of(key)] += sizes[key]
+        oldest[home_of(key)].append(key)
+
+    def rank(home: str) -> tuple[int, int, str]:
+        return -taken[home], records[oldest[home][0]].last, home
+
+    heap = [rank(home) for home in oldest]
+    heapq.heapify(heap)
+    while heap:
+        home = heapq.heappop(heap)[-1]
+        key = oldest[home].popleft()
+        taken[home] -= sizes[key]
+        if oldest[home]:
+            heapq.heappush(heap, rank(home))
+        yield key
 
 
 def places(flavors: str, cluster: str) -> tuple[str, ...]:
