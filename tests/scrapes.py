@@ -3,13 +3,16 @@
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from webhook.cluster.resources import RUN_TIMES, watched
+from webhook.cluster.resources import RUN_TIMES, SIGNING_KEYS, watched
 from webhook.controller.glimpse import JOBS
+from webhook.controller.pending import PENDING_JOBS
 from webhook.metrics import A_POLICY, AN_OPTION
 
 RESOURCES = {
     JOBS.kind,
     RUN_TIMES,
+    SIGNING_KEYS,
+    PENDING_JOBS,
     *(one.kind for one in watched(namespace="ours", kueue_namespace="kueue-system")),
 }
 BOUNDED = {

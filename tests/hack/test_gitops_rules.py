@@ -44,6 +44,6 @@ def test_only_our_own_marks_are_left_out():
     left_out = set(KINDS["batch", "v1", "Job"].allowed) - set(gitops_rules.in_manifests())
 
     assert left_out == {
-        ("metadata", "labels", "kueue-fallback.dev/option"),
+        ("metadata", "labels", "kueue-fallback.dev/*"),
         ("metadata", "annotations", "kueue-fallback.dev/*"),
     }

@@ -90,11 +90,19 @@ class Teller:
 
 def message(refusal: Refusal, record: Record, end: float) -> str:
     key, _, option = refusal
-    what = f"{key} ({record.name})" if record.name else key
+    home, _, name = key.rpartition("/") if "=" not in key else key.partition("/")
+    what = f"{name} ({record.name})" if record.name else name
     return (
         f"option {option} is refused to Jobs of class {what} until {_time(end)}: they failed there"
         f" {FAILURES_THAT_TELL} times and never succeeded, and they do elsewhere"
+        f"{_owners(home)}"
     )
+
+
+def _owners(home: str) -> str:
+    if not home:
+        return ""
+    return " (of namespaces that share)" if home.startswith("*") else f" (of namespace {home})"
 
 
 def event(refusal: Refusal, text: str, *, uid: str, end: float, unix: float) -> Mapping[str, Any]:
