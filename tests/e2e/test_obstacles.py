@@ -70,6 +70,8 @@ def evict(plane, queues, name):
     )
     evicted = light(queues, name)
     evicted["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = last
+    # A Job whose class the webhook has not read yet is left alone, and then nobody moves it.
+    wait_for(lambda: decision_of(client.create(evicted, dry_run=True)), f"{last} is known")
     job = client.create(evicted)
     wait_until_reserved(client, job)
     courses.set_quotas(client, queues, gpu=4, cpu=6)
