@@ -91,6 +91,21 @@ def test_many_new_classes_are_learned_a_few_at_a_time():
     assert sizes == [4, 6, 6]
 
 
+def test_runs_on_one_flavor_tell_how_far_runs_on_another_spread():
+    here = [ended(finished=1000 + n, flavors="p", seconds=70) for n in range(3)]
+    there = [ended(finished=2000 + n, uid=n, seconds=20) for n in range(30)]
+    found = learned_from(here)
+    alone = found.estimates()["k", "p"]
+
+    for run in there:
+        found.add(run)
+
+    known = found.estimates()["k", "p"]
+    assert (known.seconds, known.runs) == (alone.seconds, alone.runs)
+    assert known.high / known.low < 1.3
+    assert alone.high / alone.low > 2
+
+
 @given(RUNS.flatmap(lambda runs: st.tuples(st.just(runs), st.permutations(runs))))
 def test_what_is_learned_does_not_depend_on_the_order_of_runs(both):
     runs, shuffled = both

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from webhook.model.forecasts import Basis, RunTime
-from webhook.model.learning import learned
+from webhook.model.learning import PRIOR_SIGMA, learned, spread_of
 from webhook.model.runs import MOST_RUNS, Run
 
 SIGMA = 0.5
@@ -58,6 +58,34 @@ def test_few_runs_have_a_range_that_holds_as_many(count):
         inside += sum(found.low <= each <= found.high for each in drawn(chance, 50))
 
     assert inside / 10_000 > 0.78
+
+
+@pytest.mark.parametrize("sigma", [0.1, 0.5, 1.0])
+def test_the_range_of_few_runs_is_as_wide_as_runs_elsewhere_were_apart(sigma):
+    inside = 0
+    for seed in range(200):
+        chance = random.Random(seed)
+        elsewhere = runs(drawn(chance, median=600, sigma=sigma))
+        found = learned(
+            runs(drawn(chance, 3, median=6000, sigma=sigma)), prior_sigma=spread_of([elsewhere])
+        )
+        inside += sum(
+            found.low <= each <= found.high for each in drawn(chance, 50, median=6000, sigma=sigma)
+        )
+
+    assert 0.7 < inside / 10_000 < 0.9
+
+
+def test_runs_that_are_alike_elsewhere_narrow_the_range_of_few():
+    alone = learned(runs([70] * 3))
+    known = learned(runs([70] * 3), prior_sigma=spread_of([runs([20] * 30), runs([31] * 20)]))
+
+    assert known.high / known.low < 1.3
+    assert alone.high / alone.low > 2
+
+
+def test_without_runs_elsewhere_their_spread_is_a_guess():
+    assert spread_of([]) == spread_of([[]]) == PRIOR_SIGMA
 
 
 def test_the_range_narrows_with_runs():

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from webhook.cluster.delays import Delays, renewed
 from webhook.model.forecasts import Estimates, RunTime
 from webhook.model.job_class import JobClass
-from webhook.model.learning import learned
+from webhook.model.learning import learned, spread_of
 from webhook.model.runs import (
     Began,
     Ended,
@@ -81,9 +81,9 @@ class RunTimes:
         self._changed.add(key)
         self._pool(before, after)
         self.delays.take(key, before, after)
-        for flavors, packed in after.runs.items():
-            if before is None or before.runs.get(flavors) != packed:
-                self._stale[key, flavors] = None
+        if before is None or before.runs != after.runs:
+            # Runs on one flavor tell of the spread on all.
+            self._stale.update(dict.fromkeys((key, flavors) for flavors in after.runs))
         if len(self._records) > self._most:
             self._forget()
 
@@ -104,8 +104,10 @@ class RunTimes:
     def _learn(self, place: _Place) -> RunTime | None:
         key, flavors = place
         record = self._records.get(key)
-        packed = record.runs.get(flavors) if record else self._pools.get(key, {}).get(flavors)
-        return learned(unpack_runs(packed or b""))
+        known = record.runs if record else self._pools.get(key, {})
+        # In order, so that the same runs always come to the very same estimate.
+        elsewhere = (unpack_runs(known[other]) for other in sorted(known) if other != flavors)
+        return learned(unpack_runs(known.get(flavors, b"")), prior_sigma=spread_of(elsewhere))
 
     def _pool(self, before: Record | None, after: Record) -> None:
         if not after.coarse:
@@ -119,7 +121,7 @@ class RunTimes:
             if runs != pool.get(flavors):
                 # Most coarse classes have one class, whose bytes serve both.
                 pool[flavors] = packed if runs == packed else runs
-                self._stale[after.coarse, flavors] = None
+                self._stale.update(dict.fromkeys((after.coarse, each) for each in pool))
 
     def _leave(self, record: Record | None) -> None:
         if record is None or not record.coarse:

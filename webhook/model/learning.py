@@ -16,7 +16,7 @@ from webhook.model.runs import Run
 HALF_LIFE = 9.0
 """Runs after which one weighs half; when run times change, a few more than that show it."""
 PRIOR_SIGMA = 0.6
-"""Spread of the logarithms of one class' run times, before enough of them were seen."""
+"""Spread of the logarithms of one class' run times, before any of them were seen."""
 PRIOR_RUNS = 4.0
 """How many runs that guess counts for, beside a few;"""
 FEW_RUNS = 5.0
@@ -38,21 +38,48 @@ _Weighted = Sequence[tuple[float, float]]
 """(value, weight), values ascending."""
 
 
-def learned(runs: Iterable[Run]) -> RunTime | None:
-    """Estimate from successful runs, the oldest first; None: there are none."""
-    logs = [math.log(max(run.seconds, _SHORTEST_SECONDS)) for run in runs]
-    if not logs:
+def learned(runs: Iterable[Run], *, prior_sigma: float = PRIOR_SIGMA) -> RunTime | None:
+    """Estimate from successful runs, the oldest first; None: there are none.
+
+    *prior_sigma*: the spread of logarithms to expect of runs like these, until enough were seen.
+    """
+    weighted = _weighted(runs)
+    if not weighted:
         return None
-    weighted = sorted(zip(reversed(logs), _weights(len(logs)), strict=True))
     middle = _middle(weighted)
-    below, above = _sigmas(weighted, middle)
+    below, above = _sigmas(weighted, middle, prior_sigma)
+    # The middle itself is off by as much as the mean of so many runs.
+    error = math.sqrt(1 + 1 / _effective_runs(weighted))
     return RunTime(
         seconds=math.exp(middle),
-        low=math.exp(middle - TENTH * below),
-        high=math.exp(middle + TENTH * above),
+        low=math.exp(middle - TENTH * below * error),
+        high=math.exp(middle + TENTH * above * error),
         basis=Basis.LEARNED,
-        runs=len(logs),
+        runs=len(weighted),
     )
+
+
+def spread_of(elsewhere: Iterable[Iterable[Run]]) -> float:
+    """Return the spread of logarithms that a class' runs had in other places.
+
+    What makes one run of a class longer than another, its data and its steps, does so on every
+    flavor: so few runs here, beside many there, are no reason to know nothing of their spread.
+    Without runs elsewhere it is ``PRIOR_SIGMA``.
+    """
+    squares, total = 0.0, 0.0
+    for runs in elsewhere:
+        weighted = _weighted(runs)
+        if weighted:
+            below, above = _sigmas(weighted, _middle(weighted), PRIOR_SIGMA)
+            count = _effective_runs(weighted)
+            squares += count * (below * below + above * above) / 2
+            total += count
+    return math.sqrt(squares / total) if total else PRIOR_SIGMA
+
+
+def _weighted(runs: Iterable[Run]) -> _Weighted:
+    logs = [math.log(max(run.seconds, _SHORTEST_SECONDS)) for run in runs]
+    return sorted(zip(reversed(logs), _weights(len(logs)), strict=True))
 
 
 @lru_cache
@@ -83,15 +110,15 @@ def _middle(weighted: _Weighted) -> float:
     return middle
 
 
-def _sigmas(weighted: _Weighted, middle: float) -> tuple[float, float]:
-    """Find the spread below and above the middle, with the guess and the middle's own error in."""
+def _sigmas(weighted: _Weighted, middle: float, prior_sigma: float) -> tuple[float, float]:
+    """Find the spread below and above the middle, with the guess in as long as runs are few."""
     runs = _effective_runs(weighted)
     telling = runs - 1  # one run alone tells nothing of spread
     guessed = PRIOR_RUNS * min(1.0, (FEW_RUNS / runs) ** 3)
 
     def sigma(seen: float) -> float:
-        known = guessed * PRIOR_SIGMA**2 + telling * seen**2
-        return math.sqrt(known / (guessed + telling) * (1 + 1 / runs))
+        known = guessed * prior_sigma**2 + telling * seen**2
+        return math.sqrt(known / (guessed + telling))
 
     below = max(0.0, middle - _quantile(weighted, 0.1)) / TENTH
     above = max(0.0, _quantile(weighted, 0.9) - middle) / TENTH
