@@ -5,7 +5,7 @@ from typing import Final
 
 import yaml
 
-from webhook.model import policy_schema
+from webhook.model.policy import schema
 
 TARGET: Final = Path(__file__).resolve().parent.parent / "helm" / "files" / "fallbackpolicies.yaml"
 _HEADER = "# Generated from webhook/model by `python -m hack.crd`; change it there.\n"
@@ -20,7 +20,7 @@ class _Dumper(yaml.SafeDumper):
 
 def text() -> str:
     """Write it out; deleting it would delete every policy, so helm shall keep it on uninstall."""
-    definition = policy_schema.crd()
+    definition = schema.crd()
     kept = {**definition["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}
     definition = {**definition, "metadata": kept}
     return _HEADER + yaml.dump(definition, Dumper=_Dumper, sort_keys=False, width=96)

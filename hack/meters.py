@@ -13,14 +13,14 @@ from typing import Final
 
 from hack import bodies, paper
 from webhook.admission import review as reviews_wire
-from webhook.cluster.client import Client
-from webhook.cluster.pipe import Update, changes
-from webhook.cluster.snapshot_file import fetch_snapshot
-from webhook.decide.settle import Settler
-from webhook.flow import Rules
-from webhook.handler import Handler
-from webhook.metrics import Metrics
+from webhook.api.client import Client
+from webhook.flow.create import Rules
+from webhook.kueue.settle import Settler
 from webhook.model.queues import Snapshot
+from webhook.serving.handler import Handler
+from webhook.serving.server_metrics import Metrics
+from webhook.state.pipe import Update, changes
+from webhook.state.snapshot_file import fetch_snapshot
 
 Quantiles = dict[str, float]
 Buckets = dict[float, float]

@@ -4,15 +4,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from webhook.controller.metrics import ControllerMetrics
+from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.metric_table import Metric
-from webhook.metrics import Metrics
+from webhook.serving.server_metrics import Metrics
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs/metrics.md"
 _HEAD: Final = """\
 # Metrics
 
-Made by `python -m hack.metrics_page` from `webhook/metrics.py` and `webhook/controller/metrics.py`.
+Made by `python -m hack.metrics_page` from `webhook/serving/server_metrics.py` and `webhook/controller/controller_metrics.py`.
 
 Both processes serve `/metrics` as plain HTTP on the port of `/healthz` and `/readyz`.
 A label has a closed set of values, or the names of things that exist: series of a policy that is

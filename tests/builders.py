@@ -11,7 +11,7 @@ from typing import Any
 from webhook.model import quantity
 from webhook.model.job import QUEUE_LABEL, Job, PodSet
 from webhook.model.pods import Container, PodTemplate, Resources
-from webhook.model.policy import FallbackPolicy, read_policy
+from webhook.model.policy.fallback_policy import FallbackPolicy, read_policy
 from webhook.model.queues import (
     Arrival,
     ClusterQueue,

@@ -8,7 +8,7 @@ from tests.servers import paper_snapshot
 from webhook.admission import original as originals
 from webhook.jobs import KINDS
 from webhook.model.job import DECISION, MOVE_REASON, MOVE_TO
-from webhook.model.policy import Reconsider
+from webhook.model.policy.fallback_policy import Reconsider
 
 KIND = KINDS["batch", "v1", "Job"]
 

@@ -14,14 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tests.builders import cluster_queue, cohort, policy, snapshot
-from webhook import flow, surveys
-from webhook.decide import folding
-from webhook.decide.forecast import Occupant, Queued, forecast
+from webhook.flow import create
 from webhook.jobs import KINDS
+from webhook.kueue import folding
+from webhook.kueue.forecast import Occupant, Queued, forecast
+from webhook.kueue.requests import needs
+from webhook.learn.job_class import of_job
 from webhook.model.forecasts import Basis, RunTime
-from webhook.model.job_class import of_job
 from webhook.model.queues import Arrival, Held, LocalQueue, Preemption, Quota, Snapshot
-from webhook.model.requests import needs
+from webhook.state import forecast_input
 
 GPU = "nvidia.com/gpu"
 CELL = ("a100", GPU)
@@ -166,11 +167,11 @@ class _Play:
         return sum(self._world.quotas[each] - self._used(each) for each in names)
 
     def _decide(self, case: Case) -> tuple[bool, str]:
-        moment = flow.Moment(
+        moment = create.Moment(
             now=self._now, unix=self._now, time="2026-11-21T06:00:00Z", uid=f"{case.number:08x}"
         )
         view = folding.build(self._state())
-        decision = flow.consider(_source(case), _KIND, view, moment, flow.Rules()).decision
+        decision = create.consider(_source(case), _KIND, view, moment, create.Rules()).decision
         assert decision is not None
         return decision.option == "cpu", decision.reason
 
@@ -189,7 +190,7 @@ class _Play:
             Queued(arrival=self._arrival(case), job_class=self._class_of(case))
             for case in sorted(self._waiting.values(), key=lambda c: (-c.priority, c.at))
         ]
-        profiles = forecast(found, running, waiting, surveys.RunTimes(found), self._now)
+        profiles = forecast(found, running, waiting, forecast_input.RunTimes(found), self._now)
         return replace(found, profiles=profiles)
 
     def _held(self) -> Mapping[str, Held]:
@@ -221,7 +222,7 @@ class _Play:
         )
 
     def _class_of(self, case: Case) -> str:
-        return surveys.class_name(of_job(self._jobs[case.number]), "", "")
+        return forecast_input.class_name(of_job(self._jobs[case.number]), "", "")
 
 
 def _snapshot(world: World, cases, jobs) -> Snapshot:

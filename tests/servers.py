@@ -5,13 +5,13 @@ import json
 
 from tests import builders
 from tests.reviews import admitted, review
-from webhook.app import create_app, teller
-from webhook.cluster.pipe import Update, changes
-from webhook.decision_log import DecisionLog
-from webhook.flow import Rules
-from webhook.handler import Handler
-from webhook.metrics import Metrics
+from webhook.flow.create import Rules
 from webhook.model.queues import Snapshot
+from webhook.serving.app import create_app, teller
+from webhook.serving.decision_log import DecisionLog
+from webhook.serving.handler import Handler
+from webhook.serving.server_metrics import Metrics
+from webhook.state.pipe import Update, changes
 
 GPU_CELL = {"nvidia.com/gpu": "4", "cpu": "1000", "memory": "4000Gi"}
 CPU_CELL = {"cpu": "24", "memory": "60Gi"}

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from tests.reviews import light_job, review
 from tests.servers import Server, paper_snapshot
-from webhook.app import FirstSync, serve_forever
-from webhook.cluster.pipe import Update
-from webhook.decision_log import DecisionLog
+from webhook.server.tls import SentContext
+from webhook.serving.app import FirstSync, serve_forever
+from webhook.serving.decision_log import DecisionLog
 from webhook.settings import Settings
-from webhook.tls import SentContext
+from webhook.state.pipe import Update
 
 SERVER = Server(paper_snapshot())
 
@@ -204,11 +204,13 @@ def started(monkeypatch):
         logs.append(DecisionLog(written, *given, **named))
         return logs[0]
 
-    monkeypatch.setattr("webhook.app.DecisionLog", log)
+    monkeypatch.setattr("webhook.serving.app.DecisionLog", log)
     monkeypatch.setattr("os._exit", ended.append)
     monkeypatch.setattr("atexit.register", lambda _: None)
-    monkeypatch.setattr("webhook.app.ObserverLink", lambda *_, **__: SimpleNamespace(start=int))
-    monkeypatch.setattr("webhook.probes.serve", lambda _, table: tables.append(table))
+    monkeypatch.setattr(
+        "webhook.serving.app.ObserverLink", lambda *_, **__: SimpleNamespace(start=int)
+    )
+    monkeypatch.setattr("webhook.server.probes.serve", lambda _, table: tables.append(table))
     monkeypatch.setattr("threading.excepthook", threading.excepthook)
     source, state = SentContext(on_error=print), SimpleNamespace(draining=False)
     serve_forever(Settings(), certificates=source, state=state)
@@ -247,10 +249,10 @@ def test_readyz_tells_of_an_observer_that_was_started_again(monkeypatch, is_sync
     tables = []
     link = SimpleNamespace(start=int, notice=lambda: "started again")
     monkeypatch.setattr("atexit.register", lambda _: None)
-    monkeypatch.setattr("webhook.app.ObserverLink", lambda *_, **__: link)
-    monkeypatch.setattr("webhook.probes.serve", lambda _, table: tables.append(table))
+    monkeypatch.setattr("webhook.serving.app.ObserverLink", lambda *_, **__: link)
+    monkeypatch.setattr("webhook.server.probes.serve", lambda _, table: tables.append(table))
     monkeypatch.setattr("threading.excepthook", threading.excepthook)
-    monkeypatch.setattr("webhook.app.FirstSync.not_ready", lambda *_, **__: not_ready)
+    monkeypatch.setattr("webhook.serving.app.FirstSync.not_ready", lambda *_, **__: not_ready)
     not_ready = "" if is_synced else "not synced yet"
     source = SimpleNamespace(not_ready=str, notice=str)
     serve_forever(Settings(), certificates=source, state=SimpleNamespace(draining=False))

@@ -9,9 +9,9 @@ import pytest
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.jobs import KINDS
-from webhook.model import job_class
+from webhook.learn import job_class
+from webhook.learn.job_class import JobClass, Mark
 from webhook.model.job import DECISION, JOB_CLASS
-from webhook.model.job_class import JobClass, Mark
 
 KIND = KINDS["batch", "v1", "Job"]
 AS_SUBMITTED = job_class.of_job(KIND.read(light_job()))

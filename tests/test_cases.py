@@ -14,22 +14,23 @@ import jsonpatch
 import pytest
 import yaml
 
-from webhook import flow, surveys
 from webhook.admission import patch
-from webhook.cluster.snapshot_file import read_state
-from webhook.decide import folding
+from webhook.flow import create
 from webhook.jobs import KINDS
-from webhook.model import job_class
+from webhook.kueue import folding
+from webhook.learn import job_class
+from webhook.learn.job_class import JobClass, Mark
 from webhook.model.decision import Outcome
 from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL
-from webhook.model.job_class import JobClass, Mark
-from webhook.model.policy import FallbackPolicy
+from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
+from webhook.state import forecast_input
+from webhook.state.snapshot_file import read_state
 
 CASES = Path(__file__).parent / "cases"
 FILES = sorted(CASES.glob("*.yaml"))
 KIND = KINDS["batch", "v1", "Job"]
-MOMENT = flow.Moment(now=0.0, unix=1795240800.0, time="2026-11-21T06:00:00Z", uid="5f0c")
+MOMENT = create.Moment(now=0.0, unix=1795240800.0, time="2026-11-21T06:00:00Z", uid="5f0c")
 TIME = "2026-11-21T05:00:00Z"
 NOW = "2026-11-21T06:00:00Z"
 ASKED = {"cpu": "4", "memory": "6Gi"}
@@ -53,7 +54,7 @@ def test_case(path, tmp_path):
     }
     occupancy = replace(folding.build(known), clusters=clusters)
 
-    outcome = flow.consider(case["job"], KIND, occupancy, MOMENT, flow.Rules())
+    outcome = create.consider(case["job"], KIND, occupancy, MOMENT, create.Rules())
 
     patched = apply(outcome, case["job"])
     assert found(outcome, patched, case["want"]) == case["want"]
@@ -66,7 +67,7 @@ def known_of(case: Object, folder: Path, policies: tuple[FallbackPolicy, ...]) -
     state = read_state(str(path))
     snapshot = state.snapshot(-float(case.get("age", 0)), MOMENT.unix)
     snapshot = replace(snapshot, policies=policies or snapshot.policies)
-    return surveys.foreseen(state, snapshot, MOMENT.unix)
+    return forecast_input.foreseen(state, snapshot, MOMENT.unix)
 
 
 def objects_of(case: Object) -> list[Object]:

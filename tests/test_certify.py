@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from certs.issue import new_authority, new_leaf
 from certs.keeper import Report
 from certs.leaf import Leaf
-from webhook.certify import Certifier, carried
-from webhook.cluster.pipe import Certificates, Update, read_update, write_update
-from webhook.faults import Failures
+from webhook.model.faults import Failures
+from webhook.observer.certificates import Certifier, carried
 from webhook.settings import Settings
+from webhook.state.pipe import Certificates, Update, read_update, write_update
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -9,16 +9,16 @@ import pytest
 
 from tests import builders
 from tests.cluster.objects import cluster_queue, local_queue
-from webhook.cluster.errors import NotServed, Unreachable
-from webhook.cluster.key_ring import KeyRing
-from webhook.cluster.kubeconfigs import Kubeconfig
-from webhook.cluster.pipe import Update, apply_update
-from webhook.cluster.resources import SIGNING_KEYS
-from webhook.cluster.watch import Message
-from webhook.cluster_watches import ClusterWatches, Reachable
+from webhook.api.errors import NotServed, Unreachable
+from webhook.api.kubeconfigs import Kubeconfig
+from webhook.api.resources import SIGNING_KEYS
+from webhook.api.watch import Message
 from webhook.model.clusters import WorkerCluster
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, Snapshot
+from webhook.observer.cluster_watches import ClusterWatches, Reachable
+from webhook.state.key_ring import KeyRing
+from webhook.state.pipe import Update, apply_update
 
 QUEUES = {
     "clusterqueues": [cluster_queue("four-gpus")],

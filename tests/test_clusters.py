@@ -8,12 +8,12 @@ from tests.builders import NAMESPACE, cluster_queue, held
 from tests.reviews import light_job
 from tests.servers import CPU_CELL, GPU_CELL, Server
 from tests.simulate.shipped import shipped
-from webhook.cluster.pipe import Update, changes
-from webhook.cluster.seen import Seen
 from webhook.model.clusters import WorkerCluster
 from webhook.model.forecasts import Profile
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, Snapshot
 from webhook.simulate.replay import replay
+from webhook.state.pipe import Update, changes
+from webhook.state.seen import Seen
 
 POLICY = builders.policy(
     builders.GPU_OPTION,

@@ -11,10 +11,10 @@ import pytest
 from tests.moves import decision, move, pending, reconsidering
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from webhook import decision_log
-from webhook.decision_log import DecisionLog
 from webhook.jobs import KINDS
-from webhook.model import job_class
+from webhook.learn import job_class
+from webhook.serving import decision_log
+from webhook.serving.decision_log import DecisionLog
 
 KIND = KINDS["batch", "v1", "Job"]
 PAGE = Path(__file__).resolve().parent.parent / "docs/log.md"

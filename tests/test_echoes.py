@@ -1,6 +1,6 @@
 """Reinvocations of Jobs that carry no mark of ours."""
 
-from webhook.echoes import ECHO_SECONDS, Echoes
+from webhook.serving.repeated_reviews import ECHO_SECONDS, Echoes
 
 
 def test_each_noted_job_echoes_once():

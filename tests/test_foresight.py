@@ -7,9 +7,10 @@ import pytest
 from tests.builders import CPU_OPTION, GPU_OPTION
 from tests.cluster.objects import PENDING, cluster_queue, local_queue, named, workload
 from tests.cluster.test_feed import changed, synced_feed
-from webhook import foresight, surveys
-from webhook.cluster import resources as kinds
-from webhook.foresight import Foreseen, Foresight
+from webhook.api import resources as kinds
+from webhook.observer import forecaster
+from webhook.observer.forecaster import Foreseen, Foresight
+from webhook.state import forecast_input
 
 RULE = {
     "apiVersion": "kueue-fallback.dev/v1alpha1",
@@ -168,7 +169,7 @@ def test_nothing_is_forecast_where_nobody_decides_by_it():
 
 
 def test_trees_take_turns_and_each_says_itself_which_workloads_it_contains(monkeypatch):
-    monkeypatch.setattr(foresight, "AT_ONCE", 1)
+    monkeypatch.setattr(forecaster, "AT_ONCE", 1)
     bench = Bench(pending("a"), elsewhere("b"))
     bench.offer()
     found = [bench.forecast()]
@@ -181,7 +182,7 @@ def test_trees_take_turns_and_each_says_itself_which_workloads_it_contains(monke
 
 
 def test_who_has_waited_longest_is_next(monkeypatch):
-    monkeypatch.setattr(foresight, "AT_ONCE", 1)
+    monkeypatch.setattr(forecaster, "AT_ONCE", 1)
     bench = Bench(pending("a"), elsewhere("b"))
     for _ in range(2):
         bench.offer()
@@ -200,7 +201,7 @@ def test_who_has_waited_longest_is_next(monkeypatch):
 
 
 def test_a_queue_in_which_nothing_happens_has_its_turn_among_those_in_which_much_does(monkeypatch):
-    monkeypatch.setattr(foresight, "AT_ONCE", 1)
+    monkeypatch.setattr(forecaster, "AT_ONCE", 1)
     bench = Bench(pending("a"))
     bench.offer()
     bench.forecast()
@@ -243,7 +244,7 @@ def test_forecasts_are_as_old_as_the_first_change_that_is_in_none():
 @pytest.fixture
 def break_forecasts(monkeypatch):
     """Let whatever a Workload of the queue gpu-lq says break its forecast."""
-    class_text = surveys.class_text
+    class_text = forecast_input.class_text
 
     def broken(workload):
         if workload.queue == "gpu-lq":
@@ -251,7 +252,7 @@ def break_forecasts(monkeypatch):
         return class_text(workload)
 
     with monkeypatch.context() as patched:
-        patched.setattr(surveys, "class_text", broken)
+        patched.setattr(forecast_input, "class_text", broken)
         yield patched.undo
 
 
@@ -276,7 +277,7 @@ def test_a_queue_has_no_forecast_from_before_its_forecast_broke(monkeypatch):
     bench = Bench(pending("a"))
     bench.offer()
     before = bench.forecast().changed["profiles"].put
-    monkeypatch.setattr(surveys, "queued", lambda *_: 1 / 0)
+    monkeypatch.setattr(forecast_input, "queued", lambda *_: 1 / 0)
     bench.feed.take(changed(kinds.WORKLOADS, "ADDED", pending("b")))
     bench.offer()
 

@@ -3,9 +3,9 @@
 from tests.cluster.test_feed import RESOURCES, synced_feed
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from webhook.cluster.feed import Feed
-from webhook.cluster.pipe import Update, apply_update, frame
 from webhook.model.queues import Snapshot
+from webhook.state.feed import Feed
+from webhook.state.pipe import Update, apply_update, frame
 
 REASON = "kueue-fallback.dev/reason"
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from webhook.gateway import WAITED, failure, respond
-from webhook.inbox import Message
+from webhook.server.http1 import Message
+from webhook.server.wsgi import WAITED, failure, respond
 
 
 def message(**changed):

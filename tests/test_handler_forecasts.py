@@ -5,10 +5,10 @@ import json
 from tests import builders
 from tests.reviews import light_job
 from tests.servers import CPU_CELL, GPU_CELL, Server
-from webhook.cluster.pipe import Update, changes
-from webhook.cluster.seen import Seen
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
+from webhook.state.pipe import Update, changes
+from webhook.state.seen import Seen
 
 DECISION = "kueue-fallback.dev/decision"
 GIB = 1 << 30

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.inbox import Inbox, Message, Refused
+from webhook.server.http1 import Inbox, Message, Refused
 
 BYTES = b"POST /mutate?timeout=2s HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
 MESSAGE = Message(

@@ -12,11 +12,11 @@ from tests.reviews import light_job, review
 from tests.scrapes import check, shown
 from tests.servers import Server, paper_snapshot
 from webhook.admission.patch import PatchError
-from webhook.controller.metrics import ControllerMetrics
+from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.metric_table import Kind
-from webhook.metrics import MOVES
 from webhook.model.moves import Obstacle
 from webhook.model.queues import OffSwitch
+from webhook.serving.server_metrics import MOVES
 
 
 def left_alone(server):

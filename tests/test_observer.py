@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from tests.cluster.test_feed import synced_feed
-from webhook import observer
-from webhook.cluster.key_ring import KeyRing
-from webhook.cluster.pipe import read_update
-from webhook.cluster.watch import Message
-from webhook.faults import Failures
+from webhook.api.watch import Message
+from webhook.model.faults import Failures
+from webhook.observer import process
+from webhook.state.key_ring import KeyRing
+from webhook.state.pipe import read_update
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def raised(monkeypatch, capsys):
         thread.join()
         return ended, capsys.readouterr().err
 
-    monkeypatch.setattr(threading, "excepthook", observer.end_with)
-    monkeypatch.setattr(observer.os, "_exit", ended.append)
+    monkeypatch.setattr(threading, "excepthook", process.end_with)
+    monkeypatch.setattr(process.os, "_exit", ended.append)
     return raise_in
 
 
@@ -61,10 +61,10 @@ def test_lines_of_the_server_are_taken_over_and_its_end_is_the_observers(monkeyp
     ended, lines = [], []
     told = tmp_path / "told"
     told.write_bytes(b"first\nsecond\n")
-    monkeypatch.setattr(observer.os, "_exit", ended.append)
+    monkeypatch.setattr(process.os, "_exit", ended.append)
     with told.open() as stdin:
-        monkeypatch.setattr(observer.sys, "stdin", stdin)
-        observer.listen(lines.append)
+        monkeypatch.setattr(process.sys, "stdin", stdin)
+        process.listen(lines.append)
 
     assert (lines, ended) == ([b"first\n", b"second\n"], [0])
 
@@ -90,7 +90,7 @@ def published(feed, *, frames, message=None):
     lines, messages, pipe = [], queue.SimpleQueue(), Pipe(frames)
     if message is not None:
         messages.put(message)
-    watching = observer.Watching(
+    watching = process.Watching(
         feed=feed,
         foresight=SimpleNamespace(offer=lambda *_: None, as_of=lambda now: now),
         workers=None,
@@ -99,13 +99,13 @@ def published(feed, *, frames, message=None):
     )
     console = SimpleNamespace(offer=lambda *_: None)
     with pytest.raises(BrokenPipeError):
-        observer.publish(watching, messages, pipe, console=console, certificates=lambda: None)
+        process.publish(watching, messages, pipe, console=console, certificates=lambda: None)
     return pipe.updates, lines
 
 
 def test_a_turn_that_fails_is_counted_and_told_and_the_next_carries_everything(monkeypatch):
-    monkeypatch.setattr(observer, "HEARTBEAT_SECONDS", 0.001)
-    monkeypatch.setattr(observer, "_settle", lambda: None)
+    monkeypatch.setattr(process, "HEARTBEAT_SECONDS", 0.001)
+    monkeypatch.setattr(process, "_settle", lambda: None)
     feed, failing = synced_feed(), [RuntimeError("s3cret")]
     update = feed.update
 
@@ -127,8 +127,8 @@ def test_a_turn_that_fails_is_counted_and_told_and_the_next_carries_everything(m
 
 
 def test_a_message_that_fails_costs_that_message(monkeypatch):
-    monkeypatch.setattr(observer, "HEARTBEAT_SECONDS", 0.001)
-    monkeypatch.setattr(observer, "_settle", lambda: None)
+    monkeypatch.setattr(process, "HEARTBEAT_SECONDS", 0.001)
+    monkeypatch.setattr(process, "_settle", lambda: None)
     bad = Message(kind="no such kind", at=1.0, entries=())
 
     (update,), lines = published(synced_feed(), frames=1, message=bad)

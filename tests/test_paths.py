@@ -6,8 +6,8 @@ import pytest
 
 from tests.reviews import light_job, review
 from tests.servers import Server, paper_snapshot
-from webhook.addresses import read_paths
-from webhook.app import create_app
+from webhook.server.addresses import read_paths
+from webhook.serving.app import create_app
 
 FIRST, SECOND = "first-segment-of-a-path-0", "second-segment-of-a-path-"
 REVIEW = json.dumps(review(light_job(), dry_run=True))

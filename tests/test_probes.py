@@ -9,8 +9,8 @@ import urllib.request
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from webhook import probes
-from webhook.addresses import split_address
+from webhook.server import probes
+from webhook.server.addresses import split_address
 
 
 @contextlib.contextmanager

@@ -9,9 +9,9 @@ import pytest
 from tests.cluster.objects import workload
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from webhook.cluster.workload import read_workload
 from webhook.model.job import DECIDED_BY, DECISION, DECISION_ID, JOB_CLASS, MOVE_TO, OPTION_LABEL
 from webhook.model.signatures import SigningKey, SigningKeys
+from webhook.state.workload import read_workload
 
 BEFORE, SINCE, AFTER = "2026-01-01T00:00:00Z", 1_780_000_000, "2026-11-01T00:00:00Z"
 KEYS = SigningKeys(

@@ -18,13 +18,13 @@ from tests.cluster.objects import (
     reserving,
     workload,
 )
-from webhook import offers, reconsider
-from webhook.cluster import resources as kinds
-from webhook.cluster.state import State
-from webhook.decide import folding
+from webhook.api import resources as kinds
+from webhook.kueue import folding
 from webhook.model.job import PodSets
 from webhook.model.moves import Obstacle
 from webhook.model.pending import Pending
+from webhook.reconsider import choose, offers
+from webhook.state.state import State
 
 NOW = 1795240800.0
 """2026-11-21T06:00:00Z"""
@@ -91,13 +91,13 @@ def looked(workloads, jobs, *, policies=None, most=16, gpu="4", cpu="9", **world
     snapshot = replace(state.snapshot(0.0, NOW), policies=policies or (rule(),), generation=1)
     found = offers.World(
         snapshot=snapshot,
-        censuses={name: state.census(name) for name in reconsider.trees(snapshot)},
-        workloads=reconsider.by_job(state.workloads()),
+        censuses={name: state.census(name) for name in choose.trees(snapshot)},
+        workloads=choose.by_job(state.workloads()),
         now=0.0,
         unix=NOW,
         **world,
     )
-    return reconsider.look(found, jobs, most=most)
+    return choose.look(found, jobs, most=most)
 
 
 def quota(name, cpu):

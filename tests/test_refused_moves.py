@@ -11,7 +11,7 @@ from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.model.clusters import WorkerCluster
 from webhook.model.job import DECISION, OPTION_LABEL
-from webhook.model.policy import Mode
+from webhook.model.policy.fallback_policy import Mode
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, OffSwitch, StopPolicy
 
 GPU = {"name": "gpu", "queue": "gpu-lq"}

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from hack.keeper import own_programs
-from webhook.app import observer_command
+from webhook.serving.app import observer_command
 from webhook.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -9,9 +9,9 @@ import pytest
 
 from tests.builders import PAPER_THRESHOLD, cluster_queue, policy, snapshot
 from tests.cluster.objects import PENDING, condition, named, reserving, state_with, workload
-from webhook import surveys
-from webhook.cluster import resources as kinds
+from webhook.api import resources as kinds
 from webhook.model.forecasts import Basis, RunTime
+from webhook.state import forecast_input
 
 NOW = 1795240800.0
 """2026-11-21T06:00:00Z"""
@@ -38,7 +38,7 @@ def profile(*workloads, strategy=KNOWN, cpu="8", **changed):
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
     found = state.snapshot(0.0, NOW)
     found = replace(found, policies=(policy(strategy=strategy),), **changed)
-    return surveys.foreseen(state, found, NOW).profiles["gpu-cq"]
+    return forecast_input.foreseen(state, found, NOW).profiles["gpu-cq"]
 
 
 def steps(found):
@@ -114,8 +114,8 @@ def test_a_long_queue_keeps_its_order_in_parts(monkeypatch):
     jobs = [waiting(f"w{n:03}", age=200 - n, priority=n % 2) for n in range(100)]
     exact = profile(*jobs)
 
-    monkeypatch.setattr(surveys, "EXACT", 10)
-    monkeypatch.setattr(surveys, "CHUNKS", 4)
+    monkeypatch.setattr(forecast_input, "EXACT", 10)
+    monkeypatch.setattr(forecast_input, "CHUNKS", 4)
 
     assert steps(profile(*jobs))[-1] == steps(exact)[-1] == (1050, 8)
 
@@ -131,7 +131,7 @@ def test_a_long_queue_keeps_its_order_in_parts(monkeypatch):
     ],
 )
 def test_parts_are_shared_by_how_many_wait_in_each_queue(length, pending, width):
-    assert surveys.width_of(length, pending) == width
+    assert forecast_input.width_of(length, pending) == width
 
 
 @pytest.mark.parametrize(
@@ -149,20 +149,24 @@ def test_the_trees_are_watched_in_which_somebody_decides_by_forecasts(strategy, 
     threshold = None if strategy else PAPER_THRESHOLD
     rule = policy(threshold=threshold, **({"strategy": strategy} if strategy else {}))
 
-    assert surveys.watched(replace(snapshot(*queues), policies=(rule,))) == expected
+    assert forecast_input.watched(replace(snapshot(*queues), policies=(rule,))) == expected
 
 
 def test_only_what_changed_is_counted_again():
     state = state_with(waiting("a"))
     found = replace(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
     counted = {"gpu-cq": state.census("gpu-cq")}
-    surveyor = surveys.Surveyor()
-    first = surveyor.profiles(surveys.Survey(snapshot=found, counted=counted, now=0.0, unix=NOW))
+    surveyor = forecast_input.Surveyor()
+    first = surveyor.profiles(
+        forecast_input.Survey(snapshot=found, counted=counted, now=0.0, unix=NOW)
+    )
 
     due = frozenset({"gpu-cq"})
-    later = surveys.Survey(snapshot=found, counted={}, due=due, now=5.0, unix=NOW + 5)
+    later = forecast_input.Survey(snapshot=found, counted={}, due=due, now=5.0, unix=NOW + 5)
     again = surveyor.profiles(later)
-    nothing = surveyor.profiles(surveys.Survey(snapshot=found, counted={}, now=6.0, unix=NOW + 6))
+    nothing = surveyor.profiles(
+        forecast_input.Survey(snapshot=found, counted={}, now=6.0, unix=NOW + 6)
+    )
 
     assert state.take_recounted() == {"gpu-cq"}
     assert state.take_recounted() == frozenset()
@@ -180,10 +184,12 @@ def test_what_a_deleted_queue_held_is_forgotten():
     state = state_with(running("a", 0))
     found = replace(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
     gone = replace(found, cluster_queues={})
-    surveyor, due = surveys.Surveyor(), frozenset({"gpu-cq"})
+    surveyor, due = forecast_input.Surveyor(), frozenset({"gpu-cq"})
 
     def asked(snapshot, **more):
-        survey = surveys.Survey(snapshot=snapshot, now=0.0, unix=NOW, **{"counted": {}, **more})
+        survey = forecast_input.Survey(
+            snapshot=snapshot, now=0.0, unix=NOW, **{"counted": {}, **more}
+        )
         return surveyor.profiles(survey)
 
     before = asked(found, counted={"gpu-cq": state.census("gpu-cq")})

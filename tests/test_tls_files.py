@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from certs.issue import new_authority, new_leaf
-from webhook.tls import LiveContext
+from webhook.server.tls import LiveContext
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

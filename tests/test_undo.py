@@ -14,7 +14,7 @@ from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from tests.test_moves import ALIKE, ENV, QUEUE, UNNAMED, pod_of, small_job, stored
 from webhook.model.job import DECISION, DECISION_ID, MOVE_REASON, MOVE_TO, OPTION_LABEL, REASON
-from webhook.model.policy import Mode
+from webhook.model.policy.fallback_policy import Mode
 from webhook.model.queues import OffSwitch
 
 POLICY = "kueue-fallback.dev/policy"

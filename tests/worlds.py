@@ -7,11 +7,11 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from tests.builders import NAMESPACE, cluster_queue, cohort, snapshot
-from webhook.decide import quota
-from webhook.decide.demand import demand
-from webhook.decide.lines import Waiting
-from webhook.decide.schedule import Schedule
-from webhook.decide.tree import Tree
+from webhook.kueue import quota
+from webhook.kueue.demand import demand
+from webhook.kueue.queue_lines import Waiting
+from webhook.kueue.schedule import Schedule
+from webhook.kueue.tree import Tree
 from webhook.model.pods import PodTemplate
 from webhook.model.queues import Arrival, KueueConfig, PodSetNeeds, Preemption, Queueing, Quota
 

@@ -12,9 +12,9 @@ import time
 import tracemalloc
 from typing import Final
 
-from webhook.cluster.run_records import SHARDS, config_map, shard_of
-from webhook.cluster.run_times import RunTimes
-from webhook.model.runs import MOST_RUNS, Outcome, Record, Run, pack_outcomes, pack_runs
+from webhook.learn.estimates import RunTimes
+from webhook.learn.record_shards import SHARDS, config_map, shard_of
+from webhook.learn.run_records import MOST_RUNS, Outcome, Record, Run, pack_outcomes, pack_runs
 
 CLASSES: Final = 10_000
 FLAVORS: Final = ("t4", "plain")

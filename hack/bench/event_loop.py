@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from webhook.decide.demand import demand
-from webhook.decide.forecast import Occupant, Queued, forecast
-from webhook.decide.profile import start_of
+from webhook.kueue.demand import demand
+from webhook.kueue.forecast import Occupant, Queued, forecast
+from webhook.kueue.profile import start_of
 from webhook.model.forecasts import Basis, Profile, RunTime
 from webhook.model.pods import PodTemplate
 from webhook.model.queues import (
@@ -31,7 +31,7 @@ from webhook.model.queues import (
     Snapshot,
 )
 from webhook.model.selector import EVERYTHING
-from webhook.surveys import width_of
+from webhook.state.forecast_input import width_of
 
 PENDING: Final = 20_000
 QUEUES: Final = 200

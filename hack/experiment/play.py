@@ -12,9 +12,9 @@ from hack.experiment.arms import RECONSIDER, Arm, Comparison, scenario_of
 from hack.experiment.course import Course
 from hack.experiment.figures import Figures, overhead_of
 from hack.experiment.rounds import Round, Say
-from webhook.cluster.run_times import RunTimes
+from webhook.learn.estimates import RunTimes
 from webhook.model.job import DECISION
-from webhook.model.policy import Reconsider
+from webhook.model.policy.fallback_policy import Reconsider
 from webhook.simulate.replay import replay
 from webhook.simulate.results import Result
 from webhook.simulate.scenario import STATIC, Scenario

@@ -19,7 +19,7 @@ from hack.controlplane import ControlPlane
 from hack.experiment.arms import Arm
 from hack.install import Installation
 from hack.kwok import GPU
-from webhook.cluster.kubeconfigs import PREFIX
+from webhook.api.kubeconfigs import PREFIX
 
 Object = dict[str, Any]
 

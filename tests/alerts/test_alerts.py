@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 from hack import promtool
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from webhook.controller.metrics import ControllerMetrics
+from webhook.controller.controller_metrics import ControllerMetrics
 
 HERE = Path(__file__).resolve().parent
 RULES = HERE.parent.parent / "helm/files/alerts.yaml"

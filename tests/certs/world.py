@@ -10,8 +10,8 @@ from certs.keeper import Keeper
 from certs.plan import Lifetimes
 from certs.store import Store
 from tests.certs.fake_cluster import CONFIGURATION, FakeCluster, bundles_of
-from webhook.certify import carried
-from webhook.tls import is_time_for
+from webhook.observer.certificates import carried
+from webhook.server.tls import is_time_for
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 SETTLE = 60.0

@@ -3,9 +3,10 @@
 import yaml
 
 from tests.chart.helm import CHART
-from webhook.cluster import journal_shards, lease
-from webhook.cluster.resources import watched, watched_on_worker
-from webhook.cluster.run_records import SHARDS, name_of
+from webhook.api import lease
+from webhook.api.resources import watched, watched_on_worker
+from webhook.hindsight import journal_shards
+from webhook.learn.record_shards import SHARDS, name_of
 
 READS = [
     {

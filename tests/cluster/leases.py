@@ -10,8 +10,8 @@ import itertools
 import random
 from dataclasses import dataclass, field
 
-from webhook.cluster import lease
-from webhook.cluster.lease import Standing
+from webhook.api import lease
+from webhook.api.lease import Standing
 
 STAMP = "2026-01-01T00:00:00.000000Z"
 """The same for all and always: no clock of another machine is ever looked at."""

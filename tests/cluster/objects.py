@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from webhook.cluster import resources as kinds
-from webhook.cluster.state import State
+from webhook.api import resources as kinds
 from webhook.model.queues import Held, Snapshot
+from webhook.state.state import State
 
 NAMESPACE = "team"
 CREATED = "2026-11-21T06:00:00Z"

@@ -1,6 +1,6 @@
 """Runs and records for tests; what is left out is small and unremarkable."""
 
-from webhook.model.runs import Began, Ended, Run
+from webhook.learn.run_records import Began, Ended, Run
 
 DAY = 86_400
 

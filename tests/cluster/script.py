@@ -1,7 +1,7 @@
 """A scripted API server: each call is answered by the next line of a script."""
 
-from webhook.cluster.resources import Resource
-from webhook.cluster.watch import Follower
+from webhook.api.resources import Resource
+from webhook.api.watch import Follower
 
 NAMESPACES = Resource(kind="namespaces", path="/api/v1/namespaces")
 COHORTS = Resource(kind="cohorts", path="/apis/kueue.x-k8s.io/{kueue}/cohorts")

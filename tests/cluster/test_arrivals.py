@@ -12,10 +12,10 @@ from tests.cluster.objects import (
     state_with,
     workload,
 )
-from webhook.cluster import resources as kinds
-from webhook.cluster.seen import Seen
-from webhook.cluster.state import SHAPES_PER_QUEUE
+from webhook.api import resources as kinds
 from webhook.model.queues import Held
+from webhook.state.seen import Seen
+from webhook.state.state import SHAPES_PER_QUEUE
 
 
 def keys(snapshot):

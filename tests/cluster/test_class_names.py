@@ -1,10 +1,10 @@
 """What a Job runs is named to people by image and program: an argument may be a password."""
 
 from tests.cluster.test_run import ADMITTED, finished, ran
-from webhook.cluster.run_records import config_map
-from webhook.cluster.run_times import RunTimes
-from webhook.cluster.workload import read_workload
 from webhook.controller import keeps_failing
+from webhook.learn.estimates import RunTimes
+from webhook.learn.record_shards import config_map
+from webhook.state.workload import read_workload
 
 SECRET = "hunter2-S3cret"
 

@@ -7,8 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import yaml
 
-from webhook.cluster.client import Client, connect
-from webhook.cluster.errors import Forbidden, Gone, NotServed, Refused, Unreachable
+from webhook.api.client import Client, connect
+from webhook.api.errors import Forbidden, Gone, NotServed, Refused, Unreachable
 
 
 class Server(ThreadingHTTPServer):

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.commands.apiserver import serving
-from webhook.cluster.client import Client
-from webhook.cluster.configuration import default_namespace
+from webhook.api.client import Client
+from webhook.api.configuration import default_namespace
 
 
 def test_a_patch_returns_the_warnings_that_come_with_it(tmp_path):

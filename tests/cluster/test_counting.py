@@ -12,9 +12,9 @@ from tests.cluster.objects import (
     state_with,
     workload,
 )
-from webhook.cluster import resources as kinds
-from webhook.cluster.tally import Admitted
+from webhook.api import resources as kinds
 from webhook.model.queues import Held
+from webhook.state.tally import Admitted
 
 CPU = ("a100", "cpu")
 

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.cluster.runs import began
-from webhook.cluster import delays
-from webhook.cluster.delays import OF_ALL
-from webhook.cluster.run_times import RunTimes
-from webhook.model.job_class import JobClass
-from webhook.model.runs import MOST_BEGUN, Run, unpack_runs
+from webhook.learn import begun_delays
+from webhook.learn.begun_delays import OF_ALL
+from webhook.learn.estimates import RunTimes
+from webhook.learn.job_class import JobClass
+from webhook.learn.run_records import MOST_BEGUN, Run, unpack_runs
 
 
 def begun(*found, most=10_000):
@@ -70,7 +70,7 @@ def test_classes_that_are_forgotten_leave_what_they_told_of_the_place():
 
 
 def test_places_are_bounded(monkeypatch):
-    monkeypatch.setattr(delays, "MOST_PLACES", 2)
+    monkeypatch.setattr(begun_delays, "MOST_PLACES", 2)
 
     runs = begun(*((f"k{at}", began(reserved=90, cluster_queue=f"cq-{at}")) for at in range(4)))
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.cluster.dispatches import Dispatches, Waiting
+from webhook.learn.dispatches import Dispatches, Waiting
+from webhook.learn.run_records import Run, pack_runs
 from webhook.model.forecasts import Dispatch
-from webhook.model.runs import Run, pack_runs
 
 KEYS = st.integers(0, 4).map(lambda number: ("team", f"w{number}"))
 STEPS = st.lists(st.tuples(KEYS, st.none() | st.integers(1, 20)), max_size=200)

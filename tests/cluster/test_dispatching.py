@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cluster.objects import RESERVED, condition, reserving, state_with, workload
-from webhook.cluster import resources as kinds
+from webhook.api import resources as kinds
 from webhook.model.forecasts import Dispatch
 
 NOON = 1_795_262_400

@@ -1,12 +1,12 @@
 from tests.cluster.objects import cluster_queue, local_queue, named, workload
 from tests.cluster.test_dispatching import NOON, sent
-from webhook.cluster import resources as kinds
-from webhook.cluster.feed import Feed
-from webhook.cluster.pipe import apply_update
-from webhook.cluster.reduce import read
-from webhook.cluster.watch import Message
+from webhook.api import resources as kinds
+from webhook.api.watch import Message
 from webhook.model.queues import Snapshot
 from webhook.model.selector import Selector
+from webhook.state.feed import Feed
+from webhook.state.pipe import apply_update
+from webhook.state.readers import read
 
 RESOURCES = kinds.watched(namespace="ours", kueue_namespace="kueue-system")
 REQUIRED = [resource.kind for resource in RESOURCES if resource.required or resource.awaited]

@@ -4,9 +4,9 @@ import pytest
 
 from tests.builders import policy
 from tests.cluster.objects import PENDING, cluster_queue, counted, local_queue, reserving, workload
-from webhook.cluster import resources as kinds
-from webhook.cluster.reduce import Entry
-from webhook.cluster.state import State
+from webhook.api import resources as kinds
+from webhook.state.readers import Entry
+from webhook.state.state import State
 
 HOME = {"name": "home", "queue": "gpu-lq"}
 AWAY = {"name": "away", "queue": "cpu-lq"}

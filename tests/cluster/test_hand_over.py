@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.cluster.objects import cluster_queue, local_queue, workload
-from webhook.cluster import resources as kinds
-from webhook.cluster.feed import Feed
-from webhook.cluster.ledger import Ledger
-from webhook.cluster.pipe import apply_update, read_update, write_update
-from webhook.cluster.reduce import read
-from webhook.cluster.watch import Message
+from webhook.api import resources as kinds
+from webhook.api.watch import Message
 from webhook.model.queues import Arrival, Snapshot
+from webhook.serving.ledger import Ledger
+from webhook.state.feed import Feed
+from webhook.state.pipe import apply_update, read_update, write_update
+from webhook.state.readers import read
 
 TTL = 30.0
 RESOURCES = kinds.watched(namespace="ours", kueue_namespace="kueue-system")

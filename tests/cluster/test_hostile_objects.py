@@ -6,19 +6,19 @@ import pytest
 
 from tests.cluster.objects import RESERVED, condition, workload
 from tests.cluster.test_feed import changed, synced_feed
-from webhook import faults
-from webhook.cluster import answers
-from webhook.cluster import resources as kinds
-from webhook.cluster.arrivals import Arrivals
-from webhook.cluster.errors import Unreachable
-from webhook.cluster.reduce import Entry, read_by
-from webhook.cluster.run_records import config_map, read_shard
-from webhook.cluster.watch import Message
-from webhook.cluster.workload import read_workload
-from webhook.model import fields, job_class, quantity
+from webhook.api import answers
+from webhook.api import resources as kinds
+from webhook.api.errors import Unreachable
+from webhook.api.watch import Message
+from webhook.learn import job_class
+from webhook.learn.job_class import JobClass
+from webhook.learn.record_shards import config_map, read_shard
+from webhook.learn.run_records import Record
+from webhook.model import faults, fields, quantity
 from webhook.model.fields import FieldError
-from webhook.model.job_class import JobClass
-from webhook.model.runs import Record
+from webhook.state.pending_arrivals import Arrivals
+from webhook.state.readers import Entry, read_by
+from webhook.state.workload import read_workload
 
 DAY = "2026-11-21T06:00:10Z"
 CLASS = "kueue-fallback.dev/class"

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.controller.objects import Objects
-from webhook.cluster import journal_shards
-from webhook.cluster.journal_shards import Slot, config_map, read_slot
-from webhook.model.journal import Entry, Offer
+from webhook.hindsight import journal_shards
+from webhook.hindsight.journal import Entry, Offer
+from webhook.hindsight.journal_shards import Slot, config_map, read_slot
 
 TEXTS = st.text(max_size=8)
 SECONDS = st.none() | st.floats(0, 1e6).map(lambda value: round(value, 3))

@@ -5,8 +5,8 @@ import base64
 import pytest
 import yaml
 
-from webhook.cluster.errors import Forbidden, NotServed, Unreachable
-from webhook.cluster.kubeconfigs import Kubeconfig, Reader
+from webhook.api.errors import Forbidden, NotServed, Unreachable
+from webhook.api.kubeconfigs import Kubeconfig, Reader
 
 TOKEN = {"token": "secret"}
 SECRET = "/api/v1/namespaces/ours/secrets/kueue-fallback-worker-gpu"

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.cluster.kueue import ARGUMENTS, IMAGE, VOLUMES, deployment
-from webhook.cluster.kueue_deployment import read_kueue_manager
 from webhook.model.kueue_support import KueueManager
+from webhook.state.kueue_deployment import read_kueue_manager
 
 
 def read(**given):

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.controller.objects import Objects
-from webhook.cluster import lease
-from webhook.cluster.errors import Forbidden, Refused, Unreachable
-from webhook.cluster.lease import GIVE_UP_SECONDS, LEASE_SECONDS, LOOK_SECONDS, RENEW_SECONDS
+from webhook.api import lease
+from webhook.api.errors import Forbidden, Refused, Unreachable
+from webhook.api.lease import GIVE_UP_SECONDS, LEASE_SECONDS, LOOK_SECONDS, RENEW_SECONDS
 
 PLACE = "/apis/coordination.k8s.io/v1/namespaces/ours/leases/kueue-fallback-controller"
 

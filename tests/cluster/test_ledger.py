@@ -1,8 +1,8 @@
 from dataclasses import replace
 
-from webhook.cluster.ledger import LEAST_UNSEEN, MOST_UNSEEN, Ledger
-from webhook.cluster.seen import Seen
 from webhook.model.queues import Arrival
+from webhook.serving.ledger import LEAST_UNSEEN, MOST_UNSEEN, Ledger
+from webhook.state.seen import Seen
 
 
 def arrival(key, *, queue="gpu-lq", **rest):

@@ -10,10 +10,10 @@ from functools import partial
 
 import pytest
 
-from webhook.cluster.link import Lines, ObserverLink
-from webhook.cluster.pipe import Update, apply_update, read_update, write_update
-from webhook.cluster.seen import Seen
 from webhook.model.queues import Snapshot
+from webhook.serving.observer_link import Lines, ObserverLink
+from webhook.state.pipe import Update, apply_update, read_update, write_update
+from webhook.state.seen import Seen
 
 WAIT_SECONDS = 30.0
 CHILD = """
@@ -205,7 +205,7 @@ def test_starts_within_the_last_minute_are_told_without_the_first_of_all():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel does it on Linux alone")
 def test_an_observer_that_goes_round_in_circles_ends_with_its_server():
-    child = "from webhook.observer import end_with_the_server as end; end(); print(1, flush=True)"
+    child = "from webhook.observer.process import end_with_the_server as end; end(); print(1, flush=True)"
     server = f"""
 import subprocess, sys, threading
 subprocess.Popen([sys.executable, "-c", {child + chr(10) + "while True: pass"!r}])

@@ -5,8 +5,8 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.cluster.pipe import Delta, Update, read_update, write_update
 from webhook.model.forecasts import Profile
+from webhook.state.pipe import Delta, Update, read_update, write_update
 
 amounts = st.integers(0, (1 << 63) - 1)
 seconds = st.floats(0, allow_nan=False)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from webhook.cluster import resources as kinds
-from webhook.cluster.reduce import Entry, read
+from webhook.api import resources as kinds
 from webhook.model.clusters import WorkerCluster
 from webhook.model.queues import (
     MULTIKUEUE,
@@ -30,6 +29,7 @@ from webhook.model.selector import (
     Taint,
     Toleration,
 )
+from webhook.state.readers import Entry, read
 
 CELL = ("a100", "nvidia.com/gpu")
 RESOURCE = {"name": "nvidia.com/gpu", "nominalQuota": "4", "borrowingLimit": 0, "lendingLimit": "2"}

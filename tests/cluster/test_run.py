@@ -9,11 +9,11 @@ import yaml
 
 from tests.builders import container, job
 from tests.cluster.objects import RESERVED, condition, reserving, workload
-from webhook.cluster.workload import read_workload
 from webhook.jobs import batch
-from webhook.model import job_class
-from webhook.model.job_class import JobClass, Mark
-from webhook.model.runs import Began, Ended, Run
+from webhook.learn import job_class
+from webhook.learn.job_class import JobClass, Mark
+from webhook.learn.run_records import Began, Ended, Run
+from webhook.state.workload import read_workload
 
 ADMITTED = {**condition("Admitted"), "lastTransitionTime": "2026-11-21T06:00:10Z"}
 ADMITTED_AT = 1795240810

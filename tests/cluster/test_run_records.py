@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.cluster.runs import ended, failure
 from tests.cluster.test_run_times import RUNS, full_record, learned_from
-from webhook.cluster.run_records import (
+from webhook.learn.record_shards import (
     MOST_BYTES,
     SHARDS,
     config_map,

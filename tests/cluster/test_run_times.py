@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.runs import began, ended
-from webhook.cluster.run_times import RunTimes
-from webhook.model.runs import (
+from webhook.learn.estimates import RunTimes
+from webhook.learn.run_records import (
     MOST_BEGUN,
     MOST_RUNS,
     Began,

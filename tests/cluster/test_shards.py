@@ -1,8 +1,8 @@
 from tests.cluster.runs import ended
 from tests.cluster.script import Script
-from webhook.cluster.errors import Forbidden, NotServed, Unreachable
-from webhook.cluster.run_records import SHARDS, config_map, name_of
-from webhook.cluster.shards import AGAIN_SECONDS, RETRY_SECONDS, Reader
+from webhook.api.errors import Forbidden, NotServed, Unreachable
+from webhook.learn.record_shards import SHARDS, config_map, name_of
+from webhook.state.run_records_reader import AGAIN_SECONDS, RETRY_SECONDS, Reader
 
 RECORDS = {"k": ended().record()}
 MISSING = NotServed("configmaps")

@@ -13,10 +13,10 @@ from tests.cluster.objects import (
     named,
     workload,
 )
-from webhook.cluster.errors import Forbidden, NotServed
-from webhook.cluster.snapshot_file import fetch_snapshot, read_snapshot
+from webhook.api.errors import Forbidden, NotServed
 from webhook.model.fields import FieldError
 from webhook.model.queues import Held
+from webhook.state.snapshot_file import fetch_snapshot, read_snapshot
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "snapshot.json"
 OBJECTS = [cluster_queue(), local_queue(), workload(conditions=(PENDING,)), named("Node", "n")]

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from tests.builders import policy
 from tests.cluster.objects import PENDING, condition, local_queue, reserving, workload
-from webhook.cluster import resources as kinds
-from webhook.cluster.reduce import Entry
-from webhook.cluster.state import State
-from webhook.model.policy import FallbackPolicy
+from webhook.api import resources as kinds
+from webhook.model.policy.fallback_policy import FallbackPolicy
+from webhook.state.readers import Entry
+from webhook.state.state import State
 
 NAMES = st.sampled_from(["w1", "w2", "w3", "w4", "w5"])
 QUEUES = st.sampled_from(["gpu-lq", "cpu-lq", "lost-lq"])

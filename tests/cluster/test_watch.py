@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.cluster.script import COHORTS, NAMESPACES, Script
-from webhook.cluster import reduce
-from webhook.cluster.errors import Forbidden, Gone, NotServed, Unreachable
-from webhook.cluster.pauses import REST_SECONDS, WORK_SECONDS
+from webhook.api.errors import Forbidden, Gone, NotServed, Unreachable
+from webhook.api.pauses import REST_SECONDS, WORK_SECONDS
+from webhook.state import readers
 
 
 def namespace(name, version="7"):
@@ -59,7 +59,7 @@ def test_a_long_list_is_read_with_rests():
 
     def read(kind, source):
         script.now += 0.6 * WORK_SECONDS
-        return reduce.read(kind, source)
+        return readers.read(kind, source)
 
     script.steps(1, replace(NAMESPACES, read=read))
 

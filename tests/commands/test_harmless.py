@@ -8,10 +8,10 @@ import pytest
 
 import webhook.commands
 from tests.cluster.runs import success
-from webhook.cluster.learned import learned
-from webhook.cluster.run_times import RunTimes
 from webhook.commands import run_times_table, terminal
-from webhook.model import job_class
+from webhook.learn import job_class
+from webhook.learn.estimates import RunTimes
+from webhook.learn.learned import learned
 
 COMMANDS = Path(webhook.commands.__file__).parent
 SAY_THEMSELVES = {"terminal.py", "completion.py"}

@@ -6,9 +6,9 @@ from tests.cluster.objects import NAMESPACE, cluster_queue, local_queue, reservi
 from tests.cluster.test_journal_shards import entry
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from webhook.cluster.errors import Forbidden, NotServed
-from webhook.cluster.journal_shards import Slot, config_map
+from webhook.api.errors import Forbidden, NotServed
 from webhook.commands import history
+from webhook.hindsight.journal_shards import Slot, config_map
 
 JOBS = "/apis/batch/v1/jobs"
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/workloads"

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.controller.moving import Cluster
-from webhook.cluster.errors import NotServed
-from webhook.cluster.resources import kueue_path
+from webhook.api.errors import NotServed
+from webhook.api.resources import kueue_path
 from webhook.commands import status_parts, status_queues
 from webhook.commands.look import Part
 from webhook.controller import move_writes

@@ -10,9 +10,9 @@ from tests.cluster.runs import began, ended, failure, success
 from tests.commands.apiserver import serving
 from tests.model.policies import VALID
 from webhook.__main__ import main
-from webhook.cluster.reduce import OUR_WEBHOOK
-from webhook.cluster.run_records import config_map, shard_of
-from webhook.cluster.run_times import RunTimes
+from webhook.learn.estimates import RunTimes
+from webhook.learn.record_shards import config_map, shard_of
+from webhook.state.readers import OUR_WEBHOOK
 
 NOW = 1_795_240_800
 NAME = "registry/stable-diffusion:2 python run.py --steps 20 --prompt something"

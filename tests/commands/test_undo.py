@@ -13,7 +13,7 @@ from tests.reviews import light_job
 from tests.servers import Server
 from tests.test_moves import UNNAMED
 from webhook.commands.undo import TRIES, command
-from webhook.model.policy import Mode
+from webhook.model.policy.fallback_policy import Mode
 
 DECISION = "kueue-fallback.dev/decision"
 MOVE_TO = "kueue-fallback.dev/move-to"

@@ -21,12 +21,12 @@ from tests.console.worlds import (
     option,
     with_workers,
 )
-from webhook.cluster.feed import Counted
-from webhook.cluster.tally import Admitted
 from webhook.console.collect import Judged, Leads, collect, restricted, savings
 from webhook.console.view import Cell, Cluster, Policy, Queue, Savings, View
-from webhook.decide import quota
+from webhook.kueue import quota
 from webhook.model.queues import Held, OffSwitch, StopPolicy
+from webhook.state.feed import Counted
+from webhook.state.tally import Admitted
 
 
 def test_a_queue_is_shown_with_what_it_has_and_holds():

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from webhook.cluster.reduce import Entry
-from webhook.cluster.watch import Message
+from webhook.api.watch import Message
 from webhook.console import followed
 from webhook.console.book import Book
 from webhook.console.collect import Judged, Leads
@@ -22,6 +21,7 @@ from webhook.console.followed import (
 )
 from webhook.model.job import DECISION
 from webhook.settings import Settings
+from webhook.state.readers import Entry
 
 
 def job(number, **rest):

@@ -12,10 +12,7 @@ from tests.console.test_collect import Only
 from tests.console.worlds import NOW, decision, known
 from tests.controller.objects import Objects
 from tests.simulate import journals
-from webhook.cluster.errors import Forbidden
-from webhook.cluster.feed import Counted
-from webhook.cluster.journal_shards import Slot, config_map, slot_of
-from webhook.cluster.shards import path_of
+from webhook.api.errors import Forbidden
 from webhook.console import lookback, quota_api
 from webhook.console.book import Book
 from webhook.console.collect import collect, restricted
@@ -23,7 +20,10 @@ from webhook.console.gained import NOTHING, merged
 from webhook.console.lookback import AGAIN_SECONDS, PART, RETRY_SECONDS, Looker
 from webhook.console.seer import Everybody
 from webhook.console.view import JOURNAL
-from webhook.model.policy import Mode
+from webhook.hindsight.journal_shards import Slot, config_map, slot_of
+from webhook.model.policy.fallback_policy import Mode
+from webhook.state.feed import Counted
+from webhook.state.run_records_reader import path_of
 
 OURS = "ours"
 GIVEN = journals.scenario("burst")

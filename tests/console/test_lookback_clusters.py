@@ -5,7 +5,7 @@ import pytest
 from tests.console.test_lookback import OURS, UNIX, Server
 from tests.simulate import journals
 from webhook.console.lookback import Looker
-from webhook.model.policy import Mode
+from webhook.model.policy.fallback_policy import Mode
 
 # The manager lets through ten times what its worker has.
 GIVEN = journals.scenario("clusters", managerGpus=40)

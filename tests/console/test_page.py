@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from tests.console import views
-from webhook.console import filters, security, words
+from webhook.console import security, view_filters, words
 from webhook.console.page import render
 from webhook.console.view import JOURNAL, Cluster, Savings
 
@@ -37,7 +37,7 @@ class Reader(HTMLParser):
 
 def read(view, **asked):
     reader = Reader()
-    reader.feed(render(view, "n0nce", filters.read(asked)))
+    reader.feed(render(view, "n0nce", view_filters.read(asked)))
     return reader
 
 

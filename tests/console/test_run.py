@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.console.run import serve_again
+from webhook.console.console import serve_again
 
 
 class EndError(Exception):

@@ -1,12 +1,12 @@
 """A made-up moment for the console: two ClusterQueues of one cohort, a policy, two decisions."""
 
 from tests.builders import arrival, cluster_queue, held, policy, snapshot
-from webhook.cluster.feed import Counted
-from webhook.cluster.tally import Admitted
 from webhook.console.collect import Judged, Known
 from webhook.console.gained import Lookback
 from webhook.console.view import Decision, Gained, Move, Option
 from webhook.model.forecasts import Profile
+from webhook.state.feed import Counted
+from webhook.state.tally import Admitted
 
 GPU = "nvidia.com/gpu"
 NOW, UNIX = 1000.0, 1_790_000_000.0

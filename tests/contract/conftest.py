@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from certs import issue
-from webhook.clients import MAX_HELD
+from webhook.server.connections import MAX_HELD
 
 
 class Running:

@@ -5,9 +5,9 @@ import http.client
 import json
 import threading
 
-from webhook.console.app import LOOPBACK, create_app
+from webhook.console.routes import LOOPBACK, create_app
 from webhook.console.seer import Everybody
-from webhook.console.server import ConsoleServer
+from webhook.console.web_server import ConsoleServer
 
 
 @contextlib.contextmanager

@@ -9,10 +9,10 @@ import pytest
 
 from tests.console.worlds import known
 from tests.contract.consoles import ask, read, served
-from webhook.console import security, server
+from webhook.console import security, web_server
 from webhook.console.access import Unanswered, Unknown
-from webhook.console.app import create_app
 from webhook.console.collect import collect
+from webhook.console.routes import create_app
 from webhook.console.seer import Everybody
 
 
@@ -181,8 +181,8 @@ def test_without_a_certificate_nothing_is_answered():
 
 
 def test_connections_that_last_too_long_are_ended_so_that_others_are_served(monkeypatch):
-    monkeypatch.setattr(server, "AT_ONCE", 1)
-    monkeypatch.setattr(server, "LONGEST_SECONDS", 0.2)
+    monkeypatch.setattr(web_server, "AT_ONCE", 1)
+    monkeypatch.setattr(web_server, "LONGEST_SECONDS", 0.2)
     with (
         served(lambda: collect(known())) as port,
         contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as silent,

@@ -15,9 +15,9 @@ from gunicorn.glogging import Logger
 from gunicorn.workers.base import Worker
 from gunicorn.workers.workertmp import WorkerTmp
 
-from webhook.server import OneWorkerArbiter, Server
-from webhook.server_log import ServerLog
-from webhook.worker import PollingWorker
+from webhook.server.gunicorn_app import OneWorkerArbiter, Server
+from webhook.server.server_log import ServerLog
+from webhook.server.worker import PollingWorker
 
 # What is called or overridden, and the first digits of its source's SHA-256.
 LEANED_ON = {
@@ -77,7 +77,7 @@ def test_gunicorn_does_what_the_worker_was_written_for(function):
 
     assert digest(function) == LEANED_ON[function], (
         f"gunicorn {gunicorn.__version__} has another {name}. Compare it with the former one, see"
-        " whether webhook/worker.py and webhook/server.py still hold with it"
+        " whether webhook/server/worker.py and webhook/server/gunicorn_app.py still hold with it"
         " (docs/decisions/0007-worker.md), and write its new digest into this table."
     )
 

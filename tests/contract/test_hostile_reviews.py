@@ -19,7 +19,7 @@ from tests.fuzz.objects import good, probes
 from tests.fuzz.observing import decision_in
 from tests.fuzz.wire import messages
 from tests.reviews import review
-from webhook.cluster import resources as kinds
+from webhook.api import resources as kinds
 
 AT_ONCE = 5
 FLAT = 1.5

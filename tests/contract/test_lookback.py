@@ -2,10 +2,10 @@
 
 from tests.commands.apiserver import serving
 from tests.console.test_lookback import OURS, STATIC, UNIX, Server, world
-from webhook.cluster.client import Client
-from webhook.cluster.errors import NotServed
+from webhook.api.client import Client
+from webhook.api.errors import NotServed
 from webhook.console.lookback import Looker
-from webhook.model.policy import Mode
+from webhook.model.policy.fallback_policy import Mode
 
 
 def test_the_journal_is_read_object_by_object_and_workloads_are_listed(tmp_path):

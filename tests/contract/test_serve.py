@@ -13,7 +13,7 @@ import yaml
 from tests.contract.conftest import exchange, free_port
 from tests.contract.serving import serve, wait_until
 from tests.reviews import light_job, review
-from webhook.observer import NICENESS
+from webhook.observer.process import NICENESS
 
 TOKEN = "hunter2-token"
 

@@ -7,9 +7,9 @@ import json
 import sys
 import time
 
-from webhook import clients
-from webhook.server import Server
-from webhook.tls import LiveContext
+from webhook.server import connections as clients
+from webhook.server.gunicorn_app import Server
+from webhook.server.tls import LiveContext
 
 
 def answer(environ, start_response):

@@ -5,9 +5,9 @@ import random
 from datetime import UTC, datetime
 
 from tests.controller.journals import ENDED, TEMPLATE, past
-from webhook.cluster.watch import Message
+from webhook.api.watch import Message
 from webhook.controller.glimpse import read
-from webhook.decide.explain import VERSION
+from webhook.decide.decision_record import VERSION
 from webhook.model.job import DECISION, OPTION_LABEL, QUEUE_LABEL, REASON
 
 TEMPLATES = 200

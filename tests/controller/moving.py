@@ -8,13 +8,13 @@ import pytest
 
 from tests.cluster.objects import condition
 from tests.test_reconsider import NOW, OPTIONS, RULES, lane, quota, rule, running, time, waiting
-from webhook.cluster import resources as kinds
-from webhook.cluster.feed import Feed
-from webhook.cluster.reduce import read
-from webhook.cluster.resources import Resource
-from webhook.cluster.watch import Message
-from webhook.controller import pending
-from webhook.controller.moves import LOOK_SECONDS, Mover
+from webhook.api import resources as kinds
+from webhook.api.resources import Resource
+from webhook.api.watch import Message
+from webhook.controller.mover import LOOK_SECONDS, Mover
+from webhook.reconsider import pending_jobs
+from webhook.state.feed import Feed
+from webhook.state.readers import read
 
 DECISION = "kueue-fallback.dev/decision"
 LATER = LOOK_SECONDS + 1.0
@@ -142,8 +142,8 @@ def tell(feed, kind, *objects):
 
 def mover(cluster, *jobs, **given):
     found = Mover(cluster, "kueue-fallback", **given)
-    entries = tuple(pending.read(pending.PENDING_JOBS, each) for each in jobs)
-    found.take(Message(kind=pending.PENDING_JOBS, at=0.0, entries=entries))
+    entries = tuple(pending_jobs.read(pending_jobs.PENDING_JOBS, each) for each in jobs)
+    found.take(Message(kind=pending_jobs.PENDING_JOBS, at=0.0, entries=entries))
     return found
 
 

@@ -2,7 +2,7 @@
 
 import copy
 
-from webhook.cluster.errors import NotServed, Refused
+from webhook.api.errors import NotServed, Refused
 
 
 class Objects:

@@ -8,15 +8,16 @@ import pytest
 from tests.controller.journals import ENDED, past
 from tests.controller.objects import Objects
 from tests.controller.test_journal import Keeping, kept
-from webhook import recording
-from webhook.cluster.past import LONGEST_TEMPLATE
-from webhook.cluster.past import read as read_past
-from webhook.controller import glimpse, pending
-from webhook.controller.journal import known_of
-from webhook.decide import explain
+from webhook.controller import glimpse
+from webhook.decide import decision_record
+from webhook.hindsight import entries
+from webhook.hindsight.journal_keeper import known_of
+from webhook.hindsight.past import LONGEST_TEMPLATE
+from webhook.hindsight.past import read as read_past
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, OURS, UNDONE
 from webhook.model.pending import read_left
+from webhook.reconsider import pending_jobs
 
 PLACE = "/spec/template/spec/affinity"
 DECIDED = {"version": 1, "id": "d-1", "time": "2026-11-21T06:00:00Z", "policy": "p", "option": "o"}
@@ -60,14 +61,14 @@ def job(**annotations):
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_decision_that_is_none_of_ours_is_no_decision(text):
     with pytest.raises(FieldError):
-        explain.from_json(text)
+        decision_record.from_json(text)
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_job_with_a_forged_decision_is_followed_as_one_without(text):
     source = job(**{DECISION: text, UNDONE: "p"})
 
-    seen, waiting = glimpse.read("jobs", source), pending.read("pendingjobs", source)
+    seen, waiting = glimpse.read("jobs", source), pending_jobs.read("pendingjobs", source)
 
     assert (seen.problem, waiting.problem) == ("", "")
     assert (seen.value.happening, waiting.value.policy) == (None, "")
@@ -100,9 +101,9 @@ def test_an_undo_with_a_time_that_no_calendar_has_is_none():
 
 def test_an_entry_tells_of_offers_with_numbers_alone():
     options = [{"name": "a", "queue": "q", "startsIn": True, "runs": 3}]
-    metadata = recording.metadata_of(job(**{DECISION: decision(options=options)}))
+    metadata = entries.metadata_of(job(**{DECISION: decision(options=options)}))
 
-    entry = recording.entry(past(), metadata, seen=float(ENDED))
+    entry = entries.entry(past(), metadata, seen=float(ENDED))
 
     assert [(each.starts_in, each.runs) for each in entry.offers] == [(None, 3.0)]
 
@@ -110,7 +111,7 @@ def test_an_entry_tells_of_offers_with_numbers_alone():
 def test_annotations_that_no_replay_reads_are_not_remembered():
     annotations = {"kueue-fallback.dev/x": "x" * 255_000, "kueue-fallback.dev/deadline": "1h"}
 
-    found = recording.metadata_of(job(**annotations))
+    found = entries.metadata_of(job(**annotations))
 
     assert found["annotations"] == {"kueue-fallback.dev/deadline": "1h"}
 
@@ -132,7 +133,7 @@ def test_a_job_with_more_labels_than_anybody_needs_gets_no_entry():
 
 
 def test_what_is_known_of_jobs_has_a_limit_in_bytes(monkeypatch):
-    monkeypatch.setattr("webhook.controller.journal.MOST_BYTES", 1000)
+    monkeypatch.setattr("webhook.hindsight.journal_keeper.MOST_BYTES", 1000)
     server = Objects()
     keeping = Keeping(server)
     for number in range(20):

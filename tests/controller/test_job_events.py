@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.reviews import light_job
-from webhook.cluster.errors import Refused, Unreachable
-from webhook.cluster.watch import Message
+from webhook.api.errors import Refused, Unreachable
+from webhook.api.watch import Message
 from webhook.controller import glimpse
 from webhook.controller.job_events import EVENTS_A_MINUTE, MOST_AT_ONCE, MOST_WAITING, JobEvents
 

@@ -7,11 +7,11 @@ from tests.controller.objects import Objects
 from tests.controller.test_unreviewed import entry as glimpsed
 from tests.controller.test_unreviewed import stored
 from tests.servers import Server, paper_snapshot
-from webhook.cluster.errors import Forbidden, Refused
-from webhook.cluster.journal_shards import SHARDS, SLOT_SECONDS, name_of, read_slot, slot_of
-from webhook.cluster.watch import Message
-from webhook.controller.journal import MOST_WRITTEN, SETTLED_SECONDS, WRITE_SECONDS, Journal
+from webhook.api.errors import Forbidden, Refused
+from webhook.api.watch import Message
 from webhook.controller.run_times import Written
+from webhook.hindsight.journal_keeper import MOST_WRITTEN, SETTLED_SECONDS, WRITE_SECONDS, Journal
+from webhook.hindsight.journal_shards import SHARDS, SLOT_SECONDS, name_of, read_slot, slot_of
 
 HOUR = slot_of(ENDED)
 

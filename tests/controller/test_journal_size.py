@@ -10,9 +10,9 @@ import pytest
 from tests.controller.journals import ENDED, NAMESPACE, WORLD, over
 from tests.controller.many_jobs import Day
 from tests.controller.objects import Objects
-from webhook.cluster import journal_shards
-from webhook.cluster.journal_shards import MOST_ENTRIES, read_slot
-from webhook.controller.journal import SETTLED_SECONDS, WRITE_SECONDS, Journal
+from webhook.hindsight import journal_shards
+from webhook.hindsight.journal_keeper import SETTLED_SECONDS, WRITE_SECONDS, Journal
+from webhook.hindsight.journal_shards import MOST_ENTRIES, read_slot
 
 MIB = 1 << 20
 STRINGS = 3e6

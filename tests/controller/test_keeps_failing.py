@@ -1,10 +1,10 @@
 from tests.builders import policy
 from tests.cluster.runs import DAY, failure, success
 from tests.controller.objects import Objects
-from webhook.cluster.errors import Forbidden
-from webhook.cluster.run_times import RunTimes
+from webhook.api.errors import Forbidden
 from webhook.controller.keeps_failing import EVENTS, MOST_AT_ONCE, Teller
 from webhook.controller.reconcile import PATH
+from webhook.learn.estimates import RunTimes
 
 NOW = 1_795_240_800
 POLICY = policy().model_copy(update={"generation": 1})

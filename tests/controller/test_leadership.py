@@ -6,8 +6,8 @@ import time
 import pytest
 
 from tests.controller.objects import Objects
-from webhook.cluster.errors import Forbidden
-from webhook.cluster.lease import Elector
+from webhook.api.errors import Forbidden
+from webhook.api.lease import Elector
 from webhook.controller.leadership import Leadership
 
 PLACE = "/apis/coordination.k8s.io/v1/namespaces/ours/leases/kueue-fallback-controller"

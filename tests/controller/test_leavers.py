@@ -4,7 +4,7 @@ import pytest
 
 from tests.controller.moving import job as decided
 from tests.controller.test_unreviewed import entry, stored
-from webhook.cluster.watch import Message
+from webhook.api.watch import Message
 from webhook.controller.glimpse import Leavers
 
 OURS = "kueue-fallback.dev/"

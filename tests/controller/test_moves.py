@@ -16,9 +16,9 @@ from tests.controller.moving import (
     step,
     tell,
 )
-from webhook.cluster import resources as kinds
-from webhook.cluster.errors import Cause, Refused
-from webhook.controller.moves import CONFIRM_SECONDS
+from webhook.api import resources as kinds
+from webhook.api.errors import Cause, Refused
+from webhook.controller.mover import CONFIRM_SECONDS
 
 __all__ = ["feed"]
 

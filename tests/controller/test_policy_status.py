@@ -6,7 +6,7 @@ from tests.model.policies import policy
 from webhook.controller import policy_status
 from webhook.controller.policy_status import Condition
 from webhook.model.kueue_support import Doubt, KueueTested
-from webhook.model.policy import PolicyError, read_policy
+from webhook.model.policy.fallback_policy import PolicyError, read_policy
 from webhook.model.queues import (
     MULTIKUEUE,
     AdmissionCheck,

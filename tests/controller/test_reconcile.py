@@ -4,7 +4,7 @@ import pytest
 
 from tests.controller.test_policy_status import READY, snapshot
 from tests.model.policies import policy
-from webhook.cluster.errors import NotServed, Refused, Unreachable
+from webhook.api.errors import NotServed, Refused, Unreachable
 from webhook.controller import reconcile
 
 

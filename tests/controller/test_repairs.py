@@ -19,8 +19,8 @@ from tests.controller.moving import (
     tell,
 )
 from tests.test_reconsider import time, waiting
-from webhook.cluster import resources as kinds
-from webhook.cluster.errors import Refused
+from webhook.api import resources as kinds
+from webhook.api.errors import Refused
 from webhook.controller.repairs import AGAIN_SECONDS, LOST_SECONDS, RACE_SECONDS
 
 __all__ = ["feed"]

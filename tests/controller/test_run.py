@@ -11,8 +11,7 @@ from tests.cluster.runs import DAY, failure, success
 from tests.controller.objects import Objects
 from tests.controller.test_unreviewed import entry, stored
 from tests.model.policies import policy
-from webhook.cluster.reduce import Entry, read
-from webhook.cluster.resources import (
+from webhook.api.resources import (
     KUEUE_CONFIG,
     KUEUE_DEPLOYMENT,
     POLICIES,
@@ -21,13 +20,15 @@ from webhook.cluster.resources import (
     signing_keys,
     watched,
 )
-from webhook.cluster.run_records import SHARDS
-from webhook.cluster.run_times import RunTimes
-from webhook.cluster.watch import Message
-from webhook.controller import pending, run
+from webhook.api.watch import Message
+from webhook.controller import controller
+from webhook.controller.controller import Controller
 from webhook.controller.reconcile import PATH
-from webhook.controller.run import Controller
+from webhook.learn.estimates import RunTimes
+from webhook.learn.record_shards import SHARDS
+from webhook.reconsider import pending_jobs
 from webhook.settings import Settings
+from webhook.state.readers import Entry, read
 
 LEADS = "leads: writes statuses, records of runs and Events from now on"
 FOLLOWS = "leads no more: statuses, records of runs and Events are another's to write"
@@ -233,9 +234,9 @@ def test_what_keeps_failing_is_over_for_moves_when_it_is_for_decisions(
     replica, monkeypatch, days_ago, refused
 ):
     updates = []
-    apply_update = run.apply_update
+    apply_update = controller.apply_update
     monkeypatch.setattr(
-        run, "apply_update", lambda *given: updates.append(given[1]) or apply_update(*given)
+        controller, "apply_update", lambda *given: updates.append(given[1]) or apply_update(*given)
     )
     replica.sync()
     runs, ended = RunTimes(), int(time.time()) - days_ago * DAY
@@ -251,7 +252,7 @@ def test_what_keeps_failing_is_over_for_moves_when_it_is_for_decisions(
 
 
 def test_the_silence_of_pending_jobs_is_told_and_makes_the_state_old(replica):
-    kind = pending.PENDING_JOBS
+    kind = pending_jobs.PENDING_JOBS
     replica.sync()
     before = replica.shown("controller_watch_age_seconds", resource=kind)
     replica.sync(reconsider={}, mode="Enforce")
@@ -312,6 +313,6 @@ def test_a_controller_without_memory_ends(replica, monkeypatch):
     def fail(*_):
         raise MemoryError
 
-    monkeypatch.setattr("webhook.controller.run.Feed.update", fail)
+    monkeypatch.setattr("webhook.controller.controller.Feed.update", fail)
     with pytest.raises(MemoryError):
         replica.step()

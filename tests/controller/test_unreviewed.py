@@ -7,8 +7,8 @@ import pytest
 
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from webhook.cluster.errors import Unreachable
-from webhook.cluster.watch import Message
+from webhook.api.errors import Unreachable
+from webhook.api.watch import Message
 from webhook.controller import glimpse
 from webhook.controller.unreviewed import MOST_WAITING, Found, Unreviewed
 from webhook.model.queues import OffSwitch

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from tests.builders import container, job, template
-from webhook.decide.adapt import adapt
+from webhook.adapt.adaptation import adapt
 from webhook.model.job import Job
 from webhook.model.pods import Container, PodTemplate, Resources
-from webhook.model.policy import Adaptation, Option
+from webhook.model.policy.fallback_policy import Adaptation, Option
 
 GPU = "nvidia.com/gpu"
 REMOVE = {"accelerator": "Remove"}

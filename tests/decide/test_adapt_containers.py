@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 from tests.builders import container, job, template
-from webhook.decide.adapt import adapt
+from webhook.adapt.adaptation import adapt
 from webhook.model.pods import Container, PodTemplate
-from webhook.model.policy import Adaptation, Option
+from webhook.model.policy.fallback_policy import Adaptation, Option
 
 GPU = "nvidia.com/gpu"
 REMOVE = {"accelerator": "Remove"}

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from webhook.decide import explain
+from webhook.decide import decision_record
 from webhook.model.decision import Assessment, Decision, Fit, Rejection, Stay
 from webhook.model.fields import FieldError
-from webhook.model.policy import Mode
+from webhook.model.policy.fallback_policy import Mode
 from webhook.model.refusals import Reason
 
 SENTENCE = "sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending"
@@ -56,7 +56,7 @@ def decision(*options, option="cpu", reason=SENTENCE):
 
 
 def test_the_annotation_is_compact_and_leaves_out_what_is_unknown():
-    found = explain.to_json(decision(), {"/metadata/labels/a": None})
+    found = decision_record.to_json(decision(), {"/metadata/labels/a": None})
 
     assert found == (
         '{"version":1,"id":"0a1b-00c0ffee","time":"2026-11-21T06:00:00Z","policy":"light-gpu",'
@@ -73,9 +73,9 @@ def test_the_annotation_is_compact_and_leaves_out_what_is_unknown():
 
 
 def test_what_was_written_is_read_back():
-    found = explain.from_json(explain.to_json(decision(), {"/a": "b"}))
+    found = decision_record.from_json(decision_record.to_json(decision(), {"/a": "b"}))
 
-    assert found == explain.Recorded(
+    assert found == decision_record.Recorded(
         version=1,
         id="0a1b-00c0ffee",
         time="2026-11-21T06:00:00Z",
@@ -97,8 +97,8 @@ def test_moves_are_written_and_read_back_with_the_stays_before_them():
     )
     moved = replace(decision(), moves=11, history=stays)
 
-    text = explain.to_json(moved, {})
-    found = explain.from_json(text)
+    text = decision_record.to_json(moved, {})
+    found = decision_record.from_json(text)
 
     assert json.loads(text)["history"][1] == {
         "time": "2026-11-21T06:01:00Z",
@@ -110,22 +110,22 @@ def test_moves_are_written_and_read_back_with_the_stays_before_them():
 
 
 def test_a_job_that_was_never_moved_says_nothing_of_it():
-    text = explain.to_json(decision(), {})
+    text = decision_record.to_json(decision(), {})
 
-    found = explain.from_json(text)
+    found = decision_record.from_json(text)
     assert not {"moves", "history"} & set(json.loads(text))
     assert (found.moves, found.history, found.moved_unix) == (0, (), 0.0)
 
 
 def test_a_decision_that_left_the_job_alone_names_no_option():
-    text = explain.to_json(decision(option=None), {})
+    text = decision_record.to_json(decision(option=None), {})
 
     assert "option" not in json.loads(text)
-    assert explain.from_json(text).option is None
+    assert decision_record.from_json(text).option is None
 
 
 def test_of_a_newer_version_only_the_version_is_taken_for_known():
-    found = explain.from_json('{"version":2,"id":7,"mode":"Suggest","original":{"/a":1}}')
+    found = decision_record.from_json('{"version":2,"id":7,"mode":"Suggest","original":{"/a":1}}')
 
     assert (found.is_newer, found.id, found.mode, found.original) == (True, "", Mode.OBSERVE, {})
 
@@ -145,18 +145,18 @@ def test_of_a_newer_version_only_the_version_is_taken_for_known():
 )
 def test_what_is_no_decision_is_an_error_that_names_the_place(text, message):
     with pytest.raises(FieldError) as error:
-        explain.from_json(text)
+        decision_record.from_json(text)
 
     assert str(error.value) == f"metadata.annotations[kueue-fallback.dev/decision]{message}"
 
 
 def test_the_reason_on_the_job_has_at_most_256_characters():
-    assert explain.reason_of(decision()) == f"kueue-fallback: {SENTENCE}"
-    assert len(explain.reason_of(decision(reason="x" * 999))) == 256
+    assert decision_record.reason_of(decision()) == f"kueue-fallback: {SENTENCE}"
+    assert len(decision_record.reason_of(decision(reason="x" * 999))) == 256
 
 
 def test_what_a_decision_changes_is_written_and_read_back():
-    text = explain.to_json(replace(decision(), changed=("queue", "nvidia.com/gpu")), {})
+    text = decision_record.to_json(replace(decision(), changed=("queue", "nvidia.com/gpu")), {})
 
     assert json.loads(text)["changed"] == ["queue", "nvidia.com/gpu"]
-    assert explain.from_json(text).changed == ("queue", "nvidia.com/gpu")
+    assert decision_record.from_json(text).changed == ("queue", "nvidia.com/gpu")

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import cluster_queue, cohort, container, group, held, needs, snapshot, template
-from webhook.decide import folding, occupancy
-from webhook.decide.flavors import Assignment
+from webhook.kueue import folding, occupancy
+from webhook.kueue.assignment import Assignment
 from webhook.model.decision import Fit, Rejection
 from webhook.model.queues import KueueConfig, Preemption, Quota, ResourceFlavor
 from webhook.model.refusals import Reason

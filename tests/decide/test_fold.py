@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders
-from webhook.decide import folding
-from webhook.decide.fold import Fold
-from webhook.decide.quota import available
+from webhook.kueue import folding
+from webhook.kueue.live_occupancy import Fold
+from webhook.kueue.quota import available
 from webhook.model.queues import Queueing
 
 GPU = "nvidia.com/gpu"
@@ -118,7 +118,7 @@ def test_other_queues_cost_a_long_ledger_no_look_at_each_placement(monkeypatch):
     for each in placed:
         fold.add(each)
 
-    monkeypatch.setattr("webhook.decide.fold._shape", looks.append)
+    monkeypatch.setattr("webhook.kueue.live_occupancy._shape", looks.append)
     fold.adopt(snapshot({"own-cq": 1}))
     fold.drop(placed[:59])
     fold.adopt(snapshot({"own-cq": 2}))

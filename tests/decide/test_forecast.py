@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import arrival, cluster_queue, needs, snapshot
-from webhook.decide.demand import demand
-from webhook.decide.forecast import Occupant, Queued, forecast
-from webhook.decide.profile import start_of
+from webhook.kueue.demand import demand
+from webhook.kueue.forecast import Occupant, Queued, forecast
+from webhook.kueue.profile import start_of
 from webhook.model.forecasts import Basis, Profile, RunTime
 from webhook.model.queues import KueueConfig, Preemption, Queueing, StopPolicy
 

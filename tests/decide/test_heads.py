@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.builders import arrival, cluster_queue, cohort, held, needs, snapshot
-from webhook.decide import folding, occupancy
+from webhook.kueue import folding, occupancy
 from webhook.model.queues import Head, Preemption, Queueing
 
 CPU = ("default", "cpu")

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import CPU_OPTION, GPU_OPTION, container, job, policy, template
-from webhook.decide.adapt import adapt
-from webhook.decide.movable_env import as_literals, still_movable, with_movable_env
+from webhook.adapt.adaptation import adapt
+from webhook.adapt.movable_env import as_literals, still_movable, with_movable_env
 from webhook.model.job import ENV_PREFIX, PodSets
 
 GPU = {"name": "RUN_ENV", "value": "gpu"}

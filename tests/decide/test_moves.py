@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.decide import moves
-from webhook.decide.moves import Candidate, Prospect, Rank, Way
+from webhook.reconsider import plan as moves
+from webhook.reconsider.plan import Candidate, Prospect, Rank, Way
 
 GPU, CPU = "gpu", "cpu"
 RANK = Rank("light", "team", 100)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import NAMESPACE, arrival, cluster_queue, held, needs, snapshot
-from webhook.decide import folding, occupancy
+from webhook.kueue import folding, occupancy
 from webhook.model.queues import (
     Held,
     KueueConfig,

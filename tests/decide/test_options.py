@@ -15,8 +15,9 @@ from tests.builders import (
     policy,
     snapshot,
 )
-from webhook.decide import folding, options
-from webhook.model import job_class
+from webhook.decide import options
+from webhook.kueue import folding
+from webhook.learn import job_class
 from webhook.model.clusters import WorkerCluster
 from webhook.model.decision import Fit
 from webhook.model.queues import (

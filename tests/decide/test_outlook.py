@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import cluster_queue, snapshot
-from webhook.decide.demand import Choice, Demand
-from webhook.decide.outlook import Outlook, Placed
+from webhook.kueue.demand import Choice, Demand
+from webhook.kueue.outlook import Outlook, Placed
 from webhook.model.forecasts import Profile
 
 GPU, CPU = ("t4", "gpu"), ("any", "cpu")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.decide import accelerators, pins
+from webhook.adapt import accelerators, pins
 
 GPU = {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["T4"]}
 ZONE = {"key": "zone", "operator": "In", "values": ["a"]}

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.builders import cluster_queue, cohort, snapshot
-from webhook.decide import quota
+from webhook.kueue import quota
 
 CPU = ("default", "cpu")
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.decide.remaining import Durations, remaining
+from webhook.kueue.durations import Durations, remaining
 from webhook.model.forecasts import Basis, RunTime
 
 

@@ -9,13 +9,13 @@ from tests.cluster.kueue import configuration, deployment
 from tests.moves import decision, move, pending, reconsidering
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from webhook import reconsider
-from webhook.cluster import resources as kinds
-from webhook.cluster.state import State
+from webhook.api import resources as kinds
 from webhook.decide.restraint import Restraint
 from webhook.model.kueue_support import KueueManager
-from webhook.model.policy import Mode
+from webhook.model.policy.fallback_policy import Mode
 from webhook.model.queues import Snapshot
+from webhook.reconsider import choose
+from webhook.state.state import State
 
 TESTED = KueueManager(version="v0.19.2")
 UNTESTED = KueueManager(version="v0.20.0")
@@ -124,8 +124,8 @@ def test_decided_values_are_still_given_back_on_an_update():
 def test_the_controller_looks_at_no_job_of_a_policy_that_only_observes():
     before = reconsidering()
 
-    assert reconsider.policies_of(with_manager(before, TESTED)) == before.policies
-    assert reconsider.policies_of(with_manager(before, UNTESTED)) == ()
+    assert choose.policies_of(with_manager(before, TESTED)) == before.policies
+    assert choose.policies_of(with_manager(before, UNTESTED)) == ()
 
 
 def test_what_has_not_changed_stays_the_same_object():

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.builders import CPU_OPTION, GPU_OPTION, policy
-from webhook.decide.run_times import Expecting, estimate
+from webhook.learn.expected_runs import Expecting, estimate
+from webhook.learn.job_class import JobClass
 from webhook.model.forecasts import Basis, RunTime
-from webhook.model.job_class import JobClass
 
 CLASS = JobClass("k", "~c")
 SLOWED = policy(

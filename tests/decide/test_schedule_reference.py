@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, waiting
-from webhook.decide import folding, occupancy
-from webhook.decide.schedule import Running
+from webhook.kueue import folding, occupancy
+from webhook.kueue.schedule import Running
 from webhook.model.decision import Fit
 from webhook.model.queues import Amounts, Queueing, StopPolicy
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders
-from webhook.decide import folding
-from webhook.decide.settle import Settler
+from webhook.kueue import folding
+from webhook.kueue.settle import Settler
 
 GPU = {"nvidia.com/gpu": "1"}
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import container, job, template
-from webhook.decide.validity import refusal
+from webhook.adapt.validity import refusal
 
 GPU = container(limits={"nvidia.com/gpu": "1"})
 

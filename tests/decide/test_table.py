@@ -4,7 +4,7 @@ from dataclasses import replace
 from math import inf
 
 from tests.decide.test_explain import CPU, GPU, LOST, decision
-from webhook.decide.table import table
+from webhook.commands.decision_table import table
 from webhook.model.decision import Assessment, Fit, Outcome
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.refusals import Skip

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds import snapshots, trees
-from webhook.decide import quota
+from webhook.kueue import quota
 
 
 @given(st.data())

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.builders import container, job, template
-from webhook.decide.validity import refusal
+from webhook.adapt.validity import refusal
 from webhook.model.job import Job
 from webhook.model.pods import Resources
 from webhook.model.queues import LimitRangeItem

@@ -9,7 +9,7 @@ from webhook.decide.differences import Differences
 from webhook.model.decision import Assessment, Decision, Rejection
 from webhook.model.forecasts import Forecast, Start
 from webhook.model.moves import Obstacle
-from webhook.model.policy import Mode
+from webhook.model.policy.fallback_policy import Mode
 from webhook.model.refusals import LeftAlone, Reason
 
 TO_OBJECT = (

@@ -18,31 +18,31 @@ from tests.chart import helm
 from tests.cluster.objects import workload
 from tests.cluster.runs import DAY, ended
 from tests.controller.journals import ENDED, WORLD, past
-from webhook.cluster import kubeconfigs
-from webhook.cluster.client import Client
-from webhook.cluster.errors import ClusterError, NotServed
-from webhook.cluster.feed import Feed
-from webhook.cluster.lease import Elector
-from webhook.cluster.past import Over
-from webhook.cluster.reduce import Entry
-from webhook.cluster.resources import signing_keys, watched
-from webhook.cluster.run_times import RunTimes
-from webhook.cluster.shards import Reader
-from webhook.cluster.watch import Follower, Message
-from webhook.cluster.workload import read_workload
+from webhook.api import kubeconfigs
+from webhook.api.client import Client
+from webhook.api.errors import ClusterError, NotServed
+from webhook.api.lease import Elector
+from webhook.api.resources import signing_keys, watched
+from webhook.api.watch import Follower, Message
 from webhook.commands import probe, unfinished
 from webhook.console.access import Asked, Reviews, Unanswered, Unknown, User
 from webhook.console.followed import lease_in
 from webhook.console.lookback import Looker
 from webhook.controller import keeps_failing, move_writes, reconcile, run_times, serve
 from webhook.controller.glimpse import JOBS
-from webhook.controller.journal import Journal
-from webhook.controller.signing import KeyKeeper
-from webhook.decide.moves import Candidate, Move, Way
+from webhook.controller.key_keeper import KeyKeeper
+from webhook.hindsight.journal_keeper import Journal
+from webhook.hindsight.past import Over
+from webhook.learn.estimates import RunTimes
+from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.pending import Pending
-from webhook.model.policy import read_policy
+from webhook.model.policy.fallback_policy import read_policy
 from webhook.model.queues import Snapshot
-from webhook.model.runs import FAILURES_THAT_TELL
+from webhook.reconsider.plan import Candidate, Move, Way
+from webhook.state.feed import Feed
+from webhook.state.readers import Entry
+from webhook.state.run_records_reader import Reader
+from webhook.state.workload import read_workload
 
 KUEUE_NAMESPACE = "kueue-system"
 CLASS = "a-class"

@@ -9,7 +9,7 @@ from hack.api import JSON_PATCH, ApiClient, ApiError
 from hack.install import kubeconfig_of
 from tests.chart import helm
 from tests.e2e.plane import wait_for
-from webhook.cluster.resources import SIGNING_KEYS
+from webhook.api.resources import SIGNING_KEYS
 
 RELEASE = "kueue-fallback-guarded"
 CONFIGURATION = ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", RELEASE)

@@ -18,16 +18,16 @@ from hack.api import ApiClient, Object
 from tests.e2e.agreement import Case, case_of_a_strict_head, make_case
 from tests.e2e.agreement_maker import KUEUE, LABEL
 from tests.e2e.plane import has_condition, wait_for, workload_of
-from webhook.cluster import resources as kinds
-from webhook.cluster.state import State
-from webhook.decide import folding, occupancy
-from webhook.decide.flavors import Assignment
+from webhook.api import resources as kinds
 from webhook.jobs import batch
+from webhook.kueue import folding, occupancy
+from webhook.kueue.assignment import Assignment
+from webhook.kueue.requests import needs
 from webhook.model import quantity
 from webhook.model.decision import Fit
 from webhook.model.job import Job
 from webhook.model.queues import Amounts, Queueing, Snapshot
-from webhook.model.requests import needs
+from webhook.state.state import State
 
 CASES = 60
 """About a minute on two cores; `make verify` compares 300."""

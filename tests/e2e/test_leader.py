@@ -12,7 +12,7 @@ from hack import paper
 from hack.install import NAMESPACE, Installation
 from tests.e2e.decisions import POLICY_API
 from tests.e2e.plane import wait_for
-from webhook.cluster import lease
+from webhook.api import lease
 
 pytestmark = pytest.mark.xdist_group("own-plane")
 

@@ -13,7 +13,7 @@ from hack.controlplane import ControlPlane
 from tests.model import mutations, policies
 from tests.model.policies import Broken
 from webhook.commands.check import command
-from webhook.model.policy import PolicyError, read_policy
+from webhook.model.policy.fallback_policy import PolicyError, read_policy
 
 pytestmark = pytest.mark.plane
 

@@ -18,10 +18,11 @@ from tests.chart import helm
 from tests.controller.journals import ENDED
 from tests.e2e import rights
 from tests.e2e.plane import wait_for
-from webhook.cluster import journal_shards, lease
-from webhook.cluster.kubeconfigs import PREFIX
-from webhook.cluster.resources import SIGNING_KEYS
-from webhook.cluster.run_records import name_of, shard_of
+from webhook.api import lease
+from webhook.api.kubeconfigs import PREFIX
+from webhook.api.resources import SIGNING_KEYS
+from webhook.hindsight import journal_shards
+from webhook.learn.record_shards import name_of, shard_of
 
 RELEASE = "kueue-fallback-rights"
 PARTS = {

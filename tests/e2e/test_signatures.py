@@ -16,10 +16,10 @@ from hack.install import NAMESPACE, ROOT, Installation
 from tests.e2e.decisions import DECISION, applied_policy, decision_of, fill, finish_time, queue_of
 from tests.e2e.plane import job_of, wait_for
 from tests.e2e.test_moves import FASTER, hold, is_refused
-from webhook.cluster.resources import SIGNING_KEYS
-from webhook.cluster.signing_keys import read_keys, to_secret
-from webhook.controller.signing import OVERLAP_SECONDS, RENEW_SECONDS, renewed
+from webhook.api.resources import SIGNING_KEYS
+from webhook.controller.key_keeper import OVERLAP_SECONDS, RENEW_SECONDS, renewed
 from webhook.model.signatures import is_own_record
+from webhook.state.signing_keys import read_keys, to_secret
 
 pytestmark = pytest.mark.xdist_group("own-plane")
 

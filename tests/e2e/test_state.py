@@ -13,12 +13,12 @@ import pytest
 from hack import paper
 from tests.conftest import FULL
 from tests.e2e.plane import wait_for
-from webhook.cluster.client import connect
-from webhook.cluster.link import ObserverLink
-from webhook.cluster.pipe import apply_update
-from webhook.cluster.snapshot_file import fetch_snapshot
-from webhook.decide.settle import Settler
+from webhook.api.client import connect
+from webhook.kueue.settle import Settler
 from webhook.model.queues import Held, Snapshot
+from webhook.serving.observer_link import ObserverLink
+from webhook.state.pipe import apply_update
+from webhook.state.snapshot_file import fetch_snapshot
 
 pytestmark = pytest.mark.xdist_group("own-plane")
 

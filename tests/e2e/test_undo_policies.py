@@ -17,7 +17,7 @@ from tests.docs.pages import PAGES, blocks
 from tests.e2e.decisions import OPTION, decision_of, queue_of
 from tests.e2e.plane import container_of, job_of, wait_for
 from webhook.__main__ import main
-from webhook.model.policy import PolicyError, read_policy
+from webhook.model.policy.fallback_policy import PolicyError, read_policy
 
 RECIPE = "example.com/recipe"
 NEEDS = "undo needs --recreate: "

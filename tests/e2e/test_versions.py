@@ -6,8 +6,8 @@ import pytest
 
 from hack import paper
 from tests.e2e.plane import wait_for
-from webhook.cluster import client as clients
-from webhook.cluster.snapshot_file import fetch_snapshot
+from webhook.api import client as clients
+from webhook.state.snapshot_file import fetch_snapshot
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 

@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.controller.objects import Objects
 from tests.controller.test_run import Elector, Followed
 from tests.fuzz.objects import KEYS, NOON, OVER, TEAM, good, workload
-from webhook.cluster import resources as kinds
-from webhook.cluster.errors import Refused
-from webhook.cluster.journal_shards import name_of, read_slot, slot_of
-from webhook.cluster.reduce import read
-from webhook.cluster.resources import watched
-from webhook.cluster.shards import path_of
-from webhook.cluster.watch import Message
-from webhook.controller import glimpse, pending, records
+from webhook.api import resources as kinds
+from webhook.api.errors import Refused
+from webhook.api.resources import watched
+from webhook.api.watch import Message
+from webhook.controller import glimpse, records
 from webhook.controller.glimpse import JOBS
 from webhook.controller.reconcile import PATH
 from webhook.controller.run_times import RUNS, read_run
-from webhook.faults import CONTROLLER_PARTS
+from webhook.hindsight.journal_shards import name_of, read_slot, slot_of
+from webhook.model.faults import CONTROLLER_PARTS
+from webhook.reconsider import pending_jobs
 from webhook.settings import Settings
+from webhook.state.readers import read
+from webhook.state.run_records_reader import path_of
 
 if TYPE_CHECKING:
     import pytest
@@ -83,7 +84,7 @@ class Controlled:
             self._put(
                 resource.kind, entries=tuple(read(resource.kind, each, KEYS) for each in found)
             )
-        for resource in (JOBS, RUNS, pending.FOLLOWED):
+        for resource in (JOBS, RUNS, pending_jobs.FOLLOWED):
             self._put(resource.kind, entries=())
         self.elector.said = 1
         self.turn()
@@ -92,8 +93,8 @@ class Controlled:
         """Let a Job be what it is now, for each of those who follow Jobs."""
         metadata = {"metadata": source["metadata"]}
         self._put(JOBS.kind, event=(event_type, glimpse.read(JOBS.kind, metadata, KEYS)))
-        whole = pending.FOLLOWED.kind
-        self._put(whole, event=(event_type, pending.read(whole, source, KEYS)))
+        whole = pending_jobs.FOLLOWED.kind
+        self._put(whole, event=(event_type, pending_jobs.read(whole, source, KEYS)))
 
     def change_workload(self, event_type: str, source: Mapping[str, Any]) -> None:
         self._put(RUNS.kind, event=(event_type, read_run(RUNS.kind, source, KEYS)))

@@ -24,15 +24,15 @@ from tests.fuzz.values import (
     times,
 )
 from tests.reviews import light_job
-from webhook.cluster import resources as kinds
-from webhook.cluster.journal_shards import Slot
-from webhook.cluster.journal_shards import config_map as journal_map
-from webhook.cluster.run_records import config_map as records_map
-from webhook.cluster.run_times import RunTimes
-from webhook.cluster.signing_keys import to_secret
-from webhook.model.journal import Entry
-from webhook.model.runs import Ended, Run
+from webhook.api import resources as kinds
+from webhook.hindsight.journal import Entry
+from webhook.hindsight.journal_shards import Slot
+from webhook.hindsight.journal_shards import config_map as journal_map
+from webhook.learn.estimates import RunTimes
+from webhook.learn.record_shards import config_map as records_map
+from webhook.learn.run_records import Ended, Run
 from webhook.model.signatures import SigningKey, SigningKeys
+from webhook.state.signing_keys import to_secret
 
 Object = dict[str, Any]
 

@@ -11,15 +11,15 @@ from typing import Any
 from tests.fuzz.objects import NOON, good, probes
 from tests.reviews import review
 from tests.servers import Server
-from webhook.cluster import resources as kinds
-from webhook.cluster.feed import Feed
-from webhook.cluster.key_ring import KeyRing
-from webhook.cluster.pipe import read_update, write_update
-from webhook.cluster.reduce import read
-from webhook.cluster.watch import Message
+from webhook.api import resources as kinds
+from webhook.api.watch import Message
 from webhook.decide.restraint import Restraint
-from webhook.decide.settle import Settler
-from webhook.foresight import Foreseen, Foresight
+from webhook.kueue.settle import Settler
+from webhook.observer.forecaster import Foreseen, Foresight
+from webhook.state.feed import Feed
+from webhook.state.key_ring import KeyRing
+from webhook.state.pipe import read_update, write_update
+from webhook.state.readers import read
 
 DECISION = "kueue-fallback.dev/decision"
 RESOURCES = (

@@ -13,7 +13,7 @@ from tests.fuzz.drawing import fuzzed
 from tests.fuzz.objects import good, hostile, hostile_bases, hostile_jobs, journal, records
 from tests.fuzz.values import anything, deep, mutated
 from webhook.__main__ import main
-from webhook.cluster import resources as kinds
+from webhook.api import resources as kinds
 
 STEERS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """What a terminal obeys; a line's end is ours."""

@@ -10,13 +10,13 @@ from tests.fuzz.drawing import Kept, fuzzed
 from tests.fuzz.objects import NOON, OURS, TENANT, hostile, hostile_jobs, journal
 from tests.fuzz.observing import Observed
 from tests.fuzz.values import anything, decision, decisions, deep, dumped, mutated
-from webhook.cluster import resources as kinds
-from webhook.cluster.watch import Message
-from webhook.console.app import create_app
+from webhook.api import resources as kinds
+from webhook.api.watch import Message
 from webhook.console.book import Book
 from webhook.console.collect import collect
 from webhook.console.followed import JUDGED, Followed, Newest, jobs
 from webhook.console.lookback import Looker
+from webhook.console.routes import create_app
 from webhook.console.seer import Everybody
 from webhook.settings import Settings
 

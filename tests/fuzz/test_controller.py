@@ -9,7 +9,7 @@ from tests.fuzz.controlling import SETTINGS, Controlled
 from tests.fuzz.drawing import Kept, fuzzed
 from tests.fuzz.objects import good, hostile, hostile_jobs, journal, records
 from tests.fuzz.values import anything, decisions, deep, mutated
-from webhook.cluster import resources as kinds
+from webhook.api import resources as kinds
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.fuzz.objects import OVER, PENDING, TENANT, stored_job, workload
 from tests.fuzz.observing import Observed
 from tests.fuzz.values import LIKELY
 from tests.reviews import review
-from webhook.cluster import resources as kinds
+from webhook.api import resources as kinds
 
 LONG = 30_000
 """Characters of each mark; seven of them are as many as annotations may have."""

@@ -8,7 +8,7 @@ from hack.bench.moves_alone import reviews_of_moves
 from hack.bench.report import Scale
 from tests.reviews import admitted
 from tests.servers import Server
-from webhook.cluster.snapshot_file import snapshot_of
+from webhook.state.snapshot_file import snapshot_of
 
 
 def test_a_job_is_moved_back_and_forth_again_and_again():

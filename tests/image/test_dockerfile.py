@@ -11,8 +11,8 @@ from hack.image import context_files
 from hack.image_builder import EPOCH
 from tests.image import dockerfile
 from tests.image.dockerfile import ROOT
-from webhook.addresses import split_address
-from webhook.probes import Answer, serve
+from webhook.server.addresses import split_address
+from webhook.server.probes import Answer, serve
 from webhook.settings import Settings
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

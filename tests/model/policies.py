@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from webhook.model.structural import ROOT, UNCHECKED
+from webhook.model.policy.validation import ROOT, UNCHECKED
 
 VALID: Mapping[str, Any] = {
     "apiVersion": "kueue-fallback.dev/v1alpha1",

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tests.builders import container, job, template
 from webhook.jobs import batch
-from webhook.model import job_class
-from webhook.model.job_class import JobClass, Mark
+from webhook.learn import job_class
+from webhook.learn.job_class import JobClass, Mark
 
 GPU = {"cpu": "4", "nvidia.com/gpu": "1"}
 

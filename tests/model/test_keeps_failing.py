@@ -2,8 +2,8 @@
 
 from tests.builders import CPU_OPTION, GPU_OPTION, policy
 from tests.cluster.runs import DAY, ended, failure, success
-from webhook.model.keeps_failing import refused
-from webhook.model.runs import Record, merged
+from webhook.learn.keeps_failing import refused
+from webhook.learn.run_records import Record, merged
 
 NOW = 1_795_240_800
 POLICY = policy().model_copy(update={"generation": 1})

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from webhook.learn.learning import PRIOR_SIGMA, learned, spread_of
+from webhook.learn.run_records import MOST_RUNS, Run
 from webhook.model.forecasts import Basis, RunTime
-from webhook.model.learning import PRIOR_SIGMA, learned, spread_of
-from webhook.model.runs import MOST_RUNS, Run
 
 SIGMA = 0.5
 

@@ -2,7 +2,13 @@ import pytest
 
 from tests.model import policies
 from tests.model.policies import Broken, policy
-from webhook.model.policy import Accelerator, Mode, PolicyError, StrategyType, read_policy
+from webhook.model.policy.fallback_policy import (
+    Accelerator,
+    Mode,
+    PolicyError,
+    StrategyType,
+    read_policy,
+)
 
 
 def test_a_short_policy_gets_the_defaults_of_the_design():

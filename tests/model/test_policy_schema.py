@@ -1,7 +1,7 @@
 from hack import crd
 from tests.model.policies import policy
-from webhook.model import policy_schema
-from webhook.model.policy_rules import RULES
+from webhook.model.policy import schema
+from webhook.model.policy.rules import RULES
 
 
 def _nodes(node):
@@ -20,7 +20,7 @@ def test_the_charts_crd_is_the_generated_one():
 
 
 def test_every_text_list_and_map_of_the_spec_has_an_upper_bound():
-    spec = policy_schema.schema()["properties"]["spec"]
+    spec = schema.schema()["properties"]["spec"]
     unbounded = [
         node
         for node in _nodes(spec)
@@ -33,7 +33,7 @@ def test_every_text_list_and_map_of_the_spec_has_an_upper_bound():
 
 
 def test_every_field_of_the_spec_is_described():
-    spec = policy_schema.schema()["properties"]["spec"]
+    spec = schema.schema()["properties"]["spec"]
     silent = [
         name
         for node in _nodes(spec)
@@ -47,7 +47,7 @@ def test_every_field_of_the_spec_is_described():
 def test_every_rule_stands_in_the_schema():
     written = {
         (item["rule"], item.get("fieldPath", ""))
-        for node in _nodes(policy_schema.schema())
+        for node in _nodes(schema.schema())
         for item in node.get("x-kubernetes-validations", ())
     }
 
@@ -55,12 +55,12 @@ def test_every_rule_stands_in_the_schema():
 
 
 def test_the_schema_holds_no_reference_union_or_title():
-    nodes = list(_nodes(policy_schema.schema()))
+    nodes = list(_nodes(schema.schema()))
 
     assert not any({"$ref", "$defs", "anyOf", "oneOf", "title"} & set(node) for node in nodes)
 
 
 def test_an_example_of_a_policy_has_only_fields_of_the_schema():
-    spec = policy_schema.schema()["properties"]["spec"]
+    spec = schema.schema()["properties"]["spec"]
 
     assert set(policy()["spec"]) <= set(spec["properties"])

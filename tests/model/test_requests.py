@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import container, job, snapshot, template
+from webhook.kueue.requests import needs, per_pod
 from webhook.model.fields import FieldError
 from webhook.model.pods import Resources
 from webhook.model.queues import KueueConfig, LimitRangeItem, Transformation
-from webhook.model.requests import needs, per_pod
 
 KUEUE = KueueConfig()
 Gi = 1 << 30

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.model.runs import (
+from webhook.learn.run_records import (
     MOST_RUNS,
     Ended,
     Outcome,

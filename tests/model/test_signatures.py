@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.controller.signing import OVERLAP_SECONDS, RENEW_SECONDS, renewed
+from webhook.controller.key_keeper import OVERLAP_SECONDS, RENEW_SECONDS, renewed
 from webhook.model.signatures import (
     SigningKey,
     SigningKeys,

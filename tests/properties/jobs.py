@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from webhook.model.policy import Adaptation, Option
+from webhook.model.policy.fallback_policy import Adaptation, Option
 
 RESOURCES = {
     "cpu": ["500m", "1", "2", "8", "1500m"],

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from tests import builders
 from tests.builders import cluster_queue, held
-from webhook.cluster.pipe import Update, changes
-from webhook.cluster.seen import Seen
-from webhook.clusters import Clusters
 from webhook.model.clusters import WorkerCluster
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck
-from webhook.standing import Standing
+from webhook.serving.cluster_view import Standing
+from webhook.serving.cluster_views import Clusters
+from webhook.state.pipe import Update, changes
+from webhook.state.seen import Seen
 
 GPU = "nvidia.com/gpu"
 STEPS = ("place", "place", "see", "reserve", "arrive", "end")

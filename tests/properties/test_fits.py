@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, cohort, held, needs, snapshot
-from webhook.decide import folding, occupancy
-from webhook.decide.flavors import Assignment
+from webhook.kueue import folding, occupancy
+from webhook.kueue.assignment import Assignment
 from webhook.model.decision import Fit
 from webhook.model.queues import Quota, ResourceGroup, Snapshot
 

@@ -10,13 +10,14 @@ from hypothesis import assume, given
 from tests import builders
 from tests.properties.jobs import adaptations, jobs
 from tests.servers import paper_snapshot
-from webhook import flow
 from webhook.admission import original as originals
 from webhook.admission import patch
-from webhook.decide import explain, folding
+from webhook.decide import decision_record
+from webhook.flow import create
 from webhook.jobs import KINDS, batch
+from webhook.kueue import folding
 from webhook.model.job import DECISION, QUEUE_LABEL
-from webhook.model.policy import FallbackPolicy, Option
+from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import Quota
 from webhook.model.refusals import Skip
 
@@ -54,8 +55,8 @@ def world(adaptation):
 
 def decided(source, found, *, unix=1e9, uid="a1b2c3d4-0000"):
     """Consider a Job, and admit it with the patch."""
-    moment = flow.Moment(now=100.0, unix=unix, time=_time(unix), uid=uid)
-    outcome = flow.consider(source, KIND, found, moment, flow.Rules())
+    moment = create.Moment(now=100.0, unix=unix, time=_time(unix), uid=uid)
+    outcome = create.consider(source, KIND, found, moment, create.Rules())
     admitted = deepcopy(source)
     patch.operations(outcome.edits, admitted, KIND.allowed)
     return outcome, admitted
@@ -91,7 +92,7 @@ def test_a_manifest_that_carries_a_decision_is_decided_as_it_was_submitted(sourc
     later, decided_anew = decided(admitted, found, unix=1e9 + 3600, uid="ffff0000")
 
     text = decided_anew["metadata"]["annotations"][DECISION]
-    recorded = explain.from_json(text)
+    recorded = decision_record.from_json(text)
     undone = originals.undone(decided_anew, originals.from_json(recorded.original), KIND.allowed)
     assert later.decision.option == outcome.decision.option
     assert (
@@ -117,11 +118,11 @@ def test_what_is_remembered_of_a_template_changes_no_answer(source, adaptation):
 
 def answered(job, found, uid):
     """Answer as the handler does: with what was worked out before, on an object of its own."""
-    outcome = flow.consider(
+    outcome = create.consider(
         admitted := deepcopy(job),
         KIND,
         found,
-        flow.Moment(now=100.0, unix=1e9, time=_time(1e9), uid=uid),
-        flow.Rules(),
+        create.Moment(now=100.0, unix=1e9, time=_time(1e9), uid=uid),
+        create.Rules(),
     )
     return patch.operations(outcome.edits, admitted, KIND.allowed, outcome.prepared)

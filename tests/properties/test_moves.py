@@ -11,15 +11,15 @@ from tests.moves import asking, pending, plain, undone
 from tests.properties.jobs import adaptations, jobs
 from tests.properties.test_flow import PLENTY
 from tests.servers import paper_snapshot
-from webhook import flow, moving, updates
 from webhook.admission import patch
-from webhook.decide import folding
+from webhook.flow import create, moving, reapply
 from webhook.jobs import KINDS
+from webhook.kueue import folding
 from webhook.model.job import DECISION, OPTION_LABEL, QUEUE_LABEL
-from webhook.model.policy import FallbackPolicy, Option, Reconsider
+from webhook.model.policy.fallback_policy import FallbackPolicy, Option, Reconsider
 
 KIND = KINDS["batch", "v1", "Job"]
-MOMENT = flow.Moment(now=100.0, unix=1e9, time="2001-09-09T01:46:40Z", uid="a1b2c3d4-0000")
+MOMENT = create.Moment(now=100.0, unix=1e9, time="2001-09-09T01:46:40Z", uid="a1b2c3d4-0000")
 EXAMPLES = 200
 """Each decides a Job and moves it several times: as much as five of other properties."""
 LATER = replace(MOMENT, unix=1e9 + 60, time="2001-09-09T01:47:40Z")
@@ -57,14 +57,14 @@ def world(first, second, taken="gpu"):
 
 
 def created(source, found):
-    outcome = flow.consider(source, KIND, found, MOMENT, flow.Rules())
+    outcome = create.consider(source, KIND, found, MOMENT, create.Rules())
     assume(outcome.decision is not None and outcome.decision.option is not None)
     return patched(source, outcome)
 
 
 def moved(stored, option, found):
     asked = asking(stored, option)
-    outcome = moving.move(asked, KIND, found, LATER, flow.Rules())
+    outcome = moving.move(asked, KIND, found, LATER, create.Rules())
     after = patched(asked, outcome)
     if outcome.obstacle is not None:
         assert plain(after) == plain(stored)
@@ -118,7 +118,7 @@ def test_the_manifest_applied_again_after_a_move_changes_nothing(source, first, 
     annotations = again["metadata"].setdefault("annotations", {})
     annotations[DECISION] = there["metadata"]["annotations"][DECISION]
 
-    edits, warnings = updates.restored(there, again, KIND)
+    edits, warnings = reapply.restored(there, again, KIND)
     patch.operations(edits, again, KIND.allowed)
 
     assert (plain(again)["spec"], warnings) == (there["spec"], ())

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 
 from tests.conftest import THOROUGH
 from tests.properties.jobs import jobs, options
+from webhook.adapt.adaptation import adapt
 from webhook.admission import original as originals
-from webhook.admission import patch, restore
-from webhook.decide.adapt import adapt
+from webhook.admission import patch
+from webhook.flow import restore
 from webhook.jobs import KINDS
 from webhook.model.edits import ABSENT, Edit
 from webhook.model.job import DECISION, DECISION_ID, OPTION_LABEL, QUEUE_LABEL, Job
-from webhook.model.policy import Option
+from webhook.model.policy.fallback_policy import Option
 
 KIND = KINDS["batch", "v1", "Job"]
 DECISION_EDIT = Edit(path=("metadata", "annotations", DECISION), value="{}", was=ABSENT)

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.decide import quota
+from webhook.kueue import quota
 from webhook.model.queues import ClusterQueue, Cohort, Quota, ResourceGroup
 
 CELL = ("default", "cpu")

@@ -17,20 +17,21 @@ from tests.controller.journals import WORLD
 from tests.controller.objects import Objects
 from tests.controller.test_hostile_jobs import DECIDED, job
 from tests.model.policies import VALID
-from webhook.cluster import resources as kinds
-from webhook.cluster.feed import Feed
-from webhook.cluster.pipe import apply_update, frame
-from webhook.cluster.reduce import READERS, read
-from webhook.cluster.run_records import config_map
-from webhook.cluster.watch import Message
+from webhook.api import resources as kinds
+from webhook.api.watch import Message
 from webhook.console import followed
-from webhook.controller import glimpse, pending, run_times
+from webhook.controller import glimpse, run_times
 from webhook.controller.job_events import JobEvents
-from webhook.controller.journal import Journal
 from webhook.controller.run_times import Keeper
+from webhook.hindsight.journal_keeper import Journal
+from webhook.learn.record_shards import config_map
+from webhook.learn.run_records import Record
 from webhook.model.job import DECISION, UNDONE, UNDONE_FROM
 from webhook.model.queues import Snapshot
-from webhook.model.runs import Record
+from webhook.reconsider import pending_jobs
+from webhook.state.feed import Feed
+from webhook.state.pipe import apply_update, frame
+from webhook.state.readers import READERS, read
 
 MARKS = "kueue-fallback.dev/"
 MOMENT = "2026-11-21T06:00:10Z"
@@ -258,7 +259,7 @@ def test_a_job_with_anything_in_it_is_followed_or_said_to_be_unreadable(given):
     journal = Journal(server, "ours", is_leader=lambda: True, unix=lambda: 0.0)
 
     seen = told(glimpse.read("jobs", source))
-    told(pending.read("pendingjobs", source))
+    told(pending_jobs.read("pendingjobs", source))
     told(followed.Newest().read("jobs", source))
 
     message = Message(kind="jobs", at=0.0, event=("ADDED", seen))

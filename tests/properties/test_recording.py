@@ -6,9 +6,8 @@ from hypothesis import assume, given
 
 from tests.properties.jobs import adaptations, jobs
 from tests.properties.test_flow import KIND, decided, submitted, world
-from webhook import recording
-from webhook.cluster import past
-from webhook.model import cut, journal
+from webhook.hindsight import entries, journal, past
+from webhook.model import job_manifest
 
 NOT_ON_A_WORKLOAD = ("activeDeadlineSeconds", "managedBy")
 
@@ -37,13 +36,13 @@ def test_what_a_decision_changed_is_undone_in_the_journal(source, adaptation):
     assume(outcome.decision is not None and outcome.decision.option is not None)
 
     found = past.read(workload_of(admitted))
-    entry = recording.entry(found, recording.metadata_of(admitted))
+    entry = entries.entry(found, entries.metadata_of(admitted))
 
-    wanted = cut.spec(KIND.read(job), found.job_class)
+    wanted = job_manifest.spec(KIND.read(job), found.job_class)
     for key in NOT_ON_A_WORKLOAD:
         wanted.pop(key, None)
     assert json.loads(entry.submitted) == json.loads(json.dumps(wanted))
-    assert entry.labels == cut.labels_of(KIND.read(job))
+    assert entry.labels == job_manifest.labels_of(KIND.read(job))
     assert entry.option == outcome.decision.option
 
 
@@ -56,10 +55,10 @@ def test_no_value_that_may_be_secret_is_kept(source):
         container["command"] = ["s3cret"]
     job["metadata"]["annotations"] = {"note": "s3cret"}
 
-    entry = recording.entry(past.read(workload_of(job)), recording.metadata_of(job))
+    entry = entries.entry(past.read(workload_of(job)), entries.metadata_of(job))
 
     assert "s3cret" not in repr(entry)
-    assert "s3cret" not in json.dumps(cut.manifest(KIND.read(job), "a-class"))
+    assert "s3cret" not in json.dumps(job_manifest.manifest(KIND.read(job), "a-class"))
 
 
 @given(jobs())
@@ -67,7 +66,7 @@ def test_the_cluster_that_multikueue_sent_it_to_is_kept(source):
     job = submitted(source)
     sent = {**workload_of(job), "status": {"clusterName": "gpu-east"}}
 
-    entry = recording.entry(past.read(sent), recording.metadata_of(job))
+    entry = entries.entry(past.read(sent), entries.metadata_of(job))
 
     assert entry.cluster == "gpu-east"
     assert journal.read(journal.write([entry])) == (entry,)

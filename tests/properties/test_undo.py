@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tests.moves import asking, decision, pending, plain
 from tests.properties.jobs import adaptations, jobs
 from tests.properties.test_moves import EXAMPLES, KIND, created, moved, patched, submitted, world
-from webhook import undoing, updates
 from webhook.admission import patch
 from webhook.decide.match import OPT_OUT, POLICY
+from webhook.flow import reapply, undoing
 from webhook.jobs.movable import changes_template
 from webhook.model.job import (
     ENV_PREFIX,
@@ -23,7 +23,7 @@ from webhook.model.job import (
 )
 from webhook.model.marks import MARKS
 from webhook.model.moves import Obstacle
-from webhook.model.policy import Adaptation
+from webhook.model.policy.fallback_policy import Adaptation
 
 NOW = "2026-11-21T06:00:00Z"
 PINNED = "decided no more (kueue-fallback.dev/policy: none)"
@@ -148,7 +148,7 @@ def test_the_manifest_applied_after_an_undo_changes_nothing(source, first, secon
     assume(outcome.obstacle is None)
 
     again = merged(after, job)
-    edits, warnings = updates.restored(after, again, KIND)
+    edits, warnings = reapply.restored(after, again, KIND)
     patch.operations(edits, again, KIND.allowed)
 
     assert (plain(again)["spec"], warnings) == (after["spec"], ())

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from hack.experiment.arms import SCENARIOS
 from webhook.commands import manifest
+from webhook.hindsight.journal import SUCCEEDED, Entry
+from webhook.hindsight.told import World
 from webhook.jobs import KINDS
-from webhook.model import cut
+from webhook.model import job_manifest
 from webhook.model.job import QUEUE_LABEL
-from webhook.model.journal import SUCCEEDED, Entry
 from webhook.simulate import scenario_file
 from webhook.simulate.replay import replay
-from webhook.simulate.told import World
 
 KIND = KINDS["batch", "v1", "Job"]
 BEGAN = 1_800_000_000
@@ -52,7 +52,7 @@ def entries(given, result, *, mode=""):
 
 def _entry(given, submission, job, mode):
     read = KIND.read(given.manifest(submission))
-    spec = json.dumps(cut.spec(read, job.template), sort_keys=True)
+    spec = json.dumps(job_manifest.spec(read, job.template), sort_keys=True)
     ran = spec if job.queue == job.submitted else _without_gpu(spec)
     return Entry(
         key=job.name,
@@ -71,7 +71,7 @@ def _entry(given, submission, job, mode):
         coarse=f"~{job.template}",
         submitted=spec,
         ran=ran,
-        labels={QUEUE_LABEL: job.submitted, **cut.labels_of(read)},
+        labels={QUEUE_LABEL: job.submitted, **job_manifest.labels_of(read)},
         policy=job.policy if mode else "",
         mode=mode if job.policy else "",
         option=job.option if mode else "",

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from tests.simulate import journals
-from webhook.cluster.learned import NOTHING
-from webhook.model import cut
+from webhook.hindsight.decision_lines import Sources, read
+from webhook.learn.learned import NOTHING
+from webhook.model import job_manifest
 from webhook.model.fields import FieldError
-from webhook.simulate.decision_lines import Sources, read
 from webhook.simulate.replay import replay
 
 RUNS = {"heavy": {"gpu-lq": 32.0}, "light": {"gpu-lq": 20.0, "cpu-lq": 70.0}}
@@ -29,7 +29,7 @@ def lines(given, *, runs=RUNS):
                 "operation": "CREATE",
                 "dry_run": False,
                 "decision": {"options": options},
-                "job": cut.manifest(job, submission.template),
+                "job": job_manifest.manifest(job, submission.template),
             }
         )
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.simulate import journals
-from webhook.model.journal import GONE, Offer
-from webhook.simulate.gains import NOBODY, gains
-from webhook.simulate.hindsight import look_back, untold
+from webhook.hindsight.gains import NOBODY, gains
+from webhook.hindsight.journal import GONE, Offer
+from webhook.hindsight.look_back import look_back, untold
 
 GIVEN = journals.scenario("burst")
 DECIDED = journals.happened(GIVEN, "FinishTime")

@@ -1,8 +1,8 @@
 import pytest
 
 from tests.simulate import journals
-from webhook.simulate.gains import gains
-from webhook.simulate.hindsight import look_back
+from webhook.hindsight.gains import gains
+from webhook.hindsight.look_back import look_back
 
 
 def turnaround(result):

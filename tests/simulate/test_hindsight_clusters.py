@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tests.simulate import journals
-from webhook.cluster.learned import Learned
-from webhook.model.runs import Record, Run, pack_runs
-from webhook.simulate import gains_table
-from webhook.simulate.gains import gains
-from webhook.simulate.hindsight import look_back
+from webhook.hindsight import gains_table
+from webhook.hindsight.gains import gains
+from webhook.hindsight.look_back import look_back
+from webhook.learn.learned import Learned
+from webhook.learn.run_records import Record, Run, pack_runs
 
 # The manager lets through ten times what its worker has.
 GIVEN = journals.scenario("clusters", managerGpus=40)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, snapshot
 from tests.worlds import arrivals, schedules, snapshots, waiting
-from webhook.decide import folding
+from webhook.kueue import folding
 from webhook.model.queues import Held, Queueing
 from webhook.simulate.known import Known
 

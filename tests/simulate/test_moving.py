@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.simulate.shipped import shipped
-from webhook.model.policy import Reconsider
-from webhook.model.policy_spec import MoveGain
+from webhook.model.policy.fallback_policy import Reconsider
+from webhook.model.policy.spec import MoveGain
 from webhook.simulate.replay import replay
 
 GAIN = MoveGain(time="3s", percent=3)

@@ -3,7 +3,7 @@
 import json
 
 from tests.simulate import files
-from webhook.simulate import report
+from webhook.simulate import comparison
 from webhook.simulate.results import JobResult, Result, Totals, compared, percentile, totals
 
 GPU = ("t4", "nvidia.com/gpu")
@@ -93,18 +93,18 @@ def test_the_percentile_is_a_value_that_was_there():
 def test_strategies_stand_side_by_side():
     scenario, found = files.read(), [STATIC, compared(MOVING, STATIC)]
 
-    assert [" ".join(line.split()) for line in report.table(scenario, found).splitlines()] == [
+    assert [" ".join(line.split()) for line in comparison.table(scenario, found).splitlines()] == [
         "small: 4 Jobs in 0.0 s (4 work)",
         "",
         "STRATEGY MAKESPAN SAVED TURNAROUND P95 WAIT DEVICE HOURS MOVED SLOWER",
         "static 90 m 00 s - 74 m 55 s 89 m 50 s 29 m 55 s 2.50 0 0",
         "Threshold 90 m 01 s 0.0 % 74 m 56 s 89 m 51 s 0.0 s 2.00 1 1",
     ]
-    assert max(map(len, report.table(scenario, found).splitlines())) <= 100
+    assert max(map(len, comparison.table(scenario, found).splitlines())) <= 100
 
 
 def test_programs_get_the_figures_and_every_job():
-    found = report.to_json(files.read(), [STATIC, compared(MOVING, STATIC)], seed=3)
+    found = comparison.to_json(files.read(), [STATIC, compared(MOVING, STATIC)], seed=3)
 
     assert json.loads(json.dumps(found)) == found
     assert {key: found[key] for key in ("version", "scenario", "seed", "jobs")} == {
@@ -142,6 +142,6 @@ def test_programs_get_the_figures_and_every_job():
 
 
 def test_times_are_spelled_with_about_three_figures():
-    spelled = [report.duration(each) for each in (None, 0.04, 599.94, 600, 35_999, 36_000)]
+    spelled = [comparison.duration(each) for each in (None, 0.04, 599.94, 600, 35_999, 36_000)]
 
     assert spelled == ["-", "0.0 s", "599.9 s", "10 m 00 s", "599 m 59 s", "10 h 00 m"]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.simulate import files
 from webhook.model.fields import FieldError
-from webhook.model.policy import Mode, StrategyType
+from webhook.model.policy.fallback_policy import Mode, StrategyType
 from webhook.simulate.scenario import Arm
 
 FINISH_TIME = {"type": "FinishTime", "finishTime": {"runTime": "10s"}}

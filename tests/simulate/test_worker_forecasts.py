@@ -6,9 +6,9 @@ import pytest
 
 from tests.simulate import files
 from tests.simulate.files import with_workers, worker
-from webhook import flow
-from webhook.cluster.run_times import RunTimes
-from webhook.model.runs import unpack_runs
+from webhook.flow import create
+from webhook.learn.estimates import RunTimes
+from webhook.learn.run_records import unpack_runs
 from webhook.simulate import replay as replaying
 from webhook.simulate.replay import replay
 
@@ -18,7 +18,7 @@ GAIN = {"time": "1s", "percent": 1}
 @pytest.fixture(autouse=True)
 def middles_decide(monkeypatch):
     """Let a gain be as likely as not: what is forecast is tested here, not how sure that is."""
-    monkeypatch.setattr(replaying, "_RULES", flow.Rules(min_gain_probability=0.5))
+    monkeypatch.setattr(replaying, "_RULES", create.Rules(min_gain_probability=0.5))
 
 
 def by_finish(source, *, gain=GAIN, run_time="10s", **more):

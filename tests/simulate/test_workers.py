@@ -7,7 +7,7 @@ import pytest
 from tests.simulate import files
 from tests.simulate.files import with_workers, worker
 from tests.simulate.shipped import shipped
-from webhook import flow
+from webhook.flow import create
 from webhook.simulate import replay as replaying
 from webhook.simulate.replay import replay
 
@@ -151,7 +151,7 @@ def test_who_is_on_the_way_to_a_worker_counts_there():
 
 
 def test_who_is_on_the_way_to_a_worker_counts_in_forecasts(monkeypatch):
-    monkeypatch.setattr(replaying, "_RULES", flow.Rules(min_gain_probability=0.5))
+    monkeypatch.setattr(replaying, "_RULES", create.Rules(min_gain_probability=0.5))
     source = delayed(with_workers(worker("a")), by="1s")
     source["policies"]["objects"][0]["spec"]["strategy"] = BY_FINISH
 

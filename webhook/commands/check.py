@@ -13,7 +13,7 @@ import click
 from webhook.commands import files, manifest, terminal
 from webhook.decide import undo_limits
 from webhook.model.fields import FieldError
-from webhook.model.policy import GROUP, KIND, VERSION, PolicyError, read_policy
+from webhook.model.policy.fallback_policy import GROUP, KIND, VERSION, PolicyError, read_policy
 
 if TYPE_CHECKING:
     from webhook.commands.check_sample import Trial

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import jsonpatch
 
-from webhook import carry_out, flow, undoing
 from webhook.admission import original as originals
 from webhook.admission import patch
-from webhook.cluster.errors import Forbidden, NotServed, Refused
-from webhook.cluster.kubernetes_version import lets_resources_change
-from webhook.cluster.resources import kueue_path
+from webhook.api.errors import Forbidden, NotServed, Refused
+from webhook.api.kubernetes_version import lets_resources_change
+from webhook.api.resources import kueue_path
 from webhook.commands import terminal
 from webhook.commands.connect import connected, jobs_path, namespace_or_current, pages
 from webhook.commands.deciding import kind_of
@@ -27,6 +26,7 @@ from webhook.commands.files import Found, read_job, read_policies
 from webhook.decide import options
 from webhook.decide.filters import nearest
 from webhook.decide.match import OPT_OUT, POLICY
+from webhook.flow import carry_out, create, undoing
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
@@ -34,8 +34,8 @@ from webhook.model.moves import Obstacle
 from webhook.model.queues import MULTIKUEUE
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
-    from webhook.model.policy import FallbackPolicy, Option
+    from webhook.api.client import Client
+    from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 
 _DRY_RUN = {"dryRun": "All"}
 _NO_RIGHT = re.compile(r' is forbidden: User "[^"]*" cannot ')
@@ -113,7 +113,7 @@ def as_submitted(source: Mapping[str, Any]) -> Mapping[str, Any]:
     found = nameless(without_run(source))
     try:
         kind = kind_of(found)
-        recorded = flow.recorded_on(kind.read(found))
+        recorded = create.recorded_on(kind.read(found))
         if recorded is None:
             return found
         return originals.undone(found, originals.from_json(recorded.original), kind.allowed)

@@ -39,8 +39,8 @@ def _job_names(ctx: click.Context, incomplete: str, params: Mapping[str, str]) -
 
 
 def _listed(ctx: click.Context, path: str, params: Mapping[str, str]) -> Iterable[str]:
-    from webhook.cluster.client import Client
-    from webhook.cluster.errors import ClusterError
+    from webhook.api.client import Client
+    from webhook.api.errors import ClusterError
 
     kubeconfig = ctx.params.get("kubeconfig") or ""
     client = Client(kubeconfig, metadata_only=True, answer_seconds=_SECONDS)

@@ -13,7 +13,7 @@ import click
 from webhook.commands import terminal
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
+    from webhook.api.client import Client
 
 UNREACHED = 3
 """Exit code: the cluster cannot be reached, or does not let us."""
@@ -27,8 +27,8 @@ kubeconfig_option: Callable[[Any], Any] = click.option(
 @contextlib.contextmanager
 def connected(kubeconfig: str | None, *, metadata_only: bool = False) -> Iterator[Client]:
     """Connect as kubectl does: the given kubeconfig, else the pod's ServiceAccount."""
-    from webhook.cluster.client import Client
-    from webhook.cluster.errors import ClusterError
+    from webhook.api.client import Client
+    from webhook.api.errors import ClusterError
 
     try:
         yield Client(kubeconfig or "", metadata_only=metadata_only)
@@ -39,7 +39,7 @@ def connected(kubeconfig: str | None, *, metadata_only: bool = False) -> Iterato
 
 def namespace_or_current(namespace: str | None, kubeconfig: str | None) -> str:
     """Name the namespace that is meant, as kubectl has it."""
-    from webhook.cluster.configuration import default_namespace
+    from webhook.api.configuration import default_namespace
 
     return namespace or default_namespace(kubeconfig or "")
 
@@ -80,7 +80,7 @@ def missing_job(client: Client, namespace: str, name: str) -> str:
 
 def _names(client: Client, namespace: str) -> Sequence[str]:
     """Name the Jobs of a namespace; none where they may not be listed."""
-    from webhook.cluster.errors import ClusterError
+    from webhook.api.errors import ClusterError
 
     try:
         listed = list(pages(client, jobs_path(namespace)))

@@ -47,7 +47,7 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
     import yaml
     from pydantic import ValidationError
 
-    from webhook.addresses import split_address
+    from webhook.server.addresses import split_address
 
     where = config or "options"
     try:

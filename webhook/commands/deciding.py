@@ -10,26 +10,26 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from webhook import flow
-from webhook.cluster import resources as kinds
-from webhook.cluster.reduce import Entry
-from webhook.cluster.snapshot_file import fetch_state, read_state
+from webhook.api import resources as kinds
 from webhook.commands.files import read_policies
 from webhook.commands.release import release_namespace_of
-from webhook.decide import folding
 from webhook.decide.filters import nearest
+from webhook.flow import create
 from webhook.jobs import KINDS, JobKind
+from webhook.kueue import folding
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.kueue_support import doubts
-from webhook.model.policy_values import sort_key
-from webhook.surveys import foreseen
+from webhook.model.policy.values import sort_key
+from webhook.state.forecast_input import foreseen
+from webhook.state.readers import Entry
+from webhook.state.snapshot_file import fetch_state, read_state
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
-    from webhook.cluster.state import State
+    from webhook.api.client import Client
     from webhook.model.decision import Outcome
     from webhook.model.queues import Snapshot
+    from webhook.state.state import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +103,8 @@ def consider(job: Mapping[str, Any], view: View) -> Outcome:
 
     """
     kind = kind_of(job)
-    recorded = flow.recorded_on(kind.read(job))
-    moment = flow.Moment(
+    recorded = create.recorded_on(kind.read(job))
+    moment = create.Moment(
         now=view.snapshot.as_of,
         unix=view.unix,
         time=datetime.fromtimestamp(view.unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -112,8 +112,8 @@ def consider(job: Mapping[str, Any], view: View) -> Outcome:
         # What was decided seconds ago is not taken for a decision of this very admission.
         visible=frozenset() if recorded is None else frozenset({recorded.id}),
     )
-    rules = flow.Rules(own_namespace=view.own_namespace)
-    return flow.consider(job, kind, folding.build(view.snapshot, ()), moment, rules)
+    rules = create.Rules(own_namespace=view.own_namespace)
+    return create.consider(job, kind, folding.build(view.snapshot, ()), moment, rules)
 
 
 def untested(view: View) -> str:

@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from webhook.cluster.snapshot_file import read_objects
 from webhook.commands import history, worker_files
+from webhook.hindsight import decision_lines
 from webhook.model.fields import FieldError
-from webhook.model.policy import FallbackPolicy
-from webhook.model.policy_fields import DURATION
-from webhook.model.policy_values import seconds, sort_key
-from webhook.simulate import decision_lines, objects
+from webhook.model.policy.fallback_policy import FallbackPolicy
+from webhook.model.policy.policy_fields import DURATION
+from webhook.model.policy.values import seconds, sort_key
+from webhook.simulate import objects
 from webhook.simulate.scenario import Scenario
 from webhook.simulate.scenario_checks import SpecError
+from webhook.state.snapshot_file import read_objects
 
 
 def scenario(

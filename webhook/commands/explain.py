@@ -14,7 +14,7 @@ from webhook.commands.connect import connected, jobs_path, kubeconfig_option, na
 from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
+    from webhook.api.client import Client
     from webhook.commands.deciding import View
     from webhook.commands.files import Found
     from webhook.model.decision import Outcome
@@ -96,7 +96,7 @@ def _live(asked: _Asked, name: str) -> str:
 
 
 def _of_file(asked: _Asked) -> str:
-    from webhook.cluster.errors import Forbidden
+    from webhook.api.errors import Forbidden
     from webhook.commands import deciding
     from webhook.commands.files import read_job
 
@@ -129,7 +129,7 @@ def _consider(job: Mapping[str, Any], found: Found, view: View) -> Outcome:
 
 def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> str:
     """Let the API server ask the webhook: for those who may create Jobs and list nothing."""
-    from webhook.cluster.errors import Refused
+    from webhook.api.errors import Refused
     from webhook.commands import recorded
 
     try:
@@ -146,7 +146,7 @@ def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> str:
 
 
 def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
-    from webhook.cluster.errors import Refused
+    from webhook.api.errors import Refused
 
     metadata = dict(job["metadata"])
     path, params = jobs_path(metadata["namespace"]), {"dryRun": "All"}
@@ -162,12 +162,12 @@ def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _render(outcome: Outcome, job: Mapping[str, Any], output: str) -> str:
     from webhook.commands import deciding
-    from webhook.decide import explain
-    from webhook.decide.table import table
+    from webhook.commands.decision_table import table
+    from webhook.decide import decision_record
 
     if output in ("text", "wide"):
         return table(outcome, terminal.columns(output))
-    found = explain.outcome_json(outcome)
+    found = decision_record.outcome_json(outcome)
     if outcome.edits:
         found["job"] = deciding.patched(job, outcome)
     return terminal.dump(found, output)

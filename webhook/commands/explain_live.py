@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from webhook.cluster.errors import Forbidden, NotServed
+from webhook.api.errors import Forbidden, NotServed
 from webhook.commands import deciding, recorded, terminal
 from webhook.commands.connect import jobs_path, missing_job, name_of
-from webhook.decide import explain
-from webhook.decide.table import table
+from webhook.commands.decision_table import table
+from webhook.decide import decision_record
 from webhook.decide.wishes import DEADLINE, read_wishes
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
+    from webhook.api.client import Client
     from webhook.model.decision import Outcome
 
 _NOTHING = "No decision stands on it: no policy matched, or its mode was Observe."
@@ -79,7 +79,7 @@ def _as_json(
             "state": state_of(job),
         },
         "decided": decision,
-        "now": {"unknown": now} if isinstance(now, str) else explain.outcome_json(now),
+        "now": {"unknown": now} if isinstance(now, str) else decision_record.outcome_json(now),
     }
 
 

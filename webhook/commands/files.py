@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from webhook.commands import manifest
 from webhook.model.fields import FieldError
-from webhook.model.policy import KIND
+from webhook.model.policy.fallback_policy import KIND
 
 if TYPE_CHECKING:
-    from webhook.model.policy import FallbackPolicy
+    from webhook.model.policy.fallback_policy import FallbackPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def read_policies(file: str) -> list[FallbackPolicy]:
         FieldError: there is none, or one is wrong; names file and line.
 
     """
-    from webhook.model.policy import PolicyError, read_policy
+    from webhook.model.policy.fallback_policy import PolicyError, read_policy
 
     policies = []
     for found in _readable(file):

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from webhook.cluster.errors import Gone, Unreachable
+from webhook.api.errors import Gone, Unreachable
 from webhook.commands import recorded
 from webhook.commands.connect import jobs_path, pages
 from webhook.model.job import QUEUE_LABEL
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
+    from webhook.api.client import Client
 
 _WATCH_SECONDS = 240.0
 _GRACE_SECONDS = 10.0

@@ -7,25 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from webhook import recording
-from webhook.cluster import past, resources
-from webhook.cluster.errors import Forbidden, NotServed
-from webhook.cluster.journal_shards import read_slot
-from webhook.cluster.past import Past
-from webhook.cluster.reduce import Entry as Read
-from webhook.cluster.reduce import read as read_object
-from webhook.cluster.resources import Resource
-from webhook.cluster.snapshot_file import (
-    DEFAULTED,
-    kind_of,
-    read_objects,
-    read_placed,
-    state_of,
-)
-from webhook.cluster.state import State
-from webhook.cluster.watch import Transport, list_pages, path_of
+from webhook.api import resources
+from webhook.api.errors import Forbidden, NotServed
+from webhook.api.resources import Resource
+from webhook.api.watch import Transport, list_pages, path_of
+from webhook.hindsight import entries as recording
+from webhook.hindsight import past
+from webhook.hindsight.journal import Entry
+from webhook.hindsight.journal_shards import read_slot
+from webhook.hindsight.past import Past
 from webhook.model.fields import FieldError
-from webhook.model.journal import Entry
+from webhook.state.readers import Entry as Read
+from webhook.state.readers import read as read_object
+from webhook.state.snapshot_file import DEFAULTED, kind_of, read_objects, read_placed, state_of
+from webhook.state.state import State
 
 _JOBS = "jobs"
 _NAMESPACED = (resources.WORKLOADS, _JOBS)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from webhook.cluster.errors import Forbidden
+from webhook.api.errors import Forbidden
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

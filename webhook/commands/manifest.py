@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from webhook.model.structural import join
+from webhook.model.policy.validation import join
 
 DEEPEST: Final = 100
 _CASES = (str.lower, str.capitalize, str.upper)

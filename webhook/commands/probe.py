@@ -13,7 +13,7 @@ from webhook.commands import terminal
 from webhook.commands.connect import UNREACHED
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
+    from webhook.api.client import Client
 
 EVERY_SECONDS = 1.0
 _PRIVILEGES = {
@@ -55,8 +55,8 @@ def command(namespace: str, wait: float, kubeconfig: str | None) -> None:
       kubectl fallback probe
       kubectl fallback probe --namespace team --wait 10
     """
-    from webhook.cluster.client import Client
-    from webhook.cluster.errors import ClusterError
+    from webhook.api.client import Client
+    from webhook.api.errors import ClusterError
 
     client, started = Client(kubeconfig or ""), time.monotonic()
     while True:
@@ -76,13 +76,13 @@ def command(namespace: str, wait: float, kubeconfig: str | None) -> None:
 
 def _ask(client: Client, namespace: str) -> str:
     """Send one probe; return who saw it, or nothing."""
-    from webhook.admission import probe
+    from webhook.admission import probe_answer
 
     nonce = secrets.token_hex(8)
     _, warnings = client.post_with_warnings(
         f"/apis/batch/v1/namespaces/{namespace}/jobs", _job(nonce), {"dryRun": "All"}
     )
-    start = probe.text(nonce)
+    start = probe_answer.text(nonce)
     return next((text.removeprefix(start) for text in warnings if text.startswith(start)), "")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from webhook.commands import terminal
-from webhook.decide.explain import PREFIX, VERSION
+from webhook.decide.decision_record import PREFIX, VERSION
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.model.job import DECISION, REASON, UNDONE
 

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook import flow
 from webhook.admission import original as originals
-from webhook.cluster.errors import ClusterError, Forbidden, NotServed, Refused
+from webhook.api.errors import ClusterError, Forbidden, NotServed, Refused
 from webhook.commands import terminal
 from webhook.commands.check_sample import nameless, without_run
 from webhook.commands.connect import jobs_path
 from webhook.commands.deciding import kind_of
 from webhook.commands.target import CONFLICT, NotUndoneError, Target, missing, without_decision
-from webhook.decide import explain
+from webhook.decide import decision_record
 from webhook.decide.match import OPT_OUT, POLICY
+from webhook.flow import create
 from webhook.jobs.batch import held_back
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL, REASON, UNDONE
@@ -33,7 +33,7 @@ from webhook.model.moves import Obstacle
 from webhook.model.queues import MULTIKUEUE
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
+    from webhook.api.client import Client
 
 GONE_SECONDS = 30.0
 """How long the old Job may take to be gone."""
@@ -81,7 +81,7 @@ def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     try:
         kind = kind_of(job)
-        recorded = flow.recorded_on(kind.read(job))
+        recorded = create.recorded_on(kind.read(job))
         if recorded is None or recorded.is_newer:
             unread = Obstacle.UNREADABLE if recorded is None else Obstacle.NEWER_DECISION
             raise NotUndoneError(f"{target} is not undone: {unread.meaning}.")
@@ -97,7 +97,7 @@ def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
         # Kueue has suspended it for the queue that it was given.
         found["spec"].pop("suspend", None)
     found["metadata"].setdefault("annotations", {}).update(
-        {POLICY: OPT_OUT, UNDONE: recorded.policy, REASON: explain.said(_SENTENCE)}
+        {POLICY: OPT_OUT, UNDONE: recorded.policy, REASON: decision_record.said(_SENTENCE)}
     )
     return found
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from webhook.cluster.errors import Forbidden
-from webhook.cluster.reduce import OUR_WEBHOOK
+from webhook.api.errors import Forbidden
 from webhook.commands.connect import pages
+from webhook.state.readers import OUR_WEBHOOK
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
+    from webhook.api.client import Client
 
 RELEASE_NAMESPACE = "kueue-fallback"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"

@@ -16,10 +16,10 @@ from webhook.commands.durations import Duration
 from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
-    from webhook.cluster.learned import Learned
     from webhook.commands.history import History
-    from webhook.simulate.gains import Gains
-    from webhook.simulate.told import Hindsight
+    from webhook.hindsight.gains import Gains
+    from webhook.hindsight.told import Hindsight
+    from webhook.learn.learned import Learned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def command(**given: Any) -> None:
       kueue-fallback report --cluster gpu-east=gpu-east.json
       kueue-fallback report --run-times
     """
-    from webhook.simulate.gains import gains
+    from webhook.hindsight.gains import gains
 
     asked = Asked(**given)
     try:
@@ -104,7 +104,7 @@ def _history(asked: Asked) -> History:
 
     if asked.snapshot is not None:
         return history.from_file(asked.snapshot)
-    from webhook.cluster.configuration import default_namespace
+    from webhook.api.configuration import default_namespace
     from webhook.commands.release import release_namespace_of
 
     with connected(asked.kubeconfig) as client:
@@ -119,12 +119,12 @@ def _history(asked: Asked) -> History:
 def _told(found: History, given: Sequence[str], since: float, until: float) -> Hindsight:
     """Replay what ended since then, with what came before it and was still there."""
     from webhook.commands import worker_files
-    from webhook.simulate import hindsight
-    from webhook.simulate.told import World
+    from webhook.hindsight import look_back
+    from webhook.hindsight.told import World
 
     entries = [each for each in found.entries if not each.outcome or each.finished >= since]
     if found.state is None:
-        return hindsight.untold(entries)
+        return look_back.untold(entries)
     snapshot = found.state.snapshot(0.0, until)
     world = World(
         snapshot=snapshot,
@@ -132,12 +132,12 @@ def _told(found: History, given: Sequence[str], since: float, until: float) -> H
         learned=found.state.learned(until),
         now=until,
     )
-    told = hindsight.look_back(entries, world)
+    told = look_back.look_back(entries, world)
     return replace(told, left_out=told.left_out + found.left_out)
 
 
 def _show_gains(found: Gains, output: str) -> None:
-    from webhook.simulate import gains_table
+    from webhook.hindsight import gains_table
 
     if output in ("text", "wide"):
         text = gains_table.as_text(found, wide=output == "wide")
@@ -169,9 +169,9 @@ def _dump(found: Mapping[str, Any], output: str) -> None:
 
 
 def _learned(asked: Asked) -> Learned:
-    from webhook.cluster.snapshot_file import fetch_learned, read_learned
     from webhook.commands.connect import connected
     from webhook.commands.release import release_namespace_of
+    from webhook.state.snapshot_file import fetch_learned, read_learned
 
     if asked.snapshot is not None:
         return read_learned(asked.snapshot)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from webhook.cluster.learned import Learned
 from webhook.commands.terminal import harmless
+from webhook.learn.learned import Learned
+from webhook.learn.run_records import is_of_queue, unpack_runs
 from webhook.model.forecasts import RunTime
-from webhook.model.runs import is_of_queue, unpack_runs
 
 _Row: TypeAlias = tuple[str, ...]
 

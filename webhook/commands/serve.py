@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from webhook.commands import terminal
-from webhook.gateway import Application
+from webhook.server.wsgi import Application
 from webhook.settings import Settings
 
 
@@ -44,7 +44,7 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
     import yaml
     from pydantic import ValidationError
 
-    from webhook.addresses import split_address
+    from webhook.server.addresses import split_address
 
     found: dict[str, Any] = {}
     if config is not None:
@@ -65,7 +65,7 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
 def _check_files(settings: Settings) -> None:
     import ssl
 
-    from webhook.addresses import read_paths
+    from webhook.server.addresses import read_paths
 
     files = (settings.tls_cert, settings.tls_key) if settings.certificates == "files" else ()
     for path in files:
@@ -89,8 +89,8 @@ def _fail(where: str, lines: list[str]) -> None:
 
 
 def _run(settings: Settings) -> None:
-    from webhook.server import Server
-    from webhook.tls import LiveContext, SentContext, Source
+    from webhook.server.gunicorn_app import Server
+    from webhook.server.tls import LiveContext, SentContext, Source
 
     source: Source
     clients = settings.client_ca
@@ -101,7 +101,7 @@ def _run(settings: Settings) -> None:
         source = SentContext(client_ca=clients, on_error=_log_error)
 
     def load_application() -> Application:
-        from webhook import app
+        from webhook.serving import app
 
         return app.serve_forever(settings, certificates=source, state=server)
 

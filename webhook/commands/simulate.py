@@ -217,12 +217,12 @@ def _progress(count: int) -> Iterator[Callable[[int], None]]:
 
 
 def _show(scenario: Scenario, results: Sequence[Result], *, output: str, seed: int) -> None:
-    from webhook.simulate import report
+    from webhook.simulate import comparison
 
     if output == "text":
-        terminal.say(report.table(scenario, results))
+        terminal.say(comparison.table(scenario, results))
     else:
-        terminal.say(json.dumps(report.to_json(scenario, results, seed=seed), indent=2))
+        terminal.say(json.dumps(comparison.to_json(scenario, results, seed=seed), indent=2))
 
 
 def _draw(results: Sequence[Result], path: str, title: str) -> None:

@@ -13,7 +13,7 @@ from webhook.commands import complete, terminal
 from webhook.commands.connect import connected, kubeconfig_option, namespace_or_current
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
+    from webhook.api.client import Client
     from webhook.commands.look import Part
 
 _PROXY_SECONDS = 5.0
@@ -55,7 +55,7 @@ def command(
       kubectl fallback status -o wide
       kubectl fallback status -o json | jq .attention
     """
-    from webhook.cluster.client import Client
+    from webhook.api.client import Client
     from webhook.commands import status_text
 
     with connected(kubeconfig) as client:
@@ -83,7 +83,7 @@ def _parts(
     release_namespace: str | None,
     kueue_namespace: str,
 ) -> Mapping[str, Part]:
-    from webhook.cluster.errors import Forbidden
+    from webhook.api.errors import Forbidden
     from webhook.commands import release, status_parts, status_queues
     from webhook.commands.look import Part, looked
     from webhook.commands.status_replicas import replicas
@@ -117,7 +117,7 @@ def _parts(
 
 def _kubernetes(client: Client) -> str:
     """Ask for the version, which everybody may: here it shows whether the cluster answers."""
-    from webhook.cluster.errors import Forbidden
+    from webhook.api.errors import Forbidden
 
     try:
         return str(client.get("/version").get("gitVersion", "of an unknown version"))

@@ -8,18 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from webhook.cluster import lease
-from webhook.cluster.errors import Forbidden, NotServed
-from webhook.cluster.kueue_deployment import read_kueue_manager
-from webhook.cluster.resources import KUEUE_DEPLOYMENT, OFF_SWITCH, kueue_path
+from webhook.api import lease
+from webhook.api.errors import Forbidden, NotServed
+from webhook.api.resources import KUEUE_DEPLOYMENT, OFF_SWITCH, kueue_path
 from webhook.commands.connect import pages
 from webhook.commands.look import Part
 from webhook.commands.recorded import unix_of
 from webhook.commands.switch import off_of
 from webhook.model.kueue_support import KueueTested
+from webhook.state.kueue_deployment import read_kueue_manager
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
+    from webhook.api.client import Client
 
 _POLICIES = "/apis/kueue-fallback.dev/v1alpha1/fallbackpolicies"
 _KUEUES_DEPLOYMENT = "/apis/apps/v1/namespaces/{}/deployments/kueue-controller-manager"

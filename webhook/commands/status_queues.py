@@ -7,21 +7,21 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from webhook.cluster.errors import NotServed
-from webhook.cluster.resources import kueue_path
-from webhook.cluster.snapshot_file import fetch_state
+from webhook.api.errors import NotServed
+from webhook.api.resources import kueue_path
 from webhook.commands.connect import pages
 from webhook.commands.look import Part
-from webhook.decide.demand import Choice, Demand
-from webhook.decide.profile import start_of
+from webhook.kueue.demand import Choice, Demand
+from webhook.kueue.profile import start_of
 from webhook.model.quantity import CPU, render
 from webhook.model.queues import ClusterQueue, FlavorResource, Held, StopPolicy
-from webhook.surveys import Survey, Surveyor
+from webhook.state.forecast_input import Survey, Surveyor
+from webhook.state.snapshot_file import fetch_state
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
-    from webhook.cluster.state import State
+    from webhook.api.client import Client
     from webhook.model.forecasts import Profile
+    from webhook.state.state import State
 
 _GIBI = 1 << 30
 _IN_BYTES = ("memory", "ephemeral-storage", "hugepages-")

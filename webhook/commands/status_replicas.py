@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from webhook.cluster.errors import ClusterError
+from webhook.api.errors import ClusterError
 from webhook.commands.connect import pages
 from webhook.commands.look import Part
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
+    from webhook.api.client import Client
 
 _LABELS = "app.kubernetes.io/name=kueue-fallback,app.kubernetes.io/component=webhook"
 _OURS = "kueue_fallback_"

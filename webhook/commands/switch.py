@@ -12,7 +12,7 @@ from webhook.commands import complete, terminal
 from webhook.commands.connect import connected, kubeconfig_option
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
+    from webhook.api.client import Client
 
 NAME = "kueue-fallback-off"
 TRIES = 3
@@ -117,7 +117,7 @@ def _change(
     release_namespace: str | None, kubeconfig: str | None, change: Callable[[Off], Off]
 ) -> tuple[Off, Off]:
     """Change where it is off, at once: at no moment is it on that was off and stays off."""
-    from webhook.cluster.errors import Refused
+    from webhook.api.errors import Refused
     from webhook.commands.release import release_namespace_of
 
     with connected(kubeconfig) as client:
@@ -139,14 +139,14 @@ def _change(
 
 def off_of(found: Mapping[str, Any] | None) -> Off:
     """Tell where the ConfigMap says that it is off."""
-    from webhook.cluster.reduce import read
-    from webhook.cluster.resources import OFF_SWITCH
+    from webhook.api.resources import OFF_SWITCH
+    from webhook.state.readers import read
 
     return None if found is None else frozenset(read(OFF_SWITCH, found).value.namespaces)
 
 
 def _read(client: Client, path: str) -> Mapping[str, Any] | None:
-    from webhook.cluster.errors import NotServed
+    from webhook.api.errors import NotServed
 
     try:
         return client.get(f"{path}/{NAME}")

@@ -57,7 +57,7 @@ def command(**given: Any) -> None:
 
 
 def _follow(given: Mapping[str, Any]) -> None:
-    from webhook.cluster.errors import Unreachable
+    from webhook.api.errors import Unreachable
     from webhook.commands import following
 
     left, output, kubeconfig = given["count"], given["output"], given["kubeconfig"]

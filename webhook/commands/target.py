@@ -10,7 +10,7 @@ from webhook.commands.connect import jobs_path, missing_job
 from webhook.model.job import DECISION
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
+    from webhook.api.client import Client
 
 CONFLICT = 409
 _NO = 1

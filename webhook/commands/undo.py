@@ -19,8 +19,8 @@ from webhook.commands.target import CONFLICT, NotUndoneError, Target, missing, w
 from webhook.model.job import DECISION, MOVE_TO, OPTION_LABEL, QUEUE_LABEL, UNDO
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
-    from webhook.cluster.errors import Refused
+    from webhook.api.client import Client
+    from webhook.api.errors import Refused
 
 TRIES = 3
 _INVALID = 422
@@ -112,7 +112,7 @@ def _in_place(client: Client, target: Target) -> Mapping[str, Any]:
 
 def _ask(client: Client, target: Target) -> tuple[Mapping[str, Any], Sequence[str]]:
     """Ask the webhook in an update of the Job as it is now; return it as it is then."""
-    from webhook.cluster.errors import NotServed, Refused
+    from webhook.api.errors import NotServed, Refused
 
     for _ in range(TRIES):
         try:
@@ -187,7 +187,7 @@ def _check(client: Client, target: Target, after: Mapping[str, Any]) -> None:
 
 def _take_off(client: Client, target: Target, after: Mapping[str, Any]) -> None:
     """Take the wish off, so that nobody wonders later, and the label if it came with it."""
-    from webhook.cluster.errors import ClusterError
+    from webhook.api.errors import ClusterError
 
     if target.is_dry_run:
         return

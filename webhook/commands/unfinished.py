@@ -12,7 +12,7 @@ from webhook.commands.connect import jobs_path, kubeconfig_option, pages
 from webhook.model.job import OPTION_LABEL, QUEUE_LABEL
 
 if TYPE_CHECKING:
-    from webhook.cluster.client import Client
+    from webhook.api.client import Client
 
 _HEADER = ("NAMESPACE", "NAME", "OPTION", "QUEUE", "STATE")
 _AFTER = """\
@@ -32,8 +32,8 @@ def command(kubeconfig: str | None) -> None:
     Example:
       kubectl fallback unfinished
     """
-    from webhook.cluster.client import Client
-    from webhook.cluster.errors import ClusterError
+    from webhook.api.client import Client
+    from webhook.api.errors import ClusterError
 
     try:
         found = list(_unfinished(Client(kubeconfig or "")))

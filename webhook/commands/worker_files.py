@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from webhook.cluster.snapshot_file import read_snapshot
-from webhook.decide import clusters
+from webhook.kueue import multikueue
 from webhook.model.fields import FieldError
 from webhook.model.queues import Snapshot
 from webhook.simulate.scenario import Worker, emptied
+from webhook.state.snapshot_file import read_snapshot
 
 _OPTION = "--cluster"
 
@@ -21,7 +21,7 @@ def read(given: Sequence[str], manager: Snapshot) -> Mapping[str, Worker]:
 
     """
     found: dict[str, Worker] = {}
-    reached = clusters.reached(manager)
+    reached = multikueue.reached(manager)
     for each in given:
         name, sign, path = each.partition("=")
         if not (name and sign and path):

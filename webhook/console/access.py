@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from webhook.cluster.errors import ClusterError
+from webhook.api.errors import ClusterError
 from webhook.console.seer import Seer
 from webhook.model import fields
 from webhook.model.fields import FieldError

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
 
-from webhook.cluster import lease
-from webhook.cluster.feed import Counted
-from webhook.cluster.resources import KUEUE_GROUP
-from webhook.cluster.tally import Admitted
+from webhook.api import lease
+from webhook.api.resources import KUEUE_GROUP
 from webhook.console import gained
 from webhook.console.gained import Lookback
 from webhook.console.seer import Seer
 from webhook.console.view import Cell, Cluster, Decision, Policy, Queue, Savings, View
-from webhook.decide import quota
-from webhook.decide.quota import Quotas
+from webhook.kueue import quota
+from webhook.kueue.quota import Quotas
 from webhook.model.forecasts import Profile
-from webhook.model.policy import FallbackPolicy, Mode
+from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import ClusterQueue, Held, Snapshot, StopPolicy
+from webhook.state.feed import Counted
+from webhook.state.tally import Admitted
 
 GROUP = "kueue-fallback.dev"
 _NOTHING = Held()

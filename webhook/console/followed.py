@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from webhook.cluster import lease
-from webhook.cluster.client import Client
-from webhook.cluster.reduce import Entry, Key, read_by
-from webhook.cluster.resources import POLICIES, Resource
-from webhook.cluster.watch import Follower, Message
+from webhook.api import lease
+from webhook.api.client import Client
+from webhook.api.resources import POLICIES, Resource
+from webhook.api.watch import Follower, Message
 from webhook.console.book import KEPT, Book
 from webhook.console.collect import Judged, Leads
 from webhook.console.decisions import from_job
@@ -21,6 +20,7 @@ from webhook.console.view import Decision
 from webhook.model import fields
 from webhook.model.job import OPTION_LABEL
 from webhook.settings import Settings
+from webhook.state.readers import Entry, Key, read_by
 
 FIRST_SECONDS = 2.0
 """How long the first answer waits for the first lists."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from webhook.console.book import KEPT
 from webhook.console.view import JOURNAL, Decision, Gained, Savings
-from webhook.model.policy import Mode
+from webhook.model.policy.fallback_policy import Mode
 
 SAME_SECONDS: Final = 3.0
 """A decision and the creation of its Job are told by two clocks, both in whole seconds."""

@@ -10,20 +10,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
-from webhook import recording
-from webhook.cluster import journal_shards, past
-from webhook.cluster.errors import ClusterError
-from webhook.cluster.learned import Learned
-from webhook.cluster.resources import WORKLOADS, watched
-from webhook.cluster.shards import Transport as Reads
-from webhook.cluster.watch import Transport as Lists
-from webhook.cluster.watch import list_pages, path_of
+from webhook.api.errors import ClusterError
+from webhook.api.resources import WORKLOADS, watched
+from webhook.api.watch import Transport as Lists
+from webhook.api.watch import list_pages, path_of
 from webhook.console.gained import NOTHING, Lookback
-from webhook.console.server import THREADS
+from webhook.console.web_server import THREADS
+from webhook.hindsight import entries as recording
+from webhook.hindsight import journal_shards, past
+from webhook.hindsight.journal import Entry
+from webhook.learn.learned import Learned
 from webhook.model.fields import EMPTY, FieldError
-from webhook.model.journal import Entry
 from webhook.model.queues import Snapshot
-from webhook.surveys import queues_of
+from webhook.state.forecast_input import queues_of
+from webhook.state.run_records_reader import Transport as Reads
 
 MOST_ENTRIES: Final = 5_000
 """Of the journal, the newest; what is replayed twice costs about a millisecond each."""
@@ -100,7 +100,7 @@ class Looker:
     def _looked(self, snapshot: Snapshot, workers: Mapping[str, Snapshot]) -> Lookback:
         # Only those who are asked pay for the import.
         from webhook.console import replayed  # noqa: PLC0415
-        from webhook.simulate import hindsight, told  # noqa: PLC0415
+        from webhook.hindsight import look_back, told  # noqa: PLC0415
         from webhook.simulate.scenario import Worker, emptied  # noqa: PLC0415
 
         transport, unix = self._connect(), self._unix()
@@ -116,7 +116,7 @@ class Looker:
             now=unix,
             workers={name: Worker(snapshot=emptied(each)) for name, each in workers.items()},
         )
-        found = hindsight.look_back(entries.values(), world, progress=self._breathe)
+        found = look_back.look_back(entries.values(), world, progress=self._breathe)
         return replayed.lookback(found, now=unix)
 
     def _breathe(self, _: int) -> None:

@@ -10,20 +10,20 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from webhook.console import bars, filters, timeline, words
-from webhook.console.filters import Filters
+from webhook.console import bars, timeline, view_filters, words
 from webhook.console.view import Decision, Queue, View
+from webhook.console.view_filters import Filters
 
 QUEUES_AT_ONCE: Final = 12
 """ClusterQueues shown before the reader asks for the rest."""
 
 
-def render(view: View, nonce: str, asked: Filters = filters.NONE) -> str:
+def render(view: View, nonce: str, asked: Filters = view_filters.NONE) -> str:
     """Draw what *asked* leaves of *view*.
 
     *nonce* is the one in the header ``Content-Security-Policy`` of this very response.
     """
-    shown = filters.narrowed(view, asked)
+    shown = view_filters.narrowed(view, asked)
     queues = sorted(shown.queues, key=_busiest_first)
     template = _environment().get_template("page.html")
     return template.render(
@@ -39,7 +39,7 @@ def render(view: View, nonce: str, asked: Filters = filters.NONE) -> str:
         queues=queues[:QUEUES_AT_ONCE],
         more_queues=queues[QUEUES_AT_ONCE:],
         timeline=timeline.timeline(shown),
-        listed=filters.page(shown.decisions, asked),
+        listed=view_filters.page(shown.decisions, asked),
         suggested=_suggested(view),
         colors=_colors(view),
         modes={policy.name: policy.mode for policy in view.policies},

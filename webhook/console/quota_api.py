@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from webhook.cluster.resources import KUEUE_GROUP
+from webhook.api.resources import KUEUE_GROUP
 from webhook.console.book import KEPT
 from webhook.console.collect import seen_clusters
 from webhook.console.seer import Seer

@@ -8,10 +8,10 @@ from typing import Final
 from webhook.console.book import KEPT
 from webhook.console.gained import Lookback
 from webhook.console.view import Decision, Gained, Option
-from webhook.model.journal import Entry
-from webhook.model.policy import Mode
-from webhook.simulate.gains import Row, gains
-from webhook.simulate.told import Hindsight, Told
+from webhook.hindsight.gains import Row, gains
+from webhook.hindsight.journal import Entry
+from webhook.hindsight.told import Hindsight, Told
+from webhook.model.policy.fallback_policy import Mode
 
 SINCE_SECONDS: Final = 86_400.0
 """What has come before counts for no gain; it only stood in the way, as in ``report``."""

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from webhook import flow
-from webhook.cluster.reduce import Entry, read_by
-from webhook.cluster.resources import Resource
-from webhook.cluster.watch import Message
-from webhook.controller import pending
+from webhook.api.resources import Resource
+from webhook.api.watch import Message
 from webhook.controller.job_events import Happening, happening_of
-from webhook.controller.journal import Known, known_of
+from webhook.flow import create
+from webhook.hindsight.journal_keeper import Known, known_of
 from webhook.jobs import KINDS
-from webhook.model import cut, fields
+from webhook.model import fields, job_manifest
 from webhook.model.job import DECISION, OURS, Job
 from webhook.model.signatures import SigningKeys
+from webhook.reconsider import pending_jobs
+from webhook.state.readers import Entry, read_by
 
 KIND: Final = KINDS["batch", "v1", "Job"]
 _MEANT: Final = (OURS, "kueue.x-k8s.io/")
@@ -67,14 +67,14 @@ def _glimpse(source: Mapping[str, Any], keys: SigningKeys | None) -> Glimpse:
     metadata = fields.mapping(source, "metadata", "")
     created = fields.text(metadata, "creationTimestamp", "metadata")
     job = KIND.read({"metadata": source["metadata"]})
-    recorded = flow.recorded_on(job, keys, created=fields.created_unix(source))
+    recorded = create.recorded_on(job, keys, created=fields.created_unix(source))
     is_own = recorded is not None or DECISION not in job.annotations
     return Glimpse(
         uid=fields.text(metadata, "uid", "metadata"),
         created=fields.seconds_since_1970(created, "metadata.creationTimestamp"),
         job=_undecided(job),
         known=known_of(source),
-        has_left=pending.has_left(job, recorded),
+        has_left=pending_jobs.has_left(job, recorded),
         happening=happening_of(job, recorded) if is_own else None,
     )
 
@@ -85,6 +85,6 @@ def _undecided(job: Job) -> Job | None:
     meant = {
         key: text
         for key, text in job.annotations.items()
-        if key.startswith(_MEANT) and len(text) <= cut.LONGEST_SAID
+        if key.startswith(_MEANT) and len(text) <= job_manifest.LONGEST_SAID
     }
     return replace(job, annotations=meant)

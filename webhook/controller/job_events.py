@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from webhook.cluster.errors import ClusterError, Refused
-from webhook.cluster.watch import Message
+from webhook.api.errors import ClusterError, Refused
+from webhook.api.watch import Message
 from webhook.controller.sparing import Sparing
-from webhook.decide import explain
+from webhook.decide import decision_record
 from webhook.model.job import DECISION, UNDONE, Job
-from webhook.model.policy import Mode
+from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import EventReason
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _CONFLICT: Final = 409
 
 
 class Posting(Protocol):
-    """What is needed of ``cluster.client.Client``."""
+    """What is needed of ``api.client.Client``."""
 
     def post(self, path: str, body: object) -> Mapping[str, Any]: ...
 
@@ -62,7 +62,7 @@ class _Due(NamedTuple):
     since: float
 
 
-def happening_of(job: Job, recorded: explain.Recorded | None) -> Happening | None:
+def happening_of(job: Job, recorded: decision_record.Recorded | None) -> Happening | None:
     """Tell what was last done to a Job that carries this decision; None: nothing to tell of."""
     if recorded is None:
         by = job.annotations.get(UNDONE) if DECISION not in job.annotations else None

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Final, Protocol
 
-from webhook.cluster.errors import ClusterError, Refused
-from webhook.cluster.failing import Failing, Refusal
+from webhook.api.errors import ClusterError, Refused
 from webhook.controller.reconcile import PATH
-from webhook.model.policy import GROUP, KIND, VERSION, FallbackPolicy
+from webhook.learn.failing import Failing, Refusal
+from webhook.learn.run_records import FAILURES_THAT_TELL, Record
+from webhook.model.policy.fallback_policy import GROUP, KIND, VERSION, FallbackPolicy
 from webhook.model.reasons import EventReason
-from webhook.model.runs import FAILURES_THAT_TELL, Record
 
 EVENTS: Final = "/api/v1/namespaces/default/events"
 """Where Events on objects without a namespace belong."""
@@ -27,7 +27,7 @@ _CONFLICT: Final = 409
 
 
 class Transport(Protocol):
-    """What is needed of ``cluster.client.Client``."""
+    """What is needed of ``api.client.Client``."""
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
 

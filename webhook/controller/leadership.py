@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from webhook.cluster.lease import Elector
+from webhook.api.lease import Elector
 
 ANSWER_SECONDS: Final = 3.0
 """For the calls about the Lease: one that stays unanswered leaves time for another before

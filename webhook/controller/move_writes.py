@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any, Final, Protocol
 
-from webhook.cluster.resources import kueue_path
-from webhook.cluster.workload import Workload
+from webhook.api.resources import kueue_path
 from webhook.decide.finish_time import spoken
-from webhook.decide.moves import Move
 from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL
 from webhook.model.pending import Pending
 from webhook.model.queues import Snapshot, Stage
+from webhook.reconsider.plan import Move
+from webhook.state.workload import Workload
 
 _JOBS: Final = "/apis/batch/v1/namespaces/{}/jobs/{}"
 
 
 class Transport(Protocol):
-    """What is needed of ``cluster.client.Client``."""
+    """What is needed of ``api.client.Client``."""
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
 

@@ -14,8 +14,8 @@ from webhook.decide import undo_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
 from webhook.decide.undo_limits import UndoLimit
 from webhook.model.kueue_support import KueueTested
-from webhook.model.policy import FallbackPolicy, Option, PolicyError
-from webhook.model.policy_values import selector
+from webhook.model.policy.fallback_policy import FallbackPolicy, Option, PolicyError
+from webhook.model.policy.values import selector
 from webhook.model.queues import LocalQueue, Snapshot
 from webhook.model.reasons import Ready
 from webhook.model.selector import EVERYTHING

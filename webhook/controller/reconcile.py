@@ -11,10 +11,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
-from webhook.cluster.errors import NotServed, Refused
+from webhook.api.errors import NotServed, Refused
 from webhook.controller import policy_status
 from webhook.controller.policy_status import Condition
-from webhook.model.policy import GROUP, PLURAL, VERSION, FallbackPolicy, PolicyError, read_policy
+from webhook.model.policy.fallback_policy import (
+    GROUP,
+    PLURAL,
+    VERSION,
+    FallbackPolicy,
+    PolicyError,
+    read_policy,
+)
 from webhook.model.queues import Snapshot
 
 PATH: Final = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
@@ -23,7 +30,7 @@ _CONFLICT: Final = 409
 
 
 class Transport(Protocol):
-    """What is needed of ``cluster.client.Client``."""
+    """What is needed of ``api.client.Client``."""
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
 

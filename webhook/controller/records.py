@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from webhook.cluster.client import Client
-from webhook.cluster.feed import Feed
-from webhook.cluster.watch import Message
+from webhook.api.client import Client
+from webhook.api.watch import Message
 from webhook.controller import keeps_failing
-from webhook.controller.journal import Journal
-from webhook.controller.metrics import ControllerMetrics
+from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.run_times import Keeper, Written
+from webhook.hindsight.journal_keeper import Journal
 from webhook.model.queues import Snapshot
+from webhook.state.feed import Feed
 
 
 class Records:

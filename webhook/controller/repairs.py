@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from webhook.cluster.errors import ClusterError, Refused
-from webhook.cluster.run import admitted_at, is_true, read_conditions, since
-from webhook.cluster.workload import REPAIR, Workload, read_workload
+from webhook.api.errors import ClusterError, Refused
 from webhook.controller import move_writes
 from webhook.controller.job_events import Happening, event
 from webhook.controller.move_writes import Transport
+from webhook.learn.workload_runs import admitted_at, is_true, read_conditions, since
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.pending import Pending
 from webhook.model.queues import Snapshot, Stage
 from webhook.model.reasons import EventReason
+from webhook.state.workload import REPAIR, Workload, read_workload
 
 RACE_SECONDS: Final = 60.0
 """Between a move and a reservation that it raced, either way, as Kueue says when it chose and not

@@ -11,18 +11,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from webhook.cluster import past, shards
-from webhook.cluster.errors import ClusterError, NotServed, Refused
-from webhook.cluster.past import Over
-from webhook.cluster.reduce import Entry, read_by
-from webhook.cluster.resources import KUEUE_GROUP, WORKLOADS, Resource
-from webhook.cluster.run import is_finished
-from webhook.cluster.run_records import SHARDS, config_map, shard_of
-from webhook.cluster.run_times import RunTimes
-from webhook.cluster.watch import Message
-from webhook.cluster.workload import read_workload
-from webhook.model.runs import Record
+from webhook.api.errors import ClusterError, NotServed, Refused
+from webhook.api.resources import KUEUE_GROUP, WORKLOADS, Resource
+from webhook.api.watch import Message
+from webhook.hindsight import past
+from webhook.hindsight.past import Over
+from webhook.learn.estimates import RunTimes
+from webhook.learn.record_shards import SHARDS, config_map, shard_of
+from webhook.learn.run_records import Record
+from webhook.learn.workload_runs import is_finished
 from webhook.model.signatures import SigningKeys
+from webhook.state import run_records_reader
+from webhook.state.readers import Entry, read_by
+from webhook.state.workload import read_workload
 
 WRITE_SECONDS: Final = 20.0
 """Between two writes; what ended since is still told by its Workload."""
@@ -31,8 +32,8 @@ MOST_WRITTEN: Final = 8
 _CONFLICT: Final = 409
 
 
-class Transport(shards.Transport, Protocol):
-    """What is needed of ``cluster.client.Client``."""
+class Transport(run_records_reader.Transport, Protocol):
+    """What is needed of ``api.client.Client``."""
 
     def post(self, path: str, body: object) -> Mapping[str, Any]: ...
 
@@ -152,7 +153,7 @@ class Keeper:
         for shard in range(SHARDS):
             if shard in self._versions:
                 continue
-            found = shards.read(self._transport, self._namespace, shard)
+            found = run_records_reader.read(self._transport, self._namespace, shard)
             records = found.entry.value or {}
             for key, record in records.items():
                 self._runs.merge(key, record)
@@ -184,9 +185,9 @@ class Keeper:
 
     def _send(self, shard: int, body: Mapping[str, Any], version: str) -> Mapping[str, Any]:
         if not version:
-            return self._transport.post(shards.path_of(self._namespace), body)
+            return self._transport.post(run_records_reader.path_of(self._namespace), body)
         metadata = {**body["metadata"], "resourceVersion": version}
-        path = shards.path_of(self._namespace, shard)
+        path = run_records_reader.path_of(self._namespace, shard)
         return self._transport.patch(path, {**body, "metadata": metadata})
 
     def _note(self) -> None:

@@ -12,11 +12,11 @@ import time
 from datetime import UTC, datetime
 from http.server import ThreadingHTTPServer
 
-from webhook import probes
-from webhook.cluster.client import Client
-from webhook.cluster.lease import Elector
+from webhook.api.client import Client
+from webhook.api.lease import Elector
+from webhook.controller.controller import Controller
 from webhook.controller.leadership import ANSWER_SECONDS
-from webhook.controller.run import Controller
+from webhook.server import probes
 from webhook.settings import Settings
 
 

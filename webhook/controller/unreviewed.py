@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from webhook.cluster.errors import ClusterError
-from webhook.cluster.watch import Message
+from webhook.api.errors import ClusterError
+from webhook.api.watch import Message
 from webhook.controller.glimpse import KIND, Glimpse
 from webhook.decide import match
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, Job
-from webhook.model.policy import Mode
+from webhook.model.policy.fallback_policy import Mode
 from webhook.model.queues import Snapshot
 
 MARGIN_SECONDS: Final = 5.0
@@ -37,7 +37,7 @@ Fetch = Callable[[str, str], Mapping[str, Any] | None]
 
 
 class Getting(Protocol):
-    """What is needed of ``cluster.client.Client``."""
+    """What is needed of ``api.client.Client``."""
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from webhook.decide.wishes import NONE, Wishes
 from webhook.model.decision import Assessment
-from webhook.model.policy import FallbackPolicy, Mode
+from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 
 LIMIT = 230
 """Characters of a sentence, so that the warning around it stays within Kubernetes' 256."""

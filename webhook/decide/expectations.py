@@ -7,19 +7,20 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeAlias
 
-from webhook.decide import delays, remotes
-from webhook.decide.demand import demand
-from webhook.decide.occupancy import Occupancy
-from webhook.decide.priorities import priority_of
-from webhook.decide.profile import Found
-from webhook.decide.remotes import Reached
-from webhook.decide.run_times import Expecting, estimate, limits_of
+from webhook.decide import remote_options
+from webhook.decide.remote_options import Reached
 from webhook.decide.wishes import Wishes
+from webhook.kueue.demand import demand
+from webhook.kueue.occupancy import Occupancy
+from webhook.kueue.priorities import priority_of
+from webhook.kueue.profile import Found
+from webhook.learn import delays
+from webhook.learn.expected_runs import Expecting, estimate, limits_of
+from webhook.learn.job_class import JobClass
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Delay, Forecast, RunTime, Start
 from webhook.model.job import Job
-from webhook.model.job_class import JobClass
-from webhook.model.policy import FallbackPolicy, Option
+from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import Snapshot
 from webhook.model.refusals import Reason
 
@@ -96,7 +97,7 @@ def _begun(case: Case, item: Assessment, option: Option) -> _Begun:
         start = delays.later(start, dispatch) if start is not None else None
         return _Begun(item=item, start=start, flavors=flavors, dispatch=dispatch)
     priority = priority_of(case.job, option, case.occupancy.snapshot)
-    item, there = remotes.reach(case.occupancy, item, now=case.now, priority=priority)
+    item, there = remote_options.reach(case.occupancy, item, now=case.now, priority=priority)
     if there is None or start is None:
         return _Begun(item=item, start=None, flavors=flavors)
     # Whoever is later decides: the worker cannot start what the manager has not sent.

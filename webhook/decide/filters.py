@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
-from webhook.decide import clusters, match
-from webhook.decide.occupancy import Occupancy, namespace_labels
+from webhook.decide import match
+from webhook.kueue import multikueue
+from webhook.kueue.occupancy import Occupancy, namespace_labels
+from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.decision import Rejection
 from webhook.model.job import Job
-from webhook.model.policy import FallbackPolicy, Option
+from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import MULTIKUEUE, ClusterQueue, LocalQueue, StopPolicy
 from webhook.model.refusals import Reason
-from webhook.model.runs import FAILURES_THAT_TELL
 
 _MOST_COMPARED = 200
 """Names among which a near one is looked for: each costs some 40 microseconds."""
@@ -109,8 +110,8 @@ def _inactive(candidate: Candidate) -> Rejection | None:
 def _no_active_cluster(candidate: Candidate) -> Rejection | None:
     """Refuse a MultiKueue queue from which nothing would be sent, in each cluster's own words."""
     queue, snapshot = candidate.cluster_queue, candidate.occupancy.snapshot
-    names = clusters.behind(queue, snapshot)
-    why = {name: clusters.inactive(name, snapshot) for name in names}
+    names = multikueue.behind(queue, snapshot)
+    why = {name: multikueue.inactive(name, snapshot) for name in names}
     if not all(why.values()) or not why:
         return None
     detail = "; ".join(f"{name} {because}" for name, because in why.items())
@@ -207,7 +208,7 @@ FILTERS: tuple[Filter, ...] = (
 
 
 def _is_remote(candidate: Candidate) -> bool:
-    return clusters.is_multikueue(candidate.cluster_queue, candidate.occupancy.snapshot)
+    return multikueue.is_multikueue(candidate.cluster_queue, candidate.occupancy.snapshot)
 
 
 def _names(occupancy: Occupancy, namespace: str) -> list[str]:

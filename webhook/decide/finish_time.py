@@ -19,9 +19,9 @@ from webhook.decide.choice import UNASKED, Asking, Choice, leave, take
 from webhook.decide.wishes import Wishes
 from webhook.model.decision import Assessment, Fit
 from webhook.model.forecasts import Delay, Forecast, RunTime, Start
-from webhook.model.policy import FallbackPolicy
-from webhook.model.policy_spec import FinishTime, Gain
-from webhook.model.policy_values import seconds
+from webhook.model.policy.fallback_policy import FallbackPolicy
+from webhook.model.policy.spec import FinishTime, Gain
+from webhook.model.policy.values import seconds
 
 NEAR_PART = 0.02
 """Gains that exceed the minimum by less than this part of a finish are near ties,"""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from webhook.decide import clusters, filters, remotes, validity
-from webhook.decide.adapt import adapt
+from webhook.adapt import validity
+from webhook.adapt.adaptation import adapt
+from webhook.adapt.movable_env import with_movable_env
+from webhook.decide import filters, remote_options
 from webhook.decide.filters import Candidate
-from webhook.decide.movable_env import with_movable_env
-from webhook.decide.occupancy import Occupancy, assignment, passes_now, starts_now
-from webhook.decide.priorities import priority_of
+from webhook.kueue import multikueue
+from webhook.kueue.occupancy import Occupancy, assignment, passes_now, starts_now
+from webhook.kueue.priorities import priority_of
+from webhook.kueue.requests import needs
 from webhook.model.decision import Assessment, InCluster, Rejection
 from webhook.model.job import Job
-from webhook.model.policy import FallbackPolicy, Option
-from webhook.model.requests import needs
+from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 
 
 def assess(
@@ -102,10 +104,10 @@ def _judge(candidate: Candidate) -> Assessment:
     queues = local_queue, cluster_queue
     if not cluster_queue.checks or found.rejection is not None:
         return here
-    passes = clusters.only_multikueue(cluster_queue, snapshot) and passes_now(
+    passes = multikueue.only_multikueue(cluster_queue, snapshot) and passes_now(
         occupancy, found, local_queue, cluster_queue, priority=priority
     )
-    there = remotes.look(occupancy, asked, queues, priority=priority)
+    there = remote_options.look(occupancy, asked, queues, priority=priority)
     return _with_clusters(here, there, passes=passes)
 
 
@@ -113,9 +115,9 @@ def _with_clusters(here: Assessment, there: tuple[InCluster, ...], *, passes: bo
     """Count on the cluster that would take it soonest; *passes*: the manager would send it now."""
     if not there:
         return here
-    best = remotes.best(there)
+    best = remote_options.best(there)
     if best is None:
-        rejection = remotes.refusal(there, here.cluster_queue)
+        rejection = remote_options.refusal(there, here.cluster_queue)
         return replace(here, clusters=there, rejection=rejection)
     if best.fit is None or here.fit is None:
         return replace(here, clusters=there)

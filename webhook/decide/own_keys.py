@@ -16,8 +16,8 @@ from webhook.decide.wishes import DEADLINE, MAX_SLOWDOWN, MAX_WAIT, RUN_TIME
 from webhook.model.fields import FieldError
 from webhook.model.job import MOVE_TO, OURS, PROBE, Job
 from webhook.model.marks import MARKS
-from webhook.model.policy import FallbackPolicy
-from webhook.model.policy_spec import LabelSelector
+from webhook.model.policy.fallback_policy import FallbackPolicy
+from webhook.model.policy.spec import LabelSelector
 
 WISHES: Final = (POLICY, ALLOW, MAX_SLOWDOWN, DEADLINE, MAX_WAIT, RUN_TIME, MOVE_TO)
 """What a Job may say."""

@@ -10,7 +10,7 @@ from operator import is_not
 from typing import Any
 
 from webhook.model.kueue_support import Doubt, doubts
-from webhook.model.policy import FallbackPolicy, Mode
+from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import Snapshot
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from webhook.decide import finish_time, threshold
 from webhook.decide.choice import UNASKED, Asking, Choice
 from webhook.model.decision import Assessment
-from webhook.model.policy import FallbackPolicy, StrategyType
+from webhook.model.policy.fallback_policy import FallbackPolicy, StrategyType
 
 Strategy: TypeAlias = Callable[[FallbackPolicy, Sequence[Assessment], Asking], Choice]
 

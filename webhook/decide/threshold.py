@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from webhook.decide.choice import UNASKED, Asking, Choice, leave, take
 from webhook.model.decision import Assessment, Fit
-from webhook.model.policy import FallbackPolicy, ThresholdRule
+from webhook.model.policy.fallback_policy import FallbackPolicy, ThresholdRule
 
 
 def choose(

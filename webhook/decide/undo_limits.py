@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from webhook.decide import clusters, movable_env
-from webhook.model.policy import (
+from webhook.adapt import movable_env
+from webhook.kueue import multikueue
+from webhook.model.policy.fallback_policy import (
     Accelerator,
     Adaptation,
     Affinity,
@@ -60,7 +61,7 @@ def of_cluster_queues(
     path: str, queues: Iterable[ClusterQueue], snapshot: Snapshot
 ) -> Iterator[UndoLimit]:
     """Say what comes to that where ClusterQueues of the option at *path* are MultiKueue's."""
-    if any(clusters.is_multikueue(queue, snapshot) for queue in queues):
+    if any(multikueue.is_multikueue(queue, snapshot) for queue in queues):
         why = "for Jobs that it takes or gives away, as MultiKueue fixes at creation who runs them"
         yield UndoLimit(path=path, why=why)
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from webhook.decide.differences import Differences
 from webhook.model.decision import Assessment, Decision
-from webhook.model.policy import Mode
+from webhook.model.policy.fallback_policy import Mode
 from webhook.model.refusals import LeftAlone
 
 LONGEST = 119

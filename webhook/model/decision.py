@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from webhook.model.policy import Mode
+from webhook.model.policy.fallback_policy import Mode
 
 if TYPE_CHECKING:
     from webhook.model.edits import Edit, Original, Prepared

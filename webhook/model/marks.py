@@ -20,7 +20,7 @@ from webhook.model.job import (
     Job,
     PodSet,
 )
-from webhook.model.policy import FallbackPolicy
+from webhook.model.policy.fallback_policy import FallbackPolicy
 
 LONGEST: Final = 200
 """Characters of a mark but the decision, which has a limit of its own. Who may create Jobs writes
@@ -60,7 +60,7 @@ def marked(
 ) -> Job:
     """Mark a Job and its pods with what they got; Kueue copies the pods' marks into Workloads.
 
-    *labels* are the Job's, marked already; *job_class* is as ``model.job_class.written`` has it.
+    *labels* are the Job's, marked already; *job_class* is as ``learn.job_class.written`` has it.
     """
     ours = {DECISION_ID: decision_id, DECIDED_BY: policy}
     if job_class is not None:

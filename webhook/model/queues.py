@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from webhook.model.selector import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
 if TYPE_CHECKING:
+    from webhook.learn.job_class import JobClass
     from webhook.model.clusters import WorkerCluster
     from webhook.model.forecasts import Dispatch, Estimates, Profile, RunTime
-    from webhook.model.job_class import JobClass
     from webhook.model.kueue_support import Doubt, KueueManager
     from webhook.model.moves import Obstacle
     from webhook.model.pods import PodTemplate
-    from webhook.model.policy import FallbackPolicy
+    from webhook.model.policy.fallback_policy import FallbackPolicy
     from webhook.model.signatures import SigningKeys
 
 FlavorResource: TypeAlias = tuple[str, str]
@@ -167,7 +167,7 @@ class KueueConfig:
     """``resources.deviceClassMappings``: it counts devices by names of its own."""
     dispatches_at_once: bool = True
     """MultiKueue asks all clusters at the same time."""
-    requeue_seconds: float = 1.0  # for which released quota lies idle; see ``decide.runs``
+    requeue_seconds: float = 1.0  # for which released quota lies idle; see ``kueue.runs``
     unmodelled_gates: tuple[str, ...] = ()
     unmodelled_fields: tuple[str, ...] = ()
     is_read: bool = True
@@ -212,7 +212,7 @@ class PodSetNeeds:
 class Arrival:
     """Workloads of one shape that want quota: pending ones as seen, or a placement.
 
-    Which of them reserve quota now and which wait is what ``decide.folding`` predicts.
+    Which of them reserve quota now and which wait is what ``kueue.folding`` predicts.
     """
 
     key: str

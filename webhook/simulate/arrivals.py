@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
 
-from webhook.model.policy_values import seconds
+from webhook.model.policy.values import seconds
 from webhook.simulate.scenario_spec import Arrivals, Burst, Every, Poisson
 
 _RATE_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}

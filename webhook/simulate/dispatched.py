@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from webhook.cluster.dispatches import Dispatches, Waiting
-from webhook.cluster.run_times import RunTimes
-from webhook.decide.runs import Begun
+from webhook.kueue.runs import Begun
+from webhook.learn.dispatches import Dispatches, Waiting
+from webhook.learn.estimates import RunTimes
+from webhook.learn.job_class import JobClass
+from webhook.learn.run_records import Began
 from webhook.model.forecasts import Dispatch
-from webhook.model.job_class import JobClass
-from webhook.model.runs import Began
 
 EPOCH = 1
 """Seconds since 1970 at the scenario's start: 0 stands for no admission."""

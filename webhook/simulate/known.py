@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from webhook.decide import folding
-from webhook.decide.occupancy import Occupancy
+from webhook.kueue import folding
+from webhook.kueue.occupancy import Occupancy
 from webhook.model.queues import Amounts, Arrival, FlavorResource, Guest, Held, Queueing, Snapshot
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from webhook import offers, reconsider
 from webhook.model.job import Job
 from webhook.model.pending import Pending
 from webhook.model.queues import Arrival, Snapshot
-from webhook.simulate.forecasts import Forecasts
+from webhook.reconsider import choose, offers
+from webhook.simulate.replayed_forecasts import Forecasts
 
 LOOK_SECONDS = 2.0
 MOST_AT_ONCE = 16
@@ -20,8 +20,8 @@ class Moving:
     """The Jobs that a policy reconsiders, as long as they wait."""
 
     def __init__(self, snapshot: Snapshot, forecasts: Forecasts) -> None:
-        self._policies = {each.name for each in reconsider.policies_of(snapshot)}
-        self._trees = reconsider.trees(snapshot)
+        self._policies = {each.name for each in choose.policies_of(snapshot)}
+        self._trees = choose.trees(snapshot)
         self._forecasts = forecasts
         self._pending: dict[str, Pending] = {}
         self._arrived = 1
@@ -59,12 +59,12 @@ class Moving:
         world = offers.World(
             snapshot=snapshot,
             censuses=self._forecasts.censuses(self._trees),
-            workloads=reconsider.by_job(self._forecasts.waiting()),
+            workloads=choose.by_job(self._forecasts.waiting()),
             now=now,
             unix=self._forecasts.unix(now),
         )
         most = min(self._arrived, MOST_AT_ONCE)
-        looked = reconsider.look(world, self._pending.values(), most=most)
+        looked = choose.look(world, self._pending.values(), most=most)
         self._arrived += len(looked.moves)
         found = []
         for move, arrival in zip(looked.moves, looked.arrivals, strict=True):

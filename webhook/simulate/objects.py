@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from webhook.cluster.snapshot_file import objects_in
 from webhook.jobs import KINDS
 from webhook.model import fields
 from webhook.model.fields import FieldError
-from webhook.model.policy import KIND, FallbackPolicy, PolicyError, read_policy
+from webhook.model.policy.fallback_policy import KIND, FallbackPolicy, PolicyError, read_policy
 from webhook.simulate.scenario_checks import SpecError
 from webhook.simulate.scenario_spec import JobTemplate, Objects
+from webhook.state.snapshot_file import objects_in
 
 Object: TypeAlias = Mapping[str, Any]
 Placed: TypeAlias = tuple[Object, str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from webhook.simulate.report import duration
+from webhook.simulate.comparison import duration
 from webhook.simulate.results import JobResult, Result
 
 FORMATS: Final = (".png", ".svg")

@@ -1,6 +1,6 @@
 """A replay of a scenario under one strategy: the event loop on true run times, admission on it.
 
-Each Job is decided by ``flow`` on what admission would know at that moment.
+Each Job is decided by ``flow.create`` on what admission would know at that moment.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 
-from webhook import flow
-from webhook.cluster.run_times import RunTimes
 from webhook.decide import match
-from webhook.decide.arrivals import as_submitted
-from webhook.decide.occupancy import Occupancy
+from webhook.flow import create
+from webhook.flow.placement import as_submitted
 from webhook.jobs import KINDS
-from webhook.model import job_class
+from webhook.kueue.occupancy import Occupancy
+from webhook.learn import job_class
+from webhook.learn.estimates import RunTimes
 from webhook.model.decision import Decision
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.queues import Arrival
 from webhook.model.why import why_stayed
-from webhook.simulate.forecasts import Forecasts
 from webhook.simulate.moving import Moving
+from webhook.simulate.replayed_forecasts import Forecasts
 from webhook.simulate.results import JobResult, Result
 from webhook.simulate.scenario import Arm, Scenario, Submission
 from webhook.simulate.site import UNTIL_TOLD, Queued, Site, TrueRunTimes, amounts
 from webhook.simulate.workers import Taken, Workers
 
 _KIND = KINDS["batch", "v1", "Job"]
-_RULES = flow.Rules()
+_RULES = create.Rules()
 
 
 def replay(
@@ -113,11 +113,11 @@ class _Replay:
     def _submit(self, submission: Submission) -> None:
         source = self._scenario.manifest(submission)
         job = _KIND.read(source)
-        moment = flow.Moment(
+        moment = create.Moment(
             now=submission.at, unix=submission.at, time="1970-01-01T00:00:00Z", uid=submission.name
         )
         view = self._view(job, submission.at)
-        outcome = flow.consider(source, _KIND, view, moment, _RULES)
+        outcome = create.consider(source, _KIND, view, moment, _RULES)
         arrival = outcome.arrival or as_submitted(job, view.snapshot, uid=submission.name)
         if arrival is None:
             raise FieldError(f"jobs.{submission.template}", "expected a Job that can be queued")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from webhook.decide.accelerators import is_accelerator
+from webhook.adapt.accelerators import is_accelerator
 from webhook.model.queues import Amounts
 
 _SECONDS_PER_HOUR = 3600.0

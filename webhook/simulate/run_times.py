@@ -8,7 +8,7 @@ from random import Random
 from typing import TypeAlias
 
 from webhook.model.fields import FieldError
-from webhook.model.policy_values import seconds
+from webhook.model.policy.values import seconds
 from webhook.simulate.scenario_spec import RunTime
 
 Plan: TypeAlias = Sequence[tuple[str, RunTime]]

@@ -11,8 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webhook.model.fields import FieldError
-from webhook.model.policy import FallbackPolicy, FinishTime, Mode, Strategy, StrategyType
-from webhook.model.policy_values import sort_key
+from webhook.model.policy.fallback_policy import (
+    FallbackPolicy,
+    FinishTime,
+    Mode,
+    Strategy,
+    StrategyType,
+)
+from webhook.model.policy.values import sort_key
 from webhook.model.queues import Snapshot
 
 STATIC = "static"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from webhook.model.fields import FieldError, child
-from webhook.model.policy_fields import DURATION
+from webhook.model.policy.policy_fields import DURATION
 from webhook.simulate.scenario_spec import NAME, RATE, ScenarioSpec
 
 if TYPE_CHECKING:

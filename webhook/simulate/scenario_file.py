@@ -11,12 +11,11 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from webhook.cluster.snapshot_file import snapshot_of
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL
-from webhook.model.policy import KIND, FallbackPolicy
-from webhook.model.policy_values import seconds
+from webhook.model.policy.fallback_policy import KIND, FallbackPolicy
+from webhook.model.policy.values import seconds
 from webhook.model.queues import Snapshot
 from webhook.simulate import arrivals, objects, parameters, run_times, trace, worker_clusters
 from webhook.simulate.arrivals import Coming
@@ -25,6 +24,7 @@ from webhook.simulate.run_times import Plan
 from webhook.simulate.scenario import Scenario, ScenarioError, Submission, Worker
 from webhook.simulate.scenario_checks import SpecError, validated
 from webhook.simulate.scenario_spec import Arrivals, ScenarioSpec
+from webhook.state.snapshot_file import snapshot_of
 
 DEFAULT_QUEUE = "default"
 """Kueue sends Jobs that name no LocalQueue here, where there is one."""

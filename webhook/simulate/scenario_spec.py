@@ -13,8 +13,8 @@ from pydantic import (
     model_validator,
 )
 
-from webhook.model.policy_fields import DURATION
-from webhook.model.policy_fields import Strict as _Strict
+from webhook.model.policy.policy_fields import DURATION
+from webhook.model.policy.policy_fields import Strict as _Strict
 
 NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 RATE: Final = r"^[0-9]{1,9}(\.[0-9]{1,9})?/[smh]$"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 
-from webhook.model.policy import StrategyType
+from webhook.model.policy.fallback_policy import StrategyType
 from webhook.simulate.replay import replay
 from webhook.simulate.results import Result
 from webhook.simulate.scenario import Arm, Scenario

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeAlias
 
-from webhook.decide import quota
-from webhook.decide.demand import NOWHERE, Demand, demand
-from webhook.decide.lines import Waiting
-from webhook.decide.occupancy import Occupancy, namespace_labels
-from webhook.decide.runs import Begun
-from webhook.decide.schedule import Schedule
-from webhook.decide.tree import Tree
+from webhook.kueue import quota
+from webhook.kueue.demand import NOWHERE, Demand, demand
+from webhook.kueue.occupancy import Occupancy, namespace_labels
+from webhook.kueue.queue_lines import Waiting
+from webhook.kueue.runs import Begun
+from webhook.kueue.schedule import Schedule
+from webhook.kueue.tree import Tree
+from webhook.learn.job_class import JobClass
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
-from webhook.model.job_class import JobClass
 from webhook.model.queues import Amounts, Arrival, ClusterQueue, Snapshot, StopPolicy
-from webhook.simulate.forecasts import Forecasts, Joining
 from webhook.simulate.known import Known
+from webhook.simulate.replayed_forecasts import Forecasts, Joining
 from webhook.simulate.scenario import Submission
 
 Runs: TypeAlias = Mapping[str, tuple[float, float]]
@@ -129,7 +129,7 @@ class Site:
         """Let what held quota go.
 
         Quota that lies idle is not known to be free before: those that wait are taken to have it,
-        as ``decide.folding`` takes them to.
+        as ``kueue.folding`` takes them to.
         """
         one = self.queued.pop(begun.key)
         self.known.end(one.cluster_queue, one.arrival, usage)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from webhook.model.fields import FieldError
-from webhook.model.policy_values import seconds
+from webhook.model.policy.values import seconds
 from webhook.simulate.arrivals import Coming
 from webhook.simulate.scenario_spec import Condition, Csv, RowJob
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from webhook.cluster.snapshot_file import snapshot_of
-from webhook.decide import clusters
+from webhook.kueue import multikueue
 from webhook.model.fields import FieldError
-from webhook.model.policy import KIND
+from webhook.model.policy.fallback_policy import KIND
 from webhook.model.queues import Snapshot
 from webhook.simulate import objects
 from webhook.simulate.objects import Object, ReadText
 from webhook.simulate.scenario import Worker
 from webhook.simulate.scenario_spec import Cluster
+from webhook.state.snapshot_file import snapshot_of
 
 
 def read(
@@ -51,7 +51,7 @@ def _worker(spec: Cluster, path: str, templates: Collection[Object], read_text: 
 def _check_name(name: str, before: Collection[str], manager: Snapshot, path: str) -> None:
     if name in before:
         raise FieldError(path, f"{name} is there twice")
-    reached = clusters.reached(manager)
+    reached = multikueue.reached(manager)
     if name not in reached:
         there = ", ".join(reached) or "none"
         message = f"no ClusterQueue in `cluster` leads to {name} through MultiKueue; there is "
@@ -64,5 +64,5 @@ def _check_name(name: str, before: Collection[str], manager: Snapshot, path: str
 def _check_all(found: Collection[str], manager: Snapshot) -> None:
     """Refuse a cluster in which Jobs would be lost because nothing is said of it."""
     for queue in manager.cluster_queues.values():
-        for name in clusters.unknown(queue, manager, found):
+        for name in multikueue.unknown(queue, manager, found):
             raise FieldError("clusters", f"expected {name} too: a ClusterQueue leads there")

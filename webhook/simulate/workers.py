@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from webhook.cluster.run_times import RunTimes
-from webhook.decide import borrowed, clusters, folding, remotes
-from webhook.decide.occupancy import Occupancy
-from webhook.decide.placements import placed
-from webhook.decide.runs import Begun
-from webhook.decide.schedule import Schedule
+from webhook.decide import remote_options
+from webhook.kueue import folding, multikueue
+from webhook.kueue.occupancy import Occupancy
+from webhook.kueue.placements import placed
+from webhook.kueue.runs import Begun
+from webhook.kueue.schedule import Schedule
+from webhook.learn import borrowed
+from webhook.learn.estimates import RunTimes
 from webhook.model.forecasts import Estimates
 from webhook.model.job import Job
-from webhook.model.policy import FallbackPolicy
-from webhook.model.policy_values import seconds
+from webhook.model.policy.fallback_policy import FallbackPolicy
+from webhook.model.policy.values import seconds
 from webhook.model.queues import Amounts, Arrival
-from webhook.simulate.forecasts import Forecasts
+from webhook.simulate.replayed_forecasts import Forecasts
 from webhook.simulate.scenario import Worker
 from webhook.simulate.site import Queued, Site, TrueRunTimes, amounts
 
@@ -105,7 +107,7 @@ class Workers:
             return False
         here = self._manager.snapshot
         queue = here.cluster_queues[cluster_queue]
-        return clusters.is_multikueue(queue, here) and not clusters.unknown(
+        return multikueue.is_multikueue(queue, here) and not multikueue.unknown(
             queue, here, self._clusters
         )
 
@@ -123,7 +125,7 @@ class Workers:
         if arrival.cluster or not self._clusters:
             return arrival
         place = arrival.namespace, arrival.local_queue
-        return replace(arrival, cluster=remotes.likely(view, place))
+        return replace(arrival, cluster=remote_options.likely(view, place))
 
     def send(self, one: Queued, begun: Begun) -> Iterator[tuple[float, int]]:
         """Send what has quota at the manager; yield when something happens in which schedule."""
@@ -136,9 +138,9 @@ class Workers:
             comes=begun.at + self._delay(one),
             age=self._number,
         )
-        for name in clusters.behind(here.cluster_queues[one.cluster_queue], here):
+        for name in multikueue.behind(here.cluster_queues[one.cluster_queue], here):
             each = self._clusters.get(name)
-            if each is None or clusters.inactive(name, here) or not each.site.schedules:
+            if each is None or multikueue.inactive(name, here) or not each.site.schedules:
                 continue
             each.coming[one.key] = coming
             yield coming.comes, each.first

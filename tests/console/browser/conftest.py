@@ -9,7 +9,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from hack import chromium
 from tests.console import views
-from webhook.console import filters, page, security
+from webhook.console import page, security, view_filters
 
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 900}
@@ -35,7 +35,7 @@ class Site:
                 site.paths.append(self.path)
                 split = urlsplit(self.path)
                 nonce = security.new_nonce()
-                asked = filters.read(dict(parse_qsl(split.query)))
+                asked = view_filters.read(dict(parse_qsl(split.query)))
                 body = page.render(site.view, nonce, asked).encode()
                 self.send_response(503 if site.is_down else 200 if split.path == "/" else 404)
                 for name, value in security.headers(nonce).items():

@@ -1,0 +1,1 @@
+"""I/O with the API server: requests, lists and watches, errors, Leases."""

@@ -1,0 +1,221 @@
+"""Decides by a Lease which one of several replicas leads.
+
+Time is measured by our own monotonic clock, from when the Lease was first seen as it is; clocks of
+machines are never compared. Each write is of the version that was read: whoever is second is
+refused, and then somebody else has won. The functions decide, the class asks the API server.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from webhook.api.errors import ClusterError, NotServed, Refused
+
+NAME: Final = "kueue-fallback-controller"
+LEASE_SECONDS: Final = 12
+"""After so long without any change of the Lease another may claim it."""
+GIVE_UP_SECONDS: Final = 8.0
+"""So long after the last renewal was sent its holder leads no more. What is left of the Lease is
+for writes that are on their way, and for clocks that do not run alike."""
+RENEW_SECONDS: Final = 3.0
+LOOK_SECONDS: Final = 1.0
+"""Between two looks of who does not lead, and after a failure: two of them and the Lease are what
+a take-over takes."""
+_CONFLICT: Final = 409
+
+
+class Transport(Protocol):
+    """What is needed of ``client.Client``."""
+
+    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
+
+    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
+
+    def put(self, path: str, body: object) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What the Lease says."""
+
+    version: str
+    """The resourceVersion; empty: it has been deleted since."""
+    holder: str
+    """Empty: given back."""
+    seconds: float
+    """How long it lasts without a change."""
+    acquired: str
+    transitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What one candidate knows; all times are by its own monotonic clock."""
+
+    record: Record | None = None
+    """None: no Lease was ever seen."""
+    changed_at: float = -math.inf
+    """When it was first seen as it is."""
+    heard_at: float = -math.inf
+    """When another holder was last seen to renew it."""
+    held_until: float = -math.inf
+    terms: int = 0
+    """How often leadership was gained."""
+
+    def leads(self, now: float) -> bool:
+        return now < self.held_until
+
+
+def saw(standing: Standing, record: Record | None, *, identity: str, now: float) -> Standing:
+    """Take over an answer that came at *now*; None: there is no Lease."""
+    before = standing.record
+    if record is None:
+        if before is None:
+            return standing
+        # Whoever held it may not know yet, and has as much time as with any other change.
+        record = replace(before, version="")
+    if before is not None and record.version == before.version:
+        return standing
+    is_ours = record.holder == identity
+    heard = before is not None and record.holder and record.version and not is_ours
+    return replace(
+        standing,
+        record=record,
+        changed_at=now,
+        heard_at=now if heard else standing.heard_at,
+        held_until=standing.held_until if is_ours else -math.inf,
+    )
+
+
+def may_claim(standing: Standing, *, identity: str, now: float) -> bool:
+    record = standing.record
+    if record is None or record.holder in ("", identity):
+        return True
+    return now >= standing.changed_at + record.seconds
+
+
+def claim(standing: Standing, *, identity: str, stamp: str) -> Mapping[str, Any]:
+    """Write the spec by which we hold the Lease from *stamp* on, or go on to hold it."""
+    record = standing.record
+    is_ours = record is not None and record.holder == identity
+    transitions = 0 if record is None else record.transitions + (not is_ours)
+    return {
+        "holderIdentity": identity,
+        "leaseDurationSeconds": LEASE_SECONDS,
+        "acquireTime": record.acquired if record is not None and is_ours else stamp,
+        "renewTime": stamp,
+        "leaseTransitions": transitions,
+    }
+
+
+def held(standing: Standing, record: Record, *, asked: float, now: float) -> Standing:
+    """Take over that the claim which was sent at *asked* was granted, as is known at *now*."""
+    return replace(
+        standing,
+        record=record,
+        changed_at=now,
+        held_until=asked + GIVE_UP_SECONDS,
+        terms=standing.terms + (not standing.leads(now)),
+    )
+
+
+def resigned(standing: Standing) -> Standing:
+    return replace(standing, held_until=-math.inf)
+
+
+def read(source: Mapping[str, Any]) -> Record:
+    spec = source.get("spec") or {}
+    return Record(
+        version=str(source["metadata"]["resourceVersion"]),
+        holder=str(spec.get("holderIdentity") or ""),
+        # A shorter one would leave its holder leading for a while.
+        seconds=float(max(LEASE_SECONDS, spec.get("leaseDurationSeconds") or 0)),
+        acquired=str(spec.get("acquireTime") or ""),
+        transitions=int(spec.get("leaseTransitions") or 0),
+    )
+
+
+class Elector:
+    """One thread calls ``step`` and in the end ``resign``; any may ask who leads."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        namespace: str,
+        *,
+        identity: str,
+        clock: Callable[[], float],
+        stamp: Callable[[], str],
+    ) -> None:
+        """Stand as *identity*, which no other process may have; *clock* is monotonic."""
+        self._transport = transport
+        self._namespace = namespace
+        self._identity = identity
+        self._clock = clock
+        self._stamp = stamp
+        self._place = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._standing = Standing()
+        self.trouble = ""
+        """What went wrong at the last step."""
+
+    def term(self) -> int:
+        """Count the terms of office up to this one; 0: we do not lead."""
+        standing = self._standing
+        return standing.terms if standing.leads(self._clock()) else 0
+
+    @property
+    def heard_at(self) -> float:
+        """When another leader last gave a sign of life."""
+        return self._standing.heard_at
+
+    def step(self) -> float:
+        """Look at the Lease, and hold it if that may be; return how long to wait, at most."""
+        try:
+            self._look()
+        except ClusterError as error:
+            lost = isinstance(error, Refused) and error.status == _CONFLICT
+            self.trouble = "" if lost else str(error)
+            return LOOK_SECONDS
+        self.trouble = ""
+        return RENEW_SECONDS if self.term() else LOOK_SECONDS
+
+    def resign(self) -> None:
+        """Lead no more, and give the Lease back, so that another one can hold it at once."""
+        self._standing = resigned(self._standing)
+        try:
+            source = self._get()
+            if source is not None and read(source).holder == self._identity:
+                spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._stamp()}
+                self._put(source, spec)
+        except ClusterError as error:
+            self.trouble = str(error)
+
+    def _look(self) -> None:
+        source = self._get()
+        record, asked = None if source is None else read(source), self._clock()
+        identity = self._identity
+        self._standing = saw(self._standing, record, identity=identity, now=asked)
+        if not may_claim(self._standing, identity=identity, now=asked):
+            return
+        spec = claim(self._standing, identity=identity, stamp=self._stamp())
+        answer = self._post(spec) if source is None else self._put(source, spec)
+        now = self._clock()
+        self._standing = held(self._standing, read(answer), asked=asked, now=now)
+
+    def _get(self) -> Mapping[str, Any] | None:
+        try:
+            return self._transport.get(f"{self._place}/{NAME}")
+        except NotServed:
+            return None
+
+    def _post(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        kinds = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+        metadata = {"name": NAME, "namespace": self._namespace}
+        return self._transport.post(self._place, {**kinds, "metadata": metadata, "spec": spec})
+
+    def _put(self, source: Mapping[str, Any], spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        changed = {**source, "spec": {**(source.get("spec") or {}), **spec}}
+        return self._transport.put(f"{self._place}/{NAME}", changed)

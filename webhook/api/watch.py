@@ -1,0 +1,227 @@
+"""Follows one resource: lists it in pages, watches from there, and lists again where it must.
+
+Watches are short and resumed from the last resourceVersion, so that a quiet cluster gives a sign
+of life every few seconds: an event, a bookmark, a clean close. That a watch could be opened is
+none: the API server says only afterwards that it is too late to go on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from webhook.api.errors import Forbidden, Gone, NotServed, Refused, Unreachable
+from webhook.api.pauses import paced
+from webhook.api.resources import Resource
+from webhook.state import readers
+from webhook.state.readers import Entry
+
+PAGE = 200
+"""Larger ones hold up other requests of the API server and of this process."""
+WATCH_SECONDS = (6.0, 9.0)
+"""Between two signs of life of a quiet watch; the limit for the state's age is 15 s, and a loaded
+machine needs some of that itself."""
+_FIRST_WATCH_SECONDS = 2.0
+"""After a list or a failure: its close proves soon that all is well."""
+_GRACE_SECONDS = 2.0
+"""Silence beyond the watch's own end after which the connection is taken for dead."""
+_FIRST_WAIT_SECONDS = 0.1
+_LONGEST_WAIT_SECONDS = 3.0
+"""State must be right within 10 s of the API server's return."""
+_PROBE_SECONDS = 8.0
+"""Between looks at what is not served, or not allowed: below the age at which state is stale."""
+_TOO_SHORT_SECONDS = 1.0
+_FAILURES_BEFORE_LIST = 8
+_GONE = 410
+
+
+class Transport(Protocol):
+    """What is needed of ``client.Client``."""
+
+    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
+
+    def watch(
+        self, path: str, params: Mapping[str, str], *, read_seconds: float
+    ) -> Iterator[Mapping[str, Any]]: ...
+
+    def kueue_version(self) -> str | None: ...
+
+    def forget_versions(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What one step has found out; all of it is as of *at*, unless *error* says that it failed."""
+
+    kind: str
+    at: float
+    entries: tuple[Entry, ...] | None = None
+    """The whole list."""
+    event: tuple[str, Entry] | None = None
+    """(type, object) of one change."""
+    error: str = ""
+    served: bool = True
+    """False: the list is empty because there is no such resource."""
+    unreadable: bool = False
+    """What is known must not be used any longer: we are not allowed to read it."""
+
+
+def path_of(transport: Transport, resource: Resource) -> str:
+    """Fill in the version in which Kueue is served.
+
+    Raises:
+        NotServed: there is no Kueue.
+
+    """
+    if "{kueue}" not in resource.path:
+        return resource.path
+    version = transport.kueue_version()
+    if version is None:
+        raise NotServed(resource.kind)
+    return resource.path.format(kueue=version)
+
+
+def list_pages(
+    transport: Transport, path: str, params: Mapping[str, str]
+) -> Iterator[Mapping[str, Any]]:
+    """Get a list page by page; all of it is as of one resourceVersion."""
+    asked = {**params, "limit": str(PAGE)}
+    while True:
+        page = transport.get(path, asked)
+        if not _is_list(page):
+            raise Unreachable("an answer that is no list of objects")
+        yield page
+        token = (page.get("metadata") or {}).get("continue")
+        if not token:
+            return
+        asked["continue"] = token
+
+
+def _is_list(page: Mapping[str, Any]) -> bool:
+    """Tell a list from what something else than an API server may answer with."""
+    items = page.get("items") or []
+    return _is_object(page) and isinstance(items, list) and all(map(_is_object, items))
+
+
+def _is_object(source: object) -> bool:
+    return isinstance(source, dict) and isinstance(source.get("metadata") or {}, dict)
+
+
+class Follower:
+    """One resource's list-then-watch. Clock, sleep and random come from outside."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        transport: Transport,
+        emit: Callable[[Message], None],
+        *,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+        uniform: Callable[[float, float], float],
+    ) -> None:
+        self._resource = resource
+        self._transport = transport
+        self._emit = emit
+        self._clock = clock
+        self._sleep = sleep
+        self._uniform = uniform
+        self._read = resource.read or readers.read
+        self._version = ""
+        """The resourceVersion to go on from; empty: list first."""
+        self._failures = 0
+        self._proven = False
+        """The last watch went well to its end."""
+
+    def run(self) -> None:
+        while True:
+            self.step()
+
+    def step(self) -> None:
+        """List if need be, then watch until the watch ends; wait as long as a failure demands."""
+        try:
+            path = path_of(self._transport, self._resource)
+            if not self._version:
+                self._list(path)
+            self._watch(path)
+        except Gone:
+            self._version = ""
+            self._back_off()
+        except NotServed:
+            self._transport.forget_versions()
+            self._miss()
+        except Forbidden as error:
+            self._version = ""
+            self._tell(error=str(error), unreadable=True)
+            self._sleep(self._uniform(0.8, 1.0) * _PROBE_SECONDS)
+        except (Refused, Unreachable) as error:
+            self._tell(error=str(error))
+            if isinstance(error, Refused) or self._failures >= _FAILURES_BEFORE_LIST:
+                self._version = ""
+            self._back_off()
+
+    def _list(self, path: str) -> None:
+        entries: list[Entry] = []
+        at, version = self._clock(), ""
+        for page in list_pages(self._transport, path, self._resource.params):
+            # Cut down page by page: whole objects of a large list would fill the memory.
+            items = paced(page.get("items") or (), clock=self._clock, sleep=self._sleep)
+            entries.extend(self._read(self._resource.kind, item) for item in items)
+            version = str((page.get("metadata") or {}).get("resourceVersion") or "")
+        self._version = version
+        self._emit(Message(kind=self._resource.kind, at=at, entries=tuple(entries)))
+
+    def _watch(self, path: str) -> None:
+        seconds = self._uniform(*WATCH_SECONDS) if self._proven else _FIRST_WATCH_SECONDS
+        params = {
+            **self._resource.params,
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(int(seconds)),
+        }
+        opened = self._clock()
+        self._proven = False
+        for event in self._transport.watch(path, params, read_seconds=seconds + _GRACE_SECONDS):
+            self._take(event)
+        self._tell()
+        self._proven = True
+        if self._clock() - opened < _TOO_SHORT_SECONDS:
+            self._back_off()
+        else:
+            self._failures = 0
+
+    def _take(self, event: Mapping[str, Any]) -> None:
+        source, event_type = event.get("object") or {}, str(event.get("type"))
+        if not _is_object(source):
+            raise Unreachable("an event without an object")
+        if event_type == "ERROR":
+            if source.get("code") == _GONE:
+                raise Gone
+            raise Unreachable(str(source.get("message") or "the watch failed"))
+        self._failures = 0
+        version = (source.get("metadata") or {}).get("resourceVersion")
+        change = None
+        if event_type != "BOOKMARK":
+            change = event_type, self._read(self._resource.kind, source)
+        self._emit(Message(kind=self._resource.kind, at=self._clock(), event=change))
+        self._version = str(version or self._version)
+
+    def _miss(self) -> None:
+        """Believe that there is nothing when it is said twice: what was there was served once."""
+        if self._version:
+            self._version = ""
+            self._back_off()
+            return
+        self._failures = 0
+        self._emit(Message(kind=self._resource.kind, at=self._clock(), entries=(), served=False))
+        self._sleep(self._uniform(0.8, 1.0) * _PROBE_SECONDS)
+
+    def _tell(self, *, error: str = "", unreadable: bool = False) -> None:
+        kind, at = self._resource.kind, self._clock()
+        self._emit(Message(kind=kind, at=at, error=error, unreadable=unreadable))
+
+    def _back_off(self) -> None:
+        wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0**self._failures)
+        self._failures += 1
+        self._sleep(wait * self._uniform(0.5, 1.0))

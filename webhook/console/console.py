@@ -1,0 +1,161 @@
+"""The console in the observer: what it is told, what it asks for, and where it is served."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import NoReturn
+
+from webhook.api.client import Client
+from webhook.console.access import Reviews
+from webhook.console.book import Book
+from webhook.console.collect import Known, collect
+from webhook.console.followed import Followed
+from webhook.console.gained import NOTHING, Lookback
+from webhook.console.lookback import Looker
+from webhook.console.seer import Everybody, Seer
+from webhook.console.view import View
+from webhook.console.web_server import THREADS, ConsoleServer
+from webhook.server.addresses import is_loopback, split_address
+from webhook.server.tls import LiveContext, SentContext, Source
+from webhook.settings import Settings
+from webhook.state.feed import Counted
+from webhook.state.pipe import Certificates
+
+FRESH_SECONDS = 0.25
+"""For so long one view serves all who ask."""
+ANSWER_SECONDS = 3.0
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.5, 10.0
+
+
+class Console:
+    """Costs next to nothing until somebody asks; then a view some times a second at most."""
+
+    def __init__(self, settings: Settings, log: Callable[[str], None]) -> None:
+        self._settings, self._log = settings, log
+        self._book = Book()
+        self._followed = Followed(self._book, settings, log)
+        connect = cache(lambda: Client(settings.kubeconfig))
+        self._looker = Looker(connect, settings.namespace, log)
+        self._is_open = is_loopback(split_address(settings.console_listen)[0])
+        self._sent = SentContext(on_error=log)
+        self._counted: tuple[Counted | None, Mapping[str, Counted | None]] = None, {}
+        self._view: View | None = None
+        self._viewed = 0.0
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        threading.Thread(target=self._serve, name=THREADS, daemon=True).start()
+
+    def offer(self, counted: Counted | None, workers: Mapping[str, Counted | None]) -> None:
+        """Take over the state of all clusters as it is now; called for each update."""
+        self._counted = counted, workers
+
+    def take_certificates(self, certificates: Certificates) -> None:
+        """Take over what the keeper of certificates has found out."""
+        self._sent.take(certificates)
+
+    def take_line(self, line: bytes) -> None:
+        """Take over a line of the server's decision log."""
+        self._book.put_line(line)
+
+    def view(self) -> View:
+        """Collect what is known, if that was not done just now; any thread may ask."""
+        self._followed.begin()
+        with self._lock:
+            now = time.monotonic()
+            if self._view is None or now - self._viewed > FRESH_SECONDS:
+                self._view, self._viewed = self._collected(now), now
+            return self._view
+
+    def _collected(self, now: float) -> View:
+        counted, workers = self._counted
+        known = Known(
+            now=now,
+            unix=time.time(),
+            max_age=self._settings.max_state_age,
+            counted=counted,
+            workers=workers,
+            decisions=self._book.newest(),
+            lookback=NOTHING if counted is None else self._looked_back(counted, workers),
+            judged=self._followed.judged,
+            leads=self._followed.leads,
+        )
+        return collect(known)
+
+    def _looked_back(self, counted: Counted, workers: Mapping[str, Counted | None]) -> Lookback:
+        known = {name: each.snapshot for name, each in workers.items() if each is not None}
+        return self._looker.found(counted.snapshot, known)
+
+    def _serve(self) -> None:
+        """Serve for good; another observer may still have the address for a moment."""
+        # Flask takes half a second of CPU to import, which the first sync needs more.
+        from webhook.console.routes import LOOPBACK, create_app  # noqa: PLC0415
+
+        host, port = split_address(self._settings.console_listen)
+        app = create_app(
+            self.view,
+            _everybody if self._is_open else self._reviews().seer,
+            hosts=LOOPBACK if self._is_open else (),
+            on_error=lambda error: self._log(f"console: {type(error).__name__}: {error}"),
+        )
+
+        def serve() -> None:
+            with ConsoleServer(host, port, app, self._log, self._context()) as server:
+                server.serve_forever()
+
+        def say(error: OSError) -> None:
+            self._log(f"console: cannot serve {self._settings.console_listen}: {error}")
+
+        serve_again(serve, say, clock=time.monotonic, sleep=time.sleep)
+
+    def _context(self) -> Source | None:
+        """Serve tokens' owners with the webhook's own certificate; loopback needs none.
+
+        Raises:
+            OSError: it cannot be read.
+
+        """
+        if self._is_open:
+            return None
+        if self._settings.certificates == "self-managed":
+            return self._sent
+        cert, key = self._settings.tls_cert, self._settings.tls_key
+        return LiveContext(cert, key, on_error=self._log)
+
+    def _reviews(self) -> Reviews:
+        client = Client(self._settings.kubeconfig, answer_seconds=ANSWER_SECONDS)
+        return Reviews(client.post, self._settings.console_audience)
+
+
+def serve_again(
+    serve: Callable[[], None],
+    say: Callable[[OSError], None],
+    *,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> NoReturn:
+    """Serve for good; wait longer from fault to fault, and name a fault that stays once.
+
+    What goes wrong after it was served for a while is a new fault.
+    """
+    wait, told = _FIRST_WAIT_SECONDS, ""
+    while True:
+        began = clock()
+        try:
+            serve()
+        except OSError as error:
+            if clock() - began > _LONGEST_WAIT_SECONDS:
+                wait, told = _FIRST_WAIT_SECONDS, ""
+            if str(error) != told:
+                told = str(error)
+                say(error)
+        sleep(wait * random.uniform(0.8, 1.0))  # noqa: S311
+        wait = min(_LONGEST_WAIT_SECONDS, 2 * wait)
+
+
+def _everybody(_: str) -> Seer:
+    return Everybody()

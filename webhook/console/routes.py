@@ -1,0 +1,156 @@
+"""The console's WSGI application: routes, rights, and headers that keep answers where they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from http import HTTPStatus
+from importlib import resources
+from typing import Any
+
+import yaml
+from flask import Flask, Response, request
+from werkzeug.exceptions import HTTPException
+
+from webhook.console import page, quota_api, security, view_filters
+from webhook.console.access import Unanswered, Unknown
+from webhook.console.collect import restricted
+from webhook.console.quota_api import RETRY_SECONDS, Problem
+from webhook.console.seer import Seer
+from webhook.console.view import View
+from webhook.console.written import view_json
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+"""Names by which port-forward is reached; a page of another site could use any other."""
+_ABOUT = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "Server": "kueue-fallback",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_Answer = Callable[[View, Mapping[str, str], Seer], Mapping[str, Any]]
+_API: Mapping[str, tuple[frozenset[str], _Answer]] = {
+    "/quota": (frozenset({"clusterqueue", "cluster", "flavor", "resource"}), quota_api.quota),
+    "/workloads": (frozenset({"clusterqueue", "cluster"}), quota_api.workloads),
+    "/decisions": (frozenset({"limit", "namespace"}), quota_api.decisions),
+    "/view": (frozenset(), lambda view, _, seer: view_json(restricted(view, seer))),
+}
+"""Path to the parameters that it takes and what answers it."""
+
+
+def create_app(
+    view: Callable[[], View],
+    seer: Callable[[str], Seer],
+    *,
+    hosts: tuple[str, ...] = (),
+    on_error: Callable[[Exception], None],
+) -> Flask:
+    """Build it; *seer* makes of a header ``Authorization`` the one who asks.
+
+    Only *hosts* are answered for, by default any.
+    """
+    app = Flask(__name__, static_folder=None)
+    description = yaml.safe_load(
+        resources.files("webhook.console").joinpath("openapi.yaml").read_text(encoding="utf-8")
+    )
+
+    def asked(path: str) -> Response:
+        who = seer(request.headers.get("Authorization", ""))
+        names, answer = _API[path]
+        return _to_json(answer(view(), _given(names), who))
+
+    def drawn() -> Response:
+        who = seer(request.headers.get("Authorization", ""))
+        nonce, asked = security.new_nonce(), view_filters.read(request.args)
+        text = page.render(restricted(view(), who), nonce, asked)
+        return Response(text, headers=security.headers(nonce))
+
+    def described() -> Response:
+        return _to_json(description)
+
+    for path in _API:
+        _route(app, path, partial(asked, path))
+    _route(app, "/", drawn)
+    _route(app, "/openapi.json", described)
+    _answer_errors(app, on_error)
+    _guard(app, hosts)
+    return app
+
+
+def _route(app: Flask, path: str, answer: Callable[[], Response]) -> None:
+    app.add_url_rule(
+        path, endpoint=path, view_func=answer, methods=["GET"], provide_automatic_options=False
+    )
+
+
+def _guard(app: Flask, hosts: tuple[str, ...]) -> None:
+    @app.before_request
+    def refuse_other_hosts() -> Response | None:
+        name = request.host.rpartition(":")[0] if request.host[-1:].isdigit() else request.host
+        if not hosts or request.host in hosts or name in hosts:
+            return None
+        return _to_json({"error": "this is not reached by that name"}, HTTPStatus.BAD_REQUEST)
+
+    @app.after_request
+    def add_headers(response: Response) -> Response:
+        for name, value in _ABOUT.items():
+            response.headers.setdefault(name, value)
+        return response
+
+
+def _answer_errors(app: Flask, on_error: Callable[[Exception], None]) -> None:
+    @app.errorhandler(Problem)
+    def explain(problem: Problem) -> Response:
+        found = _to_json({"error": problem.text, **problem.more}, problem.status)
+        if problem.status is HTTPStatus.SERVICE_UNAVAILABLE:
+            found.headers["Retry-After"] = str(RETRY_SECONDS)
+        return found
+
+    @app.errorhandler(Unknown)
+    def ask_who(_: Unknown) -> Response:
+        text = "needs a bearer token that the API server knows"
+        found = _to_json({"error": text}, HTTPStatus.UNAUTHORIZED)
+        found.headers["WWW-Authenticate"] = "Bearer"
+        return found
+
+    @app.errorhandler(Unanswered)
+    def say_later(error: Unanswered) -> Response:
+        on_error(error)
+        text = "the API server does not say who asks and what they may see"
+        found = _to_json({"error": text}, HTTPStatus.SERVICE_UNAVAILABLE)
+        found.headers["Retry-After"] = str(RETRY_SECONDS)
+        return found
+
+    @app.errorhandler(HTTPException)
+    def name_status(error: HTTPException) -> Response:
+        status = HTTPStatus(error.code or HTTPStatus.INTERNAL_SERVER_ERROR)
+        found = _to_json({"error": status.phrase.lower()}, status)
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            found.headers["Allow"] = "GET, HEAD"
+        return found
+
+    @app.errorhandler(Exception)
+    def admit_bug(error: Exception) -> Response:
+        on_error(error)
+        return _to_json({"error": "internal error"}, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _given(names: frozenset[str]) -> Mapping[str, str]:
+    """Read the parameters, each known, given once, and not empty."""
+    found: dict[str, str] = {}
+    for name, values in request.args.lists():
+        if name not in names:
+            known = f"; known: {', '.join(sorted(names))}" if names else ""
+            raise Problem(HTTPStatus.BAD_REQUEST, f"unknown parameter {name}{known}")
+        if len(values) > 1 or not values[0]:
+            raise Problem(HTTPStatus.BAD_REQUEST, f"{name}: must be given once, not empty")
+        found[name] = values[0]
+    return found
+
+
+def _to_json(found: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    return Response(json.dumps(found) + "\n", status=status, mimetype="application/json")

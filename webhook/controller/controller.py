@@ -1,0 +1,326 @@
+"""The controller's loop: follows the cluster and looks again when something changed.
+
+It follows everything that the webhook does, of Workloads their runs alone, and the metadata of
+Jobs. Of several replicas all follow and judge, so that each can take over at once, and one writes.
+"""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+from webhook.api.client import Client
+from webhook.api.errors import ClusterError
+from webhook.api.kubernetes_version import lets_resources_change
+from webhook.api.lease import Elector
+from webhook.api.resources import POLICIES, WORKLOADS, Resource, signing_keys, watched
+from webhook.api.watch import Follower, Message
+from webhook.controller import glimpse
+from webhook.controller.controller_metrics import ControllerMetrics
+from webhook.controller.glimpse import JOBS, Leavers
+from webhook.controller.job_events import JobEvents
+from webhook.controller.key_keeper import KeyKeeper
+from webhook.controller.leadership import Leadership
+from webhook.controller.mover import LOOK_SECONDS, Mover
+from webhook.controller.reconcile import Look, look
+from webhook.controller.records import Records
+from webhook.controller.run_times import RUNS, read_run
+from webhook.controller.sparing import Sparing
+from webhook.controller.unreviewed import Found, Unreviewed, fetching
+from webhook.decide.restraint import Restraint
+from webhook.model.faults import Failures
+from webhook.model.queues import Snapshot
+from webhook.reconsider import choose, pending_jobs
+from webhook.settings import Settings
+from webhook.state.feed import Feed
+from webhook.state.key_ring import KeyRing, proven
+from webhook.state.pipe import Update, apply_update
+
+COALESCE_SECONDS: Final = 0.2
+"""Changes that come together cost one look."""
+AGAIN_SECONDS: Final = 1.0
+"""Until the next look after a failed one."""
+IDLE_SECONDS: Final = 5.0
+NAMED_A_MINUTE: Final = 10
+"""Jobs created without a review that are named in the log; the others are only counted."""
+
+
+class Controller:
+    """The loop; what it needs of the world comes in."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: Client,
+        *,
+        jobs_client: Client,
+        elector: Elector,
+        log: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._client = client
+        self._jobs_client = jobs_client
+        self._log = log
+        kinds = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
+        ring = self._ring = KeyRing()
+        self._resources = (
+            *(one for one in kinds if one.kind != WORKLOADS),
+            signing_keys(settings.namespace),
+        )
+        workloads = (replace(one, required=False) for one in kinds if one.kind == WORKLOADS)
+        self._while_reconsidering = (
+            *proven(workloads, ring),
+            replace(pending_jobs.FOLLOWED, read=ring.reading(pending_jobs.read)),
+        )
+        """Followed once a policy reconsiders, or a Job was moved: most need no such memory."""
+        self._follows_pending = False
+        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self.leadership = Leadership(
+            elector, on_change=lambda: self.put(None), log=log, uniform=random.uniform
+        )
+        self._term = 0
+        """In which it was last looked whether we lead."""
+        restraint = Restraint(
+            stated_version=settings.kueue_version, enforces=settings.untested_kueue == "enforce"
+        )
+        self._feed = Feed(self._resources, time.monotonic(), settle=restraint)
+        self._snapshot = Snapshot()
+        self.metrics = ControllerMetrics()
+        self._records = Records(
+            client, settings.namespace, is_leader=self.is_leader, metrics=self.metrics, log=log
+        )
+        self._keys = KeyKeeper(client, settings.namespace, is_leader=self.is_leader, unix=time.time)
+        self._looked_at = -1
+        """Generation of the snapshot at the last look."""
+        self._due = False
+        self._failures = Failures(log)
+        self._survive = self._failures.survive
+        self._unreviewed = Unreviewed(fetching(client), settings.namespace)
+        self._leavers = Leavers()
+        self._events = JobEvents(
+            client, is_leader=self.is_leader, unix=time.time, clock=time.monotonic
+        )
+        self._mover = Mover(
+            client,
+            settings.namespace,
+            max_state_age=settings.max_state_age,
+            min_gain_probability=settings.min_gain_probability,
+            may_write=self.is_leader,
+        )
+        self._takers = {
+            JOBS.kind: (
+                self._unreviewed.take,
+                self._records.take_jobs,
+                self._leavers.take,
+                self._events.take,
+            ),
+            RUNS.kind: (self._records.take_runs,),
+            pending_jobs.FOLLOWED.kind: (self._mover.take,),
+        }
+        self._naming = Sparing(NAMED_A_MINUTE, time.monotonic)
+
+    def run(self) -> None:
+        """Follow and look until the process ends."""
+        followed = [(one, self._client) for one in self._resources]
+        reading = self._ring.reading
+        followed += [
+            (replace(RUNS, read=reading(read_run)), self._client),
+            (replace(JOBS, read=reading(glimpse.read)), self._jobs_client),
+        ]
+        for resource, client in followed:
+            self._follow(resource, client)
+        while True:
+            self.step()
+
+    def put(self, message: Message | None) -> None:
+        """Take a message of a follower, from any thread; None: it is time for the next step."""
+        self._messages.put(message)
+
+    def step(self) -> None:
+        """Take what has come in; look at the policies if that may change a condition."""
+        idle = LOOK_SECONDS if self._follows_pending else IDLE_SECONDS
+        self._gather(AGAIN_SECONDS if self._due else idle)
+        update, _ = self._survive("state", self._take_update)
+        self.metrics.failures.catch_up(self._failures.counts)
+        if update is None:
+            self._feed.publish_anew()
+            return
+        if not update.synced:
+            return
+        # Not earlier: who knows nothing yet shall not take the Lease from who could act.
+        self.leadership.start()
+        self._note_term()
+        self._survive("keys", lambda: self._log_all(self._keys.look(time.monotonic())))
+        self._survive("jobs", lambda: self._judge_unreviewed(update.as_of))
+        self._survive("records", lambda: self._records.look(self._feed, self._snapshot))
+        self._survive("events", lambda: self._log_all(self._events.look()))
+        if self._follows_pending:
+            self._survive("moves", self._move)
+        if self._due or self._snapshot.generation != self._looked_at:
+            _, went_well = self._survive("policies", self._look)
+            self._due = self._due or not went_well
+        self.metrics.failures.catch_up(self._failures.counts)
+
+    def _take_update(self) -> Update:
+        update = self._feed.update(time.monotonic(), time.time())
+        self._snapshot = apply_update(self._snapshot, update)
+        self._follow_pending()
+        self._count(update)
+        return update
+
+    def is_leader(self) -> bool:
+        """Tell whether we may write; to be asked right before each write, and costs nothing.
+
+        Who has come to lead since the step began writes from the next one on.
+        """
+        return self._term > 0 and self.leadership.term() == self._term
+
+    def not_ready(self) -> str:
+        return self._feed.not_ready()
+
+    def before_scrape(self) -> None:
+        synced = self._feed.synced
+        age = time.monotonic() - self._snapshot.as_of if synced else float("inf")
+        self.metrics.watches.show(ready=synced, age=age)
+        self.metrics.leader.set(self.leadership.is_leader())
+
+    def _follow(self, resource: Resource, client: Client) -> None:
+        follower = Follower(
+            resource,
+            client,
+            self.put,
+            clock=time.monotonic,
+            sleep=time.sleep,
+            uniform=random.uniform,
+        )
+        threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
+
+    def _follow_pending(self) -> None:
+        """Follow all that moves rest on, from the first time on that there may be any."""
+        if self._follows_pending:
+            return
+        if self._leavers.seen or choose.policies_of(self._snapshot):
+            self._follows_pending = True
+            for resource in self._while_reconsidering:
+                self._feed.expect(resource.kind, time.monotonic())
+                self._follow(resource, self._client)
+
+    def _gather(self, wait: float) -> None:
+        until = time.monotonic() + wait
+        while (wait := until - time.monotonic()) > 0:
+            try:
+                message = self._messages.get(timeout=wait)
+            except queue.Empty:
+                return
+            if message is None:
+                return
+            self._ring.take(message)
+            takers = self._takers.get(message.kind)
+            for take in (self._feed.take,) if takers is None else (self._feed.hear, *takers):
+                lines, _ = self._survive("messages", partial(take, message))
+                self._log_all(lines or ())
+            if takers is not None:
+                continue
+            changed = message.entries is not None or message.event is not None
+            # A policy that cannot be read changes no snapshot, yet its status must say so.
+            self._due = self._due or (changed and message.kind == POLICIES)
+            if changed:
+                until = min(until, time.monotonic() + COALESCE_SECONDS)
+
+    def _log_all(self, lines: tuple[str, ...]) -> None:
+        for line in lines:
+            self._log(line)
+
+    def _count(self, update: Update) -> None:
+        self.metrics.watches.take(
+            synced=update.synced,
+            ages=update.ages,
+            relists=update.relists,
+            problems=update.problems,
+        )
+
+    def _note_term(self) -> None:
+        """Look at everything again where we have come to lead: what was due may not be written."""
+        before, self._term = self._term, self.leadership.term()
+        if self._term == before:
+            return
+        if before:
+            self._log("leads no more: statuses, records of runs and Events are another's to write")
+        if self._term:
+            self._log("leads: writes statuses, records of runs and Events from now on")
+            self._due = True
+            self._records.read_again()
+            self._mover.begin()
+
+    def _look(self) -> None:
+        try:
+            found = look(
+                self._client,
+                self._snapshot,
+                own_namespace=self._settings.namespace,
+                clock=_now,
+                is_leader=self.is_leader,
+                changes_resources=self._changes_resources(),
+            )
+        except ClusterError as error:
+            self._due = True
+            self._log(f"policies: {error}")
+            return
+        self._due = found.again or bool(found.failed)
+        self._looked_at = self._snapshot.generation
+        self._report(found)
+
+    def _changes_resources(self) -> bool:
+        """Tell whether this Kubernetes lets a suspended Job's resources change, if it says so."""
+        try:
+            return lets_resources_change(self._client.get("/version"))
+        except ClusterError:
+            return True
+
+    def _report(self, found: Look) -> None:
+        self.metrics.expect(self._snapshot)
+        self.metrics.show(found.ready)
+        self.metrics.writes.labels("written").inc(len(found.written))
+        self.metrics.writes.labels("failed").inc(len(found.failed))
+        for name, condition in found.written:
+            state = "ready" if condition.ready else f"not ready: {condition.message}"
+            self._log(f"FallbackPolicy {name}: {state}")
+        for name, message in found.failed:
+            self._log(f"FallbackPolicy {name}: status not written: {message}")
+
+    def _move(self) -> None:
+        stepped = self._mover.step(
+            self._feed, self._snapshot, now=time.monotonic(), unix=time.time()
+        )
+        gained: defaultdict[str, float] = defaultdict(float)
+        for move in stepped.moved:
+            gained[move.candidate.policy] += move.gain
+        self.metrics.show_moves(stepped.outcomes, gained, stepped.obstacles)
+        self.metrics.in_flight.set(self._mover.in_flight)
+        self._log_all(tuple(stepped.lines))
+
+    def _judge_unreviewed(self, as_of: float) -> None:
+        self._unreviewed.note(self._snapshot, time.time())
+        if self.is_leader():
+            self._report_unreviewed(self._unreviewed.look(as_of=as_of))
+        else:
+            self._unreviewed.leave(leader_at=self.leadership.heard_at)
+
+    def _report_unreviewed(self, found: Found) -> None:
+        self.metrics.unjudged.inc(found.unjudged)
+        for policy, name in found.unreviewed:
+            self.metrics.unreviewed.labels(policy).inc()
+            if self._naming.lets_pass():
+                self._log(f"Job {name}: created without a review; FallbackPolicy {policy} matches")
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,163 @@
+"""The controller's metrics: names, texts and label values stand here and only here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from webhook.metric_table import CountedElsewhere, Table, Watches, series
+from webhook.model.faults import CONTROLLER_PARTS
+from webhook.model.moves import OUTCOMES, Obstacle
+from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
+from webhook.model.queues import Snapshot
+from webhook.serving.server_metrics import A_POLICY, AN_OPTION
+
+
+class ControllerMetrics:
+    def __init__(self) -> None:
+        self.table = table = Table()
+        self.registry = table.registry
+        table.version()
+        table.process()
+        self.watches = Watches(table, "controller_")
+        self.leader = table.gauge(
+            "controller_leader", "1 where this controller leads, and so writes; else 0."
+        )
+        self.writes = table.counter(
+            "policy_status_writes",
+            "Statuses of policies written, or tried to.",
+            result=("written", "failed"),
+        )
+        self._policies = table.gauge(
+            "policies", "Policies by their condition Ready.", ready=("True", "False")
+        )
+        self._ready = table.gauge(
+            "policy_ready", "1 where the policy's condition Ready is True, else 0.", policy=A_POLICY
+        )
+        self.unreviewed = table.counter(
+            "unreviewed_jobs",
+            "Jobs that a policy in mode Enforce or Advise matched and that were created without "
+            "being reviewed. Of mode Observe it cannot be told: nothing is written there.",
+            policy=A_POLICY,
+        )
+        self.unjudged = table.counter(
+            "unjudged_jobs",
+            "Jobs without a decision that were let go unjudged because too many came at once.",
+        )
+
+        self.failures = CountedElsewhere(
+            table.counter(
+                "controller_failed_turns",
+                "Turns of the controller that failed in a part; it goes on with the next.",
+                part=CONTROLLER_PARTS,
+            )
+        )
+        self._run_times(table)
+        self._moves(table)
+
+    def _moves(self, table: Table) -> None:
+        self._moved = table.counter(
+            "controller_moves",
+            "Moves of pending Jobs that were written, by what became of them. moved: its Workload "
+            "shows it. conflict: the Job changed meanwhile. refused: by the webhook or the API "
+            "server. lost: no Workload showed it in time. repaired: quota that it held in the "
+            "queue it had left was taken back. failed: the API server could not be reached.",
+            policy=A_POLICY,
+            outcome=OUTCOMES,
+        )
+        self._gained = table.counter(
+            "controller_move_gained_seconds",
+            "Seconds that all who wait were expected to be done sooner, together, by moves.",
+            policy=A_POLICY,
+        )
+        self._not_moved = table.gauge(
+            "controller_not_moved_jobs",
+            "Pending Jobs of policies that reconsider which cannot be moved, by why.",
+            policy=A_POLICY,
+            reason=tuple(map(str, Obstacle)),
+        )
+        self.in_flight = table.gauge(
+            "controller_moves_in_flight", "Moves that no Workload shows yet."
+        )
+
+    def show_moves(
+        self,
+        outcomes: Mapping[tuple[str, str], int],
+        gained: Mapping[str, float],
+        obstacles: Mapping[tuple[str, Obstacle], int] | None,
+    ) -> None:
+        """Take over what a step came to; obstacles only after a look."""
+        for place, count in outcomes.items():
+            self._moved.labels(*place).inc(count)
+        for policy, seconds in gained.items():
+            self._gained.labels(policy).inc(seconds)
+        if obstacles is not None:
+            self._not_moved.clear()
+            for (policy, obstacle), count in obstacles.items():
+                self._not_moved.labels(policy, str(obstacle)).set(count)
+
+    def count_writes(self, what: str, *, written: int, failed: int) -> None:
+        """Count ConfigMaps of the run times, or of the journal."""
+        counter = self.journal_writes if what == "journal" else self.record_writes
+        counter.labels("written").inc(written)
+        counter.labels("failed").inc(failed)
+
+    def _run_times(self, table: Table) -> None:
+        self.record_writes = table.counter(
+            "run_time_record_writes",
+            "ConfigMaps with records of runs written, or tried to.",
+            result=("written", "failed"),
+        )
+        self.journal_writes = table.counter(
+            "journal_writes",
+            "ConfigMaps of the journal written, or tried to.",
+            result=("written", "failed"),
+        )
+        self.classes = table.gauge(
+            "run_time_classes", "Classes of Jobs of which runs are remembered."
+        )
+        self._keeps_failing = table.gauge(
+            "keeps_failing",
+            "Classes of Jobs that are refused the option because what they run keeps failing "
+            "there.",
+            policy=A_POLICY,
+            option=AN_OPTION,
+        )
+
+    def show_failing(
+        self, counts: Mapping[tuple[str, str], int], policies: tuple[FallbackPolicy, ...]
+    ) -> None:
+        """Take over how many classes each option but a policy's first is refused to."""
+        places = {
+            (policy.name, option.name) for policy in policies for option in policy.spec.options[1:]
+        }
+        for place in places:
+            self._keeps_failing.labels(*place).set(counts.get(place, 0))
+        for labels in series(self._keeps_failing):
+            if (labels["policy"], labels["option"]) not in places:
+                self._keeps_failing.remove(*labels.values())
+
+    def show(self, ready: Mapping[str, bool]) -> None:
+        """Take over the condition Ready of every policy there is; those that are gone go here."""
+        for state in (True, False):
+            count = sum(1 for one in ready.values() if one is state)
+            self._policies.labels(str(state)).set(count)
+        for name, state in ready.items():
+            self._ready.labels(name).set(state)
+        metrics = (self._ready, self.unreviewed, self._moved, self._gained, self._not_moved)
+        for metric in metrics:
+            for labels in series(metric):
+                if labels["policy"] not in ready:
+                    metric.remove(*labels.values())
+
+    def expect(self, snapshot: Snapshot) -> None:
+        """Start at zero for each policy that leaves decisions: an increase is seen from there."""
+        for policy in filter(_leaves_decisions, snapshot.policies):
+            self.unreviewed.labels(policy.name)
+            if policy.spec.reconsider is not None:
+                self._gained.labels(policy.name)
+                for outcome in OUTCOMES:
+                    self._moved.labels(policy.name, outcome)
+
+
+def _leaves_decisions(policy: FallbackPolicy) -> bool:
+    return policy.spec.mode is not Mode.OBSERVE

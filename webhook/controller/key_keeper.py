@@ -1,0 +1,133 @@
+"""Keeps the keys that decisions are signed with: made once, renewed with overlap, never reused.
+
+A new key signs only when every server has had time to read it, and an old one goes on to verify,
+so that no decision is lost when the key changes. Whoever deletes the Secret revokes all of them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from webhook.api.errors import ClusterError, NotServed, Refused
+from webhook.api.resources import SIGNING_KEYS
+from webhook.model.fields import FieldError
+from webhook.model.signatures import SigningKey, SigningKeys
+from webhook.state.signing_keys import read_keys, to_secret
+
+KEEP_SECONDS: Final = 30.0
+"""Between two looks."""
+RENEW_SECONDS: Final = 90 * 86_400
+OVERLAP_SECONDS: Final = 120
+"""From when a key is published until it signs; and after the first one for so long unsigned
+decisions are believed, as a server may have decided before it knew the key."""
+MOST_KEYS: Final = 5
+"""Beyond, the oldest goes: what it signed a year ago is then nobody's."""
+_SECRET_BYTES: Final = 32
+_CONFLICT: Final = 409
+
+
+class Secrets(Protocol):
+    """What is needed of ``api.client.Client``."""
+
+    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
+
+    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
+
+    def put(self, path: str, body: object) -> Mapping[str, Any]: ...
+
+
+def new_key(unix: float) -> SigningKey:
+    return SigningKey(
+        id=secrets.token_hex(4), made=int(unix), secret=secrets.token_bytes(_SECRET_BYTES)
+    )
+
+
+def renewed(
+    keys: SigningKeys | None, unix: float, make: Callable[[float], SigningKey] = new_key
+) -> SigningKeys:
+    """Return the keys as they should be now; the very same object where nothing is due."""
+    if keys is None:
+        first = make(unix)
+        return SigningKeys(keys=(first,), signing=first.id, since=int(unix) + OVERLAP_SECONDS)
+    newest = keys.keys[-1]
+    if newest.made + RENEW_SECONDS <= unix:
+        return replace(keys, keys=(*keys.keys, make(unix))[-MOST_KEYS:])
+    if keys.signing != newest.id and newest.made + OVERLAP_SECONDS <= unix:
+        return replace(keys, signing=newest.id)
+    return keys
+
+
+class KeyKeeper:
+    def __init__(
+        self,
+        transport: Secrets,
+        namespace: str,
+        *,
+        is_leader: Callable[[], bool],
+        unix: Callable[[], float],
+    ) -> None:
+        """Keep the Secret in *namespace*; *is_leader* is asked before each write."""
+        self._transport = transport
+        self._path = f"/api/v1/namespaces/{namespace}/secrets"
+        self._is_leader = is_leader
+        self._unix = unix
+        self._next = 0.0
+        self._said = ""
+
+    def look(self, now: float) -> tuple[str, ...]:
+        """Renew what is due, if it is time and we lead; return what is to be logged."""
+        if now < self._next or not self._is_leader():
+            return ()
+        self._next = now + KEEP_SECONDS
+        try:
+            line = self._keep()
+        except ClusterError as error:
+            if isinstance(error, Refused) and error.status == _CONFLICT:
+                # Somebody else wrote it in between, and is right.
+                self._next = now
+                return ()
+            line = f"signing keys: {error}"
+        said, self._said = self._said, line
+        return (line,) if line and line != said else ()
+
+    def _keep(self) -> str:
+        try:
+            source = self._transport.get(f"{self._path}/{SIGNING_KEYS}")
+        except NotServed:
+            source = {}
+        line = ""
+        try:
+            before = read_keys(source)
+        except FieldError as error:
+            before, line = None, f"signing keys: {error}; new ones are made"
+        after = renewed(before, self._unix())
+        if after is before or not self._is_leader():
+            return line
+        if source:
+            self._transport.put(f"{self._path}/{SIGNING_KEYS}", _with_data(source, after))
+        else:
+            self._transport.post(self._path, _with_data(_NEW, after))
+        return line or f"signing keys: {_told(before, after)}"
+
+
+_NEW: Final[Mapping[str, Any]] = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": SIGNING_KEYS},
+    "type": "Opaque",
+}
+
+
+def _with_data(source: Mapping[str, Any], keys: SigningKeys) -> Mapping[str, Any]:
+    return {**source, "data": {**(source.get("data") or {}), **to_secret(keys)}}
+
+
+def _told(before: SigningKeys | None, after: SigningKeys) -> str:
+    if before is None:
+        return f"made key {after.signing}; decisions without a signature are no longer believed"
+    if after.signing != before.signing:
+        return f"key {after.signing} signs from now on"
+    return f"made key {after.keys[-1].id}, which will sign in {OVERLAP_SECONDS} s"

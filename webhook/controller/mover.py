@@ -1,0 +1,244 @@
+"""Moves pending Jobs: looks, asks the webhook for edits, waits for the Workload, repairs races.
+
+A move is one patch of an annotation, with the Job's resourceVersion; the edits are the webhook's.
+It is done when the Workload shows it. Kueue may admit the Workload where it was at that moment:
+see ``repairs``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from webhook.api import kubernetes_version
+from webhook.api.errors import ClusterError, Refused
+from webhook.api.watch import Message
+from webhook.controller import move_writes
+from webhook.controller.move_writes import Transport
+from webhook.controller.repairs import Instant, Repairs
+from webhook.model.fields import FieldError
+from webhook.model.moves import Obstacle
+from webhook.model.pending import Pending
+from webhook.model.queues import Snapshot
+from webhook.reconsider import choose, offers, pending_jobs
+from webhook.reconsider.plan import Move
+from webhook.state.feed import Feed
+from webhook.state.readers import Entry
+from webhook.state.workload import Workload
+
+LOOK_SECONDS: Final = 2.0
+JOBS_A_SECOND: Final = 1000
+"""What so many pending Jobs add to the time between two looks: thousands cost a second of CPU."""
+MOST_IN_FLIGHT: Final = 16
+CONFIRM_SECONDS: Final = 20.0
+"""A move that no Workload shows by then is given up, and seen anew as what it has become."""
+REFUSED_SECONDS: Final = 60.0
+"""Until a Job is asked again that the webhook or the API server refused to move."""
+OLDER_SECONDS: Final = 600.0
+_CONFLICT: Final = 409
+_NEW_ENOUGH: Final = (1, 36)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flight:
+    """A move that has been written and that no Workload shows yet."""
+
+    move: Move
+    queue: str
+    since: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Stepped:
+    """What one step came to."""
+
+    lines: list[str] = field(default_factory=list)
+    moved: list[Move] = field(default_factory=list)
+    """Confirmed."""
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(policy, what became of a move) to how many: see ``model.moves.OUTCOMES``."""
+    obstacles: Mapping[tuple[str, Obstacle], int] | None = None
+    """After a look: (policy, why) to pending Jobs that cannot be moved."""
+
+
+class Mover:
+    def __init__(
+        self,
+        transport: Transport,
+        own_namespace: str,
+        *,
+        max_state_age: float = 15.0,
+        min_gain_probability: float = 0.8,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Look at nothing that is older than *max_state_age* seconds."""
+        self._transport = transport
+        self._own_namespace = own_namespace
+        self._max_state_age = max_state_age
+        self._min_gain_probability = min_gain_probability
+        self._may_write = may_write
+        self._jobs: dict[str, Pending] = {}
+        self._listed = False
+        self._flying: dict[str, Flight] = {}
+        self._confirmed = 1
+        """Moves seen to arrive since one failed: so many may be in flight."""
+        self._refused: dict[str, float] = {}
+        """Job to when it may be asked again."""
+        self._repairs = Repairs(transport, may_write)
+        self._next = 0.0
+        self._older_until = 0.0
+        self._version_known = False
+        self._error = ""
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._flying)
+
+    def take(self, message: Message) -> tuple[str, ...]:
+        """Take over what the follower of Jobs has found out; return what is to be logged."""
+        before, self._error = self._error, message.error
+        if message.error:
+            return () if before else (f"{message.kind}: {message.error}",)
+        if message.entries is not None:
+            self._jobs = {
+                _text(entry): entry.value for entry in message.entries if entry.value is not None
+            }
+            self._listed = True
+        elif message.event is not None:
+            event_type, entry = message.event
+            if event_type == "DELETED" or entry.value is None:
+                self._jobs.pop(_text(entry), None)
+            else:
+                self._jobs[_text(entry)] = entry.value
+        return (f"{message.kind}: readable again",) if before else ()
+
+    def begin(self) -> None:
+        """Begin anew where we have come to lead: what another has in flight is its Jobs' state."""
+        self._flying.clear()
+        self._confirmed = 1
+
+    def step(self, feed: Feed, snapshot: Snapshot, *, now: float, unix: float) -> Stepped:
+        """Follow up what is under way; look for more if it is time."""
+        stepped = Stepped()
+        policies = choose.policies_of(snapshot)
+        if not self._listed or not feed.lists_workloads or not self._may_write():
+            return stepped
+        workloads = choose.by_job(feed.workloads())
+        self._follow_up(workloads, snapshot, now=now, stepped=stepped)
+        at = Instant(snapshot=snapshot, now=now, unix=unix)
+        repaired = self._repairs.step(self._jobs.values(), workloads, at)
+        stepped.lines += repaired.lines
+        stepped.outcomes.update((policy, "repaired") for policy in repaired.policies)
+        is_fresh = now - snapshot.as_of <= self._max_state_age
+        if now >= self._next and policies and is_fresh:
+            self._next = now + LOOK_SECONDS + len(self._jobs) / JOBS_A_SECOND
+            self._look(_world(feed, snapshot, workloads, now=now, unix=unix), stepped)
+        return stepped
+
+    def _look(self, world: offers.World, stepped: Stepped) -> None:
+        world = replace(
+            world,
+            min_gain_probability=self._min_gain_probability,
+            own_namespace=self._own_namespace,
+            changes_resources=self._may_change_resources(world.now),
+        )
+        self._refused = {key: at for key, at in self._refused.items() if at > world.now}
+        passed_over = {*self._refused, *self._flying}
+        jobs = [job for key, job in self._jobs.items() if key not in passed_over]
+        most = min(self._confirmed, MOST_IN_FLIGHT) - len(self._flying)
+        looked = choose.look(world, jobs, most=most)
+        stepped.obstacles = looked.obstacles
+        for move in looked.moves:
+            if not self._may_write():
+                return
+            self._write(move, world, stepped)
+
+    def _may_change_resources(self, now: float) -> bool:
+        if not self._version_known:
+            try:
+                found = self._transport.get("/version")
+            except ClusterError:
+                return False
+            is_new = kubernetes_version.lets_resources_change(found)
+            self._version_known = True
+            self._older_until = 0.0 if is_new else float("inf")
+        return now >= self._older_until
+
+    def _write(self, move: Move, world: offers.World, stepped: Stepped) -> None:
+        key, policy = move.candidate.key, move.candidate.policy
+        job = self._jobs[key]
+        try:
+            after = pending_jobs.read_job(move_writes.ask(self._transport, job, move))
+        except Refused as error:
+            self._note_refusal(move, error, world.now, stepped)
+            return
+        except (ClusterError, FieldError, ValueError) as error:
+            stepped.outcomes[policy, "failed"] += 1
+            stepped.lines.append(f"Job {key}: not moved to {move.way.option}: {error}")
+            return
+        if after is None or after.option != move.way.option:
+            self._refused[key] = world.now + REFUSED_SECONDS
+            stepped.outcomes[policy, "refused"] += 1
+            stepped.lines.append(f"Job {key}: the webhook did not move it to {move.way.option}")
+            return
+        self._jobs[key] = after
+        self._flying[key] = Flight(move=move, queue=after.queue, since=world.now)
+
+    def _note_refusal(self, move: Move, error: Refused, now: float, stepped: Stepped) -> None:
+        key, policy = move.candidate.key, move.candidate.policy
+        if error.status == _CONFLICT:
+            # It has changed meanwhile: it may have been admitted. The next look sees it anew.
+            stepped.outcomes[policy, "conflict"] += 1
+            return
+        self._refused[key] = now + REFUSED_SECONDS
+        if error.keeps_template:
+            self._older_until = max(self._older_until, now + OLDER_SECONDS)
+        stepped.outcomes[policy, "refused"] += 1
+        stepped.lines.append(f"Job {key}: not moved to {move.way.option}: {error}")
+
+    def _follow_up(
+        self,
+        workloads: Mapping[str, Sequence[Workload]],
+        snapshot: Snapshot,
+        *,
+        now: float,
+        stepped: Stepped,
+    ) -> None:
+        for key, flight in list(self._flying.items()):
+            policy = flight.move.candidate.policy
+            if move_writes.has_arrived(key, flight.queue, workloads.get(key, ()), snapshot):
+                del self._flying[key]
+                self._confirmed += 1
+                stepped.moved.append(flight.move)
+                stepped.outcomes[policy, "moved"] += 1
+                stepped.lines.append(f"Job {key}: {move_writes.sentence(flight.move)}")
+            elif now - flight.since > CONFIRM_SECONDS:
+                del self._flying[key]
+                self._confirmed = 1
+                stepped.outcomes[policy, "lost"] += 1
+                stepped.lines.append(
+                    f"Job {key}: its Workload does not show the move to {flight.move.way.option}"
+                )
+
+
+def _world(
+    feed: Feed,
+    snapshot: Snapshot,
+    workloads: Mapping[str, Sequence[Workload]],
+    *,
+    now: float,
+    unix: float,
+) -> offers.World:
+    return offers.World(
+        snapshot=snapshot,
+        censuses={name: feed.census(name) for name in choose.trees(snapshot)},
+        workloads=workloads,
+        now=now,
+        unix=unix,
+    )
+
+
+def _text(entry: Entry) -> str:
+    return "/".join(entry.key)

@@ -1,0 +1,1 @@
+"""The way from a Job to an outcome: created, applied again, moved, undone. Pure."""

@@ -1,0 +1,192 @@
+"""Carries a decision out: what it writes on the Job and its pod template, as far as the mode goes.
+
+What an option does to a template is worked out once for all Jobs of that template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from webhook.admission import original as originals
+from webhook.admission import patch
+from webhook.decide import decision_record, differences, match, warning
+from webhook.decide.differences import Differences
+from webhook.flow import placement
+from webhook.jobs import JobKind
+from webhook.kueue.occupancy import Occupancy
+from webhook.learn import job_class
+from webhook.learn.job_class import Mark
+from webhook.model import job as jobs
+from webhook.model import marks
+from webhook.model.decision import Assessment, Decision, Outcome
+from webhook.model.edits import HOLE, Edit, Prepared
+from webhook.model.job import Job
+from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
+from webhook.model.signatures import SigningKeys, signed_id, signed_record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A Job as it came (``raw``), and as it was before any decision that came with it."""
+
+    kind: JobKind
+    source: Mapping[str, Any]
+    raw: Job
+    clean_source: Mapping[str, Any]
+    clean: Job
+    carried: bool
+
+
+def apply(case: Case, policy: FallbackPolicy, decision: Decision, occupancy: Occupancy) -> Outcome:
+    """Turn a decision into edits, as far as the policy's mode goes."""
+    if policy.spec.mode is Mode.OBSERVE:
+        return Outcome(decision=decision, job=case.clean)
+    taken = next((item for item in decision.options if item.option == decision.option), None)
+    keys = occupancy.snapshot.signing
+    decision, warnings = _told(case, policy, decision, taken, occupancy)
+    if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:
+        # A manifest that carries an older decision keeps the record by which that one is undone.
+        proven = marks.off_templates(case.raw)
+        recorded = proven if case.carried else annotated(proven, decision, {}, keys)
+        edits = case.kind.edits(case.raw, recorded)
+        return Outcome(decision=decision, edits=edits, warnings=warnings, job=case.clean)
+    class_text = class_text_of(case, policy, occupancy)
+    decision = signed(decision, class_text, case.clean, keys)
+    prepared = _prepared(case, taken.job, taken, policy, class_text)
+    if prepared is None:
+        after = under(taken.job, policy, taken, decision_id=decision.id, class_text=class_text)
+        found = _changed(case, after, decision, taken, occupancy)
+        return replace(found, warnings=warnings)
+    # The template's part is known already; what is left are labels and annotations of the Job.
+    prepared = patch.filled(prepared, decision.id)
+    labelled = replace(case.clean, labels=_labels(taken.job, taken, policy))
+    named = case.kind.edits(case.clean, labelled)
+    original = {**prepared.original, **originals.original_of(named, case.clean_source)}
+    recorded = annotated(labelled, decision, originals.to_json(original), keys)
+    return Outcome(
+        decision=decision,
+        edits=prepared.edits + named + case.kind.edits(labelled, recorded),
+        prepared=prepared,
+        original=original,
+        warnings=warnings,
+        arrival=placement.decided(labelled, taken, decision, occupancy.snapshot),
+        job=case.clean,
+    )
+
+
+def _told(
+    case: Case,
+    policy: FallbackPolicy,
+    decision: Decision,
+    taken: Assessment | None,
+    occupancy: Occupancy,
+) -> tuple[Decision, tuple[str, ...]]:
+    """Note in the decision what it changes, and say so in warnings."""
+    if taken is None or taken.job is None:
+        return decision, warning.decided(decision, Differences(), submitted="")
+    left = match.submission(case.raw, occupancy.snapshot).queue
+    after = replace(taken.job, labels=_labels(taken.job, taken, policy))
+    changed = differences.between(case.raw, after, left=left, taken=taken.queue)
+    decision = replace(decision, changed=changed.names)
+    return decision, warning.decided(decision, changed, submitted=left)
+
+
+def unproven(case: Case) -> tuple[Edit, ...]:
+    """List the edits that take off a Job which nobody decides what is not ours.
+
+    Marks on the pod template never are: they came with it.
+    """
+    after = marks.off_templates(case.raw)
+    if jobs.DECISION in after.annotations and not case.carried:
+        left = {key: text for key, text in after.annotations.items() if key != jobs.DECISION}
+        after = replace(after, annotations=left)
+    return case.kind.edits(case.raw, after) if after is not case.raw else ()
+
+
+def signed(decision: Decision, class_text: str, job: Job, keys: SigningKeys | None) -> Decision:
+    """Give the decision's id the signature of the marks that *job*'s pod template gets."""
+    if keys is None:
+        return decision
+    written = (decision.policy, decision.option or "", class_text)
+    return replace(decision, id=signed_id(decision.id, job.namespace, written, keys))
+
+
+def under(
+    job: Job, policy: FallbackPolicy, taken: Assessment, *, decision_id: str, class_text: str
+) -> Job:
+    """Put queue, option, the decision's id and the class on the adapted Job."""
+    return marks.marked(
+        job,
+        _labels(job, taken, policy),
+        option=taken.option,
+        decision_id=decision_id,
+        policy=policy.name,
+        job_class=class_text,
+    )
+
+
+def annotated(
+    job: Job, decision: Decision, original: Mapping[str, Any], keys: SigningKeys | None
+) -> Job:
+    """Write the decision on the Job, with what is needed to undo it, and sign it."""
+    text = decision_record.to_json(decision, original)
+    annotations = {
+        **job.annotations,
+        jobs.DECISION: signed_record(text, job.namespace, keys),
+        jobs.REASON: decision_record.reason_of(decision),
+    }
+    return replace(job, annotations=annotations)
+
+
+def _changed(
+    case: Case, after: Job, decision: Decision, taken: Assessment, occupancy: Occupancy
+) -> Outcome:
+    """Find the edits of a Job of which nothing was worked out before, or that carries a record."""
+    changed = case.kind.edits(case.clean, after)
+    original = originals.original_of(changed, case.clean_source)
+    keys = occupancy.snapshot.signing
+    recorded = annotated(after, decision, originals.to_json(original), keys)
+    if case.raw is case.clean:
+        edits = changed + case.kind.edits(after, recorded)
+    else:
+        edits = case.kind.edits(case.raw, recorded)
+    return Outcome(
+        decision=decision,
+        edits=edits,
+        original=original,
+        arrival=placement.decided(after, taken, decision, occupancy.snapshot),
+        job=case.clean,
+    )
+
+
+def _prepared(
+    case: Case, job: Job, taken: Assessment, policy: FallbackPolicy, class_text: str
+) -> Prepared | None:
+    """Recall what this option of this policy does to this template; None: it cannot be."""
+    before = case.clean.pod_sets
+    if case.raw is not case.clean or not isinstance(before, jobs.PodSets):
+        return None
+
+    def work() -> Prepared | None:
+        marked = under(job, policy, taken, decision_id=HOLE, class_text=class_text)
+        edits = case.kind.edits(case.clean, replace(case.clean, pod_sets=marked.pod_sets))
+        return patch.prepare(edits, case.clean_source, case.kind.allowed)
+
+    key = (_prepared, job.pod_sets, policy, taken.option, case.kind, class_text)
+    return before.recall(key, work)
+
+
+def class_text_of(case: Case, policy: FallbackPolicy, occupancy: Occupancy) -> str:
+    """Write the class of the Job as it was submitted; equal ones are the very same text."""
+    found = match.class_of(case.clean, policy, occupancy.snapshot)
+    return job_class.written(Mark(found, policy.generation))
+
+
+def _labels(job: Job, taken: Assessment, policy: FallbackPolicy) -> dict[str, str]:
+    labels = {**job.labels, jobs.QUEUE_LABEL: taken.queue, jobs.OPTION_LABEL: taken.option}
+    guests = next(o for o in policy.spec.options if o.name == taken.option).guests
+    if guests is not None and guests.priority_class:
+        labels[jobs.PRIORITY_LABEL] = guests.priority_class
+    return labels

@@ -1,0 +1,337 @@
+"""The one way from a Job to an outcome; handler, explain and simulate all take it.
+
+It alone knows several stages. It is pure: the moment comes in, what to remember goes out.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from typing import Any
+
+from webhook.admission import original as originals
+from webhook.admission import size
+from webhook.decide import (
+    decision_record,
+    expectations,
+    match,
+    options,
+    own_keys,
+    remote_options,
+    strategies,
+    warning,
+)
+from webhook.decide.choice import Asking, clip
+from webhook.decide.differences import Differences
+from webhook.decide.wishes import Wishes, read_wishes
+from webhook.flow import carry_out, placement
+from webhook.flow.carry_out import Case
+from webhook.jobs import JobKind
+from webhook.kueue.occupancy import Occupancy
+from webhook.kueue.unmodelled import unmodelled
+from webhook.model import job as jobs
+from webhook.model import marks
+from webhook.model.decision import Assessment, Decision, Outcome
+from webhook.model.fields import FieldError
+from webhook.model.job import Job
+from webhook.model.policy.fallback_policy import FallbackPolicy, StrategyType
+from webhook.model.refusals import LeftAlone, Reason, Skip
+from webhook.model.signatures import SigningKeys, is_own_record, unsigned_id
+
+_NEVER_QUEUED = frozenset(
+    {
+        Skip.OWNER_MANAGED,
+        Skip.MULTIKUEUE_ORIGIN,
+        Skip.PREBUILT_WORKLOAD,
+        Skip.NAMESPACE_NOT_MANAGED,
+        Skip.KIND_NOT_MANAGED,
+    }
+)
+"""Skipped Jobs that bring no new Workload to a queue."""
+
+_MARKED_ELSEWHERE = frozenset({Skip.MULTIKUEUE_ORIGIN, Skip.PREBUILT_WORKLOAD})
+"""Skipped Jobs whose marks another cluster put there, and looks for."""
+
+_NOT_IN_IDS = re.compile(r"[\W_]+")
+
+REINVOCATION_SECONDS = 30.0
+"""A decision older than this came with the manifest, whatever else speaks for a reinvocation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """When and under which review a Job is considered."""
+
+    now: float
+    """Seconds on the clock of ``Snapshot.as_of``."""
+    unix: float
+    """Seconds since 1970."""
+    time: str
+    """The same instant as RFC 3339 in UTC, whole seconds."""
+    uid: str
+    """The review's; random, so decisions' ids are taken from it."""
+    visible: Container[str] = frozenset()
+    """Ids of decisions whose Workloads have been seen lately."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The settings that a decision depends on."""
+
+    max_state_age_seconds: float = 15.0
+    own_namespace: str = ""
+    min_gain_probability: float = 0.8
+    """How likely it must be that a Job is done sooner where it is sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a Job itself says of its options."""
+
+    allowed: frozenset[str] | None
+    """None: every option."""
+    wishes: Wishes
+
+
+def consider(
+    source: Mapping[str, Any], kind: JobKind, occupancy: Occupancy, moment: Moment, rules: Rules
+) -> Outcome:
+    """Decide one Job at its creation.
+
+    Raises:
+        FieldError: *source* cannot be read as a Job of *kind*.
+
+    """
+    raw = kind.read(source)
+    if not all(pod_set.template.containers for pod_set in raw.pod_sets):
+        raise FieldError("spec.template.spec.containers", "expected at least one container")
+    recorded = recorded_on(raw, occupancy.snapshot.signing)
+    if recorded is not None and (settled := _decided_already(raw, recorded, occupancy, moment)):
+        return settled
+    case = _case(source, kind, raw, recorded)
+    outcome = _outcome(case, occupancy, moment, rules)
+    if recorded is None and jobs.DECISION in raw.annotations:
+        outcome = replace(outcome, warnings=(*warning.foreign(), *outcome.warnings))
+    if outcome.arrival is not None or outcome.skip in _NEVER_QUEUED:
+        return outcome
+    arrival = placement.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
+    return replace(outcome, arrival=arrival)
+
+
+def _decided_already(
+    raw: Job, recorded: decision_record.Recorded, occupancy: Occupancy, moment: Moment
+) -> Outcome | None:
+    """Leave a Job that was decided in this admission, or by a version that knows more."""
+    if recorded.is_newer:
+        arrival = placement.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
+    elif _is_reinvocation(raw, recorded, moment):
+        arrival = placement.decided_before(raw, recorded, occupancy.snapshot)
+    else:
+        return None
+    # What was said when it was decided has reached the user already.
+    warnings = warning.newer(recorded.version) if recorded.is_newer else ()
+    return Outcome(skip=Skip.DECIDED_ALREADY, warnings=warnings, arrival=arrival)
+
+
+def _outcome(case: Case, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome:
+    snapshot = occupancy.snapshot
+    skipped = match.skip(case.clean, snapshot)
+    if skipped is not None:
+        edits = () if skipped in _MARKED_ELSEWHERE else carry_out.unproven(case)
+        return Outcome(skip=skipped, edits=edits, job=case.clean)
+    try:
+        policy = match.policy_for(case.clean, snapshot, own_namespace=rules.own_namespace)
+    except FieldError as error:
+        warnings = warning.sentence(f"left as submitted: {error}")
+        edits = carry_out.unproven(case)
+        return Outcome(skip=Skip.NO_POLICY, edits=edits, warnings=warnings, job=case.clean)
+    if policy is None:
+        return Outcome(skip=Skip.NO_POLICY, edits=carry_out.unproven(case), job=case.clean)
+    decision = _decide(case, policy, occupancy, moment, rules)
+    return _if_it_fits(case, carry_out.apply(case, policy, decision, occupancy))
+
+
+def _if_it_fits(case: Case, outcome: Outcome) -> Outcome:
+    """Write nothing on a Job that would be too large for the API server then."""
+    what = size.too_large(case.source, outcome.edits)
+    if not what or outcome.decision is None:
+        return outcome
+    decision = replace(
+        outcome.decision,
+        option=None,
+        left_alone=LeftAlone.TOO_LARGE,
+        reason=f"left as submitted: {what}",
+        changed=(),
+    )
+    warnings = warning.decided(decision, Differences(), submitted="")
+    return Outcome(decision=decision, warnings=warnings, job=case.clean)
+
+
+def _decide(
+    case: Case, policy: FallbackPolicy, occupancy: Occupancy, moment: Moment, rules: Rules
+) -> Decision:
+    submitted = match.submission(case.clean, occupancy.snapshot)
+    age = max(0.0, moment.now - occupancy.snapshot.as_of)
+    decision = partial(
+        Decision,
+        id=decision_id(case.raw, moment),
+        time=moment.time,
+        policy=policy.name,
+        mode=policy.spec.mode,
+        from_queue=submitted.named,
+        state_age_seconds=round(age, 3),
+        submitted=case.raw.submitted,
+    )
+    if age > rules.max_state_age_seconds:
+        limit = f"limit {rules.max_state_age_seconds:.0f} s"
+        reason = f"left as submitted: stale: the queues were last seen {age:.0f} s ago ({limit})"
+        return decision(option=None, left_alone=LeftAlone.STALE, reason=reason)
+    try:
+        wanted = read_wanted(case.clean, policy, moment.unix)
+    except FieldError as error:
+        reason = f"left as submitted: {error}"
+        return decision(option=None, left_alone=LeftAlone.UNREADABLE, reason=reason)
+    if what := unmodelled(case.clean, submitted.queue, occupancy.snapshot):
+        reason = f"left as submitted: {what} is not modelled"
+        return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
+    current = remote_options.fresh(occupancy, moment.now, rules.max_state_age_seconds)
+    assessments = assessed(case.clean, policy, current, wanted=wanted, now=moment.now)
+    if detail := _unsupported(assessments, submitted.queue):
+        reason = clip(f"left as submitted: {detail}")
+        return decision(
+            options=assessments, option=None, left_alone=LeftAlone.UNMODELLED, reason=reason
+        )
+    draw = zlib.crc32(moment.uid.encode()) / (1 << 32)
+    asking = Asking(
+        submitted=submitted.queue,
+        wishes=wanted.wishes,
+        draw=draw,
+        probability=rules.min_gain_probability,
+    )
+    choice = strategies.choose(policy, assessments, asking)
+    sentence = choice.sentence
+    if policy.restrained:
+        sentence = clip(f"only observed ({policy.restrained}): {sentence}")
+    return decision(
+        options=assessments,
+        option=None if choice.index is None else assessments[choice.index].option,
+        left_alone=LeftAlone.NO_OPTION if choice.index is None else None,
+        reason=sentence,
+    )
+
+
+def _unsupported(assessments: Sequence[Assessment], queue: str) -> str:
+    """Say why we cannot judge the option that the Job would get without us; empty: we can.
+
+    That is not what Kueue would refuse, so it is no reason to leave.
+    """
+    found = (item.rejection for item in assessments if item.queue == queue)
+    unsupported = (each for each in found if each and each.reason is Reason.UNSUPPORTED)
+    return next((each.detail for each in unsupported), "")
+
+
+def read_wanted(job: Job, policy: FallbackPolicy, created_unix: float) -> Wanted:
+    """Read what a Job says of itself.
+
+    Raises:
+        FieldError: one of its annotations cannot be read, or is none that anything reads.
+
+    """
+    own_keys.check(job, policy)
+    return Wanted(
+        allowed=match.allowed_options(job, policy),
+        wishes=read_wishes(job.annotations, created_unix),
+    )
+
+
+def assessed(
+    job: Job, policy: FallbackPolicy, occupancy: Occupancy, *, wanted: Wanted, now: float
+) -> tuple[Assessment, ...]:
+    """Judge each option, with forecasts where the policy decides by them.
+
+    Raises:
+        FieldError: something in the Job cannot be read.
+
+    """
+    submitted = match.submission(job, occupancy.snapshot).queue
+    found = options.assess(job, policy, occupancy, submitted=submitted, allowed=wanted.allowed)
+    if policy.spec.strategy.type is not StrategyType.FINISH_TIME:
+        return found
+    expecting = expectations.Case(
+        job=job,
+        policy=policy,
+        occupancy=occupancy,
+        job_class=match.class_of(job, policy, occupancy.snapshot),
+        wishes=wanted.wishes,
+        now=now,
+    )
+    return expectations.expect(expecting, found)
+
+
+def _case(
+    source: Mapping[str, Any], kind: JobKind, raw: Job, recorded: decision_record.Recorded | None
+) -> Case:
+    clean_source = source
+    if recorded is not None:
+        try:
+            original = originals.from_json(recorded.original)
+            clean_source = originals.undone(source, original, kind.allowed)
+        except FieldError:
+            # A forged or damaged record undoes nothing: the Job is decided as it stands.
+            recorded = None
+    clean = raw if clean_source is source else kind.read(clean_source)
+    return Case(
+        kind=kind,
+        source=source,
+        raw=raw,
+        clean_source=clean_source,
+        clean=marks.unmarked(clean),
+        carried=recorded is not None,
+    )
+
+
+def recorded_on(
+    job: Job, keys: SigningKeys | None = None, *, created: float = inf
+) -> decision_record.Recorded | None:
+    """Read the decision on a Job; None: there is none, it cannot be read, or it is not ours.
+
+    *keys* and *created* as for ``is_own_record``.
+    """
+    text = job.annotations.get(jobs.DECISION)
+    if text is None:
+        return None
+    try:
+        found = decision_record.from_json(text)
+    except FieldError:
+        # Not ours, or damaged: there is nothing to undo, and the Job is decided as it stands.
+        return None
+    is_own = is_own_record(text, job.namespace, keys, created=created)
+    # Of a newer version nothing is believed, and nothing is done to the Job, whoever wrote it.
+    return found if is_own or found.is_newer else None
+
+
+def _is_reinvocation(job: Job, recorded: decision_record.Recorded, moment: Moment) -> bool:
+    """Tell whether the decision on the Job was made in this very admission.
+
+    The id ends in a digest of the Job's name, so a copy under another name is told apart; a copy
+    of a Job whose Workload exists already is told apart by that Workload.
+    """
+    return (
+        0 <= moment.unix - recorded.unix <= REINVOCATION_SECONDS
+        and unsigned_id(recorded.id).endswith("-" + _name_digest(job))
+        and recorded.id not in moment.visible
+    )
+
+
+def decision_id(job: Job, moment: Moment) -> str:
+    random_part = _NOT_IN_IDS.sub("", moment.uid.lower())[:12]
+    return f"{random_part or '0'}-{_name_digest(job)}"
+
+
+def _name_digest(job: Job) -> str:
+    name = f"{job.namespace}/{job.name or job.generate_name}"
+    return f"{zlib.crc32(name.encode()):08x}"

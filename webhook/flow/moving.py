@@ -1,0 +1,234 @@
+"""A move: a pending Job sent to another option, in the very UPDATE that asks for it.
+
+The Job is recovered as it was submitted, adapted to the other option, and edited from what it is to
+what it would be, so that moving there and back leaves what was there. Nothing is half done: a move
+that cannot be made whole is refused with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+from webhook.adapt import movable_env
+from webhook.admission import original as originals
+from webhook.admission import size
+from webhook.decide import decision_record, differences, match, warning
+from webhook.decide.choice import clip
+from webhook.flow import carry_out, create, recovered
+from webhook.flow.carry_out import Case
+from webhook.flow.create import Moment, Rules
+from webhook.flow.recovered import Refusal
+from webhook.jobs import JobKind, movable
+from webhook.kueue.occupancy import Occupancy
+from webhook.model import fields, marks
+from webhook.model import job as jobs
+from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Outcome, Stay
+from webhook.model.edits import Original
+from webhook.model.fields import FieldError
+from webhook.model.job import Job
+from webhook.model.moves import Obstacle
+from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
+from webhook.model.refusals import Skip
+from webhook.model.signatures import SigningKeys
+
+UNASKED = "as asked"
+"""Why a Job was moved where nobody said it."""
+
+_SKIPPED: Mapping[Skip, Obstacle] = {
+    Skip.OFF: Obstacle.OFF,
+    Skip.OPTED_OUT: Obstacle.OPTED_OUT,
+    Skip.NOT_SYNCED: Obstacle.STALE,
+    Skip.MANAGED_BY: Obstacle.MANAGED_BY,
+    Skip.MULTIKUEUE_ORIGIN: Obstacle.MANAGED_BY,
+}
+"""Every other reason to skip a Job makes it not ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What is to be moved, and where to."""
+
+    source: Mapping[str, Any]
+    case: Case
+    recorded: decision_record.Recorded | None
+    """None: it was created without a decision, and is taken as it stands."""
+    original: Original
+    option: str
+    blocked: Obstacle | None = None
+    """What its Workload has against it."""
+
+
+def move(
+    source: Mapping[str, Any], kind: JobKind, occupancy: Occupancy, moment: Moment, rules: Rules
+) -> Outcome:
+    """Send a Job to the option that its annotation ``move-to`` names.
+
+    Raises:
+        FieldError: *source* cannot be read as a Job of *kind*.
+
+    """
+    raw = kind.read(source)
+    try:
+        asked = _read(source, raw, kind, occupancy.snapshot.signing)
+        found = asked if isinstance(asked, Refusal) else _move(asked, occupancy, moment, rules)
+    except FieldError as error:
+        found = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
+    return recovered.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
+
+
+def _move(asked: _Asked, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome | Refusal:
+    snapshot = occupancy.snapshot
+    if skipped := match.skip(asked.case.clean, snapshot):
+        obstacle = _SKIPPED.get(skipped, Obstacle.NOT_OURS)
+        return Refusal(obstacle=obstacle, detail=skipped.meaning)
+    if moment.now - snapshot.as_of > rules.max_state_age_seconds:
+        return Refusal(obstacle=Obstacle.STALE)
+    policy = _policy(asked, occupancy, rules)
+    if isinstance(policy, Refusal):
+        return policy
+    wanted = _wanted(asked, policy, moment)
+    job = asked.case.clean.as_created
+    found = create.assessed(job, policy, occupancy, wanted=wanted, now=moment.now)
+    taken = next(item for item in found if item.option == asked.option)
+    if taken.rejection is not None or taken.job is None:
+        return Refusal(obstacle=Obstacle.OPTION_REFUSED, detail=str(taken.rejection))
+    age = round(max(0.0, moment.now - snapshot.as_of), 3)
+    decision = _decision(asked, policy, taken, moment)
+    decision = replace(decision, options=found, state_age_seconds=age)
+    raw = asked.case.raw
+    asked = replace(asked, blocked=snapshot.obstacles.get((raw.namespace, raw.name)))
+    return _carried_out(asked, policy, decision, taken.job, taken, occupancy)
+
+
+def _read(
+    source: Mapping[str, Any], raw: Job, kind: JobKind, keys: SigningKeys | None
+) -> _Asked | Refusal:
+    found = recovered.recover(source, raw, kind, keys)
+    if isinstance(found, Refusal):
+        return found
+    case = Case(
+        kind=kind,
+        source=source,
+        raw=raw,
+        clean_source=found.clean_source,
+        clean=found.clean,
+        carried=found.recorded is not None,
+    )
+    return _Asked(
+        source=source,
+        case=case,
+        recorded=found.recorded,
+        original=found.original,
+        option=raw.annotations[jobs.MOVE_TO],
+    )
+
+
+def _policy(asked: _Asked, occupancy: Occupancy, rules: Rules) -> FallbackPolicy | Refusal:
+    """Find the policy that decided, or that would; only one that can move the Job as asked."""
+    snapshot, recorded = occupancy.snapshot, asked.recorded
+    if recorded is None:
+        own = rules.own_namespace
+        policy = match.policy_for(asked.case.clean, snapshot, own_namespace=own)
+    else:
+        policy = next((each for each in snapshot.policies if each.name == recorded.policy), None)
+    if policy is None:
+        return Refusal(obstacle=Obstacle.NO_POLICY)
+    if policy.restrained:
+        return Refusal(obstacle=Obstacle.UNTESTED_KUEUE, detail=policy.restrained)
+    if policy.spec.mode is not Mode.ENFORCE:
+        return Refusal(obstacle=Obstacle.NOT_ENFORCED)
+    if asked.option not in [option.name for option in policy.spec.options]:
+        return Refusal(obstacle=Obstacle.NO_SUCH_OPTION)
+    if _is_in(asked.option, recorded):
+        return Refusal(obstacle=Obstacle.ALREADY_THERE)
+    return policy
+
+
+def _is_in(option: str, recorded: decision_record.Recorded | None) -> bool:
+    # In the other modes an option is named and the Job is as it was submitted.
+    return recorded is not None and recorded.mode is Mode.ENFORCE and recorded.option == option
+
+
+def _wanted(asked: _Asked, policy: FallbackPolicy, moment: Moment) -> create.Wanted:
+    """Read what the Job says of itself; what is left of its deadline counts from now."""
+    created = fields.created_unix(asked.source)
+    created = moment.unix if created == inf else created
+    wanted = create.read_wanted(asked.case.clean, policy, created)
+    if wanted.wishes.deadline is None:
+        return wanted
+    left = wanted.wishes.deadline - (moment.unix - created)
+    return replace(wanted, wishes=replace(wanted.wishes, deadline=left))
+
+
+def _decision(asked: _Asked, policy: FallbackPolicy, taken: Assessment, moment: Moment) -> Decision:
+    case, recorded = asked.case, asked.recorded
+    why = " ".join(case.raw.annotations.get(jobs.MOVE_REASON, "").split()) or UNASKED
+    reason = clip(f"moved to {taken.queue} ({taken.option}): {why}")
+    stay = Stay(time=moment.time, option=taken.option, reason=reason)
+    # The id stays, because the Workload may carry it.
+    return Decision(
+        id=recorded.id if recorded is not None else create.decision_id(case.raw, moment),
+        time=moment.time,
+        policy=policy.name,
+        mode=policy.spec.mode,
+        option=taken.option,
+        left_alone=None,
+        reason=reason,
+        from_queue=recorded.from_queue if recorded is not None else case.clean.queue,
+        state_age_seconds=0.0,
+        moves=1 + (recorded.moves if recorded is not None else 0),
+        history=(*_stays(recorded), stay)[-HISTORY_KEPT:],
+    )
+
+
+def _stays(recorded: decision_record.Recorded | None) -> tuple[Stay, ...]:
+    """List the stays until now; the first is the option of its creation."""
+    if recorded is None or recorded.option is None or recorded.mode is not Mode.ENFORCE:
+        return ()
+    first = Stay(time=recorded.time, option=recorded.option, reason=recorded.reason)
+    return recorded.history or (first,)
+
+
+def _carried_out(
+    asked: _Asked,
+    policy: FallbackPolicy,
+    decision: Decision,
+    job: Job,
+    taken: Assessment,
+    occupancy: Occupancy,
+) -> Outcome | Refusal:
+    case, kind, keys = asked.case, asked.case.kind, occupancy.snapshot.signing
+    class_text = carry_out.class_text_of(case, policy, occupancy)
+    signed = carry_out.signed(decision, class_text, case.clean, keys)
+    after = carry_out.under(job, policy, taken, decision_id=signed.id, class_text=class_text)
+    after = movable_env.still_movable(case.raw, after)
+    changes = kind.edits(case.raw, after)
+    if obstacle := movable.obstacle(changes, workload=asked.blocked):
+        return Refusal(obstacle=obstacle)
+    if not movable.changes_template(changes):
+        if after.queue == case.raw.queue:
+            return Refusal(obstacle=Obstacle.ALREADY_THERE)
+        if marks.would_be_uncounted(policy, taken.option, marks.decided_by(case.raw)):
+            return Refusal(obstacle=Obstacle.UNCOUNTED_GUEST)
+        after = replace(after, pod_sets=case.raw.pod_sets)
+    else:
+        decision = signed
+    # What earlier options touched stays on record: they may have left an empty parent there.
+    decided = kind.edits(case.clean, after)
+    original = {**originals.original_of(decided, case.clean_source), **asked.original}
+    changed = differences.between(case.raw, after, left=case.raw.queue, taken=after.queue)
+    in_all = differences.between(case.clean, after, left=case.clean.queue, taken=after.queue)
+    decision = replace(decision, changed=in_all.names)
+    final = carry_out.annotated(after, decision, originals.to_json(original), keys)
+    edits = kind.edits(case.raw, final)
+    if what := size.too_large(case.source, edits):
+        return Refusal(obstacle=Obstacle.TOO_LARGE, detail=what)
+    return Outcome(
+        decision=decision,
+        edits=edits,
+        original=original,
+        warnings=warning.moved(taken, changed, left=case.raw.queue),
+    )

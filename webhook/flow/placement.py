@@ -1,0 +1,76 @@
+"""What to remember of a Job until its Workload is seen: its place in a queue, by a key.
+
+Jobs left as submitted are remembered too: they take their places like any other.
+"""
+
+from __future__ import annotations
+
+from webhook.decide import match
+from webhook.decide.decision_record import Recorded
+from webhook.kueue.priorities import own_priority
+from webhook.kueue.requests import needs
+from webhook.learn import delays, expected_runs, job_class
+from webhook.model.decision import Assessment, Decision
+from webhook.model.fields import FieldError
+from webhook.model.job import DECISION_ID, Job
+from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
+
+
+def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot) -> Arrival:
+    """Remember a Job, as adapted, under its decision's id."""
+    return Arrival(
+        key=decision.id,
+        namespace=job.namespace,
+        local_queue=taken.queue,
+        needs=taken.needs,
+        priority=own_priority(job, snapshot),
+        policy=decision.policy,
+        option=taken.option,
+        run=delays.lasting(taken.forecast),
+        cluster=taken.cluster,
+    )
+
+
+def decided_before(job: Job, recorded: Recorded, snapshot: Snapshot) -> Arrival | None:
+    """Remember a Job that another replica may have decided in this very admission.
+
+    None: it left the Job as submitted, or it is no Job that can be counted.
+    """
+    ids = {pod_set.template.annotations.get(DECISION_ID) for pod_set in job.pod_sets}
+    asked = _needs(job, snapshot)
+    if ids != {recorded.id} or recorded.option is None or asked is None:
+        return None
+    return Arrival(
+        key=recorded.id,
+        namespace=job.namespace,
+        local_queue=job.queue,
+        needs=asked,
+        priority=own_priority(job, snapshot),
+        policy=recorded.policy,
+        option=recorded.option,
+    )
+
+
+def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
+    """Remember a Job without a decision by its name; *uid* tells generated names apart."""
+    queue, asked = match.submission(job, snapshot).queue, _needs(job, snapshot)
+    if (job.namespace, queue) not in snapshot.local_queues or asked is None:
+        return None
+    name = f"job:{job.namespace}/{job.name}"
+    generated = f"gen:{job.namespace}/{job.generate_name}/{uid}"
+    return Arrival(
+        key=name if job.name else generated,
+        namespace=job.namespace,
+        local_queue=queue,
+        needs=asked,
+        priority=own_priority(job, snapshot),
+        job_class=job_class.of_job(job),
+        run=expected_runs.within_limits(job),
+    )
+
+
+def _needs(job: Job, snapshot: Snapshot) -> tuple[PodSetNeeds, ...] | None:
+    try:
+        return needs(job, snapshot)
+    except FieldError:
+        return None

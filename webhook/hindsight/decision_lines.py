@@ -1,0 +1,220 @@
+"""The decision log to a scenario: the Jobs as they came, to be decided by another policy. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from webhook.decide import match
+from webhook.hindsight.counterfactual import elsewhere
+from webhook.hindsight.journal import Entry
+from webhook.jobs import KINDS
+from webhook.learn.expected_runs import learned_on, slowdown_of
+from webhook.learn.job_class import JobClass
+from webhook.learn.learned import Learned
+from webhook.model import fields
+from webhook.model.fields import FieldError
+from webhook.model.job import Job
+from webhook.model.policy.fallback_policy import FallbackPolicy
+from webhook.model.policy.values import seconds
+from webhook.model.queues import Snapshot
+from webhook.simulate.scenario import Scenario, Submission, Worker, emptied
+
+NAME: Final = "decisions"
+NEAR_SECONDS: Final = 60.0
+"""Between a review and its Job's creation, by two clocks."""
+_KIND: Final = KINDS["batch", "v1", "Job"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What tells how long Jobs run, besides the log itself."""
+
+    snapshot: Snapshot
+    """Queues, without what they hold; and the policies that are to decide."""
+    learned: Learned
+    entries: Iterable[Entry] = ()
+    """Of Jobs that are over: what is in the log and here ran as long as it did."""
+    run_seconds: float | None = None
+    """Of those of which nothing else tells."""
+    workers: Mapping[str, Worker] = field(default_factory=dict)
+    """The clusters behind MultiKueue whose queues are known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    at: float
+    number: int
+    """In the file, from 1."""
+    source: Mapping[str, Any]
+    """The Job, cut down."""
+    job: Job
+    name: str
+    expected: Mapping[str, float]
+    """LocalQueue to how long the Job was expected to run there."""
+
+
+def read(lines: Iterable[str], sources: Sources, *, file: str = NAME) -> Scenario:
+    """Read the Jobs that reviews have let in; other lines are passed over.
+
+    Raises:
+        FieldError: no Job is there, or nothing tells how long one runs.
+
+    """
+    found = sorted(_lines(lines, file), key=lambda each: each.at)
+    snapshot = emptied(sources.snapshot)
+    sources = replace(sources, snapshot=snapshot)
+    over = {(each.namespace, each.name): each for each in sources.entries}
+    queued = [line for line in found if _is_queued(line.job, snapshot)]
+    if not queued:
+        raise FieldError(file, "expected lines with a `job` that names a queue of the snapshot")
+    templates: dict[str, Mapping[str, Any]] = {}
+    submissions = []
+    taken: Counter[str] = Counter()
+    for line in queued:
+        template = json.dumps(line.source, sort_keys=True)
+        templates[template] = line.source
+        taken[line.name] += 1
+        submissions.append(
+            Submission(
+                at=line.at - queued[0].at,
+                name=f"{line.name}-{taken[line.name]}" if taken[line.name] > 1 else line.name,
+                template=template,
+                run_seconds=_run_seconds(line, sources, over, file),
+            )
+        )
+    named = _named(templates)
+    return Scenario(
+        name=NAME,
+        snapshot=replace(snapshot, policies=()),
+        objects=(),
+        policies=snapshot.policies,
+        policy_objects=(),
+        templates={named[template]: source for template, source in templates.items()},
+        submissions=tuple(replace(each, template=named[each.template]) for each in submissions),
+        workers=sources.workers,
+    )
+
+
+def _named(templates: Mapping[str, Any]) -> Mapping[str, str]:
+    return {template: f"shape-{number}" for number, template in enumerate(templates, 1)}
+
+
+def _lines(lines: Iterable[str], file: str) -> Iterator[_Line]:
+    for number, text in enumerate(lines, 1):
+        if '"job":' not in text:
+            continue
+        try:
+            source = fields.as_mapping(json.loads(text), "")
+            if source.get("operation") != "CREATE" or source.get("dry_run"):
+                continue
+            yield _line(source, number)
+        except FieldError as error:
+            raise FieldError(f"{file}:{number}", str(error)) from error
+        except (ValueError, TypeError):
+            # Cut off, or of another program that writes to the same place.
+            continue
+
+
+def _line(source: Mapping[str, Any], number: int) -> _Line:
+    given = fields.mapping(source, "job", "")
+    metadata = {**fields.mapping(given, "metadata", "job")}
+    name = metadata.pop("name", "") or str(metadata.pop("generateName", "")) + f"{number}"
+    metadata.pop("generateName", None)
+    job = {"metadata": metadata, "spec": fields.mapping(given, "spec", "job")}
+    decision = fields.mapping(source, "decision", "")
+    options = fields.objects(decision, "options", "decision")
+    return _Line(
+        at=_at(source),
+        number=number,
+        source=job,
+        job=_job(job),
+        name=name,
+        expected={
+            str(each.get("queue")): float(each["runs"]) for each, _ in options if each.get("runs")
+        },
+    )
+
+
+def _at(source: Mapping[str, Any]) -> float:
+    found = source.get("ts")
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise FieldError("ts", f"expected seconds since 1970, got {fields.kind_of(found)}")
+    return float(found)
+
+
+def _job(source: Mapping[str, Any]) -> Job:
+    job = _KIND.read(source)
+    if not job.pod_sets[0].template.containers:
+        where = "job.spec.template.spec.containers"
+        raise FieldError(where, "expected at least one, whose image names the Job's class")
+    return job
+
+
+def _is_queued(job: Job, snapshot: Snapshot) -> bool:
+    place = snapshot.local_queues.get((job.namespace, match.submission(job, snapshot).queue))
+    return place is not None and place.cluster_queue in snapshot.cluster_queues
+
+
+def _run_seconds(
+    line: _Line, sources: Sources, over: Mapping[tuple[str, str], Entry], file: str
+) -> Mapping[str, float]:
+    """Say how long it runs on each flavor: as it did, else as is learned, expected or said."""
+    snapshot, policy = sources.snapshot, _policy(line.job, sources.snapshot)
+    entry = over.get((line.job.namespace, line.name))
+    if entry is not None and entry.admitted and abs(entry.created - line.at) < NEAR_SECONDS:
+        took = float(entry.finished - entry.admitted)
+        learned = sources.learned.estimates
+        return elsewhere(entry, took, policy=policy, snapshot=snapshot, learned=learned).seconds
+    found = dict(_expected(line, sources))
+    first = next(iter(found.values()), None) or _said(policy) or sources.run_seconds
+    if first is None:
+        message = "nothing tells how long this Job runs: give --run-time"
+        raise FieldError(f"{file}:{line.number}", message)
+    slowed = _slowed(line.job, policy, first, snapshot)
+    return {**dict.fromkeys(snapshot.flavors, first), **slowed, **found}
+
+
+def _expected(line: _Line, sources: Sources) -> Iterator[tuple[str, float]]:
+    snapshot = sources.snapshot
+    for queue, expected in line.expected.items():
+        for flavor in _flavors(line.job.namespace, queue, snapshot):
+            yield flavor, expected
+    (container, *_) = line.job.pod_sets[0].template.containers
+    job_class = JobClass(container.image, "")
+    for flavor in snapshot.flavors:
+        known = learned_on(sources.learned.estimates, job_class, flavor)
+        if known is not None:
+            yield flavor, known.seconds
+
+
+def _slowed(
+    job: Job, policy: FallbackPolicy | None, first: float, snapshot: Snapshot
+) -> Mapping[str, float]:
+    found: dict[str, float] = {}
+    for option in reversed(policy.spec.options if policy else ()):
+        slowdown = slowdown_of(policy, option) if policy else None
+        for flavor in _flavors(job.namespace, option.queue or "", snapshot):
+            found[flavor] = first * (slowdown or 1.0)
+    return found
+
+
+def _policy(job: Job, snapshot: Snapshot) -> FallbackPolicy | None:
+    try:
+        return match.policy_for(job, snapshot)
+    except FieldError:
+        return None
+
+
+def _said(policy: FallbackPolicy | None) -> float | None:
+    finish_time = policy.spec.strategy.finish_time if policy else None
+    return seconds(finish_time.run_time) if finish_time and finish_time.run_time else None
+
+
+def _flavors(namespace: str, queue: str, snapshot: Snapshot) -> Sequence[str]:
+    place = snapshot.local_queues.get((namespace, queue))
+    found = snapshot.cluster_queues.get(place.cluster_queue) if place else None
+    return [flavor for group in found.groups for flavor in group.flavors] if found else []

@@ -1,0 +1,280 @@
+"""What was gained, by policy and namespace, from what a look back has told. Pure.
+
+Where a policy enforces, that is what its decisions have gained; where it observes or advises, it
+is what they would have. Both compare two replays of the same arrivals.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Final
+
+from webhook.hindsight.counterfactual import Rests
+from webhook.hindsight.sureness import Makespans, Sureness, makespans_of, sureness_of
+from webhook.hindsight.told import Hindsight, Told
+from webhook.model.why import Stayed, why_stayed
+from webhook.simulate.results import JobResult
+
+NOBODY: Final = ""
+"""In the place of a policy: Jobs that none matches, in the queues that the others use."""
+_NOTICED_SECONDS: Final = 1.0
+"""A Job that ends later by less was not made slower; times are told in whole seconds."""
+_NOTICED_PART: Final = 0.02
+_ASSUMED_PART: Final = 0.3
+"""By which a run time may be wrong that rests on a policy's slowdown alone, as forecasts have it.
+All of one policy are wrong together, so that they add up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Jobs of one policy in one namespace; seconds summed up over those that are over."""
+
+    policy: str
+    namespace: str
+    mode: str
+    """Empty for Jobs that no policy matches."""
+    seen: int
+    moved: int
+    """At their creation or later; under Observe and Advise, that would have been."""
+    reconsidered: int
+    """Moved while they were pending."""
+    stayed: Mapping[str, int]
+    """Why to how many."""
+    over: int
+    """That have ended, and count for what follows."""
+    saved: float | None
+    """None: nobody can tell."""
+    margin: float
+    """By so many seconds *saved* may be wrong."""
+    slower: int
+    assumed: int
+    """Of the moved, those whose run time in the other option rests on the policy alone."""
+    unseen: int = 0
+    """Of the seen, those that were in no replay: of a worker cluster nothing is known."""
+
+    @property
+    def is_told(self) -> bool:
+        """Tell whether it can be said who would have moved."""
+        return self.mode in ("Enforce", "") or self.unseen < self.seen
+
+    @property
+    def mean(self) -> float | None:
+        return None if self.saved is None or not self.over else self.saved / self.over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InCluster:
+    """Jobs that ran in one worker cluster, or at the manager."""
+
+    cluster: str
+    """Empty: the manager."""
+    started: int
+    wait: float
+    """Mean seconds from arrival to admission."""
+    over: int
+    """That have ended, and count for what follows."""
+    saved: float | None
+    """Seconds of all of them; None: nobody can tell."""
+    slower: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gains:
+    since: float
+    until: float
+    rows: tuple[Row, ...]
+    sureness: Sureness | None
+    """None: nothing was replayed."""
+    makespans: Makespans = field(default_factory=Makespans)
+    left_out: int = 0
+    clusters: tuple[InCluster, ...] = ()
+    """Empty: no Job is known to have run in a worker cluster."""
+    unseen: tuple[str, ...] = ()
+    """Worker clusters of which nothing is known, so that Jobs were left out of replays."""
+
+
+def gains(
+    hindsight: Hindsight,
+    *,
+    since: float,
+    until: float,
+    namespace: str | None = None,
+    policy: str | None = None,
+) -> Gains:
+    """Sum up the Jobs that came from *since* on; earlier ones only stood in their way.
+
+    *namespace* and *policy* leave the others' out.
+    """
+    told = [
+        each
+        for each in hindsight.told
+        if each.entry.created >= since
+        and namespace in (None, each.entry.namespace)
+        and policy in (None, _policy(each))
+    ]
+    over = [each for each in told if _is_compared(each)]
+    sureness = sureness_of(over)
+    part = abs(sureness.turnaround) / 100 if sureness else 0.0
+    groups: defaultdict[tuple[str, str], list[Told]] = defaultdict(list)
+    for each in told:
+        groups[_policy(each), each.entry.namespace].append(each)
+    rows = [_row(name, members, part) for name, members in sorted(groups.items(), key=_order)]
+    return Gains(
+        since=since,
+        until=until,
+        rows=tuple(rows),
+        sureness=sureness,
+        makespans=makespans_of(over),
+        left_out=hindsight.left_out,
+        clusters=tuple(_in_clusters(told)),
+        unseen=tuple(sorted({name for each in told for name in each.unseen})),
+    )
+
+
+def _in_clusters(told: Iterable[Told]) -> Iterator[InCluster]:
+    places: defaultdict[str, list[Told]] = defaultdict(list)
+    for each in told:
+        if each.entry.admitted:
+            places[each.entry.cluster].append(each)
+    for name, members in sorted(places.items()) if places.keys() - {""} else ():
+        pairs = list(_pairs(members))
+        yield InCluster(
+            cluster=name,
+            started=len(members),
+            wait=fmean(max(0.0, each.entry.admitted - each.entry.created) for each in members),
+            over=len(pairs),
+            saved=sum(before - after for _, before, after in pairs) if pairs else None,
+            slower=_slower(pairs),
+        )
+
+
+def _order(item: tuple[tuple[str, str], Sequence[Told]]) -> tuple[bool, str, str]:
+    (policy, namespace), _ = item
+    return policy == NOBODY, policy, namespace
+
+
+def _policy(told: Told) -> str:
+    if told.entry.policy:
+        return told.entry.policy
+    return told.policy.name if told.policy else NOBODY
+
+
+def _mode(told: Told) -> str:
+    if told.policy is not None:
+        return str(told.policy.spec.mode)
+    return told.entry.mode
+
+
+def _is_compared(told: Told) -> bool:
+    return told.is_over and told.happened is not None and told.happened.finish is not None
+
+
+def _row(name: tuple[str, str], members: Sequence[Told], part: float) -> Row:
+    policy, namespace = name
+    stayed = Counter(why for each in members if (why := _why(each)))
+    moved = [each for each in members if _is_moved(each)]
+    pairs = list(_pairs(members))
+    saved = sum(before - after for _, before, after in pairs)
+    return Row(
+        policy=policy,
+        namespace=namespace,
+        mode=_mode(members[-1]) if policy else "",
+        seen=len(members),
+        moved=len(moved),
+        reconsidered=sum(each.entry.moves > 0 for each in members),
+        stayed=dict(sorted(stayed.items())) if policy else {},
+        over=len(pairs),
+        saved=saved if pairs else None,
+        margin=_margin(pairs, part),
+        slower=_slower(pairs),
+        assumed=sum(_is_assumed(each) for each in moved),
+        unseen=sum(bool(each.unseen) for each in members),
+    )
+
+
+def _slower(pairs: Iterable[tuple[Told, float, float]]) -> int:
+    return sum(_is_noticed(after - before, after) for _, before, after in pairs)
+
+
+def _margin(pairs: Iterable[tuple[Told, float, float]], part: float) -> float:
+    """Add up what replays are off by, and what run times may be off by that were never seen."""
+    margin = 0.0
+    for told, before, after in pairs:
+        margin += part * max(before, after)
+        if _is_moved(told) and _is_assumed(told):
+            margin += _ASSUMED_PART * _run_elsewhere(told)
+    return margin
+
+
+def _run_elsewhere(told: Told) -> float:
+    """Tell how long it ran in the replay in which it ran where it did not."""
+    found = told.static if told.acts else told.promised
+    if found is None or found.start is None or found.finish is None:
+        return 0.0
+    return found.finish - found.start
+
+
+def _is_noticed(later: float, turnaround: float) -> bool:
+    return later > max(_NOTICED_SECONDS, _NOTICED_PART * turnaround)
+
+
+def _is_moved(told: Told) -> bool:
+    if told.acts:
+        return told.entry.queue != told.submitted_queue
+    return told.promised is not None and told.promised.is_moved
+
+
+def _why(told: Told) -> str:
+    if _is_moved(told):
+        return ""
+    entry = told.entry
+    if not told.acts:
+        return told.promised.why if told.promised else ""
+    if not entry.policy:
+        return str(Stayed.UNDECIDED)
+    offers = [(each.option, each.rejected) for each in entry.offers]
+    return why_stayed(entry.option, entry.left_alone, offers)
+
+
+def _pairs(members: Iterable[Told]) -> Iterator[tuple[Told, float, float]]:
+    """List turnarounds without and with decisions, of Jobs that are over in both replays."""
+    for each in members:
+        if not _is_compared(each):
+            yield from _by_forecast(each)
+            continue
+        without, with_them = _sides(each)
+        if without is None or with_them is None:
+            continue
+        if without.finish is not None and with_them.finish is not None:
+            created = each.entry.created
+            yield each, without.finish - created, with_them.finish - created
+
+
+def _by_forecast(told: Told) -> Iterator[tuple[Told, float, float]]:
+    """Without a replay: what the decision expected of where the Job was submitted."""
+    if told.happened is not None or not (told.is_over and told.is_enforced):
+        return
+    offers = (each for each in told.entry.offers if each.queue == told.submitted_queue)
+    expected = next((each.finishes_in for each in offers), None)
+    if expected is not None and _is_moved(told):
+        yield told, expected, told.turnaround
+
+
+def _sides(told: Told) -> tuple[JobResult | None, JobResult | None]:
+    if told.acts:
+        return told.static, told.happened
+    return told.happened, told.promised
+
+
+def _is_assumed(told: Told) -> bool:
+    """Tell whether one of the two run times that are compared was never seen."""
+    if told.acts:
+        first = told.policy.spec.options[0].name if told.policy else ""
+        basis = told.elsewhere.rests.get(first)
+    else:
+        option = told.promised.option if told.promised else ""
+        basis = told.elsewhere.rests.get(option)
+    return basis in (Rests.SLOWDOWN, Rests.SAME)

@@ -1,0 +1,227 @@
+"""What was gained, for a terminal of 100 columns and for programs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from webhook.hindsight.gains import NOBODY, Gains, InCluster, Row
+from webhook.hindsight.sureness import Sureness
+from webhook.simulate.comparison import HERE, aligned, duration
+
+VERSION: Final = 1
+OTHERS: Final = "(others)"
+"""Jobs that no policy matches, in the queues that the others use."""
+_DONE: Final = ("POLICY", "NAMESPACE", "SEEN", "MOVED", "STAYED", "SAVED", "A JOB", "SLOWER")
+_PROMISED: Final = ("POLICY", "NAMESPACE", "SEEN", "WOULD MOVE", "STAY", "SAVE", "A JOB", "SLOWER")
+_CLUSTERS: Final = ("RAN IN", "STARTED", "WAIT", "SAVED", "A JOB", "SLOWER")
+_WIDE: Final = ("RECONSIDERED", "ENDED", "ASSUMED", "WHY NOT MOVED")
+
+
+def as_text(gains: Gains, *, wide: bool = False) -> str:
+    lines = [_title(gains)]
+    for header, rows in (
+        (_DONE, [row for row in gains.rows if row.mode == "Enforce"]),
+        (_PROMISED, [row for row in gains.rows if row.mode not in ("Enforce", "")]),
+        (("QUEUES' " + _DONE[0], *_DONE[1:]), [row for row in gains.rows if not row.mode]),
+    ):
+        if rows:
+            lines += ["", *_rows(header, rows, wide=wide)]
+    if not wide:
+        lines += ["", *_whys(gains.rows)]
+    return "\n".join([*lines, "", *_clusters(gains.clusters), *_sure(gains)])
+
+
+def as_json(gains: Gains) -> dict[str, Any]:
+    """Seconds as numbers, instants as RFC 3339; unknown is null."""
+    spans = gains.makespans
+    return {
+        "version": VERSION,
+        "since": _instant(gains.since),
+        "until": _instant(gains.until),
+        "rows": [_row_json(row) for row in gains.rows],
+        "makespan": {
+            "real": _rounded(spans.real),
+            "replayed": _rounded(spans.happened),
+            "withoutDecisions": _rounded(spans.static),
+            "withPolicies": _rounded(spans.promised),
+        },
+        "sureness": _sureness_json(gains.sureness) if gains.sureness else None,
+        "leftOut": gains.left_out,
+        "byCluster": [_cluster_json(each) for each in gains.clusters],
+        "unknownClusters": list(gains.unseen),
+    }
+
+
+def _cluster_json(each: InCluster) -> dict[str, Any]:
+    return {
+        "cluster": each.cluster or None,
+        "started": each.started,
+        "meanWaitSeconds": _rounded(each.wait),
+        "ended": each.over,
+        "savedSeconds": _rounded(each.saved),
+        "slower": each.slower,
+    }
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    return {
+        "policy": row.policy or None,
+        "namespace": row.namespace,
+        "mode": row.mode or None,
+        "seen": row.seen,
+        "moved": row.moved if row.is_told else None,
+        "reconsidered": row.reconsidered,
+        "stayed": dict(row.stayed),
+        "ended": row.over,
+        "savedSeconds": _rounded(row.saved),
+        "savedSecondsOff": _rounded(row.margin),
+        "savedSecondsMean": _rounded(row.mean),
+        "slower": row.slower,
+        "assumed": row.assumed,
+        "notReplayed": row.unseen,
+    }
+
+
+def _sureness_json(sureness: Sureness) -> dict[str, Any]:
+    return {
+        "jobs": sureness.jobs,
+        "turnaroundOffPercent": _rounded(sureness.turnaround),
+        "makespanOffPercent": _rounded(sureness.makespan),
+        "oneJobOffPercent": _rounded(sureness.one_job),
+        "forecastsChecked": sureness.forecasts,
+        "forecastOffPercent": _rounded(sureness.forecast),
+    }
+
+
+def _title(gains: Gains) -> str:
+    seen = sum(row.seen for row in gains.rows if row.policy != NOBODY)
+    span = duration(gains.until - gains.since)
+    return f"Since {_instant(gains.since)} ({span}) policies have seen {seen} Jobs."
+
+
+def _rows(header: Sequence[str], rows: Sequence[Row], *, wide: bool) -> list[str]:
+    cells = [(*header, *_WIDE) if wide else tuple(header)]
+    cells += [(*_cells(row), *_wide(row)) if wide else _cells(row) for row in rows]
+    return aligned(cells, left=2)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    margin = f" ±{duration(row.margin)}" if row.saved is not None and row.margin else ""
+    return (
+        row.policy or OTHERS,
+        row.namespace,
+        str(row.seen),
+        str(row.moved) if row.is_told else "-",
+        str(row.seen - row.moved) if row.is_told else "-",
+        _signed(row.saved) + margin,
+        _signed(row.mean),
+        "-" if row.saved is None else str(row.slower),
+    )
+
+
+def _wide(row: Row) -> tuple[str, ...]:
+    return (str(row.reconsidered), str(row.over), str(row.assumed), _stayed(row) or "-")
+
+
+def _stayed(row: Row) -> str:
+    return ", ".join(f"{why} {count}" for why, count in row.stayed.items())
+
+
+def _whys(rows: Sequence[Row]) -> Iterator[str]:
+    found = [row for row in rows if row.stayed]
+    if found:
+        yield "Why Jobs stayed:"
+    for row in found:
+        yield f"  {row.policy} in {row.namespace}: {_stayed(row)}"
+    moved = sum(row.reconsidered for row in rows)
+    if moved:
+        yield f"Moved while they were pending: {moved}."
+
+
+def _clusters(found: Sequence[InCluster]) -> Iterator[str]:
+    if sum(bool(each.cluster) for each in found) == 1:
+        counts = (
+            f"{each.started} {f'in {each.cluster}' if each.cluster else HERE}" for each in found
+        )
+        yield f"Where Jobs ran: {', '.join(counts)}."
+    elif found:
+        yield from aligned([_CLUSTERS, *map(_cluster, found)])
+        yield ""
+
+
+def _cluster(each: InCluster) -> tuple[str, ...]:
+    mean = None if each.saved is None or not each.over else each.saved / each.over
+    return (
+        each.cluster or HERE,
+        str(each.started),
+        duration(each.wait),
+        _signed(each.saved),
+        _signed(mean),
+        "-" if each.saved is None else str(each.slower),
+    )
+
+
+def _unseen(gains: Gains) -> Iterator[str]:
+    count = sum(row.unseen for row in gains.rows)
+    if count:
+        named = ", ".join(gains.unseen)
+        yield f"Nothing is known here of cluster {named}: {count} Jobs are in no replay."
+        yield "  --cluster NAME=FILE gives its queues; see `report --help`."
+        yield "  Until then, what moved Jobs saved is by the forecasts of their decisions alone."
+
+
+def _sure(gains: Gains) -> Iterator[str]:
+    yield from _unseen(gains)
+    found = gains.sureness
+    if found is None:
+        yield "Nothing was replayed: what was saved is by the forecasts of the decisions alone."
+        return
+    parts = f"makespan {found.makespan:+.1f} %, a Job {found.one_job:.1f} %"
+    yield (
+        f"How sure: a replay of what happened to {found.jobs} Jobs is off by "
+        f"{found.turnaround:+.1f} % ({parts})."
+    )
+    if found.forecast is not None:
+        yield (
+            f"Forecasts of {found.forecasts} decisions were off by {found.forecast:.1f} % of the "
+            "time until the Job was done (median)."
+        )
+    assumed = sum(row.assumed for row in gains.rows)
+    if assumed:
+        yield (
+            f"How long {assumed} moved Jobs run in the other option rests on the policy alone; the "
+            "range says so."
+        )
+    if gains.left_out:
+        yield f"{gains.left_out} Jobs are left out: they cannot be replayed, or had no room."
+    yield from _spans(gains)
+
+
+def _spans(gains: Gains) -> Iterator[str]:
+    spans = gains.makespans
+    if spans.static is not None and spans.happened is not None:
+        yield (
+            f"From the first arrival to the last end: {duration(spans.happened)} replayed, "
+            f"{duration(spans.static)} without decisions."
+        )
+    if spans.promised is not None and spans.happened is not None:
+        yield (
+            f"From the first arrival to the last end: {duration(spans.happened)} replayed, "
+            f"{duration(spans.promised)} if all policies were enforced."
+        )
+
+
+def _signed(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"-{duration(-seconds)}" if seconds < 0 else duration(seconds)
+
+
+def _instant(unix: float) -> str:
+    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)

@@ -1,0 +1,247 @@
+"""Keeps the journal: remembers each Job that is over until it stands in a ConfigMap.
+
+Who does not lead remembers the last minutes, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from webhook.api.errors import ClusterError, NotServed, Refused
+from webhook.api.watch import Message
+from webhook.controller.run_times import Transport, Written
+from webhook.hindsight import entries, journal_shards
+from webhook.hindsight.journal import Entry
+from webhook.hindsight.journal_shards import Slot
+from webhook.hindsight.past import Over, Past
+from webhook.model.faults import attempted
+from webhook.model.queues import Snapshot
+from webhook.model.signatures import SigningKeys
+from webhook.state.forecast_input import queues_of
+from webhook.state.run_records_reader import path_of
+
+WRITE_SECONDS: Final = 20.0
+"""Between two writes."""
+MOST_WRITTEN: Final = 4
+"""ConfigMaps at one time."""
+SETTLED_SECONDS: Final = 2.0
+"""After its end: by then its Job's last change is known too."""
+MOST_JOBS: Final = 20_000
+"""Jobs whose metadata are known, at about a kilobyte each; beyond, the first to be forgotten is
+the one that was created first."""
+MOST_BYTES: Final = 60_000_000
+"""Of all of them."""
+LONGEST_KNOWN: Final = 8_192
+"""Bytes of one Job's metadata, compressed; a Job that has more gets no entry."""
+MOST_ENDED: Final = 20_000
+KEPT_SECONDS: Final = 300.0
+"""What ended, where another leads; by then it has written it."""
+GONE_SECONDS: Final = 60.0
+"""For which a deleted Job is remembered: its Workload's end may be told later."""
+_CONFLICT: Final = 409
+
+
+class Known(NamedTuple):
+    """A Job's metadata."""
+
+    uid: str
+    seen: float
+    """When it came, in seconds since 1970, where that was seen; 0: it was there before."""
+    packed: bytes
+    """Empty: more than is kept."""
+
+
+@dataclass(slots=True)
+class _Place:
+    """One ConfigMap as it was last read or written."""
+
+    slot: Slot
+    version: str
+
+
+class Journal:
+    def __init__(
+        self,
+        transport: Transport,
+        namespace: str,
+        *,
+        is_leader: Callable[[], bool],
+        unix: Callable[[], float],
+    ) -> None:
+        """Keep it in *namespace*; *is_leader* is asked before each write."""
+        self._transport = transport
+        self._namespace = namespace
+        self._is_leader = is_leader
+        self._unix = unix
+        self._jobs: OrderedDict[str, Known] = OrderedDict()
+        self._bytes = 0
+        """Of all that is known of Jobs."""
+        self._gone: deque[tuple[float, str]] = deque()
+        self._ended: deque[tuple[float, Past]] = deque()
+        self._due: dict[int, list[Entry]] = {}
+        """Slot to what is to be added to it."""
+        self._places: dict[int, _Place] = {}
+        self._next = 0.0
+
+    def known(self) -> tuple[Known, ...]:
+        """List the Jobs whose metadata are known, those that came first first."""
+        return tuple(self._jobs.values())
+
+    def take_jobs(self, message: Message) -> tuple[str, ...]:
+        """Take over what the follower of Jobs has found out."""
+        for event_type, value in _each(message):
+            if isinstance(known := getattr(value, "known", None), Known):
+                self._take_job(event_type, known)
+        return ()
+
+    def take_over(self, message: Message) -> tuple[str, ...]:
+        """Take over what the follower of Workloads has found out."""
+        for _, value in _each(message):
+            if not isinstance(value, Over) or value.past is None:
+                continue
+            if len(self._ended) >= MOST_ENDED:
+                self._ended.popleft()
+            self._ended.append((self._unix(), value.past))
+        return ()
+
+    def _take_job(self, event_type: str, known: Known) -> None:
+        before = self._jobs.get(known.uid)
+        if event_type == "DELETED":
+            self._gone.append((self._unix(), known.uid))
+        seen = before.seen if before else self._unix() if event_type == "ADDED" else 0.0
+        self._bytes += len(known.packed) - (len(before.packed) if before else 0)
+        self._jobs[known.uid] = known._replace(seen=seen)
+        while len(self._jobs) > MOST_JOBS or self._bytes > MOST_BYTES:
+            self._bytes -= len(self._jobs.popitem(last=False)[1].packed)
+
+    def read_again(self) -> None:
+        """Read at the next look what others have written meanwhile."""
+        self._places.clear()
+        self._next = 0.0
+
+    def look(self, snapshot: Snapshot, now: float) -> Written:
+        """Write what has ended, if it is time and we lead."""
+        self._forget()
+        if now < self._next or not (self._ended or self._due):
+            return Written()
+        if not self._is_leader():
+            return Written()
+        self._next = now + WRITE_SECONDS
+        self._sort_in(snapshot)
+        written, errors = 0, []
+        for slot in sorted(self._due, reverse=True)[:MOST_WRITTEN]:
+            if not self._is_leader():
+                break
+            try:
+                written += self._write(slot)
+            except ClusterError as error:
+                errors.append(f"journal: {error}")
+        self._let_go()
+        return Written(tried=True, written=written, errors=tuple(errors))
+
+    def _forget(self) -> None:
+        unix = self._unix()
+        while self._gone and self._gone[0][0] < unix - GONE_SECONDS:
+            gone = self._jobs.pop(self._gone.popleft()[1], None)
+            self._bytes -= len(gone.packed) if gone else 0
+        if self._is_leader():
+            return
+        self._due.clear()
+        while self._ended and self._ended[0][0] < unix - KEPT_SECONDS:
+            self._ended.popleft()
+
+    def _sort_in(self, snapshot: Snapshot) -> None:
+        """Turn what has ended into entries of those queues that a policy can send Jobs to."""
+        unix = self._unix()
+        queues, oldest = queues_of(snapshot), journal_shards.oldest_kept(unix)
+        while self._ended and self._ended[0][0] <= unix - SETTLED_SECONDS:
+            _, ended = self._ended.popleft()
+            slot = journal_shards.slot_of(ended.finished)
+            if slot < oldest or (ended.namespace, ended.queue) not in queues:
+                continue
+            if (entry := self._entry(ended, snapshot.signing)) is not None:
+                self._due.setdefault(slot, []).append(entry)
+        for slot in [slot for slot in self._due if slot < oldest]:
+            del self._due[slot]
+
+    def _entry(self, ended: Past, keys: SigningKeys | None) -> Entry | None:
+        known = self._jobs.get(ended.job_uid)
+        if known is not None and not known.packed:
+            return None
+        metadata = None if known is None else json.loads(zlib.decompress(known.packed))
+        seen = known.seen if known else 0.0
+        # Without an entry, whatever is wrong with the Job: a journal is of many.
+        return attempted(lambda: entries.entry(ended, metadata, seen=seen, keys=keys))[0]
+
+    def _write(self, slot: int) -> bool:
+        """Add to one slot; another's write in between puts it off."""
+        place = self._places.get(slot) or self._read(slot)
+        if place.slot.number > slot:
+            del self._due[slot]
+            return False
+        before = place.slot if place.slot.number == slot else Slot(number=slot, entries={})
+        merged = before.merged(self._due[slot])
+        if merged == before:
+            del self._due[slot]
+            return False
+        body = journal_shards.config_map(merged)
+        try:
+            answer = self._send(body, place.version)
+        except (NotServed, Refused) as error:
+            self._places.pop(slot, None)
+            if isinstance(error, Refused) and error.status != _CONFLICT:
+                raise
+            return False
+        del self._due[slot]
+        self._places[slot] = _Place(merged, str(answer["metadata"]["resourceVersion"]))
+        return True
+
+    def _read(self, slot: int) -> _Place:
+        path = f"{path_of(self._namespace)}/{journal_shards.name_of(slot)}"
+        try:
+            source = self._transport.get(path)
+        except NotServed:
+            return _Place(Slot(number=slot, entries={}), "")
+        found = journal_shards.read_slot(source) or Slot(number=-1, entries={})
+        place = _Place(found, str(source["metadata"]["resourceVersion"]))
+        self._places[slot] = place
+        return place
+
+    def _send(self, body: Mapping[str, Any], version: str) -> Mapping[str, Any]:
+        if not version:
+            return self._transport.post(path_of(self._namespace), body)
+        metadata = {**body["metadata"], "resourceVersion": version}
+        path = f"{path_of(self._namespace)}/{body['metadata']['name']}"
+        return self._transport.patch(path, {**body, "metadata": metadata})
+
+    def _let_go(self) -> None:
+        """Keep only the last hours at hand; others are read again where they get more."""
+        newest = journal_shards.slot_of(self._unix())
+        for slot in [slot for slot in self._places if slot < newest - 1]:
+            del self._places[slot]
+
+
+def known_of(source: Mapping[str, Any]) -> Known:
+    """Cut a Job's metadata down, for a ``Follower``.
+
+    Raises:
+        FieldError: it cannot be read.
+
+    """
+    metadata = entries.metadata_of(source)
+    packed = zlib.compress(json.dumps(metadata).encode())
+    is_kept = len(packed) <= LONGEST_KNOWN
+    return Known(str(metadata.get("uid") or ""), 0.0, packed if is_kept else b"")
+
+
+def _each(message: Message) -> Iterator[tuple[str, Any]]:
+    """List the values of a message, with the type of the event that brought them."""
+    for entry in message.entries or ():
+        yield "", entry.value
+    if message.event is not None:
+        yield message.event[0], message.event[1].value

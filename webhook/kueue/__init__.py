@@ -1,0 +1,1 @@
+"""Kueue's rules: quota, flavors, the scheduling cycle, forecasts. Pure."""

@@ -1,0 +1,40 @@
+"""Which priority a Job's Workload has: ``ExtractPriority`` in Kueue's ``jobframework``."""
+
+from __future__ import annotations
+
+from webhook.model.job import PRIORITY_LABEL, Job
+from webhook.model.policy.fallback_policy import Option
+from webhook.model.queues import Snapshot
+
+
+def priority_of(job: Job, option: Option, snapshot: Snapshot) -> int:
+    """Return the priority of the Job's Workload under an option."""
+    guests = option.guests.priority_class if option.guests else ""
+    return snapshot.priority_classes.get(guests, 0) if guests else own_priority(job, snapshot)
+
+
+def own_priority(job: Job, snapshot: Snapshot) -> int:
+    """Return the priority that the Job itself asks for.
+
+    That of the WorkloadPriorityClass in its label, else of the first PriorityClass that its pods
+    name, else of the cluster's default PriorityClass. A class that is not there counts as 0.
+    """
+    name = job.labels.get(PRIORITY_LABEL, "")
+    if name:
+        return snapshot.priority_classes.get(name, 0)
+    name = _of_pods(job)
+    return snapshot.pod_priorities.get(name, 0) if name else snapshot.default_priority
+
+
+def unknown_class(job: Job, snapshot: Snapshot) -> str:
+    """Name the class that the Job's priority is said by and that is not there; empty: it is."""
+    name = job.labels.get(PRIORITY_LABEL, "")
+    if name:
+        return "" if name in snapshot.priority_classes else f"WorkloadPriorityClass {name}"
+    name = _of_pods(job)
+    return f"PriorityClass {name}" if name and name not in snapshot.pod_priorities else ""
+
+
+def _of_pods(job: Job) -> str:
+    named = (pod_set.template.priority_class for pod_set in job.pod_sets)
+    return next(filter(None, named), "")

@@ -1,0 +1,254 @@
+"""Who of those that wait in one tree starts at a look, in Kueue's order.
+
+A look costs little where little has changed: lines that ask the same of the same cohort are told
+together that there is no room, and a line that its own limits keep out is not looked at before its
+own ClusterQueue releases something.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import TypeAlias
+
+from webhook.kueue import queue_lines
+from webhook.kueue.queue_lines import Bucket, Entry, Fitting, Key, Line
+from webhook.kueue.tree import Taken, Tree
+from webhook.model.queues import ClusterQueue
+
+Turn: TypeAlias = tuple[int, float]
+"""After those of this key are served: borrowed quota (0, 1), priority down."""
+Kept: TypeAlias = tuple[int, int, int, Taken]
+"""Of a head: height, priority down, node, what is set aside."""
+_Kept: TypeAlias = "list[Kept]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Equal Workloads that start; how many of an entry."""
+
+    line: Line
+    entry: Entry
+    found: Fitting
+    count: int
+
+
+class Hall:
+    """All that wait in one tree."""
+
+    def __init__(
+        self, tree: Tree, queues: Iterable[ClusterQueue], *, fair_sharing: bool = False
+    ) -> None:
+        self.kept: Sequence[Kept] = ()
+        """What is set aside for heads after the last look."""
+        self.turns: Sequence[Turn] = ()
+        """Turns of which to take down what is used when they come, the first first."""
+        self.before: list[list[int]] = []
+        """What was used, and set aside, at the last look when each of these came. Shorter than
+        *turns* where nobody was served after the turn, so that the end of the look says it."""
+        self._come = 0
+        self._tree = tree
+        self.claims = queue_lines.Claims(fair_sharing=fair_sharing)
+        self._has_cohort = any(parent >= 0 for parent in tree.parents)
+        self._sets_aside = self._has_cohort and any(map(queue_lines.is_strict, queues))
+        self._is_first = True
+        self._lines: dict[object, Line] = {}
+        self._of_leaf: defaultdict[int, list[Line]] = defaultdict(list)
+        self._buckets: dict[object, Bucket] = {}
+        self._serial = count()
+
+    def join(self, queue: ClusterQueue, entry: Entry, order: int) -> None:
+        """Let equal Workloads wait; *order* is their age."""
+        if not entry.shape.is_possible and not queue_lines.is_strict(queue):
+            return
+        key = queue.name if queue_lines.is_strict(queue) else (queue.name, entry.shape)
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = self._line(queue)
+        line.add(entry, order)
+        if line.entries[0][2] is entry:
+            self._store(line, 0)
+
+    def withdraw(self, key: str) -> None:
+        """Take away what waits under a key."""
+        for line in self._lines.values():
+            for place, (_, _, entry) in enumerate(line.entries):
+                if entry.waiting.key != key:
+                    continue
+                del line.entries[place]
+                heapq.heapify(line.entries)
+                if place == 0:
+                    line.stored = None
+                    if line.entries:
+                        self._store(line, 0)
+                return
+
+    def released(self, leaf: int) -> None:
+        """Look again at lines that a release of their own ClusterQueue has helped."""
+        if not self._has_cohort:
+            return
+        for line in self._of_leaf[leaf]:
+            if not line.entries:
+                continue
+            if line.stored is None or (line.stored[0] and self._owns(line)):
+                self._store(line, 0)
+            elif self._tree.keeps and self._bucket(line) is not line.bucket:
+                self._store(line, line.stored[0])
+
+    def is_awaited(self) -> bool:
+        """Tell whether anybody waits."""
+        return any(line.entries for line in self._lines.values())
+
+    def waiting(self) -> Iterator[Line]:
+        return (line for line in self._lines.values() if line.entries)
+
+    def starts(self) -> list[Start]:
+        """Start what fits: own quota first, then priority, then age.
+
+        At the very first look priority and age alone count, as in ``kueue.folding``: most of
+        those who wait then have just come, and Kueue has taken them one by one.
+        """
+        started: list[Start] = []
+        kept: _Kept = []
+        put_back: list[Line] = []
+        ready = self._ready()
+        self._come, self.before = 0, []
+        while ready:
+            key, bucket = heapq.heappop(ready)
+            if bucket.top() is not key or not self._may_fit(bucket):
+                continue
+            while self._come < len(self.turns) and self.turns[self._come] < key[:2]:
+                self._come += 1
+            line = bucket.heap[0][1]
+            self._try(line, started, kept, put_back)
+            for each in {bucket, line.bucket or bucket}:
+                if (top := each.top()) is not None:
+                    heapq.heappush(ready, (top, each))
+        for line in put_back:
+            self._store(line, 0)
+        self._is_first = False
+        self.kept = [each for each in kept if each[3]]
+        return started
+
+    def _try(self, line: Line, started: list[Start], kept: _Kept, put_back: list[Line]) -> None:
+        borrows = line.stored[0] if line.stored else 0
+        if self._tree.keeps and self._bucket(line) is not line.bucket:
+            self._store(line, borrows)
+            return
+        found = queue_lines.fitting(self._tree, line, self.claims, exact_height=self._sets_aside)
+        if found.fits and self._borrows(found) > borrows:
+            self._store(line, 1)
+        elif found.fits and not self._is_kept_out(line, found, kept):
+            self._take_down(kept)
+            started.append(self._take(line, found, is_alone=not kept))
+        else:
+            self._pass_over(line, found, kept, put_back)
+
+    def _line(self, queue: ClusterQueue) -> Line:
+        leaf, strict = self._tree.leaves[queue.name], queue_lines.is_strict(queue)
+        line = Line(queue=queue, leaf=leaf, is_strict=strict)
+        self._of_leaf[leaf].append(line)
+        return line
+
+    def _bucket(self, line: Line) -> Bucket:
+        """Find where to look whether there is room: at the cohort, for lines that ask the same."""
+        tree, shape = self._tree, line.entries[0][2].shape
+        parent = tree.parents[line.leaf]
+        if line.is_strict or shape.only is None or parent < 0:
+            if line.bucket is None:
+                line.bucket = Bucket(node=line.leaf)
+                self._buckets[id(line)] = line.bucket
+            return line.bucket
+        wanted = queue_lines.wanted_above(tree, line.leaf, shape.only) if tree.keeps else shape.only
+        key = parent, wanted
+        if key not in self._buckets:
+            self._buckets[key] = Bucket(node=parent, wanted=wanted)
+        return self._buckets[key]
+
+    def _ready(self) -> list[tuple[Key, Bucket]]:
+        ready = [
+            (key, bucket)
+            for bucket in self._buckets.values()
+            if (key := bucket.top()) is not None and self._may_fit(bucket)
+        ]
+        heapq.heapify(ready)
+        return ready
+
+    def _may_fit(self, bucket: Bucket) -> bool:
+        if bucket.wanted is not None:
+            return queue_lines.has(self._tree, bucket.node, bucket.wanted)
+        line = bucket.heap[0][1]
+        if self._sets_aside and line.is_strict:
+            return True
+        return queue_lines.has_room(self._tree, bucket.node, line.entries[0][2].shape)
+
+    def _store(self, line: Line, borrows: int) -> None:
+        priority, order, _ = line.entries[0]
+        key = line.stored = borrows, priority, order, next(self._serial)
+        line.bucket = self._bucket(line)
+        heapq.heappush(line.bucket.heap, (key, line))
+
+    def _owns(self, line: Line) -> bool:
+        only = line.entries[0][2].shape.only
+        return only is None or queue_lines.owns(self._tree, line.leaf, only)
+
+    def _borrows(self, found: Fitting) -> int:
+        return 0 if self._is_first or not found.height else 1
+
+    def _take(self, line: Line, found: Fitting, *, is_alone: bool) -> Start:
+        entry = line.entries[0][2]
+        keeps_height = self._has_cohort and not self._is_first
+        number = (
+            queue_lines.alike(self._tree, line, found, keeps_height=keeps_height) if is_alone else 1
+        )
+        self._tree.charge(line.leaf, found.taken, number)
+        self.claims.hold(line.leaf, entry.waiting.priority, number)
+        line.take(number)
+        if line.entries:
+            self._store(line, 0 if line.is_strict else self._borrows(found))
+        else:
+            line.stored = None
+        return Start(line=line, entry=entry, found=found, count=number)
+
+    def _pass_over(self, line: Line, found: Fitting, kept: _Kept, put_back: list[Line]) -> None:
+        line.stored = None
+        if line.is_strict and not found.fits and self._sets_aside:
+            aside = queue_lines.set_aside(self._tree, line, found, self.claims)
+            self._take_down(kept)
+            kept.append((found.height, line.entries[0][0], line.leaf, aside))
+        has_choice = line.entries[0][2].shape.only is None
+        if found.fits or line.is_strict or has_choice:
+            put_back.append(line)
+
+    def _take_down(self, kept: _Kept) -> None:
+        """Note what is used, for the turns that have come since somebody was last served."""
+        missing = self._come - len(self.before)
+        if missing:
+            self.before += [with_set_aside(self._tree, kept)] * missing
+
+    def _is_kept_out(self, line: Line, found: Fitting, kept: _Kept) -> bool:
+        """Tell whether it fits only with what is set aside for heads that come before it."""
+        mine = found.height, line.entries[0][0]
+        before = [(leaf, aside) for height, order, leaf, aside in kept if (height, order) <= mine]
+        if not before:
+            return False
+        for leaf, aside in before:
+            self._tree.charge(leaf, aside)
+        room = self._tree.room(line.leaf, found.taken)
+        for leaf, aside in before:
+            self._tree.charge(leaf, aside, -1)
+        return room < 1
+
+
+def with_set_aside(tree: Tree, kept: Iterable[Kept]) -> list[int]:
+    """Copy what is used, with what is set aside for heads."""
+    asides = [(leaf, aside) for _, _, leaf, aside in kept if aside]
+    for leaf, aside in asides:
+        tree.charge(leaf, aside)
+    used = list(tree.used)
+    for leaf, aside in asides:
+        tree.charge(leaf, aside, -1)
+    return used

@@ -1,0 +1,121 @@
+"""How long AdmissionChecks take in each ClusterQueue: of late, and for those that wait now.
+
+Behind MultiKueue this is how long it takes until a worker cluster has reserved quota.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from webhook.learn.learning import learned
+from webhook.learn.run_records import Packed, unpack_runs
+from webhook.model.forecasts import Dispatch
+from webhook.state.readers import Key
+
+_SLACK: Final = 64
+"""Entries of a heap that may stand for nobody any more."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Those in one ClusterQueue that have quota and wait for AdmissionChecks."""
+
+    since: dict[Key, int] = field(default_factory=dict)
+    """To seconds since 1970."""
+    _heap: list[tuple[int, Key]] = field(default_factory=list, compare=False)
+
+    def add(self, key: Key, reserved: int) -> None:
+        self.since[key] = reserved
+        heapq.heappush(self._heap, (reserved, key))
+        if len(self._heap) > 2 * len(self.since) + _SLACK:
+            self._heap = [(since, each) for each, since in self.since.items()]
+            heapq.heapify(self._heap)
+
+    def remove(self, key: Key) -> None:
+        self.since.pop(key, None)
+
+    def oldest(self, passed: int) -> int:
+        """Tell since when the one waits that has waited longest; 0: there is none.
+
+        Whoever got quota before *passed* was overtaken by one that waits no more: what holds it
+        back is its own affair.
+        """
+        while self._heap:
+            since, key = self._heap[0]
+            if since >= passed and self.since.get(key) == since:
+                return since
+            heapq.heappop(self._heap)
+        return 0
+
+
+class Tally(Protocol):
+    """What is needed of ``tally.Tally``."""
+
+    @property
+    def waiting(self) -> Waiting: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """What is known of those that wait no more."""
+
+    dispatch: Dispatch
+    passed: int
+    """When the last of them that got quota got it, in seconds since 1970."""
+
+
+_NOTHING: Final = _Past(Dispatch(), 0)
+
+
+class Dispatches:
+    def __init__(self) -> None:
+        self._past: dict[str, _Past] = {}
+        self._since: dict[str, int] = {}
+        self._found: Mapping[str, Dispatch] = {}
+
+    def look(
+        self,
+        tallies: Mapping[str, Tally],
+        pools: Mapping[str, Packed],
+        *,
+        recounted: Collection[str],
+        dispatched: Collection[str],
+        clock: float,
+    ) -> Mapping[str, Dispatch]:
+        """Say what is known; the same mapping as before if that is so.
+
+        *clock* is what to add to seconds since 1970 for the clock of ``Snapshot.as_of``.
+        """
+        for name in dispatched:
+            self._past[name] = _past(pools.get(name, b""))
+        found = dict(self._found)
+        for name in {*recounted, *dispatched}:
+            tally = tallies.get(name)
+            past = self._past.get(name, _NOTHING)
+            since = tally.waiting.oldest(past.passed) if tally is not None else 0
+            known = self._one(name, past.dispatch, since, clock)
+            if known == Dispatch():
+                found.pop(name, None)
+            else:
+                found[name] = known
+        if found != self._found:
+            self._found = found
+        return self._found
+
+    def _one(self, name: str, past: Dispatch, since: int, clock: float) -> Dispatch:
+        """Add who waits now; as long as it is the same one, since the same moment."""
+        before = self._found.get(name, past)
+        moment = before.waiting_since if self._since.get(name) == since else since + clock
+        self._since[name] = since
+        return replace(past, waiting_since=moment if since else None)
+
+
+def _past(packed: Packed) -> _Past:
+    runs = unpack_runs(packed)
+    return _Past(
+        Dispatch(learned=learned(runs), least=min((run.seconds for run in runs), default=0)),
+        max((run.finished - run.seconds for run in runs), default=0),
+    )

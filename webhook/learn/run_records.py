@@ -1,0 +1,272 @@
+"""Runs that ended, kept in few bytes: of each class the newest ones, by the flavors they ran on.
+
+Records of one class from several sources merge to the same record in whatever order and however
+often: a record is a set of runs, of which the newest are kept.
+"""
+
+from __future__ import annotations
+
+import heapq
+import struct
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from webhook.model.fields import EMPTY
+
+MOST_RUNS = 40
+"""Successful runs kept of a class on given flavors; ``learn.learning`` weighs them by age."""
+MOST_FAILED = 8
+MOST_BEGUN = 6
+"""Delays kept of a class in one place, and of all classes together: 10,000 classes shall take less
+than 50 MB, with all else that is kept of them."""
+FAILURES_THAT_TELL = 3
+MOST_PLACES = 8
+"""Flavors, and options, that are kept of one class: the newest."""
+
+_IN_CLUSTER = "@"
+"""No name of a ResourceFlavor has it."""
+_RUN = struct.Struct("<IHI")
+_OUTCOME = struct.Struct("<IHI?")
+_Key = TypeVar("_Key", str, tuple[str, str])
+Packed: TypeAlias = bytes
+_NO_OUTCOMES: Mapping[tuple[str, str], Packed] = {}
+
+
+class Run(NamedTuple):
+    """What is the same in all three is the same run."""
+
+    finished: int
+    """Seconds since 1970, by the API server's clock, which tells whole ones."""
+    uid: int
+    """16 bits of a digest of its Workload's uid."""
+    seconds: int
+    """From its last admission to its end."""
+
+
+class Outcome(NamedTuple):
+    """How a run in an option of a policy ended."""
+
+    finished: int
+    uid: int
+    generation: int
+    """Of the policy when it decided."""
+    succeeded: bool
+
+
+class Record(NamedTuple):
+    """What is remembered of one class."""
+
+    coarse: str = ""
+    name: str = ""
+    """For people: an image and a program."""
+    runs: Mapping[str, Packed] = EMPTY
+    """Flavors to successful runs, the oldest first."""
+    failed: Mapping[str, Packed] = EMPTY
+    """Flavors to failed runs."""
+    outcomes: Mapping[tuple[str, str], Packed] = _NO_OUTCOMES
+    """(policy, option) to outcomes; of Jobs left as submitted both are empty."""
+    starts: Mapping[str, Packed] = EMPTY
+    """Flavors to how long after its admission all pods of a run were ready."""
+    dispatches: Mapping[str, Packed] = EMPTY
+    """ClusterQueue to how long its AdmissionChecks took after the reservation of quota."""
+
+    @property
+    def last(self) -> int:
+        """Tell when the newest of all ended or began, in seconds since 1970."""
+        found = (self.runs, self.failed, self.starts, self.dispatches)
+        packed = [each for mapping in found for each in mapping.values()]
+        return max((unpack_runs(each[-_RUN.size :])[0].finished for each in packed), default=0)
+
+
+class Began(NamedTuple):
+    """How a run has begun so far; moments in seconds since 1970, 0: it has not come to that."""
+
+    cluster_queue: str
+    flavors: str
+    cluster: str
+    """Where MultiKueue has sent it; empty: it runs here."""
+    uid: int
+    """As in a ``Run``."""
+    reserved: int
+    """0 also where no AdmissionCheck stands between reservation and admission."""
+    admitted: int
+    ready: int = 0
+    """When all its pods were ready for the first time."""
+
+    def record(self) -> Record:
+        """Tell what is learned from it."""
+        starts, dispatches = {}, {}
+        if self.flavors and self.ready >= self.admitted > 0:
+            start = pack_runs([Run(self.ready, self.uid, self.ready - self.admitted)])
+            starts = dict.fromkeys(places(self.flavors, self.cluster), start)
+        if self.admitted >= self.reserved > 0:
+            dispatch = Run(self.admitted, self.uid, self.admitted - self.reserved)
+            dispatches = {self.cluster_queue: pack_runs([dispatch])}
+        return Record(starts=starts, dispatches=dispatches)
+
+
+class Ended(NamedTuple):
+    """One Workload's run, as it is added to the record of its class."""
+
+    key: str
+    coarse: str
+    name: str
+    flavors: str
+    run: Run
+    succeeded: bool
+    policy: str = ""
+    option: str = ""
+    generation: int = 0
+    cluster: str = ""
+    """Where MultiKueue had sent it; empty: it ran here."""
+    began: Began | None = None
+    cluster_queue: str = ""
+
+    def record(self) -> Record:
+        packed = dict.fromkeys(places(self.flavors, self.cluster), pack_runs([self.run]))
+        begun = self.began.record() if self.began is not None else Record()
+        outcome = Outcome(self.run.finished, self.run.uid, self.generation, self.succeeded)
+        return Record(
+            coarse=self.coarse,
+            name=self.name,
+            runs=packed if self.succeeded else {},
+            failed={} if self.succeeded else packed,
+            outcomes={(self.policy, self.option): pack_outcomes([outcome])},
+            starts=begun.starts,
+            dispatches=begun.dispatches,
+        )
+
+
+def of_queue(cluster_queue: str, home: str) -> str:
+    """Name what stands for all classes of one home in a ClusterQueue where one is looked up."""
+    return f"{_IN_CLUSTER}{cluster_queue}/{home}"
+
+
+def is_of_queue(key: str) -> bool:
+    """Tell whether all classes of a ClusterQueue are meant, and not one."""
+    return key.startswith(_IN_CLUSTER)
+
+
+def home_of(key: str) -> str:
+    """Name whose Jobs a record is of: the home of its class, or of all classes."""
+    home, _, rest = key.partition("/")
+    return rest if is_of_queue(key) else home
+
+
+def crowded_out(sizes: Mapping[str, int], records: Mapping[str, Record]) -> Iterator[str]:
+    """List records in the order in which they make room, so that nobody pushes others out.
+
+    Of the home that takes the most, the one that ended longest ago.
+    """
+    taken: Counter[str] = Counter()
+    oldest: defaultdict[str, deque[str]] = defaultdict(deque)
+    for key in sorted(sizes, key=lambda key: (records[key].last, key)):
+        taken[home_of(key)] += sizes[key]
+        oldest[home_of(key)].append(key)
+
+    def rank(home: str) -> tuple[int, int, str]:
+        return -taken[home], records[oldest[home][0]].last, home
+
+    heap = [rank(home) for home in oldest]
+    heapq.heapify(heap)
+    while heap:
+        home = heapq.heappop(heap)[-1]
+        key = oldest[home].popleft()
+        taken[home] -= sizes[key]
+        if oldest[home]:
+            heapq.heappush(heap, rank(home))
+        yield key
+
+
+def places(flavors: str, cluster: str) -> tuple[str, ...]:
+    """Name what a run is remembered under: its flavors, and these in the cluster it was sent to."""
+    return (flavors, f"{flavors}{_IN_CLUSTER}{cluster}") if cluster else (flavors,)
+
+
+def pooled(ended: Ended) -> Record:
+    """Keep of a run what tells of others in its ClusterQueue."""
+    return Record(runs=ended.record().runs)
+
+
+def split_place(place: str) -> tuple[str, str]:
+    """Take flavors and worker cluster apart."""
+    flavors, _, cluster = place.partition(_IN_CLUSTER)
+    return flavors, cluster
+
+
+def merged(one: Record, other: Record) -> Record:
+    """Put two records of one class together."""
+    if one == other:
+        return one
+    return Record(
+        coarse=_least(one.coarse, other.coarse),
+        name=_least(one.name, other.name),
+        runs=_merged(one.runs, other.runs, merged_runs, _RUN),
+        failed=_merged(one.failed, other.failed, _merged_failed, _RUN),
+        outcomes=_merged(one.outcomes, other.outcomes, _merged_outcomes, _OUTCOME),
+        starts=_merged(one.starts, other.starts, merged_begun, _RUN),
+        dispatches=_merged(one.dispatches, other.dispatches, merged_begun, _RUN),
+    )
+
+
+def merged_runs(one: Packed, other: Packed, most: int = MOST_RUNS) -> Packed:
+    if one == other:
+        return one
+    return pack_runs(sorted({*unpack_runs(one), *unpack_runs(other)})[-most:])
+
+
+def merged_begun(one: Packed, other: Packed) -> Packed:
+    return merged_runs(one, other, MOST_BEGUN)
+
+
+def pack_runs(runs: Iterable[Run]) -> Packed:
+    return b"".join(_RUN.pack(*run) for run in runs)
+
+
+def unpack_runs(packed: Packed) -> tuple[Run, ...]:
+    """Raise ValueError where it is not what ``pack_runs`` made."""
+    return tuple(map(Run._make, _unpacked(_RUN, packed)))
+
+
+def pack_outcomes(outcomes: Iterable[Outcome]) -> Packed:
+    return b"".join(_OUTCOME.pack(*outcome) for outcome in outcomes)
+
+
+def unpack_outcomes(packed: Packed) -> tuple[Outcome, ...]:
+    return tuple(map(Outcome._make, _unpacked(_OUTCOME, packed)))
+
+
+def _unpacked(layout: struct.Struct, packed: Packed) -> Iterable[tuple[int, ...]]:
+    if len(packed) % layout.size:
+        raise ValueError(f"expected a multiple of {layout.size} bytes, got {len(packed)}")
+    return layout.iter_unpack(packed)
+
+
+def _merged_failed(one: Packed, other: Packed) -> Packed:
+    return merged_runs(one, other, MOST_FAILED)
+
+
+def _merged_outcomes(one: Packed, other: Packed) -> Packed:
+    """Keep the newest success, and as many failures as tell something."""
+    both = sorted({*unpack_outcomes(one), *unpack_outcomes(other)})
+    failures = [outcome for outcome in both if not outcome.succeeded][-FAILURES_THAT_TELL:]
+    successes = [outcome for outcome in both if outcome.succeeded][-1:]
+    return pack_outcomes(sorted([*failures, *successes]))
+
+
+def _merged(
+    one: Mapping[_Key, Packed],
+    other: Mapping[_Key, Packed],
+    merge: Callable[[Packed, Packed], Packed],
+    layout: struct.Struct,
+) -> Mapping[_Key, Packed]:
+    both = {key: merge(one.get(key, b""), other.get(key, b"")) for key in {**one, **other}}
+    if len(both) > MOST_PLACES:
+        newest = sorted(both, key=lambda key: (layout.unpack(both[key][-layout.size :])[0], key))
+        both = {key: both[key] for key in newest[-MOST_PLACES:]}
+    return both
+
+
+def _least(one: str, other: str) -> str:
+    return min(filter(None, (one, other)), default="")

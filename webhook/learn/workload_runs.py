@@ -1,0 +1,245 @@
+"""What a Workload tells of its run: its class, where it ran, since when, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from sys import intern
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from webhook.learn import job_class
+from webhook.learn.job_class import Mark
+from webhook.learn.run_records import Began, Ended, Run
+from webhook.model import fields, marks
+from webhook.model.faults import attempted
+from webhook.model.fields import child
+from webhook.model.job import DECIDED_BY, DECISION_ID, JOB_CLASS, OPTION_LABEL, PodSet
+from webhook.model.pods import read_template
+from webhook.model.recall import recalling
+from webhook.model.signatures import SigningKeys, are_own_marks
+
+NOT_SAID: Final = ("", "", "")
+SUCCEEDED: Final = "Succeeded"
+"""Reason of the condition Finished, as Kueue writes it; others than these two end no run."""
+FAILED: Final = "Failed"
+
+_RECOVERED: Final = "Recovered"
+"""Reason of the condition PodsReady when its pods were ready before."""
+_REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
+_USED_OF_CONTAINERS = ("image", "command", "args", "resources", "restartPolicy")
+_USED_OF_SPEC = ("overhead", "resources")
+
+Conditions: TypeAlias = Mapping[str, tuple[str, str, str]]
+"""Type to status, reason and last transition."""
+
+
+class Place(NamedTuple):
+    """Where a Workload runs, by whose decision, and how that began."""
+
+    flavors: str
+    policy: str
+    option: str
+    began: Began | None = None
+    cluster_queue: str = ""
+
+
+def read_conditions(status: Mapping[str, Any]) -> Conditions:
+    return {
+        fields.text(item, "type", here): (
+            fields.text(item, "status", here),
+            fields.text(item, "reason", here),
+            fields.text(item, "lastTransitionTime", here),
+        )
+        for item, here in fields.objects(status, "conditions", "status")
+    }
+
+
+def is_true(conditions: Conditions, name: str) -> bool:
+    return conditions.get(name, NOT_SAID)[0] == "True"
+
+
+def is_finished(source: Mapping[str, Any]) -> bool:
+    return is_true(read_conditions(fields.mapping(source, "status", "")), "Finished")
+
+
+def since(conditions: Conditions, name: str) -> int:
+    """Tell since when a condition is True, in seconds since 1970; 0: it is not."""
+    status, _, time = conditions.get(name, NOT_SAID)
+    return _seconds(time, "status.conditions") if status == "True" else 0
+
+
+def admitted_at(conditions: Conditions) -> int:
+    """Tell when it was last admitted, in seconds since 1970; 0: it is not."""
+    return since(conditions, "Admitted")
+
+
+def read_began(
+    metadata: Mapping[str, Any], status: Mapping[str, Any], conditions: Conditions
+) -> Began | None:
+    """Read how its run has begun so far; None: it holds no quota, or nothing stood in between.
+
+    PodsReady is there unless Kueue's ``waitForPodsReady`` was taken away by its feature gate.
+    """
+    admission = fields.mapping(status, "admission", "status")
+    checked = fields.sequence(status, "admissionChecks", "status")
+    reserved = since(conditions, "QuotaReserved") if checked else 0
+    admitted, ready = admitted_at(conditions), since(conditions, "PodsReady")
+    if conditions.get("PodsReady", NOT_SAID)[1] == _RECOVERED or ready < admitted:
+        ready = 0
+    if not admission or not (reserved or (admitted and ready)):
+        return None
+    return Began(
+        cluster_queue=intern(fields.text(admission, "clusterQueue", "status.admission")),
+        flavors=read_flavors(admission),
+        cluster=intern(fields.text(status, "clusterName", "status")),
+        uid=_digest(metadata),
+        reserved=reserved,
+        admitted=admitted,
+        ready=ready,
+    )
+
+
+def seconds_of(source: Mapping[str, Any], key: str, path: str) -> int:
+    """Read a time as seconds since 1970; 0: there is none."""
+    return _seconds(fields.text(source, key, path), child(path, key))
+
+
+def read_mark(
+    spec: Mapping[str, Any], annotations: Mapping[str, Any], namespace: str
+) -> Mark | None:
+    """Find the class that a decision left, or work it out from the pod sets.
+
+    None: what they ask for cannot be read.
+    """
+    if mark := job_class.read(marks.of(annotations, JOB_CLASS), namespace):
+        return mark
+    used = [
+        [
+            item.get("count"),
+            _used(fields.mapping(fields.mapping(item, "template", here), "spec", here), here),
+        ]
+        for item, here in fields.objects(spec, "podSets", "spec")
+    ]
+    mark = _mark_of(json.dumps(used, separators=(",", ":")))
+    return None if mark is None else mark._replace(job_class=mark.job_class.at(namespace))
+
+
+def own_marks(
+    metadata: Mapping[str, Any], spec: Mapping[str, Any], keys: SigningKeys | None
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Find the annotations and labels by which a decision marked the first pod template.
+
+    Both are empty where somebody else wrote the marks: who may create Jobs can write any.
+    """
+    annotations, labels = _of_first_template(spec)
+    found = annotations.get(DECIDED_BY), labels.get(OPTION_LABEL), annotations.get(JOB_CLASS)
+    signed = tuple(str(text or "") for text in found)
+    decision_id = str(annotations.get(DECISION_ID) or "")
+    if not (decision_id or any(signed)):
+        return fields.EMPTY, fields.EMPTY
+    is_own = are_own_marks(
+        decision_id,
+        fields.text(metadata, "namespace", "metadata"),
+        signed,
+        keys,
+        created=seconds_of(metadata, "creationTimestamp", "metadata"),
+    )
+    return (annotations, labels) if is_own else (fields.EMPTY, fields.EMPTY)
+
+
+def _of_first_template(
+    spec: Mapping[str, Any],
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    for pod_set, here in fields.objects(spec, "podSets", "spec"):
+        template = fields.mapping(pod_set, "template", here)
+        metadata = fields.mapping(template, "metadata", child(here, "template"))
+        return fields.mapping(metadata, "annotations", here), fields.mapping(
+            metadata, "labels", here
+        )
+    return fields.EMPTY, fields.EMPTY
+
+
+def read_flavors(admission: Mapping[str, Any]) -> str:
+    """Name the flavors that it is on, sorted, unique, joined by commas."""
+    names = {
+        name
+        for item, here in fields.objects(admission, "podSetAssignments", "status.admission")
+        for name in fields.texts(item, "flavors", here).values()
+    }
+    return intern(",".join(sorted(names)))
+
+
+def read_ended(source: Mapping[str, Any], mark: Mark, place: Place) -> Ended | None:
+    """Read a run that ended well or badly while it was admitted; None: it is no such run.
+
+    A Workload that takes over from another slice has run for longer than it says.
+    """
+    status, metadata = (fields.mapping(source, key, "") for key in ("status", "metadata"))
+    conditions = read_conditions(status)
+    finished, reason, ended = conditions.get("Finished", NOT_SAID)
+    if finished != "True" or reason not in (SUCCEEDED, FAILED):
+        return None
+    end, begin = _seconds(ended, "status.conditions"), admitted_at(conditions)
+    if not begin or not place.flavors or not end >= begin:
+        return None
+    if fields.mapping(metadata, "annotations", "metadata").get(_REPLACES):
+        return None
+    return Ended(
+        key=mark.job_class.key,
+        coarse=mark.job_class.coarse,
+        name=_name(fields.mapping(source, "spec", "")),
+        flavors=place.flavors,
+        run=Run(end, _digest(metadata), end - begin),
+        succeeded=reason == SUCCEEDED,
+        policy=place.policy,
+        option=place.option,
+        generation=mark.generation,
+        cluster=intern(fields.text(status, "clusterName", "status")),
+        began=place.began,
+        cluster_queue=place.cluster_queue,
+    )
+
+
+def _digest(metadata: Mapping[str, Any]) -> int:
+    return zlib.crc32(str(metadata.get("uid")).encode()) & 0xFFFF
+
+
+def _seconds(written: str, path: str) -> int:
+    return int(fields.seconds_since_1970(written, path)) if written else 0
+
+
+def _used(spec: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Keep what a class depends on, as thousands of Workloads are of a few classes."""
+    kept = {key: spec[key] for key in _USED_OF_SPEC if key in spec}
+    for key in ("containers", "initContainers"):
+        kept[key] = [
+            {name: item[name] for name in _USED_OF_CONTAINERS if name in item}
+            for item, _ in fields.objects(spec, key, path)
+        ]
+    return kept
+
+
+@recalling(most=4096, longest=4096)
+def _mark_of(used: str) -> Mark | None:
+    found, _ = attempted(
+        lambda: job_class.of_pods(
+            PodSet(
+                name="",
+                count=1 if count is None else int(count),
+                template=read_template({"spec": spec}, f"spec.podSets[{index}].template"),
+            )
+            for index, (count, spec) in enumerate(json.loads(used))
+        )
+    )
+    return None if found is None else Mark(found, 0)
+
+
+def _name(spec: Mapping[str, Any]) -> str:
+    for pod_set, _ in fields.objects(spec, "podSets", "spec"):
+        template = fields.mapping(pod_set, "template", "spec.podSets")
+        pods = fields.mapping(template, "spec", "spec.podSets")
+        for container, here in fields.objects(pods, "containers", "spec.podSets"):
+            command = fields.sequence(container, "command", here)
+            return intern(job_class.name_of(fields.text(container, "image", here), command))
+    return ""

@@ -1,0 +1,1 @@
+"""FallbackPolicy: its fields, its rules, its schema, and the one border where it is read."""

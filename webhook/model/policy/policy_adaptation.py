@@ -1,0 +1,140 @@
+"""What an option changes in the pod template: a closed vocabulary, never a free patch."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from webhook.model.policy.policy_fields import (
+    Amounts,
+    ContainerName,
+    Image,
+    Key,
+    KeyOrNone,
+    Labels,
+    LabelValue,
+    RuntimeClassName,
+    Strict,
+    Texts,
+)
+
+if TYPE_CHECKING:
+    from pydantic.config import JsonDict
+
+UNIQUE: JsonDict = {"x-kubernetes-list-type": "set"}
+ATOMIC: JsonDict = {"x-kubernetes-list-type": "atomic"}
+FILLED: JsonDict = {"default": {}}
+"""An absent object is filled in, so that its own defaults stand in it."""
+
+
+class Accelerator(StrEnum):
+    KEEP = "Keep"
+    REMOVE = "Remove"
+
+
+class Affinity(StrEnum):
+    KEEP = "Keep"
+    REMOVE = "Remove"
+
+
+class ResourceChanges(Strict):
+    """Changes to the containers' requests and limits; what is taken away goes first."""
+
+    remove: Annotated[tuple[Key, ...], Field(max_length=16, json_schema_extra=UNIQUE)] = ()
+    """Resources to take away from requests and limits, such as `nvidia.com/gpu`."""
+    requests: Amounts = Field(default_factory=dict)
+    """Requests to set: resource to quantity."""
+    limits: Amounts = Field(default_factory=dict)
+    """Limits to set: resource to quantity, none below the request given here."""
+
+
+class NodeSelectorChanges(Strict):
+    """Changes to the pod's `nodeSelector`; what is taken away goes first."""
+
+    remove: Annotated[tuple[Key, ...], Field(max_length=32, json_schema_extra=UNIQUE)] = ()
+    """Label keys to take away."""
+    set: Labels = Field(default_factory=dict)
+    """Labels to ask for: key to value."""
+
+
+Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
+class TolerationSpec(Strict):
+    """A toleration as in a pod's `tolerations`."""
+
+    key: KeyOrNone = ""
+    """Taint key; empty, with operator Exists, tolerates every taint."""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    """How the taint's value is compared."""
+    value: LabelValue = ""
+    """Taint value, for operator Equal."""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+    """Taint effect; empty means every effect."""
+    toleration_seconds: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    """How long a NoExecute taint is tolerated; absent: for ever."""
+
+
+class TolerationMatch(Strict):
+    """Tolerations to take away: those whose given fields are equal."""
+
+    key: Key
+    """Taint key."""
+    value: LabelValue | None = None
+    """Taint value; absent: any."""
+    effect: Effect | None = None
+    """Taint effect; absent: any."""
+
+
+class TolerationChanges(Strict):
+    """Changes to the pod's `tolerations`; what is taken away goes first."""
+
+    remove: Annotated[
+        tuple[TolerationMatch, ...], Field(max_length=16, json_schema_extra=ATOMIC)
+    ] = ()
+    """Tolerations to take away."""
+    add: Annotated[tuple[TolerationSpec, ...], Field(max_length=16, json_schema_extra=ATOMIC)] = ()
+    """Tolerations to add, unless the pod has them."""
+
+
+class Adaptation(Strict):
+    """What this option changes in the pod template. Absent: nothing but the queue."""
+
+    accelerator: Accelerator = Accelerator.KEEP
+    """Keep, or Remove: take away every extended accelerator resource, the node selectors,
+    affinity terms and tolerations that pin to it and the runtime class. No variable is set: where
+    such pods may land on nodes whose default runtime is NVIDIA's, an image can still make all
+    GPUs visible, unless `env` has NVIDIA_VISIBLE_DEVICES: void."""
+    per_removed: Amounts = Field(default_factory=dict)
+    """Requests given for each accelerator removed, on the container that lost it; limits below
+    them are raised. Only with `accelerator: Remove`."""
+    containers: (
+        Annotated[
+            tuple[ContainerName, ...], Field(min_length=1, max_length=16, json_schema_extra=UNIQUE)
+        ]
+        | None
+    ) = None
+    """Containers that `resources` and `image` apply to, by name. Absent: those that ask for a
+    removed resource."""
+    resources: ResourceChanges = Field(default_factory=ResourceChanges)
+    """Changes to the containers' requests and limits."""
+    env: Texts = Field(default_factory=dict)
+    """Environment variables to set, in all containers and init containers: name to value. A
+    variable that the Job sets itself is read from an annotation of the pod template, so that the
+    decision can be undone while the Job is pending; one that it does not set is a plain value."""
+    image: Image = ""
+    """Image to run; empty: unchanged."""
+    node_selector: NodeSelectorChanges = Field(default_factory=NodeSelectorChanges)
+    """Changes to the pod's `nodeSelector`."""
+    tolerations: TolerationChanges = Field(default_factory=TolerationChanges)
+    """Changes to the pod's `tolerations`."""
+    affinity: Affinity = Affinity.KEEP
+    """Keep, or Remove: take the pod's whole affinity away."""
+    runtime_class_name: RuntimeClassName = "Keep"
+    """Keep, Remove, or the name of a RuntimeClass to set."""
+    labels: Labels = Field(default_factory=dict)
+    """Labels to set on the pod template."""
+    annotations: Texts = Field(default_factory=dict)
+    """Annotations to set on the pod template."""

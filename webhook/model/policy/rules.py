@@ -1,0 +1,259 @@
+"""What a schema cannot say about a FallbackPolicy, by the model that each rule is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from webhook.model import quantity
+from webhook.model.policy.policy_fields import LONGEST_LABEL
+from webhook.model.policy.rule import (
+    FORBIDDEN,
+    REQUIRED,
+    Object,
+    Rule,
+    env_names,
+    free_keys,
+    label_keys,
+    resource_names,
+)
+
+
+def option_name(option: Object) -> str:
+    """Tell an option's name: its own, or its queue's."""
+    name: str = option.get("name") or option.get("queue") or option.get("clusterQueue") or ""
+    return name
+
+
+def _option_name_cel(option: str) -> str:
+    return (
+        f"(has({option}.name) ? {option}.name : has({option}.queue) ? {option}.queue : "
+        f"has({option}.clusterQueue) ? {option}.clusterQueue : '')"
+    )
+
+
+def _names(spec: Object) -> list[str]:
+    return [option_name(option) for option in spec["options"]]
+
+
+def _above_limit(resource: str) -> Rule:
+    """Demand that a request be no greater than the limit given beside it.
+
+    One resource a rule, and no conversion to text: before Kubernetes 1.34 the API server takes each
+    of these values for 3 MB long and would refuse a rule that reads more of them as too costly. For
+    the same reason the limit is not looked at first: one that is no quantity, which the schema
+    refuses, makes the API server add a line that the rule failed.
+    """
+    request, limit = f"self.requests['{resource}']", f"self.limits['{resource}']"
+    given = f"has(self.requests) && has(self.limits) && '{resource}' in self.requests"
+    return Rule(
+        cel=f"!({given} && '{resource}' in self.limits) || "
+        f"type({request}) != int && !isQuantity({request}) || "
+        f"!({_quantity_cel(request)}).isGreaterThan({_quantity_cel(limit)})",
+        holds=lambda it: (
+            not _exceeds(it.get("requests", {}).get(resource), it.get("limits", {}).get(resource))
+        ),
+        message=f"{resource}: above the limit given beside it",
+        field=".requests",
+    )
+
+
+def _quantity_cel(value: str) -> str:
+    return f"type({value}) == int ? quantity('0').add({value}) : quantity({value})"
+
+
+def _exceeds(request: str | int | None, limit: str | int | None) -> bool:
+    texts = str(request), str(limit)
+    if not all(quantity.is_quantity(text) for text in texts):
+        return False  # not given, or refused by the schema already
+    return quantity.exact(texts[0]) > quantity.exact(texts[1])
+
+
+_LISTS: Final = ("In", "NotIn")
+
+_POLICY = (
+    Rule(
+        cel="self.metadata.name != 'none'",
+        holds=lambda policy: policy.get("metadata", {}).get("name") != "none",
+        message="metadata.name: none is what a Job says that wants no policy",
+    ),
+)
+
+_MATCH = (
+    Rule(
+        cel="has(self.jobSelector) || has(self.maxRequests)",
+        holds=lambda match: "jobSelector" in match or "maxRequests" in match,
+        message="jobSelector or maxRequests must be given; jobSelector: {} means every Job",
+        reason=REQUIRED,
+    ),
+    resource_names("maxRequests"),
+)
+
+_EXPRESSION = (
+    Rule(
+        cel="!(self.operator in ['In', 'NotIn']) || has(self.values) && size(self.values) > 0",
+        holds=lambda it: it["operator"] not in _LISTS or bool(it.get("values")),
+        message="operators In and NotIn need at least one",
+        field=".values",
+        reason=REQUIRED,
+    ),
+    Rule(
+        cel="self.operator in ['In', 'NotIn'] || !has(self.values) || size(self.values) == 0",
+        holds=lambda it: it["operator"] in _LISTS or not it.get("values"),
+        message="operators Exists and DoesNotExist take none",
+        field=".values",
+        reason=FORBIDDEN,
+    ),
+)
+
+_OPTION = (
+    Rule(
+        cel="has(self.queue) || has(self.clusterQueue)",
+        holds=lambda option: "queue" in option or "clusterQueue" in option,
+        message="queue or clusterQueue must be given",
+        reason=REQUIRED,
+    ),
+    Rule(
+        cel="!has(self.queue) || !has(self.clusterQueue)",
+        holds=lambda option: not ("queue" in option and "clusterQueue" in option),
+        message="may not be given beside queue",
+        field=".clusterQueue",
+        reason=FORBIDDEN,
+    ),
+    Rule(
+        cel=f"{_option_name_cel('self')} != 'none'",
+        holds=lambda option: option_name(option) != "none",
+        message="none stands for a Job left as it was submitted; the option needs another name",
+        field=".name",
+    ),
+    Rule(
+        cel="has(self.name) || !has(self.clusterQueue) || "
+        f"size(self.clusterQueue) <= {LONGEST_LABEL}",
+        holds=lambda option: (
+            "name" in option or len(option.get("clusterQueue", "")) <= LONGEST_LABEL
+        ),
+        message=f"the ClusterQueue's own is longer than {LONGEST_LABEL} characters",
+        field=".name",
+        reason=REQUIRED,
+    ),
+)
+
+_ADAPTATION = (
+    Rule(
+        cel="!has(self.perRemoved) || size(self.perRemoved) == 0 || self.accelerator == 'Remove'",
+        holds=lambda it: not it.get("perRemoved") or it["accelerator"] == "Remove",
+        message="may be given only with accelerator: Remove",
+        field=".perRemoved",
+        reason=FORBIDDEN,
+    ),
+    resource_names("perRemoved"),
+    env_names("env"),
+    label_keys("labels"),
+    free_keys("labels"),
+    label_keys("annotations"),
+    free_keys("annotations"),
+)
+
+_RESOURCES = (
+    resource_names("requests"),
+    resource_names("limits"),
+    _above_limit("cpu"),
+    _above_limit("memory"),
+    _above_limit("ephemeral-storage"),
+)
+
+# The API server's own rules for a pod's tolerations (core validation, validateTolerations).
+_TOLERATION = (
+    Rule(
+        cel="has(self.key) && self.key != '' || self.operator == 'Exists'",
+        holds=lambda it: bool(it.get("key")) or it["operator"] == "Exists",
+        message="must be Exists when key is empty, which means every taint",
+        field=".operator",
+    ),
+    Rule(
+        cel="!has(self.value) || self.value == '' || self.operator == 'Equal'",
+        holds=lambda it: not it.get("value") or it["operator"] == "Equal",
+        message="must be empty when operator is Exists",
+        field=".value",
+    ),
+    Rule(
+        cel="!has(self.tolerationSeconds) || has(self.effect) && self.effect == 'NoExecute'",
+        holds=lambda it: "tolerationSeconds" not in it or it.get("effect") == "NoExecute",
+        message="must be NoExecute when tolerationSeconds is given",
+        field=".effect",
+    ),
+)
+
+_FINISH_TIME = (
+    Rule(
+        cel="!has(self.runTime) || self.runTime.matches('[1-9]')",
+        holds=lambda it: "runTime" not in it or bool(it["runTime"].strip("0.hms")),
+        message="must be longer than zero; leave it out when it is not known",
+        field=".runTime",
+    ),
+)
+
+_STRATEGY = (
+    Rule(
+        cel="!has(self.finishTime) || self.type == 'FinishTime'",
+        holds=lambda it: "finishTime" not in it or it["type"] == "FinishTime",
+        message="may be given only with type: FinishTime",
+        field=".finishTime",
+        reason=FORBIDDEN,
+    ),
+    Rule(
+        cel="!has(self.threshold) || self.type == 'Threshold'",
+        holds=lambda it: "threshold" not in it or it["type"] == "Threshold",
+        message="may be given only with type: Threshold",
+        field=".threshold",
+        reason=FORBIDDEN,
+    ),
+    Rule(
+        cel="has(self.threshold) || self.type != 'Threshold'",
+        holds=lambda it: "threshold" in it or it["type"] != "Threshold",
+        message="must be given with type: Threshold",
+        field=".threshold",
+        reason=REQUIRED,
+    ),
+)
+
+_SPEC = (
+    Rule(
+        cel="self.options.all(a, self.options.exists_one(b, "
+        f"{_option_name_cel('b')} == {_option_name_cel('a')}))",
+        holds=lambda spec: len(set(_names(spec))) == len(spec["options"]),
+        message="names of options must be unique, and an option without one has its queue's",
+        field=".options",
+    ),
+    Rule(
+        cel="size(self.options) == 0 || !has(self.options[0].slowdown) || "
+        "self.options[0].slowdown == 1.0",
+        holds=lambda spec: all(option.get("slowdown", 1) == 1 for option in spec["options"][:1]),
+        message="slowdown is relative to the first option, so it must be 1 there",
+        field=".options",
+    ),
+    Rule(
+        cel="!has(self.strategy.threshold) || self.strategy.threshold.all(r, "
+        f"self.options.exists(o, {_option_name_cel('o')} == r.option))",
+        holds=lambda spec: all(
+            rule["option"] in _names(spec) for rule in spec["strategy"].get("threshold", ())
+        ),
+        message="each rule must name an option of this policy",
+        field=".strategy.threshold",
+    ),
+)
+
+RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
+    "FallbackPolicy": _POLICY,
+    "Spec": _SPEC,
+    "Match": _MATCH,
+    "LabelSelector": (label_keys("matchLabels"),),
+    "SelectorExpression": _EXPRESSION,
+    "Option": _OPTION,
+    "Adaptation": _ADAPTATION,
+    "ResourceChanges": _RESOURCES,
+    "NodeSelectorChanges": (label_keys("set"),),
+    "TolerationSpec": _TOLERATION,
+    "Strategy": _STRATEGY,
+    "FinishTime": _FINISH_TIME,
+}

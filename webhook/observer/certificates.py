@@ -1,0 +1,99 @@
+"""Runs the keeper of certificates in the observer; its reports become what the pipe carries."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from cryptography.hazmat.primitives import hashes
+
+from certs.client import Client
+from certs.keeper import Keeper, Report
+from certs.leaf import Leaf
+from certs.plan import Lifetimes
+from certs.store import Store
+from webhook.model.faults import CERTIFICATES, Failures
+from webhook.settings import Settings
+from webhook.state.pipe import Certificates, Served
+
+
+class Certifier:
+    """Looks in a thread of its own; ``news`` is what it has found out since it was last asked."""
+
+    def __init__(self, settings: Settings, log: Callable[[str], None], failures: Failures) -> None:
+        self._keeper = keeper(settings, log)
+        self._failures = failures
+        self._keeper.on_leaf = self._take
+        self._told: Certificates | None = None
+        self._news: Certificates | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="certificates", daemon=True).start()
+
+    def news(self) -> Certificates | None:
+        with self._lock:
+            news, self._news = self._news, None
+        return news
+
+    def _run(self) -> None:
+        while True:
+            self.look()
+            # Replicas that started together shall not stay in step.
+            time.sleep(self._keeper.wait.total_seconds() * random.uniform(0.8, 1.0))  # noqa: S311
+
+    def look(self) -> None:
+        """Take a look; one that fails leaves everything as it is until the next."""
+        report, _ = self._failures.survive(CERTIFICATES, self._keeper.look)
+        if report is not None:
+            self._take(report)
+
+    def _take(self, report: Report) -> None:
+        found = carried(report)
+        if found != self._told:
+            self._told = found
+            with self._lock:
+                self._news = found
+
+
+def keeper(settings: Settings, log: Callable[[str], None]) -> Keeper:
+    service = f"{settings.service}.{settings.namespace}.svc"
+    return Keeper(
+        Store(
+            Client(settings.kubeconfig),
+            namespace=settings.namespace,
+            name=settings.ca_secret,
+            configuration=settings.webhook_configuration,
+        ),
+        names=(service, f"{service}.cluster.local"),
+        lifetimes=Lifetimes(
+            ca=timedelta(seconds=settings.ca_lifetime),
+            leaf=timedelta(seconds=settings.leaf_lifetime),
+            settle=timedelta(seconds=settings.ca_settle),
+        ),
+        now=lambda: datetime.now(UTC),
+        monotonic=time.monotonic,
+        log=lambda text: log(f"certificates: {text}"),
+    )
+
+
+def carried(report: Report) -> Certificates:
+    ends = report.authority_expires
+    return Certificates(
+        served=None if report.leaf is None else _served(report.leaf, report.trusted_at),
+        authority_expires=None if ends is None else ends.timestamp(),
+        notice=report.notice,
+    )
+
+
+def _served(leaf: Leaf, trusted_at: float) -> Served:
+    return Served(
+        pem=leaf.issued.certificate_pem + leaf.issued.key_pem,
+        authority=leaf.authority.fingerprint(hashes.SHA256()),
+        made=leaf.made.timestamp(),
+        expires=leaf.expires.timestamp(),
+        trusted_at=trusted_at,
+    )

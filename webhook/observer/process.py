@@ -1,0 +1,288 @@
+"""The child process that watches the cluster and publishes what has changed over a pipe.
+
+``python -m webhook.observer.process SETTINGS`` (JSON of ``Settings``; else KUEUE_FALLBACK_SETTINGS) writes
+``Update`` frames to its standard output, log lines to standard error, and ends when its standard
+input or output closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import queue
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import BinaryIO, NoReturn, TypeAlias
+
+from webhook.api.client import Client
+from webhook.api.resources import Resource, signing_keys, watched
+from webhook.api.watch import Follower, Message
+from webhook.console.console import Console
+from webhook.console.web_server import THREADS
+from webhook.decide.restraint import Restraint
+from webhook.kueue.settle import Settler
+from webhook.model.faults import OBSERVER_PARTS, Failures
+from webhook.observer.cluster_watches import ClusterWatches, FromCluster, Reachable
+from webhook.observer.forecaster import Foreseen, Foresight
+from webhook.settings import Settings
+from webhook.state.feed import Feed
+from webhook.state.key_ring import KeyRing, proven
+from webhook.state.pipe import Certificates, frame, write_frame
+from webhook.state.run_records_reader import Reader
+
+COALESCE_SECONDS = 0.005
+"""Changes that come together are published together."""
+HEARTBEAT_SECONDS = 0.5
+_Found: TypeAlias = Message | Foreseen | FromCluster | Reachable
+MESSAGES, STATE, _ = OBSERVER_PARTS
+_PR_SET_PDEATHSIG = 1
+"""https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html"""
+NICENESS = 5
+"""Where there is too little CPU for all, the server answers first and the state gets older."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """What the observer's own thread keeps: of its cluster, and of the workers behind it."""
+
+    feed: Feed
+    foresight: Foresight
+    workers: ClusterWatches | None
+    ring: KeyRing
+    failures: Failures
+
+    def take(self, message: _Found) -> tuple[str, ...]:
+        """Take over one message; return what is to be logged."""
+        if isinstance(message, Foreseen):
+            return self.foresight.take(message, self.feed)
+        if isinstance(message, Message):
+            self.ring.take(message)
+            return self.feed.take(message)
+        return self.workers.take(message) if self.workers is not None else ()
+
+
+def main() -> NoReturn:
+    settings = Settings.model_validate_json(
+        sys.argv[1] if len(sys.argv) > 1 else os.environ.get("KUEUE_FALLBACK_SETTINGS", "{}")
+    )
+    os.nice(NICENESS)
+    end_with_the_server()
+    frames = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    # Nothing else may end up between two frames.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    threading.excepthook = end_with
+    console = Console(settings, _log)
+    threading.Thread(target=listen, args=(console.take_line,), daemon=True).start()
+    sys.setswitchinterval(0.0005)
+    console.start()
+    observe(settings, frames, console)
+
+
+def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
+    """Follow everything and publish, until the pipe closes."""
+    ring = KeyRing()
+    resources = _resources(settings, ring)
+    messages: queue.SimpleQueue[_Found] = queue.SimpleQueue()
+    client = Client(settings.kubeconfig)
+    for resource in resources:
+        follower = Follower(
+            resource,
+            client,
+            messages.put,
+            clock=time.monotonic,
+            sleep=time.sleep,
+            uniform=random.uniform,
+        )
+        threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
+    records = Reader(
+        settings.namespace,
+        client,
+        messages.put,
+        clock=time.monotonic,
+        sleep=time.sleep,
+        uniform=random.uniform,
+    )
+    threading.Thread(target=records.run, name="run times", daemon=True).start()
+    settler, restraint = Settler(), _restraint(settings)
+    feed = Feed(resources, time.monotonic(), settle=lambda snapshot: restraint(settler(snapshot)))
+    foresight = Foresight(messages.put)
+    foresight.start()
+    failures = Failures(_log)
+    try:
+        publish(
+            Watching(
+                feed=feed,
+                foresight=foresight,
+                workers=_workers(settings, client, messages, ring),
+                ring=ring,
+                failures=failures,
+            ),
+            messages,
+            frames,
+            console=console,
+            certificates=_certificates(settings, failures),
+        )
+    except BrokenPipeError:
+        os._exit(0)
+
+
+def _resources(settings: Settings, ring: KeyRing) -> tuple[Resource, ...]:
+    """List what is followed; marks on Workloads are believed by the keys of the *ring*."""
+    found = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
+    return (*proven(found, ring), signing_keys(settings.namespace))
+
+
+def _restraint(settings: Settings) -> Restraint:
+    return Restraint(
+        stated_version=settings.kueue_version, enforces=settings.untested_kueue == "enforce"
+    )
+
+
+def _certificates(settings: Settings, failures: Failures) -> Callable[[], Certificates | None]:
+    """Start looking after certificates, where that is ours; return what asks for news of them."""
+    if settings.certificates == "files":
+        return lambda: None
+    from webhook.observer.certificates import Certifier  # noqa: PLC0415 - cryptography for those who need it
+
+    certifier = Certifier(settings, _log, failures)
+    certifier.start()
+    return certifier.news
+
+
+def _workers(
+    settings: Settings, client: Client, messages: queue.SimpleQueue[_Found], ring: KeyRing
+) -> ClusterWatches | None:
+    if not settings.watch_workers:
+        return None
+    watches = ClusterWatches(
+        client,
+        Client,
+        messages.put,
+        namespace=settings.namespace,
+        kueue=settings.kueue_namespace,
+        ring=ring,
+    )
+    watches.start()
+    return watches
+
+
+def publish(
+    watching: Watching,
+    messages: queue.SimpleQueue[_Found],
+    frames: BinaryIO,
+    *,
+    console: Console,
+    certificates: Callable[[], Certificates | None],
+) -> NoReturn:
+    feed, workers, failures = watching.feed, watching.workers, watching.failures
+    frozen = False
+    while True:
+        _gather(watching, messages)
+        news = certificates()
+        written, _ = failures.survive(STATE, partial(_frame, watching, news))
+        write_frame(frames, written or _sign_of_life(watching, news))
+        if news is not None:
+            console.take_certificates(news)
+        console.offer(feed.counted, {} if workers is None else workers.counted())
+        if feed.synced and not frozen:
+            _settle()
+            frozen = True
+
+
+def _sign_of_life(watching: Watching, news: Certificates | None) -> bytes:
+    """Put together what makes nothing any fresher, in the place of what cannot be told."""
+    watching.feed.publish_anew()
+    update = watching.feed.sign_of_life(time.monotonic())
+    counts = dict(watching.failures.counts)
+    return frame(replace(update, failures=counts, certificates=news))
+
+
+def _frame(watching: Watching, news: Certificates | None) -> bytes:
+    """Put together what has changed since the last turn."""
+    feed, foresight, workers = watching.feed, watching.foresight, watching.workers
+    now, unix = time.monotonic(), time.time()
+    update = feed.update(now, unix)
+    foresight.offer(feed, unix)
+    update = replace(
+        update,
+        forecasts_as_of=foresight.as_of(now),
+        certificates=news,
+        failures=dict(watching.failures.counts),
+    )
+    if workers is not None:
+        workers.follow(feed.published)
+        update = workers.told(update, now, unix)
+    return frame(update)
+
+
+def _gather(watching: Watching, messages: queue.SimpleQueue[_Found]) -> None:
+    """Take all messages of the next few milliseconds; none: return for a heartbeat."""
+    wait = HEARTBEAT_SECONDS
+    until = time.monotonic() + wait
+    while wait > 0:
+        try:
+            message = messages.get(timeout=wait)
+        except queue.Empty:
+            return
+        lines, _ = watching.failures.survive(MESSAGES, partial(watching.take, message))
+        for line in lines or ():
+            _log(line)
+        if isinstance(message, Foreseen):
+            return
+        if _is_news(message):
+            until = min(until, time.monotonic() + COALESCE_SECONDS)
+        wait = until - time.monotonic()
+
+
+def _is_news(message: Message | FromCluster | Reachable) -> bool:
+    found = message.found if isinstance(message, FromCluster) else message
+    if isinstance(found, Message):
+        return found.entries is not None or found.event is not None
+    return True
+
+
+def _settle() -> None:
+    """Take what the first sync has built out of the collector's sight: it stays."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+def _log(text: str) -> None:
+    line = json.dumps({"ts": round(time.time(), 3), "process": "observer", "msg": text})
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - the server passes it on
+
+
+def end_with(failure: threading.ExceptHookArgs) -> None:
+    """Let the server start us anew rather than go on with one resource unwatched."""
+    try:
+        threading.__excepthook__(failure)
+    finally:
+        if failure.thread is None or not failure.thread.name.startswith(THREADS):
+            os._exit(70)
+
+
+def end_with_the_server() -> None:
+    """Let the kernel end this process with the server, even where no thread gets to run any more.
+
+    On Linux; elsewhere the end of standard input is what tells.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def listen(take_line: Callable[[bytes], None]) -> None:
+    """Take the server's lines over, and end with it."""
+    for line in sys.stdin.buffer:
+        take_line(line)
+    os._exit(0)

@@ -1,0 +1,1 @@
+"""Which pending Jobs are moved to another option. Pure."""

@@ -1,0 +1,171 @@
+"""From pending Jobs and the queues they wait in to the moves that are worth making.
+
+The forecasts are those that decisions are made on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from webhook.decide import match
+from webhook.model.fields import FieldError
+from webhook.model.moves import Obstacle
+from webhook.model.pending import Pending
+from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, MoveGain, Reconsider
+from webhook.model.policy.values import seconds
+from webhook.model.queues import Arrival, Snapshot
+from webhook.reconsider import plan
+from webhook.reconsider.lineup import Lines, rank_of
+from webhook.reconsider.offers import Asked, Catalog, Offers, World
+from webhook.reconsider.plan import Candidate, Move
+from webhook.state import forecast_input
+from webhook.state.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    moves: tuple[Move, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
+    """What would stand in line after each of the moves."""
+    candidates: int = 0
+    obstacles: Mapping[tuple[str, Obstacle], int]
+    """(policy, why) to the Jobs that cannot be moved."""
+
+
+def policies_of(snapshot: Snapshot) -> tuple[FallbackPolicy, ...]:
+    """List the policies whose Jobs are looked at while they are pending."""
+    return tuple(
+        policy
+        for policy in snapshot.policies
+        if policy.spec.reconsider is not None and policy.spec.mode is Mode.ENFORCE
+    )
+
+
+def trees(snapshot: Snapshot) -> frozenset[str]:
+    """Name the ClusterQueues whose Workloads must be known."""
+    return forecast_input.trees_of(policies_of(snapshot), snapshot)
+
+
+def look(world: World, jobs: Iterable[Pending], *, most: int) -> Looked:
+    """Choose at most *most* moves."""
+    obstacles: Counter[tuple[str, Obstacle]] = Counter()
+    asked: list[Asked] = []
+    for pending in jobs:
+        found = _asked(pending, world)
+        if isinstance(found, Asked):
+            asked.append(found)
+        elif found is not None:
+            obstacles[found] += 1
+    if not asked or most < 1:
+        return Looked(obstacles=obstacles)
+    lines = Lines(world, {each.pending.key: each for each in asked})
+    catalog = Catalog(world, lines.occupancy)
+    candidates = []
+    for each in asked:
+        offers = catalog.of(each)
+        if offers.obstacle is not None:
+            obstacles[each.policy.name, offers.obstacle] += 1
+            continue
+        candidates.append(_candidate(each, offers))
+        lines.offer(each, offers)
+    found_moves = plan.plan(candidates, lines.foresee, waiting=lines.length, most=most)
+    return Looked(
+        moves=found_moves,
+        arrivals=tuple(lines.arrival(move) for move in found_moves),
+        candidates=len(candidates),
+        obstacles=obstacles,
+    )
+
+
+def _asked(pending: Pending, world: World) -> Asked | tuple[str, Obstacle] | None:
+    """Tell whether a Job may be moved; if not, by whose rules and why; None: nobody asks."""
+    policy = _policy_of(pending, world)
+    rules = policy.spec.reconsider if policy is not None else None
+    if policy is None or rules is None or policy.spec.mode is not Mode.ENFORCE:
+        return None
+    if match.skip(pending.job, world.snapshot) is not None:
+        return None
+    option = pending.option or _option_by_queue(pending, policy, world.snapshot)
+    if not option:
+        return None
+    because = pending.obstacle or _limited(pending, rules, world.unix)
+    workload = _workload_of(pending, world)
+    if because is None and isinstance(workload, Obstacle):
+        because = workload
+    if because is not None or isinstance(workload, Obstacle):
+        return policy.name, because or Obstacle.NO_WORKLOAD
+    return Asked(pending=pending, policy=policy, rules=rules, option=option, workload=workload)
+
+
+def _policy_of(pending: Pending, world: World) -> FallbackPolicy | None:
+    snapshot = world.snapshot
+    if pending.policy and pending.option:
+        return next((each for each in snapshot.policies if each.name == pending.policy), None)
+    try:
+        policy = match.policy_for(pending.job, snapshot, own_namespace=world.own_namespace)
+    except FieldError:
+        return None
+    rules = policy.spec.reconsider if policy is not None else None
+    return policy if rules is not None and rules.adopt else None
+
+
+def _option_by_queue(pending: Pending, policy: FallbackPolicy, snapshot: Snapshot) -> str:
+    """Name the option that a Job without a decision is in: by its queue, changing nothing else."""
+    local_queue = snapshot.local_queues.get((pending.job.namespace, pending.queue))
+    for option in policy.spec.options:
+        is_there = option.queue == pending.queue or (
+            local_queue is not None and option.cluster_queue == local_queue.cluster_queue
+        )
+        if is_there and not option.adaptation.model_fields_set:
+            return option.name
+    return ""
+
+
+def _limited(pending: Pending, rules: Reconsider, unix: float) -> Obstacle | None:
+    if pending.moves >= rules.max_moves:
+        return Obstacle.MAX_MOVES
+    since = max(pending.created, pending.changed)
+    return Obstacle.TOO_SOON if unix - since < seconds(rules.after) else None
+
+
+def _workload_of(pending: Pending, world: World) -> Workload | Obstacle:
+    found = world.workloads.get(pending.key, ())
+    if not found:
+        return Obstacle.NO_WORKLOAD
+    if len(found) > 1:
+        return Obstacle.SEVERAL_WORKLOADS
+    workload = found[0]
+    if workload.obstacle is not None:
+        return workload.obstacle
+    if workload.requeue_at > 0 and workload.requeue_at > world.unix:
+        return Obstacle.BACKOFF
+    return Obstacle.MISMATCH if workload.queue != pending.queue else workload
+
+
+def _candidate(each: Asked, offers: Offers) -> Candidate:
+    gain: MoveGain = each.rules.minimum_gain
+    return Candidate(
+        key=each.pending.key,
+        policy=each.policy.name,
+        option=each.option,
+        cluster_queue=offers.cluster_queue,
+        runs=offers.runs,
+        kind=str(offers.number),
+        order=each.workload.created,
+        ways=tuple(offer.way for offer in offers.offers),
+        moved=each.pending.moves,
+        least_seconds=seconds(gain.time),
+        least_part=gain.percent / 100,
+        rank=rank_of(each),
+    )
+
+
+def by_job(workloads: Iterable[Workload]) -> Mapping[str, Sequence[Workload]]:
+    """Find the Workloads of each Job."""
+    found: defaultdict[str, list[Workload]] = defaultdict(list)
+    for workload in workloads:
+        if workload.job:
+            found[f"{workload.namespace}/{workload.job}"].append(workload)
+    return found

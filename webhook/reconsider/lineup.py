@@ -1,0 +1,119 @@
+"""Who runs and who waits, in Kueue's order, with each Job that may be moved under its own key.
+
+The forecasts are those that decisions are made on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from webhook.kueue import forecast
+from webhook.kueue.forecast import Occupant, Queued
+from webhook.kueue.live_occupancy import Fold
+from webhook.kueue.occupancy import Occupancy
+from webhook.model.queues import Arrival, Snapshot
+from webhook.reconsider import plan as moves
+from webhook.reconsider.offers import Asked, Offers, World, class_text
+from webhook.reconsider.plan import Move, Moved, Prospect, Rank
+from webhook.state import forecast_input
+from webhook.state.workload import Workload
+
+
+class Lines:
+    """Who runs and who waits, with each candidate under its key."""
+
+    def __init__(self, world: World, asked: Mapping[str, Asked]) -> None:
+        self._world = world
+        self._run_times = forecast_input.RunTimes(world.snapshot)
+        clock = world.now - world.unix
+
+        def key_of(workload: Workload) -> str:
+            key = f"{workload.namespace}/{workload.job}" if workload.job else ""
+            return key if key in asked else ""
+
+        self._running: list[Occupant] = []
+        self._waiting: list[Queued] = []
+        for name in sorted(world.censuses):
+            census = world.censuses[name]
+            self._running += forecast_input.occupants(name, census.holding, clock)
+            self._waiting += forecast_input.queued(census.waiting, clock, key_of=key_of)
+        self._waiting.sort(key=lambda each: each.arrival.created)
+        self.length = sum(each.arrival.count for each in self._waiting)
+        self._offers: dict[tuple[str, str], Queued] = {}
+        self._here = {
+            key: class_text(each, each.option, world.snapshot) for key, each in asked.items()
+        }
+        """Key to the class by which its run time is looked up where it is."""
+        self._ranks = {key: rank_of(each) for key, each in asked.items()}
+        """Key to whose sake it is that those under it are done sooner."""
+        self._counts: defaultdict[Rank, int] = defaultdict(int)
+        self._waiting = [self._ranked(self._with_class(each)) for each in self._waiting]
+        plan = self._planned(self._waiting)
+        self._as_it_is = self._prospect(plan)
+        self.occupancy = _occupancy(replace(world.snapshot, profiles=plan.profiles))
+
+    def offer(self, each: Asked, offers: Offers) -> None:
+        """Take down what would stand in line if a Job were moved."""
+        key = each.pending.key
+        for offer in offers.offers:
+            arrival = replace(offer.arrival, key=key, created=each.workload.created)
+            queued = Queued(arrival=arrival, job_class=offer.job_class)
+            self._offers[key, offer.way.option] = queued
+
+    def arrival(self, move: Move) -> Arrival:
+        """Say what stands in line after a move."""
+        return self._offers[move.candidate.key, move.way.option].arrival
+
+    def foresee(self, moved: Moved) -> Prospect:
+        if not moved:
+            return self._as_it_is
+        waiting: list[Queued] = []
+        for each in self._waiting:
+            arrival = each.arrival
+            if arrival.key in moved:
+                waiting.append(self._offers[arrival.key, moved[arrival.key].option])
+                arrival = replace(arrival, count=0)
+            waiting.append(replace(each, arrival=arrival))
+        return self._prospect(self._planned(waiting))
+
+    def _prospect(self, plan: forecast.Planned) -> Prospect:
+        of_ranks = {rank: count * moves.NEVER_SECONDS for rank, count in self._counts.items()}
+        for begun in plan.begun:
+            sooner = (begun.finish - moves.NEVER_SECONDS) * begun.count
+            of_ranks[self._ranks[begun.key]] += sooner
+        finishes = {begun.key: begun.finish for begun in plan.begun}
+        return Prospect(finishes=finishes, total=sum(of_ranks.values()), of_ranks=of_ranks)
+
+    def _ranked(self, each: Queued) -> Queued:
+        """Put those who stand alone for themselves, and the others under a key for their rank."""
+        arrival = each.arrival
+        if arrival.key not in self._here:
+            rank = Rank(arrival.policy, arrival.namespace, arrival.priority)
+            arrival = replace(arrival, key=f"of {rank}")
+            self._ranks[arrival.key] = rank
+        self._counts[self._ranks[arrival.key]] += arrival.count
+        return replace(each, arrival=arrival)
+
+    def _with_class(self, each: Queued) -> Queued:
+        """Look the run times of candidates up as their policy says, decided by it or not."""
+        found = self._here.get(each.arrival.key)
+        return each if found is None else replace(each, job_class=found)
+
+    def _planned(self, waiting: Sequence[Queued]) -> forecast.Planned:
+        world = self._world
+        return forecast.planned(
+            world.snapshot, self._running, waiting, self._run_times, world.now, world.censuses
+        )
+
+
+def rank_of(each: Asked) -> Rank:
+    """Rank a Job by the priority that it has where it is."""
+    return Rank(each.policy.name, each.pending.job.namespace, each.workload.priority)
+
+
+def _occupancy(snapshot: Snapshot) -> Occupancy:
+    fold = Fold()
+    fold.adopt(snapshot)
+    return fold.occupancy

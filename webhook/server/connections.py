@@ -1,0 +1,303 @@
+"""All connections of the worker, and the steps that the poller's events take them through.
+
+Handshake, message, answer, and again; each has its time, all together have their room, and no step
+waits for a client.
+"""
+
+from __future__ import annotations
+
+import math
+import selectors
+import socket
+import ssl
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection
+
+from webhook.model import faults
+from webhook.server import wsgi
+from webhook.server.connection import Connection
+from webhook.server.deadlines import Deadlines
+from webhook.server.http1 import Refused
+
+HANDSHAKE_SECONDS = 10.0
+MESSAGE_SECONDS = 2.0
+"""From a message's first byte to its last, and for taking an answer: the webhook's own time-out;
+anything later is of no use to the API server."""
+HANG_UP_SECONDS = 1.0
+"""For a client to read its last answer and hang up, too."""
+FRESH_SECONDS = 1.0
+"""While ending, how long a connection may still bring what it was dialled for."""
+MAX_HELD = 64 << 20
+"""Bytes of messages, unfinished or waiting, held at once over all connections."""
+GREETING_SECONDS = 0.01
+"""Of handshakes before messages have their turn again."""
+
+
+class Clients:
+    """Registers with *poller* pairs of a step and its subject, to be called on an event."""
+
+    def __init__(
+        self,
+        poller: selectors.BaseSelector,
+        application: wsgi.Application,
+        *,
+        limit: int,
+        keep_alive_seconds: float,
+        on_error: Callable[[str], object],
+        names: Collection[str] = (),
+    ) -> None:
+        """Take clients whose certificate has one of the *names*; none: all that come this far."""
+        self._poller = poller
+        self._application = application
+        self._limit = limit
+        self._keep_alive_seconds = keep_alive_seconds
+        self._on_error = on_error
+        self._names = frozenset(names)
+        self._deadlines = Deadlines()
+        self._open: set[Connection] = set()
+        # In the order in which they were last heard of; those being answered are not in it.
+        self._silent: dict[Connection, None] = {}
+        self._greeting: deque[Connection] = deque()
+        self._whole: deque[Connection] = deque()
+        self._held = 0
+        self._answering = False
+        self._ending = False
+        self.draining = False
+        """Each answer is its connection's last."""
+        self.unanswered: Counter[str] = Counter()
+        """What came to no answer of the application, by reason: a status or what went wrong."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def in_flight(self) -> int:
+        """Count the messages that wait, and the one being answered."""
+        return len(self._whole) + int(self._answering)
+
+    def idle_seconds(self, now: float) -> float:
+        """Say how long the poller may wait."""
+        if self._whole or self._greeting:
+            return 0.0
+        return max(0.0, self._deadlines.next_at() - now)
+
+    def work(self) -> None:
+        """Answer what is whole, then shake some hands, then close what is overdue."""
+        for _ in range(len(self._whole)):
+            self._next(self._whole, self._answer)
+        # Handshakes are dear, and a client whose connection comes free may need no new one.
+        until = time.monotonic() + GREETING_SECONDS
+        while self._greeting and time.monotonic() < until:
+            self._next(self._greeting, self._shake_hands)
+        for conn in self._deadlines.overdue(time.monotonic()):
+            if self._goes_on(conn):
+                continue
+            self.unanswered["unfinished"] += bool(conn.greeted and len(conn.inbox))
+            self._drop(conn)
+
+    def welcome(self, client: socket.socket, context: ssl.SSLContext | None) -> None:
+        """Take a new connection; without a certificate, or without room, it is closed."""
+        if len(self._open) >= self._limit:
+            self.make_room()
+        if context is None or len(self._open) >= self._limit:
+            client.close()
+            return
+        try:
+            conn = Connection(client, context)
+        except (OSError, ValueError):
+            client.close()
+            return
+        self._open.add(conn)
+        self._heard_of(conn, HANDSHAKE_SECONDS)
+        self._wait(conn, selectors.EVENT_READ, self._greet)
+
+    def make_room(self) -> bool:
+        """Close who was silent longest: an API server's connections are in use, or dialled anew."""
+        if not self._silent:
+            return False
+        self._drop(next(iter(self._silent)))
+        return True
+
+    def let_go(self) -> None:
+        """Hang up on the idle ones; the others get what they are waiting for, but not long."""
+        self.draining = self._ending = True
+        now = time.monotonic()
+        for conn in tuple(self._silent):
+            idle_since = conn.since
+            if conn.greeted and not len(conn.inbox):
+                # What was sent before we hang up is not lost.
+                self._collect(conn)
+            if conn.closed or conn.queued or len(conn.inbox):
+                continue
+            if conn.greeted and now - idle_since > FRESH_SECONDS:
+                self._hang_up(conn)
+            else:
+                self._deadlines.set(conn, now + FRESH_SECONDS)
+
+    def close(self) -> None:
+        for conn in tuple(self._open):
+            self._drop(conn)
+
+    # The steps.
+
+    def _next(self, waiting: deque[Connection], step: Callable[[Connection], None]) -> None:
+        conn = waiting.popleft()
+        conn.queued = False
+        if not conn.closed:
+            step(conn)
+
+    def _greet(self, conn: Connection) -> None:
+        if not conn.queued:
+            conn.queued = True
+            self._greeting.append(conn)
+
+    def _shake_hands(self, conn: Connection) -> None:
+        try:
+            wanted = conn.shake_hands()
+        except (OSError, ValueError):
+            self.unanswered["handshake"] += 1
+            if len(self._open) < self._limit // 2:
+                # Closed at once, what says why is lost with what the client has sent meanwhile.
+                self._hang_up(conn)
+            else:
+                self._drop(conn)
+            return
+        if wanted is not None:
+            self._wait(conn, wanted, self._greet)
+            return
+        conn.greeted = True
+        if self._names and self._names.isdisjoint(conn.client_names()):
+            self._refuse(conn, "403 Forbidden")
+        else:
+            self._rest(conn)
+
+    def _rest(self, conn: Connection) -> None:
+        """Wait for the next message."""
+        conn.begun = False
+        self._heard_of(conn, FRESH_SECONDS if self._ending else self._keep_alive_seconds)
+        if conn.has_more:
+            self._collect(conn)
+        else:
+            self._wait(conn, selectors.EVENT_READ, self._collect)
+
+    def _collect(self, conn: Connection) -> None:
+        if conn.queued:
+            return
+        try:
+            wanted = conn.receive()
+            self._count(conn)
+        except Refused as refused:
+            self._refuse(conn, refused.status)
+            return
+        except (OSError, ValueError):
+            self._drop(conn)
+            return
+        if wanted is None:
+            self._silent.pop(conn, None)
+            self._deadlines.clear(conn)
+            conn.queued = True
+            self._whole.append(conn)
+            return
+        if len(conn.inbox) and not conn.begun:
+            conn.begun = True
+            self._heard_of(conn, MESSAGE_SECONDS)
+        self._wait(conn, wanted, self._collect)
+
+    def _refuse(self, conn: Connection, status: str) -> None:
+        """Say no more than the status, and hang up."""
+        self._silent.pop(conn, None)
+        self.unanswered[status[:3]] += 1
+        conn.put(wsgi.failure(status), close=True)
+        self._send(conn)
+
+    def _answer(self, conn: Connection) -> None:
+        if conn.message is None:
+            return
+        close = self.draining or conn.message.closing
+        waited = conn.waited_seconds()
+        self._answering = True
+        try:
+            answer = wsgi.respond(
+                self._application, conn.message, waited_seconds=waited, close=close
+            )
+        except Exception as error:  # noqa: BLE001 - the last line: it costs this client its answer
+            self._on_error(f"no answer: {faults.describe(error)}")
+            self.unanswered["500"] += 1
+            answer, close = wsgi.failure("500 Internal Server Error"), True
+        self._answering = False
+        conn.put(answer, close=close)
+        self._send(conn)
+
+    def _send(self, conn: Connection) -> None:
+        try:
+            wanted = conn.send()
+        except (OSError, ValueError):
+            self._drop(conn)
+            return
+        self._count(conn)
+        if wanted is not None:
+            self._deadlines.set(conn, time.monotonic() + MESSAGE_SECONDS)
+            self._wait(conn, wanted, self._send)
+        elif conn.closing:
+            self._hang_up(conn)
+        else:
+            self._rest(conn)
+
+    def _hang_up(self, conn: Connection) -> None:
+        self._silent.pop(conn, None)
+        try:
+            conn.hang_up()
+        except (OSError, ValueError):
+            self._drop(conn)
+            return
+        self._count(conn)
+        self._deadlines.set(conn, time.monotonic() + HANG_UP_SECONDS)
+        self._wait(conn, selectors.EVENT_READ, self._discard)
+
+    def _discard(self, conn: Connection) -> None:
+        try:
+            left = conn.discard()
+        except (OSError, ValueError):
+            left = False
+        if not left:
+            self._drop(conn)
+
+    # What they share.
+
+    def _goes_on(self, conn: Connection) -> bool:
+        """Take in what came in time while this process stood still."""
+        if not conn.polled or conn.polled[1] != self._collect:
+            return False
+        self._collect(conn)
+        return conn.closed or conn.queued or conn.deadline < math.inf
+
+    def _heard_of(self, conn: Connection, seconds: float) -> None:
+        conn.since = time.monotonic()
+        self._silent.pop(conn, None)
+        self._silent[conn] = None
+        self._deadlines.set(conn, conn.since + seconds)
+
+    def _count(self, conn: Connection) -> None:
+        size = conn.size
+        self._held += size - conn.held
+        grown, conn.held = size > conn.held, size
+        if grown and self._held > MAX_HELD:
+            raise Refused("503 Service Unavailable")
+
+    def _wait(self, conn: Connection, events: int, then: Callable[[Connection], None]) -> None:
+        if not conn.polled:
+            self._poller.register(conn.sock, events, (then, conn))
+        elif conn.polled != (events, then):
+            self._poller.modify(conn.sock, events, (then, conn))
+        conn.polled = (events, then)
+
+    def _drop(self, conn: Connection) -> None:
+        if conn.closed:
+            return
+        if conn.polled:
+            self._poller.unregister(conn.sock)
+            conn.polled = None
+        conn.close()
+        self._count(conn)
+        self._silent.pop(conn, None)
+        self._open.discard(conn)

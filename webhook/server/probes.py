@@ -1,0 +1,151 @@
+"""Plain HTTP for machines: a table of paths, each with what answers it, and nothing else.
+
+Its port is open to all pods by default, in the process that decides: so connections are few, each
+is answered once, and who does not ask at once gives way to who comes next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from webhook.server.addresses import split_address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    body: bytes
+    status: int = 200
+    content_type: str = "text/plain; charset=utf-8"
+
+
+Routes = Mapping[str, Callable[[], Answer]]
+_NOT_FOUND = Answer(body=b"not found\n", status=404)
+
+
+def routes(
+    registry: CollectorRegistry,
+    *,
+    not_ready: Callable[[], str],
+    notice: Callable[[], str] = lambda: "",
+    before_scrape: Callable[[], None] = lambda: None,
+) -> Routes:
+    """Answer ``/healthz``, ``/readyz``, ``/metrics``.
+
+    *not_ready* says why not, empty: ready; *notice* what an admin should know all the same.
+    """
+
+    def ready() -> Answer:
+        if why := not_ready():
+            return Answer(body=f"{why}\n".encode(), status=503)
+        but = notice()
+        return Answer(body=f"ok, but {but}\n".encode() if but else b"ok\n")
+
+    def metrics() -> Answer:
+        before_scrape()
+        return Answer(body=generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+    return {"/healthz": lambda: Answer(body=b"ok\n"), "/readyz": ready, "/metrics": metrics}
+
+
+AT_ONCE = 16
+"""Connections, each with a thread; more than kubelet and every scraper of a cluster need."""
+SILENT_SECONDS = 2.0
+LONGEST_SECONDS = 10.0
+"""From a connection's first moment to its last: a scrape takes some milliseconds."""
+
+
+class BoundedServer(ThreadingHTTPServer):
+    """Ends the oldest connection that has not asked yet where there is no room for a new one."""
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._since: dict[Any, float] = {}
+        """Connections and when they began, the oldest first."""
+        self._settled: set[Any] = set()
+        """Those of them that have asked, or have to go."""
+        self._lock = threading.Lock()
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._makes_room():
+            with self._lock:
+                self._since[request] = time.monotonic()
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def _makes_room(self) -> bool:
+        with self._lock:
+            count = len(self._since)
+            if count < AT_ONCE:
+                return True
+            idle = next((each for each in self._since if each not in self._settled), None)
+            if idle is None or count >= 2 * AT_ONCE:
+                return False
+            self._settled.add(idle)
+        # Its thread ends in a moment.
+        _hang_up(idle)
+        return True
+
+    def has_asked(self, request: Any) -> None:
+        with self._lock:
+            self._settled.add(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._since.pop(request, None)
+            self._settled.discard(request)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End what has lasted too long, as often as connections are waited for."""
+        before = time.monotonic() - LONGEST_SECONDS
+        with self._lock:
+            late = [each for each, since in self._since.items() if since < before]
+        for each in late:
+            _hang_up(each)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Keep who hung up or said nonsense out of the log."""
+
+
+def _hang_up(request: Any) -> None:
+    with contextlib.suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
+
+
+def serve(address: str, table: Routes) -> BoundedServer:
+    """Serve the table in a daemon thread."""
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = SILENT_SECONDS
+
+        def do_GET(self) -> None:
+            server.has_asked(self.request)
+            found = table.get(self.path.partition("?")[0])
+            answer = _NOT_FOUND if found is None else found()
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.content_type)
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+            """Keep probes and scrapes out of the decision log."""
+
+    server = BoundedServer(split_address(address), Handler)
+    threading.Thread(target=server.serve_forever, name=f"http {address}", daemon=True).start()
+    return server

@@ -1,0 +1,231 @@
+"""The server's composition root: Flask, the handler, the observer's link, probes and the log."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import math
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import NoReturn, Protocol
+
+from flask import Flask
+
+from webhook.flow import create
+from webhook.model import faults
+from webhook.model.decision import Outcome
+from webhook.server import probes
+from webhook.server.addresses import read_paths
+from webhook.server.tls import Source
+from webhook.serving import decision_log
+from webhook.serving.decision_log import DecisionLog
+from webhook.serving.handler import Considered, Handler, rejections
+from webhook.serving.mutate import Mutate
+from webhook.serving.observer_link import ObserverLink
+from webhook.serving.server_metrics import MOVED, REFUSED, UNDONE, Metrics
+from webhook.settings import Settings
+from webhook.state.pipe import Update
+
+
+def create_app(
+    handler: Handler, metrics: Metrics, log: DecisionLog, *, path_segments: str = ""
+) -> Flask:
+    """Build the WSGI application: ``POST /mutate``, answered before Flask takes a call apart."""
+    app = Flask(__name__)
+    paths = read_paths(path_segments)
+    mutate = Mutate(app.wsgi_app, handler, metrics, log, paths=paths)
+    app.wsgi_app = mutate  # type: ignore[method-assign]
+    return app
+
+
+class ServerState(Protocol):
+    """What the server around the application knows."""
+
+    draining: bool
+    in_flight: Callable[[], int]
+    unanswered: Mapping[str, int]
+
+
+def serve_forever(settings: Settings, *, certificates: Source, state: ServerState) -> Flask:
+    """Start everything a worker process needs; returns the WSGI application."""
+    server = _Server(settings, certificates, state)
+    threading.excepthook = server.end_with
+    server.start()
+    segments = settings.path_segments
+    return create_app(server.handler, server.metrics, server.log, path_segments=segments)
+
+
+class _Server:
+    """What one worker process has, and who hands what to whom."""
+
+    def __init__(self, settings: Settings, certificates: Source, state: ServerState) -> None:
+        self._settings = settings
+        self._certificates = certificates
+        self._state = state
+        self._first = FirstSync()
+        self.metrics = Metrics()
+        self.metrics.age_limit.set(settings.max_state_age)
+        reloads = self.metrics.certificate_reloads
+        certificates.on_reload = lambda result: reloads.labels(result).inc()
+        self._link = ObserverLink(
+            observer_command(settings),
+            on_update=self._take,
+            on_log=lambda text: self.log.put(decision_log.observers(text)),
+            on_start=self.metrics.observer_starts.inc,
+        )
+        self.log = DecisionLog(
+            sys.stdout,
+            self.metrics.log_dropped.inc,
+            pass_on=lambda text: self._link.tell(text.encode()),
+        )
+        self.handler = Handler(
+            create.Rules(
+                max_state_age_seconds=settings.max_state_age,
+                own_namespace=settings.namespace,
+                min_gain_probability=settings.min_gain_probability,
+            ),
+            self.metrics,
+            placement_ttl_seconds=settings.placement_ttl,
+            tell=teller(self.metrics, self.log),
+        )
+
+    def start(self) -> None:
+        """Start the observer, then what tells of it."""
+        atexit.register(self.log.close)
+        self.metrics.observer_pid = lambda: self._link.pid
+        self._link.start()
+        table = probes.routes(
+            self.metrics.registry,
+            not_ready=self._not_ready,
+            notice=self._notice,
+            before_scrape=self._before_scrape,
+        )
+        probes.serve(self._settings.metrics_listen, table)
+
+    def end_with(self, failure: threading.ExceptHookArgs) -> NoReturn:
+        """Be started anew by gunicorn rather than go on without one of the threads."""
+        try:
+            if failure.exc_value is not None:
+                self.log.put({"level": "error", "msg": "ending", **_told(failure.exc_value)})
+            self.log.close()
+        finally:
+            os._exit(70)
+
+    def _take(self, update: Update) -> None:
+        self.handler.update(update)
+        self.metrics.watches.take(
+            synced=update.synced,
+            ages=update.ages,
+            relists=update.relists,
+            problems=update.problems,
+        )
+        self.metrics.observer_failures.catch_up(update.failures)
+        if update.certificates is not None:
+            self._certificates.take(update.certificates)
+        self._first.note(update)
+
+    def _not_ready(self) -> str:
+        if self._state.draining:
+            return "draining"
+        if not self.log.is_alive:
+            return "the decision log has ended"
+        if untrusted := self._certificates.not_ready():
+            return untrusted
+        limit = self._settings.max_state_age
+        why = self._first.not_ready(self.handler.state_age_seconds(), limit=limit)
+        return "; ".join(filter(None, (why, self._link.notice()))) if why else ""
+
+    def _notice(self) -> str:
+        return "; ".join(filter(None, (self._certificates.notice(), self._link.notice())))
+
+    def _before_scrape(self) -> None:
+        metrics, state = self.metrics, self._state
+        age = self.handler.state_age_seconds() if self._first.done else math.inf
+        metrics.watches.show(ready=not self._not_ready(), age=age)
+        metrics.show(
+            self.handler.snapshot,
+            placements=self.handler.placements(),
+            forecast_age=self.handler.forecast_age_seconds(),
+        )
+        metrics.show_clusters(self.handler.cluster_ages())
+        metrics.log_alive.set(self.log.is_alive)
+        metrics.show_messages(in_flight=state.in_flight(), unanswered=state.unanswered)
+        for kind, at in self._certificates.expirations().items():
+            metrics.certificate_expiration.labels(kind).set(at)
+
+
+def _told(error: BaseException) -> dict[str, str]:
+    return {"error": faults.describe(error)}
+
+
+def _freeze() -> None:
+    """Let the collector leave alone what stays: its pauses were the server's worst."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    sys.setswitchinterval(0.0005)
+
+
+class FirstSync:
+    """Knows whether the state has ever been there, and freezes the collector when it is."""
+
+    def __init__(self, freeze: Callable[[], None] = _freeze) -> None:
+        self.done = False
+        self._freeze = freeze
+        self._waiting: tuple[str, ...] = ()
+
+    def note(self, update: Update) -> None:
+        self._waiting = update.waiting
+        if update.synced and not self.done:
+            self.done = True
+            self._freeze()
+
+    def not_ready(self, age: float, *, limit: float) -> str:
+        """Say why nothing can be decided, and which kinds cannot be read."""
+        missing = f": {', '.join(self._waiting)}" if self._waiting else ""
+        if not self.done:
+            return f"not synced yet{missing}"
+        stale = f"stale: state is {age:.0f} s old (limit {limit:.0f} s)"
+        return stale + missing if age > limit else ""
+
+
+def teller(metrics: Metrics, log: DecisionLog) -> Callable[[Considered, float], None]:
+    def tell(considered: Considered, seconds: float) -> None:
+        outcome = considered.outcome
+        if outcome is None:
+            if considered.restored:
+                metrics.restorations.inc()
+                log.put(decision_log.line(considered, seconds))
+            return
+        if considered.is_move:
+            _count_move(metrics, outcome)
+        else:
+            _count(metrics, outcome)
+        log.put(decision_log.with_job(decision_log.line(considered, seconds), considered))
+
+    return tell
+
+
+def _count(metrics: Metrics, outcome: Outcome) -> None:
+    if outcome.skip is not None:
+        metrics.skipped.labels(outcome.skip).inc()
+    elif outcome.decision is not None:
+        decision = outcome.decision
+        option, reason = decision_log.taken(decision)
+        metrics.decisions.labels(decision.policy, decision.mode, option, reason).inc()
+        for name, refused in rejections(outcome):
+            metrics.rejections.labels(decision.policy, name, refused).inc()
+
+
+def _count_move(metrics: Metrics, outcome: Outcome) -> None:
+    if outcome.obstacle is not None:
+        metrics.moves.labels(REFUSED).inc()
+        metrics.unmoved.labels(outcome.obstacle).inc()
+        return
+    metrics.moves.labels(UNDONE if outcome.undone else MOVED).inc()
+
+
+def observer_command(settings: Settings) -> tuple[str, ...]:
+    """Name the observer's program and its settings; it imports nothing from the folder it is in."""
+    return (sys.executable, "-P", "-m", "webhook.observer.process", settings.model_dump_json())

@@ -1,0 +1,129 @@
+"""The worker clusters behind MultiKueue as the handler sees them, each with its own placements.
+
+A Job that goes to a cluster is counted there until its Workload has come, which takes a second or
+two. As long as it waits for the manager's quota it is on its way to none, and counts at the manager
+alone; so each Job that waits counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from webhook.decide import remote_options
+from webhook.kueue import folding
+from webhook.kueue.occupancy import Occupancy
+from webhook.model.queues import Arrival
+from webhook.serving.cluster_view import Standing
+from webhook.serving.ledger import Ledger
+from webhook.state.pipe import Update
+from webhook.state.seen import Seen
+
+_WAITING_SECONDS = 3600.0
+"""Who waits longer for the manager's quota, or is deleted meanwhile, is not taken up again."""
+
+
+class Clusters:
+    def __init__(self, ttl_seconds: float) -> None:
+        self._ttl_seconds = ttl_seconds
+        self._standings: dict[str, Standing] = {}
+        self._unheard: dict[str, float] = {}
+        """Clusters that are watched and have told nothing yet, and since when they are."""
+        self._waiting = Ledger(ttl_seconds=_WAITING_SECONDS)
+        """Those that will go to a cluster once they have the manager's quota."""
+
+    def __len__(self) -> int:
+        return len(self._standings)
+
+    def ages(self, now: float) -> dict[str, float]:
+        """Tell for how many seconds each cluster may have been silent."""
+        heard = {name: each.snapshot.as_of for name, each in self._standings.items()}
+        return {name: max(0.0, now - at) for name, at in {**self._unheard, **heard}.items()}
+
+    def update(self, update: Update, here: Occupancy, now: float) -> None:
+        """Take over what was published of worker clusters; those not watched any more go.
+
+        *here* is the manager with this update.
+        """
+        if update.watched_clusters is not None:
+            self._watch(update.watched_clusters, now)
+        self._hold_back(update.seen, here, now)
+        self._send(update.reserved, now)
+        for name, news in update.clusters.items():
+            # Of one that is not synced, what was known before stands, and grows old.
+            if news.synced:
+                self._take(name, news, now)
+
+    def _hold_back(self, seen: Iterable[Seen], here: Occupancy, now: float) -> None:
+        """Let those wait at the manager that have come to a queue there in which some wait.
+
+        What was placed as if the manager had quota may find none: other replicas decide, too.
+        """
+        waiting = {each.key: each for each in seen if _is_long(here, each)}
+        for name, standing in self._standings.items():
+            for each, arrival in standing.leave(tuple(waiting.values())):
+                del waiting[each.key]
+                self._waiting.enter(replace(arrival, key=each.key, cluster=name), now)
+
+    def _send(self, reserved: Iterable[Seen], now: float) -> None:
+        """Count those in their clusters that have got the manager's quota."""
+        for each in reserved:
+            for arrival in self._waiting.seen((each,)):
+                if arrival.cluster in self._standings:
+                    # By now even one without a name is known by it.
+                    self._standings[arrival.cluster].enter(replace(arrival, key=each.key), now)
+
+    def _take(self, name: str, news: Update, now: float) -> None:
+        self._unheard.pop(name, None)
+        standing = self._standings.setdefault(name, Standing(self._ttl_seconds))
+        standing.update(news, now)
+        self._waiting.seen(news.seen)
+        for other in self._standings.values():
+            if other is not standing:
+                other.leave(news.seen)
+
+    def expire(self, now: float) -> None:
+        self._waiting.expire(now)
+        for standing in self._standings.values():
+            standing.expire(now)
+
+    def drop(self, placements: Iterable[Arrival]) -> None:
+        """Forget those whose Workloads never came to the manager."""
+        self._waiting.drop(placements)
+        for standing in self._standings.values():
+            standing.drop(placements)
+
+    def enter(self, arrival: Arrival, here: Occupancy, now: float) -> None:
+        """Count a placement in the cluster that it goes to, if it goes to one that is known.
+
+        *here* is the manager without it.
+        """
+        if not self._standings:
+            return
+        place = arrival.namespace, arrival.local_queue
+        name = arrival.cluster or remote_options.likely(self.around(here), place)
+        if name not in self._standings:
+            return
+        if folding.is_kept_waiting(here, arrival):
+            self._waiting.enter(replace(arrival, cluster=name), now)
+        else:
+            self._standings[name].enter(arrival, now)
+
+    def around(self, here: Occupancy) -> Occupancy:
+        """Add the worker clusters to their manager."""
+        if not self._standings and not self._unheard:
+            return here
+        found = {name: standing.occupancy for name, standing in self._standings.items()}
+        return replace(here, clusters=found, unheard=self._unheard)
+
+    def _watch(self, names: tuple[str, ...], now: float) -> None:
+        for name in self._standings.keys() - set(names):
+            del self._standings[name]
+        new = [name for name in names if name not in self._standings]
+        self._unheard = {name: self._unheard.get(name, now) for name in new}
+
+
+def _is_long(here: Occupancy, seen: Seen) -> bool:
+    """Tell whether somebody waits in its queue."""
+    queue = here.snapshot.local_queues.get((seen.namespace, seen.local_queue))
+    return queue is not None and here.held(queue.cluster_queue).pending > 0

@@ -1,0 +1,199 @@
+"""One JSON line a decision, written by a thread: a stalled stdout delays no admission."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+from webhook.admission.review import Review
+from webhook.decide import decision_record
+from webhook.learn import job_class as jobs_class
+from webhook.model import faults, job_manifest
+from webhook.model.decision import Decision
+from webhook.model.fields import FieldError
+from webhook.model.job import QUEUE_LABEL, Job
+from webhook.serving.handler import Considered
+from webhook.serving.server_metrics import DECIDED, NO_OPTION
+
+CAPACITY = 10_000
+_TOGETHER = 20
+"""Lines in one write: more would keep the interpreter from a review for long."""
+PAUSE_SECONDS = 0.05
+"""Between two looks of the writer. It is not woken for each line: that alone took an eighth of a
+review's time."""
+
+
+def _written(value: Any) -> Any:
+    """Cut a Job down when its line is written: the thread that answers has no time for it."""
+    if not isinstance(value, Job):
+        raise TypeError(f"expected a Job, got {type(value).__name__}")
+    try:
+        job_class = jobs_class.of_job(value).key
+    except FieldError:
+        job_class = ""
+    return job_manifest.manifest(value, job_class)
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_written)
+
+
+class DecisionLog:
+    """Bounded lines and their writer; when there are too many, lines are dropped and counted."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        on_dropped: Callable[[], None],
+        pass_on: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Write lines to *stream*; *pass_on* gets those of decisions too, some at a time."""
+        self._stream = stream
+        self._on_dropped = on_dropped
+        self._pass_on = pass_on
+        self._lines: deque[Mapping[str, Any]] = deque()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._write, name="decision-log", daemon=True)
+        self._thread.start()
+
+    def put(self, line: Mapping[str, Any]) -> None:
+        if len(self._lines) < CAPACITY:
+            self._lines.append({"ts": round(time.time(), 3), "level": "info", **line})
+        else:
+            self._on_dropped()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """Write what is there, and end; whoever asks may be the writer itself."""
+        self._closing.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout=2)
+
+    def _write(self) -> None:
+        while not self._closing.wait(PAUSE_SECONDS):
+            self._write_all()
+        self._write_all()
+
+    def _write_all(self) -> None:
+        while self._lines:
+            # Lines leave the bound only when they are written, so that a stalled stream fills it.
+            count = min(len(self._lines), _TOGETHER)
+            lines = [self._lines[index] for index in range(count)]
+            found = [self._encoded(line) for line in lines]
+            shown = [text for line, text in zip(lines, found, strict=True) if _is_shown(line)]
+            self._pass_together([text for text in shown if text])
+            self._write_together([text for text in found if text])
+            for _ in found:
+                self._lines.popleft()
+
+    def _encoded(self, line: Mapping[str, Any]) -> str:
+        """Write a line as JSON; one that cannot be is dropped, and another says so."""
+        try:
+            return _ENCODER.encode(line)
+        except Exception as error:  # noqa: BLE001 - one line must not end the server
+            self._on_dropped()
+            which = {"uid": str(line.get("uid", "")), **_described(error)}
+            self.put({"level": "error", "msg": "line not written", **which})
+            return ""
+
+    def _pass_together(self, lines: list[str]) -> None:
+        try:
+            if lines:
+                self._pass_on("\n".join(lines))
+        except Exception as error:  # noqa: BLE001 - what shows decisions is not worth the log
+            self.put({"level": "error", "msg": "lines not passed on", **_described(error)})
+
+    def _write_together(self, lines: list[str]) -> None:
+        try:
+            # Each write lets go of the interpreter and asks for it back in the midst of a review.
+            self._stream.write("\n".join((*lines, "")))
+            self._stream.flush()
+        except Exception:  # noqa: BLE001 - no stream, and no text, must end the writer
+            # Whoever read it may come back; a thread that has ended writes nothing any more.
+            for _ in lines:
+                self._on_dropped()
+
+
+def _described(error: Exception) -> dict[str, str]:
+    return {"error": faults.describe(error)}
+
+
+def line(considered: Considered, seconds: float) -> dict[str, Any]:
+    """Describe one review for the log, *seconds* after it came; the Job's spec is not in it.
+
+    ``queue`` is where the Job goes; option and reason are the metrics' own.
+    """
+    review, outcome = considered.review, considered.outcome
+    found: dict[str, Any] = {
+        "msg": "restored" if outcome is None else "decided",
+        **about(review),
+        "dry_run": review.dry_run,
+        "latency_ms": round(seconds * 1000, 3),
+    }
+    if outcome is None:
+        return {**found, "restored": considered.restored}
+    found["queue"] = _text(review.object, "labels", QUEUE_LABEL)
+    if outcome.skip is not None:
+        return {**found, "msg": "skipped", "reason": str(outcome.skip)}
+    if outcome.obstacle is not None:
+        return {**found, "msg": "not moved", "reason": str(outcome.obstacle)}
+    if considered.is_move:
+        found["msg"] = "undone" if outcome.undone else "moved"
+    if outcome.decision is not None:
+        found["option"], found["reason"] = taken(outcome.decision)
+        found["state_age_s"] = round(outcome.decision.state_age_seconds, 3)
+        found["decision"] = decision_record.decision_json(outcome.decision)
+    return found
+
+
+def _is_shown(line: Mapping[str, Any]) -> bool:
+    """Say whether the console shows it: a decision on a Job that comes to be."""
+    return "decision" in line and not line.get("dry_run")
+
+
+def with_job(line: Mapping[str, Any], considered: Considered) -> Mapping[str, Any]:
+    """Add the Job as it was submitted, so that `simulate` can replay its arrival."""
+    outcome = considered.outcome
+    if outcome is None or outcome.job is None or considered.review.dry_run:
+        return line
+    return {**line, "job": outcome.job}
+
+
+def about(review: Review) -> dict[str, Any]:
+    """Say which review it is; a Job that the API server has yet to name goes by what it gave."""
+    name = review.name or _text(review.object, "name")
+    named = {"name": name} if name else {"generateName": _text(review.object, "generateName")}
+    return {
+        "uid": review.uid,
+        "operation": review.operation,
+        "namespace": review.namespace,
+        **named,
+    }
+
+
+def taken(decision: Decision) -> tuple[str, str]:
+    """Name option and reason as the metrics do."""
+    return decision.option or NO_OPTION, str(decision.left_alone or DECIDED)
+
+
+def observers(text: str) -> dict[str, Any]:
+    """Take up a line of the observer: JSON as it is, anything else (a traceback) as text."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {"process": "observer", "msg": text}
+
+
+def _text(source: Mapping[str, Any], *path: str) -> str:
+    """Read a text below ``metadata``, which may be anything in a review that failed."""
+    found: Any = source.get("metadata")
+    for part in path:
+        found = found.get(part) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else ""

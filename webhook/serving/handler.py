@@ -1,0 +1,281 @@
+"""Review in, verdict out: reads the wire, holds the state and the ledger, asks flow, remembers.
+
+One lock spans reading placements, deciding, verifying and entering, so that a burst is decided as
+if its Jobs had come one after the other. No API call is made here.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.metadata import version
+from typing import Any
+
+from webhook.admission import patch, probe_answer, size
+from webhook.admission.review import Review, Verdict
+from webhook.flow import create, moving, reapply, recovered, undoing
+from webhook.jobs import KINDS, JobKind
+from webhook.kueue.occupancy import Occupancy
+from webhook.model.decision import Outcome
+from webhook.model.edits import Operation
+from webhook.model.fields import FieldError
+from webhook.model.moves import Obstacle
+from webhook.model.queues import Arrival, Snapshot
+from webhook.model.refusals import Skip
+from webhook.serving.cluster_view import Standing
+from webhook.serving.cluster_views import Clusters
+from webhook.serving.repeated_reviews import Echoes
+from webhook.serving.server_metrics import BLIND, TOO_MANY, UNSEEN, Metrics
+from webhook.state.pipe import Update
+
+_VISIBLE_KEPT = 10_000
+"""Ids of Workloads seen lately, kept to tell a copied Job from a reinvocation."""
+_HEALTHY_SECONDS = 10.0
+"""Age of a state in which what happens is seen: a quiet watch is resumed every 6 to 9 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Considered:
+    """One review with what came of it, for log and metrics."""
+
+    review: Review
+    verdict: Verdict
+    outcome: Outcome | None
+    restored: int = 0
+    is_move: bool = False
+    """It was asked to send the Job to another option, or back to where it came from."""
+
+
+class Handler:
+    """Answers reviews from the last snapshot and the ledger of decisions not yet visible in it."""
+
+    def __init__(
+        self,
+        rules: create.Rules,
+        metrics: Metrics,
+        *,
+        placement_ttl_seconds: float = 30.0,
+        tell: Callable[[Considered, float], None] = lambda *_: None,
+        clock: Callable[[], float] = time.monotonic,
+        seen_by: str = "",
+    ) -> None:
+        self._rules = rules
+        self._metrics = metrics
+        self._tell = tell
+        self._clock = clock
+        self._seen_by = seen_by or f"{socket.gethostname()} {version('kueue-fallback')}"
+        self._lock = threading.Lock()
+        self._here = Standing(placement_ttl_seconds, healthy_seconds=_HEALTHY_SECONDS)
+        self._clusters = Clusters(placement_ttl_seconds)
+        self._echoes = Echoes()
+        self._visible: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._here.snapshot
+
+    def placements(self) -> int:
+        # Scrapes ask from a thread of their own: walking the ledger meanwhile would fail.
+        return len(self._here)
+
+    def state_age_seconds(self) -> float:
+        return max(0.0, self._clock() - self.snapshot.as_of)
+
+    def forecast_age_seconds(self) -> float:
+        """Say for how long something has happened that is in no forecast; 0 where there is none."""
+        if not self.snapshot.profiles:
+            return 0.0
+        return max(0.0, self._clock() - self._here.forecasts_as_of)
+
+    def cluster_ages(self) -> Mapping[str, float]:
+        """Tell for how many seconds each worker cluster that is watched may have been silent."""
+        with self._lock:
+            return self._clusters.ages(self._clock())
+
+    def update(self, update: Update) -> None:
+        """Take over what the observer published; placements that it contains leave the ledger."""
+        with self._lock:
+            now = self._clock()
+            self._forget(self._here.update(update, now), now)
+            self._clusters.update(update, self._here.occupancy, now)
+            for seen in update.seen:
+                self._visible[seen.key] = None
+            while len(self._visible) > _VISIBLE_KEPT:
+                self._visible.popitem(last=False)
+
+    def admit(self, review: Review) -> Verdict:
+        """Answer one review.
+
+        Raises:
+            FieldError: the object in it cannot be read as the Job it says it is.
+
+        """
+        kind = KINDS.get(review.kind)
+        if kind is None or review.subresource or review.operation not in ("CREATE", "UPDATE"):
+            return Verdict(uid=review.uid)
+        if probed := probe_answer.answer(review, seen_by=self._seen_by):
+            return probed
+        started = time.perf_counter()
+        if review.operation == "UPDATE":
+            considered = self._update(review, kind)
+        else:
+            considered = self._create(review, kind)
+        self._tell(considered, time.perf_counter() - started)
+        return considered.verdict
+
+    def _create(self, review: Review, kind: JobKind) -> Considered:
+        with self._lock:
+            now = self._clock()
+            self._forget(self._here.expire(now), now)
+            self._clusters.expire(now)
+            moment = self._moment(review, now)
+            source = {**review.object, "metadata": _with_namespace(review)}
+            outcome = create.consider(source, kind, self._occupancy(), moment, self._rules)
+            if _is_unmarked(outcome) and not review.dry_run and self._is_echo(source, now):
+                outcome = Outcome(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
+            # Verifying applies the patch to the review's own object: nothing reads it afterwards.
+            operations = patch.operations(
+                outcome.edits, review.object, kind.allowed, outcome.prepared
+            )
+            if outcome.arrival is not None and not review.dry_run:
+                self._enter(outcome.arrival, outcome.skip, now)
+        verdict = Verdict(
+            uid=review.uid,
+            patch=operations or None,
+            warnings=outcome.warnings,
+            audit=_audit(outcome),
+        )
+        return Considered(review=review, verdict=verdict, outcome=outcome)
+
+    def _occupancy(self) -> Occupancy:
+        return self._clusters.around(self._here.occupancy)
+
+    def _forget(self, gone: Sequence[Arrival], now: float) -> None:
+        if gone:
+            self._clusters.drop(gone)
+            reason = UNSEEN if self._here.is_healthy(now) else BLIND
+            self._metrics.expired.labels(reason).inc(len(gone))
+
+    def _enter(self, arrival: Arrival, skip: Skip | None, now: float) -> None:
+        # Of a reinvocation, only what another replica has decided is news.
+        if skip is Skip.DECIDED_ALREADY and self._here.knows(arrival.key):
+            return
+        if not self._here.has_room(arrival):
+            self._metrics.expired.labels(TOO_MANY).inc()
+            return
+        self._clusters.enter(arrival, self._here.occupancy, now)
+        self._here.enter(arrival, now)
+        self._metrics.placements.inc()
+
+    def _is_echo(self, source: Mapping[str, Any], now: float) -> bool:
+        metadata, spec = source["metadata"], source.get("spec") or {}
+        name = metadata.get("name") or metadata.get("generateName")
+        key = f"{metadata['namespace']}/{name}"
+        if spec.get("suspend") is True:
+            return self._echoes.is_echo(key, now)
+        self._echoes.expect(key, now)
+        return False
+
+    def _moment(self, review: Review, now: float) -> create.Moment:
+        unix = time.time()
+        return create.Moment(
+            now=now,
+            unix=unix,
+            time=_written(int(unix)),
+            uid=review.uid,
+            visible=self._visible,
+        )
+
+    def _update(self, review: Review, kind: JobKind) -> Considered:
+        """Give decided values back where a manifest was applied again; and move, where asked to."""
+        old = review.old_object or {}
+        edits, warnings = reapply.restored(old, review.object, kind, self.snapshot.signing)
+        if size.too_large(review.object, edits):
+            edits, warnings = (), ()
+        restored = patch.operations(edits, review.object, kind.allowed)
+        if reapply.asks_for_move(old, review.object):
+            return self._move(review, kind, restored)
+        operations = restored + reapply.disowned(review.object, kind)
+        verdict = Verdict(uid=review.uid, patch=operations or None, warnings=warnings)
+        return Considered(review=review, verdict=verdict, outcome=None, restored=len(restored))
+
+    def _move(self, review: Review, kind: JobKind, restored: list[Operation]) -> Considered:
+        """Move a Job; no placement is entered, because its Workload is there already."""
+        source = {**review.object, "metadata": _with_namespace(review)}
+        if reapply.changes_decision(review.old_object or {}, review.object):
+            outcome = recovered.refused(source, kind, Obstacle.DECISION_CHANGED)
+        elif reapply.asks_for_undo(review.object):
+            now, blocked = _written(int(time.time())), self._blocked(source)
+            outcome = undoing.undo(source, kind, self.snapshot, time=now, blocked=blocked)
+        else:
+            with self._lock:
+                moment = self._moment(review, self._clock())
+                outcome = moving.move(source, kind, self._occupancy(), moment, self._rules)
+        operations = restored + patch.operations(outcome.edits, review.object, kind.allowed)
+        operations += reapply.disowned(review.object, kind)
+        verdict = Verdict(
+            uid=review.uid, patch=operations, warnings=outcome.warnings, audit=_audit(outcome)
+        )
+        return Considered(
+            review=review,
+            verdict=verdict,
+            outcome=outcome,
+            restored=len(restored),
+            is_move=True,
+        )
+
+    def _blocked(self, source: Mapping[str, Any]) -> Obstacle | None:
+        """Say what a Job's Workload has against a change of the Job.
+
+        None also where the state is too old to tell: an undo then goes by the Job alone.
+        """
+        if self.state_age_seconds() > self._rules.max_state_age_seconds:
+            return None
+        metadata = source["metadata"]
+        return self.snapshot.obstacles.get((metadata["namespace"], metadata.get("name", "")))
+
+
+@lru_cache(maxsize=2)
+def _written(unix_seconds: int) -> str:
+    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _is_unmarked(outcome: Outcome) -> bool:
+    """Tell whether nothing on the Job would say, if it came again, that it came before."""
+    return not outcome.edits and outcome.skip is not Skip.DECIDED_ALREADY
+
+
+def _with_namespace(review: Review) -> dict[str, object]:
+    # A create may leave the object's namespace to the URL; the review always has it.
+    metadata = review.object.get("metadata")
+    if not isinstance(metadata, dict):
+        raise FieldError("request.object.metadata", "expected an object")
+    return {**metadata, "namespace": review.namespace or metadata.get("namespace") or "default"}
+
+
+def _audit(outcome: Outcome) -> dict[str, str]:
+    if outcome.obstacle is not None:
+        return {"not-moved": str(outcome.obstacle)}
+    if outcome.undone:
+        return {"undone": outcome.undone}
+    if outcome.decision is None:
+        return {}
+    taken = outcome.decision.option or "none"
+    return {"option": taken, "policy": outcome.decision.policy, "reason": outcome.decision.reason}
+
+
+def rejections(outcome: Outcome) -> Sequence[tuple[str, str]]:
+    """List (option, reason) of every option that was refused."""
+    if outcome.decision is None:
+        return ()
+    return tuple(
+        (item.option, item.rejection.reason)
+        for item in outcome.decision.options
+        if item.rejection is not None
+    )

@@ -1,0 +1,282 @@
+"""Forecasts and run times as the observer would publish them, followed through a replay.
+
+Of Workloads it is told what the API server would tell: whole seconds of admissions and run times.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import TypeAlias
+
+from webhook.decide import match
+from webhook.kueue.demand import Demand
+from webhook.kueue.occupancy import NO_OUTLOOK, Occupancy
+from webhook.kueue.outlook import Outlook
+from webhook.kueue.placements import placed
+from webhook.kueue.runs import Begun
+from webhook.learn.estimates import RunTimes
+from webhook.learn.job_class import JobClass
+from webhook.learn.run_records import Ended, Run
+from webhook.model.fields import FieldError
+from webhook.model.forecasts import Estimates
+from webhook.model.job import Job
+from webhook.model.queues import Amounts, Arrival, Snapshot, Stage
+from webhook.reconsider import choose
+from webhook.simulate.dispatched import EPOCH, Dispatched, digest
+from webhook.state.census import Census, Group
+from webhook.state.forecast_input import Survey, Surveyor, watched
+from webhook.state.workload import Workload
+
+FRESH_SECONDS = 1.0
+"""Until then a forecast is used with the placements since, as admission uses it;"""
+FRESH_PART = 0.05
+"""or for so much of the time that the last of those who wait is expected to wait."""
+_Shape: TypeAlias = tuple[object, ...]
+Known: TypeAlias = Callable[[Estimates, Estimates], tuple[Estimates, Estimates]]
+"""What was learned of runs and of start-ups, to what is known of both."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """A Workload that begins to wait."""
+
+    key: str
+    cluster_queue: str
+    arrival: Arrival
+    demand: Demand
+    job_class: JobClass
+    generation: int = 0
+    """Of the policy that decided."""
+
+
+@dataclass(slots=True)
+class _Queue:
+    waiting: dict[_Shape, tuple[Arrival, dict[str, Workload]]] = field(default_factory=dict)
+    """Shape to its first Arrival and its Workloads."""
+    holding: dict[str, Workload] = field(default_factory=dict)
+
+    def census(self) -> Census:
+        groups = (
+            Group(arrival, tuple(members.values()))
+            for arrival, members in self.waiting.values()
+            if members
+        )
+        return Census(holding=tuple(self.holding.values()), waiting=tuple(groups))
+
+
+class Forecasts:
+    """Without a policy that decides by them there are none, and they cost nothing."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        run_times: RunTimes,
+        *,
+        ruling: Snapshot | None = None,
+        known: Known = lambda *own: own,
+    ) -> None:
+        """*run_times*: what is learned already; it learns more here.
+
+        Of a worker cluster, *ruling* is its manager, where decisions are made, and *known* adds
+        what is known of runs and start-ups from there.
+        """
+        self._snapshot = snapshot
+        self._ruling, self._known_too = ruling or snapshot, known
+        self._watched = watched(snapshot) | choose.trees(snapshot)
+        self._surveyor = Surveyor()
+        self._run_times = run_times
+        self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
+        self._joined: dict[str, tuple[Joining, _Shape]] = {}
+        self._changed = set(self._watched)
+        self._dispatched = Dispatched(run_times)
+        self._outlook: Outlook = NO_OUTLOOK
+        self.published = snapshot
+        """With the last forecasts."""
+        self._number = 0
+        self._fresh_until = -inf
+
+    def seen(self, job: Job, now: float) -> Snapshot:
+        """Return what the observer would have published, but for counts.
+
+        Where *job* has no choice, older forecasts will do.
+        """
+        if not self._watched:
+            return replace(self._snapshot, as_of=now)
+        if now >= self._fresh_until and self._has_choice(job):
+            self._forecast(now)
+        return replace(self.published, as_of=now, dispatches=self._dispatched.look())
+
+    def _has_choice(self, job: Job) -> bool:
+        try:
+            policy = match.policy_for(job, self._ruling, own_namespace="")
+        except FieldError:
+            return False
+        return policy is not None and len(policy.spec.options) > 1
+
+    def foreseen(self, view: Occupancy) -> Occupancy:
+        """Let decisions see the placements since the last forecast."""
+        return replace(view, outlook=self._outlook)
+
+    def snapshot(self, now: float) -> Snapshot:
+        """Return the queues with what is learned of runs, and of what goes by before them."""
+        run_times, starts = self.learned()
+        return replace(
+            self._snapshot,
+            as_of=now,
+            run_times=run_times,
+            start_delays=starts,
+            dispatches=self._dispatched.look(),
+            generation=1,
+        )
+
+    def learned(self) -> tuple[Estimates, Estimates]:
+        """Return what is known of runs and of start-ups by now."""
+        starts = self._run_times.delays.starts(at_once=None)
+        return self._known_too(self._run_times.estimates(at_once=None), starts)
+
+    def unix(self, now: float) -> float:
+        return now + EPOCH
+
+    def censuses(self, names: Iterable[str]) -> Mapping[str, Census]:
+        return {name: self._queues[name].census() for name in names}
+
+    def waiting(self) -> Iterator[Workload]:
+        """List all Workloads that wait in queues that are followed."""
+        for queue in self._queues.values():
+            for _, members in queue.waiting.values():
+                yield from members.values()
+
+    def leave(self, key: str) -> int | None:
+        """Forget a Workload that waits, and return its age; None: its queue is not followed."""
+        if key not in self._joined:
+            return None
+        joining, shape = self._joined.pop(key)
+        self._changed.add(joining.cluster_queue)
+        self._fresh_until = -inf
+        return self._queues[joining.cluster_queue].waiting[shape][1].pop(key).created
+
+    def join(self, joining: Joining, now: float, *, age: int | None = None) -> None:
+        arrival, name = joining.arrival, joining.cluster_queue
+        if name not in self._watched:
+            return
+        shape = (
+            arrival.namespace,
+            arrival.local_queue,
+            arrival.priority,
+            arrival.policy,
+            arrival.option,
+            joining.demand,
+        )
+        group = self._queues[name].waiting.setdefault(shape, (arrival, {}))
+        group[1][joining.key] = _pending(joining, self._number if age is None else age)
+        self._number += 1
+        self._joined[joining.key] = joining, shape
+        self._changed.add(name)
+        if (found := placed(arrival, self.published, now)) is not None:
+            self._outlook = self._outlook.add(found)
+
+    def start(self, key: str, at: float, usage: Amounts) -> None:
+        self._hold(key, usage, admitted=int(at) + EPOCH)
+
+    def reserve(self, begun: Begun, usage: Amounts) -> None:
+        """Let a Workload hold quota that waits for its AdmissionChecks."""
+        self._hold(begun.key, usage, admitted=0)
+        if begun.key not in self._joined:
+            return
+        name = self._joined[begun.key][0].cluster_queue
+        holding, began = self._queues[name].holding, self._dispatched.reserve(name, begun)
+        holding[begun.key] = holding[begun.key]._replace(began=began)
+
+    def admit(self, key: str, at: float, cluster: str) -> None:
+        """Let a Workload that holds quota run in a cluster."""
+        if key not in self._joined:
+            return
+        joining, _ = self._joined[key]
+        holding = self._queues[joining.cluster_queue].holding
+        began = holding[key].began
+        if began is not None:
+            began = self._dispatched.admit(key, began, joining.job_class, at, cluster)
+        holding[key] = holding[key]._replace(admitted=int(at) + EPOCH, began=began)
+        self._changed.add(joining.cluster_queue)
+
+    def _hold(self, key: str, usage: Amounts, *, admitted: int) -> None:
+        if key not in self._joined:
+            return
+        joining, shape = self._joined[key]
+        queue = self._queues[joining.cluster_queue]
+        workload = queue.waiting[shape][1].pop(key)
+        queue.holding[key] = workload._replace(
+            stage=Stage.RESERVING,
+            cluster_queue=joining.cluster_queue,
+            charge=tuple(usage.items()),
+            admitted=admitted,
+        )
+        self._changed.add(joining.cluster_queue)
+
+    def end(self, key: str, at: float, finish: float, flavors: str) -> None:
+        """Let a run that began at *at* be learned from."""
+        if key not in self._joined:
+            return
+        joining, _ = self._joined.pop(key)
+        began = self._queues[joining.cluster_queue].holding.pop(key).began
+        self._changed.add(joining.cluster_queue)
+        run = Run(int(finish) + EPOCH, digest(key), round(finish - at))
+        arrival, job_class = joining.arrival, joining.job_class
+        self._run_times.add(
+            Ended(
+                key=job_class.key,
+                coarse=job_class.coarse,
+                name="",
+                flavors=flavors,
+                run=run,
+                succeeded=True,
+                policy=arrival.policy,
+                option=arrival.option,
+                generation=joining.generation,
+                cluster=began.cluster if began is not None else "",
+                began=began,
+            )
+        )
+
+    def _forecast(self, now: float) -> None:
+        run_times, starts = self.learned()
+        snapshot = replace(self._snapshot, as_of=now, run_times=run_times, start_delays=starts)
+        survey = Survey(
+            snapshot=snapshot,
+            counted={name: self._queues[name].census() for name in self._changed},
+            due=self._watched,
+            now=now,
+            unix=now + EPOCH,
+        )
+        self._changed.clear()
+        profiles = self._surveyor.profiles(survey)
+        self.published = replace(snapshot, profiles=profiles)
+        self._outlook = NO_OUTLOOK.adopt(self.published)
+        horizon = max((profile.times[-1] for profile in profiles.values()), default=0.0)
+        self._fresh_until = now + max(FRESH_SECONDS, FRESH_PART * horizon)
+
+
+def _pending(joining: Joining, order: int) -> Workload:
+    """Write it as the observer knows it; *order* stands for its age."""
+    arrival = joining.arrival
+    return Workload(
+        namespace=arrival.namespace,
+        name=joining.key,
+        queue=arrival.local_queue,
+        stage=Stage.PENDING,
+        competes=True,
+        cluster_queue="",
+        charge=(),
+        priority=arrival.priority,
+        created=order,
+        decision_id=arrival.key,
+        policy=arrival.policy,
+        option=arrival.option,
+        job=joining.key,
+        replaces="",
+        pod_sets=(),
+        job_class=joining.job_class,
+    )

@@ -1,0 +1,299 @@
+"""From the Workloads of ClusterQueues to their profiles: what a forecast is made of."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+
+from webhook.kueue.forecast import Occupant, Queued, forecast
+from webhook.kueue.outlook import roots_of
+from webhook.learn.delays import after, before_run, start_up
+from webhook.learn.expected_runs import Expecting, estimate, learned_on, of_any_class
+from webhook.learn.job_class import JobClass
+from webhook.learn.run_records import is_of_queue
+from webhook.model.forecasts import Profile, RunTime
+from webhook.model.policy.fallback_policy import FallbackPolicy, Option, StrategyType
+from webhook.model.queues import Snapshot
+from webhook.state.census import Census, Group
+from webhook.state.seen import Seen
+from webhook.state.state import State
+from webhook.state.workload import Workload
+
+EXACT = 1000
+"""Pending Workloads of all queues that are forecast one after another;"""
+CHUNKS = 256
+"""of more, the order is kept between so many parts of the queues, and in a part equal ones go
+together."""
+SHORT = 32
+"""A queue of no more is forecast one after another, however long the others are."""
+_BETWEEN = "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What is needed to forecast anew."""
+
+    snapshot: Snapshot
+    counted: Mapping[str, Census]
+    """The ClusterQueues that have changed."""
+    due: frozenset[str] = frozenset()
+    """Those that have not, and are to be forecast anew all the same."""
+    seen: tuple[Seen, ...] = ()
+    """The Workloads that these counts are the first to contain."""
+    now: float
+    """On the clock of ``Snapshot.as_of``."""
+    unix: float
+    """The same instant, in seconds since 1970."""
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """Name the ClusterQueues to be forecast; of a tree they bring the others with them."""
+        return self.due.union(self.counted)
+
+    def only(self, names: frozenset[str]) -> Survey:
+        counted = {name: census for name, census in self.counted.items() if name in names}
+        return replace(self, counted=counted, due=self.due & names)
+
+
+class Trees:
+    """Which ClusterQueues share quota, of those that are forecast."""
+
+    def __init__(self, snapshot: Snapshot | None = None, names: Iterable[str] = ()) -> None:
+        self._roots = {} if snapshot is None else roots_of(snapshot)
+        members: defaultdict[str, list[str]] = defaultdict(list)
+        for name in names:
+            members[self.root(name)].append(name)
+        self._members = dict(members)
+
+    def root(self, name: str) -> str:
+        """Name the tree of a ClusterQueue."""
+        found = self._roots.get(name)
+        return f"queue {name}" if found is None else f"cohort {found}"
+
+    def members(self, root: str) -> Sequence[str]:
+        return self._members.get(root, ())
+
+
+class Surveyor:
+    """Remembers what each ClusterQueue holds, so that the next forecast costs what has changed."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, tuple[Occupant, ...]] = {}
+        self._waiting: dict[str, tuple[Queued, ...]] = {}
+        self._lengths: dict[str, int] = {}
+
+    def profiles(self, survey: Survey) -> Mapping[str, Profile]:
+        """Forecast the trees of all ClusterQueues that a survey names."""
+        clock = survey.now - survey.unix
+        self._forget_all_but(survey.snapshot.cluster_queues.keys())
+        for name, census in survey.counted.items():
+            self._lengths[name] = sum(len(group.members) for group in census.waiting)
+        pending = sum(self._lengths.values())
+        for name, census in survey.counted.items():
+            width = width_of(self._lengths[name], pending)
+            waiting = tuple(queued(census.waiting, clock, width))
+            self._running[name] = tuple(occupants(name, census.holding, clock))
+            self._waiting[name] = waiting
+        asked = survey.asked
+        trees = Trees(survey.snapshot, self._running)
+        names = sorted({each for name in asked for each in trees.members(trees.root(name))})
+        return forecast(
+            survey.snapshot,
+            [each for name in names for each in self._running[name]],
+            [each for name in names for each in self._waiting[name]],
+            RunTimes(survey.snapshot),
+            survey.now,
+            only=asked,
+        )
+
+    def _forget_all_but(self, names: Collection[str]) -> None:
+        for kept in (self._running, self._waiting, self._lengths):
+            for name in kept.keys() - names:
+                del kept[name]
+
+
+def foreseen(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
+    """Add the profiles to a snapshot of *state*, taken at *unix*, in seconds since 1970."""
+    survey = Survey(
+        snapshot=snapshot,
+        counted={name: state.census(name) for name in watched(snapshot)},
+        now=snapshot.as_of,
+        unix=unix,
+    )
+    return replace(snapshot, profiles=Surveyor().profiles(survey))
+
+
+def watched(snapshot: Snapshot) -> frozenset[str]:
+    """Name the ClusterQueues that must be counted: the trees of what decisions forecast."""
+    finish_time = StrategyType.FINISH_TIME
+    policies = (each for each in snapshot.policies if each.spec.strategy.type is finish_time)
+    return trees_of(policies, snapshot)
+
+
+def trees_of(policies: Iterable[FallbackPolicy], snapshot: Snapshot) -> frozenset[str]:
+    """Name the ClusterQueues that share quota with an option of one of *policies*."""
+    wanted: set[str] = set()
+    for policy in policies:
+        wanted |= _cluster_queues(policy.spec.options, snapshot)
+    roots = roots_of(snapshot)
+    trees = {roots[name] for name in wanted if name in roots}
+    return frozenset(
+        name for name in snapshot.cluster_queues if name in wanted or roots.get(name) in trees
+    )
+
+
+def queues_of(snapshot: Snapshot) -> frozenset[tuple[str, str]]:
+    """List the LocalQueues of all ClusterQueues that share quota with an option of a policy."""
+    wanted = trees_of(snapshot.policies, snapshot)
+    return frozenset(
+        key for key, queue in snapshot.local_queues.items() if queue.cluster_queue in wanted
+    )
+
+
+def _cluster_queues(options: Iterable[Option], snapshot: Snapshot) -> set[str]:
+    options = tuple(options)
+    named = {option.queue for option in options if option.queue}
+    found = {option.cluster_queue for option in options if option.cluster_queue}
+    return found | {
+        queue.cluster_queue for queue in snapshot.local_queues.values() if queue.name in named
+    }
+
+
+def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[Occupant]:
+    alike = Counter(
+        (each.charge, class_text(each), each.admitted, each.limit_seconds, each.priority)
+        for each in holding
+    )
+    for (charge, job_class, admitted, limit, priority), count in alike.items():
+        yield Occupant(
+            cluster_queue=name,
+            usage={cell: amount * count for cell, amount in charge},
+            job_class=job_class,
+            started_at=admitted + clock if admitted else None,
+            limit_seconds=limit,
+            count=count,
+            priority=priority,
+        )
+
+
+def width_of(length: int, pending: int) -> int:
+    """Say how many of a queue are one part of it, where *pending* wait in all."""
+    if length <= SHORT or pending <= EXACT:
+        return 1
+    return -(-length // max(2, CHUNKS * length // pending))
+
+
+def queued(
+    waiting: Sequence[Group],
+    clock: float,
+    width: int = 1,
+    key_of: Callable[[Workload], str] = lambda _: "",
+) -> Iterator[Queued]:
+    """Put them in Kueue's order: priority, then age; runs of equal ones together.
+
+    Those that *key_of* gives a key stand alone, under it.
+    """
+    ranked = sorted(
+        (
+            -each.priority,
+            each.created,
+            number,
+            class_text(each),
+            each.requeue_at,
+            key_of(each),
+            each.limit_seconds,
+            each.is_variant,
+        )
+        for number, group in enumerate(waiting)
+        for each in group.members
+    )
+    if width > 1:
+        parts = (ranked[first : first + width] for first in range(0, len(ranked), width))
+        # Within a part, priorities still come first.
+        ranked = [
+            each
+            for part in parts
+            for each in sorted(part, key=lambda item: (item[0], item[2], item[3]))
+        ]
+    of_one_kind = itemgetter(2, 3, 4, 5, 6, 7)
+    for (number, job_class, until, key, limit, is_variant), alike in groupby(
+        ranked, key=of_one_kind
+    ):
+        group, (first, *others) = waiting[number], alike
+        yield Queued(
+            arrival=replace(
+                group.arrival,
+                key=key or group.arrival.key,
+                count=1 + len(others),
+                created=first[1],
+            ),
+            job_class=job_class,
+            at=0.0 if group.competes else until + clock,
+            limit_seconds=limit,
+            is_variant=is_variant,
+        )
+
+
+def class_text(workload: Workload) -> str:
+    """Name what a run time is looked up by: class, and who decided on which option."""
+    found = workload.job_class or JobClass("", "")
+    return class_name(found, workload.policy, workload.option)
+
+
+def class_name(found: JobClass, policy: str, option: str) -> str:
+    return _BETWEEN.join((found.key, found.coarse, policy, option))
+
+
+class RunTimes:
+    """Expected run times of Workloads, as far as they tell of themselves what matters.
+
+    From the admission on: what pods take to be ready is in them.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._policies = {policy.name: policy for policy in snapshot.policies}
+        self._first: dict[str, tuple[str, ...]] = {}
+
+    def __call__(self, job_class: str, flavors: str) -> RunTime | None:
+        run_times = self._snapshot.run_times
+        if is_of_queue(job_class):
+            return of_any_class(run_times, job_class, flavors)
+        key, coarse, policy_name, option_name = job_class.split(_BETWEEN)
+        found = JobClass(key=key, coarse=coarse)
+        policy = self._policies.get(policy_name)
+        options = policy.spec.options if policy is not None else ()
+        option = next((each for each in options if each.name == option_name), None)
+        if policy is None or option is None:
+            return learned_on(run_times, found, flavors)
+        expecting = Expecting(
+            run_times=run_times,
+            job_class=found,
+            policy=policy,
+            first_flavors=self._first_flavors(policy, found),
+            start_delays=self._snapshot.start_delays,
+        )
+        run = estimate(expecting, option, flavors)
+        started = start_up(self._snapshot.start_delays, found, flavors)
+        before = before_run(option, run, on_way=None, started=started)
+        return run if run is None else after(before, run)
+
+    def _first_flavors(self, policy: FallbackPolicy, job_class: JobClass) -> str:
+        """Guess which flavors it would have had in the first option: some that it ran on."""
+        if policy.name not in self._first:
+            self._first[policy.name] = tuple(self._flavors_of(policy))
+        candidates: Collection[str] = self._first[policy.name]
+        run_times = self._snapshot.run_times
+        known = (each for each in candidates if learned_on(run_times, job_class, each))
+        return next(known, "")
+
+    def _flavors_of(self, policy: FallbackPolicy) -> Iterator[str]:
+        names = _cluster_queues(policy.spec.options[:1], self._snapshot)
+        for name in sorted(names & self._snapshot.cluster_queues.keys()):
+            groups = self._snapshot.cluster_queues[name].groups
+            yield ",".join(sorted({each for group in groups for each in group.flavors[:1]}))
+            for group in groups:
+                yield from group.flavors

@@ -1,0 +1,71 @@
+"""Jobs whose Workloads stand in the way of a move or an undo; all others cost nothing here.
+
+Most Workloads only wait, or were admitted long ago: then the Job itself says all there is to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from webhook.model.moves import Obstacle
+from webhook.state.readers import Key
+from webhook.state.workload import Workload
+
+STARTING_SECONDS: Final = 10
+"""For which Kueue may take to start a Job after it has admitted its Workload."""
+
+
+class Obstacles:
+    def __init__(self) -> None:
+        self._by_job: dict[Key, dict[Key, Obstacle]] = {}
+        """Job to its Workloads that stand in the way."""
+        self._starting: dict[Key, Workload] = {}
+        """Those that have just been admitted."""
+        self._published: Mapping[Key, Obstacle] = {}
+        self._changed: set[Key] = set()
+        """Jobs."""
+
+    def put(self, key: Key, before: Workload | None, after: Workload | None, newest: int) -> None:
+        """Take over a Workload as it is now; None: it is not there.
+
+        *newest* is when the last thing happened to any, in seconds since 1970.
+        """
+        self._forget(key, before)
+        if after is None or not after.job or after.obstacle in (None, Obstacle.FINISHED):
+            return
+        if after.obstacle is Obstacle.QUOTA_RESERVED and after.admitted:
+            if after.admitted < newest - STARTING_SECONDS:
+                return
+            self._starting[key] = after
+        job = after.namespace, after.job
+        self._by_job.setdefault(job, {})[key] = after.obstacle
+        self._changed.add(job)
+
+    def current(self, newest: int) -> Mapping[Key, Obstacle]:
+        """Say what stands in the way of which Job; the same object as long as nothing changes."""
+        started = newest - STARTING_SECONDS
+        for key, workload in list(self._starting.items()):
+            if workload.admitted < started:
+                self._forget(key, workload)
+        if self._changed:
+            found = dict(self._published)
+            for job in self._changed:
+                if job in self._by_job:
+                    found[job] = next(iter(self._by_job[job].values()))
+                else:
+                    found.pop(job, None)
+            self._published = found
+            self._changed.clear()
+        return self._published
+
+    def _forget(self, key: Key, workload: Workload | None) -> None:
+        self._starting.pop(key, None)
+        if workload is None:
+            return
+        job = workload.namespace, workload.job
+        of_job = self._by_job.get(job, {})
+        if of_job.pop(key, None) is not None:
+            self._changed.add(job)
+            if not of_job:
+                del self._by_job[job]

@@ -1,0 +1,197 @@
+"""Frames over a pipe between the observer and its server, and what is in them.
+
+Pickle, because both ends are one program of one version and the pipe is theirs alone: a snapshot
+is taken up in a tenth of a millisecond.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import IO, Any
+
+from webhook.model.forecasts import Profile
+from webhook.model.queues import Snapshot
+from webhook.state.seen import Seen
+
+_LENGTH = struct.Struct(">I")
+_CARRIED_APART = "as_of"
+_AS_DELTAS = frozenset({"held", "profiles", "run_times", "start_delays", "dispatches", "obstacles"})
+_ARRAYS = frozenset({"times", "free", "spread"})
+_MOST = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A certificate to serve with; times in seconds since 1970, unless they say otherwise."""
+
+    pem: bytes = field(repr=False)
+    """Certificate and key; in memory alone, and never in a log."""
+    authority: bytes
+    """Fingerprint of the certificate that signed it."""
+    made: float
+    expires: float
+    trusted_at: float
+    """Monotonic clock: until then some API servers may not know the authority."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificates:
+    """What the observer's keeper of certificates has to say."""
+
+    served: Served | None = None
+    authority_expires: float | None = None
+    notice: str = ""
+    """What is not as it should be with the authority; empty: all is well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """What has changed since the last one; the first of an observer carries everything."""
+
+    changed: Mapping[str, Any] = field(default_factory=dict)
+    """Field of Snapshot to its new value; of what queues hold, only what has changed."""
+    seen: tuple[Seen, ...] = ()
+    """Workloads that this update is the first to count."""
+    reserved: tuple[Seen, ...] = ()
+    """Workloads with AdmissionChecks that this update is the first to show with quota."""
+    foreseen: tuple[Seen, ...] = ()
+    """Workloads that the profiles of this update are the first to contain."""
+    as_of: float = 0.0
+    """Monotonic clock (one for all processes of a machine): when all that was so, at the least."""
+    forecasts_as_of: float = 0.0
+    """The same of all that the profiles contain."""
+    synced: bool = False
+    waiting: tuple[str, ...] = ()
+    """Kinds that are needed and cannot be listed, or have not been yet."""
+    ages: Mapping[str, float] = field(default_factory=dict)
+    """Kind to seconds since its last sign of life."""
+    relists: Mapping[str, int] = field(default_factory=dict)
+    """Kind to the number of lists it took so far."""
+    problems: Mapping[str, int] = field(default_factory=dict)
+    """Kind to the number of objects that cannot be read."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Part of the observer's turns to how often it has failed."""
+    certificates: Certificates | None = None
+    """None: as before, or somebody else looks after them."""
+    clusters: Mapping[str, Update] = field(default_factory=dict)
+    """The same of worker clusters; of those that nothing was heard of, nothing."""
+    watched_clusters: tuple[str, ...] | None = None
+    """Which these are; None: it is not known yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """What has changed in a mapping: an event in one queue must not carry all the others."""
+
+    put: Mapping[Any, Any]
+    gone: tuple[Any, ...] = ()
+
+    def applied(self, before: Mapping[Any, Any]) -> Mapping[Any, Any]:
+        after = {**before, **self.put}
+        for name in self.gone:
+            after.pop(name, None)
+        return after
+
+
+def changes(before: Snapshot | None, after: Snapshot) -> dict[str, Any]:
+    """Find the fields that are not the same objects any more; None: all of them."""
+    names = (each.name for each in fields(Snapshot) if each.name != _CARRIED_APART)
+    found = {
+        name: getattr(after, name)
+        for name in names
+        if before is None or getattr(after, name) is not getattr(before, name)
+    }
+    if before is not None:
+        for name in _AS_DELTAS & found.keys():
+            found[name] = _delta(getattr(before, name), found[name])
+    return found
+
+
+def apply_update(snapshot: Snapshot, update: Update) -> Snapshot:
+    """Take over what has changed.
+
+    Only who is synced has read all that the snapshot is made of: an observer that was started just
+    now makes nothing fresher.
+    """
+    changed: dict[str, Any] = {
+        name: value.applied(getattr(snapshot, name)) if isinstance(value, Delta) else value
+        for name, value in update.changed.items()
+    }
+    return replace(snapshot, as_of=update.as_of if update.synced else snapshot.as_of, **changed)
+
+
+def _delta(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Delta:
+    # To compare thousands of equal values costs more than to see that they are the same.
+    return Delta(
+        put={
+            name: value
+            for name, value in after.items()
+            if (old := before.get(name)) is not value and old != value
+        },
+        gone=tuple(name for name in before if name not in after),
+    )
+
+
+def write_update(stream: IO[bytes], update: Update) -> None:
+    write_frame(stream, frame(update))
+
+
+def frame(update: Update) -> bytes:
+    content = io.BytesIO()
+    pickler = pickle.Pickler(content, protocol=pickle.HIGHEST_PROTOCOL)
+    pickler.dispatch_table = _DISPATCH
+    pickler.dump(update)
+    return _LENGTH.pack(content.tell()) + content.getvalue()
+
+
+def write_frame(stream: IO[bytes], written: bytes) -> None:
+    stream.write(written)
+    stream.flush()
+
+
+def read_update(stream: IO[bytes]) -> Update | None:
+    """Wait for the next; None: the other end is gone."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (size,) = _LENGTH.unpack(head)
+    content = stream.read(size)
+    if len(content) < size:
+        return None
+    update: Update = pickle.loads(content)  # noqa: S301 - written by our own child
+    return update
+
+
+def _packed(profile: Profile) -> tuple[Any, ...]:
+    """Say how to write a profile: two hundred of more than a hundred steps each come at a time."""
+    columns = len(profile.cells)
+    rest = {
+        each.name: getattr(profile, each.name)
+        for each in fields(Profile)
+        if each.name not in _ARRAYS
+    }
+    free = array("q", (min(amount, _MOST) for row in profile.free for amount in row))
+    return _unpacked, (
+        columns,
+        array("d", profile.times).tobytes(),
+        free.tobytes(),
+        array("d", profile.spread).tobytes(),
+        rest,
+    )
+
+
+def _unpacked(
+    columns: int, times: bytes, free: bytes, spread: bytes, rest: Mapping[str, Any]
+) -> Profile:
+    amounts = iter(array("q", free))
+    found = tuple(array("d", times))
+    rows = zip(*[amounts] * columns, strict=True) if columns else iter([()] * len(found))
+    return Profile(times=found, free=tuple(rows), spread=tuple(array("d", spread)), **rest)
+
+
+_DISPATCH: Mapping[type, Callable[[Any], Any]] = {Profile: _packed}

@@ -1,0 +1,154 @@
+"""JSON as the API server sends it to values of the model: one reader a kind, and the way to them.
+
+An object that cannot be read is no value but a problem, whatever it makes its reader raise, so that
+one bad object harms only itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from webhook.api import resources as kinds
+from webhook.learn.record_shards import read_shard
+from webhook.model import fields
+from webhook.model.faults import attempted
+from webhook.model.fields import FieldError
+from webhook.model.policy.fallback_policy import PolicyError, read_policy
+from webhook.model.queues import LimitRangeItem, OffSwitch
+from webhook.model.selector import EVERYTHING, Selector, read_selector
+from webhook.model.signatures import SigningKeys
+from webhook.state.kueue_config import read_kueue_config
+from webhook.state.kueue_deployment import read_kueue_manager
+from webhook.state.quotas import (
+    read_check,
+    read_cluster_queue,
+    read_cohort,
+    read_flavor,
+    read_local_queue,
+    read_multikueue_config,
+    read_pod_priority,
+    read_priority,
+    read_worker_cluster,
+)
+from webhook.state.signing_keys import read_keys
+from webhook.state.workload import read_workload
+
+Key: TypeAlias = tuple[str, str]
+"""(namespace, name); the namespace of what has none is empty."""
+
+KUEUES_WEBHOOK = "mjob.kb.io"
+OUR_WEBHOOK = "create.kueue-fallback.dev"
+
+
+class Webhooks(NamedTuple):
+    """Whose webhooks a configuration holds."""
+
+    ours: bool
+    kueues: bool
+    namespaces: Selector = EVERYTHING
+    """Of ours: whose new Jobs we are asked about."""
+
+
+class Entry(NamedTuple):
+    """One object, read. Without a value it counts as absent, and *problem* says why."""
+
+    key: Key
+    value: Any
+    problem: str = ""
+
+
+def key_of(source: Mapping[str, Any]) -> Key:
+    metadata = fields.mapping(source, "metadata", "")
+    return fields.text(metadata, "namespace", "metadata"), fields.text(metadata, "name", "metadata")
+
+
+def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> Entry:
+    """Read an object; the marks on a Workload are believed by these *keys*, or all without any."""
+    if kind == kinds.WORKLOADS:
+        return read_by(lambda found: read_workload(found, keys), kind, source)
+    return read_by(READERS[kind], kind, source)
+
+
+def read_by(
+    reader: Callable[[Mapping[str, Any]], Any], kind: str, source: Mapping[str, Any]
+) -> Entry:
+    """Read one object; all that is read of the cluster comes through here."""
+    key, problem = attempted(lambda: key_of(source), FieldError)
+    if key is None:
+        return Entry(("", ""), None, f"{kind}: {problem}")
+    value, problem = attempted(lambda: reader(source), FieldError, PolicyError)
+    name = "/".join(part for part in key if part)
+    return Entry(key, value, problem and f"{kind} {name}: {problem}")
+
+
+def _read_namespace(source: Mapping[str, Any]) -> Mapping[str, str]:
+    return dict(fields.texts(fields.mapping(source, "metadata", ""), "labels", "metadata"))
+
+
+def _read_limit_range(source: Mapping[str, Any]) -> tuple[LimitRangeItem, ...]:
+    spec = fields.mapping(source, "spec", "")
+    return tuple(
+        LimitRangeItem(
+            type=fields.text(item, "type", here),
+            default=_quantities(item, "default", here),
+            default_request=_quantities(item, "defaultRequest", here),
+            min=_quantities(item, "min", here),
+            max=_quantities(item, "max", here),
+            max_ratio=_quantities(item, "maxLimitRequestRatio", here),
+        )
+        for item, here in fields.objects(spec, "limits", "spec")
+    )
+
+
+def _read_overhead(source: Mapping[str, Any]) -> Mapping[str, str]:
+    overhead = fields.mapping(source, "overhead", "")
+    return _quantities(overhead, "podFixed", "overhead")
+
+
+def _quantities(source: Mapping[str, Any], key: str, path: str) -> Mapping[str, str]:
+    return {name: str(value) for name, value in fields.mapping(source, key, path).items()}
+
+
+def _read_off_switch(source: Mapping[str, Any]) -> OffSwitch:
+    """Read ``data.namespaces``, names apart by commas or white space; without it: everywhere."""
+    named = fields.texts(source, "data", "").get("namespaces", "")
+    return OffSwitch(namespaces=frozenset(named.replace(",", " ").split()))
+
+
+def _read_webhooks(source: Mapping[str, Any]) -> Webhooks:
+    selectors = {
+        fields.text(webhook, "name", here): read_selector(
+            fields.mapping(webhook, "namespaceSelector", here), f"{here}.namespaceSelector"
+        )
+        for webhook, here in fields.objects(source, "webhooks", "")
+    }
+    return Webhooks(
+        ours=OUR_WEBHOOK in selectors,
+        kueues=KUEUES_WEBHOOK in selectors,
+        namespaces=selectors.get(OUR_WEBHOOK, EVERYTHING),
+    )
+
+
+READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    kinds.CLUSTER_QUEUES: read_cluster_queue,
+    kinds.LOCAL_QUEUES: read_local_queue,
+    kinds.COHORTS: read_cohort,
+    kinds.FLAVORS: read_flavor,
+    kinds.WORKLOADS: read_workload,
+    kinds.CHECKS: read_check,
+    kinds.MULTIKUEUE_CONFIGS: read_multikueue_config,
+    kinds.MULTIKUEUE_CLUSTERS: read_worker_cluster,
+    kinds.PRIORITY_CLASSES: read_priority,
+    kinds.POD_PRIORITIES: read_pod_priority,
+    kinds.NAMESPACES: _read_namespace,
+    kinds.LIMIT_RANGES: _read_limit_range,
+    kinds.RUNTIME_CLASSES: _read_overhead,
+    kinds.POLICIES: read_policy,
+    kinds.KUEUE_CONFIG: read_kueue_config,
+    kinds.KUEUE_DEPLOYMENT: read_kueue_manager,
+    kinds.OFF_SWITCH: _read_off_switch,
+    kinds.SIGNING_KEYS: read_keys,
+    kinds.WEBHOOKS: _read_webhooks,
+    kinds.RUN_TIMES: read_shard,
+}

@@ -1,0 +1,95 @@
+"""Reads the records of runs, one object by one, so that no right to list ConfigMaps is needed.
+
+Whoever follows Workloads learns of new runs by itself; the records tell what was before it began,
+so that to read them seldom will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from webhook.api.errors import ClusterError, Forbidden, NotServed
+from webhook.api.resources import RUN_TIMES
+from webhook.api.watch import Message
+from webhook.learn.record_shards import SHARDS, name_of
+from webhook.state import readers
+
+AGAIN_SECONDS: Final = (500.0, 700.0)
+"""Between two looks that went well."""
+RETRY_SECONDS: Final = (4.0, 8.0)
+
+
+class Transport(Protocol):
+    """What is needed of ``client.Client``."""
+
+    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
+
+
+class Shard(NamedTuple):
+    entry: readers.Entry
+    version: str
+    """The resourceVersion; empty: there is none yet."""
+    text: str = ""
+    """The records as they stand there."""
+
+
+def path_of(namespace: str, shard: int | None = None) -> str:
+    """Name the place of one shard; without: of all."""
+    place = f"/api/v1/namespaces/{namespace}/configmaps"
+    return place if shard is None else f"{place}/{name_of(shard)}"
+
+
+def read(transport: Transport, namespace: str, shard: int) -> Shard:
+    """Read one shard; one that is not there holds nothing.
+
+    Raises:
+        ClusterError: it cannot be read.
+
+    """
+    try:
+        source = transport.get(path_of(namespace, shard))
+    except NotServed:
+        return Shard(readers.Entry((namespace, name_of(shard)), {}), "")
+    version = str((source.get("metadata") or {}).get("resourceVersion") or "")
+    data = source.get("data")
+    text = str(data.get("classes") or "") if isinstance(data, dict) else ""
+    return Shard(readers.read(RUN_TIMES, source), version, text)
+
+
+class Reader:
+    """Stands where a ``Follower`` stands for other resources."""
+
+    def __init__(
+        self,
+        namespace: str,
+        transport: Transport,
+        emit: Callable[[Message], None],
+        *,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+        uniform: Callable[[float, float], float],
+    ) -> None:
+        self._namespace = namespace
+        self._transport = transport
+        self._emit = emit
+        self._clock = clock
+        self._sleep = sleep
+        self._uniform = uniform
+
+    def run(self) -> None:
+        while True:
+            self.step()
+
+    def step(self) -> None:
+        """Read all shards, and wait until it is time again."""
+        at, wait = self._clock(), AGAIN_SECONDS
+        try:
+            found = [read(self._transport, self._namespace, each) for each in range(SHARDS)]
+            entries = tuple(shard.entry for shard in found)
+            self._emit(Message(kind=RUN_TIMES, at=at, entries=entries))
+        except ClusterError as error:
+            unreadable = isinstance(error, Forbidden)
+            wait = AGAIN_SECONDS if unreadable else RETRY_SECONDS
+            self._emit(Message(kind=RUN_TIMES, at=at, error=str(error), unreadable=unreadable))
+        self._sleep(self._uniform(*wait))

@@ -1,0 +1,268 @@
+"""A saved or a live cluster, read once, to a Snapshot: what ``explain`` decides on.
+
+A file is what ``kubectl get ... -A -o json`` prints: a List, or several documents; YAML is read
+too. Kinds that decisions do not need are passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from webhook.api import resources as kinds
+from webhook.api.errors import Forbidden, NotServed
+from webhook.api.resources import Resource, run_times, watched
+from webhook.api.watch import Transport, list_pages, path_of
+from webhook.learn.learned import Learned
+from webhook.model import fields
+from webhook.model.fields import FieldError, as_mapping
+from webhook.model.policy.fallback_policy import PolicyError
+from webhook.model.queues import Snapshot
+from webhook.state.readers import READERS, Entry, key_of, read
+from webhook.state.state import State
+
+_KINDS: Mapping[str, str] = {
+    "ClusterQueue": kinds.CLUSTER_QUEUES,
+    "LocalQueue": kinds.LOCAL_QUEUES,
+    "Cohort": kinds.COHORTS,
+    "ResourceFlavor": kinds.FLAVORS,
+    "Workload": kinds.WORKLOADS,
+    "AdmissionCheck": kinds.CHECKS,
+    "MultiKueueConfig": kinds.MULTIKUEUE_CONFIGS,
+    "MultiKueueCluster": kinds.MULTIKUEUE_CLUSTERS,
+    "WorkloadPriorityClass": kinds.PRIORITY_CLASSES,
+    "Namespace": kinds.NAMESPACES,
+    "LimitRange": kinds.LIMIT_RANGES,
+    "RuntimeClass": kinds.RUNTIME_CLASSES,
+    "PriorityClass": kinds.POD_PRIORITIES,
+    "FallbackPolicy": kinds.POLICIES,
+    "MutatingWebhookConfiguration": kinds.WEBHOOKS,
+}
+_CONFIG_MAPS = (kinds.KUEUE_CONFIG, kinds.OFF_SWITCH)
+DEFAULTED = {
+    *_CONFIG_MAPS,
+    kinds.KUEUE_DEPLOYMENT,
+    kinds.WEBHOOKS,
+    kinds.RUN_TIMES,
+    kinds.POD_PRIORITIES,
+}
+"""Not every user may read these; without them the usual is taken for granted."""
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Leaves times as the text that they are in JSON."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own way
+        first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def read_snapshot(path: str, now: float, unix: float) -> Snapshot:
+    """Read a file as ``read_state`` does; the state in it is as of *now*.
+
+    *unix* is that instant in seconds since 1970, by which refusals end; at 0 none has.
+    """
+    return read_state(path).snapshot(now, unix)
+
+
+def read_state(path: str) -> State:
+    """Read a file (``-``: standard input).
+
+    Raises:
+        FieldError: it cannot be read; names the file and the place in it.
+
+    """
+    return state_of(_read_entries(path))
+
+
+def snapshot_of(objects: Iterable[tuple[Mapping[str, Any], str]], now: float = 0.0) -> Snapshot:
+    """Read objects, each with the place that errors name; no refusal has ended.
+
+    Raises:
+        FieldError: one cannot be read; names the place and what is wrong there.
+
+    """
+    return state_of(_entries(objects)).snapshot(now, 0.0)
+
+
+def read_learned(path: str) -> Learned:
+    """Read what a file (``-``: standard input) tells of runs; no refusal has ended.
+
+    Raises:
+        FieldError: it cannot be read; names the file and the place in it.
+
+    """
+    return _learned(_read_entries(path), 0.0)
+
+
+def fetch_snapshot(client: Transport, *, now: float, unix: float) -> Snapshot:
+    """List everything as ``fetch_state`` does; *now* and *unix* as in ``read_snapshot``."""
+    return fetch_state(client).snapshot(now, unix)
+
+
+def fetch_state(
+    client: Transport,
+    *,
+    namespace: str = "kueue-fallback",
+    kueue_namespace: str = "kueue-system",
+) -> State:
+    """List everything once.
+
+    Raises:
+        Forbidden: names what may not be listed.
+        Unreachable: there is no answer.
+
+    """
+    resources = watched(namespace=namespace, kueue_namespace=kueue_namespace)
+    entries, _ = _list_all(client, (*resources, run_times(namespace)))
+    return state_of(entries)
+
+
+def fetch_learned(
+    client: Transport, *, namespace: str, unix: float
+) -> tuple[Learned, tuple[str, ...]]:
+    """List what tells of runs; also returns what could not be listed, and why.
+
+    Raises:
+        Forbidden: names what may not be listed.
+        Unreachable: there is no answer.
+
+    """
+    needed = (kinds.WORKLOADS, kinds.POLICIES)
+    everything = watched(namespace=namespace, kueue_namespace="")
+    wanted = [resource for resource in everything if resource.kind in needed]
+    entries, unread = _list_all(client, (*wanted, run_times(namespace)))
+    return _learned(entries, unix), unread
+
+
+def _list_all(
+    client: Transport, resources: Iterable[Resource]
+) -> tuple[dict[str, list[Entry]], tuple[str, ...]]:
+    entries: dict[str, list[Entry]] = {}
+    unread = []
+    for resource in resources:
+        try:
+            entries[resource.kind] = list(_listed(client, resource))
+        except NotServed:
+            entries[resource.kind] = []
+        except Forbidden as error:
+            if resource.kind not in DEFAULTED:
+                raise
+            unread.append(str(error))
+    return entries, tuple(unread)
+
+
+def state_of(entries: Mapping[str, list[Entry]]) -> State:
+    """Build a state; kinds that are not there keep their defaults."""
+    state = State(at_once=None)
+    for kind, found in {kinds.KUEUE_CONFIG: [], **entries}.items():
+        state.replace_read(kind, found)
+    return state
+
+
+def _learned(entries: Mapping[str, list[Entry]], unix: float) -> Learned:
+    state = state_of(entries)
+    state.snapshot(0.0, unix)
+    return state.learned(unix)
+
+
+def _read_entries(path: str) -> Mapping[str, list[Entry]]:
+    return _entries(read_objects(path))
+
+
+def read_objects(path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """List the objects of a file (``-``: standard input) with the places that errors name.
+
+    Raises:
+        FieldError: it cannot be read.
+
+    """
+    try:
+        content = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FieldError(path, str(getattr(error, "strerror", "") or error)) from error
+    return ((source, f"{path} {at}") for source, at in objects_in(content, path))
+
+
+def _entries(objects: Iterable[tuple[Mapping[str, Any], str]]) -> Mapping[str, list[Entry]]:
+    entries: defaultdict[str, list[Entry]] = defaultdict(list)
+    for source, place in objects:
+        kind = kind_of(source)
+        if kind:
+            entries[kind].append(read_placed(kind, source, place))
+    return entries
+
+
+def _listed(client: Transport, resource: Resource) -> Iterator[Entry]:
+    for page in list_pages(client, path_of(client, resource), resource.params):
+        for item in page.get("items") or ():
+            yield read(resource.kind, item)
+
+
+def kind_of(source: Mapping[str, Any]) -> str:
+    """Name the kind as ``resources`` does; empty: decisions do not need it."""
+    if source.get("kind") == "ConfigMap":
+        name = key_of(source)[1]
+        if name.startswith(kinds.RUN_TIMES):
+            return kinds.RUN_TIMES
+        return name if name in _CONFIG_MAPS else ""
+    if source.get("kind") == "Deployment":
+        return kinds.KUEUE_DEPLOYMENT if key_of(source)[1] == kinds.KUEUE_DEPLOYMENT else ""
+    return _KINDS.get(str(source.get("kind")), "")
+
+
+def read_placed(kind: str, source: Mapping[str, Any], place: str) -> Entry:
+    try:
+        return Entry(key_of(source), READERS[kind](source))
+    except FieldError as error:
+        raise FieldError(f"{place}.{error.path}", error.message) from error
+    except PolicyError as error:
+        raise FieldError(place, str(error)) from error
+
+
+def objects_in(content: str, path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """List the objects of a file with their places in it; a List's items stand for it.
+
+    Raises:
+        FieldError: it is neither JSON nor YAML, or holds no objects.
+
+    """
+    for number, document in enumerate(_documents(content, path), 1):
+        if document is None:
+            continue
+        here = f"document {number}" if number > 1 else ""
+        source = as_mapping(document, f"{path} {here}".strip())
+        if "items" not in source:
+            yield source, here or "document 1"
+            continue
+        try:
+            items = fields.objects(source, "items", "")
+        except FieldError as error:
+            raise FieldError(f"{path} {error.path}", error.message) from error
+        for item, place in items:
+            yield item, f"{here} {place}".strip()
+
+
+def _documents(content: str, path: str) -> Iterator[Any]:
+    # JSON first: it is a hundred times faster than YAML, which would read it too.
+    if content.lstrip().startswith("{"):
+        try:
+            yield json.loads(content)
+        except json.JSONDecodeError as error:
+            where = f"{path} line {error.lineno}"
+            raise FieldError(where, f"expected JSON: {error.msg}") from error
+        return
+    try:
+        yield from yaml.load_all(content, Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path} line {mark.line + 1}" if mark else path
+        problem = getattr(error, "problem", None) or error
+        raise FieldError(where, f"expected YAML: {problem}") from error

@@ -1,0 +1,311 @@
+"""Events in, snapshots out: the state of the cluster, counted one Workload at a time.
+
+Pure: what time it is comes in. Values in a snapshot are never changed afterwards; what did not
+change between two snapshots is the same object in both, which is how changes are found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from webhook.api import resources as kinds
+from webhook.learn.dispatches import Dispatches
+from webhook.learn.estimates import AT_ONCE, RunTimes
+from webhook.learn.failing import Failing
+from webhook.learn.learned import Learned, learned
+from webhook.learn.run_records import Record
+from webhook.model.faults import attempted
+from webhook.model.queues import (
+    Arrival,
+    Held,
+    Snapshot,
+    StopPolicy,
+)
+from webhook.state.census import Census, Group
+from webhook.state.pending_arrivals import Arrivals
+from webhook.state.readers import Entry, Key, read
+from webhook.state.seen import Seen
+from webhook.state.tables import BUILDERS
+from webhook.state.tally import Admitted
+from webhook.state.workload import Workload
+from webhook.state.workloads import Workloads
+
+SHAPES_PER_QUEUE = 64
+"""Each costs some tens of microseconds whenever its cohort changes; further shapes only wait."""
+
+
+class State:
+    def __init__(self, at_once: int | None = AT_ONCE) -> None:
+        """Learn run times for *at_once* classes a snapshot; None: for all."""
+        self._at_once = at_once
+        self._tables: dict[str, dict[Key, Any]] = {kind: {} for kind in BUILDERS}
+        self._changed: set[str] = set()
+        self._known: set[str] = set()
+        """Kinds that have been listed; the others keep the snapshot's defaults."""
+        self._workloads = Workloads()
+        self._arrivals = Arrivals()
+        self._run_times = RunTimes()
+        self._failing = Failing()
+        self._dispatches = Dispatches()
+        self._recounted: set[str] = set()
+        """ClusterQueues whose Workloads have changed since they were last asked for."""
+        self._snapshot = Snapshot()
+        self._admitted: dict[str, Admitted] = {}
+        self._problems: dict[tuple[str, Key], str] = {}
+        self._new_problems: list[str] = []
+
+    def replace(self, kind: str, objects: Iterable[Mapping[str, Any]]) -> None:
+        """Take over a whole list; what is not in it is gone."""
+        self.replace_read(kind, tuple(read(kind, source) for source in objects))
+
+    def apply(self, kind: str, event_type: str, source: Mapping[str, Any]) -> None:
+        """Take over one watch event: ADDED, MODIFIED or DELETED."""
+        self.apply_read(kind, event_type, read(kind, source))
+
+    def replace_read(self, kind: str, entries: Iterable[Entry]) -> None:
+        entries = tuple(entries)
+        found = {entry.key: entry.value for entry in entries if entry.value is not None}
+        self.note_list(kind, entries)
+        if kind == kinds.WORKLOADS:
+            self._workloads.replace(found)
+            return
+        if kind == kinds.RUN_TIMES:
+            self._remember(found)
+            return
+        for key in [key for key in self._tables[kind] if key not in found]:
+            self._put(kind, key, None)
+        for key, value in found.items():
+            self._put(kind, key, value)
+        if kind not in self._known:
+            self._known.add(kind)
+            self._changed.add(kind)
+
+    def apply_read(self, kind: str, event_type: str, entry: Entry) -> None:
+        value = None if event_type == "DELETED" else entry.value
+        self.note_event(kind, event_type, entry)
+        if kind == kinds.WORKLOADS:
+            self._workloads.put(entry.key, value)
+        elif kind == kinds.RUN_TIMES:
+            self._remember({entry.key: value or {}})
+        else:
+            self._put(kind, entry.key, value)
+
+    def snapshot(self, now: float, unix: float) -> Snapshot:
+        """Build what has changed and keep the rest; *now* is when all this was so.
+
+        *unix* is the same instant in seconds since 1970, by which refusals end; at 0 none has.
+        """
+        fresh: dict[str, Any] = {}
+        for kind in self._changed:
+            for name, build in BUILDERS[kind]:
+                fresh[name] = build(self._tables)
+        self._changed.clear()
+        built = replace(self._snapshot, as_of=now, **fresh)
+        recounted = frozenset(self._workloads.dirty)
+        built = self._with_workloads(built)
+        built = self._with_runs(built, unix)
+        built = self._with_delays(built, recounted, now - unix)
+        built = replace(built, obstacles=self._workloads.obstacles())
+        if fresh or built.held is not self._snapshot.held:
+            built = replace(built, generation=built.generation + 1)
+        self._snapshot = built
+        return built
+
+    def build_anew(self) -> None:
+        """Let the next snapshot be built of all that is known."""
+        self._changed |= self._known
+        self._workloads.dirty.update(self._workloads.tallies)
+
+    @property
+    def admitted(self) -> Mapping[str, Admitted]:
+        """What is admitted in each ClusterQueue, as of the last snapshot; never changed."""
+        return self._admitted
+
+    def learned(self, unix: float) -> Learned:
+        """Sum up what the last snapshot knew of runs, with the refusals at *unix*."""
+        return learned(self._run_times, self._snapshot.policies, unix)
+
+    def take_seen(self) -> tuple[Seen, ...]:
+        """List the Workloads that became visible since the last call."""
+        return self._workloads.take_seen()
+
+    def take_reserved(self) -> tuple[Seen, ...]:
+        """List the Workloads that got quota since the last call, and wait for AdmissionChecks."""
+        return self._workloads.take_reserved()
+
+    def newest(self) -> int:
+        """Return when the last thing happened to a Workload, in seconds since 1970."""
+        return self._workloads.newest
+
+    def take_recounted(self) -> frozenset[str]:
+        """Name the ClusterQueues whose Workloads have changed since the last call."""
+        taken = frozenset(self._recounted)
+        self._recounted.clear()
+        return taken
+
+    def workloads(self) -> Iterable[Workload]:
+        """List all there are, as of the last event."""
+        return self._workloads.all()
+
+    def census(self, cluster_queue: str) -> Census:
+        """List the Workloads of a ClusterQueue, as of the last snapshot."""
+        tally = self._workloads.tallies.get(cluster_queue)
+        if tally is None:
+            return Census()
+        alone = ((each, (each,)) for each in tally.backing_off.values())
+        return Census(
+            holding=tuple(tally.holding.values()),
+            waiting=(
+                *self._groups(tally.groups(), competes=True),
+                *self._groups(alone, competes=False),
+            ),
+        )
+
+    def _groups(
+        self, found: Iterable[tuple[Workload, tuple[Workload, ...]]], *, competes: bool
+    ) -> Iterator[Group]:
+        for first, members in found:
+            arrival = self._arrivals.of(first, len(members))
+            if arrival is not None:
+                yield Group(arrival, members, competes)
+
+    def take_problems(self) -> tuple[str, ...]:
+        """List the objects that could not be read, each once until it changes."""
+        taken = tuple(self._new_problems)
+        self._new_problems.clear()
+        return taken
+
+    def note_list(self, kind: str, entries: Collection[Entry]) -> None:
+        """Note which objects of a whole list cannot be read."""
+        self._forget_problems(kind, {entry.key for entry in entries})
+        for entry in entries:
+            self._note(kind, entry)
+
+    def note_event(self, kind: str, event_type: str, entry: Entry) -> None:
+        """Note whether the object of an event can be read."""
+        self._note(kind, Entry(entry.key, None) if event_type == "DELETED" else entry)
+
+    def problems(self) -> Mapping[str, int]:
+        """Count the objects that cannot be read, by kind."""
+        return Counter(kind for kind, _ in self._problems)
+
+    def _remember(self, shards: Mapping[Key, Mapping[str, Record]]) -> None:
+        """Take over records; what another knows no more stays known here."""
+        for shard in shards.values():
+            for key, record in shard.items():
+                self._run_times.merge(key, record)
+
+    def _with_runs(self, snapshot: Snapshot, unix: float) -> Snapshot:
+        for ended in self._workloads.take_ended():
+            self._learn(partial(self._run_times.add, ended))
+        for begun in self._workloads.take_begun():
+            self._learn(partial(self._run_times.begin, begun.job_class, begun.began))
+        failing = self._failing.look(
+            self._run_times.records, self._run_times.take_changed(), snapshot.policies, unix
+        )
+        estimates = self._run_times.estimates(self._at_once)
+        return replace(snapshot, run_times=estimates, failing=failing)
+
+    def _learn(self, work: Callable[[], None]) -> None:
+        """Learn from one run; nothing that it says may keep the others from being learned of."""
+        _, problem = attempted(work)
+        if problem:
+            self._new_problems.append(f"{kinds.WORKLOADS}: a run not learned from: {problem}")
+
+    def _with_delays(self, snapshot: Snapshot, recounted: frozenset[str], clock: float) -> Snapshot:
+        delays = self._run_times.delays
+        dispatches = self._dispatches.look(
+            self._workloads.tallies,
+            delays.dispatches,
+            recounted=recounted,
+            dispatched=delays.take_dispatched(),
+            clock=clock,
+        )
+        starts = delays.starts(self._at_once)
+        return replace(snapshot, start_delays=starts, dispatches=dispatches)
+
+    def _put(self, kind: str, key: Key, value: Any) -> None:
+        table = self._tables[kind]
+        if table.get(key) == value:
+            return
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+        self._changed.add(kind)
+        if kind == kinds.LOCAL_QUEUES:
+            self._workloads.put_local_queue(key, value)
+        elif kind == kinds.POLICIES:
+            self._workloads.put_options(key[1], value.spec.options if value is not None else ())
+        elif kind == kinds.CLUSTER_QUEUES:
+            self._workloads.dirty.add(key[1])
+            # It may name a Cohort that has no object of its own.
+            self._changed.add(kinds.COHORTS)
+
+    def _note(self, kind: str, entry: Entry) -> None:
+        place = kind, entry.key
+        if not entry.problem:
+            self._problems.pop(place, None)
+        elif self._problems.get(place) != entry.problem:
+            self._problems[place] = entry.problem
+            self._new_problems.append(entry.problem)
+
+    def _forget_problems(self, kind: str, keys: set[Key]) -> None:
+        for place in [p for p in self._problems if p[0] == kind and p[1] not in keys]:
+            del self._problems[place]
+
+    def _with_workloads(self, snapshot: Snapshot) -> Snapshot:
+        tallies, dirty = self._workloads.tallies, self._workloads.dirty
+        before = self._snapshot
+        needs_changed = (
+            snapshot.limit_ranges is not before.limit_ranges
+            or snapshot.overheads is not before.overheads
+            or snapshot.kueue is not before.kueue
+        )
+        if needs_changed:
+            dirty.update(name for name, tally in tallies.items() if tally.competing)
+        if not dirty:
+            return snapshot
+        self._arrivals.adopt(snapshot.limit_ranges, snapshot.overheads, snapshot.kueue)
+        held, competing = dict(snapshot.held), dict(snapshot.competing)
+        self._admitted = dict(self._admitted)
+        self._recounted |= dirty
+        for name in dirty:
+            self._rebuild(name, snapshot, held, competing)
+        dirty.clear()
+        unchanged = competing == snapshot.competing
+        return replace(
+            snapshot, held=held, competing=snapshot.competing if unchanged else competing
+        )
+
+    def _rebuild(
+        self,
+        name: str,
+        snapshot: Snapshot,
+        held: dict[str, Held],
+        competing: dict[str, tuple[Arrival, ...]],
+    ) -> None:
+        tally = self._workloads.tallies.get(name)
+        before = competing.pop(name, ())
+        if tally is None or tally.is_empty():
+            self._workloads.tallies.pop(name, None)
+            held.pop(name, None)
+            self._admitted.pop(name, None)
+            return
+        self._admitted[name] = tally.of_admitted()
+        queue = snapshot.cluster_queues.get(name)
+        takes = queue is not None and queue.active and queue.stop_policy is StopPolicy.NONE
+        first = tally.in_order(SHAPES_PER_QUEUE) if takes else ()
+        known = tuple(
+            (workload, arrival)
+            for workload, count in first
+            if (arrival := self._arrivals.of(workload, count)) is not None
+        )
+        held[name] = tally.held((workload, arrival.count) for workload, arrival in known)
+        if known:
+            after = tuple(arrival for _, arrival in known)
+            competing[name] = before if after == before else after

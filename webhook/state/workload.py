@@ -1,0 +1,283 @@
+"""A Workload cut down to what is counted: 50,000 of them must fit in 150 MB.
+
+What is pending and reserving is Kueue's: ``IsAdmissible`` and ``HasActiveQuotaReservation`` in its
+``pkg/workload``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from sys import intern
+from typing import Any, NamedTuple
+
+from webhook.learn.job_class import JobClass
+from webhook.learn.run_records import Began, Ended
+from webhook.learn.workload_runs import (
+    NOT_SAID,
+    Conditions,
+    Place,
+    admitted_at,
+    is_true,
+    own_marks,
+    read_began,
+    read_conditions,
+    read_ended,
+    read_flavors,
+    read_mark,
+    seconds_of,
+)
+from webhook.model import fields, marks
+from webhook.model.fields import child
+from webhook.model.job import DECIDED_BY, DECISION_ID, OPTION_LABEL, OURS, PodSet
+from webhook.model.job_manifest import said_to_kueue
+from webhook.model.moves import Obstacle
+from webhook.model.pods import read_template
+from webhook.model.queues import Stage
+from webhook.model.recall import recalling
+from webhook.model.signatures import SigningKeys
+from webhook.state.charge import Charge, read_charge, read_count
+
+_KUEUE = "kueue.x-k8s.io/"
+_ORIGIN = _KUEUE + "multikueue-origin"
+_OF_JOBS = "job-"
+_HASH = len("-a0cfe")
+_LONGEST_KEY = 253 + 1 + 253
+"""Of a namespace and a name."""
+_UNTIL_GIVEN_BACK = 1
+_ALLOWED_FLAVORS = _KUEUE + "workload-allowed-resource-flavors"
+_GATE = _KUEUE + "admission-gated-by"
+_PARENT = _KUEUE + "concurrent-admission-parent"
+_REPLACES = _KUEUE + "workload-slice-replacement-for"
+REPAIR = OURS + "repair"
+"""Annotation of a Workload that was deactivated because it held quota where it was not any more:
+the ClusterQueue's name."""
+USED_OF_SPEC = (
+    "nodeSelector",
+    "tolerations",
+    "affinity",
+    "runtimeClassName",
+    "overhead",
+    "resources",
+    "resourceClaims",
+)
+
+
+class Workload(NamedTuple):
+    """One Workload. Equal texts and shapes are shared between Workloads."""
+
+    namespace: str
+    name: str
+    queue: str
+    stage: Stage
+    competes: bool
+    """Pending, and not backing off after an eviction: it is given quota as soon as it fits."""
+    cluster_queue: str
+    """Where its quota is reserved."""
+    charge: Charge
+    priority: int
+    created: int
+    """Seconds since 1970."""
+    decision_id: str
+    policy: str
+    option: str
+    job: str
+    """The name of the Job that owns it; empty: owned by something else."""
+    replaces: str
+    """``namespace/name`` of the slice that it takes over from."""
+    pod_sets: tuple[PodSet, ...]
+    """Of pending ones only."""
+    job_class: JobClass | None = None
+    """None: what it asks for cannot be read."""
+    flavors: str = ""
+    """Names of those that its reservation is on, sorted, unique, joined by commas."""
+    admitted: int = 0
+    """Seconds since 1970 of its last admission; 0: it is not admitted."""
+    ended: Ended | None = None
+    """Its run, if it succeeded or failed after an admission."""
+    requeue_at: int = 0
+    """Seconds since 1970 until which it stands back after an eviction."""
+    obstacle: Obstacle | None = None
+    """What keeps its Job from being moved."""
+    is_repaired: bool = False
+    """Deactivated by us, to be activated again."""
+    began: Began | None = None
+    """How its run has begun so far, if there is anything to learn from."""
+    limit_seconds: int = 0
+    """Kueue or Kubernetes ends it after so long a run; 0: nobody does."""
+    is_variant: bool = False
+    """One of several of which Kueue admits the first that fits (ConcurrentAdmission)."""
+
+
+def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Workload:
+    """Read one; marks that are not signed with one of the *keys* are nobody's (see ``own_marks``).
+
+    Raises:
+        FieldError: it cannot be read.
+
+    """
+    metadata, spec, status = (fields.mapping(source, k, "") for k in ("metadata", "spec", "status"))
+    conditions = read_conditions(status)
+    stage = _stage(metadata, spec, status, conditions)
+    admission = fields.mapping(status, "admission", "status")
+    annotations, labels = own_marks(metadata, spec, keys)
+    namespace = intern(fields.text(metadata, "namespace", "metadata"))
+    policy = intern(marks.of(annotations, DECIDED_BY))
+    option = intern(marks.of(labels, OPTION_LABEL))
+    mark, flavors = read_mark(spec, annotations, namespace), read_flavors(admission)
+    cluster_queue = intern(fields.text(admission, "clusterQueue", "status.admission"))
+    began = read_began(metadata, status, conditions)
+    place = Place(flavors, policy, option, began, cluster_queue)
+    return Workload(
+        namespace=namespace,
+        name=fields.text(metadata, "name", "metadata"),
+        queue=intern(fields.text(spec, "queueName", "spec")),
+        stage=stage,
+        competes=stage is Stage.PENDING and conditions.get("Requeued", NOT_SAID)[0] != "False",
+        cluster_queue=cluster_queue,
+        charge=read_charge(spec, status, admission) if stage is Stage.RESERVING else (),
+        priority=fields.integer(spec, "priority", "spec") or 0,
+        created=seconds_of(metadata, "creationTimestamp", "metadata"),
+        decision_id=marks.of(annotations, DECISION_ID),
+        policy=policy,
+        option=option,
+        job=_owner(metadata),
+        replaces=_replaced(metadata),
+        pod_sets=_shape(spec) if stage is Stage.PENDING else (),
+        job_class=mark.job_class if mark else None,
+        flavors=flavors,
+        admitted=admitted_at(conditions),
+        ended=read_ended(source, mark, place) if mark else None,
+        requeue_at=_requeue_at(status),
+        obstacle=_obstacle(metadata, spec, conditions),
+        is_repaired=REPAIR in _annotations(metadata),
+        began=place.began,
+        limit_seconds=_limit_seconds(spec, conditions),
+        is_variant=_ALLOWED_FLAVORS in _annotations(metadata),
+    )
+
+
+def _limit_seconds(spec: Mapping[str, Any], conditions: Conditions) -> int:
+    """Read how long it may run; what its Job says of that, the Workload does not tell.
+
+    One that is evicted gives its quota back within seconds, however long it has run.
+    """
+    if is_true(conditions, "Evicted") and is_true(conditions, "QuotaReserved"):
+        return _UNTIL_GIVEN_BACK
+    limits = [fields.integer(spec, "maximumExecutionTimeSeconds", "spec")]
+    for item, here in fields.objects(spec, "podSets", "spec"):
+        pods = fields.mapping(fields.mapping(item, "template", here), "spec", here)
+        limits.append(fields.integer(pods, "activeDeadlineSeconds", child(here, "template.spec")))
+    return min((limit for limit in limits if limit), default=0)
+
+
+def _requeue_at(status: Mapping[str, Any]) -> int:
+    state = fields.mapping(status, "requeueState", "status")
+    return seconds_of(state, "requeueAt", "status.requeueState")
+
+
+def _stage(
+    metadata: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    status: Mapping[str, Any],
+    conditions: Conditions,
+) -> Stage:
+    if is_true(conditions, "Finished") or spec.get("active") is False:
+        return Stage.NEITHER
+    if is_true(conditions, "QuotaReserved"):
+        # Also while Evicted: the quota is free only when the reservation is taken back.
+        return Stage.RESERVING if status.get("admission") else Stage.NEITHER
+    on_hold = conditions.get("QuotaReserved", NOT_SAID)[:2] == ("False", "OnHold")
+    if on_hold or is_true(conditions, "WaitingForReplacementPods"):
+        return Stage.NEITHER
+    parent = fields.mapping(metadata, "labels", "metadata").get(_PARENT) == "true"
+    return Stage.NEITHER if parent or _annotations(metadata).get(_GATE) else Stage.PENDING
+
+
+def _obstacle(
+    metadata: Mapping[str, Any], spec: Mapping[str, Any], conditions: Conditions
+) -> Obstacle | None:
+    """Say what keeps it from being moved; an evicted one is not looked at until it has quota."""
+    annotations = _annotations(metadata)
+    labels = fields.mapping(metadata, "labels", "metadata")
+    on_hold = conditions.get("QuotaReserved", NOT_SAID)[:2] == ("False", "OnHold")
+    has_quota = is_true(conditions, "QuotaReserved")
+    found = {
+        Obstacle.FINISHED: is_true(conditions, "Finished"),
+        Obstacle.DEACTIVATED: spec.get("active") is False,
+        Obstacle.STOPPING: has_quota and is_true(conditions, "Evicted"),
+        Obstacle.QUOTA_RESERVED: has_quota,
+        Obstacle.ON_HOLD: on_hold or is_true(conditions, "WaitingForReplacementPods"),
+        Obstacle.VARIANT: _PARENT in labels,
+        Obstacle.GATED: bool(annotations.get(_GATE)),
+        Obstacle.SLICE: bool(annotations.get(_REPLACES)),
+        Obstacle.BACKOFF: conditions.get("Requeued", NOT_SAID)[0] == "False",
+        Obstacle.EVICTED: is_true(conditions, "Evicted"),
+    }
+    return next((each for each, holds in found.items() if holds), None)
+
+
+def _annotations(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    return fields.mapping(metadata, "annotations", "metadata")
+
+
+def _replaced(metadata: Mapping[str, Any]) -> str:
+    key = fields.text(_annotations(metadata), _REPLACES, "metadata.annotations")
+    return key if len(key) <= _LONGEST_KEY else ""
+
+
+def _owner(metadata: Mapping[str, Any]) -> str:
+    for owner, here in fields.objects(metadata, "ownerReferences", "metadata"):
+        if owner.get("kind") == "Job" and owner.get("controller") is True:
+            return fields.text(owner, "name", here)
+    if _ORIGIN in fields.mapping(metadata, "labels", "metadata"):
+        return _owner_by_name(fields.text(metadata, "name", "metadata"))
+    return ""
+
+
+def _owner_by_name(name: str) -> str:
+    """Name the Job of a Workload that MultiKueue brought: it comes only when there is quota for it.
+
+    Kueue names a Workload ``job-<name>-<hash>``; a long name is cut, and its Job is not found.
+    """
+    return name.removeprefix(_OF_JOBS)[:-_HASH] if name.startswith(_OF_JOBS) else ""
+
+
+def _shape(spec: Mapping[str, Any]) -> tuple[PodSet, ...]:
+    pruned = [
+        (
+            fields.text(item, "name", here),
+            read_count(item, here),
+            fields.integer(item, "minCount", here),
+            _pruned(fields.mapping(item, "template", here), child(here, "template")),
+        )
+        for item, here in fields.objects(spec, "podSets", "spec")
+    ]
+    return _shared_shape(json.dumps(pruned, separators=(",", ":")))
+
+
+def _pruned(template: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Keep what requests and flavors depend on; what differs from Job to Job goes."""
+    spec, here = fields.mapping(template, "spec", path), child(path, "spec")
+    annotations = _annotations(fields.mapping(template, "metadata", path))
+    kept: dict[str, Any] = {key: spec[key] for key in USED_OF_SPEC if key in spec}
+    for key in ("containers", "initContainers"):
+        kept[key] = [
+            {name: item[name] for name in ("name", "resources", "restartPolicy") if name in item}
+            for item, _ in fields.objects(spec, key, here)
+        ]
+    return {"metadata": {"annotations": said_to_kueue(annotations)}, "spec": kept}
+
+
+@recalling(most=4096, longest=4096)
+def _shared_shape(pruned: str) -> tuple[PodSet, ...]:
+    """Read pod sets; equal ones are one object, as thousands of Jobs have a few shapes."""
+    return tuple(
+        PodSet(
+            name=intern(name),
+            count=count,
+            min_count=min_count,
+            template=read_template(template, f"spec.podSets[{index}].template"),
+        )
+        for index, (name, count, min_count, template) in enumerate(json.loads(pruned))
+    )

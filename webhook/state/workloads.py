@@ -1,0 +1,225 @@
+"""All Workloads, each counted where it belongs; an event costs the same whatever their number."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from webhook.learn.job_class import JobClass
+from webhook.learn.run_records import Began, Ended
+from webhook.model.moves import Obstacle
+from webhook.model.policy.fallback_policy import Option
+from webhook.model.queues import LocalQueue, Stage, StopPolicy
+from webhook.state.obstacles import Obstacles
+from webhook.state.readers import Key
+from webhook.state.seen import BY_NAME, Seen
+from webhook.state.tally import Tally
+from webhook.state.whereabouts import standing
+from webhook.state.workload import Workload
+
+_Change: TypeAlias = Callable[[Tally, Key, Workload], None]
+RECENT_SECONDS = 600
+"""Older ones than this (against the newest) are in no ledger: no placement lives so long."""
+
+
+class Begun(NamedTuple):
+    """A run that goes on, and how it began."""
+
+    job_class: JobClass
+    began: Began
+
+
+class Workloads:
+    def __init__(self) -> None:
+        self.tallies: dict[str, Tally] = {}
+        """ClusterQueue to what it holds."""
+        self.dirty: set[str] = set()
+        """ClusterQueues whose tally has changed; the reader clears it."""
+        self._records: dict[Key, Workload] = {}
+        self._local_queues: dict[Key, LocalQueue] = {}
+        self._options: dict[str, Sequence[Option]] = {}
+        """Policy to its options."""
+        self._by_queue: defaultdict[Key, set[Key]] = defaultdict(set)
+        """LocalQueue to its pending Workloads: they count by what it says."""
+        self._replaced: Counter[Key] = Counter()
+        """Slices whose replacement holds quota: that one's charge stands for both."""
+        self._seen: list[tuple[int, Seen]] = []
+        self._reserved: list[Seen] = []
+        self._ended: list[Ended] = []
+        self._begun: list[Begun] = []
+        self.newest = 0
+        """Seconds since 1970 of the last creation, admission or end."""
+        self._obstacles = Obstacles()
+
+    def all(self) -> Iterable[Workload]:
+        return self._records.values()
+
+    def put(self, key: Key, workload: Workload | None) -> None:
+        """Take over a Workload as it is now; None: it is gone."""
+        before = self._records.get(key)
+        if before == workload:
+            return
+        touched = {key, *_taken_over(before), *_taken_over(workload)}
+        for each in touched:
+            self._count(each, Tally.remove)
+        self._store(key, before, workload)
+        for each in touched:
+            self._count(each, Tally.add)
+
+    def replace(self, workloads: Mapping[Key, Workload]) -> None:
+        for key in [key for key in self._records if key not in workloads]:
+            self.put(key, None)
+        for key, workload in workloads.items():
+            self.put(key, workload)
+
+    def put_local_queue(self, key: Key, local_queue: LocalQueue | None) -> None:
+        """Count a LocalQueue's pending Workloads anew: it has come, gone, stopped or resumed."""
+        waiting = tuple(self._by_queue.get(key, ()))
+        for each in waiting:
+            self._count(each, Tally.remove)
+        if local_queue is None:
+            self._local_queues.pop(key, None)
+        else:
+            self._local_queues[key] = local_queue
+        for each in waiting:
+            self._count(each, Tally.add)
+
+    def put_options(self, policy: str, options: Sequence[Option]) -> None:
+        """Count Workloads of a policy anew where its options place them in another one."""
+        before = self._options.get(policy, ())
+        if before == options:
+            return
+        marked = ((key, each) for key, each in self._records.items() if each.policy == policy)
+        touched = []
+        for key, each in marked:
+            place = self._place(key, each)
+            if place and standing(each, place, before) != standing(each, place, options):
+                touched.append(key)
+        for key in touched:
+            self._count(key, Tally.remove)
+        self._options[policy] = options
+        for key in touched:
+            self._count(key, Tally.add)
+
+    def obstacles(self) -> Mapping[Key, Obstacle]:
+        """Say what stands in the way of a move of which Job; the same object until that changes."""
+        return self._obstacles.current(self.newest)
+
+    def take_seen(self) -> tuple[Seen, ...]:
+        """List the Workloads that became visible since the last call."""
+        oldest = self.newest - RECENT_SECONDS
+        taken = tuple(seen for created, seen in self._seen if created >= oldest)
+        self._seen.clear()
+        return taken
+
+    def take_reserved(self) -> tuple[Seen, ...]:
+        """List those that got quota since the last call and have AdmissionChecks to pass."""
+        taken = tuple(self._reserved)
+        self._reserved.clear()
+        return taken
+
+    def take_ended(self) -> tuple[Ended, ...]:
+        """List the runs that have been found to have ended since the last call."""
+        taken = tuple(self._ended)
+        self._ended.clear()
+        return taken
+
+    def take_begun(self) -> tuple[Begun, ...]:
+        """List the runs of which it has been found since the last call how they began."""
+        taken = tuple(self._begun)
+        self._begun.clear()
+        return taken
+
+    def _store(self, key: Key, before: Workload | None, after: Workload | None) -> None:
+        if before is not None:
+            self._index(key, before, -1)
+        self._obstacles.put(key, before, after, self.newest)
+        if after is None:
+            self._records.pop(key, None)
+            return
+        self._records[key] = after
+        self._index(key, after, 1)
+        ended = after.ended.run.finished if after.ended is not None else 0
+        self.newest = max(self.newest, after.created, after.admitted, ended)
+        is_new = before is None or before.created != after.created
+        if is_new and (found := _seen(after)):
+            self._seen.append((after.created, found))
+        if _has_reserved(before, after) and (found := _seen(after)):
+            self._reserved.append(found)
+        if after.ended is not None and (before is None or before.ended != after.ended):
+            self._ended.append(after.ended)
+        elif after.ended is None and (before is None or before.began != after.began):
+            self._begun += _begun(after)
+
+    def _index(self, key: Key, workload: Workload, step: int) -> None:
+        if workload.stage is Stage.PENDING:
+            queue = (workload.namespace, workload.queue)
+            if step > 0:
+                self._by_queue[queue].add(key)
+            else:
+                self._by_queue[queue].discard(key)
+                if not self._by_queue[queue]:
+                    del self._by_queue[queue]
+        for replaced in _taken_over(workload):
+            self._replaced[replaced] += step
+            if not self._replaced[replaced]:
+                del self._replaced[replaced]
+
+    def _count(self, key: Key, change: _Change) -> None:
+        workload = self._records.get(key)
+        if workload is None:
+            return
+        cluster_queue = self._place(key, workload)
+        if not cluster_queue:
+            return
+        if options := self._options.get(workload.policy):
+            workload = standing(workload, cluster_queue, options)
+        tally = self.tallies.setdefault(cluster_queue, Tally())
+        change(tally, key, workload)
+        self.dirty.add(cluster_queue)
+
+    def _place(self, key: Key, workload: Workload) -> str:
+        """Name the ClusterQueue it counts in; empty: in none."""
+        if workload.stage is Stage.RESERVING:
+            return "" if key in self._replaced else workload.cluster_queue
+        if workload.stage is Stage.NEITHER:
+            return ""
+        local_queue = self._local_queues.get((workload.namespace, workload.queue))
+        if local_queue is None or local_queue.stop_policy is not StopPolicy.NONE:
+            return ""
+        return local_queue.cluster_queue
+
+
+def _taken_over(workload: Workload | None) -> Iterable[Key]:
+    if workload is None or not workload.replaces or workload.stage is not Stage.RESERVING:
+        return ()
+    namespace, _, name = workload.replaces.rpartition("/")
+    return ((namespace or workload.namespace, name),)
+
+
+def key_of_placement(workload: Workload) -> str:
+    """Name the placement it came from: the decision's id, else its Job; empty: from neither."""
+    if workload.decision_id:
+        return workload.decision_id
+    return f"{BY_NAME}{workload.namespace}/{workload.job}" if workload.job else ""
+
+
+def _begun(workload: Workload) -> Iterable[Begun]:
+    began, found = workload.began, workload.job_class
+    if began is not None and began.admitted and found is not None:
+        yield Begun(found, began)
+
+
+def _has_reserved(before: Workload | None, after: Workload) -> bool:
+    """Tell whether it got quota, and something beside that decides where it runs."""
+    held = before is not None and before.stage is Stage.RESERVING
+    checked = after.began is not None and after.began.reserved > 0
+    return checked and after.stage is Stage.RESERVING and not held
+
+
+def _seen(workload: Workload) -> Seen | None:
+    key = key_of_placement(workload)
+    if not key:
+        return None
+    return Seen(key, workload.namespace, workload.job, workload.queue)
