@@ -12,7 +12,8 @@ PAGE: Final = Path(__file__).resolve().parent.parent / "docs/metrics.md"
 _HEAD: Final = """\
 # Metrics
 
-Made by `python -m hack.metrics_page` from `webhook/serving/server_metrics.py` and `webhook/controller/controller_metrics.py`.
+Made by `python -m hack.metrics_page` from `serving/server_metrics.py` and
+`controller/controller_metrics.py`.
 
 Both processes serve `/metrics` as plain HTTP on the port of `/healthz` and `/readyz`.
 A label has a closed set of values, or the names of things that exist: series of a policy that is

@@ -19,11 +19,12 @@ from webhook.flow import create
 from webhook.jobs import KINDS
 from webhook.kueue import folding
 from webhook.learn import job_class
-from webhook.learn.job_class import JobClass, Mark
+from webhook.learn.job_class import Mark
 from webhook.model.decision import Outcome
 from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
+from webhook.model.run_keys import JobClass
 from webhook.state import forecast_input
 from webhook.state.snapshot_file import read_state
 

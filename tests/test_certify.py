@@ -8,8 +8,9 @@ from certs.keeper import Report
 from certs.leaf import Leaf
 from webhook.model.faults import Failures
 from webhook.observer.certificates import Certifier, carried
+from webhook.server.tls import Certificates
 from webhook.settings import Settings
-from webhook.state.pipe import Certificates, Update, read_update, write_update
+from webhook.state.pipe import Update, read_update, write_update
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

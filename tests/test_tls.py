@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from certs.issue import new_authority, new_leaf
-from webhook.server.tls import SentContext
-from webhook.state.pipe import Certificates, Served
+from webhook.server.tls import Certificates, SentContext, Served
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

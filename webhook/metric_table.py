@@ -186,3 +186,9 @@ class Watches:
 def series(metric: Counter | Gauge) -> list[dict[str, str]]:
     """List the label sets of one metric, in the order of its label names."""
     return [sample.labels for family in metric.collect() for sample in family.samples]
+
+
+A_POLICY: Final = "a policy that exists"
+
+
+AN_OPTION: Final = "an option of the policy"

@@ -4,9 +4,9 @@ import yaml
 
 from tests.chart.helm import CHART
 from webhook.api import lease
-from webhook.api.resources import watched, watched_on_worker
 from webhook.hindsight import journal_shards
 from webhook.learn.record_shards import SHARDS, name_of
+from webhook.state.watched import watched, watched_on_worker
 
 READS = [
     {

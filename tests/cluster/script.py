@@ -2,9 +2,10 @@
 
 from webhook.api.resources import Resource
 from webhook.api.watch import Follower
+from webhook.state.readers import read
 
-NAMESPACES = Resource(kind="namespaces", path="/api/v1/namespaces")
-COHORTS = Resource(kind="cohorts", path="/apis/kueue.x-k8s.io/{kueue}/cohorts")
+NAMESPACES = Resource(kind="namespaces", path="/api/v1/namespaces", read=read)
+COHORTS = Resource(kind="cohorts", path="/apis/kueue.x-k8s.io/{kueue}/cohorts", read=read)
 
 
 class Script:

@@ -6,8 +6,8 @@ from tests.cluster.runs import began
 from webhook.learn import begun_delays
 from webhook.learn.begun_delays import OF_ALL
 from webhook.learn.estimates import RunTimes
-from webhook.learn.job_class import JobClass
 from webhook.learn.run_records import MOST_BEGUN, Run, unpack_runs
+from webhook.model.run_keys import JobClass
 
 
 def begun(*found, most=10_000):

@@ -7,8 +7,9 @@ from webhook.model.selector import Selector
 from webhook.state.feed import Feed
 from webhook.state.pipe import apply_update
 from webhook.state.readers import read
+from webhook.state.watched import watched
 
-RESOURCES = kinds.watched(namespace="ours", kueue_namespace="kueue-system")
+RESOURCES = watched(namespace="ours", kueue_namespace="kueue-system")
 REQUIRED = [resource.kind for resource in RESOURCES if resource.required or resource.awaited]
 
 

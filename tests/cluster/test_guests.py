@@ -5,7 +5,7 @@ import pytest
 from tests.builders import policy
 from tests.cluster.objects import PENDING, cluster_queue, counted, local_queue, reserving, workload
 from webhook.api import resources as kinds
-from webhook.state.readers import Entry
+from webhook.api.resources import Entry
 from webhook.state.state import State
 
 HOME = {"name": "home", "queue": "gpu-lq"}

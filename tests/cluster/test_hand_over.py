@@ -19,9 +19,10 @@ from webhook.serving.ledger import Ledger
 from webhook.state.feed import Feed
 from webhook.state.pipe import apply_update, read_update, write_update
 from webhook.state.readers import read
+from webhook.state.watched import watched
 
 TTL = 30.0
-RESOURCES = kinds.watched(namespace="ours", kueue_namespace="kueue-system")
+RESOURCES = watched(namespace="ours", kueue_namespace="kueue-system")
 LISTS = {kinds.CLUSTER_QUEUES: [cluster_queue()], kinds.LOCAL_QUEUES: [local_queue()]}
 
 

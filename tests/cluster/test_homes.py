@@ -4,7 +4,7 @@ from tests.cluster.runs import ended
 from webhook.learn import record_shards
 from webhook.learn.estimates import RunTimes
 from webhook.learn.record_shards import config_map, read_shard
-from webhook.learn.run_records import home_of, of_queue
+from webhook.model.run_keys import home_of, of_queue
 
 
 def test_a_class_and_all_classes_of_a_queue_name_their_home():

@@ -9,15 +9,15 @@ from tests.cluster.test_feed import changed, synced_feed
 from webhook.api import answers
 from webhook.api import resources as kinds
 from webhook.api.errors import Unreachable
+from webhook.api.resources import Entry, read_by
 from webhook.api.watch import Message
 from webhook.learn import job_class
-from webhook.learn.job_class import JobClass
 from webhook.learn.record_shards import config_map, read_shard
 from webhook.learn.run_records import Record
 from webhook.model import faults, fields, quantity
 from webhook.model.fields import FieldError
+from webhook.model.run_keys import JobClass
 from webhook.state.pending_arrivals import Arrivals
-from webhook.state.readers import Entry, read_by
 from webhook.state.workload import read_workload
 
 DAY = "2026-11-21T06:00:10Z"

@@ -3,6 +3,7 @@
 import pytest
 
 from webhook.api import resources as kinds
+from webhook.api.resources import Entry
 from webhook.model.clusters import WorkerCluster
 from webhook.model.queues import (
     MULTIKUEUE,
@@ -29,7 +30,7 @@ from webhook.model.selector import (
     Taint,
     Toleration,
 )
-from webhook.state.readers import Entry, read
+from webhook.state.readers import read
 
 CELL = ("a100", "nvidia.com/gpu")
 RESOURCE = {"name": "nvidia.com/gpu", "nominalQuota": "4", "borrowingLimit": 0, "lendingLimit": "2"}

@@ -11,8 +11,9 @@ from tests.builders import container, job
 from tests.cluster.objects import RESERVED, condition, reserving, workload
 from webhook.jobs import batch
 from webhook.learn import job_class
-from webhook.learn.job_class import JobClass, Mark
+from webhook.learn.job_class import Mark
 from webhook.learn.run_records import Began, Ended, Run
+from webhook.model.run_keys import JobClass
 from webhook.state.workload import read_workload
 
 ADMITTED = {**condition("Admitted"), "lastTransitionTime": "2026-11-21T06:00:10Z"}

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from tests.builders import policy
 from tests.cluster.objects import PENDING, condition, local_queue, reserving, workload
 from webhook.api import resources as kinds
+from webhook.api.resources import Entry
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.state.readers import Entry
 from webhook.state.state import State
 
 NAMES = st.sampled_from(["w1", "w2", "w3", "w4", "w5"])

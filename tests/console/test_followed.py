@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from webhook.api.resources import Entry
 from webhook.api.watch import Message
 from webhook.console import followed
 from webhook.console.book import Book
@@ -21,7 +22,6 @@ from webhook.console.followed import (
 )
 from webhook.model.job import DECISION
 from webhook.settings import Settings
-from webhook.state.readers import Entry
 
 
 def job(number, **rest):

@@ -108,7 +108,7 @@ class Deaf(Cluster):
 @pytest.fixture
 def feed():
     state_kinds = (kinds.CLUSTER_QUEUES, kinds.LOCAL_QUEUES, kinds.POLICIES)
-    found = Feed([Resource(kind=kind, path="") for kind in state_kinds], 0.0)
+    found = Feed([Resource(kind=kind, path="", read=read) for kind in state_kinds], 0.0)
     tell(found, kinds.CLUSTER_QUEUES, quota("gpu", "4"), quota("cpu", "9"))
     tell(found, kinds.LOCAL_QUEUES, lane("gpu"), lane("cpu"))
     flavor = {"kind": "ResourceFlavor", "metadata": {"name": "a100"}, "spec": {}}

@@ -17,8 +17,7 @@ from webhook.api.resources import (
     POLICIES,
     RUN_TIMES,
     WORKLOADS,
-    signing_keys,
-    watched,
+    Entry,
 )
 from webhook.api.watch import Message
 from webhook.controller import controller
@@ -28,7 +27,8 @@ from webhook.learn.estimates import RunTimes
 from webhook.learn.record_shards import SHARDS
 from webhook.reconsider import pending_jobs
 from webhook.settings import Settings
-from webhook.state.readers import Entry, read
+from webhook.state.readers import read
+from webhook.state.watched import signing_keys, watched
 
 LEADS = "leads: writes statuses, records of runs and Events from now on"
 FOLLOWS = "leads no more: statuses, records of runs and Events are another's to write"

@@ -4,14 +4,15 @@ from tests.cluster.objects import condition, reserving
 from tests.cluster.runs import began, ended, failure
 from tests.controller.objects import Objects
 from webhook.api.errors import Forbidden, Refused
+from webhook.api.resources import Entry
 from webhook.api.watch import Message
 from webhook.controller import run_times
-from webhook.controller.run_times import WRITE_SECONDS, Keeper, Written
+from webhook.controller.run_times import WRITE_SECONDS, Keeper
+from webhook.hindsight.journal_shards import Written
 from webhook.hindsight.past import Over
 from webhook.learn.estimates import RunTimes
 from webhook.learn.record_shards import SHARDS, config_map, name_of, read_shard, shard_of
 from webhook.learn.run_records import Run, unpack_runs
-from webhook.state.readers import Entry
 from webhook.state.run_records_reader import path_of
 from webhook.state.workload import read_workload
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from tests.builders import GPU_OPTION, policy
 from tests.decide.test_run_times import learned
 from webhook.learn import delays
-from webhook.learn.job_class import JobClass
 from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, RunTime, Start
 from webhook.model.policy.spec import Option
+from webhook.model.run_keys import JobClass
 
 CLASS = JobClass("k", "~c")
 (OPTION,) = policy({**GPU_OPTION, "startDelay": "40s"}).spec.options

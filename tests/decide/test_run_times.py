@@ -4,8 +4,8 @@ import pytest
 
 from tests.builders import CPU_OPTION, GPU_OPTION, policy
 from webhook.learn.expected_runs import Expecting, estimate
-from webhook.learn.job_class import JobClass
 from webhook.model.forecasts import Basis, RunTime
+from webhook.model.run_keys import JobClass
 
 CLASS = JobClass("k", "~c")
 SLOWED = policy(

@@ -22,7 +22,7 @@ from webhook.api import kubeconfigs
 from webhook.api.client import Client
 from webhook.api.errors import ClusterError, NotServed
 from webhook.api.lease import Elector
-from webhook.api.resources import signing_keys, watched
+from webhook.api.resources import Entry
 from webhook.api.watch import Follower, Message
 from webhook.commands import probe, unfinished
 from webhook.console.access import Asked, Reviews, Unanswered, Unknown, User
@@ -40,8 +40,8 @@ from webhook.model.policy.fallback_policy import read_policy
 from webhook.model.queues import Snapshot
 from webhook.reconsider.plan import Candidate, Move, Way
 from webhook.state.feed import Feed
-from webhook.state.readers import Entry
 from webhook.state.run_records_reader import Reader
+from webhook.state.watched import signing_keys, watched
 from webhook.state.workload import read_workload
 
 KUEUE_NAMESPACE = "kueue-system"

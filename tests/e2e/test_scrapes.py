@@ -9,7 +9,7 @@ from hack import metrics_page, paper, promtool
 from tests import scrapes
 from tests.e2e.decisions import applied_policy
 from tests.e2e.plane import wait_for
-from webhook.serving.server_metrics import A_POLICY, AN_OPTION
+from webhook.metric_table import A_POLICY, AN_OPTION
 
 WITH_TRAFFIC_ALONE = {
     "kueue_fallback_rejections_total",

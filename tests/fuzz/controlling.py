@@ -14,7 +14,6 @@ from tests.controller.test_run import Elector, Followed
 from tests.fuzz.objects import KEYS, NOON, OVER, TEAM, good, workload
 from webhook.api import resources as kinds
 from webhook.api.errors import Refused
-from webhook.api.resources import watched
 from webhook.api.watch import Message
 from webhook.controller import glimpse, records
 from webhook.controller.glimpse import JOBS
@@ -26,6 +25,7 @@ from webhook.reconsider import pending_jobs
 from webhook.settings import Settings
 from webhook.state.readers import read
 from webhook.state.run_records_reader import path_of
+from webhook.state.watched import signing_keys, watched
 
 if TYPE_CHECKING:
     import pytest
@@ -79,7 +79,7 @@ class Controlled:
         )
         held = good()
         followed = watched(namespace=SETTINGS.namespace, kueue_namespace="kueue-system")
-        for resource in (*followed, kinds.signing_keys(SETTINGS.namespace)):
+        for resource in (*followed, signing_keys(SETTINGS.namespace)):
             found = held.get(resource.kind, ())
             self._put(
                 resource.kind, entries=tuple(read(resource.kind, each, KEYS) for each in found)

@@ -20,11 +20,12 @@ from webhook.state.feed import Feed
 from webhook.state.key_ring import KeyRing
 from webhook.state.pipe import read_update, write_update
 from webhook.state.readers import read
+from webhook.state.watched import signing_keys, watched
 
 DECISION = "kueue-fallback.dev/decision"
 RESOURCES = (
-    kinds.signing_keys("kueue-fallback"),
-    *kinds.watched(namespace="kueue-fallback", kueue_namespace="kueue-system"),
+    signing_keys("kueue-fallback"),
+    *watched(namespace="kueue-fallback", kueue_namespace="kueue-system"),
 )
 _OF_THE_MOMENT = ("id", "time", "stateAge", "submitted", "signature")
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from tests.builders import container, job, template
 from webhook.jobs import batch
 from webhook.learn import job_class
-from webhook.learn.job_class import JobClass, Mark
+from webhook.learn.job_class import Mark
+from webhook.model.run_keys import JobClass
 
 GPU = {"cpu": "4", "nvidia.com/gpu": "1"}
 

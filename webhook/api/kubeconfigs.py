@@ -9,11 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import yaml
 
 from webhook.api.errors import ClusterError, Forbidden, NotServed
+from webhook.api.kubernetes_api import KubernetesApi
 from webhook.model import fields
 from webhook.model.fields import FieldError, as_mapping
 
@@ -31,12 +32,6 @@ _TEXTS: Final = ("server", "tls-server-name", "token")
 """What is used as it stands."""
 
 
-class Transport(Protocol):
-    """What is needed of ``client.Client``."""
-
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
-
-
 class Kubeconfig(NamedTuple):
     """How to reach a worker cluster."""
 
@@ -52,7 +47,7 @@ class Reader:
     def __init__(
         self,
         namespace: str,
-        transport: Transport,
+        transport: KubernetesApi,
         names: Callable[[], Iterable[str]],
         tell: Callable[[tuple[Kubeconfig, ...]], None],
         *,

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from webhook.api.errors import ClusterError, NotServed, Refused
+from webhook.api.kubernetes_api import KubernetesApi
 
 NAME: Final = "kueue-fallback-controller"
 LEASE_SECONDS: Final = 12
@@ -25,16 +26,6 @@ LOOK_SECONDS: Final = 1.0
 """Between two looks of who does not lead, and after a failure: two of them and the Lease are what
 a take-over takes."""
 _CONFLICT: Final = 409
-
-
-class Transport(Protocol):
-    """What is needed of ``client.Client``."""
-
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
-
-    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
-
-    def put(self, path: str, body: object) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +134,7 @@ class Elector:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: KubernetesApi,
         namespace: str,
         *,
         identity: str,

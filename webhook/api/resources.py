@@ -1,12 +1,16 @@
-"""The table of what is watched: where each resource is served, and what its absence means."""
+"""A resource as it is listed and watched, the names of those that are, and one object, read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 from webhook.api.errors import NotServed
+from webhook.model import fields
+from webhook.model.faults import attempted
+from webhook.model.fields import FieldError
+from webhook.model.policy.fallback_policy import PolicyError
 
 KUEUE_GROUP = "kueue.x-k8s.io"
 
@@ -29,14 +33,14 @@ class Resource:
     """The plural name; ConfigMaps, and Kueue's Deployment, go by their own."""
     path: str
     """With ``{kueue}`` in the place of Kueue's served version."""
+    read: Callable[[str, Mapping[str, Any]], Any]
+    """Kind and object to an ``Entry``."""
     field_selector: str = ""
     label_selector: str = ""
     required: bool = True
     """Without it the state is not synced, and its silence is the state's age."""
     awaited: bool = False
     """Not synced before it was listed once, or it was said that we may not."""
-    read: Callable[[str, Mapping[str, Any]], Any] | None = None
-    """Kind and object to a ``reduce.Entry``; None: as ``reduce`` reads it."""
 
     @property
     def params(self) -> dict[str, str]:
@@ -71,94 +75,31 @@ JOURNAL = "kueue-fallback-journal"
 JOURNAL_VALUE = "journal"
 """Of the same label."""
 
-_KUEUE = (
-    CLUSTER_QUEUES,
-    LOCAL_QUEUES,
-    COHORTS,
-    FLAVORS,
-    WORKLOADS,
-    CHECKS,
-    MULTIKUEUE_CONFIGS,
-    MULTIKUEUE_CLUSTERS,
-    PRIORITY_CLASSES,
-)
+
+Key: TypeAlias = tuple[str, str]
+"""(namespace, name); the namespace of what has none is empty."""
 
 
-def watched(*, namespace: str, kueue_namespace: str) -> tuple[Resource, ...]:
-    """List what is watched when we run in *namespace* and Kueue in *kueue_namespace*."""
-    return (
-        *(Resource(kind=kind, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}") for kind in _KUEUE),
-        Resource(kind=NAMESPACES, path="/api/v1/namespaces"),
-        Resource(kind=LIMIT_RANGES, path="/api/v1/limitranges"),
-        Resource(kind=RUNTIME_CLASSES, path="/apis/node.k8s.io/v1/runtimeclasses"),
-        Resource(kind=POD_PRIORITIES, path=f"/apis/scheduling.k8s.io/v1/{POD_PRIORITIES}"),
-        Resource(kind=POLICIES, path=f"/apis/kueue-fallback.dev/v1alpha1/{POLICIES}"),
-        _config_map(kueue_namespace, KUEUE_CONFIG),
-        Resource(
-            kind=KUEUE_DEPLOYMENT,
-            path=f"/apis/apps/v1/namespaces/{kueue_namespace}/deployments",
-            field_selector=f"metadata.name={KUEUE_DEPLOYMENT}",
-            required=False,
-            awaited=True,
-        ),
-        _config_map(namespace, OFF_SWITCH),
-        Resource(
-            kind=WEBHOOKS,
-            path=f"/apis/admissionregistration.k8s.io/v1/{WEBHOOKS}",
-            required=False,
-        ),
-    )
+class Entry(NamedTuple):
+    """One object, read. Without a value it counts as absent, and *problem* says why."""
+
+    key: Key
+    value: Any
+    problem: str = ""
 
 
-def watched_on_worker(*, kueue_namespace: str) -> tuple[Resource, ...]:
-    """List what is watched of a worker cluster: what its queues hold, and what for."""
-    needed = (CLUSTER_QUEUES, LOCAL_QUEUES, COHORTS, FLAVORS, WORKLOADS)
-    return (
-        *(Resource(kind=kind, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}") for kind in needed),
-        Resource(kind=NAMESPACES, path="/api/v1/namespaces"),
-        Resource(kind=LIMIT_RANGES, path="/api/v1/limitranges", required=False),
-        Resource(kind=RUNTIME_CLASSES, path="/apis/node.k8s.io/v1/runtimeclasses", required=False),
-        replace(_config_map(kueue_namespace, KUEUE_CONFIG), required=False),
-    )
+def key_of(source: Mapping[str, Any]) -> Key:
+    metadata = fields.mapping(source, "metadata", "")
+    return fields.text(metadata, "namespace", "metadata"), fields.text(metadata, "name", "metadata")
 
 
-def signing_keys(namespace: str) -> Resource:
-    """Name the Secret with the keys that decisions are signed with.
-
-    It is not among what is ``watched``, of which commands write files.
-    """
-    return Resource(
-        kind=SIGNING_KEYS,
-        path=f"/api/v1/namespaces/{namespace}/secrets",
-        field_selector=f"metadata.name={SIGNING_KEYS}",
-        required=False,
-        awaited=True,
-    )
-
-
-def run_times(namespace: str) -> Resource:
-    """Name the records of runs for whoever may list ConfigMaps; see ``shards`` for who may not."""
-    return Resource(
-        kind=RUN_TIMES,
-        path=f"/api/v1/namespaces/{namespace}/configmaps",
-        label_selector=f"{RUN_TIMES_LABEL}={RUN_TIMES_VALUE}",
-        required=False,
-    )
-
-
-def journal(namespace: str) -> Resource:
-    """Name the journal of Jobs that are over."""
-    return Resource(
-        kind=JOURNAL,
-        path=f"/api/v1/namespaces/{namespace}/configmaps",
-        label_selector=f"{RUN_TIMES_LABEL}={JOURNAL_VALUE}",
-        required=False,
-    )
-
-
-def _config_map(namespace: str, name: str) -> Resource:
-    return Resource(
-        kind=name,
-        path=f"/api/v1/namespaces/{namespace}/configmaps",
-        field_selector=f"metadata.name={name}",
-    )
+def read_by(
+    reader: Callable[[Mapping[str, Any]], Any], kind: str, source: Mapping[str, Any]
+) -> Entry:
+    """Read one object; all that is read of the cluster comes through here."""
+    key, problem = attempted(lambda: key_of(source), FieldError)
+    if key is None:
+        return Entry(("", ""), None, f"{kind}: {problem}")
+    value, problem = attempted(lambda: reader(source), FieldError, PolicyError)
+    name = "/".join(part for part in key if part)
+    return Entry(key, value, problem and f"{kind} {name}: {problem}")

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from webhook.api.errors import Forbidden, Gone, NotServed, Refused, Unreachable
+from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.pauses import paced
-from webhook.api.resources import Resource
-from webhook.state import readers
-from webhook.state.readers import Entry
+from webhook.api.resources import Entry, Resource
 
 PAGE = 200
 """Larger ones hold up other requests of the API server and of this process."""
@@ -36,20 +35,6 @@ _FAILURES_BEFORE_LIST = 8
 _GONE = 410
 
 
-class Transport(Protocol):
-    """What is needed of ``client.Client``."""
-
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
-
-    def watch(
-        self, path: str, params: Mapping[str, str], *, read_seconds: float
-    ) -> Iterator[Mapping[str, Any]]: ...
-
-    def kueue_version(self) -> str | None: ...
-
-    def forget_versions(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """What one step has found out; all of it is as of *at*, unless *error* says that it failed."""
@@ -67,7 +52,7 @@ class Message:
     """What is known must not be used any longer: we are not allowed to read it."""
 
 
-def path_of(transport: Transport, resource: Resource) -> str:
+def path_of(transport: KubernetesApi, resource: Resource) -> str:
     """Fill in the version in which Kueue is served.
 
     Raises:
@@ -83,7 +68,7 @@ def path_of(transport: Transport, resource: Resource) -> str:
 
 
 def list_pages(
-    transport: Transport, path: str, params: Mapping[str, str]
+    transport: KubernetesApi, path: str, params: Mapping[str, str]
 ) -> Iterator[Mapping[str, Any]]:
     """Get a list page by page; all of it is as of one resourceVersion."""
     asked = {**params, "limit": str(PAGE)}
@@ -114,7 +99,7 @@ class Follower:
     def __init__(
         self,
         resource: Resource,
-        transport: Transport,
+        transport: KubernetesApi,
         emit: Callable[[Message], None],
         *,
         clock: Callable[[], float],
@@ -127,7 +112,7 @@ class Follower:
         self._clock = clock
         self._sleep = sleep
         self._uniform = uniform
-        self._read = resource.read or readers.read
+        self._read = resource.read
         self._version = ""
         """The resourceVersion to go on from; empty: list first."""
         self._failures = 0

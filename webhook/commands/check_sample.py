@@ -24,7 +24,6 @@ from webhook.commands.connect import connected, jobs_path, namespace_or_current,
 from webhook.commands.deciding import kind_of
 from webhook.commands.files import Found, read_job, read_policies
 from webhook.decide import options
-from webhook.decide.filters import nearest
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import carry_out, create, undoing
 from webhook.model.decision import Assessment
@@ -32,6 +31,7 @@ from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.moves import Obstacle
 from webhook.model.queues import MULTIKUEUE
+from webhook.model.words import nearest
 
 if TYPE_CHECKING:
     from webhook.api.client import Client

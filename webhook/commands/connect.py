@@ -72,7 +72,7 @@ def pages(
 
 def missing_job(client: Client, namespace: str, name: str) -> str:
     """Say that there is no such Job, and which one may have been meant."""
-    from webhook.decide.filters import nearest
+    from webhook.model.words import nearest
 
     hint = nearest(name, _names(client, namespace))
     return f"There is no Job {namespace}/{name}{hint}."

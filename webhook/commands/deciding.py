@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from webhook.api import resources as kinds
+from webhook.api.resources import Entry
 from webhook.commands.files import read_policies
 from webhook.commands.release import release_namespace_of
-from webhook.decide.filters import nearest
 from webhook.flow import create
 from webhook.jobs import KINDS, JobKind
 from webhook.kueue import folding
@@ -21,8 +21,8 @@ from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.kueue_support import doubts
 from webhook.model.policy.values import sort_key
+from webhook.model.words import nearest
 from webhook.state.forecast_input import foreseen
-from webhook.state.readers import Entry
 from webhook.state.snapshot_file import fetch_state, read_state
 
 if TYPE_CHECKING:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import textwrap
 from math import inf
 
-from webhook.decide.choice import clip
 from webhook.decide.decision_record import basis_of
-from webhook.decide.finish_time import spoken
 from webhook.model.decision import Assessment, Decision, Fit, Outcome
 from webhook.model.forecasts import Forecast, Start
+from webhook.model.words import clip, spoken
 
 WIDTH = 100
 _LEAST = 40

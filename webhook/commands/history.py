@@ -9,18 +9,20 @@ from typing import Any
 
 from webhook.api import resources
 from webhook.api.errors import Forbidden, NotServed
+from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.resources import Entry as Read
 from webhook.api.resources import Resource
-from webhook.api.watch import Transport, list_pages, path_of
+from webhook.api.watch import list_pages, path_of
 from webhook.hindsight import entries as recording
 from webhook.hindsight import past
 from webhook.hindsight.journal import Entry
 from webhook.hindsight.journal_shards import read_slot
 from webhook.hindsight.past import Past
 from webhook.model.fields import FieldError
-from webhook.state.readers import Entry as Read
 from webhook.state.readers import read as read_object
 from webhook.state.snapshot_file import DEFAULTED, kind_of, read_objects, read_placed, state_of
 from webhook.state.state import State
+from webhook.state.watched import journal, run_times, watched
 
 _JOBS = "jobs"
 _NAMESPACED = (resources.WORKLOADS, _JOBS)
@@ -108,7 +110,7 @@ def from_file(path: str) -> History:
     return found.history()
 
 
-def from_cluster(client: Transport, *, own_namespace: str, namespace: str) -> History:
+def from_cluster(client: KubernetesApi, *, own_namespace: str, namespace: str) -> History:
     """List with the rights of whoever asks; *namespace* is theirs, where they may see no other.
 
     Raises:
@@ -117,10 +119,10 @@ def from_cluster(client: Transport, *, own_namespace: str, namespace: str) -> Hi
 
     """
     found = _Found()
-    watched = resources.watched(namespace=own_namespace, kueue_namespace="kueue-system")
-    jobs = Resource(kind=_JOBS, path="/apis/batch/v1/jobs")
-    kept = (resources.run_times(own_namespace), resources.journal(own_namespace))
-    for resource in (*watched, jobs, *kept):
+    cluster = watched(namespace=own_namespace, kueue_namespace="kueue-system")
+    jobs = Resource(kind=_JOBS, path="/apis/batch/v1/jobs", read=read_object)
+    kept = (run_times(own_namespace), journal(own_namespace))
+    for resource in (*cluster, jobs, *kept):
         try:
             _take(found, resource, _listed(client, resource, namespace))
         except NotServed:
@@ -146,7 +148,9 @@ def _take(found: _Found, resource: Resource, items: Iterable[Mapping[str, Any]])
             found.state[resource.kind].append(read_object(resource.kind, item))
 
 
-def _listed(client: Transport, resource: Resource, namespace: str) -> Iterator[Mapping[str, Any]]:
+def _listed(
+    client: KubernetesApi, resource: Resource, namespace: str
+) -> Iterator[Mapping[str, Any]]:
     path = path_of(client, resource)
     try:
         yield from _items(client, path, resource)
@@ -157,6 +161,6 @@ def _listed(client: Transport, resource: Resource, namespace: str) -> Iterator[M
         yield from _items(client, f"{group}/namespaces/{namespace}/{plural}", resource)
 
 
-def _items(client: Transport, path: str, resource: Resource) -> Iterator[Mapping[str, Any]]:
+def _items(client: KubernetesApi, path: str, resource: Resource) -> Iterator[Mapping[str, Any]]:
     for page in list_pages(client, path, resource.params):
         yield from page.get("items") or ()

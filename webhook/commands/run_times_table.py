@@ -8,8 +8,9 @@ from typing import Any, Final, TypeAlias
 
 from webhook.commands.terminal import harmless
 from webhook.learn.learned import Learned
-from webhook.learn.run_records import is_of_queue, unpack_runs
+from webhook.learn.run_records import unpack_runs
 from webhook.model.forecasts import RunTime
+from webhook.model.run_keys import is_of_queue
 
 _Row: TypeAlias = tuple[str, ...]
 

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Container
 from dataclasses import replace
 
+from webhook.api.resources import Key
 from webhook.console.decisions import from_line
 from webhook.console.view import Decision
-from webhook.state.readers import Key
 
 KEPT = 500
 _SLACK = 100

@@ -20,10 +20,9 @@ from webhook.console.seer import Everybody, Seer
 from webhook.console.view import View
 from webhook.console.web_server import THREADS, ConsoleServer
 from webhook.server.addresses import is_loopback, split_address
-from webhook.server.tls import LiveContext, SentContext, Source
+from webhook.server.tls import Certificates, LiveContext, SentContext, Source
 from webhook.settings import Settings
 from webhook.state.feed import Counted
-from webhook.state.pipe import Certificates
 
 FRESH_SECONDS = 0.25
 """For so long one view serves all who ask."""

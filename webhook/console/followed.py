@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from webhook.api import lease
 from webhook.api.client import Client
-from webhook.api.resources import POLICIES, Resource
+from webhook.api.resources import POLICIES, Entry, Key, Resource, read_by
 from webhook.api.watch import Follower, Message
 from webhook.console.book import KEPT, Book
 from webhook.console.collect import Judged, Leads
@@ -20,7 +20,6 @@ from webhook.console.view import Decision
 from webhook.model import fields
 from webhook.model.job import OPTION_LABEL
 from webhook.settings import Settings
-from webhook.state.readers import Entry, Key, read_by
 
 FIRST_SECONDS = 2.0
 """How long the first answer waits for the first lists."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from webhook.api.errors import ClusterError
-from webhook.api.resources import WORKLOADS, watched
-from webhook.api.watch import Transport as Lists
+from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.resources import WORKLOADS
 from webhook.api.watch import list_pages, path_of
 from webhook.console.gained import NOTHING, Lookback
 from webhook.console.web_server import THREADS
@@ -23,7 +23,7 @@ from webhook.learn.learned import Learned
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.queues import Snapshot
 from webhook.state.forecast_input import queues_of
-from webhook.state.run_records_reader import Transport as Reads
+from webhook.state.watched import watched
 
 MOST_ENTRIES: Final = 5_000
 """Of the journal, the newest; what is replayed twice costs about a millisecond each."""
@@ -37,14 +37,10 @@ BREATH_SECONDS: Final = 0.001
 """After each Job, so that the thread that publishes finds the interpreter free."""
 
 
-class Transport(Reads, Lists, Protocol):
-    """What is needed of ``client.Client``."""
-
-
 class Looker:
     def __init__(
         self,
-        connect: Callable[[], Transport],
+        connect: Callable[[], KubernetesApi],
         namespace: str,
         log: Callable[[str], None],
         *,
@@ -123,7 +119,7 @@ class Looker:
         self._sleep(BREATH_SECONDS)
 
 
-def _running(transport: Transport, namespace: str, snapshot: Snapshot) -> Iterator[Entry]:
+def _running(transport: KubernetesApi, namespace: str, snapshot: Snapshot) -> Iterator[Entry]:
     """List what holds quota now, as it is: others were kept waiting by it.
 
     Its Jobs' metadata are not asked for, so it stays where it is in every replay.

@@ -21,7 +21,7 @@ from webhook.api.client import Client
 from webhook.api.errors import ClusterError
 from webhook.api.kubernetes_version import lets_resources_change
 from webhook.api.lease import Elector
-from webhook.api.resources import POLICIES, WORKLOADS, Resource, signing_keys, watched
+from webhook.api.resources import POLICIES, WORKLOADS, Resource
 from webhook.api.watch import Follower, Message
 from webhook.controller import glimpse
 from webhook.controller.controller_metrics import ControllerMetrics
@@ -43,6 +43,7 @@ from webhook.settings import Settings
 from webhook.state.feed import Feed
 from webhook.state.key_ring import KeyRing, proven
 from webhook.state.pipe import Update, apply_update
+from webhook.state.watched import signing_keys, watched
 
 COALESCE_SECONDS: Final = 0.2
 """Changes that come together cost one look."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from webhook.metric_table import CountedElsewhere, Table, Watches, series
+from webhook.metric_table import A_POLICY, AN_OPTION, CountedElsewhere, Table, Watches, series
 from webhook.model.faults import CONTROLLER_PARTS
 from webhook.model.moves import OUTCOMES, Obstacle
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import Snapshot
-from webhook.serving.server_metrics import A_POLICY, AN_OPTION
 
 
 class ControllerMetrics:

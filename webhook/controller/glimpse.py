@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from webhook.api.resources import Resource
+from webhook.api.resources import Entry, Resource, read_by
 from webhook.api.watch import Message
 from webhook.controller.job_events import Happening, happening_of
 from webhook.flow import create
@@ -16,7 +16,6 @@ from webhook.model import fields, job_manifest
 from webhook.model.job import DECISION, OURS, Job
 from webhook.model.signatures import SigningKeys
 from webhook.reconsider import pending_jobs
-from webhook.state.readers import Entry, read_by
 
 KIND: Final = KINDS["batch", "v1", "Job"]
 _MEANT: Final = (OURS, "kueue.x-k8s.io/")

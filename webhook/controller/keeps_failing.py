@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from webhook.api.errors import ClusterError, Refused
+from webhook.api.kubernetes_api import KubernetesApi
 from webhook.controller.reconcile import PATH
 from webhook.learn.failing import Failing, Refusal
 from webhook.learn.run_records import FAILURES_THAT_TELL, Record
@@ -26,14 +27,6 @@ MOST_AT_ONCE: Final = 20
 _CONFLICT: Final = 409
 
 
-class Transport(Protocol):
-    """What is needed of ``api.client.Client``."""
-
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
-
-    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """What one look came to."""
@@ -45,7 +38,7 @@ class Told:
 
 
 class Teller:
-    def __init__(self, transport: Transport, *, is_leader: Callable[[], bool]) -> None:
+    def __init__(self, transport: KubernetesApi, *, is_leader: Callable[[], bool]) -> None:
         self._transport = transport
         self._is_leader = is_leader
         self._failing = Failing()

@@ -4,41 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.resources import kueue_path
-from webhook.decide.finish_time import spoken
 from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL
 from webhook.model.pending import Pending
 from webhook.model.queues import Snapshot, Stage
+from webhook.model.words import spoken
 from webhook.reconsider.plan import Move
 from webhook.state.workload import Workload
 
 _JOBS: Final = "/apis/batch/v1/namespaces/{}/jobs/{}"
 
 
-class Transport(Protocol):
-    """What is needed of ``api.client.Client``."""
-
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
-
-    def patch(self, path: str, body: object) -> Mapping[str, Any]: ...
-
-    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
-
-    def kueue_version(self) -> str | None: ...
-
-
-def ask(transport: Transport, job: Pending, move: Move) -> Mapping[str, Any]:
+def ask(transport: KubernetesApi, job: Pending, move: Move) -> Mapping[str, Any]:
     """Ask the webhook for a move: one annotation, if the Job is still as it was; return the Job."""
     return transport.patch(_JOBS.format(job.job.namespace, job.job.name), _patch(job, move))
 
 
-def to_workload(transport: Transport, workload: Workload, wanted: Mapping[str, Any]) -> None:
+def to_workload(transport: KubernetesApi, workload: Workload, wanted: Mapping[str, Any]) -> None:
     transport.patch(f"{_workloads(transport, workload)}/{workload.name}", wanted)
 
 
-def read_anew(transport: Transport, workload: Workload) -> Mapping[str, Any] | None:
+def read_anew(transport: KubernetesApi, workload: Workload) -> Mapping[str, Any] | None:
     """Read a Workload as it is now, by the right to list them; None: it is gone."""
     named = {"fieldSelector": f"metadata.name={workload.name}"}
     found = transport.get(_workloads(transport, workload), named)
@@ -46,7 +35,7 @@ def read_anew(transport: Transport, workload: Workload) -> Mapping[str, Any] | N
     return items[0] if items else None
 
 
-def _workloads(transport: Transport, workload: Workload) -> str:
+def _workloads(transport: KubernetesApi, workload: Workload) -> str:
     place = f"namespaces/{workload.namespace}/workloads"
     return kueue_path(transport.kueue_version(), place)
 

@@ -14,9 +14,10 @@ from typing import Final
 
 from webhook.api import kubernetes_version
 from webhook.api.errors import ClusterError, Refused
+from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.resources import Entry
 from webhook.api.watch import Message
 from webhook.controller import move_writes
-from webhook.controller.move_writes import Transport
 from webhook.controller.repairs import Instant, Repairs
 from webhook.model.fields import FieldError
 from webhook.model.moves import Obstacle
@@ -25,7 +26,6 @@ from webhook.model.queues import Snapshot
 from webhook.reconsider import choose, offers, pending_jobs
 from webhook.reconsider.plan import Move
 from webhook.state.feed import Feed
-from webhook.state.readers import Entry
 from webhook.state.workload import Workload
 
 LOOK_SECONDS: Final = 2.0
@@ -66,7 +66,7 @@ class Stepped:
 class Mover:
     def __init__(
         self,
-        transport: Transport,
+        transport: KubernetesApi,
         own_namespace: str,
         *,
         max_state_age: float = 15.0,

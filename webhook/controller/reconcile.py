@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from webhook.api.errors import NotServed, Refused
+from webhook.api.kubernetes_api import KubernetesApi
 from webhook.controller import policy_status
 from webhook.controller.policy_status import Condition
 from webhook.model.policy.fallback_policy import (
@@ -29,14 +30,6 @@ _PAGE: Final = "200"
 _CONFLICT: Final = 409
 
 
-class Transport(Protocol):
-    """What is needed of ``api.client.Client``."""
-
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
-
-    def patch(self, path: str, body: object) -> Mapping[str, Any]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """What one look came to."""
@@ -51,7 +44,7 @@ class Look:
 
 
 def look(
-    transport: Transport,
+    transport: KubernetesApi,
     snapshot: Snapshot,
     *,
     own_namespace: str,
@@ -90,7 +83,7 @@ def look(
     return found
 
 
-def _policies(transport: Transport) -> Iterator[Mapping[str, Any]]:
+def _policies(transport: KubernetesApi) -> Iterator[Mapping[str, Any]]:
     params = {"limit": _PAGE}
     while True:
         try:
@@ -118,7 +111,7 @@ def _judge(
 
 
 def _write(
-    transport: Transport,
+    transport: KubernetesApi,
     source: Mapping[str, Any],
     name: str,
     condition: Condition,

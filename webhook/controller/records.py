@@ -9,8 +9,9 @@ from webhook.api.client import Client
 from webhook.api.watch import Message
 from webhook.controller import keeps_failing
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.run_times import Keeper, Written
+from webhook.controller.run_times import Keeper
 from webhook.hindsight.journal_keeper import Journal
+from webhook.hindsight.journal_shards import Written
 from webhook.model.queues import Snapshot
 from webhook.state.feed import Feed
 

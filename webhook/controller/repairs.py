@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from webhook.api.errors import ClusterError, Refused
+from webhook.api.kubernetes_api import KubernetesApi
 from webhook.controller import move_writes
 from webhook.controller.job_events import Happening, event
-from webhook.controller.move_writes import Transport
 from webhook.learn.workload_runs import admitted_at, is_true, read_conditions, since
 from webhook.model import fields
 from webhook.model.fields import FieldError
@@ -52,7 +52,7 @@ class Instant:
 
 
 class Repairs:
-    def __init__(self, transport: Transport, may_write: Callable[[], bool]) -> None:
+    def __init__(self, transport: KubernetesApi, may_write: Callable[[], bool]) -> None:
         self._transport = transport
         self._may_write = may_write
         self._later: dict[tuple[str, str], float] = {}

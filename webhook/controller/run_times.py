@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from webhook.api.errors import ClusterError, NotServed, Refused
-from webhook.api.resources import KUEUE_GROUP, WORKLOADS, Resource
+from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.resources import KUEUE_GROUP, WORKLOADS, Entry, Resource, read_by
 from webhook.api.watch import Message
 from webhook.hindsight import past
+from webhook.hindsight.journal_shards import Written
 from webhook.hindsight.past import Over
 from webhook.learn.estimates import RunTimes
 from webhook.learn.record_shards import SHARDS, config_map, shard_of
@@ -22,7 +23,6 @@ from webhook.learn.run_records import Record
 from webhook.learn.workload_runs import is_finished
 from webhook.model.signatures import SigningKeys
 from webhook.state import run_records_reader
-from webhook.state.readers import Entry, read_by
 from webhook.state.workload import read_workload
 
 WRITE_SECONDS: Final = 20.0
@@ -30,25 +30,6 @@ WRITE_SECONDS: Final = 20.0
 MOST_WRITTEN: Final = 8
 """Shards at one time; the others wait for the next."""
 _CONFLICT: Final = 409
-
-
-class Transport(run_records_reader.Transport, Protocol):
-    """What is needed of ``api.client.Client``."""
-
-    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
-
-    def patch(self, path: str, body: object) -> Mapping[str, Any]: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What one look came to."""
-
-    tried: bool = False
-    """False: it was not time yet."""
-    written: int = 0
-    """Shards."""
-    errors: tuple[str, ...] = ()
 
 
 def read_run(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> Entry:
@@ -76,7 +57,7 @@ RUNS: Final = Resource(
 
 class Keeper:
     def __init__(
-        self, transport: Transport, namespace: str, *, is_leader: Callable[[], bool]
+        self, transport: KubernetesApi, namespace: str, *, is_leader: Callable[[], bool]
     ) -> None:
         """Keep them in *namespace*; *is_leader* is asked before each write."""
         self._transport = transport

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from webhook.decide.wishes import NONE, Wishes
 from webhook.model.decision import Assessment
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
-
-LIMIT = 230
-"""Characters of a sentence, so that the warning around it stays within Kubernetes' 256."""
+from webhook.model.words import clip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +58,3 @@ def leave(assessments: Sequence[Assessment]) -> Choice:
     """Leave the Job as submitted, for what speaks against each option."""
     refusals = [f"{item.option}: {item.rejection.detail}" for item in assessments if item.rejection]
     return Choice(index=None, sentence=clip(f"left as submitted: {'; '.join(refusals)}"))
-
-
-def clip(text: str, limit: int = LIMIT) -> str:
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from webhook.decide.choice import clip
 from webhook.model import edits as edits_model
 from webhook.model import fields
 from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Fit, InCluster, Outcome, Stay
@@ -16,6 +15,7 @@ from webhook.model.fields import FieldError
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.job import DECISION
 from webhook.model.policy.fallback_policy import Mode
+from webhook.model.words import clip
 
 VERSION = 1
 PREFIX = "kueue-fallback: "

@@ -16,13 +16,13 @@ from webhook.kueue.priorities import priority_of
 from webhook.kueue.profile import Found
 from webhook.learn import delays
 from webhook.learn.expected_runs import Expecting, estimate, limits_of
-from webhook.learn.job_class import JobClass
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Delay, Forecast, RunTime, Start
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import Snapshot
 from webhook.model.refusals import Reason
+from webhook.model.run_keys import JobClass
 
 PREEMPTION = "preemption"
 """Why a start is not known: Kueue may preempt others for the Job, and then it starts at once."""

@@ -5,10 +5,8 @@ They look at queues alone; what depends on the adapted Job comes after them, in 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
 from typing import TypeAlias
 
 from webhook.decide import match
@@ -20,11 +18,7 @@ from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import MULTIKUEUE, ClusterQueue, LocalQueue, StopPolicy
 from webhook.model.refusals import Reason
-
-_MOST_COMPARED = 200
-"""Names among which a near one is looked for: each costs some 40 microseconds."""
-_LONGEST_NAME = 253
-"""Characters of an object's name."""
+from webhook.model.words import nearest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,10 +230,3 @@ def _none_or_several(option: Option, namespace: str, found: list[LocalQueue]) ->
         return Rejection(reason=Reason.QUEUE_AMBIGUOUS, detail=detail)
     detail = f"no LocalQueue of namespace {namespace} points to {target}"
     return Rejection(reason=Reason.QUEUE_NOT_FOUND, detail=detail)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Say which known name may have been meant; empty: none is like it."""
-    compared = [each for each in islice(known, _MOST_COMPARED) if len(each) <= _LONGEST_NAME]
-    close = difflib.get_close_matches(name[:_LONGEST_NAME], compared, n=1)
-    return f" (there is {close[0]})" if close else ""

@@ -22,6 +22,7 @@ from webhook.model.forecasts import Delay, Forecast, RunTime, Start
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.policy.spec import FinishTime, Gain
 from webhook.model.policy.values import seconds
+from webhook.model.words import spoken
 
 NEAR_PART = 0.02
 """Gains that exceed the minimum by less than this part of a finish are near ties,"""
@@ -31,7 +32,6 @@ _SIGMAS_OF_A_SIDE = 1.2816
 """From the middle of a normal distribution to either end of its middle 80 %."""
 _NAMED = 3
 """Other options in the sentence, at most."""
-_MINUTES_FROM, _HOURS_FROM = 600.0, 36_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +190,3 @@ def _refused(assessments: Sequence[Assessment]) -> tuple[str, ...]:
         for item in assessments
         if item.rejection is not None
     )
-
-
-def spoken(amount: float) -> str:
-    """Say a time for people: ``70 s``, ``12 min``, ``30.5 h``."""
-    if amount < _MINUTES_FROM:
-        return f"{amount:.0f} s"
-    if amount < _HOURS_FROM:
-        return f"{amount / 60:.0f} min"
-    return f"{amount / 3600:.1f} h"

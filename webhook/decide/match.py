@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from webhook.kueue.requests import needs
 from webhook.learn import job_class
-from webhook.learn.job_class import JobClass
 from webhook.model.fields import FieldError
 from webhook.model.job import OURS, Job
 from webhook.model.policy import values
 from webhook.model.policy.fallback_policy import FallbackPolicy, Match
 from webhook.model.queues import Snapshot
 from webhook.model.refusals import Skip
+from webhook.model.run_keys import JobClass
 from webhook.model.selector import EVERYTHING
 
 POLICY = OURS + "policy"

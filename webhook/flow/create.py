@@ -25,7 +25,7 @@ from webhook.decide import (
     strategies,
     warning,
 )
-from webhook.decide.choice import Asking, clip
+from webhook.decide.choice import Asking
 from webhook.decide.differences import Differences
 from webhook.decide.wishes import Wishes, read_wishes
 from webhook.flow import carry_out, placement
@@ -41,6 +41,7 @@ from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, StrategyType
 from webhook.model.refusals import LeftAlone, Reason, Skip
 from webhook.model.signatures import SigningKeys, is_own_record, unsigned_id
+from webhook.model.words import clip
 
 _NEVER_QUEUED = frozenset(
     {

@@ -16,7 +16,6 @@ from webhook.adapt import movable_env
 from webhook.admission import original as originals
 from webhook.admission import size
 from webhook.decide import decision_record, differences, match, warning
-from webhook.decide.choice import clip
 from webhook.flow import carry_out, create, recovered
 from webhook.flow.carry_out import Case
 from webhook.flow.create import Moment, Rules
@@ -33,6 +32,7 @@ from webhook.model.moves import Obstacle
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.refusals import Skip
 from webhook.model.signatures import SigningKeys
+from webhook.model.words import clip
 
 UNASKED = "as asked"
 """Why a Job was moved where nobody said it."""

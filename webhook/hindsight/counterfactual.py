@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from webhook.hindsight.journal import Entry
-from webhook.learn.expected_runs import learned_on, slowdown_of
-from webhook.learn.job_class import JobClass
+from webhook.kueue.durations import learned_on
+from webhook.learn.expected_runs import slowdown_of
 from webhook.model.forecasts import Estimates
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import ClusterQueue, Snapshot
+from webhook.model.run_keys import JobClass
 
 
 class Rests(StrEnum):

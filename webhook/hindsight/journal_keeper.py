@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from webhook.api.errors import ClusterError, NotServed, Refused
+from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.watch import Message
-from webhook.controller.run_times import Transport, Written
 from webhook.hindsight import entries, journal_shards
 from webhook.hindsight.journal import Entry
-from webhook.hindsight.journal_shards import Slot
+from webhook.hindsight.journal_shards import Slot, Written
 from webhook.hindsight.past import Over, Past
 from webhook.model.faults import attempted
 from webhook.model.queues import Snapshot
@@ -67,7 +67,7 @@ class _Place:
 class Journal:
     def __init__(
         self,
-        transport: Transport,
+        transport: KubernetesApi,
         namespace: str,
         *,
         is_leader: Callable[[], bool],

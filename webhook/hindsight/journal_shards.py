@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from webhook.api.errors import NotServed
+from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.resources import JOURNAL, JOURNAL_VALUE, RUN_TIMES_LABEL
 from webhook.hindsight import journal
 from webhook.hindsight.journal import Entry
 from webhook.model import fields
 from webhook.model.faults import attempted
-from webhook.state.run_records_reader import Transport, path_of
+from webhook.state.run_records_reader import path_of
 
 SHARDS: Final = 32
 SLOT_SECONDS: Final = 3600
@@ -125,7 +126,7 @@ class Newest(NamedTuple):
     """Of the hours that were read; and what is older than the entries is not counted."""
 
 
-def newest(transport: Transport, namespace: str, unix: float, most: int) -> Newest:
+def newest(transport: KubernetesApi, namespace: str, unix: float, most: int) -> Newest:
     """Read the newest entries, at most *most*, object by object as ``shards`` does.
 
     Raises:
@@ -186,3 +187,14 @@ def _age(entry: Entry) -> tuple[int, str]:
 
 def _packed(entries: Sequence[Entry]) -> bytes:
     return zlib.compress(journal.write(entries).encode(), 6)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What one look came to."""
+
+    tried: bool = False
+    """False: it was not time yet."""
+    written: int = 0
+    """Shards."""
+    errors: tuple[str, ...] = ()

@@ -8,8 +8,8 @@ from math import exp, log, sqrt
 from statistics import NormalDist, median
 from typing import TypeAlias
 
-from webhook.learn.run_records import home_of, of_queue
-from webhook.model.forecasts import Basis, RunTime
+from webhook.model.forecasts import ENOUGH_RUNS, Basis, Estimates, RunTime
+from webhook.model.run_keys import JobClass, home_of, of_queue
 
 _SIGMAS_OF_80_PERCENT = 2.5631
 """The width of the middle 80 % of a normal distribution, in standard deviations."""
@@ -149,3 +149,17 @@ def _moments_after(middle: float, sigma: float, elapsed: float) -> tuple[float, 
     mean = exp(middle + sigma * sigma / 2) * _NORMAL.cdf(sigma - z) / survives
     square = exp(2 * middle + 2 * sigma * sigma) * _NORMAL.cdf(2 * sigma - z) / survives
     return mean - elapsed, sqrt(max(0.0, square - mean * mean))
+
+
+def learned_on(run_times: Estimates, job_class: JobClass, flavors: str) -> RunTime | None:
+    """Tell what is learned of a class on given flavors, or of its coarse class."""
+    return run_times.get((job_class.key, flavors)) or run_times.get((job_class.coarse, flavors))
+
+
+def of_any_class(run_times: Estimates, known_by: str, flavors: str) -> RunTime | None:
+    """Tell what Jobs of any class took in a ClusterQueue; None: too few were seen there.
+
+    *known_by* is as ``of_queue`` names it.
+    """
+    found = run_times.get((known_by, flavors))
+    return found if found is not None and found.runs >= ENOUGH_RUNS else None

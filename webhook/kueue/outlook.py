@@ -23,7 +23,7 @@ _ALONE = "queue "
 _UNTIL_ROOT = 64
 """Cohorts above a ClusterQueue at most; a cycle of parents must not loop."""
 _RUNS_IN_ORDER = 16
-"""Beyond so many in a tree, placements join an earlier run of equal ones, as in ``kueue.live_occupancy``."""
+"""Beyond so many in a tree, placements join an earlier run of equal ones, as in ``live_occupancy``."""
 _TURNS = 16
 """Equal placements of which so many wait for one another are followed; of more, the rest is taken
 to run in turns of equal length."""

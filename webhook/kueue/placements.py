@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from webhook.kueue.demand import Demand, demand
-from webhook.kueue.durations import remaining
+from webhook.kueue.durations import learned_on, of_any_class, remaining
 from webhook.kueue.outlook import Placed
-from webhook.learn.expected_runs import learned_on, of_any_class
-from webhook.learn.run_records import home_of, of_queue
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import RunTime
 from webhook.model.queues import Arrival, Snapshot
+from webhook.model.run_keys import home_of, of_queue
 
 
 def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> Placed | None:

@@ -11,9 +11,8 @@ from itertools import chain
 from typing import Final
 
 from webhook.kueue import multikueue
-from webhook.learn.expected_runs import ENOUGH_RUNS
 from webhook.learn.run_records import split_place
-from webhook.model.forecasts import Estimates, RunTime
+from webhook.model.forecasts import ENOUGH_RUNS, Estimates, RunTime
 from webhook.model.queues import AdmissionCheck, ClusterQueue, Snapshot
 
 NOTHING_LENT: Final[Mapping[str, RunTime]] = {}

@@ -12,13 +12,21 @@ from dataclasses import replace
 from math import hypot, inf
 from typing import TypeAlias
 
-from webhook.decide.finish_time import spoken
-from webhook.learn.expected_runs import ENOUGH_RUNS
-from webhook.learn.job_class import JobClass
 from webhook.learn.learning import PRIOR_SIGMA, TENTH
-from webhook.model.forecasts import Basis, Delay, Dispatch, Estimates, Forecast, RunTime, Start
+from webhook.model.forecasts import (
+    ENOUGH_RUNS,
+    Basis,
+    Delay,
+    Dispatch,
+    Estimates,
+    Forecast,
+    RunTime,
+    Start,
+)
 from webhook.model.policy.fallback_policy import Option
 from webhook.model.policy.values import seconds
+from webhook.model.run_keys import JobClass
+from webhook.model.words import spoken
 
 _Ranged: TypeAlias = Start | Delay | RunTime
 _OF_ALL = ""

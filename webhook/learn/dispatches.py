@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+from webhook.api.resources import Key
 from webhook.learn.learning import learned
 from webhook.learn.run_records import Packed, unpack_runs
 from webhook.model.forecasts import Dispatch
-from webhook.state.readers import Key
 
 _SLACK: Final = 64
 """Entries of a heap that may stand for nobody any more."""

@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from webhook.learn.begun_delays import Delays, renewed
-from webhook.learn.job_class import JobClass
 from webhook.learn.learning import learned, spread_of
 from webhook.learn.run_records import (
     Began,
@@ -19,14 +18,13 @@ from webhook.learn.run_records import (
     Packed,
     Record,
     crowded_out,
-    home_of,
     merged,
     merged_runs,
-    of_queue,
     pooled,
     unpack_runs,
 )
 from webhook.model.forecasts import Estimates, RunTime
+from webhook.model.run_keys import JobClass, home_of, of_queue
 
 MOST_CLASSES: Final = 10_000
 """Beyond so many, those of the home that has the most are forgotten, the oldest first."""

@@ -14,20 +14,17 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from webhook.learn.job_class import JobClass
 from webhook.learn.learning import PRIOR_SIGMA, TENTH
-from webhook.model.forecasts import Basis, Estimates, RunTime
+from webhook.model.forecasts import ENOUGH_RUNS, Basis, Estimates, RunTime
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.policy.values import seconds
+from webhook.model.run_keys import JobClass
 
 MAX_EXECUTION = "kueue.x-k8s.io/max-exec-time-seconds"
 """The label by which Kueue ends a Workload that has run for so long."""
 _LONGEST_LIMIT = 9
 """Digits of a time limit in seconds; thirty years have nine."""
-ENOUGH_RUNS = 3
-"""From here on a class speaks for itself; with fewer, its coarse class has a say. A coarse class
-with fewer is asked only where nobody has said anything."""
 _TELLING_SECONDS = 5.0
 """What must be left of a run for it to be told apart from its start: Kueue's times are whole
 seconds, and pods that have ended count as ready."""
@@ -114,20 +111,6 @@ def _is_hearsay(expecting: Expecting, flavors: str, found: RunTime) -> bool:
     """Tell whether it rests on a few runs of other classes alone."""
     own = (expecting.job_class.key, flavors) in expecting.run_times
     return not own and found.runs < ENOUGH_RUNS
-
-
-def learned_on(run_times: Estimates, job_class: JobClass, flavors: str) -> RunTime | None:
-    """Tell what is learned of a class on given flavors, or of its coarse class."""
-    return run_times.get((job_class.key, flavors)) or run_times.get((job_class.coarse, flavors))
-
-
-def of_any_class(run_times: Estimates, known_by: str, flavors: str) -> RunTime | None:
-    """Tell what Jobs of any class took in a ClusterQueue; None: too few were seen there.
-
-    *known_by* is as ``of_queue`` names it.
-    """
-    found = run_times.get((known_by, flavors))
-    return found if found is not None and found.runs >= ENOUGH_RUNS else None
 
 
 def within_limits(job: Job) -> RunTime | None:

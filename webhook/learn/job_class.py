@@ -23,6 +23,7 @@ from webhook.kueue.requests import per_pod
 from webhook.model.fields import EMPTY
 from webhook.model.job import Job, PodSet, of_pod_sets
 from webhook.model.queues import KueueConfig
+from webhook.model.run_keys import JobClass
 
 COARSE = "~"
 """What the names of coarse classes begin with."""
@@ -46,18 +47,6 @@ _NUMBERS = re.compile(f"{_HEX}|{_NUMBER}", re.IGNORECASE)
 """Numbers, times, and the digests and UUIDs that generated names end in. Whether a digit is in a
 digest is for ``_mask`` to say: asked of each place ahead, it would cost the square of the text."""
 _DIGIT = re.compile(r"[0-9]")
-
-
-class JobClass(NamedTuple):
-    key: str
-    """The class: its home, a slash, and a digest, or ``label=value`` by the label that a policy
-    names."""
-    coarse: str
-    """The wider class that differs from Job to Job in numbers among the arguments alone."""
-
-    def at(self, home: str) -> JobClass:
-        """Give the class that was told without its home that home."""
-        return JobClass(key=f"{home}/{self.key}", coarse=f"{home}/{self.coarse}")
 
 
 class Mark(NamedTuple):

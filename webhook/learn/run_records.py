@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from webhook.model.fields import EMPTY
+from webhook.model.run_keys import IN_CLUSTER, home_of
 
 MOST_RUNS = 40
 """Successful runs kept of a class on given flavors; ``learn.learning`` weighs them by age."""
@@ -24,8 +25,6 @@ FAILURES_THAT_TELL = 3
 MOST_PLACES = 8
 """Flavors, and options, that are kept of one class: the newest."""
 
-_IN_CLUSTER = "@"
-"""No name of a ResourceFlavor has it."""
 _RUN = struct.Struct("<IHI")
 _OUTCOME = struct.Struct("<IHI?")
 _Key = TypeVar("_Key", str, tuple[str, str])
@@ -138,22 +137,6 @@ class Ended(NamedTuple):
         )
 
 
-def of_queue(cluster_queue: str, home: str) -> str:
-    """Name what stands for all classes of one home in a ClusterQueue where one is looked up."""
-    return f"{_IN_CLUSTER}{cluster_queue}/{home}"
-
-
-def is_of_queue(key: str) -> bool:
-    """Tell whether all classes of a ClusterQueue are meant, and not one."""
-    return key.startswith(_IN_CLUSTER)
-
-
-def home_of(key: str) -> str:
-    """Name whose Jobs a record is of: the home of its class, or of all classes."""
-    home, _, rest = key.partition("/")
-    return rest if is_of_queue(key) else home
-
-
 def crowded_out(sizes: Mapping[str, int], records: Mapping[str, Record]) -> Iterator[str]:
     """List records in the order in which they make room, so that nobody pushes others out.
 
@@ -181,7 +164,7 @@ def crowded_out(sizes: Mapping[str, int], records: Mapping[str, Record]) -> Iter
 
 def places(flavors: str, cluster: str) -> tuple[str, ...]:
     """Name what a run is remembered under: its flavors, and these in the cluster it was sent to."""
-    return (flavors, f"{flavors}{_IN_CLUSTER}{cluster}") if cluster else (flavors,)
+    return (flavors, f"{flavors}{IN_CLUSTER}{cluster}") if cluster else (flavors,)
 
 
 def pooled(ended: Ended) -> Record:
@@ -191,7 +174,7 @@ def pooled(ended: Ended) -> Record:
 
 def split_place(place: str) -> tuple[str, str]:
     """Take flavors and worker cluster apart."""
-    flavors, _, cluster = place.partition(_IN_CLUSTER)
+    flavors, _, cluster = place.partition(IN_CLUSTER)
     return flavors, cluster
 
 

@@ -12,6 +12,10 @@ from typing import TypeAlias
 
 from webhook.model.queues import FlavorResource
 
+ENOUGH_RUNS = 3
+"""From here on a class speaks for itself; with fewer, its coarse class has a say. A coarse class
+with fewer is asked only where nobody has said anything."""
+
 
 class Basis(StrEnum):
     """What an expected run time rests on, the most trusted first."""

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from webhook.model.selector import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
 if TYPE_CHECKING:
-    from webhook.learn.job_class import JobClass
     from webhook.model.clusters import WorkerCluster
     from webhook.model.forecasts import Dispatch, Estimates, Profile, RunTime
     from webhook.model.kueue_support import Doubt, KueueManager
     from webhook.model.moves import Obstacle
     from webhook.model.pods import PodTemplate
     from webhook.model.policy.fallback_policy import FallbackPolicy
+    from webhook.model.run_keys import JobClass
     from webhook.model.signatures import SigningKeys
 
 FlavorResource: TypeAlias = tuple[str, str]

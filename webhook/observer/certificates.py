@@ -16,8 +16,8 @@ from certs.leaf import Leaf
 from certs.plan import Lifetimes
 from certs.store import Store
 from webhook.model.faults import CERTIFICATES, Failures
+from webhook.server.tls import Certificates, Served
 from webhook.settings import Settings
-from webhook.state.pipe import Certificates, Served
 
 
 class Certifier:

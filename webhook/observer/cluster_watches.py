@@ -15,10 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from webhook.api import resources
 from webhook.api.kubeconfigs import AGAIN_SECONDS, Kubeconfig, Reader
-from webhook.api.kubeconfigs import Transport as Secrets
-from webhook.api.watch import Follower, Message, Transport
+from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.watch import Follower, Message
 from webhook.kueue.settle import Settler
 from webhook.learn import borrowed
 from webhook.learn.borrowed import NOTHING_LENT
@@ -28,12 +27,13 @@ from webhook.observer.forecaster import Foreseen, Foresight
 from webhook.state.feed import Counted, Feed
 from webhook.state.key_ring import KeyRing, proven
 from webhook.state.pipe import Update
+from webhook.state.watched import watched_on_worker
 
 _SIGN_OF_LIFE_SECONDS = 0.5
 """Between two updates of a cluster in which nothing happens."""
 
 T = TypeVar("T")
-Connect: TypeAlias = Callable[[Mapping[str, Any]], Transport]
+Connect: TypeAlias = Callable[[Mapping[str, Any]], KubernetesApi]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class ClusterWatch:
         """and of how long their pods took to be ready."""
         self._tell = tell
         # What the manager's decisions have marked goes to the workers with its marks.
-        found = resources.watched_on_worker(kueue_namespace=kueue_namespace)
+        found = watched_on_worker(kueue_namespace=kueue_namespace)
         self._resources = proven(found, ring)
         self._settler = Settler()
         self._run_times = _Unchanged(borrowed.together)
@@ -90,7 +90,7 @@ class ClusterWatch:
         if before.counted is not None:
             self._feed.foresee(before.counted.profiles, ())
 
-    def start(self, transport: Transport) -> None:
+    def start(self, transport: KubernetesApi) -> None:
         for resource in self._resources:
             follower = Follower(
                 resource,
@@ -151,7 +151,7 @@ class ClusterWatches:
 
     def __init__(
         self,
-        secrets: Secrets,
+        secrets: KubernetesApi,
         connect: Connect,
         tell: Tell,
         *,

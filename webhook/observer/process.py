@@ -1,6 +1,6 @@
 """The child process that watches the cluster and publishes what has changed over a pipe.
 
-``python -m webhook.observer.process SETTINGS`` (JSON of ``Settings``; else KUEUE_FALLBACK_SETTINGS) writes
+``python -m webhook.observer SETTINGS`` (JSON of ``Settings``; else KUEUE_FALLBACK_SETTINGS) writes
 ``Update`` frames to its standard output, log lines to standard error, and ends when its standard
 input or output closes.
 """
@@ -24,7 +24,7 @@ from functools import partial
 from typing import BinaryIO, NoReturn, TypeAlias
 
 from webhook.api.client import Client
-from webhook.api.resources import Resource, signing_keys, watched
+from webhook.api.resources import Resource
 from webhook.api.watch import Follower, Message
 from webhook.console.console import Console
 from webhook.console.web_server import THREADS
@@ -33,11 +33,13 @@ from webhook.kueue.settle import Settler
 from webhook.model.faults import OBSERVER_PARTS, Failures
 from webhook.observer.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.observer.forecaster import Foreseen, Foresight
+from webhook.server.tls import Certificates
 from webhook.settings import Settings
 from webhook.state.feed import Feed
 from webhook.state.key_ring import KeyRing, proven
-from webhook.state.pipe import Certificates, frame, write_frame
+from webhook.state.pipe import frame, write_frame
 from webhook.state.run_records_reader import Reader
+from webhook.state.watched import signing_keys, watched
 
 COALESCE_SECONDS = 0.005
 """Changes that come together are published together."""

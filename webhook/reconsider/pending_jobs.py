@@ -7,7 +7,7 @@ from math import inf
 from typing import Any, Final
 
 from webhook.admission import original as originals
-from webhook.api.resources import Resource
+from webhook.api.resources import Entry, Resource, read_by
 from webhook.decide import decision_record
 from webhook.flow import create
 from webhook.jobs import KINDS
@@ -17,7 +17,6 @@ from webhook.model.job import DECISION, UNDONE, UNDONE_FROM, Job
 from webhook.model.moves import Obstacle
 from webhook.model.pending import Left, Pending, read_left
 from webhook.model.signatures import SigningKeys, is_own_record
-from webhook.state.readers import Entry, read_by
 
 KIND: Final = KINDS["batch", "v1", "Job"]
 PENDING_JOBS: Final = "pendingjobs"
@@ -103,7 +102,7 @@ def _is_over(source: Mapping[str, Any]) -> bool:
 def recorded_on(
     job: Job, keys: SigningKeys | None, *, created: float
 ) -> decision_record.Recorded | None:
-    """Read the decision on a Job as ``flow.create.recorded_on`` does, but for one of a newer version."""
+    """Read the decision on a Job as ``create.recorded_on`` does, but for one of a newer version."""
     found = create.recorded_on(job, keys, created=created)
     return None if found is None or found.is_newer else found
 

@@ -12,11 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
-
-from webhook.state.pipe import Certificates, Served
 
 CHECK_SECONDS = 5.0
 """How often the files are looked at; a kubelet takes longer to show a new Secret."""
@@ -278,3 +276,27 @@ def _validity(pem: bytes) -> Validity:
     return Validity(
         begins=found.not_valid_before_utc.timestamp(), ends=found.not_valid_after_utc.timestamp()
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A certificate to serve with; times in seconds since 1970, unless they say otherwise."""
+
+    pem: bytes = field(repr=False)
+    """Certificate and key; in memory alone, and never in a log."""
+    authority: bytes
+    """Fingerprint of the certificate that signed it."""
+    made: float
+    expires: float
+    trusted_at: float
+    """Monotonic clock: until then some API servers may not know the authority."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificates:
+    """What the observer's keeper of certificates has to say."""
+
+    served: Served | None = None
+    authority_expires: float | None = None
+    notice: str = ""
+    """What is not as it should be with the authority; empty: all is well."""

@@ -33,7 +33,7 @@ _BROKEN = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})
 
 
 class PollingWorker(Worker):  # type: ignore[misc]
-    """Serves ``app.wsgi()`` with the certificate of ``app.context()``; sets ``serving.app.draining``."""
+    """Serves ``app.wsgi()`` with the certificate of ``app.context()``; sets ``app.draining``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from webhook.metric_table import CountedElsewhere, Table, Watches, series
+from webhook.metric_table import A_POLICY, AN_OPTION, CountedElsewhere, Table, Watches, series
 from webhook.model.faults import OBSERVER_PARTS
 from webhook.model.kueue_support import KueueTested
 from webhook.model.moves import Obstacle
@@ -36,8 +36,6 @@ DECIDED: Final = "decided"
 NO_OPTION: Final = "none"
 """Option of a decision that took none; no policy may name one so."""
 
-A_POLICY: Final = "a policy that exists"
-AN_OPTION: Final = "an option of the policy"
 A_CLUSTER: Final = "a worker cluster that is watched"
 OPERATIONS: Final = ("CREATE", "UPDATE", "other", "unknown")
 CODES: Final = ("200", "400", "404", "unreadable", "unpatchable", "late", "error")

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from webhook.kueue.runs import Begun
 from webhook.learn.dispatches import Dispatches, Waiting
 from webhook.learn.estimates import RunTimes
-from webhook.learn.job_class import JobClass
 from webhook.learn.run_records import Began
 from webhook.model.forecasts import Dispatch
+from webhook.model.run_keys import JobClass
 
 EPOCH = 1
 """Seconds since 1970 at the scenario's start: 0 stands for no admission."""

@@ -18,12 +18,12 @@ from webhook.kueue.outlook import Outlook
 from webhook.kueue.placements import placed
 from webhook.kueue.runs import Begun
 from webhook.learn.estimates import RunTimes
-from webhook.learn.job_class import JobClass
 from webhook.learn.run_records import Ended, Run
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Estimates
 from webhook.model.job import Job
 from webhook.model.queues import Amounts, Arrival, Snapshot, Stage
+from webhook.model.run_keys import JobClass
 from webhook.reconsider import choose
 from webhook.simulate.dispatched import EPOCH, Dispatched, digest
 from webhook.state.census import Census, Group

@@ -14,10 +14,10 @@ from webhook.kueue.queue_lines import Waiting
 from webhook.kueue.runs import Begun
 from webhook.kueue.schedule import Schedule
 from webhook.kueue.tree import Tree
-from webhook.learn.job_class import JobClass
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.queues import Amounts, Arrival, ClusterQueue, Snapshot, StopPolicy
+from webhook.model.run_keys import JobClass
 from webhook.simulate.known import Known
 from webhook.simulate.replayed_forecasts import Forecasts, Joining
 from webhook.simulate.scenario import Submission

@@ -7,14 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from webhook.api.resources import RUN_TIMES, WEBHOOKS, WORKLOADS, Resource
+from webhook.api.resources import RUN_TIMES, WEBHOOKS, WORKLOADS, Entry, Resource
 from webhook.api.watch import Message
 from webhook.learn.run_records import Record
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.state.census import Census
 from webhook.state.pipe import Update, changes
-from webhook.state.readers import Entry
 from webhook.state.seen import Seen
 from webhook.state.state import State
 from webhook.state.tally import Admitted

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 
+from webhook.kueue.durations import learned_on, of_any_class
 from webhook.kueue.forecast import Occupant, Queued, forecast
 from webhook.kueue.outlook import roots_of
 from webhook.learn.delays import after, before_run, start_up
-from webhook.learn.expected_runs import Expecting, estimate, learned_on, of_any_class
-from webhook.learn.job_class import JobClass
-from webhook.learn.run_records import is_of_queue
+from webhook.learn.expected_runs import Expecting, estimate
 from webhook.model.forecasts import Profile, RunTime
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, StrategyType
 from webhook.model.queues import Snapshot
+from webhook.model.run_keys import JobClass, is_of_queue
 from webhook.state.census import Census, Group
 from webhook.state.seen import Seen
 from webhook.state.state import State

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.api.resources import SIGNING_KEYS, WORKLOADS, Resource
+from webhook.api.resources import SIGNING_KEYS, WORKLOADS, Entry, Resource
 from webhook.api.watch import Message
 from webhook.model.signatures import SigningKeys
 from webhook.state import readers
-from webhook.state.readers import Entry
 
 _WAIT_SECONDS: Final = 10.0
 

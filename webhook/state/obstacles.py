@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from webhook.api.resources import Key
 from webhook.model.moves import Obstacle
-from webhook.state.readers import Key
 from webhook.state.workload import Workload
 
 STARTING_SECONDS: Final = 10

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
+from webhook.server.tls import Certificates
 from webhook.state.seen import Seen
 
 _LENGTH = struct.Struct(">I")
@@ -23,30 +24,6 @@ _CARRIED_APART = "as_of"
 _AS_DELTAS = frozenset({"held", "profiles", "run_times", "start_delays", "dispatches", "obstacles"})
 _ARRAYS = frozenset({"times", "free", "spread"})
 _MOST = (1 << 63) - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """A certificate to serve with; times in seconds since 1970, unless they say otherwise."""
-
-    pem: bytes = field(repr=False)
-    """Certificate and key; in memory alone, and never in a log."""
-    authority: bytes
-    """Fingerprint of the certificate that signed it."""
-    made: float
-    expires: float
-    trusted_at: float
-    """Monotonic clock: until then some API servers may not know the authority."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certificates:
-    """What the observer's keeper of certificates has to say."""
-
-    served: Served | None = None
-    authority_expires: float | None = None
-    notice: str = ""
-    """What is not as it should be with the authority; empty: all is well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

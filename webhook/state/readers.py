@@ -7,14 +7,13 @@ one bad object harms only itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from webhook.api import resources as kinds
+from webhook.api.resources import Entry, read_by
 from webhook.learn.record_shards import read_shard
 from webhook.model import fields
-from webhook.model.faults import attempted
-from webhook.model.fields import FieldError
-from webhook.model.policy.fallback_policy import PolicyError, read_policy
+from webhook.model.policy.fallback_policy import read_policy
 from webhook.model.queues import LimitRangeItem, OffSwitch
 from webhook.model.selector import EVERYTHING, Selector, read_selector
 from webhook.model.signatures import SigningKeys
@@ -34,9 +33,6 @@ from webhook.state.quotas import (
 from webhook.state.signing_keys import read_keys
 from webhook.state.workload import read_workload
 
-Key: TypeAlias = tuple[str, str]
-"""(namespace, name); the namespace of what has none is empty."""
-
 KUEUES_WEBHOOK = "mjob.kb.io"
 OUR_WEBHOOK = "create.kueue-fallback.dev"
 
@@ -50,36 +46,11 @@ class Webhooks(NamedTuple):
     """Of ours: whose new Jobs we are asked about."""
 
 
-class Entry(NamedTuple):
-    """One object, read. Without a value it counts as absent, and *problem* says why."""
-
-    key: Key
-    value: Any
-    problem: str = ""
-
-
-def key_of(source: Mapping[str, Any]) -> Key:
-    metadata = fields.mapping(source, "metadata", "")
-    return fields.text(metadata, "namespace", "metadata"), fields.text(metadata, "name", "metadata")
-
-
 def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> Entry:
     """Read an object; the marks on a Workload are believed by these *keys*, or all without any."""
     if kind == kinds.WORKLOADS:
         return read_by(lambda found: read_workload(found, keys), kind, source)
     return read_by(READERS[kind], kind, source)
-
-
-def read_by(
-    reader: Callable[[Mapping[str, Any]], Any], kind: str, source: Mapping[str, Any]
-) -> Entry:
-    """Read one object; all that is read of the cluster comes through here."""
-    key, problem = attempted(lambda: key_of(source), FieldError)
-    if key is None:
-        return Entry(("", ""), None, f"{kind}: {problem}")
-    value, problem = attempted(lambda: reader(source), FieldError, PolicyError)
-    name = "/".join(part for part in key if part)
-    return Entry(key, value, problem and f"{kind} {name}: {problem}")
 
 
 def _read_namespace(source: Mapping[str, Any]) -> Mapping[str, str]:

@@ -6,11 +6,12 @@ so that to read them seldom will do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from webhook.api.errors import ClusterError, Forbidden, NotServed
-from webhook.api.resources import RUN_TIMES
+from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.resources import RUN_TIMES, Entry
 from webhook.api.watch import Message
 from webhook.learn.record_shards import SHARDS, name_of
 from webhook.state import readers
@@ -20,14 +21,8 @@ AGAIN_SECONDS: Final = (500.0, 700.0)
 RETRY_SECONDS: Final = (4.0, 8.0)
 
 
-class Transport(Protocol):
-    """What is needed of ``client.Client``."""
-
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
-
-
 class Shard(NamedTuple):
-    entry: readers.Entry
+    entry: Entry
     version: str
     """The resourceVersion; empty: there is none yet."""
     text: str = ""
@@ -40,7 +35,7 @@ def path_of(namespace: str, shard: int | None = None) -> str:
     return place if shard is None else f"{place}/{name_of(shard)}"
 
 
-def read(transport: Transport, namespace: str, shard: int) -> Shard:
+def read(transport: KubernetesApi, namespace: str, shard: int) -> Shard:
     """Read one shard; one that is not there holds nothing.
 
     Raises:
@@ -50,7 +45,7 @@ def read(transport: Transport, namespace: str, shard: int) -> Shard:
     try:
         source = transport.get(path_of(namespace, shard))
     except NotServed:
-        return Shard(readers.Entry((namespace, name_of(shard)), {}), "")
+        return Shard(Entry((namespace, name_of(shard)), {}), "")
     version = str((source.get("metadata") or {}).get("resourceVersion") or "")
     data = source.get("data")
     text = str(data.get("classes") or "") if isinstance(data, dict) else ""
@@ -63,7 +58,7 @@ class Reader:
     def __init__(
         self,
         namespace: str,
-        transport: Transport,
+        transport: KubernetesApi,
         emit: Callable[[Message], None],
         *,
         clock: Callable[[], float],

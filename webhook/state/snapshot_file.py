@@ -17,15 +17,17 @@ import yaml
 
 from webhook.api import resources as kinds
 from webhook.api.errors import Forbidden, NotServed
-from webhook.api.resources import Resource, run_times, watched
-from webhook.api.watch import Transport, list_pages, path_of
+from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.resources import Entry, Resource, key_of
+from webhook.api.watch import list_pages, path_of
 from webhook.learn.learned import Learned
 from webhook.model import fields
 from webhook.model.fields import FieldError, as_mapping
 from webhook.model.policy.fallback_policy import PolicyError
 from webhook.model.queues import Snapshot
-from webhook.state.readers import READERS, Entry, key_of, read
+from webhook.state.readers import READERS, read
 from webhook.state.state import State
+from webhook.state.watched import run_times, watched
 
 _KINDS: Mapping[str, str] = {
     "ClusterQueue": kinds.CLUSTER_QUEUES,
@@ -102,13 +104,13 @@ def read_learned(path: str) -> Learned:
     return _learned(_read_entries(path), 0.0)
 
 
-def fetch_snapshot(client: Transport, *, now: float, unix: float) -> Snapshot:
+def fetch_snapshot(client: KubernetesApi, *, now: float, unix: float) -> Snapshot:
     """List everything as ``fetch_state`` does; *now* and *unix* as in ``read_snapshot``."""
     return fetch_state(client).snapshot(now, unix)
 
 
 def fetch_state(
-    client: Transport,
+    client: KubernetesApi,
     *,
     namespace: str = "kueue-fallback",
     kueue_namespace: str = "kueue-system",
@@ -126,7 +128,7 @@ def fetch_state(
 
 
 def fetch_learned(
-    client: Transport, *, namespace: str, unix: float
+    client: KubernetesApi, *, namespace: str, unix: float
 ) -> tuple[Learned, tuple[str, ...]]:
     """List what tells of runs; also returns what could not be listed, and why.
 
@@ -143,7 +145,7 @@ def fetch_learned(
 
 
 def _list_all(
-    client: Transport, resources: Iterable[Resource]
+    client: KubernetesApi, resources: Iterable[Resource]
 ) -> tuple[dict[str, list[Entry]], tuple[str, ...]]:
     entries: dict[str, list[Entry]] = {}
     unread = []
@@ -200,7 +202,7 @@ def _entries(objects: Iterable[tuple[Mapping[str, Any], str]]) -> Mapping[str, l
     return entries
 
 
-def _listed(client: Transport, resource: Resource) -> Iterator[Entry]:
+def _listed(client: KubernetesApi, resource: Resource) -> Iterator[Entry]:
     for page in list_pages(client, path_of(client, resource), resource.params):
         for item in page.get("items") or ():
             yield read(resource.kind, item)

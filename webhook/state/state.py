@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from webhook.api import resources as kinds
+from webhook.api.resources import Entry, Key
 from webhook.learn.dispatches import Dispatches
 from webhook.learn.estimates import AT_ONCE, RunTimes
 from webhook.learn.failing import Failing
@@ -27,7 +28,7 @@ from webhook.model.queues import (
 )
 from webhook.state.census import Census, Group
 from webhook.state.pending_arrivals import Arrivals
-from webhook.state.readers import Entry, Key, read
+from webhook.state.readers import read
 from webhook.state.seen import Seen
 from webhook.state.tables import BUILDERS
 from webhook.state.tally import Admitted

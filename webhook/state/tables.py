@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from webhook.api import resources as kinds
+from webhook.api.resources import Key
 from webhook.model.fields import EMPTY
 from webhook.model.kueue_support import KueueManager
 from webhook.model.policy.fallback_policy import FallbackPolicy
@@ -15,7 +16,6 @@ from webhook.model.policy.values import sort_key
 from webhook.model.queues import Cohort, KueueConfig, LimitRangeItem
 from webhook.model.selector import Selector
 from webhook.state.kueue_config import read_kueue_config, under_gates
-from webhook.state.readers import Key
 
 _Table: TypeAlias = Mapping[Key, Any]
 _Tables: TypeAlias = Mapping[str, _Table]

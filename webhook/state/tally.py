@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from webhook.api.resources import Key
 from webhook.learn.dispatches import Waiting
 from webhook.model.queues import Amounts, FlavorResource, Guest, Held, Stage
-from webhook.state.readers import Key
 from webhook.state.workload import Workload
 
 _Group: TypeAlias = tuple[str, str, int, str, str, int]

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from sys import intern
 from typing import Any, NamedTuple
 
-from webhook.learn.job_class import JobClass
 from webhook.learn.run_records import Began, Ended
 from webhook.learn.workload_runs import (
     NOT_SAID,
@@ -35,6 +34,7 @@ from webhook.model.moves import Obstacle
 from webhook.model.pods import read_template
 from webhook.model.queues import Stage
 from webhook.model.recall import recalling
+from webhook.model.run_keys import JobClass
 from webhook.model.signatures import SigningKeys
 from webhook.state.charge import Charge, read_charge, read_count
 

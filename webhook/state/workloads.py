@@ -6,13 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from webhook.learn.job_class import JobClass
+from webhook.api.resources import Key
 from webhook.learn.run_records import Began, Ended
 from webhook.model.moves import Obstacle
 from webhook.model.policy.fallback_policy import Option
 from webhook.model.queues import LocalQueue, Stage, StopPolicy
+from webhook.model.run_keys import JobClass
 from webhook.state.obstacles import Obstacles
-from webhook.state.readers import Key
 from webhook.state.seen import BY_NAME, Seen
 from webhook.state.tally import Tally
 from webhook.state.whereabouts import standing

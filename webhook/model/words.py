@@ -1,0 +1,36 @@
+"""Words for people: times, texts of a bounded length, and names that may have been meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from itertools import islice
+
+_MINUTES_FROM = 600.0
+_HOURS_FROM = 36_000.0
+_MOST_COMPARED = 200
+"""Names among which a near one is looked for: each costs some 40 microseconds."""
+_LONGEST_NAME = 253
+"""Characters of an object's name."""
+LIMIT = 230
+"""Characters of a sentence, so that the warning around it stays within Kubernetes' 256."""
+
+
+def clip(text: str, limit: int = LIMIT) -> str:
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def spoken(amount: float) -> str:
+    """Say a time for people: ``70 s``, ``12 min``, ``30.5 h``."""
+    if amount < _MINUTES_FROM:
+        return f"{amount:.0f} s"
+    if amount < _HOURS_FROM:
+        return f"{amount / 60:.0f} min"
+    return f"{amount / 3600:.1f} h"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Say which known name may have been meant; empty: none is like it."""
+    compared = [each for each in islice(known, _MOST_COMPARED) if len(each) <= _LONGEST_NAME]
+    close = difflib.get_close_matches(name[:_LONGEST_NAME], compared, n=1)
+    return f" (there is {close[0]})" if close else ""

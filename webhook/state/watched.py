@@ -1,0 +1,146 @@
+"""The table of what is watched: where each resource is served, and what its absence means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from webhook.api.resources import (
+    CHECKS,
+    CLUSTER_QUEUES,
+    COHORTS,
+    FLAVORS,
+    JOURNAL,
+    JOURNAL_VALUE,
+    KUEUE_CONFIG,
+    KUEUE_DEPLOYMENT,
+    KUEUE_GROUP,
+    LIMIT_RANGES,
+    LOCAL_QUEUES,
+    MULTIKUEUE_CLUSTERS,
+    MULTIKUEUE_CONFIGS,
+    NAMESPACES,
+    OFF_SWITCH,
+    POD_PRIORITIES,
+    POLICIES,
+    PRIORITY_CLASSES,
+    RUN_TIMES,
+    RUN_TIMES_LABEL,
+    RUN_TIMES_VALUE,
+    RUNTIME_CLASSES,
+    SIGNING_KEYS,
+    WEBHOOKS,
+    WORKLOADS,
+    Resource,
+)
+from webhook.state.readers import read
+
+_KUEUE = (
+    CLUSTER_QUEUES,
+    LOCAL_QUEUES,
+    COHORTS,
+    FLAVORS,
+    WORKLOADS,
+    CHECKS,
+    MULTIKUEUE_CONFIGS,
+    MULTIKUEUE_CLUSTERS,
+    PRIORITY_CLASSES,
+)
+
+
+def watched(*, namespace: str, kueue_namespace: str) -> tuple[Resource, ...]:
+    """List what is watched when we run in *namespace* and Kueue in *kueue_namespace*."""
+    return (
+        *(
+            Resource(kind=kind, read=read, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}")
+            for kind in _KUEUE
+        ),
+        Resource(kind=NAMESPACES, read=read, path="/api/v1/namespaces"),
+        Resource(kind=LIMIT_RANGES, read=read, path="/api/v1/limitranges"),
+        Resource(kind=RUNTIME_CLASSES, read=read, path="/apis/node.k8s.io/v1/runtimeclasses"),
+        Resource(
+            kind=POD_PRIORITIES, read=read, path=f"/apis/scheduling.k8s.io/v1/{POD_PRIORITIES}"
+        ),
+        Resource(kind=POLICIES, read=read, path=f"/apis/kueue-fallback.dev/v1alpha1/{POLICIES}"),
+        _config_map(kueue_namespace, KUEUE_CONFIG),
+        Resource(
+            read=read,
+            kind=KUEUE_DEPLOYMENT,
+            path=f"/apis/apps/v1/namespaces/{kueue_namespace}/deployments",
+            field_selector=f"metadata.name={KUEUE_DEPLOYMENT}",
+            required=False,
+            awaited=True,
+        ),
+        _config_map(namespace, OFF_SWITCH),
+        Resource(
+            read=read,
+            kind=WEBHOOKS,
+            path=f"/apis/admissionregistration.k8s.io/v1/{WEBHOOKS}",
+            required=False,
+        ),
+    )
+
+
+def watched_on_worker(*, kueue_namespace: str) -> tuple[Resource, ...]:
+    """List what is watched of a worker cluster: what its queues hold, and what for."""
+    needed = (CLUSTER_QUEUES, LOCAL_QUEUES, COHORTS, FLAVORS, WORKLOADS)
+    return (
+        *(
+            Resource(kind=kind, read=read, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}")
+            for kind in needed
+        ),
+        Resource(kind=NAMESPACES, read=read, path="/api/v1/namespaces"),
+        Resource(kind=LIMIT_RANGES, read=read, path="/api/v1/limitranges", required=False),
+        Resource(
+            kind=RUNTIME_CLASSES,
+            read=read,
+            path="/apis/node.k8s.io/v1/runtimeclasses",
+            required=False,
+        ),
+        replace(_config_map(kueue_namespace, KUEUE_CONFIG), required=False),
+    )
+
+
+def signing_keys(namespace: str) -> Resource:
+    """Name the Secret with the keys that decisions are signed with.
+
+    It is not among what is ``watched``, of which commands write files.
+    """
+    return Resource(
+        read=read,
+        kind=SIGNING_KEYS,
+        path=f"/api/v1/namespaces/{namespace}/secrets",
+        field_selector=f"metadata.name={SIGNING_KEYS}",
+        required=False,
+        awaited=True,
+    )
+
+
+def run_times(namespace: str) -> Resource:
+    """Name the records of runs for whoever may list ConfigMaps; see ``shards`` for who may not."""
+    return Resource(
+        read=read,
+        kind=RUN_TIMES,
+        path=f"/api/v1/namespaces/{namespace}/configmaps",
+        label_selector=f"{RUN_TIMES_LABEL}={RUN_TIMES_VALUE}",
+        required=False,
+    )
+
+
+def journal(namespace: str) -> Resource:
+    """Name the journal of Jobs that are over."""
+    return Resource(
+        read=read,
+        kind=JOURNAL,
+        path=f"/api/v1/namespaces/{namespace}/configmaps",
+        label_selector=f"{RUN_TIMES_LABEL}={JOURNAL_VALUE}",
+        required=False,
+    )
+
+
+def _config_map(namespace: str, name: str) -> Resource:
+    return Resource(
+        read=read,
+        kind=name,
+        path=f"/api/v1/namespaces/{namespace}/configmaps",
+        field_selector=f"metadata.name={name}",
+    )
