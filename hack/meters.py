@@ -15,7 +15,7 @@ from hack import bodies, paper
 from webhook.admission import review as reviews_wire
 from webhook.api.client import Client
 from webhook.flow.create import Rules
-from webhook.kueue.settle import Settler
+from webhook.kueue.live_occupancy import Settler
 from webhook.model.queues import Snapshot
 from webhook.serving.handler import Handler
 from webhook.serving.server_metrics import Metrics

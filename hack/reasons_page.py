@@ -6,10 +6,16 @@ from pathlib import Path
 from typing import Final
 
 from webhook.model.kueue_support import KueueTested
-from webhook.model.moves import Obstacle
-from webhook.model.reasons import EventReason, Explained, Ready
-from webhook.model.refusals import LeftAlone, Reason, Skip
-from webhook.model.why import Stayed
+from webhook.model.reasons import (
+    EventReason,
+    Explained,
+    LeftAlone,
+    Obstacle,
+    Ready,
+    Reason,
+    Skip,
+    Stayed,
+)
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs/reasons.md"
 _HEAD: Final = """\

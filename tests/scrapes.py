@@ -4,7 +4,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from webhook.api.resources import RUN_TIMES, SIGNING_KEYS
-from webhook.controller.glimpse import JOBS
+from webhook.controller.unreviewed import JOBS
 from webhook.metric_table import A_POLICY, AN_OPTION
 from webhook.reconsider.pending_jobs import PENDING_JOBS
 from webhook.state.watched import watched

@@ -8,7 +8,7 @@ from tests.moves import asking, decision, move, pending, reconsidering, with_spe
 from tests.reviews import light_job
 from tests.servers import Server
 from tests.test_moves import ALIKE, QUEUE, UNNAMED, small_job, stored
-from webhook.model.moves import Obstacle
+from webhook.model.reasons import Obstacle
 
 LIGHT = ("team", "light")
 BLOCKING = [

@@ -17,7 +17,7 @@ import yaml
 from webhook.admission import patch
 from webhook.flow import create
 from webhook.jobs import KINDS
-from webhook.kueue import folding
+from webhook.kueue import occupancy as folding
 from webhook.learn import job_class
 from webhook.learn.job_class import Mark
 from webhook.model.decision import Outcome

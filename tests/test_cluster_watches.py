@@ -13,12 +13,11 @@ from webhook.api.errors import NotServed, Unreachable
 from webhook.api.kubeconfigs import Kubeconfig
 from webhook.api.resources import SIGNING_KEYS
 from webhook.api.watch import Message
-from webhook.model.clusters import WorkerCluster
 from webhook.model.forecasts import Basis, RunTime
-from webhook.model.queues import MULTIKUEUE, AdmissionCheck, Snapshot
+from webhook.model.queues import MULTIKUEUE, AdmissionCheck, Snapshot, WorkerCluster
 from webhook.observer.cluster_watches import ClusterWatches, Reachable
-from webhook.state.key_ring import KeyRing
 from webhook.state.pipe import Update, apply_update
+from webhook.state.signing_keys import KeyRing
 
 QUEUES = {
     "clusterqueues": [cluster_queue("four-gpus")],

@@ -8,12 +8,11 @@ from tests.builders import NAMESPACE, cluster_queue, held
 from tests.reviews import light_job
 from tests.servers import CPU_CELL, GPU_CELL, Server
 from tests.simulate.shipped import shipped
-from webhook.model.clusters import WorkerCluster
 from webhook.model.forecasts import Profile
-from webhook.model.queues import MULTIKUEUE, AdmissionCheck, Snapshot
+from webhook.model.queues import MULTIKUEUE, AdmissionCheck, Snapshot, WorkerCluster
 from webhook.simulate.replay import replay
 from webhook.state.pipe import Update, changes
-from webhook.state.seen import Seen
+from webhook.state.workload import Seen
 
 POLICY = builders.policy(
     builders.GPU_OPTION,

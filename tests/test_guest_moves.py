@@ -8,8 +8,8 @@ from tests.moves import asking, decision, move, pending, reconsidering, with_spe
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.model.job import OPTION_LABEL
-from webhook.model.moves import Obstacle
 from webhook.model.policy.fallback_policy import Reconsider
+from webhook.model.reasons import Obstacle
 
 GUESTS = {"maxJobs": 3}
 GPU = {"name": "gpu", "queue": "gpu-lq"}

@@ -7,7 +7,7 @@ import pytest
 
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from webhook.state.seen import Seen
+from webhook.state.workload import Seen
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 DECISION = "kueue-fallback.dev/decision"

@@ -8,7 +8,7 @@ from tests.servers import CPU_CELL, GPU_CELL, Server
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.state.pipe import Update, changes
-from webhook.state.seen import Seen
+from webhook.state.workload import Seen
 
 DECISION = "kueue-fallback.dev/decision"
 GIB = 1 << 30

@@ -14,8 +14,8 @@ from tests.servers import Server, paper_snapshot
 from webhook.admission.patch import PatchError
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.metric_table import Kind
-from webhook.model.moves import Obstacle
 from webhook.model.queues import OffSwitch
+from webhook.model.reasons import Obstacle
 from webhook.serving.server_metrics import MOVES
 
 

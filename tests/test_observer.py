@@ -11,8 +11,8 @@ from tests.cluster.test_feed import synced_feed
 from webhook.api.watch import Message
 from webhook.model.faults import Failures
 from webhook.observer import process
-from webhook.state.key_ring import KeyRing
 from webhook.state.pipe import read_update
+from webhook.state.signing_keys import KeyRing
 
 
 @pytest.fixture

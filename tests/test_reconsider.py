@@ -19,10 +19,10 @@ from tests.cluster.objects import (
     workload,
 )
 from webhook.api import resources as kinds
-from webhook.kueue import folding
+from webhook.kueue import occupancy
 from webhook.model.job import PodSets
-from webhook.model.moves import Obstacle
 from webhook.model.pending import Pending
+from webhook.model.reasons import Obstacle
 from webhook.reconsider import choose, offers
 from webhook.state.state import State
 
@@ -300,7 +300,7 @@ def test_equal_jobs_share_a_kind_that_no_other_gets():
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
     snapshot = replace(state.snapshot(0.0, NOW), policies=(rule(),), generation=1)
     world = offers.World(snapshot=snapshot, censuses={}, workloads={}, now=0.0, unix=NOW)
-    catalog = offers.Catalog(world, folding.build(snapshot))
+    catalog = offers.Catalog(world, occupancy.build(snapshot))
     others = replace(pending(1), job=replace(pending(1).job, labels={"team": "b"}))
 
     def number(each):

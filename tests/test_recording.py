@@ -7,12 +7,12 @@ import pytest
 from tests.properties.test_recording import workload_of
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from webhook.hindsight import entries, past
+from webhook.hindsight import entries
 from webhook.model.job import DECISION
 
 
 def left_alone(job):
-    return entries.entry(past.read(workload_of(job)), entries.metadata_of(job)).left_alone
+    return entries.entry(entries.read(workload_of(job)), entries.metadata_of(job)).left_alone
 
 
 def test_why_a_job_was_left_alone_is_kept_as_it_was_decided():

@@ -9,10 +9,9 @@ from tests.builders import policy
 from tests.moves import asking, decision, move, pending, reconsidering, with_spec
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from webhook.model.clusters import WorkerCluster
 from webhook.model.job import DECISION, OPTION_LABEL
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.queues import MULTIKUEUE, AdmissionCheck, OffSwitch, StopPolicy
+from webhook.model.queues import MULTIKUEUE, AdmissionCheck, OffSwitch, StopPolicy, WorkerCluster
 
 GPU = {"name": "gpu", "queue": "gpu-lq"}
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from tests.builders import NAMESPACE, cluster_queue, cohort, snapshot
 from webhook.kueue import quota
-from webhook.kueue.demand import demand
+from webhook.kueue.flavor_plan import demand
 from webhook.kueue.queue_lines import Waiting
+from webhook.kueue.quota import Tree
 from webhook.kueue.schedule import Schedule
-from webhook.kueue.tree import Tree
 from webhook.model.pods import PodTemplate
 from webhook.model.queues import Arrival, KueueConfig, PodSetNeeds, Preemption, Queueing, Quota
 

@@ -13,8 +13,17 @@ import tracemalloc
 from typing import Final
 
 from webhook.learn.estimates import RunTimes
-from webhook.learn.record_shards import SHARDS, config_map, shard_of
-from webhook.learn.run_records import MOST_RUNS, Outcome, Record, Run, pack_outcomes, pack_runs
+from webhook.learn.run_records import (
+    MOST_RUNS,
+    SHARDS,
+    Outcome,
+    Record,
+    Run,
+    config_map,
+    pack_outcomes,
+    pack_runs,
+    shard_of,
+)
 
 CLASSES: Final = 10_000
 FLAVORS: Final = ("t4", "plain")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from webhook.kueue.demand import demand
+from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import Occupant, Queued, forecast
 from webhook.kueue.profile import start_of
 from webhook.model.forecasts import Basis, Profile, RunTime

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hack.experiment.arms import RECONSIDER, Arm
-from webhook.model.policy.values import seconds
+from webhook.model.policy.fallback_policy import seconds
 from webhook.simulate.scenario import STATIC, Scenario, Submission
 
 Object = dict[str, Any]

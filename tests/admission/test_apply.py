@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from webhook.admission.apply import CannotApplyError, apply
+from webhook.admission.patch import CannotApplyError, apply
 
 
 @pytest.mark.parametrize(

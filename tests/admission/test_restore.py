@@ -9,7 +9,7 @@ import pytest
 
 from webhook.admission.original import original_of
 from webhook.admission.patch import operations
-from webhook.flow.restore import restoration
+from webhook.flow.reapply import restoration
 from webhook.jobs import KINDS
 from webhook.model.edits import ABSENT, Edit, Original
 from webhook.model.job import DECISION, QUEUE_LABEL

@@ -4,8 +4,8 @@ import yaml
 
 from tests.chart.helm import CHART
 from webhook.api import lease
-from webhook.hindsight import journal_shards
-from webhook.learn.record_shards import SHARDS, name_of
+from webhook.hindsight import journal as journal_shards
+from webhook.learn.run_records import SHARDS, name_of
 from webhook.state.watched import watched, watched_on_worker
 
 READS = [

@@ -14,8 +14,8 @@ from tests.cluster.objects import (
 )
 from webhook.api import resources as kinds
 from webhook.model.queues import Held
-from webhook.state.seen import Seen
 from webhook.state.state import SHAPES_PER_QUEUE
+from webhook.state.workload import Seen
 
 
 def keys(snapshot):

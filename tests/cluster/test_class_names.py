@@ -1,9 +1,9 @@
 """What a Job runs is named to people by image and program: an argument may be a password."""
 
 from tests.cluster.test_run import ADMITTED, finished, ran
-from webhook.controller import keeps_failing
+from webhook.controller import records
 from webhook.learn.estimates import RunTimes
-from webhook.learn.record_shards import config_map
+from webhook.learn.run_records import config_map
 from webhook.state.workload import read_workload
 
 SECRET = "hunter2-S3cret"
@@ -22,7 +22,7 @@ def test_no_argument_stands_in_records_or_in_events():
     times.add(run)
     record = times.records[run.key]
 
-    text = keeps_failing.message((run.key, "policy", "cpu"), record, 1_800_000_000.0)
+    text = records.message((run.key, "policy", "cpu"), record, 1_800_000_000.0)
 
     assert run.name == record.name == "mysql:8 mysql"
     assert SECRET not in str(config_map(0, times.records))

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.commands.apiserver import serving
-from webhook.api.client import Client
-from webhook.api.configuration import default_namespace
+from webhook.api.client import Client, default_namespace
 
 
 def test_a_patch_returns_the_warnings_that_come_with_it(tmp_path):

@@ -14,7 +14,7 @@ from tests.cluster.objects import (
 )
 from webhook.api import resources as kinds
 from webhook.model.queues import Held
-from webhook.state.tally import Admitted
+from webhook.state.workloads import Admitted
 
 CPU = ("a100", "cpu")
 

@@ -3,9 +3,8 @@
 import pytest
 
 from tests.cluster.runs import began
-from webhook.learn import begun_delays
-from webhook.learn.begun_delays import OF_ALL
-from webhook.learn.estimates import RunTimes
+from webhook.learn import estimates
+from webhook.learn.estimates import OF_ALL, RunTimes
 from webhook.learn.run_records import MOST_BEGUN, Run, unpack_runs
 from webhook.model.run_keys import JobClass
 
@@ -70,7 +69,7 @@ def test_classes_that_are_forgotten_leave_what_they_told_of_the_place():
 
 
 def test_places_are_bounded(monkeypatch):
-    monkeypatch.setattr(begun_delays, "MOST_PLACES", 2)
+    monkeypatch.setattr(estimates, "MOST_PLACES", 2)
 
     runs = begun(*((f"k{at}", began(reserved=90, cluster_queue=f"cq-{at}")) for at in range(4)))
 

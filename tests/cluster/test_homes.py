@@ -1,9 +1,9 @@
 """What is remembered of runs has a home, and no home pushes another's out."""
 
 from tests.cluster.runs import ended
-from webhook.learn import record_shards
+from webhook.learn import run_records
 from webhook.learn.estimates import RunTimes
-from webhook.learn.record_shards import config_map, read_shard
+from webhook.learn.run_records import config_map, read_shard
 from webhook.model.run_keys import home_of, of_queue
 
 
@@ -31,7 +31,7 @@ def test_who_fills_the_memory_forgets_its_own_runs():
 
 
 def test_who_fills_an_object_leaves_out_its_own_runs(monkeypatch):
-    monkeypatch.setattr(record_shards, "MOST_BYTES", 4000)
+    monkeypatch.setattr(run_records, "MOST_BYTES", 4000)
     runs = RunTimes()
     for number in range(5):
         runs.add(ended(f"team/{number}", 1000 + number))

@@ -6,18 +6,17 @@ import pytest
 
 from tests.cluster.objects import RESERVED, condition, workload
 from tests.cluster.test_feed import changed, synced_feed
-from webhook.api import answers
+from webhook.api import client
 from webhook.api import resources as kinds
 from webhook.api.errors import Unreachable
 from webhook.api.resources import Entry, read_by
 from webhook.api.watch import Message
 from webhook.learn import job_class
-from webhook.learn.record_shards import config_map, read_shard
-from webhook.learn.run_records import Record
+from webhook.learn.run_records import Record, config_map, read_shard
 from webhook.model import faults, fields, quantity
 from webhook.model.fields import FieldError
 from webhook.model.run_keys import JobClass
-from webhook.state.pending_arrivals import Arrivals
+from webhook.state.state import Arrivals
 from webhook.state.workload import read_workload
 
 DAY = "2026-11-21T06:00:10Z"
@@ -185,7 +184,7 @@ def test_what_is_nested_thousands_deep_where_nobody_looks_costs_nothing_else():
     plain = {"metadata": {"name": 'a "[{" b\\'}, "items": [1, {"b": [2]}]}
     content = json.dumps({"managedFields": "@", **plain}).replace('"@"', deep).encode()
 
-    found = dict(answers.parse(content))
+    found = dict(client.parse(content))
 
     nested, depth = found.pop("managedFields"), 1
     while nested is not None:
@@ -195,4 +194,4 @@ def test_what_is_nested_thousands_deep_where_nobody_looks_costs_nothing_else():
 
 def test_what_is_no_json_at_all_is_said_to_be_none_however_deep():
     with pytest.raises(Unreachable, match="an answer that is not JSON"):
-        answers.parse(b"[" * 100_000)
+        client.parse(b"[" * 100_000)

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.controller.objects import Objects
-from webhook.hindsight import journal_shards
-from webhook.hindsight.journal import Entry, Offer
-from webhook.hindsight.journal_shards import Slot, config_map, read_slot
+from webhook.hindsight import journal
+from webhook.hindsight.journal import Entry, Offer, Slot, config_map, read_slot
 
 TEXTS = st.text(max_size=8)
 SECONDS = st.none() | st.floats(0, 1e6).map(lambda value: round(value, 3))
@@ -58,7 +57,7 @@ def entry(key):
 
 
 def test_what_exceeds_an_hours_room_is_counted_and_left_out(monkeypatch):
-    monkeypatch.setattr(journal_shards, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(journal, "MOST_ENTRIES", 3)
 
     found = Slot(number=5, entries={}).merged(entry(f"w-{n}") for n in range(5))
 
@@ -66,7 +65,7 @@ def test_what_exceeds_an_hours_room_is_counted_and_left_out(monkeypatch):
 
 
 def test_an_object_never_nears_what_etcd_takes(monkeypatch):
-    monkeypatch.setattr(journal_shards, "MOST_BYTES", 1500)
+    monkeypatch.setattr(journal, "MOST_BYTES", 1500)
     many = {f"w-{n:03}": replace(entry(f"w-{n:03}"), finished=n) for n in range(400)}
 
     found = read_slot(config_map(Slot(number=5, entries=many)))
@@ -85,21 +84,21 @@ def test_damaged_objects_and_those_of_another_version_are_passed_over():
 
 
 def ended(hour, number):
-    finished = hour * journal_shards.SLOT_SECONDS + number
+    finished = hour * journal.SLOT_SECONDS + number
     return replace(entry(f"w-{hour}-{number}"), finished=finished)
 
 
 def holding(*entries):
     server = Objects()
-    for hour in {journal_shards.slot_of(each.finished) for each in entries}:
-        mine = {e.key: e for e in entries if journal_shards.slot_of(e.finished) == hour}
+    for hour in {journal.slot_of(each.finished) for each in entries}:
+        mine = {e.key: e for e in entries if journal.slot_of(e.finished) == hour}
         written = config_map(Slot(number=hour, entries=mine, left_out=1))
-        server.post(journal_shards.path_of("ours"), written)
+        server.post(journal.path_of("ours"), written)
     return server
 
 
 def newest(server, hour, most):
-    return journal_shards.newest(server, "ours", hour * journal_shards.SLOT_SECONDS + 9.0, most)
+    return journal.newest(server, "ours", hour * journal.SLOT_SECONDS + 9.0, most)
 
 
 def test_the_newest_entries_are_read_first_and_no_object_more_than_needed():
@@ -115,8 +114,8 @@ def test_the_newest_entries_are_read_first_and_no_object_more_than_needed():
 def test_an_hour_whose_place_nobody_has_taken_yet_is_too_old_to_be_read():
     server = holding(ended(100, 1))
 
-    assert newest(server, 100 + journal_shards.SHARDS, 5).entries == ()
-    assert len(newest(server, 100 + journal_shards.SHARDS - 1, 5).entries) == 1
+    assert newest(server, 100 + journal.SHARDS, 5).entries == ()
+    assert len(newest(server, 100 + journal.SHARDS - 1, 5).entries) == 1
 
 
 def of(namespace, key, finished, size=0):
@@ -131,7 +130,7 @@ def noise(size, seed):
 
 
 def test_many_entries_of_one_namespace_push_out_none_of_another(monkeypatch):
-    monkeypatch.setattr(journal_shards, "MOST_ENTRIES", 10)
+    monkeypatch.setattr(journal, "MOST_ENTRIES", 10)
     hostile = [of("hostile", f"h-{n:02}", finished=n) for n in range(30)]
     others = [of("team", f"t-{n}", finished=100 + n) for n in range(4)]
 
@@ -143,7 +142,7 @@ def test_many_entries_of_one_namespace_push_out_none_of_another(monkeypatch):
 
 
 def test_large_entries_at_the_start_of_an_hour_push_out_none_of_another_namespace(monkeypatch):
-    monkeypatch.setattr(journal_shards, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(journal, "MOST_BYTES", 20_000)
     large = [of("hostile", f"h-{n}", finished=n, size=20_000) for n in range(6)]
     small = [of("team", f"t-{n}", finished=100 + n, size=200) for n in range(20)]
     slot = Slot(number=5, entries={}).merged([*large, *small])
@@ -157,7 +156,7 @@ def test_large_entries_at_the_start_of_an_hour_push_out_none_of_another_namespac
 
 
 def test_of_one_namespace_the_largest_go_first(monkeypatch):
-    monkeypatch.setattr(journal_shards, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(journal, "MOST_BYTES", 20_000)
     sizes = {"a": 30_000, "b": 200, "c": 40_000, "d": 300}
     entries = {key: of("team", key, finished=1, size=size) for key, size in sizes.items()}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.api.kubernetes_version import lets_resources_change
+from webhook.api.client import lets_resources_change
 
 
 @pytest.mark.parametrize(

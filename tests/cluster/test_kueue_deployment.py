@@ -4,7 +4,7 @@ import pytest
 
 from tests.cluster.kueue import ARGUMENTS, IMAGE, VOLUMES, deployment
 from webhook.model.kueue_support import KueueManager
-from webhook.state.kueue_deployment import read_kueue_manager
+from webhook.state.kueue_config import read_kueue_manager
 
 
 def read(**given):

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from webhook.model.queues import Arrival
 from webhook.serving.ledger import LEAST_UNSEEN, MOST_UNSEEN, Ledger
-from webhook.state.seen import Seen
+from webhook.state.workload import Seen
 
 
 def arrival(key, *, queue="gpu-lq", **rest):

@@ -13,7 +13,7 @@ import pytest
 from webhook.model.queues import Snapshot
 from webhook.serving.observer_link import Lines, ObserverLink
 from webhook.state.pipe import Update, apply_update, read_update, write_update
-from webhook.state.seen import Seen
+from webhook.state.workload import Seen
 
 WAIT_SECONDS = 30.0
 CHILD = """

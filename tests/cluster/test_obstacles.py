@@ -5,8 +5,8 @@ import pytest
 from tests.cluster.objects import PENDING, condition, reserving, state_with, workload
 from tests.cluster.test_pipe import through
 from webhook.api import resources as kinds
-from webhook.model.moves import Obstacle
 from webhook.model.queues import Snapshot
+from webhook.model.reasons import Obstacle
 from webhook.state.pipe import Update, apply_update, changes
 
 JOB = ("team", "train")

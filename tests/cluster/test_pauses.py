@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.api.pauses import REST_SECONDS, WORK_SECONDS, paced
+from webhook.api.watch import REST_SECONDS, WORK_SECONDS, paced
 
 
 class Clock:

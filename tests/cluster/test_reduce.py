@@ -4,7 +4,6 @@ import pytest
 
 from webhook.api import resources as kinds
 from webhook.api.resources import Entry
-from webhook.model.clusters import WorkerCluster
 from webhook.model.queues import (
     MULTIKUEUE,
     AdmissionCheck,
@@ -20,6 +19,7 @@ from webhook.model.queues import (
     ResourceGroup,
     StopPolicy,
     Transformation,
+    WorkerCluster,
 )
 from webhook.model.selector import (
     EVERYTHING,

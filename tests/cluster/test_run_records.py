@@ -5,14 +5,7 @@ from hypothesis import strategies as st
 
 from tests.cluster.runs import ended, failure
 from tests.cluster.test_run_times import RUNS, full_record, learned_from
-from webhook.learn.record_shards import (
-    MOST_BYTES,
-    SHARDS,
-    config_map,
-    name_of,
-    read_shard,
-    shard_of,
-)
+from webhook.learn.run_records import MOST_BYTES, SHARDS, config_map, name_of, read_shard, shard_of
 
 MIB = 1 << 20
 

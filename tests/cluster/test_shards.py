@@ -1,7 +1,7 @@
 from tests.cluster.runs import ended
 from tests.cluster.script import Script
 from webhook.api.errors import Forbidden, NotServed, Unreachable
-from webhook.learn.record_shards import SHARDS, config_map, name_of
+from webhook.learn.run_records import SHARDS, config_map, name_of
 from webhook.state.run_records_reader import AGAIN_SECONDS, RETRY_SECONDS, Reader
 
 RECORDS = {"k": ended().record()}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.script import COHORTS, NAMESPACES, Script
 from webhook.api.errors import Forbidden, Gone, NotServed, Unreachable
-from webhook.api.pauses import REST_SECONDS, WORK_SECONDS
+from webhook.api.watch import REST_SECONDS, WORK_SECONDS
 from webhook.state import readers
 
 

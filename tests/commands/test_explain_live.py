@@ -13,7 +13,7 @@ from tests.commands.apiserver import serving
 from tests.commands.cluster import Cluster
 from webhook.__main__ import main
 from webhook.commands import deciding
-from webhook.commands.explain_live import as_if_created
+from webhook.commands.explain import as_if_created
 
 SNAPSHOT = json.loads(Path("examples/snapshot.json").read_text(encoding="utf-8"))["items"]
 LIGHT = yaml.safe_load(Path("examples/light-job.yaml").read_text(encoding="utf-8"))

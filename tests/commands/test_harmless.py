@@ -10,8 +10,7 @@ import webhook.commands
 from tests.cluster.runs import success
 from webhook.commands import run_times_table, terminal
 from webhook.learn import job_class
-from webhook.learn.estimates import RunTimes
-from webhook.learn.learned import learned
+from webhook.learn.estimates import RunTimes, remembered
 
 COMMANDS = Path(webhook.commands.__file__).parent
 SAY_THEMSELVES = {"terminal.py", "completion.py"}
@@ -40,7 +39,7 @@ def test_a_class_of_jobs_is_one_cell_of_its_table_whatever_its_command_says():
     runs = RunTimes()
     runs.add(success(1000, key="k", name=name))
 
-    text = run_times_table.as_text(learned(runs, (), 0.0))
+    text = run_times_table.as_text(remembered(runs, (), 0.0))
 
     header, row = text.splitlines()
     assert header.startswith("CLASS")

@@ -8,7 +8,7 @@ from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.api.errors import Forbidden, NotServed
 from webhook.commands import history
-from webhook.hindsight.journal_shards import Slot, config_map
+from webhook.hindsight.journal import Slot, config_map
 
 JOBS = "/apis/batch/v1/jobs"
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/workloads"

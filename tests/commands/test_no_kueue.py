@@ -5,8 +5,8 @@ import pytest
 from tests.controller.moving import Cluster
 from webhook.api.errors import NotServed
 from webhook.api.resources import kueue_path
-from webhook.commands import status_parts, status_queues
-from webhook.commands.look import Part
+from webhook.commands import status_parts
+from webhook.commands.status_parts import Part
 from webhook.controller import move_writes
 
 
@@ -30,7 +30,7 @@ def test_commands_say_that_there_are_no_queues_and_no_clusters():
     client = WithoutKueue()
 
     assert status_parts.clusters(client) == Part(shown=[])
-    assert status_queues.local_queues(client, "team") == Part(unknown="Kueue is not installed")
+    assert status_parts.local_queues(client, "team") == Part(unknown="Kueue is not installed")
 
 
 def test_no_workload_is_written_or_read_anew():

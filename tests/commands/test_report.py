@@ -11,7 +11,7 @@ from tests.commands.apiserver import serving
 from tests.model.policies import VALID
 from webhook.__main__ import main
 from webhook.learn.estimates import RunTimes
-from webhook.learn.record_shards import config_map, shard_of
+from webhook.learn.run_records import config_map, shard_of
 from webhook.state.readers import OUR_WEBHOOK
 
 NOW = 1_795_240_800

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hack.experiment.arms import SCENARIOS
 from tests.simulate import journals
 from webhook.__main__ import main
-from webhook.hindsight.journal_shards import Slot, config_map, slot_of
+from webhook.hindsight.journal import Slot, config_map, slot_of
 
 HOUR = slot_of(journals.BEGAN)
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from tests.commands.apiserver import serving
 from webhook.__main__ import main
 from webhook.commands import tail
-from webhook.commands.following import Decisions
+from webhook.commands.tail import Decisions
 
 DECISION = "kueue-fallback.dev/decision"
 QUEUE = "kueue.x-k8s.io/queue-name"

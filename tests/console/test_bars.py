@@ -1,7 +1,7 @@
 import pytest
 
 from tests.console import views
-from webhook.console.bars import Part, bar
+from webhook.console.timeline import Part, bar
 
 
 @pytest.mark.parametrize(

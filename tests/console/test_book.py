@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from tests.console.worlds import UNIX, decision
-from webhook.console.book import Book
+from webhook.console.decisions import Book
 
 
 def line(identity, second=0):

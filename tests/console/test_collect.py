@@ -26,7 +26,7 @@ from webhook.console.view import Cell, Cluster, Policy, Queue, Savings, View
 from webhook.kueue import quota
 from webhook.model.queues import Held, OffSwitch, StopPolicy
 from webhook.state.feed import Counted
-from webhook.state.tally import Admitted
+from webhook.state.workloads import Admitted
 
 
 def test_a_queue_is_shown_with_what_it_has_and_holds():

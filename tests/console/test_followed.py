@@ -7,8 +7,8 @@ import pytest
 from webhook.api.resources import Entry
 from webhook.api.watch import Message
 from webhook.console import followed
-from webhook.console.book import Book
 from webhook.console.collect import Judged, Leads
+from webhook.console.decisions import Book
 from webhook.console.followed import (
     JOBS,
     JUDGED,

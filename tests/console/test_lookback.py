@@ -14,13 +14,13 @@ from tests.controller.objects import Objects
 from tests.simulate import journals
 from webhook.api.errors import Forbidden
 from webhook.console import lookback, quota_api
-from webhook.console.book import Book
+from webhook.console.access import Everybody
 from webhook.console.collect import collect, restricted
+from webhook.console.decisions import Book
 from webhook.console.gained import NOTHING, merged
 from webhook.console.lookback import AGAIN_SECONDS, PART, RETRY_SECONDS, Looker
-from webhook.console.seer import Everybody
 from webhook.console.view import JOURNAL
-from webhook.hindsight.journal_shards import Slot, config_map, slot_of
+from webhook.hindsight.journal import Slot, config_map, slot_of
 from webhook.model.policy.fallback_policy import Mode
 from webhook.state.feed import Counted
 from webhook.state.run_records_reader import path_of

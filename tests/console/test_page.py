@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from tests.console import views
-from webhook.console import security, view_filters, words
+from webhook.console import routes, view_filters, words
 from webhook.console.page import render
 from webhook.console.view import JOURNAL, Cluster, Savings
 
@@ -242,7 +242,7 @@ def test_every_id_is_there_once():
 
 
 def test_the_header_allows_one_nonce_and_no_other_place():
-    policy = security.headers("n0nce")["Content-Security-Policy"]
+    policy = routes.headers("n0nce")["Content-Security-Policy"]
 
     assert policy == (
         "default-src 'none'; style-src 'nonce-n0nce'; script-src 'nonce-n0nce'; img-src data:; "
@@ -251,7 +251,7 @@ def test_the_header_allows_one_nonce_and_no_other_place():
 
 
 def test_each_nonce_is_another():
-    assert len({security.new_nonce() for _ in range(100)}) == 100
+    assert len({routes.new_nonce() for _ in range(100)}) == 100
 
 
 SUM = {"since": views.NOW - 3600, "jobs": 30, "moved": 10, "saved_seconds": 740.0, "slower": 2}

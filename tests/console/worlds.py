@@ -6,7 +6,7 @@ from webhook.console.gained import Lookback
 from webhook.console.view import Decision, Gained, Move, Option
 from webhook.model.forecasts import Profile
 from webhook.state.feed import Counted
-from webhook.state.tally import Admitted
+from webhook.state.workloads import Admitted
 
 GPU = "nvidia.com/gpu"
 NOW, UNIX = 1000.0, 1_790_000_000.0

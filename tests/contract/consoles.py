@@ -5,8 +5,8 @@ import http.client
 import json
 import threading
 
+from webhook.console.access import Everybody
 from webhook.console.routes import LOOPBACK, create_app
-from webhook.console.seer import Everybody
 from webhook.console.web_server import ConsoleServer
 
 

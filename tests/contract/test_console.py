@@ -9,11 +9,10 @@ import pytest
 
 from tests.console.worlds import known
 from tests.contract.consoles import ask, read, served
-from webhook.console import security, web_server
-from webhook.console.access import Unanswered, Unknown
+from webhook.console import routes, web_server
+from webhook.console.access import Everybody, Unanswered, Unknown
 from webhook.console.collect import collect
 from webhook.console.routes import create_app
-from webhook.console.seer import Everybody
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +73,7 @@ def test_the_page_names_its_queues_and_allows_nothing_but_its_own_scripts(consol
     assert response.headers["Content-Type"] == "text/html; charset=utf-8"
     assert b"gpu-cq" in body
     nonce = policy.split("'nonce-")[1].split("'")[0]
-    assert policy == security.content_security_policy(nonce)
+    assert policy == routes.content_security_policy(nonce)
     assert f'<script nonce="{nonce}"'.encode() in body
     assert nonce not in ask(console, "/")[0].headers["Content-Security-Policy"]
 

@@ -5,8 +5,8 @@ import json
 from tests.builders import cluster_queue, policy, snapshot
 from webhook.api.resources import Entry
 from webhook.api.watch import Message
+from webhook.hindsight.entries import Over, Past
 from webhook.hindsight.journal import SUCCEEDED
-from webhook.hindsight.past import Over, Past
 
 NAMESPACE = "ours"
 ENDED = 1_800_000_000

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from tests.controller.journals import ENDED, TEMPLATE, past
 from webhook.api.watch import Message
-from webhook.controller.glimpse import read
+from webhook.controller.unreviewed import read
 from webhook.decide.decision_record import VERSION
 from webhook.model.job import DECISION, OPTION_LABEL, QUEUE_LABEL, REASON
 

@@ -8,12 +8,12 @@ import pytest
 from tests.controller.journals import ENDED, past
 from tests.controller.objects import Objects
 from tests.controller.test_journal import Keeping, kept
-from webhook.controller import glimpse
+from webhook.controller import unreviewed
 from webhook.decide import decision_record
 from webhook.hindsight import entries
+from webhook.hindsight.entries import LONGEST_TEMPLATE
+from webhook.hindsight.entries import read as read_past
 from webhook.hindsight.journal_keeper import known_of
-from webhook.hindsight.past import LONGEST_TEMPLATE
-from webhook.hindsight.past import read as read_past
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, OURS, UNDONE
 from webhook.model.pending import read_left
@@ -68,7 +68,7 @@ def test_a_decision_that_is_none_of_ours_is_no_decision(text):
 def test_a_job_with_a_forged_decision_is_followed_as_one_without(text):
     source = job(**{DECISION: text, UNDONE: "p"})
 
-    seen, waiting = glimpse.read("jobs", source), pending_jobs.read("pendingjobs", source)
+    seen, waiting = unreviewed.read("jobs", source), pending_jobs.read("pendingjobs", source)
 
     assert (seen.problem, waiting.problem) == ("", "")
     assert (seen.value.happening, waiting.value.policy) == (None, "")
@@ -164,6 +164,6 @@ def test_of_an_undecided_job_no_long_annotation_is_kept():
     metadata = {"uid": "u", "namespace": "team", "name": "a", "annotations": annotations}
     source = {"metadata": {**metadata, "creationTimestamp": "2026-11-21T06:00:00Z"}}
 
-    found = glimpse.read("jobs", source).value
+    found = unreviewed.read("jobs", source).value
 
     assert found.job.annotations == {short: "none"}

@@ -7,7 +7,7 @@ import pytest
 from tests.reviews import light_job
 from webhook.api.errors import Refused, Unreachable
 from webhook.api.watch import Message
-from webhook.controller import glimpse
+from webhook.controller import unreviewed
 from webhook.controller.job_events import EVENTS_A_MINUTE, MOST_AT_ONCE, MOST_WAITING, JobEvents
 
 NOW = 1_800_000_000.0
@@ -45,7 +45,7 @@ def moved(time=STAMP, **given):
 
 
 def entry(job):
-    return glimpse.read("jobs", {"kind": "PartialObjectMetadata", "metadata": job["metadata"]})
+    return unreviewed.read("jobs", {"kind": "PartialObjectMetadata", "metadata": job["metadata"]})
 
 
 class Replica:

@@ -9,15 +9,8 @@ from tests.controller.test_unreviewed import stored
 from tests.servers import Server, paper_snapshot
 from webhook.api.errors import Forbidden, Refused
 from webhook.api.watch import Message
+from webhook.hindsight.journal import SHARDS, SLOT_SECONDS, Written, name_of, read_slot, slot_of
 from webhook.hindsight.journal_keeper import MOST_WRITTEN, SETTLED_SECONDS, WRITE_SECONDS, Journal
-from webhook.hindsight.journal_shards import (
-    SHARDS,
-    SLOT_SECONDS,
-    Written,
-    name_of,
-    read_slot,
-    slot_of,
-)
 
 HOUR = slot_of(ENDED)
 

@@ -10,9 +10,9 @@ import pytest
 from tests.controller.journals import ENDED, NAMESPACE, WORLD, over
 from tests.controller.many_jobs import Day
 from tests.controller.objects import Objects
-from webhook.hindsight import journal_shards
+from webhook.hindsight import journal
+from webhook.hindsight.journal import MOST_ENTRIES, read_slot
 from webhook.hindsight.journal_keeper import SETTLED_SECONDS, WRITE_SECONDS, Journal
-from webhook.hindsight.journal_shards import MOST_ENTRIES, read_slot
 
 MIB = 1 << 20
 STRINGS = 3e6
@@ -99,7 +99,7 @@ def cost_of_reading(jobs):
     keeping = Keeping(Day(jobs))
     keeping.write()
     tracemalloc.start()
-    found = journal_shards.newest(keeping.server, NAMESPACE, float(ENDED), jobs)
+    found = journal.newest(keeping.server, NAMESPACE, float(ENDED), jobs)
     return len(found.entries), *tracemalloc.get_traced_memory()
 
 

@@ -2,8 +2,8 @@ from tests.builders import policy
 from tests.cluster.runs import DAY, failure, success
 from tests.controller.objects import Objects
 from webhook.api.errors import Forbidden
-from webhook.controller.keeps_failing import EVENTS, MOST_AT_ONCE, Teller
-from webhook.controller.reconcile import PATH
+from webhook.controller.policy_status import PATH
+from webhook.controller.records import EVENTS, MOST_AT_ONCE, Teller
 from webhook.learn.estimates import RunTimes
 
 NOW = 1_795_240_800

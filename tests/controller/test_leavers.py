@@ -5,7 +5,7 @@ import pytest
 from tests.controller.moving import job as decided
 from tests.controller.test_unreviewed import entry, stored
 from webhook.api.watch import Message
-from webhook.controller.glimpse import Leavers
+from webhook.controller.unreviewed import Leavers
 
 OURS = "kueue-fallback.dev/"
 

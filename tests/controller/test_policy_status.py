@@ -43,7 +43,7 @@ def snapshot(*, namespaces=None, local=None, cluster=("gpu-cq", "cpu-cq"), **res
 
 
 def condition(found, **state):
-    return policy_status.condition(read_policy(found), snapshot(**state), own_namespace="own")
+    return policy_status.condition_of(read_policy(found), snapshot(**state), own_namespace="own")
 
 
 def not_ready(reason, message):
@@ -162,7 +162,7 @@ def test_a_queue_of_other_clusters_is_named_too(option):
     }
     state = replace(snapshot(local=local), cluster_queues=queues, checks={"far": check})
 
-    found = policy_status.condition(
+    found = policy_status.condition_of(
         read_policy(policy(options=[{"queue": "gpu-lq"}, option])), state, own_namespace="own"
     )
 
@@ -173,7 +173,7 @@ def test_a_queue_of_other_clusters_is_named_too(option):
 
 
 def test_an_older_kubernetes_is_named_where_resources_change():
-    found = policy_status.condition(
+    found = policy_status.condition_of(
         read_policy(policy()), snapshot(), own_namespace="own", changes_resources=False
     )
 
@@ -198,7 +198,7 @@ def test_an_invalid_policy_says_every_mistake():
 
 
 def test_a_status_is_written_only_when_it_changes():
-    first = policy_status.status(READY, Snapshot(), {}, now="2026-01-01T00:00:00Z")
+    first = policy_status.status_of(READY, Snapshot(), {}, now="2026-01-01T00:00:00Z")
 
     assert first == {
         "conditions": [
@@ -221,7 +221,7 @@ def test_a_status_is_written_only_when_it_changes():
             },
         ]
     }
-    assert policy_status.status(READY, Snapshot(), first, now="2026-01-02T00:00:00Z") is None
+    assert policy_status.status_of(READY, Snapshot(), first, now="2026-01-02T00:00:00Z") is None
 
 
 @pytest.mark.parametrize(
@@ -244,9 +244,9 @@ def test_a_status_is_written_only_when_it_changes():
 def test_a_kueue_that_is_untested_is_said_beside_ready(reason, is_restrained, status, message):
     doubt = Doubt(reason=reason, message="Kueue 0.20 is untested")
     found = Snapshot(doubts=(doubt,), is_restrained=is_restrained)
-    before = policy_status.status(READY, Snapshot(), {}, now="2026-01-01T00:00:00Z")
+    before = policy_status.status_of(READY, Snapshot(), {}, now="2026-01-01T00:00:00Z")
 
-    written = policy_status.status(READY, found, before, now="2026-01-02T00:00:00Z")
+    written = policy_status.status_of(READY, found, before, now="2026-01-02T00:00:00Z")
 
     assert written == {
         "conditions": [
@@ -265,11 +265,11 @@ def test_a_kueue_that_is_untested_is_said_beside_ready(reason, is_restrained, st
 
 def test_the_time_of_the_last_transition_stays_while_only_the_message_changes():
     none = Snapshot()
-    before = policy_status.status(not_ready("A", "a"), none, {}, now="2026-01-01T00:00:00Z")
+    before = policy_status.status_of(not_ready("A", "a"), none, {}, now="2026-01-01T00:00:00Z")
     assert before is not None
 
-    same = policy_status.status(not_ready("B", "b"), none, before, now="2026-01-02T00:00:00Z")
-    turned = policy_status.status(READY, none, before, now="2026-01-02T00:00:00Z")
+    same = policy_status.status_of(not_ready("B", "b"), none, before, now="2026-01-02T00:00:00Z")
+    turned = policy_status.status_of(READY, none, before, now="2026-01-02T00:00:00Z")
 
     assert same is not None
     assert turned is not None
@@ -281,7 +281,7 @@ def test_conditions_of_others_are_kept():
     other = {"type": "Audited", "status": "True"}
 
     before = {"conditions": [other]}
-    written = policy_status.status(READY, Snapshot(), before, now="2026-01-01T00:00:00Z")
+    written = policy_status.status_of(READY, Snapshot(), before, now="2026-01-01T00:00:00Z")
 
     assert written is not None
     assert written["conditions"][0] == other

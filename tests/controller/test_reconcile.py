@@ -5,7 +5,7 @@ import pytest
 from tests.controller.test_policy_status import READY, snapshot
 from tests.model.policies import policy
 from webhook.api.errors import NotServed, Refused, Unreachable
-from webhook.controller import reconcile
+from webhook.controller import policy_status
 
 
 class Policies:
@@ -17,7 +17,7 @@ class Policies:
         self.refusal = None
 
     def get(self, path, params=None):
-        assert path == reconcile.PATH
+        assert path == policy_status.PATH
         start = int(params.get("continue", 0))
         following = str(start + 1) if start + 1 < len(self.items) else ""
         return {"items": self.items[start : start + 1], "metadata": {"continue": following}}
@@ -38,7 +38,7 @@ def stored(name, **spec):
 
 
 def look(server, is_leader=lambda: True):
-    return reconcile.look(
+    return policy_status.look(
         server,
         snapshot(),
         own_namespace="own",
@@ -56,8 +56,8 @@ def test_every_policy_gets_its_condition_and_a_second_look_writes_nothing():
     assert [(name, found.ready) for name, found in first.written] == [("a", True), ("b", False)]
     assert second.written == ()
     assert [path for path, _ in server.patches] == [
-        f"{reconcile.PATH}/a/status",
-        f"{reconcile.PATH}/b/status",
+        f"{policy_status.PATH}/a/status",
+        f"{policy_status.PATH}/b/status",
     ]
 
 
@@ -66,7 +66,7 @@ def test_who_does_not_lead_judges_and_writes_nothing():
 
     found = look(server, is_leader=lambda: False)
 
-    assert found == reconcile.Look(ready={"a": True, "b": False})
+    assert found == policy_status.Look(ready={"a": True, "b": False})
     assert server.patches == []
 
 
@@ -76,7 +76,7 @@ def test_who_leads_no_more_writes_no_more():
     found = look(server, is_leader=lambda: not server.patches)
 
     assert found.ready == {"a": True, "b": True}
-    assert [path for path, _ in server.patches] == [f"{reconcile.PATH}/a/status"]
+    assert [path for path, _ in server.patches] == [f"{policy_status.PATH}/a/status"]
 
 
 def test_a_write_carries_the_version_that_was_read():
@@ -120,7 +120,7 @@ def test_without_the_definition_there_is_nothing_to_do():
         def get(self, path, params=None):
             raise NotServed(path)
 
-    assert look(Nothing()) == reconcile.Look()
+    assert look(Nothing()) == policy_status.Look()
 
 
 def test_an_api_server_that_is_away_is_the_callers_to_handle():

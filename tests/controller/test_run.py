@@ -22,9 +22,9 @@ from webhook.api.resources import (
 from webhook.api.watch import Message
 from webhook.controller import controller
 from webhook.controller.controller import Controller
-from webhook.controller.reconcile import PATH
+from webhook.controller.policy_status import PATH
 from webhook.learn.estimates import RunTimes
-from webhook.learn.record_shards import SHARDS
+from webhook.learn.run_records import SHARDS
 from webhook.reconsider import pending_jobs
 from webhook.settings import Settings
 from webhook.state.readers import read

@@ -6,13 +6,20 @@ from tests.controller.objects import Objects
 from webhook.api.errors import Forbidden, Refused
 from webhook.api.resources import Entry
 from webhook.api.watch import Message
-from webhook.controller import run_times
-from webhook.controller.run_times import WRITE_SECONDS, Keeper
-from webhook.hindsight.journal_shards import Written
-from webhook.hindsight.past import Over
+from webhook.controller import records
+from webhook.controller.records import WRITE_SECONDS, Keeper
+from webhook.hindsight.entries import Over
+from webhook.hindsight.journal import Written
 from webhook.learn.estimates import RunTimes
-from webhook.learn.record_shards import SHARDS, config_map, name_of, read_shard, shard_of
-from webhook.learn.run_records import Run, unpack_runs
+from webhook.learn.run_records import (
+    SHARDS,
+    Run,
+    config_map,
+    name_of,
+    read_shard,
+    shard_of,
+    unpack_runs,
+)
 from webhook.state.run_records_reader import path_of
 from webhook.state.workload import read_workload
 
@@ -216,9 +223,9 @@ def test_only_ended_workloads_are_read_and_bad_ones_are_passed_over():
     }
     running, done = reserving(also=(admitted,)), reserving(also=(admitted, over))
 
-    assert run_times.read_run("workloads", running).value is None
-    assert run_times.read_run("workloads", done).value.ended == read_workload(done).ended
-    broken = run_times.read_run("workloads", {**done, "spec": 5})
+    assert records.read_run("workloads", running).value is None
+    assert records.read_run("workloads", done).value.ended == read_workload(done).ended
+    broken = records.read_run("workloads", {**done, "spec": 5})
     assert (broken.value, broken.problem.startswith("workloads ")) == (None, True)
 
 

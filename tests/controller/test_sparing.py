@@ -1,4 +1,4 @@
-from webhook.controller.sparing import Sparing
+from webhook.controller.job_events import Sparing
 
 
 def test_so_many_pass_in_any_minute():

@@ -9,7 +9,7 @@ from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.api.errors import Unreachable
 from webhook.api.watch import Message
-from webhook.controller import glimpse
+from webhook.controller import unreviewed
 from webhook.controller.unreviewed import MOST_WAITING, Found, Unreviewed
 from webhook.model.queues import OffSwitch
 from webhook.model.selector import Selector
@@ -29,7 +29,7 @@ def stored(name="light", *, uid="", spec=None, **metadata):
 
 def entry(job):
     metadata = copy.deepcopy(job["metadata"])
-    return glimpse.read("jobs", {"kind": "PartialObjectMetadata", "metadata": metadata})
+    return unreviewed.read("jobs", {"kind": "PartialObjectMetadata", "metadata": metadata})
 
 
 class Cluster:

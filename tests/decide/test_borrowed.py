@@ -2,7 +2,7 @@
 
 from tests.builders import cluster_queue
 from tests.decide.test_run_times import learned
-from webhook.learn.borrowed import lent, together
+from webhook.learn.expected_runs import lent, together
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck
 
 CHECK = AdmissionCheck(name="far", controller=MULTIKUEUE, parameters="all")

@@ -9,7 +9,7 @@ from webhook.decide import decision_record
 from webhook.model.decision import Assessment, Decision, Fit, Rejection, Stay
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.refusals import Reason
+from webhook.model.reasons import Reason
 
 SENTENCE = "sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending"
 GPU = Assessment(

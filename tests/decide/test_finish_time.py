@@ -15,7 +15,7 @@ from webhook.decide.strategies import choose
 from webhook.decide.wishes import Wishes
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
-from webhook.model.refusals import Reason
+from webhook.model.reasons import Reason
 
 STOPPED = Rejection(reason=Reason.STOPPED, detail="ClusterQueue cpu-cq has stopPolicy Hold")
 DEFAULTS = policy()

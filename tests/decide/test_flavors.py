@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import cluster_queue, cohort, container, group, held, needs, snapshot, template
-from webhook.kueue import folding, occupancy
+from webhook.kueue import occupancy
 from webhook.kueue.assignment import Assignment
 from webhook.model.decision import Fit, Rejection
 from webhook.model.queues import KueueConfig, Preemption, Quota, ResourceFlavor
-from webhook.model.refusals import Reason
+from webhook.model.reasons import Reason
 from webhook.model.selector import Taint, Toleration
 
 GPU = "nvidia.com/gpu"
@@ -16,7 +16,7 @@ T4 = {"t4": {GPU: "4", "cpu": "8"}}
 
 def assign(asked, *cluster_queues, priority=0, **rest):
     """Assign to the first ClusterQueue."""
-    found = folding.build(snapshot(*cluster_queues, **rest))
+    found = occupancy.build(snapshot(*cluster_queues, **rest))
     asked = asked if isinstance(asked, list) else [asked]
     return occupancy.assignment(found, asked, cluster_queues[0], priority=priority)
 

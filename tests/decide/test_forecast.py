@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import arrival, cluster_queue, needs, snapshot
-from webhook.kueue.demand import demand
+from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import Occupant, Queued, forecast
 from webhook.kueue.profile import start_of
 from webhook.model.forecasts import Basis, Profile, RunTime

@@ -9,7 +9,7 @@ from webhook.decide import match
 from webhook.model.fields import FieldError
 from webhook.model.job import Owner
 from webhook.model.queues import KueueConfig, LocalQueue, OffSwitch
-from webhook.model.refusals import Skip
+from webhook.model.reasons import Skip
 from webhook.model.selector import Selector
 
 LIGHT = {"matchLabels": {"workload-type": "light"}}

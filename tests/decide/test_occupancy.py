@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import NAMESPACE, arrival, cluster_queue, held, needs, snapshot
-from webhook.kueue import folding, occupancy
+from webhook.kueue import occupancy
 from webhook.model.queues import (
     Held,
     KueueConfig,
@@ -22,7 +22,7 @@ ONE = {GPU: "1"}
 
 def starts(state, per_pod=ONE, placements=()):
     """Ask for the first ClusterQueue, through its LocalQueue."""
-    found = folding.build(state, placements)
+    found = occupancy.build(state, placements)
     (local_queue, *_) = state.local_queues.values()
     queue = state.cluster_queues[local_queue.cluster_queue]
     assigned = occupancy.assignment(found, [needs(per_pod)], queue)
@@ -34,7 +34,7 @@ def test_arrivals_are_charged_until_the_quota_is_gone_and_then_pend():
     state = snapshot(cluster_queue(quotas=T4), competing={"gpu-cq": waiting})
     placed = [arrival(f"p{n}", ONE, policy="light", option="gpu", priority=n) for n in range(3)]
 
-    found = folding.build(state, placed)
+    found = occupancy.build(state, placed)
 
     assert found.held("gpu-cq") == Held(
         pending=2,
@@ -51,18 +51,18 @@ def test_a_smaller_job_overtakes_a_larger_one_under_best_effort_only():
         queue = cluster_queue(quotas=T4, queueing=queueing)
         state = snapshot(queue, held={"gpu-cq": held({"t4": {GPU: "2"}}, reserving=2)})
 
-        found = folding.build(state, [large, small]).held("gpu-cq")
+        found = occupancy.build(state, [large, small]).held("gpu-cq")
 
         assert (found.pending, found.reserving) == expected
 
 
 def test_adding_one_arrival_leaves_the_occupancy_it_came_from_alone():
-    before = folding.build(snapshot(cluster_queue(quotas=T4)))
+    before = occupancy.build(snapshot(cluster_queue(quotas=T4)))
 
-    after = folding.with_arrival(before, arrival("a", ONE))
+    after = occupancy.with_arrival(before, arrival("a", ONE))
 
     assert before.held("gpu-cq") == Held()
-    assert after == folding.build(before.snapshot, [arrival("a", ONE)])
+    assert after == occupancy.build(before.snapshot, [arrival("a", ONE)])
 
 
 def test_an_arrival_in_an_unknown_or_stopped_local_queue_counts_nowhere():
@@ -72,7 +72,7 @@ def test_an_arrival_in_an_unknown_or_stopped_local_queue_counts_nowhere():
     state = snapshot(cluster_queue(quotas=T4))
     state = replace(state, local_queues={**state.local_queues, (NAMESPACE, "held"): stopped})
 
-    found = folding.build(
+    found = occupancy.build(
         state, [arrival("a", ONE, local_queue="none"), arrival("b", ONE, local_queue="held")]
     )
 
@@ -80,7 +80,7 @@ def test_an_arrival_in_an_unknown_or_stopped_local_queue_counts_nowhere():
 
 
 def test_an_arrival_that_can_never_fit_pends():
-    found = folding.build(snapshot(cluster_queue(quotas=T4)), [arrival("a", {GPU: "9"})])
+    found = occupancy.build(snapshot(cluster_queue(quotas=T4)), [arrival("a", {GPU: "9"})])
 
     assert found.held("gpu-cq") == Held(pending=1)
 
@@ -98,7 +98,7 @@ def test_the_next_snapshot_is_charged_by_what_differs():
 
     free = []
     for each in states:
-        queues = folding.build(each)
+        queues = occupancy.build(each)
         queue = state.cluster_queues["gpu-cq"]
         free.append(occupancy.assignment(queues, [needs({GPU: "4"})], queue).detail)
 

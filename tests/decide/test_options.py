@@ -16,9 +16,8 @@ from tests.builders import (
     snapshot,
 )
 from webhook.decide import options
-from webhook.kueue import folding
+from webhook.kueue import occupancy
 from webhook.learn import job_class
-from webhook.model.clusters import WorkerCluster
 from webhook.model.decision import Fit
 from webhook.model.queues import (
     MULTIKUEUE,
@@ -27,8 +26,9 @@ from webhook.model.queues import (
     LocalQueue,
     Selector,
     StopPolicy,
+    WorkerCluster,
 )
-from webhook.model.refusals import Reason
+from webhook.model.reasons import Reason
 
 GPU = "nvidia.com/gpu"
 GPU_CQ = cluster_queue("gpu-cq", {"t4": {GPU: "4", "cpu": "16", "memory": "64Gi"}})
@@ -41,7 +41,7 @@ def assess(state, *, which=None, submitted="gpu-lq", allowed=None, of=None):
     return options.assess(
         of or job(LIGHT),
         which or policy(),
-        folding.build(state),
+        occupancy.build(state),
         submitted=submitted,
         allowed=allowed,
     )

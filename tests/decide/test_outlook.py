@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import cluster_queue, snapshot
-from webhook.kueue.demand import Choice, Demand
+from webhook.kueue.flavor_plan import Choice, Demand
 from webhook.kueue.outlook import Outlook, Placed
 from webhook.model.forecasts import Profile
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, waiting
-from webhook.kueue.demand import Choice, Demand
+from webhook.kueue.flavor_plan import Choice, Demand
+from webhook.kueue.forecast import profile, recorded
 from webhook.kueue.profile import Found, start_of, with_placement
-from webhook.kueue.record import profile, recorded
 from webhook.model.forecasts import Profile, Start
 
 GPU, CPU = ("t4", "gpu"), ("any", "cpu")

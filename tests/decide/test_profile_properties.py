@@ -7,9 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, waiting
-from webhook.kueue.demand import Demand
+from webhook.kueue.flavor_plan import Demand
+from webhook.kueue.forecast import profile, recorded
 from webhook.kueue.profile import start_of, with_placement
-from webhook.kueue.record import profile, recorded
 from webhook.model.queues import Queueing
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, snapshot
 from tests.worlds import schedules, waiting
-from webhook.kueue.runs import Begun, Run, Runs
+from webhook.kueue.schedule import Begun, Run, Runs
 from webhook.model.queues import Queueing
 
 GPU = "nvidia.com/gpu"

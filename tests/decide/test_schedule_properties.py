@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, used, waiting
-from webhook.kueue import folding, quota
+from webhook.kueue import occupancy, quota
 from webhook.kueue.queue_lines import has_room
 from webhook.model.queues import Queueing
 
@@ -39,7 +39,7 @@ def test_the_first_look_starts_whom_the_occupancy_says_reserve_quota_now(data):
         each = waiting(arrival, state)
         found[each.cluster_queue].add_waiting(each)
 
-    expected = folding.build(state, come)
+    expected = occupancy.build(state, come)
     for schedule in set(found.values()):
         schedule.look()
 
@@ -59,7 +59,7 @@ def test_the_first_look_sets_aside_what_the_occupancy_says(data):
         each = waiting(arrival, state)
         found[each.cluster_queue].add_waiting(each)
 
-    expected = folding.build(state, come)
+    expected = occupancy.build(state, come)
     for schedule in set(found.values()):
         schedule.look()
 

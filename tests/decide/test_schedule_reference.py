@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, waiting
-from webhook.kueue import folding, occupancy
+from webhook.kueue import occupancy
 from webhook.kueue.schedule import Running
 from webhook.model.decision import Fit
 from webhook.model.queues import Amounts, Queueing, StopPolicy
@@ -48,7 +48,7 @@ class Plain:
 
     def __init__(self, state, jobs, runs):
         self.queues = state.cluster_queues
-        self.found = folding.idle(state)
+        self.found = occupancy.idle(state)
         self.jobs, self.runs = list(jobs), list(runs)
         self.starts = []
         for run in runs:
@@ -114,7 +114,7 @@ class Plain:
             lowest_priority=None if None in ranks else min(ranks, default=None),
         )
         state = replace(state, held={**state.held, queue: held})
-        self.found = folding.as_held(replace(self.found, snapshot=state), [queue])
+        self.found = occupancy.as_held(replace(self.found, snapshot=state), [queue])
 
 
 @pytest.mark.parametrize("world", WORLDS.values(), ids=list(WORLDS))

@@ -7,7 +7,7 @@ from tests.decide.test_explain import CPU, GPU, LOST, decision
 from webhook.commands.decision_table import table
 from webhook.model.decision import Assessment, Fit, Outcome
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
-from webhook.model.refusals import Skip
+from webhook.model.reasons import Skip
 
 
 def test_the_table_shows_each_option_with_its_numbers_and_reasons():

@@ -6,7 +6,7 @@ from tests.builders import PAPER_THRESHOLD, policy
 from webhook.decide.choice import Asking, Choice
 from webhook.decide.strategies import choose
 from webhook.model.decision import Assessment, Fit, Rejection
-from webhook.model.refusals import Reason
+from webhook.model.reasons import Reason
 
 ASKING = Asking(submitted="gpu-lq")
 PAPER = policy(threshold=PAPER_THRESHOLD)

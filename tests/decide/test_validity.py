@@ -9,7 +9,7 @@ from webhook.adapt.validity import refusal
 from webhook.model.job import Job
 from webhook.model.pods import Resources
 from webhook.model.queues import LimitRangeItem
-from webhook.model.refusals import Reason
+from webhook.model.reasons import Reason
 
 GPU = "nvidia.com/gpu"
 MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"

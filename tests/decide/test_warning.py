@@ -8,9 +8,8 @@ from webhook.decide import warning
 from webhook.decide.differences import Differences
 from webhook.model.decision import Assessment, Decision, Rejection
 from webhook.model.forecasts import Forecast, Start
-from webhook.model.moves import Obstacle
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.refusals import LeftAlone, Reason
+from webhook.model.reasons import LeftAlone, Obstacle, Reason
 
 TO_OBJECT = (
     "kueue-fallback: to object: kubectl fallback undo JOB,"

@@ -28,11 +28,12 @@ from webhook.commands import probe, unfinished
 from webhook.console.access import Asked, Reviews, Unanswered, Unknown, User
 from webhook.console.followed import lease_in
 from webhook.console.lookback import Looker
-from webhook.controller import keeps_failing, move_writes, reconcile, run_times, serve
-from webhook.controller.glimpse import JOBS
+from webhook.controller import controller, move_writes, policy_status, records
+from webhook.controller import records as run_times
 from webhook.controller.key_keeper import KeyKeeper
+from webhook.controller.unreviewed import JOBS
+from webhook.hindsight.entries import Over
 from webhook.hindsight.journal_keeper import Journal
-from webhook.hindsight.past import Over
 from webhook.learn.estimates import RunTimes
 from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.pending import Pending
@@ -134,7 +135,7 @@ def writing_status(_, kubeconfig, namespace):
     """Judge all policies, as the controller does; one has no status yet."""
     client = Client(kubeconfig)
     try:
-        found = reconcile.look(
+        found = policy_status.look(
             client,
             Snapshot(),
             own_namespace=namespace,
@@ -212,7 +213,7 @@ def leading(_, kubeconfig, namespace):
         namespace,
         identity="rights",
         clock=time.monotonic,
-        stamp=serve.stamp,
+        stamp=controller.stamp,
     )
     elector.step()
     return elector.trouble
@@ -227,7 +228,7 @@ def telling(_, kubeconfig, __, *, policy):
     runs.add(ended(CLASS, DAY, option=first, **place))
     for number in range(FAILURES_THAT_TELL):
         runs.add(ended(CLASS, DAY + number, option=second, uid=number, succeeded=False, **place))
-    teller = keeps_failing.Teller(Client(kubeconfig), is_leader=_always)
+    teller = records.Teller(Client(kubeconfig), is_leader=_always)
     told = teller.look(runs.records, runs.take_changed(), (found,), DAY + 60.0)
     return " ".join(line for line in told.lines if "no Event" in line)
 

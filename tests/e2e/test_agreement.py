@@ -20,7 +20,7 @@ from tests.e2e.agreement_maker import KUEUE, LABEL
 from tests.e2e.plane import has_condition, wait_for, workload_of
 from webhook.api import resources as kinds
 from webhook.jobs import batch
-from webhook.kueue import folding, occupancy
+from webhook.kueue import occupancy
 from webhook.kueue.assignment import Assignment
 from webhook.kueue.requests import needs
 from webhook.model import quantity
@@ -153,7 +153,7 @@ def compare(client: ApiClient, case: Case) -> list[Comparison]:
 def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> Comparison:
     state.replace(kinds.WORKLOADS, client.list(KUEUE, "Workload", namespace=case.namespace))
     snapshot = state.snapshot(0.0, 0.0)
-    if folding.build(snapshot).heads:
+    if occupancy.build(snapshot).heads:
         wait_for_the_next_second()
     created = client.create(source)
     predicted, assignment = predict(snapshot, source)
@@ -180,7 +180,7 @@ def wait_for_the_next_second() -> None:
 
 def predict(snapshot: Snapshot, source: Object) -> tuple[bool, Assignment]:
     job = batch.read(source)
-    found = folding.build(snapshot)
+    found = occupancy.build(snapshot)
     local_queue = snapshot.local_queues[(job.namespace, job.queue)]
     cluster_queue = snapshot.cluster_queues[local_queue.cluster_queue]
     assignment = occupancy.assignment(found, needs(job, snapshot), cluster_queue)
@@ -190,7 +190,7 @@ def predict(snapshot: Snapshot, source: Object) -> tuple[bool, Assignment]:
 def is_behind(snapshot: Snapshot, job: Job) -> bool:
     name = snapshot.local_queues[(job.namespace, job.queue)].cluster_queue
     strict = snapshot.cluster_queues[name].queueing is Queueing.STRICT
-    return strict and folding.build(snapshot).held(name).pending > 0
+    return strict and occupancy.build(snapshot).held(name).pending > 0
 
 
 def queues_are_active(client: ApiClient, case: Case) -> bool:

@@ -15,7 +15,7 @@ from tests.e2e.decisions import DECISION, applied_policy, fill
 from tests.e2e.plane import job_of
 from webhook.decide import match
 from webhook.jobs import batch
-from webhook.model.refusals import Skip
+from webhook.model.reasons import Skip
 
 OURS = "kueue-fallback.dev/"
 KUEUES = "kueue.x-k8s.io/"

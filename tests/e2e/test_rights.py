@@ -21,8 +21,8 @@ from tests.e2e.plane import wait_for
 from webhook.api import lease
 from webhook.api.kubeconfigs import PREFIX
 from webhook.api.resources import SIGNING_KEYS
-from webhook.hindsight import journal_shards
-from webhook.learn.record_shards import name_of, shard_of
+from webhook.hindsight import journal
+from webhook.learn.run_records import name_of, shard_of
 
 RELEASE = "kueue-fallback-rights"
 PARTS = {
@@ -54,7 +54,7 @@ BY_RESOURCE = (
 )
 WORKERS_SECRET = f"{PREFIX}{rights.WORKER}"
 NAMES = paper.names_with("rights", namespace="rights")
-JOURNAL = journal_shards.name_of(journal_shards.slot_of(ENDED))
+JOURNAL = journal.name_of(journal.slot_of(ENDED))
 POLICIES = ("kueue-fallback.dev/v1alpha1", "FallbackPolicy")
 CONFIGURATION = "MutatingWebhookConfiguration"
 

@@ -14,7 +14,7 @@ from hack import paper
 from tests.conftest import FULL
 from tests.e2e.plane import wait_for
 from webhook.api.client import connect
-from webhook.kueue.settle import Settler
+from webhook.kueue.live_occupancy import Settler
 from webhook.model.queues import Held, Snapshot
 from webhook.serving.observer_link import ObserverLink
 from webhook.state.pipe import apply_update

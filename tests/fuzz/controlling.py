@@ -15,11 +15,11 @@ from tests.fuzz.objects import KEYS, NOON, OVER, TEAM, good, workload
 from webhook.api import resources as kinds
 from webhook.api.errors import Refused
 from webhook.api.watch import Message
-from webhook.controller import glimpse, records
-from webhook.controller.glimpse import JOBS
-from webhook.controller.reconcile import PATH
-from webhook.controller.run_times import RUNS, read_run
-from webhook.hindsight.journal_shards import name_of, read_slot, slot_of
+from webhook.controller import records, unreviewed
+from webhook.controller.policy_status import PATH
+from webhook.controller.records import RUNS, read_run
+from webhook.controller.unreviewed import JOBS
+from webhook.hindsight.journal import name_of, read_slot, slot_of
 from webhook.model.faults import CONTROLLER_PARTS
 from webhook.reconsider import pending_jobs
 from webhook.settings import Settings
@@ -92,7 +92,7 @@ class Controlled:
     def change_job(self, event_type: str, source: Mapping[str, Any]) -> None:
         """Let a Job be what it is now, for each of those who follow Jobs."""
         metadata = {"metadata": source["metadata"]}
-        self._put(JOBS.kind, event=(event_type, glimpse.read(JOBS.kind, metadata, KEYS)))
+        self._put(JOBS.kind, event=(event_type, unreviewed.read(JOBS.kind, metadata, KEYS)))
         whole = pending_jobs.FOLLOWED.kind
         self._put(whole, event=(event_type, pending_jobs.read(whole, source, KEYS)))
 

@@ -25,12 +25,11 @@ from tests.fuzz.values import (
 )
 from tests.reviews import light_job
 from webhook.api import resources as kinds
-from webhook.hindsight.journal import Entry
-from webhook.hindsight.journal_shards import Slot
-from webhook.hindsight.journal_shards import config_map as journal_map
+from webhook.hindsight.journal import Entry, Slot
+from webhook.hindsight.journal import config_map as journal_map
 from webhook.learn.estimates import RunTimes
-from webhook.learn.record_shards import config_map as records_map
 from webhook.learn.run_records import Ended, Run
+from webhook.learn.run_records import config_map as records_map
 from webhook.model.signatures import SigningKey, SigningKeys
 from webhook.state.signing_keys import to_secret
 

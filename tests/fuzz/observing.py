@@ -14,12 +14,12 @@ from tests.servers import Server
 from webhook.api import resources as kinds
 from webhook.api.watch import Message
 from webhook.decide.restraint import Restraint
-from webhook.kueue.settle import Settler
+from webhook.kueue.live_occupancy import Settler
 from webhook.observer.forecaster import Foreseen, Foresight
 from webhook.state.feed import Feed
-from webhook.state.key_ring import KeyRing
 from webhook.state.pipe import read_update, write_update
 from webhook.state.readers import read
+from webhook.state.signing_keys import KeyRing
 from webhook.state.watched import signing_keys, watched
 
 DECISION = "kueue-fallback.dev/decision"

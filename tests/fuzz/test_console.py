@@ -12,12 +12,12 @@ from tests.fuzz.observing import Observed
 from tests.fuzz.values import anything, decision, decisions, deep, dumped, mutated
 from webhook.api import resources as kinds
 from webhook.api.watch import Message
-from webhook.console.book import Book
+from webhook.console.access import Everybody
 from webhook.console.collect import collect
+from webhook.console.decisions import Book
 from webhook.console.followed import JUDGED, Followed, Newest, jobs
 from webhook.console.lookback import Looker
 from webhook.console.routes import create_app
-from webhook.console.seer import Everybody
 from webhook.settings import Settings
 
 PATHS = ("/", "/view", "/decisions?limit=500", "/quota?clusterqueue=gpu-cq", "/?namespace=tenant")

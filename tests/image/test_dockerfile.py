@@ -11,8 +11,7 @@ from hack.image import context_files
 from hack.image_builder import EPOCH
 from tests.image import dockerfile
 from tests.image.dockerfile import ROOT
-from webhook.server.addresses import split_address
-from webhook.server.probes import Answer, serve
+from webhook.server.probes import Answer, serve, split_address
 from webhook.settings import Settings
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

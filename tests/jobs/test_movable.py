@@ -5,7 +5,7 @@ import pytest
 from tests.builders import container, job, template
 from webhook.jobs import KINDS
 from webhook.jobs.movable import changes_template, obstacle
-from webhook.model.moves import Obstacle
+from webhook.model.reasons import Obstacle
 
 edits_of = KINDS["batch", "v1", "Job"].edits
 OPTION = "kueue-fallback.dev/option"

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from webhook.learn.learning import PRIOR_SIGMA, learned, spread_of
+from webhook.learn.estimates import PRIOR_SIGMA, estimate, spread_of
 from webhook.learn.run_records import MOST_RUNS, Run
 from webhook.model.forecasts import Basis, RunTime
 
@@ -21,11 +21,11 @@ def drawn(chance, count=MOST_RUNS, *, median=60.0, sigma=SIGMA):
 
 
 def test_nothing_is_learned_from_no_run():
-    assert learned([]) is None
+    assert estimate([]) is None
 
 
 def test_equal_runs_are_expected_again():
-    found = learned(runs([70] * 40))
+    found = estimate(runs([70] * 40))
 
     assert found is not None
     assert (found.seconds, found.runs, found.basis) == (pytest.approx(70), 40, Basis.LEARNED)
@@ -33,7 +33,7 @@ def test_equal_runs_are_expected_again():
 
 
 def test_after_40_runs_the_estimate_is_within_a_fifth_of_the_true_median():
-    trials = [learned(runs(drawn(random.Random(seed)))) for seed in range(200)]
+    trials = [estimate(runs(drawn(random.Random(seed)))) for seed in range(200)]
 
     near = sum(48 <= found.seconds <= 72 for found in trials)
     assert near >= 180
@@ -43,7 +43,7 @@ def test_the_range_holds_about_eight_of_ten_runs():
     inside = 0
     for seed in range(200):
         chance = random.Random(seed)
-        found = learned(runs(drawn(chance)))
+        found = estimate(runs(drawn(chance)))
         inside += sum(found.low <= each <= found.high for each in drawn(chance, 50))
 
     assert 0.76 < inside / 10_000 < 0.86
@@ -54,7 +54,7 @@ def test_few_runs_have_a_range_that_holds_as_many(count):
     inside = 0
     for seed in range(200):
         chance = random.Random(seed)
-        found = learned(runs(drawn(chance, count)))
+        found = estimate(runs(drawn(chance, count)))
         inside += sum(found.low <= each <= found.high for each in drawn(chance, 50))
 
     assert inside / 10_000 > 0.78
@@ -66,7 +66,7 @@ def test_the_range_of_few_runs_is_as_wide_as_runs_elsewhere_were_apart(sigma):
     for seed in range(200):
         chance = random.Random(seed)
         elsewhere = runs(drawn(chance, median=600, sigma=sigma))
-        found = learned(
+        found = estimate(
             runs(drawn(chance, 3, median=6000, sigma=sigma)), prior_sigma=spread_of([elsewhere])
         )
         inside += sum(
@@ -77,8 +77,8 @@ def test_the_range_of_few_runs_is_as_wide_as_runs_elsewhere_were_apart(sigma):
 
 
 def test_runs_that_are_alike_elsewhere_narrow_the_range_of_few():
-    alone = learned(runs([70] * 3))
-    known = learned(runs([70] * 3), prior_sigma=spread_of([runs([20] * 30), runs([31] * 20)]))
+    alone = estimate(runs([70] * 3))
+    known = estimate(runs([70] * 3), prior_sigma=spread_of([runs([20] * 30), runs([31] * 20)]))
 
     assert known.high / known.low < 1.3
     assert alone.high / alone.low > 2
@@ -89,7 +89,7 @@ def test_without_runs_elsewhere_their_spread_is_a_guess():
 
 
 def test_the_range_narrows_with_runs():
-    widths = [learned(runs([60] * count)) for count in (1, 3, 10, 40)]
+    widths = [estimate(runs([60] * count)) for count in (1, 3, 10, 40)]
 
     ratios = [found.high / found.low for found in widths]
     assert ratios == sorted(ratios, reverse=True)
@@ -101,8 +101,8 @@ def test_the_range_narrows_with_runs():
 def test_one_run_a_hundred_times_too_long_changes_it_by_less_than_a_tenth(dropped):
     for seed in range(200):
         seconds = drawn(random.Random(seed))
-        before = learned(runs(seconds)).seconds
-        after = learned(runs([*seconds[dropped:], 6000])).seconds
+        before = estimate(runs(seconds)).seconds
+        after = estimate(runs([*seconds[dropped:], 6000])).seconds
 
         assert after == pytest.approx(before, rel=0.1)
 
@@ -116,7 +116,7 @@ def test_a_lasting_change_is_followed_within_15_runs(factor):
             *drawn(chance, 30, median=600, sigma=0.15),
             *drawn(chance, 15, median=600 * factor, sigma=0.15),
         ]
-        found = learned(runs(seconds[-MOST_RUNS:]))
+        found = estimate(runs(seconds[-MOST_RUNS:]))
         followed += abs(math.log(found.seconds / (600 * factor))) < 0.25
 
     assert followed >= 36
@@ -125,13 +125,13 @@ def test_a_lasting_change_is_followed_within_15_runs(factor):
 def test_recent_runs_weigh_more():
     older, newer = [60, 62, 58, 61] * 5, [80, 82, 78, 81] * 3
 
-    found = learned(runs([*older, *newer]))
+    found = estimate(runs([*older, *newer]))
 
     assert found.seconds > 72
 
 
 def test_a_run_within_one_second_counts_for_half_of_one():
-    assert learned(runs([0])) == RunTime(
+    assert estimate(runs([0])) == RunTime(
         seconds=pytest.approx(0.5),
         low=pytest.approx(0.5 / 2.967, rel=0.01),
         high=pytest.approx(0.5 * 2.967, rel=0.01),

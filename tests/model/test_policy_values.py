@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.model.policies import policy
-from webhook.model.policy import values
+from webhook.model.policy import fallback_policy
 from webhook.model.policy.fallback_policy import LabelSelector, read_policy
 from webhook.model.selector import EVERYTHING, NOTHING
 
@@ -13,15 +13,15 @@ from webhook.model.selector import EVERYTHING, NOTHING
     [("0s", 0), ("30s", 30), ("1h30m", 5400), ("1.5h", 5400), ("500ms", 0.5), ("2m1.5s", 121.5)],
 )
 def test_a_duration_is_told_in_seconds(duration, seconds):
-    assert values.seconds(duration) == seconds
+    assert fallback_policy.seconds(duration) == seconds
 
 
 def test_an_absent_selector_is_the_default():
-    assert values.selector(None, NOTHING) == NOTHING
+    assert fallback_policy.selector(None, NOTHING) == NOTHING
 
 
 def test_an_empty_selector_selects_everything():
-    assert values.selector(LabelSelector(), NOTHING) == EVERYTHING
+    assert fallback_policy.selector(LabelSelector(), NOTHING) == EVERYTHING
 
 
 def test_a_selector_matches_by_labels_and_expressions():
@@ -32,7 +32,7 @@ def test_a_selector_matches_by_labels_and_expressions():
         }
     )
 
-    found = values.selector(given_selector, EVERYTHING)
+    found = fallback_policy.selector(given_selector, EVERYTHING)
 
     assert found.matches({"type": "light", "team": "b"})
     assert not found.matches({"type": "light", "team": "c"})
@@ -40,15 +40,15 @@ def test_a_selector_matches_by_labels_and_expressions():
 
 
 def test_amounts_are_counted_in_milli_for_cpu_and_whole_units_for_the_rest():
-    assert values.amounts({"cpu": "1.5", "memory": "1Ki"}) == {"cpu": 1500, "memory": 1024}
+    assert fallback_policy.amounts({"cpu": "1.5", "memory": "1Ki"}) == {"cpu": 1500, "memory": 1024}
 
 
 def test_queues_are_those_of_the_options_unless_given():
     own = read_policy(policy())
     given_queues = read_policy(policy(match={"queues": [""]}))
 
-    assert values.queues_of(own) == {"gpu-lq", "cpu-lq"}
-    assert values.queues_of(given_queues) == {""}
+    assert fallback_policy.queues_of(own) == {"gpu-lq", "cpu-lq"}
+    assert fallback_policy.queues_of(given_queues) == {""}
 
 
 @given(st.lists(st.tuples(st.integers(-5, 5), st.sampled_from("abc")), max_size=6))
@@ -58,7 +58,7 @@ def test_the_policy_that_applies_comes_first(pairs):
         for priority, name in pairs
     ]
 
-    ordered = sorted(found, key=values.sort_key)
+    ordered = sorted(found, key=fallback_policy.sort_key)
 
     assert [(-one.spec.priority, one.name) for one in ordered] == sorted(
         (-priority, name) for priority, name in pairs

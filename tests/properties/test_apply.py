@@ -9,7 +9,7 @@ import jsonpatch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.admission.apply import CannotApplyError, apply
+from webhook.admission.patch import CannotApplyError, apply
 
 KEYS = st.sampled_from(["a", "b", "a/b", "~", "~1", "0", "1", ""])
 VALUES = st.recursive(

@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 
 from tests import builders
 from tests.builders import cluster_queue, held
-from webhook.model.clusters import WorkerCluster
-from webhook.model.queues import MULTIKUEUE, AdmissionCheck
-from webhook.serving.cluster_view import Standing
-from webhook.serving.cluster_views import Clusters
+from webhook.model.queues import MULTIKUEUE, AdmissionCheck, WorkerCluster
+from webhook.serving.cluster_views import Clusters, Standing
 from webhook.state.pipe import Update, changes
-from webhook.state.seen import Seen
+from webhook.state.workload import Seen
 
 GPU = "nvidia.com/gpu"
 STEPS = ("place", "place", "see", "reserve", "arrive", "end")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, cohort, held, needs, snapshot
-from webhook.kueue import folding, occupancy
+from webhook.kueue import occupancy
 from webhook.kueue.assignment import Assignment
 from webhook.model.decision import Fit
 from webhook.model.queues import Quota, ResourceGroup, Snapshot
@@ -60,7 +60,7 @@ ASKED = st.builds(
 
 
 def ask(state: Snapshot, asked: Any) -> Assignment:
-    found = folding.build(state)
+    found = occupancy.build(state)
     return occupancy.assignment(found, [asked], state.cluster_queues["q0"])
 
 
@@ -113,6 +113,6 @@ def test_each_arrival_either_reserves_or_pends(state, all_asked):
         for index, asked in enumerate(all_asked)
     ]
 
-    found = folding.build(state, arrivals).held("q0")
+    found = occupancy.build(state, arrivals).held("q0")
 
     assert found.pending + found.reserving == len(arrivals)

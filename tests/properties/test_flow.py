@@ -15,11 +15,11 @@ from webhook.admission import patch
 from webhook.decide import decision_record
 from webhook.flow import create
 from webhook.jobs import KINDS, batch
-from webhook.kueue import folding
+from webhook.kueue import occupancy
 from webhook.model.job import DECISION, QUEUE_LABEL
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import Quota
-from webhook.model.refusals import Skip
+from webhook.model.reasons import Skip
 
 KIND = KINDS["batch", "v1", "Job"]
 PLENTY = {
@@ -43,7 +43,7 @@ def world(adaptation):
             }
         ),
     )
-    return folding.build(
+    return occupancy.build(
         replace(
             snapshot,
             policies=(policy,),

@@ -14,7 +14,7 @@ from tests.servers import paper_snapshot
 from webhook.admission import patch
 from webhook.flow import create, moving, reapply
 from webhook.jobs import KINDS
-from webhook.kueue import folding
+from webhook.kueue import occupancy
 from webhook.model.job import DECISION, OPTION_LABEL, QUEUE_LABEL
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, Reconsider
 
@@ -44,7 +44,7 @@ def world(first, second, taken="gpu"):
     quota = {
         f"{name}-cq": builders.cluster_queue(f"{name}-cq", {"x": PLENTY}) for name in ("gpu", "cpu")
     }
-    return folding.build(
+    return occupancy.build(
         replace(
             snapshot,
             policies=(FallbackPolicy(name="any", spec=spec.model_copy(update=changes)),),

@@ -20,12 +20,11 @@ from tests.model.policies import VALID
 from webhook.api import resources as kinds
 from webhook.api.watch import Message
 from webhook.console import followed
-from webhook.controller import glimpse, run_times
+from webhook.controller import records, unreviewed
 from webhook.controller.job_events import JobEvents
-from webhook.controller.run_times import Keeper
+from webhook.controller.records import Keeper
 from webhook.hindsight.journal_keeper import Journal
-from webhook.learn.record_shards import config_map
-from webhook.learn.run_records import Record
+from webhook.learn.run_records import Record, config_map
 from webhook.model.job import DECISION, UNDONE, UNDONE_FROM
 from webhook.model.queues import Snapshot
 from webhook.reconsider import pending_jobs
@@ -214,7 +213,7 @@ def test_what_is_nasty_anywhere_in_an_object_is_nothing_that_its_reader_has_not_
 def test_what_is_nasty_anywhere_in_a_workload_is_counted_or_passed_over(stage):
     entries = []
     for number, source in enumerate(everywhere(WORKLOADS[stage])):
-        told(run_times.read_run("runs", source))
+        told(records.read_run("runs", source))
         entry = told(read(kinds.WORKLOADS, source))
         entries.append(entry._replace(key=("team", f"w-{number}")))
 
@@ -227,7 +226,7 @@ def test_a_workload_with_anything_in_it_is_read_or_said_to_be_unreadable(given):
     _, source = given
 
     entry = told(read(kinds.WORKLOADS, source))
-    over = told(run_times.read_run("runs", source))
+    over = told(records.read_run("runs", source))
     feed = synced((kinds.WORKLOADS, entry))
 
     assert_publishes(feed)
@@ -258,7 +257,7 @@ def test_a_job_with_anything_in_it_is_followed_or_said_to_be_unreadable(given):
     events = JobEvents(server, is_leader=lambda: True, unix=lambda: 0.0, clock=lambda: 0.0)
     journal = Journal(server, "ours", is_leader=lambda: True, unix=lambda: 0.0)
 
-    seen = told(glimpse.read("jobs", source))
+    seen = told(unreviewed.read("jobs", source))
     told(pending_jobs.read("pendingjobs", source))
     told(followed.Newest().read("jobs", source))
 

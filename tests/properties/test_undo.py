@@ -22,8 +22,8 @@ from webhook.model.job import (
     UNDONE_FROM,
 )
 from webhook.model.marks import MARKS
-from webhook.model.moves import Obstacle
 from webhook.model.policy.fallback_policy import Adaptation
+from webhook.model.reasons import Obstacle
 
 NOW = "2026-11-21T06:00:00Z"
 PINNED = "decided no more (kueue-fallback.dev/policy: none)"

@@ -16,7 +16,7 @@ from webhook.model.decision import Assessment, Decision, Rejection
 from webhook.model.forecasts import Forecast, Start
 from webhook.model.job import DECISION, OURS
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.refusals import Reason
+from webhook.model.reasons import Reason
 
 
 @given(jobs(), adaptations())

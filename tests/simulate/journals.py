@@ -6,7 +6,7 @@ from dataclasses import replace
 from hack.experiment.arms import SCENARIOS
 from webhook.commands import manifest
 from webhook.hindsight.journal import SUCCEEDED, Entry
-from webhook.hindsight.told import World
+from webhook.hindsight.look_back import World
 from webhook.jobs import KINDS
 from webhook.model import job_manifest
 from webhook.model.job import QUEUE_LABEL

@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulate import journals
 from webhook.hindsight.decision_lines import Sources, read
-from webhook.learn.learned import NOTHING
+from webhook.learn.estimates import NOTHING
 from webhook.model import job_manifest
 from webhook.model.fields import FieldError
 from webhook.simulate.replay import replay

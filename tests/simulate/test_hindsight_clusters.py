@@ -8,7 +8,7 @@ from tests.simulate import journals
 from webhook.hindsight import gains_table
 from webhook.hindsight.gains import gains
 from webhook.hindsight.look_back import look_back
-from webhook.learn.learned import Learned
+from webhook.learn.estimates import Learned
 from webhook.learn.run_records import Record, Run, pack_runs
 
 # The manager lets through ten times what its worker has.

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, snapshot
 from tests.worlds import arrivals, schedules, snapshots, waiting
-from webhook.kueue import folding
+from webhook.kueue import occupancy
 from webhook.model.queues import Held, Queueing
-from webhook.simulate.known import Known
+from webhook.simulate.site import Known
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
 
@@ -99,7 +99,7 @@ def folded(course, found):
     waits = [each for pending in course.pending.values() for each in pending]
     # Of one priority the oldest counts first, whatever queue it waits in.
     waits.sort(key=lambda each: (-each.priority, ages.index(each.key)))
-    return folding.build(replace(course.state, held=running), tuple(waits))
+    return occupancy.build(replace(course.state, held=running), tuple(waits))
 
 
 @pytest.mark.parametrize("told", [("a-cq", "b-cq"), ("b-cq", "a-cq")])

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from webhook.simulate import run_times
+from webhook.simulate import scenario_file
 from webhook.simulate.scenario_spec import RunTime
 
 
@@ -14,7 +14,9 @@ def spec(**fields):
 
 
 def draw(specs, given=None, seed=0):
-    return run_times.draw(run_times.plan(specs, "runTimes"), given, Random(seed), "runTimes")
+    return scenario_file.draw(
+        scenario_file.plan(specs, "runTimes"), given, Random(seed), "runTimes"
+    )
 
 
 def test_what_is_relative_follows_what_it_is_relative_to():
@@ -35,9 +37,9 @@ def test_one_without_another_is_relative_to_what_came_with_the_arrival():
 
 def test_the_spread_is_lognormal_around_the_median():
     specs = {"gpu": spec(median="100s", sigma=0.5)}
-    plan, random = run_times.plan(specs, "runTimes"), Random(1)
+    plan, random = scenario_file.plan(specs, "runTimes"), Random(1)
 
-    drawn = [run_times.draw(plan, None, random, "runTimes")["gpu"] for _ in range(4000)]
+    drawn = [scenario_file.draw(plan, None, random, "runTimes")["gpu"] for _ in range(4000)]
 
     # exp(0.5) = 1.65: one sigma up; the quantiles of the standard normal are at 0.159 and 0.841.
     quantiles = statistics.quantiles(drawn, n=1000)

@@ -9,9 +9,9 @@ import pytest
 from tests.simulate import files
 from tests.simulate.shipped import SCENARIOS, shipped
 from webhook.model.fields import FieldError
-from webhook.simulate import side_by_side
+from webhook.simulate import comparison
+from webhook.simulate.comparison import replay_all
 from webhook.simulate.replay import replay
-from webhook.simulate.side_by_side import replay_all
 
 STRATEGIES = ("static", "Threshold", "FinishTime")
 
@@ -19,8 +19,8 @@ STRATEGIES = ("static", "Threshold", "FinishTime")
 @pytest.fixture
 def at_once(monkeypatch):
     """Give each strategy a process of its own, however few the Jobs and the CPUs."""
-    monkeypatch.setattr(side_by_side, "LONG_FROM", 0)
-    monkeypatch.setattr(side_by_side, "_processors", lambda: 2)
+    monkeypatch.setattr(comparison, "LONG_FROM", 0)
+    monkeypatch.setattr(comparison, "_processors", lambda: 2)
 
 
 def test_at_once_and_one_by_one_come_to_the_same_in_the_order_asked_for(at_once, monkeypatch):
@@ -28,7 +28,7 @@ def test_at_once_and_one_by_one_come_to_the_same_in_the_order_asked_for(at_once,
     arms = scenario.arms(STRATEGIES)
 
     found = replay_all(scenario, arms)
-    monkeypatch.setattr(side_by_side, "_processors", lambda: 1)
+    monkeypatch.setattr(comparison, "_processors", lambda: 1)
     again = replay_all(scenario, arms)
 
     assert list(found) == list(again) == list(STRATEGIES)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.simulate import files
 from webhook.model.fields import FieldError
-from webhook.simulate import trace
+from webhook.simulate import arrivals
 from webhook.simulate.arrivals import Coming
 from webhook.simulate.scenario import ScenarioError
 from webhook.simulate.scenario_spec import Csv
@@ -25,7 +25,7 @@ def read(lines=LINES, **fields):
         "jobs": [{"job": "work"}],
         **fields,
     }
-    return trace.read(Csv.model_validate(spec), lines, "arrivals[0].csv")
+    return arrivals.read(Csv.model_validate(spec), lines, "arrivals[0].csv")
 
 
 def test_rows_come_in_order_of_time_from_the_first_on():

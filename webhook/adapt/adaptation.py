@@ -5,15 +5,15 @@ Adapting twice is adapting once, so that a Job decided again is not changed agai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from webhook.adapt import accelerators, pins
-from webhook.adapt.containers import adapt_containers
+from webhook.model import quantity
 from webhook.model.fields import Json
 from webhook.model.job import Job, PodSet, PodSets, of_pod_sets
-from webhook.model.pods import PodTemplate
+from webhook.model.pods import Container, PodTemplate, Resources
 from webhook.model.policy.fallback_policy import (
     Accelerator,
     Adaptation,
@@ -22,6 +22,172 @@ from webhook.model.policy.fallback_policy import (
     TolerationMatch,
     TolerationSpec,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stripped:
+    """A container without what the adaptation takes away, and what that was."""
+
+    container: Container
+    lost: bool
+    units: int
+    """Devices taken away: 8 for ``nvidia.com/gpu: 8``."""
+
+
+def adapt_containers(
+    template: PodTemplate, adaptation: Adaptation
+) -> tuple[tuple[Container, ...], tuple[Container, ...]]:
+    """Adapt (containers, init containers).
+
+    Raises:
+        FieldError: a quantity that has to be compared cannot be read.
+
+    """
+    mains = [_strip(container, adaptation) for container in template.containers]
+    inits = [_strip(container, adaptation) for container in template.init_containers]
+    is_target = _targets(adaptation)
+
+    def give(item: _Stripped, *, is_main: bool) -> Container:
+        return _give(item, adaptation, targeted=is_target(item, is_main))
+
+    return (
+        tuple(give(item, is_main=True) for item in mains),
+        tuple(give(item, is_main=False) for item in inits),
+    )
+
+
+def _targets(adaptation: Adaptation) -> Callable[[_Stripped, bool], bool]:
+    """Say which containers (stripped, is it a main one) get what is given by name."""
+    if adaptation.containers is not None:
+        names = adaptation.containers
+        return lambda item, _: item.container.name in names
+    if adaptation.accelerator is Accelerator.REMOVE or adaptation.resources.remove:
+        return lambda item, _: item.lost
+    return lambda _, is_main: is_main
+
+
+def _strip(container: Container, adaptation: Adaptation) -> _Stripped:
+    resources = container.resources
+    asked = {**resources.requests, **resources.limits}
+    accelerators_asked = _accelerators(asked, adaptation)
+    units = _units(asked, accelerators_asked)
+    removed = accelerators_asked | _named(container, asked, adaptation, units)
+    kept = Resources(
+        requests=_without(resources.requests, removed),
+        limits=_without(resources.limits, removed),
+    )
+    return _Stripped(
+        container=replace(container, resources=kept) if removed else container,
+        lost=any(_is_positive(name, asked[name]) for name in removed),
+        units=units,
+    )
+
+
+def _accelerators(asked: Mapping[str, str], adaptation: Adaptation) -> set[str]:
+    if adaptation.accelerator is not Accelerator.REMOVE:
+        return set()
+    return {resource for resource in asked if accelerators.is_accelerator(resource)}
+
+
+def _units(asked: Mapping[str, str], removed: set[str]) -> int:
+    """Count devices; who asks for a device's memory alone shares one."""
+    lost = [name for name in removed if _is_positive(name, asked[name])]
+    counted = [name for name in lost if accelerators.counts_devices(name)]
+    devices = sum(quantity.parse(asked[name], resource=name) for name in counted)
+    return max(devices, 1) if lost else 0
+
+
+def _named(
+    container: Container, asked: Mapping[str, str], adaptation: Adaptation, units: int
+) -> set[str]:
+    """Find what ``resources.remove`` takes here.
+
+    What ``perRemoved`` gives is taken only where it is given anew.
+    """
+    if adaptation.containers is not None and container.name not in adaptation.containers:
+        return set()
+    given = set() if units else set(adaptation.per_removed)
+    return set(adaptation.resources.remove).intersection(asked) - given
+
+
+def _give(item: _Stripped, adaptation: Adaptation, *, targeted: bool) -> Container:
+    container = item.container
+    resources = container.resources
+    if item.units:
+        resources = _compensated(resources, adaptation.per_removed, item.units)
+    if targeted:
+        changes = adaptation.resources
+        resources = Resources(
+            requests={**resources.requests, **changes.requests},
+            limits={**resources.limits, **changes.limits},
+        )
+    return replace(
+        container,
+        resources=resources,
+        env=_with_env(container.env, adaptation.env),
+        image=adaptation.image or container.image if targeted else container.image,
+    )
+
+
+def _compensated(resources: Resources, per_removed: Mapping[str, str], units: int) -> Resources:
+    """Raise requests to what the lost units are worth; never lower what the container has.
+
+    A missing request counts as its limit, as the API server defaults it. A limit below its new
+    request is raised to it.
+    """
+    requests, limits = dict(resources.requests), dict(resources.limits)
+    for resource, each in per_removed.items():
+        worth = quantity.nano(each) * units
+        current = requests.get(resource, limits.get(resource))
+        if current is not None and quantity.nano(current) >= worth:
+            continue
+        written = _multiple(each, units, resource)
+        requests[resource] = written
+        if resource in limits and quantity.nano(limits[resource]) < worth:
+            limits[resource] = written
+    return Resources(requests=requests, limits=limits)
+
+
+def _multiple(each: str, units: int, resource: str) -> str:
+    """Write *units* times a quantity; one of it stays in the author's words."""
+    if units == 1:
+        return each
+    total = quantity.from_nano(quantity.nano(each) * units, resource=resource)
+    return quantity.render(total, resource=resource)
+
+
+def _with_env(
+    env: tuple[Mapping[str, Json], ...], wanted: Mapping[str, str]
+) -> tuple[Mapping[str, Json], ...]:
+    """Set variables in their place, the last of a name, which is the one that counts; or append.
+
+    The place matters: later values may refer to it as ``$(NAME)``. What is appended comes by name,
+    as the API server gives a policy's variables: whatever the option, the same come in the same
+    order, which cannot be changed once the Job is there.
+    """
+    if not wanted:
+        return env
+    places = {entry.get("name"): index for index, entry in enumerate(env)}
+    result = list(env)
+    for name, value in sorted(wanted.items()):
+        entry: Mapping[str, Json] = {"name": name, "value": value}
+        index = places.get(name)
+        if index is None:
+            result.append(entry)
+        elif env[index].get("value", "") != value or "valueFrom" in env[index]:
+            result[index] = entry
+    return tuple(result)
+
+
+def _without(amounts: Mapping[str, str], removed: set[str]) -> Mapping[str, str]:
+    if removed.isdisjoint(amounts):
+        return amounts
+    return {name: amount for name, amount in amounts.items() if name not in removed}
+
+
+def _is_positive(resource: str, amount: str) -> bool:
+    return quantity.parse(amount, resource=resource) > 0
+
 
 _Pins: TypeAlias = tuple[Mapping[str, str], Mapping[str, str], Mapping[str, Json] | None]
 """(annotations, node selector, affinity)"""

@@ -18,7 +18,7 @@ from webhook.model.fields import FieldError
 from webhook.model.job import Job, PodSet, of_pod_sets
 from webhook.model.pods import Container, PodTemplate, Resources
 from webhook.model.queues import LimitRangeItem
-from webhook.model.refusals import Reason
+from webhook.model.reasons import Reason
 
 _MAX_ANNOTATION_BYTES = 256 * 1024
 _OWN_ANNOTATION_BYTES = 512

@@ -6,16 +6,95 @@ doubt there is a PatchError and no patch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import marshal
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 from webhook.admission import places
-from webhook.admission.apply import CannotApplyError, apply
 from webhook.admission.original import original_of
 from webhook.admission.places import Allowed
 from webhook.model.edits import ABSENT, HOLE, Edit, Operation, Path, Prepared, escaped, to_pointer
+from webhook.model.recall import recalling
+
+
+class CannotApplyError(ValueError):
+    """An operation does not apply; the text says where and why."""
+
+
+def apply(operation: Mapping[str, Any], source: dict[str, Any]) -> None:
+    """Change *source* as *operation* says.
+
+    Raises:
+        CannotApplyError: it does not apply.
+
+    """
+    pointer = operation["path"]
+    above, last = _parts(pointer)
+    node: Any = source
+    for part in above:
+        # Nearly all steps are these, and calling a function for each would cost as much again.
+        node = node[part] if type(node) is dict and part in node else _below(node, part, pointer)
+    if isinstance(node, dict):
+        _apply_to_object(operation, node, last)
+    elif isinstance(node, list):
+        _apply_to_list(operation, node, last)
+    else:
+        raise CannotApplyError(f"{pointer}: its parent is neither an object nor a list")
+
+
+def _apply_to_object(operation: Mapping[str, Any], node: dict[str, Any], key: str) -> None:
+    kind = operation["op"]
+    if kind != "add" and key not in node:
+        raise CannotApplyError(f"{operation['path']}: there is nothing to {kind}")
+    if kind == "remove":
+        del node[key]
+    else:
+        node[key] = _own(operation["value"])
+
+
+def _apply_to_list(operation: Mapping[str, Any], node: list[Any], part: str) -> None:
+    kind, pointer = operation["op"], operation["path"]
+    if kind == "add" and part == "-":
+        node.append(_own(operation["value"]))
+    elif kind == "add":
+        node.insert(_index(part, len(node) + 1, pointer), _own(operation["value"]))
+    elif kind == "remove":
+        del node[_index(part, len(node), pointer)]
+    else:
+        node[_index(part, len(node), pointer)] = _own(operation["value"])
+
+
+def _own(value: Any) -> Any:
+    return value if type(value) is str else marshal.loads(marshal.dumps(value))  # noqa: S302
+
+
+@recalling(most=2048, longest=1024)
+def _parts(pointer: str) -> tuple[tuple[str, ...], str]:
+    """Take a JSON Pointer (RFC 6901) apart: what leads to the parent, and the last part."""
+    start, *parts = pointer.split("/")
+    if start or not parts:
+        raise CannotApplyError(f"{pointer!r} points to no place in the object")
+    if "~" in pointer:
+        parts = [part.replace("~1", "/").replace("~0", "~") for part in parts]
+    return tuple(parts[:-1]), parts[-1]
+
+
+def _below(node: Any, part: str, pointer: str) -> Any:
+    if isinstance(node, dict) and part in node:
+        return node[part]
+    if isinstance(node, list):
+        return node[_index(part, len(node), pointer)]
+    raise CannotApplyError(f"{pointer}: nothing called {part}")
+
+
+def _index(part: str, end: int, pointer: str) -> int:
+    is_number = part.isascii() and part.isdigit() and (part == "0" or part[0] != "0")
+    if not is_number or int(part) >= end:
+        raise CannotApplyError(f"{pointer}: no element {part}")
+    return int(part)
+
 
 _METADATA = "/metadata"
 
@@ -231,3 +310,39 @@ class _Plan:
         elif node[index] != edit.value:
             path = f"{pointer}/{index}"
             self._operations.append({"op": "replace", "path": path, "value": edit.value})
+
+
+_ANNOTATIONS = (256 << 10) - (16 << 10)
+"""Bytes of an object's annotations, keys and values: what Kubernetes allows, and room in it for
+Kueue and for the record of later moves.
+https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimachinery/pkg/api/validation/objectmeta.go#L36
+"""
+_OBJECT = 1 << 20
+"""Bytes of an object as it came: etcd takes 1.5 MiB of it and of what is added."""
+_WITHOUT_REFERENCES = 2
+
+
+def too_large(source: Mapping[str, Any], edits: Iterable[Edit]) -> str:
+    """Say what of *source* would be too large with *edits*; empty: nothing."""
+    changed: dict[Path, dict[str, Any]] = {}
+    for edit in edits:
+        if edit.path[-2] == "annotations":
+            changed.setdefault(edit.path[:-1], {})[edit.path[-1]] = edit.value
+    for path, values in changed.items():
+        before = places.look(source, path)
+        after = {**(before if isinstance(before, dict) else {}), **values}
+        if _bytes(after) > _ANNOTATIONS:
+            return f"{'.'.join(path)} would have more than {_ANNOTATIONS >> 10} KiB"
+    # Of JSON's values, marshal makes about what JSON makes, in a tenth of the time.
+    if changed and len(marshal.dumps(dict(source), _WITHOUT_REFERENCES)) > _OBJECT:
+        return f"the Job has more than {_OBJECT >> 20} MiB"
+    return ""
+
+
+def _bytes(texts: Mapping[str, Any]) -> int:
+    return sum(
+        len(text.encode(errors="replace"))
+        for pair in texts.items()
+        if isinstance(pair[1], str)
+        for text in pair
+    )

@@ -6,30 +6,173 @@ building those costs more than everything else together, and they drop fields th
 
 from __future__ import annotations
 
+import copy
 import http
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import urllib3
+import yaml
+from kubernetes import config
+from kubernetes.client.configuration import Configuration
+from kubernetes.client.rest import RESTClientObject
 
-from webhook.api import answers
-from webhook.api.configuration import Configuration, connection
-from webhook.api.errors import ClusterError, Forbidden, Gone, NotServed, Refused, Unreachable
+from webhook.api.errors import Cause, Forbidden, Gone, NotServed, Refused, Unreachable
 from webhook.api.resources import KUEUE_GROUP
+from webhook.model.fields import DEEPEST
 
-__all__ = [
-    "Client",
-    "ClusterError",
-    "Forbidden",
-    "Gone",
-    "NotServed",
-    "Refused",
-    "Unreachable",
-    "connect",
-]
+_TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]')
+"""Texts, and what nests."""
+
+
+def parse(content: bytes) -> Mapping[str, Any]:
+    try:
+        found = _loaded(content)
+    except ValueError as error:
+        raise Unreachable(f"an answer that is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise Unreachable("an answer that is not an object")
+    return found
+
+
+def _loaded(content: bytes) -> Any:
+    """Read JSON; what is nested deeper than anything we read becomes null.
+
+    Whoever may create a Job may nest its ``managedFields`` thousands deep.
+    """
+    try:
+        return json.loads(content)
+    except RecursionError:
+        return json.loads(b"".join(_shallow(content)))
+
+
+def _shallow(content: bytes) -> Iterator[bytes]:
+    depth = kept = 0
+    for token in _TOKENS.finditer(content):
+        if token[0] in b"{[":
+            depth += 1
+            if depth == DEEPEST + 1:
+                yield content[kept : token.start()] + b"null"
+        elif token[0] in b"}]":
+            if depth == DEEPEST + 1:
+                kept = token.end()
+            depth -= 1
+    yield content[kept:]
+
+
+def events(response: urllib3.BaseHTTPResponse) -> Iterator[Mapping[str, Any]]:
+    tail = b""
+    try:
+        for chunk in response.stream(1 << 16):
+            *lines, tail = (tail + chunk).split(b"\n") if b"\n" in chunk else (tail + chunk,)
+            for line in lines:
+                if line.strip():
+                    yield parse(line)
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise Unreachable(str(error)) from error
+    finally:
+        # A watch that was left early still has bytes under way: not to be used again.
+        response.close()
+
+
+def warnings(response: urllib3.BaseHTTPResponse) -> tuple[str, ...]:
+    """List what admission and the API server warn of."""
+    return tuple(map(_text, response.headers.getlist("Warning")))
+
+
+def refusal(response: urllib3.BaseHTTPResponse) -> tuple[str, tuple[Cause, ...]]:
+    """Read the Status that says no: its message, and which fields are to blame for what."""
+    try:
+        found = json.loads(response.read())
+    except (urllib3.exceptions.HTTPError, OSError, ValueError):
+        found = None
+    finally:
+        response.release_conn()
+    if not isinstance(found, dict):
+        return str(response.reason), ()
+    return str(found.get("message") or response.reason), tuple(_causes(found))
+
+
+def _causes(status: Mapping[str, Any]) -> Iterator[Cause]:
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    for cause in causes if isinstance(causes, list) else ():
+        if isinstance(cause, dict):
+            yield Cause(str(cause.get("field", "")), str(cause.get("reason", "")))
+
+
+def _text(header: str) -> str:
+    """Take the text out of ``299 - "text"``."""
+    _, _, quoted = header.partition('"')
+    return re.sub(r"\\(.)", r"\1", quoted.removesuffix('"'))
+
+
+_OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+def connection(
+    kubeconfig: str | Mapping[str, Any], *, connections: int
+) -> tuple[Configuration, urllib3.PoolManager]:
+    """Read *kubeconfig*, a file or what stands in one, none given: what is found; make a pool.
+
+    Raises:
+        Unreachable: there is none, or it cannot be used.
+
+    """
+    configuration = _load(kubeconfig)
+    configuration.connection_pool_maxsize = connections
+    return configuration, RESTClientObject(configuration).pool_manager
+
+
+def default_namespace(kubeconfig: str = "") -> str:
+    """Name the namespace that is meant where none is given, as ``kubectl`` has it."""
+    if not kubeconfig and _OWN_NAMESPACE.exists():
+        return _OWN_NAMESPACE.read_text(encoding="utf-8").strip()
+    contexts: Any = config.list_kube_config_contexts
+    try:
+        _, current = contexts(kubeconfig or None)
+    except (config.ConfigException, OSError, yaml.YAMLError):
+        # Whoever connects says what is wrong.
+        return "default"
+    return str((current.get("context") or {}).get("namespace") or "default")
+
+
+def _load(kubeconfig: str | Mapping[str, Any]) -> Configuration:
+    # The client's own annotations are partial.
+    from_file: Any = config.load_kube_config
+    from_pod: Any = config.load_incluster_config
+    configuration = Configuration()
+    try:
+        if isinstance(kubeconfig, Mapping):
+            return _loaded_from(kubeconfig, configuration)
+        if kubeconfig:
+            from_file(kubeconfig, client_configuration=configuration)
+            return configuration
+        try:
+            from_pod(client_configuration=configuration)
+        except config.ConfigException:
+            from_file(client_configuration=configuration)
+    except (config.ConfigException, OSError) as error:
+        raise Unreachable(str(error)) from error
+    except yaml.YAMLError as error:
+        raise Unreachable(f"{kubeconfig or 'kubeconfig'} is not YAML: {error}") from error
+    return configuration
+
+
+def _loaded_from(kubeconfig: Mapping[str, Any], configuration: Configuration) -> Configuration:
+    from_mapping: Any = config.load_kube_config_from_dict
+    try:
+        from_mapping(copy.deepcopy(dict(kubeconfig)), client_configuration=configuration)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        # What is wrong may quote what is secret.
+        raise Unreachable("the kubeconfig cannot be used") from None
+    return configuration
+
 
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 30.0
@@ -126,7 +269,7 @@ class Client:
         *read_seconds* of silence end it as unreachable; it ends cleanly when the server closes it.
         """
         response = self._open("GET", path, {**params, "watch": "true"}, read_seconds=read_seconds)
-        return answers.events(response)
+        return events(response)
 
     def kueue_version(self) -> str | None:
         """Name Kueue's newest served version that is understood; None: no Kueue there."""
@@ -168,7 +311,7 @@ class Client:
             method, path, params or {}, body=body, headers={"Content-Type": content_type}
         )
         try:
-            return answers.parse(response.read()), answers.warnings(response)
+            return parse(response.read()), warnings(response)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unreachable(str(error)) from error
         finally:
@@ -210,7 +353,7 @@ class Client:
         return response
 
     def _refuse(self, response: urllib3.BaseHTTPResponse, path: str) -> None:
-        status, (message, causes) = response.status, answers.refusal(response)
+        status, (message, causes) = response.status, refusal(response)
         match status:
             case http.HTTPStatus.UNAUTHORIZED:
                 with self._lock:
@@ -251,3 +394,17 @@ def connect(kubeconfig: str = "") -> Client:
     client = Client(kubeconfig)
     client.kueue_version()
     return client
+
+
+_RESOURCES_CHANGE: Final = (1, 36)
+"""https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/features/kube_features.go,
+MutablePodResourcesForSuspendedJobs"""
+
+
+def lets_resources_change(version: Mapping[str, object]) -> bool:
+    """Tell whether the resources of a suspended Job may change; an emulated version counts."""
+    written = (
+        str(version.get(f"emulation{part.title()}") or version.get(part, "")).rstrip("+")
+        for part in ("major", "minor")
+    )
+    return tuple(int(each) if each.isdigit() else 0 for each in written) >= _RESOURCES_CHANGE

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.commands import files, manifest, terminal
+from webhook.commands import manifest, terminal
 from webhook.decide import undo_limits
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import GROUP, KIND, VERSION, PolicyError, read_policy
@@ -102,7 +102,7 @@ def check(file: str) -> Iterator[Finding]:
     name = "stdin" if file == "-" else file
     policies = 0
     try:
-        for found in files.objects(file):
+        for found in manifest.objects(file):
             policies += _is_policy(found.value)
             yield from _check(found)
     except manifest.ManifestError as error:
@@ -117,7 +117,7 @@ def _is_policy(value: Any) -> bool:
     return isinstance(value, dict) and value.get("kind") == KIND
 
 
-def _check(found: files.Found) -> Iterator[Finding]:
+def _check(found: manifest.Found) -> Iterator[Finding]:
     value = found.value
 
     def finding(kind: str, path: str, message: str) -> Finding:

@@ -16,21 +16,21 @@ import jsonpatch
 
 from webhook.admission import original as originals
 from webhook.admission import patch
+from webhook.api.client import lets_resources_change
 from webhook.api.errors import Forbidden, NotServed, Refused
-from webhook.api.kubernetes_version import lets_resources_change
 from webhook.api.resources import kueue_path
 from webhook.commands import terminal
 from webhook.commands.connect import connected, jobs_path, namespace_or_current, pages
 from webhook.commands.deciding import kind_of
-from webhook.commands.files import Found, read_job, read_policies
+from webhook.commands.manifest import Found, read_job, read_policies
 from webhook.decide import options
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import carry_out, create, undoing
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
-from webhook.model.moves import Obstacle
 from webhook.model.queues import MULTIKUEUE
+from webhook.model.reasons import Obstacle
 from webhook.model.words import nearest
 
 if TYPE_CHECKING:

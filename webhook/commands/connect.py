@@ -10,10 +10,13 @@ from urllib.parse import quote
 
 import click
 
+from webhook.api.errors import Forbidden
 from webhook.commands import terminal
+from webhook.state.readers import OUR_WEBHOOK
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
+
 
 UNREACHED = 3
 """Exit code: the cluster cannot be reached, or does not let us."""
@@ -39,7 +42,7 @@ def connected(kubeconfig: str | None, *, metadata_only: bool = False) -> Iterato
 
 def namespace_or_current(namespace: str | None, kubeconfig: str | None) -> str:
     """Name the namespace that is meant, as kubectl has it."""
-    from webhook.api.configuration import default_namespace
+    from webhook.api.client import default_namespace
 
     return namespace or default_namespace(kubeconfig or "")
 
@@ -87,3 +90,41 @@ def _names(client: Client, namespace: str) -> Sequence[str]:
     except ClusterError:
         return ()
     return [job["metadata"]["name"] for page in listed for job in page.get("items") or ()]
+
+
+RELEASE_NAMESPACE = "kueue-fallback"
+_WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+
+def configurations(client: Client) -> Sequence[Mapping[str, Any]]:
+    """List the configurations by which the API server calls us.
+
+    Raises:
+        Forbidden: the user may not list them.
+
+    """
+    return [
+        item
+        for page in pages(client, _WEBHOOKS)
+        for item in page.get("items") or ()
+        if any(hook.get("name") == OUR_WEBHOOK for hook in item.get("webhooks") or ())
+    ]
+
+
+def namespace_of(found: Sequence[Mapping[str, Any]]) -> str:
+    """Name the namespace to whose Service the API server sends reviews; empty: to none."""
+    for hook in (hook for item in found for hook in item["webhooks"]):
+        service = hook.get("clientConfig", {}).get("service") or {}
+        if service.get("namespace"):
+            return str(service["namespace"])
+    return ""
+
+
+def release_namespace_of(client: Client, given: str | None) -> str:
+    """Name our namespace: the one that is given, else where the API server sends reviews to."""
+    if given:
+        return given
+    try:
+        return namespace_of(configurations(client)) or RELEASE_NAMESPACE
+    except Forbidden:
+        return RELEASE_NAMESPACE

@@ -32,7 +32,7 @@ def command(config: str | None, **given: Any) -> None:
       kueue-fallback control --kubeconfig ~/.kube/config --metrics-listen 127.0.0.1:8080
     """
     settings = _settings(config, {key: value for key, value in given.items() if value is not None})
-    from webhook.controller.serve import serve
+    from webhook.controller.controller import serve
 
     signal.signal(signal.SIGTERM, _end)
     try:
@@ -47,7 +47,7 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
     import yaml
     from pydantic import ValidationError
 
-    from webhook.server.addresses import split_address
+    from webhook.server.probes import split_address
 
     where = config or "options"
     try:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from webhook.api import resources as kinds
 from webhook.api.resources import Entry
-from webhook.commands.files import read_policies
-from webhook.commands.release import release_namespace_of
+from webhook.commands.connect import release_namespace_of
+from webhook.commands.manifest import read_policies
 from webhook.flow import create
 from webhook.jobs import KINDS, JobKind
-from webhook.kueue import folding
+from webhook.kueue import occupancy
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.kueue_support import doubts
-from webhook.model.policy.values import sort_key
+from webhook.model.policy.fallback_policy import sort_key
 from webhook.model.words import nearest
 from webhook.state.forecast_input import foreseen
 from webhook.state.snapshot_file import fetch_state, read_state
@@ -113,7 +113,7 @@ def consider(job: Mapping[str, Any], view: View) -> Outcome:
         visible=frozenset() if recorded is None else frozenset({recorded.id}),
     )
     rules = create.Rules(own_namespace=view.own_namespace)
-    return create.consider(job, kind, folding.build(view.snapshot, ()), moment, rules)
+    return create.consider(job, kind, occupancy.build(view.snapshot, ()), moment, rules)
 
 
 def untested(view: View) -> str:

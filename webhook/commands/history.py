@@ -13,11 +13,10 @@ from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.resources import Entry as Read
 from webhook.api.resources import Resource
 from webhook.api.watch import list_pages, path_of
+from webhook.hindsight import entries as past
 from webhook.hindsight import entries as recording
-from webhook.hindsight import past
-from webhook.hindsight.journal import Entry
-from webhook.hindsight.journal_shards import read_slot
-from webhook.hindsight.past import Past
+from webhook.hindsight.entries import Past
+from webhook.hindsight.journal import Entry, read_slot
 from webhook.model.fields import FieldError
 from webhook.state.readers import read as read_object
 from webhook.state.snapshot_file import DEFAULTED, kind_of, read_objects, read_placed, state_of

@@ -29,8 +29,8 @@ from webhook.flow import create
 from webhook.jobs.batch import held_back
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL, REASON, UNDONE
-from webhook.model.moves import Obstacle
 from webhook.model.queues import MULTIKUEUE
+from webhook.model.reasons import Obstacle
 
 if TYPE_CHECKING:
     from webhook.api.client import Client

@@ -18,8 +18,8 @@ from webhook.model.fields import FieldError
 if TYPE_CHECKING:
     from webhook.commands.history import History
     from webhook.hindsight.gains import Gains
-    from webhook.hindsight.told import Hindsight
-    from webhook.learn.learned import Learned
+    from webhook.hindsight.look_back import Hindsight
+    from webhook.learn.estimates import Learned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +104,8 @@ def _history(asked: Asked) -> History:
 
     if asked.snapshot is not None:
         return history.from_file(asked.snapshot)
-    from webhook.api.configuration import default_namespace
-    from webhook.commands.release import release_namespace_of
+    from webhook.api.client import default_namespace
+    from webhook.commands.connect import release_namespace_of
 
     with connected(asked.kubeconfig) as client:
         theirs = asked.namespace or default_namespace(asked.kubeconfig or "")
@@ -118,9 +118,9 @@ def _history(asked: Asked) -> History:
 
 def _told(found: History, given: Sequence[str], since: float, until: float) -> Hindsight:
     """Replay what ended since then, with what came before it and was still there."""
-    from webhook.commands import worker_files
+    from webhook.commands import simulate
     from webhook.hindsight import look_back
-    from webhook.hindsight.told import World
+    from webhook.hindsight.look_back import World
 
     entries = [each for each in found.entries if not each.outcome or each.finished >= since]
     if found.state is None:
@@ -128,7 +128,7 @@ def _told(found: History, given: Sequence[str], since: float, until: float) -> H
     snapshot = found.state.snapshot(0.0, until)
     world = World(
         snapshot=snapshot,
-        workers=worker_files.read(given, snapshot),
+        workers=simulate.read(given, snapshot),
         learned=found.state.learned(until),
         now=until,
     )
@@ -169,8 +169,7 @@ def _dump(found: Mapping[str, Any], output: str) -> None:
 
 
 def _learned(asked: Asked) -> Learned:
-    from webhook.commands.connect import connected
-    from webhook.commands.release import release_namespace_of
+    from webhook.commands.connect import connected, release_namespace_of
     from webhook.state.snapshot_file import fetch_learned, read_learned
 
     if asked.snapshot is not None:

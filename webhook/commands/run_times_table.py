@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from webhook.commands.terminal import harmless
-from webhook.learn.learned import Learned
+from webhook.learn.estimates import Learned
 from webhook.learn.run_records import unpack_runs
 from webhook.model.forecasts import RunTime
 from webhook.model.run_keys import is_of_queue

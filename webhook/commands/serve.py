@@ -44,7 +44,7 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
     import yaml
     from pydantic import ValidationError
 
-    from webhook.server.addresses import split_address
+    from webhook.server.probes import split_address
 
     found: dict[str, Any] = {}
     if config is not None:
@@ -65,7 +65,7 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
 def _check_files(settings: Settings) -> None:
     import ssl
 
-    from webhook.server.addresses import read_paths
+    from webhook.server.probes import read_paths
 
     files = (settings.tls_cert, settings.tls_key) if settings.certificates == "files" else ()
     for path in files:

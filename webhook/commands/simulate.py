@@ -7,19 +7,106 @@ import importlib.util
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.commands import manifest, terminal
+from webhook.commands import history, manifest, terminal
+from webhook.hindsight import decision_lines
+from webhook.kueue import multikueue
 from webhook.model.fields import FieldError
+from webhook.model.policy.fallback_policy import FallbackPolicy, seconds, sort_key
+from webhook.model.policy.spec import DURATION
+from webhook.model.queues import Snapshot
+from webhook.simulate import objects
+from webhook.simulate.scenario import Scenario, Worker, emptied
+from webhook.simulate.scenario_spec import SpecError
+from webhook.state.snapshot_file import read_objects, read_snapshot
 
 if TYPE_CHECKING:
     from webhook.simulate.results import Result
     from webhook.simulate.scenario import Arm, Scenario
+
+
+_OPTION = "--cluster"
+
+
+def read(given: Sequence[str], manager: Snapshot) -> Mapping[str, Worker]:
+    """Read what was given as NAME=FILE; a replay begins with empty queues.
+
+    Raises:
+        FieldError: one is not written so, nothing leads to it, or its file cannot be read.
+
+    """
+    found: dict[str, Worker] = {}
+    reached = multikueue.reached(manager)
+    for each in given:
+        name, sign, path = each.partition("=")
+        if not (name and sign and path):
+            raise FieldError(_OPTION, f"expected NAME=FILE, got {each}")
+        if name not in reached:
+            there = ", ".join(reached) or "none"
+            message = f"no ClusterQueue leads to {name} through MultiKueue; there is {there}"
+            raise FieldError(_OPTION, message)
+        found[name] = Worker(snapshot=emptied(read_snapshot(path, 0.0, 0.0)))
+    return found
+
+
+def scenario(
+    log: str,
+    snapshot: str,
+    policies: tuple[str, ...],
+    run_time: str | None,
+    *,
+    clusters: tuple[str, ...] = (),
+) -> Scenario:
+    """Read all files; with *policies*, those decide in the place of the snapshot's.
+
+    Raises:
+        FieldError: one cannot be read.
+
+    """
+    found = history.from_file(snapshot)
+    if found.state is None:
+        raise FieldError(snapshot, "expected queues")
+    world = found.state.snapshot(0.0, found.until)
+    if policies:
+        given = [policy for path in policies for policy in _policies(path)]
+        world = replace(world, policies=tuple(sorted(given, key=sort_key)))
+    sources = decision_lines.Sources(
+        snapshot=world,
+        learned=found.state.learned(found.until),
+        entries=found.entries,
+        run_seconds=None if run_time is None else _seconds(run_time),
+        workers=read(clusters, world),
+    )
+    return decision_lines.read(_lines(log), sources, file=log)
+
+
+def _policies(path: str) -> Iterator[FallbackPolicy]:
+    for source, place in read_objects(path):
+        try:
+            yield objects.policy(source, place)
+        except SpecError as error:
+            raise FieldError("", "\n".join(map(str, error.errors))) from error
+
+
+def _seconds(written: str) -> float:
+    if re.fullmatch(DURATION, written) is None:
+        raise FieldError("--run-time", f"expected a duration such as 90s or 1h30m, got {written}")
+    return seconds(written)
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FieldError(path, str(getattr(error, "strerror", "") or error)) from error
+    return text.splitlines()
+
 
 PROGRESS_FROM = 1_000
 PROGRESS_STEP = 100
@@ -116,9 +203,8 @@ def _replayed(asked: Asked) -> Scenario:
         return _scenario(asked.file, asked.assignments, asked.seed)
     if asked.decisions is None or asked.snapshot is None:
         raise FieldError("--snapshot", "expected with --decisions: the queues are in it")
-    from webhook.commands import decisions
 
-    return decisions.scenario(
+    return scenario(
         asked.decisions, asked.snapshot, asked.policies, asked.run_time, clusters=asked.clusters
     )
 
@@ -186,8 +272,8 @@ def _text(path: Path) -> str:
 
 def _results(scenario: Scenario, arms: Sequence[Arm], file: str) -> list[Result]:
     """Replay each strategy; what none of them does is replayed too, to compare each Job with."""
+    from webhook.simulate.comparison import replay_all
     from webhook.simulate.results import compared
-    from webhook.simulate.side_by_side import replay_all
 
     asked = {arm.name: arm for arm in (*scenario.arms(["static"]), *arms)}
     with _progress(len(asked) * len(scenario.submissions)) as progress:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webhook.commands import complete, terminal
+from webhook.commands import completion, terminal
 from webhook.commands.connect import connected, kubeconfig_option, namespace_or_current
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
-    from webhook.commands.look import Part
+    from webhook.commands.status_parts import Part
 
 _PROXY_SECONDS = 5.0
 """A server that the API server cannot reach is waited for no longer."""
@@ -24,7 +24,7 @@ _PROXY_SECONDS = 5.0
 @click.option(
     "-n",
     "--namespace",
-    shell_complete=complete.namespaces,
+    shell_complete=completion.namespaces,
     help="Whose LocalQueues are shown to who may not see ClusterQueues.",
 )
 @click.option("--release-namespace", help="Ours; default: where the API server sends reviews to.")
@@ -84,16 +84,16 @@ def _parts(
     kueue_namespace: str,
 ) -> Mapping[str, Part]:
     from webhook.api.errors import Forbidden
-    from webhook.commands import release, status_parts, status_queues
-    from webhook.commands.look import Part, looked
-    from webhook.commands.status_replicas import replicas
+    from webhook.commands import connect, status_parts
+    from webhook.commands import status_parts as status_queues
+    from webhook.commands.status_parts import Part, looked, replicas
 
     kubernetes = _kubernetes(client)
     unix = time.time()
-    ours = release_namespace or release.RELEASE_NAMESPACE
+    ours = release_namespace or connect.RELEASE_NAMESPACE
     try:
-        found = release.configurations(client)
-        ours = release_namespace or release.namespace_of(found) or ours
+        found = connect.configurations(client)
+        ours = release_namespace or connect.namespace_of(found) or ours
         certificates = status_parts.certificates(found, unix)
     except Forbidden as error:
         certificates = Part(forbidden=str(error))

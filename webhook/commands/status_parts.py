@@ -4,22 +4,68 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from webhook.api import lease
-from webhook.api.errors import Forbidden, NotServed
+from webhook.api.errors import ClusterError, Forbidden, NotServed
 from webhook.api.resources import KUEUE_DEPLOYMENT, OFF_SWITCH, kueue_path
 from webhook.commands.connect import pages
-from webhook.commands.look import Part
 from webhook.commands.recorded import unix_of
 from webhook.commands.switch import off_of
+from webhook.kueue.flavor_plan import Choice, Demand
+from webhook.kueue.profile import start_of
 from webhook.model.kueue_support import KueueTested
-from webhook.state.kueue_deployment import read_kueue_manager
+from webhook.model.quantity import CPU, render
+from webhook.model.queues import ClusterQueue, FlavorResource, Held, StopPolicy
+from webhook.state.forecast_input import Survey, Surveyor
+from webhook.state.kueue_config import read_kueue_manager
+from webhook.state.snapshot_file import fetch_state
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
+if TYPE_CHECKING:
+    from webhook.api.client import Client
+    from webhook.model.forecasts import Profile
+    from webhook.state.state import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    shown: Any = None
+    """Objects, lists and plain values, as programs get them."""
+    forbidden: str = ""
+    """The API server's words, where the user may not see it."""
+    unknown: str = ""
+    """Why nothing is known of it."""
+    trouble: tuple[str, ...] = ()
+
+    @property
+    def hidden(self) -> str:
+        """Say in one word and more why nothing is shown; empty: it is."""
+        if self.forbidden:
+            return f"forbidden: {self.forbidden}"
+        return f"unknown: {self.unknown}" if self.unknown else ""
+
+    def as_json(self) -> Any:
+        if self.forbidden:
+            return {"forbidden": self.forbidden}
+        return {"unknown": self.unknown} if self.unknown else self.shown
+
+
+Looks: TypeAlias = Callable[[], Part]
+
+
+def looked(look: Looks) -> Part:
+    """Look; what the user may not see is a part of the answer, not a failure."""
+    try:
+        return look()
+    except Forbidden as error:
+        return Part(forbidden=str(error))
+
 
 _POLICIES = "/apis/kueue-fallback.dev/v1alpha1/fallbackpolicies"
 _KUEUES_DEPLOYMENT = "/apis/apps/v1/namespaces/{}/deployments/kueue-controller-manager"
@@ -202,3 +248,218 @@ def _listed(client: Client, path: str) -> Iterator[Mapping[str, Any]]:
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 1)
+
+
+_GIBI = 1 << 30
+_IN_BYTES = ("memory", "ephemeral-storage", "hugepages-")
+
+
+def cluster_queues(client: Client, namespace: str, kueue_namespace: str) -> Part:
+    """Count them from Workloads, as decisions do, and foresee them.
+
+    Raises:
+        Forbidden: the user may not list something of it.
+
+    """
+    state = fetch_state(client, namespace=namespace, kueue_namespace=kueue_namespace)
+    unix = time.time()
+    snapshot = state.snapshot(0.0, unix)
+    counted = {name: state.census(name) for name in snapshot.cluster_queues}
+    survey = Survey(snapshot=snapshot, counted=counted, now=0.0, unix=unix)
+    profiles = Surveyor().profiles(survey)
+    shown = [
+        _queue(queue, snapshot.held.get(name, Held()), state, profiles.get(name))
+        for name, queue in sorted(snapshot.cluster_queues.items())
+    ]
+    return Part(shown=shown)
+
+
+def local_queues(client: Client, namespace: str) -> Part:
+    """List those of one namespace, with what Kueue says of them: for who may see no more.
+
+    Raises:
+        Forbidden: the user may not list them either.
+
+    """
+    try:
+        path = kueue_path(client.kueue_version(), f"namespaces/{namespace}/localqueues")
+        found = [item for page in pages(client, path) for item in page.get("items") or ()]
+    except NotServed:
+        return Part(unknown="Kueue is not installed")
+    return Part(shown=[_local_queue(item) for item in found])
+
+
+def _local_queue(source: Mapping[str, Any]) -> dict[str, Any]:
+    status = source.get("status") or {}
+    return {
+        "name": source["metadata"]["name"],
+        "namespace": source["metadata"]["namespace"],
+        "clusterQueue": source["spec"].get("clusterQueue", ""),
+        "pending": status.get("pendingWorkloads", 0),
+        "reserving": status.get("reservingWorkloads", 0),
+    }
+
+
+def _queue(
+    queue: ClusterQueue, held: Held, state: State, profile: Profile | None
+) -> dict[str, Any]:
+    census = state.census(queue.name)
+    return {
+        "name": queue.name,
+        "cohort": queue.cohort,
+        "state": _state_of(queue),
+        "pending": sum(len(group.members) for group in census.waiting),
+        "reserving": len(census.holding),
+        "quotas": list(_quotas(queue, held, profile)),
+    }
+
+
+def _state_of(queue: ClusterQueue) -> str:
+    if queue.stop_policy is not StopPolicy.NONE:
+        return "stopped"
+    return "active" if queue.active else "inactive"
+
+
+def _quotas(queue: ClusterQueue, held: Held, profile: Profile | None) -> Iterator[dict[str, Any]]:
+    for group in queue.groups:
+        for cell, quota in group.quotas.items():
+            flavor, resource = cell
+            yield {
+                "flavor": flavor,
+                "resource": resource,
+                "used": render(held.usage.get(cell, 0), resource=resource),
+                "quota": render(quota.nominal, resource=resource),
+                **_next_free(profile, cell),
+            }
+
+
+def _next_free(profile: Profile | None, cell: FlavorResource) -> dict[str, Any]:
+    """Foresee when a new Job gets one unit, after all who wait; None: that is not in sight."""
+    if profile is None:
+        return {"nextFreeIn": None, "uncertain": []}
+    choice = Choice(flavor=cell[0], usage=((cell, _unit(cell[1])),))
+    start = start_of(profile, Demand(parts=((choice,),), combinations=())).start
+    seconds = None if start.seconds == inf else round(start.seconds, 1)
+    return {"nextFreeIn": seconds, "uncertain": list(start.uncertain)}
+
+
+def _unit(resource: str) -> int:
+    """Take a core, a GiB or a device for what the next Job asks for at least."""
+    if resource == CPU:
+        return 1000
+    return _GIBI if resource.startswith(_IN_BYTES) else 1
+
+
+_LABELS = "app.kubernetes.io/name=kueue-fallback,app.kubernetes.io/component=webhook"
+_OURS = "kueue_fallback_"
+_LIMIT_SECONDS = 15.0
+_CLUSTER = "cluster_"
+_CERTIFICATE = "certificate_"
+_UNTESTED = "untested_"
+
+
+def replicas(client: Client, namespace: str, unix: float) -> Part:
+    """Ask each server.
+
+    Raises:
+        Forbidden: the user may not list pods there.
+
+    """
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    listed = [
+        pod
+        for page in pages(client, path, {"labelSelector": _LABELS})
+        for pod in page.get("items") or ()
+    ]
+    if not listed:
+        return Part(unknown=f"there is no pod of the server in namespace {namespace}")
+    shown = [_replica(client, pod, unix) for pod in listed]
+    trouble = [
+        f"{each['name']} is {each['state']}"
+        for each in shown
+        if each["state"] in ("stale", "not ready")
+    ]
+    trouble += [
+        f"the certificate of {each['name']} is expired"
+        for each in shown
+        if (each["certificateSecondsLeft"] or 1) < 0
+    ]
+    trouble += [
+        f"cluster {name} is stale at {each['name']}"
+        for each in shown
+        for name in each["staleClusters"]
+    ]
+    return Part(shown=shown, trouble=tuple(trouble))
+
+
+def _replica(client: Client, pod: Mapping[str, Any], unix: float) -> dict[str, Any]:
+    metadata = pod["metadata"]
+    found = {
+        "name": metadata["name"],
+        "state": "unknown" if _is_ready(pod) else "not ready",
+        "stateAgeSeconds": None,
+        "certificateSecondsLeft": None,
+        "clusterStateAgeSeconds": {},
+        "staleClusters": [],
+        "kueueUntested": [],
+        "message": "",
+    }
+    place = f"{metadata['name']}:{_port(pod)}"
+    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{place}/proxy/metrics"
+    try:
+        told = _told(client.get_text(path))
+    except ClusterError as error:
+        return {**found, "message": str(error)}
+    age = told.get("state_age_seconds", inf)
+    limit = told.get("state_age_limit_seconds", _LIMIT_SECONDS)
+    if found["state"] != "not ready":
+        found["state"] = "ready" if age <= limit else "stale"
+    ends = [value for name, value in told.items() if name.startswith(_CERTIFICATE)]
+    clusters = {
+        name.removeprefix(_CLUSTER): value
+        for name, value in sorted(told.items())
+        if name.startswith(_CLUSTER)
+    }
+    return {
+        **found,
+        "stateAgeSeconds": None if age == inf else round(age, 1),
+        "certificateSecondsLeft": round(min(ends) - unix) if ends else None,
+        "clusterStateAgeSeconds": {name: round(each, 1) for name, each in clusters.items()},
+        "staleClusters": [name for name, each in clusters.items() if each > limit],
+        "kueueUntested": sorted(
+            name.removeprefix(_UNTESTED)
+            for name, each in told.items()
+            if name.startswith(_UNTESTED) and each > 0
+        ),
+    }
+
+
+def _told(text: str) -> Mapping[str, float]:
+    """Read the samples that matter."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            name = sample.name.removeprefix(_OURS)
+            if name == "certificate_expiration_timestamp_seconds" and sample.value > 0:
+                found[_CERTIFICATE + ",".join(sample.labels.values())] = sample.value
+            elif name == "cluster_state_age_seconds":
+                found[_CLUSTER + sample.labels.get("cluster", "")] = sample.value
+            elif name == "kueue_untested":
+                found[_UNTESTED + sample.labels.get("reason", "")] = sample.value
+            elif name in ("state_age_seconds", "state_age_limit_seconds"):
+                found[name] = sample.value
+    return found
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def _port(pod: Mapping[str, Any]) -> int:
+    ports = (port for each in pod["spec"]["containers"] for port in each.get("ports") or ())
+    return next(
+        (int(port["containerPort"]) for port in ports if port.get("name") == "metrics"), 8080
+    )

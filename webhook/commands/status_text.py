@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from webhook.commands import terminal
-from webhook.commands.look import Part
+from webhook.commands.status_parts import Part
 
 _POLICIES = ("POLICY", "MODE", "STRATEGY", "READY", "OPTIONS", "MESSAGE")
 _QUEUES = ("CLUSTERQUEUE", "STATE", "PENDING", "RESERVING", "FLAVOR", "RESOURCE", "USED", "QUOTA")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from webhook.commands import complete, terminal
+from webhook.commands import completion, terminal
 from webhook.commands.connect import connected, kubeconfig_option
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _namespaces: Callable[[Any], Any] = click.option(
     "--namespace",
     "namespaces",
     multiple=True,
-    shell_complete=complete.namespaces,
+    shell_complete=completion.namespaces,
     help="Only there; repeatable.",
 )
 _release: Callable[[Any], Any] = click.option(
@@ -118,7 +118,7 @@ def _change(
 ) -> tuple[Off, Off]:
     """Change where it is off, at once: at no moment is it on that was off and stays off."""
     from webhook.api.errors import Refused
-    from webhook.commands.release import release_namespace_of
+    from webhook.commands.connect import release_namespace_of
 
     with connected(kubeconfig) as client:
         path = f"/api/v1/namespaces/{release_namespace_of(client, release_namespace)}/configmaps"

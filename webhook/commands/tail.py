@@ -3,19 +3,234 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from webhook.commands import complete, terminal
-from webhook.commands.connect import UNREACHED, connected, kubeconfig_option, namespace_or_current
+from webhook.api.errors import Gone, Unreachable
+from webhook.commands import completion, recorded, terminal
+from webhook.commands.connect import (
+    UNREACHED,
+    connected,
+    jobs_path,
+    kubeconfig_option,
+    namespace_or_current,
+    pages,
+)
 from webhook.commands.durations import Duration
+from webhook.model.job import QUEUE_LABEL
 
 if TYPE_CHECKING:
-    from webhook.commands.following import Line
+    from webhook.api.client import Client
+
+
+_WATCH_SECONDS = 240.0
+_GRACE_SECONDS = 10.0
+_TOO_SHORT_SECONDS = 0.5
+"""A server that closes watches at once is not asked all the time."""
+_FAILURES = 6
+_LONGEST_WAIT_SECONDS = 8.0
+_GONE = 410
+
+Key: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    time: str
+    event: str
+    """created, moved, changed or undone"""
+    namespace: str
+    name: str
+    policy: str
+    mode: str
+    option: str
+    """Empty: left as submitted."""
+    queue: str
+    reason: str
+    id: str
+    moves: int
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Decisions:
+    """What stands on the Jobs, as far as it has been seen."""
+
+    def __init__(self) -> None:
+        self._known: dict[Key, tuple[str, Line]] = {}
+
+    def replace(self, jobs: list[Mapping[str, Any]]) -> list[Line]:
+        """Take over a whole list; return what has changed, the oldest first."""
+        keys = {_key(job) for job in jobs}
+        for key in [key for key in self._known if key not in keys]:
+            del self._known[key]
+        found = [line for job in jobs if (line := self.put(job))]
+        return sorted(found, key=lambda line: line.time)
+
+    def put(self, job: Mapping[str, Any]) -> Line | None:
+        """Take over one Job; return a line if its decision is another one than before."""
+        key = _key(job)
+        uid, before = self._known.pop(key, ("", None))
+        if uid != _uid(job):
+            before = None
+        now = _line(job)
+        if now is None:
+            return None if before is None else _undone(before, job)
+        self._known[key] = _uid(job), now
+        if before is None:
+            return now
+        if (now.id, now.time, now.option, now.reason) == (
+            before.id,
+            before.time,
+            before.option,
+            before.reason,
+        ):
+            return None
+        return replace(now, event="moved" if now.moves > before.moves else "changed")
+
+    def drop(self, job: Mapping[str, Any]) -> None:
+        self._known.pop(_key(job), None)
+
+
+def lines(
+    client: Client, namespace: str, *, since: float | None, until: float | None
+) -> Iterator[Line]:
+    """Follow the Jobs of a namespace (empty: of all).
+
+    Begin with decisions made since then (in seconds since 1970; None: with none), and end at
+    *until*, on the monotonic clock.
+
+    Raises:
+        Unreachable: the API server was asked again and again in vain.
+
+    """
+    decisions, version, failures = Decisions(), "", 0
+    is_first = True
+    while until is None or time.monotonic() < until:
+        try:
+            if not version:
+                jobs, version = _listed(client, namespace)
+                found = decisions.replace(jobs)
+                yield from (line for line in found if not is_first or _is_since(line, since))
+                is_first = False
+            opened = time.monotonic()
+            for event in _watch(client, namespace, version, until):
+                failures = 0
+                version = event["object"]["metadata"]["resourceVersion"]
+                if (line := _taken(decisions, event)) is not None:
+                    yield line
+            if time.monotonic() - opened < _TOO_SHORT_SECONDS:
+                time.sleep(_wait(1, until))
+        except Gone:
+            version = ""
+        except Unreachable:
+            if until is not None and time.monotonic() >= until:
+                return
+            failures += 1
+            if is_first or failures >= _FAILURES:
+                raise
+            time.sleep(_wait(failures, until))
+
+
+def _taken(decisions: Decisions, event: Mapping[str, Any]) -> Line | None:
+    kind, job = event.get("type"), event["object"]
+    if kind in ("ADDED", "MODIFIED"):
+        return decisions.put(job)
+    if kind == "DELETED":
+        decisions.drop(job)
+    return None
+
+
+def _listed(client: Client, namespace: str) -> tuple[list[Mapping[str, Any]], str]:
+    jobs: list[Mapping[str, Any]] = []
+    version = ""
+    for page in pages(client, jobs_path(namespace)):
+        jobs += page.get("items") or ()
+        version = page["metadata"]["resourceVersion"]
+    return jobs, version
+
+
+def _watch(
+    client: Client, namespace: str, version: str, until: float | None
+) -> Iterator[Mapping[str, Any]]:
+    left = math.inf if until is None else max(until - time.monotonic(), 0.01)
+    seconds = min(left, _WATCH_SECONDS)
+    params = {
+        "resourceVersion": version,
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": str(math.ceil(seconds)),
+    }
+    read_seconds = left if left < _WATCH_SECONDS else _WATCH_SECONDS + _GRACE_SECONDS
+    for event in client.watch(jobs_path(namespace), params, read_seconds=read_seconds):
+        if event.get("type") == "ERROR":
+            if event["object"].get("code") == _GONE:
+                raise Gone
+            raise Unreachable(str(event["object"].get("message")))
+        yield event
+        if until is not None and time.monotonic() >= until:
+            return
+
+
+def _wait(failures: int, until: float | None) -> float:
+    seconds = min(2.0 ** (failures - 1), _LONGEST_WAIT_SECONDS)
+    return seconds if until is None else max(0.0, min(seconds, until - time.monotonic()))
+
+
+def _line(job: Mapping[str, Any]) -> Line | None:
+    decision = recorded.decision_on(job)
+    if decision is None:
+        return None
+    moves = decision.get("moves")
+    moves = moves if isinstance(moves, int) else 0
+    history = decision.get("history")
+    is_moved = moves > 0 and isinstance(history, list)
+    return Line(
+        time=str(decision.get("time", "")),
+        event="moved" if is_moved else "created",
+        namespace=job["metadata"]["namespace"],
+        name=job["metadata"]["name"],
+        policy=str(decision.get("policy", "")),
+        mode=str(decision.get("mode", "")),
+        option=str(decision.get("option") or ""),
+        queue=_queue(job),
+        reason=str(decision.get("reason", "")),
+        id=str(decision.get("id", "")),
+        moves=moves,
+    )
+
+
+def _undone(before: Line, job: Mapping[str, Any]) -> Line:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    queue = _queue(job)
+    where = f" in {queue}" if queue else ""
+    reason = f"undone: as submitted{where}"
+    return replace(before, event="undone", time=now, option="", queue=queue, reason=reason)
+
+
+def _queue(job: Mapping[str, Any]) -> str:
+    return str((job["metadata"].get("labels") or {}).get(QUEUE_LABEL, ""))
+
+
+def _is_since(line: Line, since: float | None) -> bool:
+    unix = recorded.unix_of(line.time)
+    return since is not None and unix is not None and unix >= since
+
+
+def _key(job: Mapping[str, Any]) -> Key:
+    return job["metadata"]["namespace"], job["metadata"]["name"]
+
+
+def _uid(job: Mapping[str, Any]) -> str:
+    return str(job["metadata"].get("uid", ""))
+
 
 _WIDTHS = (19, 8, 30, 10)
 """Of time, event, Job and option; the reason takes what is left."""
@@ -25,7 +240,7 @@ _WIDTHS = (19, 8, 30, 10)
 @click.option(
     "-n",
     "--namespace",
-    shell_complete=complete.namespaces,
+    shell_complete=completion.namespaces,
     help="Of the Jobs; default: the kubeconfig's current one.",
 )
 @click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces.")
@@ -58,7 +273,6 @@ def command(**given: Any) -> None:
 
 def _follow(given: Mapping[str, Any]) -> None:
     from webhook.api.errors import Unreachable
-    from webhook.commands import following
 
     left, output, kubeconfig = given["count"], given["output"], given["kubeconfig"]
     everywhere = given["all_namespaces"]
@@ -68,7 +282,7 @@ def _follow(given: Mapping[str, Any]) -> None:
         until = None if lasting is None else time.monotonic() + lasting
         since = None if given["since"] is None else time.time() - given["since"]
         try:
-            for line in following.lines(client, where, since=since, until=until):
+            for line in lines(client, where, since=since, until=until):
                 terminal.say(written(line, output))
                 left = left and left - 1
                 if left == 0:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.commands import complete, terminal
+from webhook.commands import completion, terminal
 from webhook.commands.connect import (
     UNREACHED,
     connected,
@@ -37,11 +37,11 @@ _LEFT_BEHIND = "Its annotation {annotation} could not be taken off again: {error
 
 
 @click.command("undo", short_help="Put a pending Job back as it was submitted.")
-@click.argument("job", metavar="JOB", shell_complete=complete.decided_jobs)
+@click.argument("job", metavar="JOB", shell_complete=completion.decided_jobs)
 @click.option(
     "-n",
     "--namespace",
-    shell_complete=complete.namespaces,
+    shell_complete=completion.namespaces,
     help="The Job's; default: the kubeconfig's current one.",
 )
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
@@ -130,7 +130,7 @@ def _ask(client: Client, target: Target) -> tuple[Mapping[str, Any], Sequence[st
 
 
 def _because(error: Refused) -> str:
-    from webhook.model.moves import Obstacle
+    from webhook.model.reasons import Obstacle
 
     if error.keeps_template:
         return f"{Obstacle.OLDER_KUBERNETES.meaning}: {error}"
@@ -141,7 +141,7 @@ def _refusal(target: Target, job: Mapping[str, Any]) -> str:
     """Say why there is nothing to ask for; empty: there is."""
     from webhook.jobs.batch import held_back
     from webhook.model.fields import FieldError
-    from webhook.model.moves import Obstacle
+    from webhook.model.reasons import Obstacle
 
     if without := without_decision(target, job):
         return without

@@ -8,12 +8,32 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from webhook.api.errors import ClusterError
-from webhook.console.seer import Seer
 from webhook.model import fields
 from webhook.model.fields import FieldError
+
+
+class Seer(Protocol):
+    """Somebody who asks."""
+
+    def may_get(self, names: Iterable[str], *, group: str, resource: str) -> frozenset[str]:
+        """Say which of these objects without a namespace they may get."""
+
+    def may_list_jobs(self, namespaces: Iterable[str]) -> frozenset[str]:
+        """Say in which namespaces they may list Jobs."""
+
+
+class Everybody:
+    """Whoever reaches loopback: port-forward asks for rights of its own."""
+
+    def may_get(self, names: Iterable[str], *, group: str, resource: str) -> frozenset[str]:  # noqa: ARG002 - they may see all
+        return frozenset(names)
+
+    def may_list_jobs(self, namespaces: Iterable[str]) -> frozenset[str]:
+        return frozenset(namespaces)
+
 
 REMEMBERED_SECONDS = 10.0
 """A right that is taken away works for so long, at most."""

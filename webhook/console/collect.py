@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from webhook.api import lease
 from webhook.api.resources import KUEUE_GROUP
 from webhook.console import gained
+from webhook.console.access import Seer
 from webhook.console.gained import Lookback
-from webhook.console.seer import Seer
 from webhook.console.view import Cell, Cluster, Decision, Policy, Queue, Savings, View
 from webhook.kueue import quota
 from webhook.kueue.quota import Quotas
@@ -20,7 +20,7 @@ from webhook.model.forecasts import Profile
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import ClusterQueue, Held, Snapshot, StopPolicy
 from webhook.state.feed import Counted
-from webhook.state.tally import Admitted
+from webhook.state.workloads import Admitted
 
 GROUP = "kueue-fallback.dev"
 _NOTHING = Held()

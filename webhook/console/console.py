@@ -10,16 +10,15 @@ from functools import cache
 from typing import NoReturn
 
 from webhook.api.client import Client
-from webhook.console.access import Reviews
-from webhook.console.book import Book
+from webhook.console.access import Everybody, Reviews, Seer
 from webhook.console.collect import Known, collect
+from webhook.console.decisions import Book
 from webhook.console.followed import Followed
 from webhook.console.gained import NOTHING, Lookback
 from webhook.console.lookback import Looker
-from webhook.console.seer import Everybody, Seer
 from webhook.console.view import View
 from webhook.console.web_server import THREADS, ConsoleServer
-from webhook.server.addresses import is_loopback, split_address
+from webhook.server.probes import is_loopback, split_address
 from webhook.server.tls import Certificates, LiveContext, SentContext, Source
 from webhook.settings import Settings
 from webhook.state.feed import Counted

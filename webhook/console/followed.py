@@ -13,9 +13,8 @@ from webhook.api import lease
 from webhook.api.client import Client
 from webhook.api.resources import POLICIES, Entry, Key, Resource, read_by
 from webhook.api.watch import Follower, Message
-from webhook.console.book import KEPT, Book
 from webhook.console.collect import Judged, Leads
-from webhook.console.decisions import from_job
+from webhook.console.decisions import KEPT, Book, from_job
 from webhook.console.view import Decision
 from webhook.model import fields
 from webhook.model.job import OPTION_LABEL

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.console.book import KEPT
+from webhook.console.decisions import KEPT
 from webhook.console.view import JOURNAL, Decision, Gained, Savings
 from webhook.model.policy.fallback_policy import Mode
 

@@ -16,10 +16,11 @@ from webhook.api.resources import WORKLOADS
 from webhook.api.watch import list_pages, path_of
 from webhook.console.gained import NOTHING, Lookback
 from webhook.console.web_server import THREADS
+from webhook.hindsight import entries as past
 from webhook.hindsight import entries as recording
-from webhook.hindsight import journal_shards, past
+from webhook.hindsight import journal
 from webhook.hindsight.journal import Entry
-from webhook.learn.learned import Learned
+from webhook.learn.estimates import Learned
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.queues import Snapshot
 from webhook.state.forecast_input import queues_of
@@ -96,17 +97,17 @@ class Looker:
     def _looked(self, snapshot: Snapshot, workers: Mapping[str, Snapshot]) -> Lookback:
         # Only those who are asked pay for the import.
         from webhook.console import replayed  # noqa: PLC0415
-        from webhook.hindsight import look_back, told  # noqa: PLC0415
+        from webhook.hindsight import look_back  # noqa: PLC0415
         from webhook.simulate.scenario import Worker, emptied  # noqa: PLC0415
 
         transport, unix = self._connect(), self._unix()
-        over = journal_shards.newest(transport, self._namespace, unix, MOST_ENTRIES).entries
+        over = journal.newest(transport, self._namespace, unix, MOST_ENTRIES).entries
         if not over:
             return NOTHING
         entries = {each.key: each for each in _running(transport, self._namespace, snapshot)}
         entries |= {each.key: each for each in over}
         learned = Learned(records={}, estimates=snapshot.run_times, refusals={})
-        world = told.World(
+        world = look_back.World(
             snapshot=snapshot,
             learned=learned,
             now=unix,

@@ -10,7 +10,7 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from webhook.console import bars, timeline, view_filters, words
+from webhook.console import timeline, view_filters, words
 from webhook.console.view import Decision, Queue, View
 from webhook.console.view_filters import Filters
 
@@ -83,7 +83,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    used: dict[str, Any] = {"bar": bars.bar, "outcome": outcome, "words": words}
+    used: dict[str, Any] = {"bar": timeline.bar, "outcome": outcome, "words": words}
     found.globals.update(used)
     found.globals["lane_height"] = timeline.HEIGHT
     return found

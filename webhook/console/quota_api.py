@@ -8,11 +8,10 @@ from http import HTTPStatus
 from typing import Any
 
 from webhook.api.resources import KUEUE_GROUP
-from webhook.console.book import KEPT
+from webhook.console.access import Seer
 from webhook.console.collect import seen_clusters
-from webhook.console.seer import Seer
-from webhook.console.view import Cluster, Queue, View
-from webhook.console.written import cell_json, plain
+from webhook.console.decisions import KEPT
+from webhook.console.view import Cluster, Queue, View, cell_json, plain
 
 RETRY_SECONDS = 5
 LIMIT = 100

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from webhook.console.book import KEPT
+from webhook.console.decisions import KEPT
 from webhook.console.gained import Lookback
 from webhook.console.view import Decision, Gained, Option
 from webhook.hindsight.gains import Row, gains
 from webhook.hindsight.journal import Entry
-from webhook.hindsight.told import Hindsight, Told
+from webhook.hindsight.look_back import Hindsight, Told
 from webhook.model.policy.fallback_policy import Mode
 
 SINCE_SECONDS: Final = 86_400.0

@@ -6,8 +6,13 @@ Jobs. Of several replicas all follow and judge, so that each can take over at on
 
 from __future__ import annotations
 
+import json
+import os
 import queue
 import random
+import secrets
+import socket
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -15,35 +20,104 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from http.server import ThreadingHTTPServer
 from typing import Final
 
-from webhook.api.client import Client
+from webhook.api.client import Client, lets_resources_change
 from webhook.api.errors import ClusterError
-from webhook.api.kubernetes_version import lets_resources_change
 from webhook.api.lease import Elector
 from webhook.api.resources import POLICIES, WORKLOADS, Resource
 from webhook.api.watch import Follower, Message
-from webhook.controller import glimpse
+from webhook.controller import unreviewed
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.glimpse import JOBS, Leavers
-from webhook.controller.job_events import JobEvents
+from webhook.controller.job_events import JobEvents, Sparing
 from webhook.controller.key_keeper import KeyKeeper
-from webhook.controller.leadership import Leadership
 from webhook.controller.mover import LOOK_SECONDS, Mover
-from webhook.controller.reconcile import Look, look
-from webhook.controller.records import Records
-from webhook.controller.run_times import RUNS, read_run
-from webhook.controller.sparing import Sparing
-from webhook.controller.unreviewed import Found, Unreviewed, fetching
+from webhook.controller.policy_status import Look, look
+from webhook.controller.records import RUNS, Records, read_run
+from webhook.controller.unreviewed import JOBS, Found, Leavers, Unreviewed, fetching
 from webhook.decide.restraint import Restraint
 from webhook.model.faults import Failures
 from webhook.model.queues import Snapshot
 from webhook.reconsider import choose, pending_jobs
+from webhook.server import probes
 from webhook.settings import Settings
 from webhook.state.feed import Feed
-from webhook.state.key_ring import KeyRing, proven
 from webhook.state.pipe import Update, apply_update
+from webhook.state.signing_keys import KeyRing, proven
 from webhook.state.watched import signing_keys, watched
+
+ANSWER_SECONDS: Final = 3.0
+"""For the calls about the Lease: one that stays unanswered leaves time for another before
+leadership must be given up."""
+_END_SECONDS: Final = 10.0
+
+
+class Leadership:
+    def __init__(
+        self,
+        elector: Elector,
+        *,
+        on_change: Callable[[], None],
+        log: Callable[[str], None],
+        uniform: Callable[[float, float], float],
+    ) -> None:
+        """Call *on_change* from the thread when leadership was gained or lost."""
+        self._elector = elector
+        self._on_change = on_change
+        self._log = log
+        self._uniform = uniform
+        self._term = 0
+        self._failed = False
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._strive, name="lease", daemon=True)
+
+    def start(self) -> None:
+        """Strive from now on, unless it does so already."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Give the Lease back; whoever calls must not act on leadership any more."""
+        self._ending.set()
+        if self._thread.ident is not None:
+            self._thread.join(_END_SECONDS)
+
+    def term(self) -> int:
+        """Tell one time of leading from another; 0: we do not lead."""
+        return self._elector.term()
+
+    def is_leader(self) -> bool:
+        return self.term() > 0
+
+    @property
+    def heard_at(self) -> float:
+        """When another leader last gave a sign of life, by the monotonic clock."""
+        return self._elector.heard_at
+
+    def notice(self) -> str:
+        """Say why we could not lead; empty: we could."""
+        trouble = self._elector.trouble
+        return f"the Lease cannot be held: {trouble}" if trouble else ""
+
+    def _strive(self) -> None:
+        while not self._ending.is_set():
+            wait = self._elector.step()
+            self._report()
+            # Replicas that started together shall not go on asking together.
+            self._ending.wait(wait * self._uniform(0.8, 1.0))
+        self._elector.resign()
+
+    def _report(self) -> None:
+        term, notice = self.term(), self.notice()
+        # The connection's own words differ from try to try; said once, they stay said.
+        if bool(notice) != self._failed:
+            self._failed = bool(notice)
+            self._log(notice or "the Lease can be held again")
+        if term != self._term:
+            self._term = term
+            self._on_change()
+
 
 COALESCE_SECONDS: Final = 0.2
 """Changes that come together cost one look."""
@@ -134,7 +208,7 @@ class Controller:
         reading = self._ring.reading
         followed += [
             (replace(RUNS, read=reading(read_run)), self._client),
-            (replace(JOBS, read=reading(glimpse.read)), self._jobs_client),
+            (replace(JOBS, read=reading(unreviewed.read)), self._jobs_client),
         ]
         for resource, client in followed:
             self._follow(resource, client)
@@ -325,3 +399,54 @@ class Controller:
 
 def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def serve(settings: Settings) -> None:
+    """Run the controller with its probes until the process ends."""
+    threading.excepthook = _end_with
+    elector = Elector(
+        Client(settings.kubeconfig, answer_seconds=ANSWER_SECONDS),
+        settings.namespace,
+        identity=f"{socket.gethostname()}_{secrets.token_hex(4)}",
+        clock=time.monotonic,
+        stamp=stamp,
+    )
+    controller = Controller(
+        settings,
+        Client(settings.kubeconfig),
+        jobs_client=Client(settings.kubeconfig, metadata_only=True),
+        elector=elector,
+        log=_log,
+    )
+    table = probes.routes(
+        controller.metrics.registry,
+        not_ready=controller.not_ready,
+        notice=controller.leadership.notice,
+        before_scrape=controller.before_scrape,
+    )
+    server: ThreadingHTTPServer = probes.serve(settings.metrics_listen, table)
+    try:
+        controller.run()
+    finally:
+        controller.leadership.stop()
+        server.shutdown()
+
+
+def _end_with(failure: threading.ExceptHookArgs) -> None:
+    """Be started anew rather than go on with one resource unwatched."""
+    try:
+        threading.__excepthook__(failure)
+    finally:
+        os._exit(70)
+
+
+def stamp() -> str:
+    """Tell the time as a Lease does."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _log(text: str) -> None:
+    line = json.dumps(
+        {"ts": round(time.time(), 3), "level": "info", "process": "controller", "msg": text}
+    )
+    print(line, file=sys.stdout, flush=True)  # noqa: T201 - the log is standard output

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from webhook.metric_table import A_POLICY, AN_OPTION, CountedElsewhere, Table, Watches, series
 from webhook.model.faults import CONTROLLER_PARTS
-from webhook.model.moves import OUTCOMES, Obstacle
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import Snapshot
+from webhook.model.reasons import OUTCOMES, Obstacle
 
 
 class ControllerMetrics:

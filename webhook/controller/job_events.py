@@ -14,14 +14,31 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from webhook.api.errors import ClusterError, Refused
 from webhook.api.watch import Message
-from webhook.controller.sparing import Sparing
 from webhook.decide import decision_record
 from webhook.model.job import DECISION, UNDONE, Job
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import EventReason
 
 if TYPE_CHECKING:
-    from webhook.controller.glimpse import Glimpse
+    from webhook.controller.unreviewed import Glimpse
+
+
+_MINUTE: Final = 60.0
+
+
+class Sparing:
+    def __init__(self, most: int, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._passed: deque[float] = deque(maxlen=most)
+
+    def lets_pass(self) -> bool:
+        """Tell whether one more may pass in the minute before now, and count it if so."""
+        now = self._clock()
+        if len(self._passed) == self._passed.maxlen and self._passed[0] > now - _MINUTE:
+            return False
+        self._passed.append(now)
+        return True
+
 
 RECENT_SECONDS: Final = 300.0
 """What happened longer ago is told no more: it was, or nobody could while it was news."""

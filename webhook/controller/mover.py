@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from webhook.api import kubernetes_version
+from webhook.api import client
 from webhook.api.errors import ClusterError, Refused
 from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.resources import Entry
@@ -20,9 +20,9 @@ from webhook.api.watch import Message
 from webhook.controller import move_writes
 from webhook.controller.repairs import Instant, Repairs
 from webhook.model.fields import FieldError
-from webhook.model.moves import Obstacle
 from webhook.model.pending import Pending
 from webhook.model.queues import Snapshot
+from webhook.model.reasons import Obstacle
 from webhook.reconsider import choose, offers, pending_jobs
 from webhook.reconsider.plan import Move
 from webhook.state.feed import Feed
@@ -58,7 +58,7 @@ class Stepped:
     moved: list[Move] = field(default_factory=list)
     """Confirmed."""
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(policy, what became of a move) to how many: see ``model.moves.OUTCOMES``."""
+    """(policy, what became of a move) to how many: see ``model.reasons.OUTCOMES``."""
     obstacles: Mapping[tuple[str, Obstacle], int] | None = None
     """After a look: (policy, why) to pending Jobs that cannot be moved."""
 
@@ -161,7 +161,7 @@ class Mover:
                 found = self._transport.get("/version")
             except ClusterError:
                 return False
-            is_new = kubernetes_version.lets_resources_change(found)
+            is_new = client.lets_resources_change(found)
             self._version_known = True
             self._older_until = 0.0 if is_new else float("inf")
         return now >= self._older_until

@@ -6,16 +6,27 @@ are made for; it is the same for all policies, and stands where people look.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
+from webhook.api.errors import NotServed, Refused
+from webhook.api.kubernetes_api import KubernetesApi
 from webhook.decide import undo_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
 from webhook.decide.undo_limits import UndoLimit
 from webhook.model.kueue_support import KueueTested
-from webhook.model.policy.fallback_policy import FallbackPolicy, Option, PolicyError
-from webhook.model.policy.values import selector
+from webhook.model.policy.fallback_policy import (
+    GROUP,
+    PLURAL,
+    VERSION,
+    FallbackPolicy,
+    Option,
+    PolicyError,
+    read_policy,
+    selector,
+)
 from webhook.model.queues import LocalQueue, Snapshot
 from webhook.model.reasons import Ready
 from webhook.model.selector import EVERYTHING
@@ -43,7 +54,7 @@ class _Finding:
     message: str
 
 
-def condition(
+def condition_of(
     policy: FallbackPolicy,
     snapshot: Snapshot,
     *,
@@ -86,7 +97,7 @@ def invalid(error: PolicyError, generation: int) -> Condition:
     )
 
 
-def status(
+def status_of(
     found: Condition, snapshot: Snapshot, before: Mapping[str, Any], *, now: str
 ) -> Mapping[str, Any] | None:
     """Write the status that holds *found*; None where *before*, the status as it is, says it."""
@@ -219,3 +230,108 @@ def _classes(option: Option, path: str, snapshot: Snapshot) -> Iterator[_Finding
             path=f"{path}.adaptation.runtimeClassName",
             message=f"no RuntimeClass {runtime}",
         )
+
+
+PATH: Final = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
+_PAGE: Final = "200"
+_CONFLICT: Final = 409
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one look came to."""
+
+    ready: Mapping[str, bool] = field(default_factory=dict)
+    """Every policy, and whether it is."""
+    written: tuple[tuple[str, Condition], ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
+    """Policy and what the API server said about the write."""
+    again: bool = False
+    """A policy changed meanwhile."""
+
+
+def look(
+    transport: KubernetesApi,
+    snapshot: Snapshot,
+    *,
+    own_namespace: str,
+    clock: Callable[[], str],
+    is_leader: Callable[[], bool],
+    changes_resources: bool = True,
+) -> Look:
+    """Write the condition of every policy whose status does not say it yet.
+
+    *is_leader* is asked before each write; *changes_resources* is as for ``policy_status``.
+
+    Raises:
+        ClusterError: the policies cannot be read.
+
+    """
+    found = Look()
+    judge = partial(
+        condition_of,
+        own_namespace=own_namespace,
+        changes_resources=changes_resources,
+    )
+    for source in _policies(transport):
+        name = source["metadata"]["name"]
+        condition = _judge(source, snapshot, judge)
+        before = source.get("status") or {}
+        status = status_of(condition, snapshot, before, now=clock())
+        outcome = Look()
+        if status is not None and is_leader():
+            outcome = _write(transport, source, name, condition, status)
+        found = Look(
+            ready={**found.ready, name: condition.ready},
+            written=(*found.written, *outcome.written),
+            failed=(*found.failed, *outcome.failed),
+            again=found.again or outcome.again,
+        )
+    return found
+
+
+def _policies(transport: KubernetesApi) -> Iterator[Mapping[str, Any]]:
+    params = {"limit": _PAGE}
+    while True:
+        try:
+            page = transport.get(PATH, params)
+        except NotServed:
+            return
+        yield from page.get("items") or ()
+        following = (page.get("metadata") or {}).get("continue")
+        if not following:
+            return
+        params = {"limit": _PAGE, "continue": following}
+
+
+def _judge(
+    source: Mapping[str, Any],
+    snapshot: Snapshot,
+    judge: Callable[[FallbackPolicy, Snapshot], Condition],
+) -> Condition:
+    # The items of a list carry neither kind nor apiVersion; reading a policy needs neither.
+    try:
+        policy = read_policy(source)
+    except PolicyError as error:
+        return invalid(error, source["metadata"].get("generation", 0))
+    return judge(policy, snapshot)
+
+
+def _write(
+    transport: KubernetesApi,
+    source: Mapping[str, Any],
+    name: str,
+    condition: Condition,
+    status: Mapping[str, Any],
+) -> Look:
+    version = source["metadata"].get("resourceVersion")
+    body = {"metadata": {"resourceVersion": version}, "status": status}
+    try:
+        transport.patch(f"{PATH}/{name}/status", body)
+    except NotServed:
+        return Look(again=True)
+    except Refused as error:
+        if error.status == _CONFLICT:
+            return Look(again=True)
+        return Look(failed=((name, str(error)),))
+    return Look(written=((name, condition),))

@@ -3,17 +3,299 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any, Final
 
 from webhook.api.client import Client
+from webhook.api.errors import ClusterError, NotServed, Refused
+from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.resources import KUEUE_GROUP, WORKLOADS, Entry, Resource, read_by
 from webhook.api.watch import Message
-from webhook.controller import keeps_failing
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.run_times import Keeper
+from webhook.controller.policy_status import PATH
+from webhook.hindsight import entries
+from webhook.hindsight.entries import Over
+from webhook.hindsight.journal import Written
 from webhook.hindsight.journal_keeper import Journal
-from webhook.hindsight.journal_shards import Written
+from webhook.learn.estimates import RunTimes
+from webhook.learn.failing import Failing, Refusal
+from webhook.learn.run_records import FAILURES_THAT_TELL, SHARDS, Record, config_map, shard_of
+from webhook.learn.workload_runs import is_finished
+from webhook.model.policy.fallback_policy import GROUP, KIND, VERSION, FallbackPolicy
 from webhook.model.queues import Snapshot
+from webhook.model.reasons import EventReason
+from webhook.model.signatures import SigningKeys
+from webhook.state import run_records_reader
 from webhook.state.feed import Feed
+from webhook.state.workload import read_workload
+
+WRITE_SECONDS: Final = 20.0
+"""Between two writes; what ended since is still told by its Workload."""
+MOST_WRITTEN: Final = 8
+"""Shards at one time; the others wait for the next."""
+_CONFLICT: Final = 409
+
+
+def read_run(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> Entry:
+    """Read what a Workload that is over tells, for a ``Follower``; None: it goes on.
+
+    *keys* as for ``read_workload``.
+    """
+    return read_by(lambda found: _over(found, keys), kind, source)
+
+
+def _over(source: Mapping[str, Any], keys: SigningKeys | None) -> Over | None:
+    if not entries.is_over(source):
+        return None
+    ended = read_workload(source, keys).ended if is_finished(source) else None
+    return Over(ended, entries.read(source, keys))
+
+
+RUNS: Final = Resource(
+    kind="runs",
+    path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{WORKLOADS}",
+    required=False,
+    read=read_run,
+)
+
+
+class Keeper:
+    def __init__(
+        self, transport: KubernetesApi, namespace: str, *, is_leader: Callable[[], bool]
+    ) -> None:
+        """Keep them in *namespace*; *is_leader* is asked before each write."""
+        self._transport = transport
+        self._namespace = namespace
+        self._is_leader = is_leader
+        self._runs = RunTimes()
+        self._changed: set[str] = set()
+        """Classes since the last call of ``take_changed``."""
+        self._due: dict[int, None] = {}
+        """Shards that are to be written; the first to begin with the one that waits longest."""
+        self._versions: dict[int, str] = {}
+        """resourceVersion of the shards that have been read; empty: it is not there."""
+        self._texts: dict[int, str] = {}
+        self._next = 0.0
+        self._error = ""
+
+    @property
+    def records(self) -> Mapping[str, Record]:
+        return self._runs.records
+
+    def take(self, message: Message) -> tuple[str, ...]:
+        """Take over what the follower of Workloads has found out; return what is to be logged."""
+        before, self._error = self._error, message.error
+        if message.error:
+            return () if before else (f"{message.kind}: {message.error}",)
+        ended = [entry.value for entry in message.entries or ()]
+        if message.event is not None:
+            ended.append(message.event[1].value)
+        for each in ended:
+            if isinstance(each, Over) and each.ended is not None:
+                self._runs.add(each.ended)
+        self._note()
+        return (f"{message.kind}: readable again",) if before else ()
+
+    def take_changed(self) -> frozenset[str]:
+        """List the classes of which more is known than at the last call."""
+        taken = frozenset(self._changed)
+        self._changed.clear()
+        return taken
+
+    def read_again(self) -> None:
+        """Read at the next look what others have written meanwhile."""
+        self._versions.clear()
+        self._next = 0.0
+
+    def look(self, now: float) -> Written:
+        """Write the shards that have changed, some of them, if it is time."""
+        is_read = len(self._versions) == SHARDS
+        has_work = not is_read or (self._due and self._is_leader())
+        if now < self._next or not has_work:
+            return Written()
+        self._next = now + WRITE_SECONDS
+        try:
+            self._read_missing()
+        except ClusterError as error:
+            return Written(tried=True, errors=(f"run times: {error}",))
+        by_shard: defaultdict[int, dict[str, Record]] = defaultdict(dict)
+        for key, record in self.records.items():
+            by_shard[shard_of(key)][key] = record
+        written = 0
+        errors: list[str] = []
+        for shard in list(self._due):
+            if written + len(errors) == MOST_WRITTEN or not self._is_leader():
+                break
+            del self._due[shard]
+            try:
+                written += self._write(shard, by_shard[shard])
+            except ClusterError as error:
+                self._due[shard] = None
+                errors.append(f"run times: {error}")
+        return Written(tried=True, written=written, errors=tuple(errors))
+
+    def _read_missing(self) -> None:
+        for shard in range(SHARDS):
+            if shard in self._versions:
+                continue
+            found = run_records_reader.read(self._transport, self._namespace, shard)
+            records = found.entry.value or {}
+            for key, record in records.items():
+                self._runs.merge(key, record)
+            self._versions[shard] = found.version
+            self._texts[shard] = found.text
+            if records and _text(config_map(shard, records)) != found.text:
+                # What could not be read, or is kept no more, shall not stay there.
+                self._due[shard] = None
+        self._note()
+
+    def _write(self, shard: int, records: Mapping[str, Record]) -> bool:
+        """Write one shard if it says something else; another's write in between puts it off."""
+        body = config_map(shard, records)
+        text, version = _text(body), self._versions[shard]
+        if text == self._texts[shard]:
+            return False
+        try:
+            answer = self._send(shard, body, version)
+        except (NotServed, Refused) as error:
+            # It has come, gone or changed meanwhile: what it says now is taken over first.
+            del self._versions[shard]
+            if isinstance(error, Refused) and error.status != _CONFLICT:
+                raise
+            self._due[shard] = None
+            return False
+        self._versions[shard] = str(answer["metadata"]["resourceVersion"])
+        self._texts[shard] = text
+        return True
+
+    def _send(self, shard: int, body: Mapping[str, Any], version: str) -> Mapping[str, Any]:
+        if not version:
+            return self._transport.post(run_records_reader.path_of(self._namespace), body)
+        metadata = {**body["metadata"], "resourceVersion": version}
+        path = run_records_reader.path_of(self._namespace, shard)
+        return self._transport.patch(path, {**body, "metadata": metadata})
+
+    def _note(self) -> None:
+        changed = self._runs.take_changed()
+        self._changed |= changed
+        self._due.update(dict.fromkeys(sorted(map(shard_of, changed))))
+
+
+def _text(body: Mapping[str, Any]) -> str:
+    return str(body["data"]["classes"])
+
+
+EVENTS: Final = "/api/v1/namespaces/default/events"
+"""Where Events on objects without a namespace belong."""
+MOST_AT_ONCE: Final = 20
+"""Events of one look; those beyond are only logged and counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What one look came to."""
+
+    counts: Mapping[tuple[str, str], int]
+    """(policy, option) to the classes that it is refused to."""
+    lines: tuple[str, ...] = ()
+    """For the log."""
+
+
+class Teller:
+    def __init__(self, transport: KubernetesApi, *, is_leader: Callable[[], bool]) -> None:
+        self._transport = transport
+        self._is_leader = is_leader
+        self._failing = Failing()
+        self._told: set[Refusal] = set()
+        """By this process; those that another one told are told again when this one leads."""
+
+    def look(
+        self,
+        records: Mapping[str, Record],
+        changed: Iterable[str],
+        policies: tuple[FallbackPolicy, ...],
+        unix: float,
+    ) -> Told:
+        """Tell of the refusals that are new at *unix*; *changed* as ``Failing.look`` has it."""
+        found = self._failing.look(records, changed, policies, unix)
+        self._told &= found
+        lines = []
+        for number, refusal in enumerate(sorted(found - self._told)):
+            if not self._is_leader():
+                break
+            self._told.add(refusal)
+            end = self._failing.ends[refusal]
+            text = message(refusal, records[refusal[0]], end)
+            lines.append(f"FallbackPolicy {refusal[1]}: {text}")
+            if number < MOST_AT_ONCE:
+                lines += self._write(refusal, text, end, unix)
+        return Told(counts=Counter(refusal[1:] for refusal in found), lines=tuple(lines))
+
+    def _write(self, refusal: Refusal, text: str, end: float, unix: float) -> list[str]:
+        policy = refusal[1]
+        try:
+            items = self._transport.get(PATH, {"fieldSelector": f"metadata.name={policy}"})["items"]
+            if items:
+                uid = items[0]["metadata"]["uid"]
+                self._transport.post(EVENTS, event(refusal, text, uid=uid, end=end, unix=unix))
+        except ClusterError as error:
+            if not (isinstance(error, Refused) and error.status == _CONFLICT):
+                return [f"FallbackPolicy {policy}: no Event written: {error}"]
+            # The one of the same name was written before a restart, or by another controller.
+        return []
+
+
+def message(refusal: Refusal, record: Record, end: float) -> str:
+    key, _, option = refusal
+    home, _, name = key.rpartition("/") if "=" not in key else key.partition("/")
+    what = f"{name} ({record.name})" if record.name else name
+    return (
+        f"option {option} is refused to Jobs of class {what} until {_time(end)}: they failed there"
+        f" {FAILURES_THAT_TELL} times and never succeeded, and they do elsewhere"
+        f"{_owners(home)}"
+    )
+
+
+def _owners(home: str) -> str:
+    if not home:
+        return ""
+    return " (of namespaces that share)" if home.startswith("*") else f" (of namespace {home})"
+
+
+def event(refusal: Refusal, text: str, *, uid: str, end: float, unix: float) -> Mapping[str, Any]:
+    """Write the Event; for the same failures it has the same name."""
+    key, policy, option = refusal
+    told = f"{uid} {key} {option} {end:.0f}".encode()
+    at = _time(unix)
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{policy[:200]}.{blake2b(told, digest_size=8).hexdigest()}",
+            "namespace": "default",
+        },
+        "involvedObject": {
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": KIND,
+            "name": policy,
+            "uid": uid,
+        },
+        "type": "Warning",
+        "reason": str(EventReason.KEEPS_FAILING),
+        "message": text,
+        "count": 1,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "source": {"component": "kueue-fallback"},
+    }
+
+
+def _time(unix: float) -> str:
+    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Records:
@@ -28,7 +310,7 @@ class Records:
     ) -> None:
         self._keeper = Keeper(client, namespace, is_leader=is_leader)
         self._journal = Journal(client, namespace, is_leader=is_leader, unix=time.time)
-        self._teller = keeps_failing.Teller(client, is_leader=is_leader)
+        self._teller = Teller(client, is_leader=is_leader)
         self._metrics = metrics
         self._log = log
         self._said: dict[str, tuple[str, ...]] = {}

@@ -10,18 +10,18 @@ from typing import TypeAlias
 from webhook.decide import remote_options
 from webhook.decide.remote_options import Reached
 from webhook.decide.wishes import Wishes
-from webhook.kueue.demand import demand
+from webhook.kueue.flavor_plan import demand
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.priorities import priority_of
 from webhook.kueue.profile import Found
-from webhook.learn import delays
+from webhook.learn import expected_runs
 from webhook.learn.expected_runs import Expecting, estimate, limits_of
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Delay, Forecast, RunTime, Start
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import Snapshot
-from webhook.model.refusals import Reason
+from webhook.model.reasons import Reason
 from webhook.model.run_keys import JobClass
 
 PREEMPTION = "preemption"
@@ -93,8 +93,8 @@ def _begun(case: Case, item: Assessment, option: Option) -> _Begun:
     start, flavors = (found.start, found.names) if found is not None else (None, "")
     past = case.occupancy.snapshot.dispatches.get(item.cluster_queue)
     if not item.cluster or item.rejection is not None:
-        dispatch = delays.dispatch(past, case.now)
-        start = delays.later(start, dispatch) if start is not None else None
+        dispatch = expected_runs.dispatch(past, case.now)
+        start = expected_runs.later(start, dispatch) if start is not None else None
         return _Begun(item=item, start=start, flavors=flavors, dispatch=dispatch)
     priority = priority_of(case.job, option, case.occupancy.snapshot)
     item, there = remote_options.reach(case.occupancy, item, now=case.now, priority=priority)
@@ -102,7 +102,7 @@ def _begun(case: Case, item: Assessment, option: Option) -> _Begun:
         return _Begun(item=item, start=None, flavors=flavors)
     # Whoever is later decides: the worker cannot start what the manager has not sent.
     last = _later(start, there.start)
-    transfer = delays.transfer(past, option)
+    transfer = expected_runs.transfer(past, option)
     return _Begun(item=item, start=last, flavors=flavors, there=there, transfer=transfer)
 
 
@@ -181,13 +181,13 @@ def _delay(case: Case, begun: _Begun, option: Option, run: RunTime | None) -> De
     """Expect what goes by between the start and the run."""
     there, starts = begun.there, case.occupancy.snapshot.start_delays
     started = (
-        delays.start_up(starts, case.job_class, begun.flavors)
+        expected_runs.start_up(starts, case.job_class, begun.flavors)
         if there is None
-        else delays.start_up(there.start_delays, case.job_class, there.flavors)
+        else expected_runs.start_up(there.start_delays, case.job_class, there.flavors)
     )
     on_way = begun.transfer or begun.dispatch
-    left = delays.before_run(option, run, on_way=on_way, started=started)
-    return delays.together(begun.transfer, left)
+    left = expected_runs.before_run(option, run, on_way=on_way, started=started)
+    return expected_runs.added(begun.transfer, left)
 
 
 def _forecast(
@@ -196,7 +196,7 @@ def _forecast(
     """Add up; start, delay and run are taken to vary independently."""
     if run is None or not start.is_known:
         return Forecast(start=start, dispatch=dispatch, delay=delay, run=run)
-    finish = delays.later(delays.later(start, delay), run)
+    finish = expected_runs.later(expected_runs.later(start, delay), run)
     return Forecast(
         start=start,
         dispatch=dispatch,

@@ -11,13 +11,13 @@ from typing import TypeAlias
 
 from webhook.decide import match
 from webhook.kueue import multikueue
-from webhook.kueue.occupancy import Occupancy, namespace_labels
+from webhook.kueue.occupancy import Occupancy
 from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.decision import Rejection
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
-from webhook.model.queues import MULTIKUEUE, ClusterQueue, LocalQueue, StopPolicy
-from webhook.model.refusals import Reason
+from webhook.model.queues import MULTIKUEUE, ClusterQueue, LocalQueue, StopPolicy, namespace_labels
+from webhook.model.reasons import Reason
 from webhook.model.words import nearest
 
 

@@ -9,10 +9,10 @@ from webhook.kueue.requests import needs
 from webhook.learn import job_class
 from webhook.model.fields import FieldError
 from webhook.model.job import OURS, Job
-from webhook.model.policy import values
+from webhook.model.policy import fallback_policy
 from webhook.model.policy.fallback_policy import FallbackPolicy, Match
 from webhook.model.queues import Snapshot
-from webhook.model.refusals import Skip
+from webhook.model.reasons import Skip
 from webhook.model.run_keys import JobClass
 from webhook.model.selector import EVERYTHING
 
@@ -119,7 +119,7 @@ def shares_with(policy: FallbackPolicy, namespace: str, snapshot: Snapshot) -> b
     if selector is None:
         return False
     labels = _namespace_labels(namespace, snapshot)
-    return values.selector(selector, EVERYTHING).matches(labels)
+    return fallback_policy.selector(selector, EVERYTHING).matches(labels)
 
 
 def class_of(job: Job, policy: FallbackPolicy, snapshot: Snapshot) -> JobClass:
@@ -167,9 +167,9 @@ def _selectors_match(match: Match, job: Job, snapshot: Snapshot, own_namespace: 
             return False
     else:
         labels = _namespace_labels(job.namespace, snapshot)
-        if not values.selector(match.namespace_selector, EVERYTHING).matches(labels):
+        if not fallback_policy.selector(match.namespace_selector, EVERYTHING).matches(labels):
             return False
-    return values.selector(match.job_selector, EVERYTHING).matches(job.labels)
+    return fallback_policy.selector(match.job_selector, EVERYTHING).matches(job.labels)
 
 
 def _queue_matches(
@@ -180,7 +180,7 @@ def _queue_matches(
         return True
     if match.queues is not None:
         return not submitted.names.isdisjoint(match.queues)
-    if submitted.queue in values.queues_of(policy):
+    if submitted.queue in fallback_policy.queues_of(policy):
         return True
     local_queue = snapshot.local_queues.get((namespace, submitted.queue))
     return local_queue is not None and any(
@@ -195,7 +195,7 @@ def _is_small_enough(match: Match, job: Job, snapshot: Snapshot) -> bool:
     for pod_set in needs(job, snapshot):
         for resource, amount in pod_set.total.items():
             totals[resource] = totals.get(resource, 0) + amount
-    limits = values.amounts(match.max_requests)
+    limits = fallback_policy.amounts(match.max_requests)
     return all(totals.get(resource, 0) <= limit for resource, limit in limits.items())
 
 

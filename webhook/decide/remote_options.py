@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from webhook.kueue import multikueue
-from webhook.kueue.demand import demand
-from webhook.kueue.occupancy import Occupancy, assignment, namespace_labels, starts_now
+from webhook.kueue.flavor_plan import demand
+from webhook.kueue.occupancy import Occupancy, assignment, starts_now
 from webhook.model.decision import Assessment, Fit, InCluster, Rejection
 from webhook.model.forecasts import Estimates, Start
-from webhook.model.queues import ClusterQueue, LocalQueue, PodSetNeeds, StopPolicy
-from webhook.model.refusals import Reason
+from webhook.model.queues import ClusterQueue, LocalQueue, PodSetNeeds, StopPolicy, namespace_labels
+from webhook.model.reasons import Reason
 
 
 def fresh(occupancy: Occupancy, now: float, limit_seconds: float) -> Occupancy:

@@ -3,18 +3,249 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import hypot, inf
+from statistics import NormalDist
 from typing import TypeAlias
 
-from webhook.decide import finish_time, threshold
-from webhook.decide.choice import UNASKED, Asking, Choice
-from webhook.model.decision import Assessment
-from webhook.model.policy.fallback_policy import FallbackPolicy, StrategyType
+from webhook.decide.choice import UNASKED, Asking, Choice, leave, take
+from webhook.decide.wishes import Wishes
+from webhook.model.decision import Assessment, Fit
+from webhook.model.forecasts import Delay, Forecast, RunTime, Start
+from webhook.model.policy.fallback_policy import (
+    FallbackPolicy,
+    StrategyType,
+    ThresholdRule,
+    seconds,
+)
+from webhook.model.policy.spec import FinishTime, Gain
+from webhook.model.words import spoken
+
+
+def choose_by_threshold(
+    policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
+) -> Choice:
+    """Take the first rule's option that holds; none: the first option; that refused: none."""
+    places = {item.option: index for index, item in enumerate(assessments)}
+    passed: list[str] = []
+    for rule in policy.spec.strategy.threshold or ():
+        index = places.get(rule.option)
+        if index is None:
+            continue
+        because = _because(rule, assessments[index])
+        if because is not None:
+            reasons = (because, *passed)
+            return take(policy, assessments, index, submitted=asking.submitted, because=reasons)
+        passed.append(_against(rule, assessments[index]))
+    if assessments[0].rejection is not None:
+        return leave(assessments)
+    reasons = ("no threshold holds", *passed)
+    return take(policy, assessments, 0, submitted=asking.submitted, because=reasons)
+
+
+def _because(rule: ThresholdRule, option: Assessment) -> str | None:
+    """Say why the rule holds; None: it does not."""
+    if option.rejection is not None or option.fit is None:
+        return None
+    reserving, below = option.reserving or 0, rule.and_reserving_below
+    if option.fit >= Fit.MAY_PREEMPT and (below is None or reserving < below):
+        return _how_it_fits(option)
+    pending, limit = option.pending or 0, rule.or_pending_below
+    if limit is not None and pending < limit:
+        return f"{pending} pending there, fewer than {limit}"
+    return None
+
+
+def _how_it_fits(option: Assessment) -> str:
+    if option.starts_now:
+        return "starts now"
+    return "may preempt" if option.fit is Fit.MAY_PREEMPT else "has quota free"
+
+
+def _against(rule: ThresholdRule, option: Assessment) -> str:
+    if option.rejection is not None:
+        return f"{option.queue or option.option} refused: {option.rejection.detail}"
+    if option.fit is not None and option.fit >= Fit.MAY_PREEMPT:
+        return f"{option.queue} has {option.reserving} with quota reserved"
+    if rule.or_pending_below is None:
+        return f"{option.queue} has no quota free"
+    return f"{option.queue} has {option.pending} pending"
+
+
+NEAR_PART = 0.02
+"""Gains that exceed the minimum by less than this part of a finish are near ties,"""
+NEAR_SECONDS = 1.0
+"""or by less than this. Of those a part is taken, as each decision's own draw falls."""
+_SIGMAS_OF_A_SIDE = 1.2816
+"""From the middle of a normal distribution to either end of its middle 80 %."""
+_NAMED = 3
+"""Other options in the sentence, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """An option that is not refused, and when it would be done."""
+
+    index: int
+    option: Assessment
+    forecast: Forecast
+    finish: float
+    run: RunTime
+
+
+def choose_by_finish_time(
+    policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
+) -> Choice:
+    """Take the option that is done first; without a forecast, the first that is not refused."""
+    standing = [index for index, item in enumerate(assessments) if item.rejection is None]
+    if not standing:
+        return leave(assessments)
+    first = standing[0]
+    known = [_known(index, assessments[index]) for index in standing]
+    found = [each for each in known if each is not None]
+    if known[0] is None:
+        because = _why_it_stands(assessments[first])
+        return take(policy, assessments, first, submitted=asking.submitted, because=because)
+    taken, waits = _within_wait(found, asking.wishes), asking.wishes.max_wait
+    extra: tuple[str, ...] = ()
+    if taken is not None and waits is not None:
+        extra = (f"the first to start within {spoken(waits)}",)
+    best = taken or _best(found, _gain(policy), asking)
+    because = (_said(best), *extra, *_others(found, best), *_refused(assessments))
+    return take(policy, assessments, best.index, submitted=asking.submitted, because=because)
+
+
+def _known(index: int, option: Assessment) -> _Known | None:
+    forecast = option.forecast
+    if forecast is None or forecast.run is None or forecast.finish in (None, inf):
+        return None
+    return _Known(index, option, forecast, forecast.finish or 0.0, forecast.run)
+
+
+def _why_it_stands(option: Assessment) -> tuple[str, ...]:
+    if option.starts_now:
+        return "starts now", f"{_what_is_unknown(option)}, so the first option stands"
+    if option.fit is Fit.MAY_PREEMPT:
+        return ("may preempt",)
+    return (f"{_what_is_unknown(option)}, so the first option stands",)
+
+
+def _what_is_unknown(option: Assessment) -> str:
+    if option.forecast is None:
+        return "no forecast of its queue is known yet"
+    start = option.forecast.start
+    if option.forecast.run is None:
+        return "no run time is known yet"
+    if start.unseen:
+        ahead = "1 Job" if start.unseen == 1 else f"{start.unseen} Jobs"
+        return f"nothing is known of how long {ahead} ahead run{'s' * (start.unseen == 1)}"
+    if start.unordered:
+        return f"who is served next cannot be foreseen ({start.unordered})"
+    return "when it would start cannot be foreseen"
+
+
+def _gain(policy: FallbackPolicy) -> Gain:
+    return (policy.spec.strategy.finish_time or FinishTime()).minimum_gain
+
+
+def _within_wait(found: Sequence[_Known], wishes: Wishes) -> _Known | None:
+    limit = wishes.max_wait
+    if limit is None:
+        return None
+    return next((each for each in found if each.forecast.start.seconds <= limit), None)
+
+
+def _best(found: Sequence[_Known], gain: Gain, asking: Asking) -> _Known:
+    best, *later = found
+    for each in later:
+        if _is_worth(each, best, gain, asking.draw) and _is_likely(each, best, asking.probability):
+            best = each
+    return best
+
+
+def _is_worth(each: _Known, best: _Known, gain: Gain, draw: float) -> bool:
+    """Tell whether the gain is enough, and for near ties whether this decision takes it.
+
+    Replicas that do not see each other's last placements would else all leave, or all stay.
+    """
+    gained = best.finish - each.finish
+    least = max(seconds(gain.time), best.finish * gain.percent / 100)
+    if gained < least or gained <= 0.0:
+        return False
+    near = max(NEAR_SECONDS, NEAR_PART * best.finish)
+    return gained - least >= near * draw
+
+
+def _is_likely(each: _Known, best: _Known, probability: float) -> bool:
+    """Tell whether *each* is done before *best* with at least this probability.
+
+    All is taken to be normal, with the side of each range that speaks against leaving: that *best*
+    starts early, and *each* late. These are independent. The run is of one and the same Job: what
+    makes it long or short here does so there, so both runs lie at the same end of their ranges.
+    """
+    early = [part.seconds - part.low for part in _before_run(best.forecast)]
+    late = [part.high - part.seconds for part in _before_run(each.forecast)]
+    slower = each.run.seconds - best.run.seconds
+    if_long = each.run.high - best.run.high - slower
+    if_short = each.run.low - best.run.low - slower
+    off = hypot(*early, *late, max(0.0, if_long, if_short))
+    return best.finish - each.finish >= margin(off, probability)
+
+
+def margin(off: float, probability: float) -> float:
+    """Return the least gain, in seconds, that is none with less than the rest of *probability*.
+
+    *off* is from the middle of a normal distribution to either end of its middle 80 %.
+    """
+    return _sigmas(probability) * off / _SIGMAS_OF_A_SIDE
+
+
+def _before_run(forecast: Forecast) -> tuple[Start | Delay, ...]:
+    return (forecast.start,) if forecast.delay is None else (forecast.start, forecast.delay)
+
+
+@lru_cache(maxsize=8)
+def _sigmas(probability: float) -> float:
+    return NormalDist().inv_cdf(probability)
+
+
+def _said(each: _Known) -> str:
+    starts = "starts now" if each.forecast.start.seconds == 0.0 else ""
+    done = f"done in {spoken(each.finish)}"
+    return f"{starts}, {done}" if starts else f"{done}{_ahead(each.option)}"
+
+
+def _others(found: Sequence[_Known], best: _Known) -> tuple[str, ...]:
+    others = [each for each in found if each is not best][:_NAMED]
+    return tuple(
+        f"{each.option.queue} would be done in {spoken(each.finish)}{_ahead(each.option)}"
+        for each in others
+    )
+
+
+def _ahead(option: Assessment) -> str:
+    return f" ({option.pending} ahead)" if option.pending and not is_next(option) else ""
+
+
+def is_next(option: Assessment) -> bool:
+    """Tell whether all who wait in an option's queue would come after the Job."""
+    return option.forecast is not None and option.forecast.start.is_next
+
+
+def _refused(assessments: Sequence[Assessment]) -> tuple[str, ...]:
+    return tuple(
+        f"{item.queue or item.option} refused: {item.rejection.detail}"
+        for item in assessments
+        if item.rejection is not None
+    )
+
 
 Strategy: TypeAlias = Callable[[FallbackPolicy, Sequence[Assessment], Asking], Choice]
 
 STRATEGIES: Mapping[StrategyType, Strategy] = {
-    StrategyType.FINISH_TIME: finish_time.choose,
-    StrategyType.THRESHOLD: threshold.choose,
+    StrategyType.FINISH_TIME: choose_by_finish_time,
+    StrategyType.THRESHOLD: choose_by_threshold,
 }
 
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from webhook.decide.differences import Differences
 from webhook.model.decision import Assessment, Decision
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.refusals import LeftAlone
+from webhook.model.reasons import LeftAlone
 
 LONGEST = 119
 """Characters of one warning."""

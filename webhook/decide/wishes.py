@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 
 from webhook.model.fields import FieldError
 from webhook.model.job import OURS
-from webhook.model.policy import values
-from webhook.model.policy.policy_fields import DURATION
+from webhook.model.policy import fallback_policy
+from webhook.model.policy.spec import DURATION
 
 MAX_SLOWDOWN = OURS + "max-slowdown"
 DEADLINE = OURS + "deadline"
@@ -76,7 +76,7 @@ def _deadline(text: str | None, unix: float) -> float | None:
     if text is None:
         return None
     if _is_duration(text):
-        return values.seconds(text)
+        return fallback_policy.seconds(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -90,7 +90,7 @@ def _seconds(text: str | None, name: str) -> float | None:
         return None
     if not _is_duration(text):
         raise _unreadable(name, "a duration such as 90s or 1h30m", text)
-    return values.seconds(text)
+    return fallback_policy.seconds(text)
 
 
 def _is_duration(text: str) -> bool:

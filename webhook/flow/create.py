@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 from webhook.admission import original as originals
-from webhook.admission import size
+from webhook.admission import patch
 from webhook.decide import (
     decision_record,
     expectations,
@@ -39,7 +39,7 @@ from webhook.model.decision import Assessment, Decision, Outcome
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, StrategyType
-from webhook.model.refusals import LeftAlone, Reason, Skip
+from webhook.model.reasons import LeftAlone, Reason, Skip
 from webhook.model.signatures import SigningKeys, is_own_record, unsigned_id
 from webhook.model.words import clip
 
@@ -158,7 +158,7 @@ def _outcome(case: Case, occupancy: Occupancy, moment: Moment, rules: Rules) -> 
 
 def _if_it_fits(case: Case, outcome: Outcome) -> Outcome:
     """Write nothing on a Job that would be too large for the API server then."""
-    what = size.too_large(case.source, outcome.edits)
+    what = patch.too_large(case.source, outcome.edits)
     if not what or outcome.decision is None:
         return outcome
     decision = replace(

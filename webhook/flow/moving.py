@@ -14,7 +14,7 @@ from typing import Any
 
 from webhook.adapt import movable_env
 from webhook.admission import original as originals
-from webhook.admission import size
+from webhook.admission import patch
 from webhook.decide import decision_record, differences, match, warning
 from webhook.flow import carry_out, create, recovered
 from webhook.flow.carry_out import Case
@@ -28,9 +28,8 @@ from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Outcome, 
 from webhook.model.edits import Original
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
-from webhook.model.moves import Obstacle
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
-from webhook.model.refusals import Skip
+from webhook.model.reasons import Obstacle, Skip
 from webhook.model.signatures import SigningKeys
 from webhook.model.words import clip
 
@@ -224,7 +223,7 @@ def _carried_out(
     decision = replace(decision, changed=in_all.names)
     final = carry_out.annotated(after, decision, originals.to_json(original), keys)
     edits = kind.edits(case.raw, final)
-    if what := size.too_large(case.source, edits):
+    if what := patch.too_large(case.source, edits):
         return Refusal(obstacle=Obstacle.TOO_LARGE, detail=what)
     return Outcome(
         decision=decision,

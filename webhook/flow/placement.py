@@ -9,7 +9,7 @@ from webhook.decide import match
 from webhook.decide.decision_record import Recorded
 from webhook.kueue.priorities import own_priority
 from webhook.kueue.requests import needs
-from webhook.learn import delays, expected_runs, job_class
+from webhook.learn import expected_runs, job_class
 from webhook.model.decision import Assessment, Decision
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION_ID, Job
@@ -26,7 +26,7 @@ def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot)
         priority=own_priority(job, snapshot),
         policy=decision.policy,
         option=taken.option,
-        run=delays.lasting(taken.forecast),
+        run=expected_runs.lasting(taken.forecast),
         cluster=taken.cluster,
     )
 

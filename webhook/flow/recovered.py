@@ -19,8 +19,8 @@ from webhook.model import job as jobs
 from webhook.model.decision import Outcome
 from webhook.model.edits import Original
 from webhook.model.job import Job
-from webhook.model.moves import Obstacle
 from webhook.model.policy.fallback_policy import Mode
+from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys, is_own_record
 
 _LONGEST_NAME = 40

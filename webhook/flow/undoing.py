@@ -23,9 +23,9 @@ from webhook.model import marks
 from webhook.model.decision import Outcome
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
-from webhook.model.moves import Obstacle
 from webhook.model.pending import left_written
 from webhook.model.queues import MULTIKUEUE, Snapshot
+from webhook.model.reasons import Obstacle
 
 _NOTHING_KNOWN = Snapshot()
 _CROSSING = "its queue is MultiKueue's, and who runs a Job (managedBy) is fixed at creation"

@@ -13,13 +13,12 @@ from webhook.hindsight.counterfactual import elsewhere
 from webhook.hindsight.journal import Entry
 from webhook.jobs import KINDS
 from webhook.kueue.durations import learned_on
+from webhook.learn.estimates import Learned
 from webhook.learn.expected_runs import slowdown_of
-from webhook.learn.learned import Learned
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
-from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.policy.values import seconds
+from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.queues import Snapshot
 from webhook.model.run_keys import JobClass
 from webhook.simulate.scenario import Scenario, Submission, Worker, emptied

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from webhook.hindsight.gains import NOBODY, Gains, InCluster, Row
-from webhook.hindsight.sureness import Sureness
+from webhook.hindsight.gains import NOBODY, Gains, InCluster, Row, Sureness
 from webhook.simulate.comparison import HERE, aligned, duration
 
 VERSION: Final = 1

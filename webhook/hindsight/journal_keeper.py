@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple
 from webhook.api.errors import ClusterError, NotServed, Refused
 from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.watch import Message
-from webhook.hindsight import entries, journal_shards
-from webhook.hindsight.journal import Entry
-from webhook.hindsight.journal_shards import Slot, Written
-from webhook.hindsight.past import Over, Past
+from webhook.hindsight import entries, journal
+from webhook.hindsight.entries import Over, Past
+from webhook.hindsight.journal import Entry, Slot, Written
 from webhook.model.faults import attempted
 from webhook.model.queues import Snapshot
 from webhook.model.signatures import SigningKeys
@@ -158,10 +157,10 @@ class Journal:
     def _sort_in(self, snapshot: Snapshot) -> None:
         """Turn what has ended into entries of those queues that a policy can send Jobs to."""
         unix = self._unix()
-        queues, oldest = queues_of(snapshot), journal_shards.oldest_kept(unix)
+        queues, oldest = queues_of(snapshot), journal.oldest_kept(unix)
         while self._ended and self._ended[0][0] <= unix - SETTLED_SECONDS:
             _, ended = self._ended.popleft()
-            slot = journal_shards.slot_of(ended.finished)
+            slot = journal.slot_of(ended.finished)
             if slot < oldest or (ended.namespace, ended.queue) not in queues:
                 continue
             if (entry := self._entry(ended, snapshot.signing)) is not None:
@@ -189,7 +188,7 @@ class Journal:
         if merged == before:
             del self._due[slot]
             return False
-        body = journal_shards.config_map(merged)
+        body = journal.config_map(merged)
         try:
             answer = self._send(body, place.version)
         except (NotServed, Refused) as error:
@@ -202,12 +201,12 @@ class Journal:
         return True
 
     def _read(self, slot: int) -> _Place:
-        path = f"{path_of(self._namespace)}/{journal_shards.name_of(slot)}"
+        path = f"{path_of(self._namespace)}/{journal.name_of(slot)}"
         try:
             source = self._transport.get(path)
         except NotServed:
             return _Place(Slot(number=slot, entries={}), "")
-        found = journal_shards.read_slot(source) or Slot(number=-1, entries={})
+        found = journal.read_slot(source) or Slot(number=-1, entries={})
         place = _Place(found, str(source["metadata"]["resourceVersion"]))
         self._places[slot] = place
         return place
@@ -221,7 +220,7 @@ class Journal:
 
     def _let_go(self) -> None:
         """Keep only the last hours at hand; others are read again where they get more."""
-        newest = journal_shards.slot_of(self._unix())
+        newest = journal.slot_of(self._unix())
         for slot in [slot for slot in self._places if slot < newest - 1]:
             del self._places[slot]
 

@@ -6,32 +6,237 @@ what all of them are off by cancels out in their differences. Pure.
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from statistics import fmean
-from typing import Final
+from typing import Any, Final
 
 from webhook.decide import match
-from webhook.hindsight.again import Replays, age_of, submitted_manifest
 from webhook.hindsight.counterfactual import Elsewhere, elsewhere
 from webhook.hindsight.journal import Entry
-from webhook.hindsight.told import Hindsight, Told, World
 from webhook.jobs import KINDS
 from webhook.kueue import multikueue
+from webhook.learn import job_class
+from webhook.learn.estimates import NOTHING, Learned, RunTimes
+from webhook.learn.run_records import Packed, Record, pack_runs, unpack_runs
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL, Job
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
-from webhook.simulate.scenario import emptied
+from webhook.simulate.replay import replay
+from webhook.simulate.results import JobResult
+from webhook.simulate.scenario import STATIC, Arm, Scenario, Submission, Worker, emptied, enforced
+
+_ENFORCED: Final = "Enforce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What is known besides the entries."""
+
+    snapshot: Snapshot
+    """Queues and policies, as they are now; what the queues hold does not matter."""
+    learned: Learned = NOTHING
+    """Of runs, by now."""
+    now: float
+    """Seconds since 1970."""
+    workers: Mapping[str, Worker] = field(default_factory=dict)
+    """The clusters behind MultiKueue whose queues are known, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One Job with what became of it in each of the replays; None: it was not in this one."""
+
+    entry: Entry
+    policy: FallbackPolicy | None
+    """That decided, or would; None: none matches."""
+    elsewhere: Elsewhere
+    submitted_queue: str
+    unseen: tuple[str, ...] = ()
+    """Worker clusters that bear on it and of which nothing is known: it was in no replay."""
+    happened: JobResult | None = None
+    static: JobResult | None = None
+    promised: JobResult | None = None
+
+    @property
+    def is_enforced(self) -> bool:
+        if self.entry.mode:
+            return self.entry.mode == _ENFORCED
+        return self.policy is not None and self.policy.spec.mode == _ENFORCED
+
+    @property
+    def acts(self) -> bool:
+        """Tell whether the comparison is with what would have been without decisions."""
+        return self.is_enforced or (self.policy is None and self.static is not None)
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.entry.outcome and self.entry.admitted)
+
+    @property
+    def turnaround(self) -> float:
+        return self.entry.finished - self.entry.created
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hindsight:
+    told: tuple[Told, ...]
+    """By creation."""
+    left_out: int = 0
+    """Jobs that a replay cannot submit: their queues are gone, or they cannot be read."""
+    handover_seconds: float = 0.0
+
+
+_KIND: Final = KINDS["batch", "v1", "Job"]
+_AS_IT_WAS: Final = "as it was"
+_AS_IT_COULD_BE: Final = "as policies say"
+
+
+def age_of(entry: Entry) -> tuple[float, float, str]:
+    """Put those of one second that nobody saw come in the order in which they were admitted."""
+    return entry.created, entry.admitted or float("inf"), entry.key
+
+
+class Replays:
+    def __init__(
+        self,
+        world: World,
+        told: Sequence[Told],
+        runs: Mapping[str, Mapping[str, float]],
+        progress: Callable[[int], None],
+    ) -> None:
+        self._world, self._told, self._runs = world, told, runs
+        self._progress = progress
+
+    def as_it_was(self) -> Mapping[str, JobResult]:
+        """Send each Job where it went, when it went there."""
+        return self._replayed(Arm(name=_AS_IT_WAS), ran_manifest, _went)
+
+    def without_decisions(self) -> Mapping[str, JobResult]:
+        if not any(each.is_enforced for each in self._told):
+            return {}
+        return self._replayed(Arm(name=STATIC), submitted_manifest, _came)
+
+    def as_policies_say(self) -> Mapping[str, JobResult]:
+        if all(each.is_enforced or each.policy is None for each in self._told):
+            return {}
+        policies = self._world.snapshot.policies
+        known = self._known_before()
+        arm = enforced(_AS_IT_COULD_BE, policies)
+        return self._replayed(arm, submitted_manifest, _came, run_times=known)
+
+    def _replayed(
+        self,
+        arm: Arm,
+        manifest: Callable[[Entry], Mapping[str, Any]],
+        at: Callable[[Entry], float],
+        run_times: RunTimes | None = None,
+    ) -> Mapping[str, JobResult]:
+        templates: dict[str, Mapping[str, Any]] = {}
+        submissions = []
+        for each in sorted(self._told, key=lambda one: (at(one.entry), age_of(one.entry))):
+            source = manifest(each.entry)
+            template = json.dumps(source, sort_keys=True)
+            templates[template] = source
+            submissions.append(
+                Submission(
+                    at=at(each.entry),
+                    name=each.entry.key,
+                    template=template,
+                    run_seconds=self._runs[each.entry.key],
+                )
+            )
+        scenario = Scenario(
+            name=arm.name,
+            snapshot=replace(self._world.snapshot, policies=()),
+            objects=(),
+            policies=arm.policies,
+            policy_objects=(),
+            templates=templates,
+            submissions=tuple(submissions),
+            workers=self._world.workers,
+        )
+        found = replay(scenario, arm, progress=self._progress, run_times=run_times)
+        return {job.name: job for job in found.jobs}
+
+    def _known_before(self) -> RunTimes:
+        """Return what was known of runs when the first of them came, by the classes of a replay.
+
+        A replay's Jobs are cut down, and so their classes have other names.
+        """
+        first = min((each.entry.created for each in self._told), default=0.0)
+        policies = {each.policy.name: each.policy for each in self._told if each.policy}
+        found = RunTimes()
+        snapshot = self._world.snapshot
+        done: set[tuple[str, str]] = set()
+        for each in self._told:
+            entry = each.entry
+            record = self._world.learned.records.get(entry.job_class)
+            if record is None or (entry.job_class, entry.submitted) in done:
+                continue
+            done.add((entry.job_class, entry.submitted))
+            job = _KIND.read(submitted_manifest(entry))
+            here_too = (match.class_of(job, one, snapshot) for one in policies.values())
+            for here in {job_class.of_job(job), *here_too}:
+                if (kept := _before(record, first, here.coarse)).last:
+                    found.merge(here.key, kept)
+        return found
+
+
+def _before(record: Record, unix: float, coarse: str) -> Record:
+    return Record(
+        coarse=coarse,
+        runs=_over(record.runs, unix),
+        starts=_over(record.starts, unix),
+        dispatches=_over(record.dispatches, unix),
+    )
+
+
+def _over(found: Mapping[str, Packed], unix: float) -> Mapping[str, Packed]:
+    """Leave out what was not over at *unix*, in seconds since 1970."""
+    kept = {
+        place: pack_runs(run for run in unpack_runs(packed) if run.finished < unix)
+        for place, packed in found.items()
+    }
+    return {place: packed for place, packed in kept.items() if packed}
+
+
+def _came(entry: Entry) -> float:
+    return entry.created
+
+
+def _went(entry: Entry) -> float:
+    return entry.created + (entry.decided_in if entry.moves else 0.0)
+
+
+def submitted_manifest(entry: Entry) -> dict[str, Any]:
+    """Write the Job as it was submitted."""
+    return _manifest(entry, entry.submitted, entry.labels)
+
+
+def ran_manifest(entry: Entry) -> dict[str, Any]:
+    """Write the Job as it became, so that without any policy it goes where it went."""
+    return _manifest(entry, entry.ran, {**entry.labels, QUEUE_LABEL: entry.queue})
+
+
+def _manifest(entry: Entry, spec: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    metadata = {
+        "namespace": entry.namespace,
+        "labels": dict(labels),
+        "annotations": dict(entry.annotations),
+    }
+    return {"metadata": metadata, "spec": json.loads(spec)}
+
 
 WAITED_SECONDS: Final = 2.0
 """Who waited at least so long took over quota that another gave back."""
 HANDED_OVER_SECONDS: Final = 10.0
 """A longer gap has other reasons than that quota is handed over."""
-_KIND: Final = KINDS["batch", "v1", "Job"]
 
 
 def look_back(

@@ -9,7 +9,7 @@ from typing import Any
 from webhook.jobs import batch
 from webhook.model.edits import Edit, Path
 from webhook.model.job import Job
-from webhook.model.moves import Obstacle
+from webhook.model.reasons import Obstacle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,8 @@ from webhook.model.job import (
     PodSet,
     PodSets,
 )
-from webhook.model.moves import Obstacle
 from webhook.model.pods import read_template
+from webhook.model.reasons import Obstacle
 
 TEMPLATE: Path = ("spec", "template")
 _MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"

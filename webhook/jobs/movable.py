@@ -22,7 +22,7 @@ from webhook.model.job import (
     PRIORITY_LABEL,
     QUEUE_LABEL,
 )
-from webhook.model.moves import Obstacle
+from webhook.model.reasons import Obstacle
 
 _PRIORITY: Path = ("metadata", "labels", PRIORITY_LABEL)
 """May be given and changed; that it is taken away Kueue's webhook refuses."""

@@ -6,12 +6,13 @@ Topologies are not modelled: a Job that asks for one is refused, of the rest the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TypeAlias
 
-from webhook.kueue import flavor_plan, fungibility, quota
+from webhook.kueue import flavor_plan, quota
 from webhook.kueue.flavor_plan import Flavor
-from webhook.kueue.fungibility import Level, PreemptionMode
 from webhook.kueue.quota import Quotas
 from webhook.model import quantity
 from webhook.model.decision import Fit, Rejection
@@ -22,9 +23,69 @@ from webhook.model.queues import (
     FlavorResource,
     Held,
     PodSetNeeds,
+    Preemption,
     Snapshot,
 )
-from webhook.model.refusals import Reason
+from webhook.model.reasons import Reason
+
+NEVER = "Never"
+TRY_NEXT = "TryNextFlavor"
+
+
+class PreemptionMode(IntEnum):
+    """How a resource gets its flavor, from worst to best."""
+
+    EXCEEDS = 0
+    WAITS = 1
+    NO_CANDIDATES = 2
+    """Preemption is allowed, and nobody is there to preempt."""
+    MAY_PREEMPT = 3
+    FITS = 4
+
+
+Level: TypeAlias = tuple[PreemptionMode, int]
+"""The mode, and the height in the tree from which quota is borrowed (0: its own)."""
+
+
+def may_claim(preemption: Preemption, *, fair_sharing: bool, has_right: bool) -> bool:
+    """Tell whether what is short may be had by preemption.
+
+    *has_right*: its nominal quota is enough, or that of a cohort which it reclaims for.
+    """
+    borrows = preemption.borrow_within_cohort != NEVER or (
+        fair_sharing and preemption.reclaim_within_cohort != NEVER
+    )
+    return has_right or borrows
+
+
+def when_claimed(
+    preemption: Preemption, *, lower_runs: bool, others_borrow: Callable[[], bool]
+) -> PreemptionMode:
+    """Tell whether anybody could be preempted.
+
+    *lower_runs*: of its own ClusterQueue; *others_borrow* tells whether they use more than is
+    theirs, and is asked where it matters only.
+    """
+    within = preemption.within_cluster_queue != NEVER and lower_runs
+    reclaims = preemption.reclaim_within_cohort != NEVER
+    may = within or (reclaims and others_borrow())
+    return PreemptionMode.MAY_PREEMPT if may else PreemptionMode.NO_CANDIDATES
+
+
+def tries_next(level: Level, cluster_queue: ClusterQueue) -> bool:
+    """Tell whether the next flavor is looked at too."""
+    mode, borrowed_from = level
+    if mode < PreemptionMode.MAY_PREEMPT:
+        return True
+    if mode is PreemptionMode.MAY_PREEMPT and cluster_queue.when_can_preempt == TRY_NEXT:
+        return True
+    return borrowed_from > 0 and cluster_queue.when_can_borrow == TRY_NEXT
+
+
+def is_better(left: Level, right: Level) -> bool:
+    """Prefer the better mode, then the quota that is borrowed from nearer by."""
+    return left[0] > right[0] or (left[0] == right[0] and left[1] < right[1])
+
 
 _FIT_OF = {
     PreemptionMode.EXCEEDS: Fit.NEVER,
@@ -144,9 +205,9 @@ def _best_flavor(flavors: Sequence[Flavor], taken: Amounts, place: Place) -> _Tr
         if found.reason is not None:
             refusals.append(found)
             continue
-        if not fungibility.tries_next(found.level, place.cluster_queue):
+        if not tries_next(found.level, place.cluster_queue):
             return found
-        if best is None or fungibility.is_better(found.level, best.level):
+        if best is None or is_better(found.level, best.level):
             best = found
     return best or _least_refusal(refusals)
 
@@ -174,7 +235,7 @@ def _try_flavor(flavor: Flavor, taken: Amounts, place: Place) -> _Try:
     for cell, amount in flavor.amounts.items():
         found = _try_quota(cell, amount + taken.get(cell, 0), place)
         height = max(height, found.level[1])
-        if not fungibility.is_better(found.level, worst.level):
+        if not is_better(found.level, worst.level):
             worst = found
         if found.reason is not None:
             return found
@@ -207,10 +268,10 @@ def _short_of_quota(
     preemption, queue, held = place.cluster_queue.preemption, place.cluster_queue.name, place.held
     has_right = quota.nominal(place.quotas, queue, cell) >= amount or reclaims
     fair_sharing = place.snapshot.kueue.fair_sharing
-    if not fungibility.may_claim(preemption, fair_sharing=fair_sharing, has_right=has_right):
+    if not may_claim(preemption, fair_sharing=fair_sharing, has_right=has_right):
         return PreemptionMode.WAITS
     lower = held.lowest_priority is None or held.lowest_priority < place.priority
-    return fungibility.when_claimed(
+    return when_claimed(
         preemption,
         lower_runs=held.reserving > 0 and lower,
         others_borrow=lambda: quota.over_nominal(place.quotas, queue, cell),

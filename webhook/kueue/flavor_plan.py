@@ -6,16 +6,105 @@ templates share what they need; so only quota is looked at for each Job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from itertools import islice, product
+from typing import Any, cast
 
-from webhook.kueue.flavor_match import asks_for_topology, mismatch
-from webhook.model import quantity
+from webhook.model import fields, quantity
 from webhook.model.decision import Rejection
 from webhook.model.fields import FieldError
-from webhook.model.queues import Amounts, ClusterQueue, PodSetNeeds, ResourceGroup, Snapshot
-from webhook.model.refusals import Reason
+from webhook.model.pods import PodTemplate
+from webhook.model.queues import (
+    Amounts,
+    ClusterQueue,
+    FlavorResource,
+    PodSetNeeds,
+    ResourceFlavor,
+    ResourceGroup,
+    Snapshot,
+)
+from webhook.model.reasons import Reason
+from webhook.model.selector import Expression, Taint, read_expressions, read_toleration
+
+_KEEPS_OUT = frozenset({"NoSchedule", "NoExecute"})
+TOPOLOGY = (
+    "kueue.x-k8s.io/podset-required-topology",
+    "kueue.x-k8s.io/podset-preferred-topology",
+    "kueue.x-k8s.io/podset-unconstrained-topology",
+    "kueue.x-k8s.io/podset-slice-required-topology",
+    "kueue.x-k8s.io/podset-slice-required-topology-constraints",
+)
+_AFFINITY = "spec.template.spec.affinity.nodeAffinity"
+
+
+def asks_for_topology(template: PodTemplate) -> bool:
+    return any(name in template.annotations for name in TOPOLOGY)
+
+
+def mismatch(template: PodTemplate, flavor: ResourceFlavor) -> str | None:
+    """Say why *flavor* is not for this pod; None: it is.
+
+    Raises:
+        FieldError: a toleration or an affinity term cannot be read.
+
+    """
+    taint = _untolerated(template, flavor)
+    if taint is not None:
+        return f"flavor {flavor.name} has the taint {_written(taint)}, which is not tolerated"
+    for key, value in template.node_selector.items():
+        if key in flavor.node_labels and flavor.node_labels[key] != value:
+            has = flavor.node_labels[key]
+            return f"flavor {flavor.name} has {key}={has}, the node selector asks for {value}"
+    if not _affinity_matches(template, flavor):
+        return f"flavor {flavor.name} does not match the required node affinity"
+    return None
+
+
+def _untolerated(template: PodTemplate, flavor: ResourceFlavor) -> Taint | None:
+    taints = [taint for taint in flavor.taints if taint.effect in _KEEPS_OUT]
+    if not taints:
+        return None
+    tolerations = [
+        read_toleration(item, f"spec.template.spec.tolerations[{index}]")
+        for index, item in enumerate(template.tolerations)
+    ]
+    tolerations += flavor.tolerations
+    for taint in taints:
+        if not any(toleration.tolerates(taint) for toleration in tolerations):
+            return taint
+    return None
+
+
+def _affinity_matches(template: PodTemplate, flavor: ResourceFlavor) -> bool:
+    """Tell whether one term matches; a term that names none of the flavor's labels matches."""
+    terms = _required_terms(template)
+    if not terms:
+        return True
+    for term in terms:
+        relevant = [item for item in term if item.key in flavor.node_labels]
+        if all(expression.matches(flavor.node_labels) for expression in relevant):
+            return True
+    return False
+
+
+def _required_terms(template: PodTemplate) -> list[tuple[Expression, ...]]:
+    if template.affinity is None:
+        return []
+    affinity: Mapping[str, Any] = template.affinity
+    path = fields.child(_AFFINITY, "requiredDuringSchedulingIgnoredDuringExecution")
+    node = fields.mapping(affinity, "nodeAffinity", "spec.template.spec.affinity")
+    required = fields.mapping(node, "requiredDuringSchedulingIgnoredDuringExecution", _AFFINITY)
+    return [
+        read_expressions(term, "matchExpressions", here)
+        for term, here in fields.objects(required, "nodeSelectorTerms", path)
+    ]
+
+
+def _written(taint: Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
 
 _PODS = "pods"
 _KEPT = 256
@@ -126,3 +215,71 @@ def _only_topologies(cluster_queue: ClusterQueue, snapshot: Snapshot) -> bool:
     names = [name for group in cluster_queue.groups for name in group.flavors]
     flavors = snapshot.flavors
     return all(name in flavors and flavors[name].topology for name in names)
+
+
+_COMBINATIONS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One flavor that a part of a Workload may get, and what it would use of it."""
+
+    flavor: str
+    usage: tuple[tuple[FlavorResource, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """Parts of a Workload, each with its choices in the order in which Kueue tries them."""
+
+    parts: tuple[tuple[Choice, ...], ...]
+
+    combinations: tuple[str, ...]
+    """The flavors that a Workload may get, as ``model.forecasts.Estimates`` names them; Kueue's
+    first choice is the first. At most so many that looking each up is cheap."""
+
+    @property
+    def is_possible(self) -> bool:
+        """Tell whether some flavor is there for each part."""
+        return all(self.parts)
+
+    @property
+    def cells(self) -> frozenset[FlavorResource]:
+        """List what it may use."""
+        parts = (choice.usage for part in self.parts for choice in part)
+        return frozenset(cell for usage in parts for cell, amount in usage if amount)
+
+
+NOWHERE = Demand(parts=((),), combinations=())
+"""That of a Workload that can only wait."""
+
+
+def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: Snapshot) -> Demand:
+    """Find the flavors that each pod set may get from each group of resources.
+
+    Raises:
+        FieldError: a toleration or an affinity term of a template cannot be read.
+
+    """
+    parts: list[tuple[Choice, ...]] = []
+    for pod_set in needs:
+        plan = of(pod_set, cluster_queue, snapshot)
+        if plan.rejection is not None:
+            return NOWHERE
+        parts += [tuple(_choices(flavors)) for flavors in plan.groups]
+    return Demand(parts=tuple(parts), combinations=_combinations(parts))
+
+
+def _choices(flavors: Sequence[Flavor]) -> Iterator[Choice]:
+    for flavor in flavors:
+        if flavor.unreadable is not None:
+            raise FieldError(flavor.unreadable.path, flavor.unreadable.message)
+        if flavor.refusal is None:
+            (name, _), *_ = flavor.amounts
+            yield Choice(flavor=name, usage=tuple(flavor.amounts.items()))
+
+
+def _combinations(parts: Sequence[tuple[Choice, ...]]) -> tuple[str, ...]:
+    names = product(*([choice.flavor for choice in part] for part in parts))
+    found = {",".join(sorted(set(each))): None for each in islice(names, _COMBINATIONS)}
+    return tuple(found)

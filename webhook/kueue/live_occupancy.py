@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from webhook.kueue import folding
-from webhook.kueue.flavor_match import TOPOLOGY
-from webhook.kueue.outlook import Outlook, Placed
-from webhook.kueue.placements import placed
+from webhook.kueue import occupancy
+from webhook.kueue.flavor_plan import TOPOLOGY
+from webhook.kueue.outlook import Outlook, Placed, placed
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot, in_order
 
 _UNTIL_ROOT = 64
@@ -45,7 +44,7 @@ class Fold:
     """``occupancy`` is the snapshot with its own arrivals, then the placements, folded in order."""
 
     def __init__(self) -> None:
-        self.occupancy = folding.build(Snapshot())
+        self.occupancy = occupancy.build(Snapshot())
         self._roots: Mapping[str, str] = {}
         """ClusterQueue to the name of its tree."""
         self._members: Mapping[str, tuple[str, ...]] = {}
@@ -78,7 +77,7 @@ class Fold:
         root = self._root_of(placement)
         self._append(root, placement)
         if replaced is None and root not in self._stale:
-            self.occupancy = folding.with_arrival(self.occupancy, placement)
+            self.occupancy = occupancy.with_arrival(self.occupancy, placement)
         else:
             self._stale.add(root)
             self.adopt(self.occupancy.snapshot)
@@ -127,15 +126,17 @@ class Fold:
     def _fold_again(self, root: str) -> None:
         runs = self._runs[root] = [run for run in self._runs[root] if run.count]
         names = self._members.get(root) or (root.removeprefix(_ALONE),)
-        found = folding.as_held(self.occupancy, names)
+        found = occupancy.as_held(self.occupancy, names)
         competing = found.snapshot.competing
         waiting = in_order(competing[name] for name in sorted(names) if name in competing)
-        self.occupancy = folding.with_arrivals(found, (*waiting, *(run.arrival() for run in runs)))
+        self.occupancy = occupancy.with_arrivals(
+            found, (*waiting, *(run.arrival() for run in runs))
+        )
 
     def _plant(self, snapshot: Snapshot) -> None:
         """Begin anew where more than counts has changed."""
         outlook = self.occupancy.outlook
-        self.occupancy = replace(folding.idle(snapshot), outlook=outlook)
+        self.occupancy = replace(occupancy.idle(snapshot), outlook=outlook)
         parents = {name: cohort.parent for name, cohort in snapshot.cohorts.items()}
         self._roots = {
             name: _root(queue.cohort, parents) if queue.cohort else f"{_ALONE}{name}"
@@ -215,3 +216,19 @@ def _same_topology(before: Snapshot, after: Snapshot) -> bool:
         and before.namespaces is after.namespaces
         and before.kueue is after.kueue
     )
+
+
+_NOBODY: Mapping[str, tuple[Arrival, ...]] = {}
+"""One value, so that it is seen not to change."""
+
+
+class Settler:
+    """Remembers what the last snapshot came to, so that the next one costs what has changed."""
+
+    def __init__(self) -> None:
+        self._fold = Fold()
+
+    def __call__(self, snapshot: Snapshot) -> Snapshot:
+        """Return the same snapshot in which nobody competes, counted as Kueue would take them."""
+        self._fold.adopt(snapshot)
+        return replace(snapshot, held=self._fold.occupancy.holdings, competing=_NOBODY)

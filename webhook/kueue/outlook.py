@@ -13,17 +13,20 @@ from itertools import chain, count, zip_longest
 from math import ceil, hypot, inf
 from typing import TypeAlias
 
-from webhook.kueue.demand import Demand
+from webhook.kueue.durations import learned_on, of_any_class, remaining
+from webhook.kueue.flavor_plan import Demand, demand
 from webhook.kueue.profile import Found, start_of, with_placement
-from webhook.model.forecasts import Profile, Unseen
-from webhook.model.queues import Amounts, Snapshot
+from webhook.model.fields import FieldError
+from webhook.model.forecasts import Profile, RunTime, Unseen
+from webhook.model.queues import Amounts, Arrival, Snapshot
+from webhook.model.run_keys import home_of, of_queue
 
 _SIGMAS_OF_80_PERCENT = 2.5631
 _ALONE = "queue "
 _UNTIL_ROOT = 64
 """Cohorts above a ClusterQueue at most; a cycle of parents must not loop."""
 _RUNS_IN_ORDER = 16
-"""Beyond so many in a tree, placements join an earlier run of equal ones, as in ``live_occupancy``."""
+"""Beyond so many in a tree, placements join an earlier run of equals: see ``live_occupancy``."""
 _TURNS = 16
 """Equal placements of which so many wait for one another are followed; of more, the rest is taken
 to run in turns of equal length."""
@@ -285,3 +288,41 @@ def roots_of(snapshot: Snapshot) -> Mapping[str, str]:
         if name:
             found[queue.name] = name
     return found
+
+
+def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> Placed | None:
+    """Find what a placement, made at *now*, will use; None: nothing, or it cannot be told."""
+    local_queue = snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
+    name = local_queue.cluster_queue if local_queue is not None else ""
+    queue = snapshot.cluster_queues.get(name)
+    if queue is None or name not in snapshot.profiles:
+        return None
+    try:
+        wanted = demand(arrival.needs, queue, snapshot)
+    except FieldError:
+        return None
+    run = arrival.run
+    if run is None or arrival.job_class is not None:
+        run = _expected(arrival, name, wanted, snapshot) or run
+    seconds, spread = (None, 0.0) if run is None else remaining(run)
+    return Placed(
+        cluster_queue=name,
+        demand=wanted,
+        priority=arrival.priority,
+        at=now,
+        seconds=seconds,
+        spread=spread,
+        count=arrival.count,
+    )
+
+
+def _expected(
+    arrival: Arrival, cluster_queue: str, wanted: Demand, snapshot: Snapshot
+) -> RunTime | None:
+    """Expect what its class took on the flavors it gets first, or what any class took there."""
+    for flavors in wanted.combinations[:1]:
+        found = arrival.job_class
+        known = found and learned_on(snapshot.run_times, found, flavors)
+        home = home_of(found.key) if found else arrival.namespace
+        return known or of_any_class(snapshot.run_times, of_queue(cluster_queue, home), flavors)
+    return None

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeAlias
 
-from webhook.kueue.demand import Choice, Demand
-from webhook.kueue.record import kept_steps, served_before
+from webhook.kueue.flavor_plan import Choice, Demand
 from webhook.model.forecasts import Profile, Start
 from webhook.model.queues import Amounts, FlavorResource
 
@@ -267,3 +266,31 @@ def _with_behind(
         latest = max(latest, levels[level])
         found.append((level, latest))
     return tuple(found)
+
+
+def served_before(waiting: Sequence[int], priority: int) -> int:
+    """Count the priorities among *waiting* that are served before a newcomer's."""
+    return sum(each >= priority for each in waiting)
+
+
+def kept_steps(times: Sequence[float], steps: int) -> list[int]:
+    """Choose which steps begin one of at most *steps*: with equal relative distances at least.
+
+    The first stays. What is left out joins the kept one before it.
+    """
+    if len(times) <= steps:
+        return list(range(len(times)))
+    ratio = max(times[-1] / times[1], 1.0) ** (1 / steps) if times[1] > 0 else 1.0
+    while True:
+        kept = _spaced(times, ratio)
+        if len(kept) <= steps:
+            return kept
+        ratio = 1 + (ratio - 1) * 1.25 if ratio > 1 else 1.001
+
+
+def _spaced(times: Sequence[float], ratio: float) -> list[int]:
+    kept = [0]
+    for index in range(1, len(times)):
+        if times[index] >= times[kept[-1]] * ratio:
+            kept.append(index)
+    return kept

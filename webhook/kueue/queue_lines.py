@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from webhook.kueue import fungibility
-from webhook.kueue.demand import Demand
-from webhook.kueue.fungibility import Level, PreemptionMode
-from webhook.kueue.tree import Taken, Tree
+from webhook.kueue import assignment
+from webhook.kueue.assignment import Level, PreemptionMode
+from webhook.kueue.flavor_plan import Demand
+from webhook.kueue.quota import Taken, Tree
 from webhook.model.queues import ClusterQueue, Queueing
 
 _Choices: TypeAlias = tuple[tuple[str, Taken], ...]
@@ -261,9 +261,9 @@ def _best(
         wanted = tuple((cell, amount + usage.get(cell, 0)) for cell, amount in taken)
         level, height = _level(tree, line, wanted, claims)
         found = _Try(level=level, height=height, flavor=flavor, taken=taken)
-        if not fungibility.tries_next(level, line.queue):
+        if not assignment.tries_next(level, line.queue):
             return found
-        if fungibility.is_better(level, best.level):
+        if assignment.is_better(level, best.level):
             best = found
     return best
 
@@ -279,16 +279,16 @@ def _level(tree: Tree, line: Line, wanted: Taken, claims: Claims) -> tuple[Level
                 tree, line, cell, claims, has_right=reclaims or _has(tree, line, cell, amount)
             )
         height = max(height, above)
-        if not fungibility.is_better((mode, above), worst):
+        if not assignment.is_better((mode, above), worst):
             worst = mode, above
     return worst, height
 
 
 def _short(tree: Tree, line: Line, cell: int, claims: Claims, *, has_right: bool) -> PreemptionMode:
     preemption = line.queue.preemption
-    if not fungibility.may_claim(preemption, fair_sharing=claims.fair_sharing, has_right=has_right):
+    if not assignment.may_claim(preemption, fair_sharing=claims.fair_sharing, has_right=has_right):
         return PreemptionMode.WAITS
-    return fungibility.when_claimed(
+    return assignment.when_claimed(
         preemption,
         lower_runs=claims.lower_runs(line.leaf, line.entries[0][2].waiting.priority),
         others_borrow=lambda: tree.others_borrow(line.leaf, cell),
@@ -304,7 +304,7 @@ def _may_claim(tree: Tree, line: Line, wanted: Taken, claims: Claims) -> bool:
     """Tell whether all that is short is quota that it has a right to and that others hold."""
     return all(
         tree.available(line.leaf, cell) >= amount
-        or fungibility.may_claim(
+        or assignment.may_claim(
             line.queue.preemption,
             fair_sharing=claims.fair_sharing,
             has_right=_has(tree, line, cell, amount) or tree.height(line.leaf, cell, amount)[1],

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from webhook.kueue import queue_lines
 from webhook.kueue.queue_lines import Bucket, Entry, Fitting, Key, Line
-from webhook.kueue.tree import Taken, Tree
+from webhook.kueue.quota import Taken, Tree
 from webhook.model.queues import ClusterQueue
 
 Turn: TypeAlias = tuple[int, float]
@@ -108,7 +108,7 @@ class Hall:
     def starts(self) -> list[Start]:
         """Start what fits: own quota first, then priority, then age.
 
-        At the very first look priority and age alone count, as in ``kueue.folding``: most of
+        At the very first look priority and age alone count, as in ``kueue.occupancy``: most of
         those who wait then have just come, and Kueue has taken them one by one.
         """
         started: list[Start] = []

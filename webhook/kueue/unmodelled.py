@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webhook.kueue.flavor_match import asks_for_topology
+from webhook.kueue.flavor_plan import asks_for_topology
 from webhook.kueue.priorities import unknown_class
 from webhook.kueue.requests import needs
 from webhook.model.job import Job

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from webhook.api.resources import Key
-from webhook.learn.learning import learned
+from webhook.learn.estimates import estimate
 from webhook.learn.run_records import Packed, unpack_runs
 from webhook.model.forecasts import Dispatch
 
@@ -116,6 +116,6 @@ class Dispatches:
 def _past(packed: Packed) -> _Past:
     runs = unpack_runs(packed)
     return _Past(
-        Dispatch(learned=learned(runs), least=min((run.seconds for run in runs), default=0)),
+        Dispatch(learned=estimate(runs), least=min((run.seconds for run in runs), default=0)),
         max((run.finished - run.seconds for run in runs), default=0),
     )

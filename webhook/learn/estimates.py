@@ -5,26 +5,243 @@ What did not change is the same object afterwards, so that only what changed is 
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from typing import Final, TypeAlias
 
-from webhook.learn.begun_delays import Delays, renewed
-from webhook.learn.learning import learned, spread_of
+from webhook.learn.failing import Failing, Refusal
 from webhook.learn.run_records import (
     Began,
     Ended,
     Packed,
     Record,
+    Run,
     crowded_out,
     merged,
+    merged_begun,
     merged_runs,
     pooled,
     unpack_runs,
 )
-from webhook.model.forecasts import Estimates, RunTime
+from webhook.model.forecasts import Basis, Estimates, RunTime
+from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.run_keys import JobClass, home_of, of_queue
+
+HALF_LIFE = 9.0
+"""Runs after which one weighs half; when run times change, a few more than that show it."""
+PRIOR_SIGMA = 0.6
+"""Spread of the logarithms of one class' run times, before any of them were seen."""
+PRIOR_RUNS = 4.0
+"""How many runs that guess counts for, beside a few;"""
+FEW_RUNS = 5.0
+"""beside more than so many it fades with their cube, as they tell enough of themselves."""
+TENTH = 1.2816
+"""Sigmas from the middle of a normal distribution to its tenth and its ninetieth percent."""
+
+_TUNING = 4.685
+"""Sigmas from the middle beyond which a run weighs nothing (Tukey's biweight: 95 % efficient)."""
+_MAD_TO_SIGMA = 1.4826
+_LEAST_SIGMA = 0.02
+_STEPS = 12
+_CLOSE = 1e-3
+"""In logarithms: a thousandth of the run time."""
+_SHORTEST_SECONDS = 0.5
+"""What a run counts for that began and ended within one second of the API server's clock."""
+
+_Weighted = Sequence[tuple[float, float]]
+"""(value, weight), values ascending."""
+
+
+def estimate(runs: Iterable[Run], *, prior_sigma: float = PRIOR_SIGMA) -> RunTime | None:
+    """Estimate from successful runs, the oldest first; None: there are none.
+
+    *prior_sigma*: the spread of logarithms to expect of runs like these, until enough were seen.
+    """
+    weighted = _weighted(runs)
+    if not weighted:
+        return None
+    middle = _middle(weighted)
+    below, above = _sigmas(weighted, middle, prior_sigma)
+    # The middle itself is off by as much as the mean of so many runs.
+    error = math.sqrt(1 + 1 / _effective_runs(weighted))
+    return RunTime(
+        seconds=math.exp(middle),
+        low=math.exp(middle - TENTH * below * error),
+        high=math.exp(middle + TENTH * above * error),
+        basis=Basis.LEARNED,
+        runs=len(weighted),
+    )
+
+
+def spread_of(elsewhere: Iterable[Iterable[Run]]) -> float:
+    """Return the spread of logarithms that a class' runs had in other places.
+
+    What makes one run of a class longer than another, its data and its steps, does so on every
+    flavor: so few runs here, beside many there, are no reason to know nothing of their spread.
+    Without runs elsewhere it is ``PRIOR_SIGMA``.
+    """
+    squares, total = 0.0, 0.0
+    for runs in elsewhere:
+        weighted = _weighted(runs)
+        if weighted:
+            below, above = _sigmas(weighted, _middle(weighted), PRIOR_SIGMA)
+            count = _effective_runs(weighted)
+            squares += count * (below * below + above * above) / 2
+            total += count
+    return math.sqrt(squares / total) if total else PRIOR_SIGMA
+
+
+def _weighted(runs: Iterable[Run]) -> _Weighted:
+    logs = [math.log(max(run.seconds, _SHORTEST_SECONDS)) for run in runs]
+    return sorted(zip(reversed(logs), _weights(len(logs)), strict=True))
+
+
+@lru_cache
+def _weights(count: int) -> tuple[float, ...]:
+    """Weigh so many runs, the newest first."""
+    return tuple(0.5 ** (age / HALF_LIFE) for age in range(count))
+
+
+def _middle(weighted: _Weighted) -> float:
+    """Find the M-estimate with Tukey's biweight, from the weighted median on.
+
+    Huber & Ronchetti, Robust Statistics, 2nd edition, 4.8; the scale stays at that of the median.
+    """
+    middle = _quantile(weighted, 0.5)
+    distances = sorted((abs(value - middle), weight) for value, weight in weighted)
+    reach = _TUNING * max(_MAD_TO_SIGMA * _quantile(distances, 0.5), _LEAST_SIGMA)
+    for _ in range(_STEPS):
+        pulls = [
+            (value, weight * (1 - part * part) ** 2)
+            for value, weight in weighted
+            if -1 < (part := (value - middle) / reach) < 1
+        ]
+        total = sum(pull for _, pull in pulls)
+        step = sum(value * pull for value, pull in pulls) / total - middle if total else 0.0
+        middle += step
+        if abs(step) < _CLOSE:
+            break
+    return middle
+
+
+def _sigmas(weighted: _Weighted, middle: float, prior_sigma: float) -> tuple[float, float]:
+    """Find the spread below and above the middle, with the guess in as long as runs are few."""
+    runs = _effective_runs(weighted)
+    telling = runs - 1  # one run alone tells nothing of spread
+    guessed = PRIOR_RUNS * min(1.0, (FEW_RUNS / runs) ** 3)
+
+    def sigma(seen: float) -> float:
+        known = guessed * prior_sigma**2 + telling * seen**2
+        return math.sqrt(known / (guessed + telling))
+
+    below = max(0.0, middle - _quantile(weighted, 0.1)) / TENTH
+    above = max(0.0, _quantile(weighted, 0.9) - middle) / TENTH
+    return sigma(below), sigma(above)
+
+
+def _effective_runs(weighted: _Weighted) -> float:
+    """Count how many runs of equal weight would tell as much (Kish)."""
+    total = sum(weight for _, weight in weighted)
+    return total * total / sum(weight * weight for _, weight in weighted)
+
+
+def _quantile(weighted: _Weighted, part: float) -> float:
+    """Interpolate between the middles of the weights."""
+    total = sum(weight for _, weight in weighted)
+    wanted, passed, before = part * total, 0.0, weighted[0]
+    reached = 0.0
+    for value, weight in weighted:
+        centre = passed + weight / 2
+        if centre >= wanted:
+            if passed == 0.0:
+                return value
+            return before[0] + (value - before[0]) * (wanted - reached) / (centre - reached)
+        before, reached, passed = (value, weight), centre, passed + weight
+    return before[0]
+
+
+OF_ALL: Final = ""
+"""Stands for the class where all classes are meant."""
+MOST_PLACES: Final = 2_000
+"""Flavors, and ClusterQueues; beyond so many the ones that came first are forgotten."""
+
+_Place: TypeAlias = tuple[str, str]
+"""(class or ``OF_ALL``, flavors)"""
+
+
+class Delays:
+    def __init__(self, records: Mapping[str, Record]) -> None:
+        """Learn of each class what *records* say of it."""
+        self._records = records
+        self._starts: dict[str, Packed] = {}
+        """Flavors to the newest of all classes."""
+        self._dispatches: dict[str, Packed] = {}
+        self._published: Estimates = {}
+        self._stale: dict[_Place, None] = {}
+        self._dispatched: set[str] = set()
+
+    def take(self, key: str, before: Record | None, after: Record) -> None:
+        """Take over how the runs of one class began."""
+        known = before or Record()
+        for flavors, packed in after.starts.items():
+            if known.starts.get(flavors) != packed:
+                self._starts[flavors] = merged_begun(self._starts.get(flavors, b""), packed)
+                self._stale.update(dict.fromkeys(((key, flavors), (OF_ALL, flavors))))
+                _limit(self._starts)
+        for name, packed in after.dispatches.items():
+            if known.dispatches.get(name) != packed:
+                self._dispatches[name] = merged_begun(self._dispatches.get(name, b""), packed)
+                self._dispatched.add(name)
+                _limit(self._dispatches)
+
+    def forget(self, key: str, record: Record) -> None:
+        """Forget a class; what it told of the places stays."""
+        self._stale.update(dict.fromkeys((key, flavors) for flavors in record.starts))
+
+    def starts(self, at_once: int | None) -> Estimates:
+        """Say how long pods take to be ready; the same mapping as before if that is so."""
+        taken = list(self._stale)[:at_once]
+        for place in taken:
+            del self._stale[place]
+        self._published = renewed(self._published, {place: self._learn(place) for place in taken})
+        return self._published
+
+    @property
+    def dispatches(self) -> Mapping[str, Packed]:
+        """ClusterQueue to how long its AdmissionChecks took of late."""
+        return self._dispatches
+
+    def take_dispatched(self) -> frozenset[str]:
+        """Name the ClusterQueues of which more is known than at the last call."""
+        taken = frozenset(self._dispatched)
+        self._dispatched.clear()
+        return taken
+
+    def _learn(self, place: _Place) -> RunTime | None:
+        key, flavors = place
+        record = self._records.get(key)
+        known = self._starts if key == OF_ALL else record.starts if record else {}
+        return estimate(unpack_runs(known.get(flavors, b"")))
+
+
+def renewed(before: Estimates, learnt: Mapping[_Place, RunTime | None]) -> Estimates:
+    """Take over what is learnt, None: nothing any more; *before* itself where nothing differs."""
+    changed = {place: each for place, each in learnt.items() if each != before.get(place)}
+    if not changed:
+        return before
+    # One mapping, and not one to publish beside one to work on: of 10,000 classes that counts.
+    found = {**before, **changed}
+    return {place: each for place, each in found.items() if each is not None}
+
+
+def _limit(places: dict[str, Packed]) -> None:
+    while len(places) > MOST_PLACES:
+        del places[next(iter(places))]
+
 
 MOST_CLASSES: Final = 10_000
 """Beyond so many, those of the home that has the most are forgotten, the oldest first."""
@@ -32,9 +249,6 @@ AT_ONCE: Final = 500
 """Estimates made in one go, at about a tenth of a millisecond each; the others wait a turn."""
 _FORGOTTEN_AT_ONCE: Final = 20
 """One in so many: to find the oldest costs a look at all."""
-
-_Place: TypeAlias = tuple[str, str]
-"""(class or coarse class, flavors)"""
 
 
 class RunTimes:
@@ -105,7 +319,7 @@ class RunTimes:
         known = record.runs if record else self._pools.get(key, {})
         # In order, so that the same runs always come to the very same estimate.
         elsewhere = (unpack_runs(known[other]) for other in sorted(known) if other != flavors)
-        return learned(unpack_runs(known.get(flavors, b"")), prior_sigma=spread_of(elsewhere))
+        return estimate(unpack_runs(known.get(flavors, b"")), prior_sigma=spread_of(elsewhere))
 
     def _pool(self, before: Record | None, after: Record) -> None:
         if not after.coarse:
@@ -145,3 +359,33 @@ class RunTimes:
     def _drop_estimates(self, key: str, flavors: Iterable[str]) -> None:
         # They are made anew of nothing, and so go.
         self._stale.update(dict.fromkeys((key, each) for each in flavors))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    records: Mapping[str, Record]
+    estimates: Estimates
+    refusals: Mapping[Refusal, float]
+    """When each ends, in seconds since 1970."""
+    starts: Mapping[str, RunTime] = field(default_factory=dict)
+    """Flavors to how long pods take to be ready there."""
+    dispatches: Mapping[str, RunTime] = field(default_factory=dict)
+    """ClusterQueue to how long its AdmissionChecks take."""
+
+
+NOTHING: Final = Learned(records={}, estimates={}, refusals={})
+
+
+def remembered(runs: RunTimes, policies: tuple[FallbackPolicy, ...], unix: float) -> Learned:
+    """Sum up what is known at *unix*, in seconds since 1970."""
+    failing = Failing()
+    failing.look(runs.records, runs.records, policies, unix)
+    starts, dispatches = runs.delays.starts(None), runs.delays.dispatches
+    passed = {name: estimate(unpack_runs(each)) for name, each in dispatches.items()}
+    return Learned(
+        records=runs.records,
+        estimates=runs.estimates(None),
+        refusals=dict(failing.ends),
+        starts={flavors: each for (key, flavors), each in starts.items() if key == OF_ALL},
+        dispatches={name: each for name, each in passed.items() if each is not None},
+    )

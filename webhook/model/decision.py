@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from webhook.model.edits import Edit, Original, Prepared
     from webhook.model.forecasts import Forecast
     from webhook.model.job import Job
-    from webhook.model.moves import Obstacle
     from webhook.model.queues import Arrival, PodSetNeeds
-    from webhook.model.refusals import LeftAlone, Reason, Skip
+    from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
 
 
 class Fit(IntEnum):

@@ -8,7 +8,7 @@ from typing import Final
 
 from webhook.model.fields import FieldError, seconds_since_1970
 from webhook.model.job import Job
-from webhook.model.moves import Obstacle
+from webhook.model.reasons import Obstacle
 
 LONGEST_LEFT: Final = 4096
 """Characters: a time and the names of as many ClusterQueues as a policy has options."""

@@ -14,14 +14,24 @@ from typing import TYPE_CHECKING, TypeAlias
 from webhook.model.selector import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
 if TYPE_CHECKING:
-    from webhook.model.clusters import WorkerCluster
     from webhook.model.forecasts import Dispatch, Estimates, Profile, RunTime
     from webhook.model.kueue_support import Doubt, KueueManager
-    from webhook.model.moves import Obstacle
     from webhook.model.pods import PodTemplate
     from webhook.model.policy.fallback_policy import FallbackPolicy
+    from webhook.model.reasons import Obstacle
     from webhook.model.run_keys import JobClass
     from webhook.model.signatures import SigningKeys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerCluster:
+    """A MultiKueueCluster. Kueue sends nothing to one that is not active."""
+
+    name: str
+    active: bool = True
+    inactive_because: str = ""
+    """The Active condition's message while it is not True."""
+
 
 FlavorResource: TypeAlias = tuple[str, str]
 """(ResourceFlavor's name, resource's name)"""
@@ -167,7 +177,7 @@ class KueueConfig:
     """``resources.deviceClassMappings``: it counts devices by names of its own."""
     dispatches_at_once: bool = True
     """MultiKueue asks all clusters at the same time."""
-    requeue_seconds: float = 1.0  # for which released quota lies idle; see ``kueue.runs``
+    requeue_seconds: float = 1.0  # for which released quota lies idle; see ``kueue.schedule``
     unmodelled_gates: tuple[str, ...] = ()
     unmodelled_fields: tuple[str, ...] = ()
     is_read: bool = True
@@ -212,7 +222,7 @@ class PodSetNeeds:
 class Arrival:
     """Workloads of one shape that want quota: pending ones as seen, or a placement.
 
-    Which of them reserve quota now and which wait is what ``kueue.folding`` predicts.
+    Which of them reserve quota now and which wait is what ``kueue.occupancy`` predicts.
     """
 
     key: str
@@ -340,3 +350,8 @@ def in_order(arrivals: Iterable[Iterable[Arrival]]) -> tuple[Arrival, ...]:
 
 def _rank(arrival: Arrival) -> tuple[int, int]:
     return -arrival.priority, arrival.created
+
+
+def namespace_labels(snapshot: Snapshot, namespace: str) -> Mapping[str, str]:
+    """Find a Namespace's labels; the one that the API server puts on each is always there."""
+    return snapshot.namespaces.get(namespace, {"kubernetes.io/metadata.name": namespace})

@@ -6,6 +6,7 @@ the others where they are made.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Self
 
@@ -95,3 +96,485 @@ class EventReason(Explained):
         "on a FallbackPolicy: an option is refused to a class of Jobs for a day",
         "Look at the logs of those Jobs; `kueue-fallback report --run-times` lists such classes.",
     )
+
+
+class Obstacle(Explained):
+    """What stands in the way of a move; its meaning is said after ``not moved to cpu:``."""
+
+    NOT_SUSPENDED = (
+        "notSuspended",
+        "it is no longer suspended",
+        "Nothing: what has started stays where it is.",
+    )
+    STOPPING = (
+        "stopping",
+        "Kueue is stopping it",
+        "Nothing: it can be moved when it is suspended.",
+    )
+    PODS_ACTIVE = (
+        "podsActive",
+        "it still has pods",
+        "Nothing: it can be moved when they are gone.",
+    )
+    STARTED = (
+        "started",
+        "it has been started, and Kubernetes has not taken note of its suspension",
+        "Nothing: it can be moved when its condition Suspended is True.",
+    )
+    BEING_DELETED = (
+        "beingDeleted",
+        "it is being deleted",
+        "Nothing.",
+    )
+    FINISHED = (
+        "finished",
+        "it is finished",
+        "Nothing.",
+    )
+    FOREIGN_DECISION = (
+        "foreignDecision",
+        "its decision was not made by this installation, or was changed since",
+        "Nothing: it stays as it is; delete the Job and submit it again.",
+    )
+    MANAGED_BY = (
+        "managedBy",
+        "another controller or cluster runs it (managedBy, MultiKueue)",
+        "Nothing: whoever runs it decides.",
+    )
+    IMMUTABLE_IMAGE = (
+        "immutableImage",
+        "the image would change, which Kubernetes allows at creation only",
+        "Give the options one image that runs on both, or leave `image` out.",
+    )
+    IMMUTABLE_ENV = (
+        "immutableEnv",
+        "an environment variable would change, which Kubernetes allows at creation only",
+        "Set the variable in the Job too, to one value in all containers; `undo --recreate` helps.",
+    )
+    IMMUTABLE_RUNTIME_CLASS = (
+        "immutableRuntimeClass",
+        "the runtime class would change, which Kubernetes allows at creation only",
+        "Give the options the same runtime class.",
+    )
+    IMMUTABLE_AFFINITY = (
+        "immutableAffinity",
+        "pod affinity or anti-affinity would change, which Kubernetes allows at creation only",
+        "Leave pod affinity out of the adaptation.",
+    )
+    IMMUTABLE_PRIORITY = (
+        "immutablePriority",
+        "its label kueue.x-k8s.io/priority-class would go, which Kueue does not take",
+        "Give every option a priority class, or none.",
+    )
+    KUEUE_WOULD_NOT_NOTICE = (
+        "kueueWouldNotNotice",
+        "Kueue would not notice, as no container's resources would change",
+        "Let the options differ in a container's resources as well.",
+    )
+    UNCOUNTED_GUEST = (
+        "uncountedGuest",
+        "the option limits its guests, and it could not be counted among them",
+        "Let the options differ in a container's resources as well, or leave `guests` out.",
+    )
+    OLDER_KUBERNETES = (
+        "olderKubernetes",
+        "its resources would change, which Kubernetes allows from 1.36 on only",
+        "Upgrade Kubernetes; until then, let options differ in the queue alone.",
+    )
+    NO_WORKLOAD = (
+        "noWorkload",
+        "it has no Workload yet",
+        "Nothing: Kueue makes it in a moment.",
+    )
+    SEVERAL_WORKLOADS = (
+        "severalWorkloads",
+        "it has several Workloads",
+        "Nothing: Kueue removes those that are too many.",
+    )
+    MISMATCH = (
+        "mismatch",
+        "its Workload does not match it yet",
+        "Nothing: Kueue brings it up to date.",
+    )
+    DEACTIVATED = (
+        "deactivated",
+        "its Workload is deactivated",
+        "Set `spec.active` of its Workload to true, if it shall run.",
+    )
+    QUOTA_RESERVED = (
+        "quotaReserved",
+        "it has quota reserved",
+        "Nothing: it starts soon.",
+    )
+    ON_HOLD = (
+        "onHold",
+        "its Workload is on hold",
+        "Nothing: it can be moved when the hold is taken off.",
+    )
+    BACKOFF = (
+        "backoff",
+        "its Workload waits to be queued again",
+        "Nothing: it can be moved when it is queued again.",
+    )
+    GATED = (
+        "gated",
+        "an admission gate holds its Workload",
+        "Nothing: it can be moved when the gate is removed.",
+    )
+    VARIANT = (
+        "variant",
+        "its Workload is one of several variants (ConcurrentAdmission)",
+        "Nothing: Kueue tries the variants itself.",
+    )
+    SLICE = (
+        "slice",
+        "its Workload is a slice (elastic-job)",
+        "Nothing: such Jobs are not moved.",
+    )
+    EVICTED = (
+        "evicted",
+        "its Workload was evicted, and Kueue does not take up its queue before it has quota again",
+        "Nothing; options that differ in a container's resources are not affected.",
+    )
+    TOO_SOON = (
+        "tooSoon",
+        "it has not waited as long as its policy says",
+        "Nothing: `reconsider.after` has not passed yet.",
+    )
+    MAX_MOVES = (
+        "maxMoves",
+        "it was moved as often as its policy allows",
+        "Nothing, or raise `reconsider.maxMoves`.",
+    )
+    OFF = (
+        "off",
+        "switched off by the ConfigMap kueue-fallback-off",
+        "`kueue-fallback on` lets Jobs be moved again.",
+    )
+    OPTED_OUT = (
+        "optedOut",
+        "its annotation kueue-fallback.dev/policy says none",
+        "Nothing: its owner wants it so.",
+    )
+    NOT_OURS = (
+        "notOurs",
+        "it is not ours to move",
+        "Nothing.",
+    )
+    STALE = (
+        "stale",
+        "the state of the queues is not known, or too old",
+        "As for `stale` above.",
+    )
+    UNREADABLE = (
+        "unreadable",
+        "something in it cannot be read",
+        "Mend what the warning names.",
+    )
+    TOO_LARGE = (
+        "tooLarge",
+        "with the move on record it would be too large for the API server",
+        "Make its annotations smaller.",
+    )
+    DECISION_CHANGED = (
+        "decisionChanged",
+        "its decision is changed in the same request",
+        "Ask for the move alone; leave the annotation `decision` as it is.",
+    )
+    NEWER_DECISION = (
+        "newerDecision",
+        "its decision is of a newer version",
+        "Upgrade kueue-fallback to the version that decided it.",
+    )
+    NO_POLICY = (
+        "noPolicy",
+        "its policy is not there",
+        "Create the policy again, or leave the Job where it is.",
+    )
+    NOT_ENFORCED = (
+        "notEnforced",
+        "its policy's mode is not Enforce",
+        "Set the policy's `mode` to `Enforce`.",
+    )
+    UNTESTED_KUEUE = (
+        "untestedKueue",
+        "policies only observe, because Kueue is another one than is tested",
+        "The policy's condition KueueTested says why; or set `untested_kueue: enforce`.",
+    )
+    NO_SUCH_OPTION = (
+        "noSuchOption",
+        "its policy has no such option",
+        "Name one of the policy's options.",
+    )
+    ALREADY_THERE = (
+        "alreadyThere",
+        "it is there already",
+        "Nothing.",
+    )
+    START_UNKNOWN = (
+        "startUnknown",
+        "when it would start, here or there, is not known well enough to move it",
+        "Nothing: once enough runs were seen in the queue it is looked at again.",
+    )
+    OPTION_REFUSED = (
+        "optionRefused",
+        "the option is refused",
+        "The warning gives the option's reason; see the options' reasons above.",
+    )
+    NO_QUEUE = (
+        "noQueue",
+        "it named no queue when it was submitted, and would wait in none",
+        "`kubectl annotate` it with `kueue-fallback.dev/policy=none` to have it left alone.",
+    )
+
+
+OUTCOMES = ("moved", "conflict", "refused", "lost", "repaired", "failed")
+"""What becomes of a move that the controller writes."""
+
+
+class Reason(Explained):
+    """Why an option is refused."""
+
+    QUEUE_NOT_FOUND = (
+        "queueNotFound",
+        "the Job's namespace has no such LocalQueue",
+        "Create the LocalQueue there, or mend its name in the policy; a near name is suggested.",
+    )
+    QUEUE_AMBIGUOUS = (
+        "queueAmbiguous",
+        "several LocalQueues of the namespace point to the option's ClusterQueue",
+        "Name one of them in the policy: `queue` instead of `clusterQueue`.",
+    )
+    CLUSTER_QUEUE_NOT_FOUND = (
+        "clusterQueueNotFound",
+        "the LocalQueue points to a ClusterQueue that does not exist",
+        "Create the ClusterQueue, or mend the LocalQueue.",
+    )
+    STOPPED = (
+        "stopped",
+        "the LocalQueue or ClusterQueue has a stopPolicy",
+        "Nothing, if somebody stopped it on purpose; else set its `stopPolicy` to `None`.",
+    )
+    INACTIVE = (
+        "inactive",
+        "the ClusterQueue is not active",
+        "`kubectl describe clusterqueue` says why; mostly a ResourceFlavor is missing.",
+    )
+    NO_ACTIVE_CLUSTER = (
+        "noActiveCluster",
+        "none of the worker clusters behind the ClusterQueue's MultiKueue check is active",
+        "`kubectl describe multikueuecluster` says why Kueue cannot use it.",
+    )
+    NO_CLUSTER_FITS = (
+        "noClusterFits",
+        "each worker cluster behind the ClusterQueue was silent for too long, or can never hold it",
+        "The detail names each cluster and its reason: reach it again, or mend its queues.",
+    )
+    NAMESPACE_NOT_SELECTED = (
+        "namespaceNotSelected",
+        "the ClusterQueue's namespaceSelector does not select the Job's namespace",
+        "Label the namespace, or widen the selector.",
+    )
+    NOT_COVERED = (
+        "notCovered",
+        "the ClusterQueue has no quota for something that the adapted Job asks for",
+        "Cover the resource in the ClusterQueue, or take it off in the option's adaptation.",
+    )
+    EXCEEDS_MAXIMUM = (
+        "exceedsMaximum",
+        "the Job asks for more than the ClusterQueue could ever give, borrowing included",
+        "Nothing, for a Job so large; else raise the quota, or ask for less in the adaptation.",
+    )
+    NO_FLAVOR = (
+        "noFlavor",
+        "no ResourceFlavor of the ClusterQueue fits the adapted Job's selectors and tolerations",
+        "Let the adaptation set or remove the node selector or toleration that the detail names.",
+    )
+    MULTIKUEUE_BOUNDARY = (
+        "multiKueueBoundary",
+        "the Job would cross between MultiKueue and this cluster, which its managedBy forbids",
+        "Nothing: `spec.managedBy` is fixed when a Job is created.",
+    )
+    NOT_ALLOWED = (
+        "notAllowed",
+        "the Job's annotation `allow` does not name the option",
+        "Nothing, if its owner means it; else change or remove the annotation.",
+    )
+    WOULD_BE_INVALID = (
+        "wouldBeInvalid",
+        "the API server, or a LimitRange, would refuse the adapted Job",
+        "Mend the adaptation; the detail names the container and the amounts.",
+    )
+    STILL_PINNED = (
+        "stillPinned",
+        "the adapted Job would still ask for nodes with the accelerator that was removed",
+        "Remove what the detail names: `nodeSelector.remove`, or `affinity: Remove`.",
+    )
+    GUESTS_FULL = (
+        "guestsFull",
+        "as many guests are in the ClusterQueue as the option allows",
+        "Nothing: it frees itself; or raise `guests.maxJobs`.",
+    )
+    UNSUPPORTED = (
+        "unsupported",
+        "the Job uses something that cannot be adapted safely",
+        "Leave it where it is, or take off what the detail names.",
+    )
+    WOULD_NOT_BE_SUSPENDED = (
+        "wouldNotBeSuspended",
+        "the Job names no queue, and Kueue's webhook may have let it pass already",
+        "Give Jobs a queue; or see `withoutQueue` in the policy cookbook.",
+    )
+    TOO_LONG = (
+        "tooLong",
+        "the expected run exceeds activeDeadlineSeconds or Kueue's maximum execution time",
+        "Raise that limit, or nothing: the Job would be ended before it is done.",
+    )
+    TOO_SLOW = (
+        "tooSlow",
+        "the expected run exceeds what the Job's annotation `max-slowdown` allows",
+        "Nothing, if its owner means it; else raise `max-slowdown`.",
+    )
+    MISSES_DEADLINE = (
+        "missesDeadline",
+        "it would be done after the Job's deadline, and another option before",
+        "Nothing: the option that is in time is taken.",
+    )
+    KEEPS_FAILING = (
+        "keepsFailing",
+        "Jobs of its class failed three times there and never succeeded; refused for a day",
+        "Look at the logs of those Jobs; a changed policy, or a day, lets it be tried again.",
+    )
+
+
+class Skip(Explained):
+    """Why a Job is not ours to decide: it passes untouched, and only metric and log know."""
+
+    NO_POLICY = (
+        "noPolicy",
+        "no policy matches this Job",
+        "If one should: compare its labels, namespace, queue and size with `spec.match`.",
+    )
+    OPTED_OUT = (
+        "optedOut",
+        "the Job's annotation kueue-fallback.dev/policy says none",
+        "Nothing: its owner wants it so.",
+    )
+    OFF = (
+        "off",
+        "switched off by the ConfigMap kueue-fallback-off",
+        "`kueue-fallback on` switches decisions on again.",
+    )
+    OWNER_MANAGED = (
+        "ownerManaged",
+        "its owner is queued by Kueue, not the Job itself",
+        "Nothing: the owner (a JobSet, a RayJob, …) is what waits.",
+    )
+    MULTIKUEUE_ORIGIN = (
+        "multiKueueOrigin",
+        "MultiKueue brought it here from another cluster",
+        "Nothing: it is decided where it was submitted.",
+    )
+    PREBUILT_WORKLOAD = (
+        "prebuiltWorkload",
+        "it names a Workload that exists already",
+        "Nothing: that Workload says where it runs.",
+    )
+    ELASTIC_JOB = (
+        "elasticJob",
+        "Kueue resizes it while it runs (elastic-job)",
+        "Nothing: such Jobs are not adapted.",
+    )
+    MANAGED_BY = (
+        "managedBy",
+        "spec.managedBy names another controller",
+        "Nothing: whoever runs it decides.",
+    )
+    NAMESPACE_NOT_MANAGED = (
+        "namespaceNotManaged",
+        "Kueue leaves this namespace alone (managedJobsNamespaceSelector)",
+        "Nothing, or let Kueue's selector take the namespace in.",
+    )
+    KIND_NOT_MANAGED = (
+        "kindNotManaged",
+        "Kueue's integration for this kind of Job is off",
+        "Switch `batch/job` on in Kueue's `integrations.frameworks`.",
+    )
+    NO_QUEUE = (
+        "noQueue",
+        "it names no queue",
+        "Give the Job a queue, or the policy `withoutQueue: true`.",
+    )
+    DECIDED_ALREADY = (
+        "decidedAlready",
+        "it was decided in this very admission",
+        "Nothing: the API server asked twice, and the first answer stands.",
+    )
+    NOT_SYNCED = (
+        "notSynced",
+        "the state of the cluster is not known yet",
+        "Wait for `/readyz`; if it stays so, the log of the observer names what it cannot list.",
+    )
+
+
+class LeftAlone(Explained):
+    """Why a Job that a policy matches stays as it was submitted: said on the Job itself."""
+
+    STALE = (
+        "stale",
+        "some watch has given no sign of life for 15 s, so the queues are not known well enough",
+        "Look at `kueue_fallback_watch_age_seconds` and at how the API server is.",
+    )
+    UNREADABLE = (
+        "unreadable",
+        "one of the Job's own annotations, a label of ours, or an amount in it cannot be read",
+        "Mend what the warning names.",
+    )
+    UNMODELLED = (
+        "unmodelled",
+        "what Kueue does with a topology, a device claim or fewer pods cannot be foreseen",
+        "Nothing: Kueue serves it as it was submitted.",
+    )
+    TOO_LARGE = (
+        "tooLarge",
+        "with a decision on it the API server would refuse it, so none is written",
+        "Make its annotations smaller, or the variables that an option changes.",
+    )
+    NO_OPTION = (
+        "noOption",
+        "every option that could be taken is refused",
+        "Look at the reason of each option: `kueue-fallback explain`.",
+    )
+
+
+class Stayed(Explained):
+    """Besides the reasons of a decision; these say why it was no other option."""
+
+    BEST = (
+        "best",
+        "where it was submitted is the option that the strategy takes",
+        "Nothing.",
+    )
+    ONLY = (
+        "onlyOption",
+        "its policy has no other option",
+        "Nothing, or add an option to the policy.",
+    )
+    UNDECIDED = (
+        "noDecision",
+        "a policy matches it, yet no decision stands on it",
+        "Nothing, if all was off or the policy is newer; else see `kueue-fallback status`.",
+    )
+
+
+def why_stayed(taken: str, left_alone: str, options: Iterable[tuple[str, str]]) -> str:
+    """Say it of a decision; *options* are pairs of names and why they were refused, or nothing.
+
+    Where every other option was refused, the first one's reason says more than that this is best.
+    """
+    if left_alone:
+        return left_alone
+    others = [refused for name, refused in options if name != taken]
+    if not others:
+        return str(Stayed.ONLY)
+    return others[0] if all(others) else str(Stayed.BEST)

@@ -18,15 +18,15 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from webhook.api.kubeconfigs import AGAIN_SECONDS, Kubeconfig, Reader
 from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.watch import Follower, Message
-from webhook.kueue.settle import Settler
-from webhook.learn import borrowed
-from webhook.learn.borrowed import NOTHING_LENT
+from webhook.kueue.live_occupancy import Settler
+from webhook.learn import expected_runs
+from webhook.learn.expected_runs import NOTHING_LENT
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
 from webhook.observer.forecaster import Foreseen, Foresight
 from webhook.state.feed import Counted, Feed
-from webhook.state.key_ring import KeyRing, proven
 from webhook.state.pipe import Update
+from webhook.state.signing_keys import KeyRing, proven
 from webhook.state.watched import watched_on_worker
 
 _SIGN_OF_LIFE_SECONDS = 0.5
@@ -72,8 +72,8 @@ class ClusterWatch:
         found = watched_on_worker(kueue_namespace=kueue_namespace)
         self._resources = proven(found, ring)
         self._settler = Settler()
-        self._run_times = _Unchanged(borrowed.together)
-        self._starts = _Unchanged(borrowed.together)
+        self._run_times = _Unchanged(expected_runs.together)
+        self._starts = _Unchanged(expected_runs.together)
         self._feed = Feed(self._resources, time.monotonic(), settle=self._settle)
         self._foresight = Foresight(lambda foreseen: tell(FromCluster(self, foreseen)))
         self._stopped = threading.Event()
@@ -169,8 +169,8 @@ class ClusterWatches:
         self._watches: dict[str, ClusterWatch] = {}
         self._problems: dict[str, str] = {}
         self._is_known = False
-        self._lent = _Unchanged(borrowed.lent)
-        self._lent_starts = _Unchanged(borrowed.lent)
+        self._lent = _Unchanged(expected_runs.lent)
+        self._lent_starts = _Unchanged(expected_runs.lent)
         self._reader = Reader(
             namespace,
             secrets,

@@ -16,7 +16,7 @@ from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.state.feed import Feed
 from webhook.state.forecast_input import Survey, Surveyor, Trees, watched
-from webhook.state.seen import Seen
+from webhook.state.workload import Seen
 
 DUTY = 0.25
 """Part of one CPU, at most: publishing what has changed must not wait."""

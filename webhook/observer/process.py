@@ -29,16 +29,16 @@ from webhook.api.watch import Follower, Message
 from webhook.console.console import Console
 from webhook.console.web_server import THREADS
 from webhook.decide.restraint import Restraint
-from webhook.kueue.settle import Settler
+from webhook.kueue.live_occupancy import Settler
 from webhook.model.faults import OBSERVER_PARTS, Failures
 from webhook.observer.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.observer.forecaster import Foreseen, Foresight
 from webhook.server.tls import Certificates
 from webhook.settings import Settings
 from webhook.state.feed import Feed
-from webhook.state.key_ring import KeyRing, proven
 from webhook.state.pipe import frame, write_frame
 from webhook.state.run_records_reader import Reader
+from webhook.state.signing_keys import KeyRing, proven
 from webhook.state.watched import signing_keys, watched
 
 COALESCE_SECONDS = 0.005

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 from webhook.decide import match
 from webhook.model.fields import FieldError
-from webhook.model.moves import Obstacle
 from webhook.model.pending import Pending
-from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, MoveGain, Reconsider
-from webhook.model.policy.values import seconds
+from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, MoveGain, Reconsider, seconds
 from webhook.model.queues import Arrival, Snapshot
+from webhook.model.reasons import Obstacle
 from webhook.reconsider import plan
 from webhook.reconsider.lineup import Lines, rank_of
 from webhook.reconsider.offers import Asked, Catalog, Offers, World

@@ -10,25 +10,24 @@ from dataclasses import dataclass, replace
 from math import hypot, inf
 
 from webhook.decide import expectations, match, options, own_keys, wishes
-from webhook.decide.finish_time import margin
+from webhook.decide.strategies import margin
 from webhook.decide.wishes import Wishes
 from webhook.jobs import KINDS
 from webhook.jobs.movable import changes_template, obstacle
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.priorities import priority_of
-from webhook.learn import delays
+from webhook.learn import expected_runs
 from webhook.model import marks
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
-from webhook.model.moves import Obstacle
 from webhook.model.pending import Pending
 from webhook.model.policy.fallback_policy import FallbackPolicy, Reconsider
 from webhook.model.queues import Arrival, Snapshot
+from webhook.model.reasons import Obstacle
 from webhook.reconsider.plan import Way
 from webhook.state import forecast_input
-from webhook.state.census import Census
-from webhook.state.workload import Workload
+from webhook.state.workload import Census, Workload
 
 _KIND = KINDS["batch", "v1", "Job"]
 
@@ -212,7 +211,7 @@ def _none(because: Obstacle) -> Offers:
 
 
 def _runs(item: Assessment) -> float | None:
-    run = delays.lasting(item.forecast)
+    run = expected_runs.lasting(item.forecast)
     return run.seconds if run is not None else None
 
 

@@ -14,8 +14,8 @@ from webhook.jobs import KINDS
 from webhook.model import fields, marks
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, UNDONE, UNDONE_FROM, Job
-from webhook.model.moves import Obstacle
 from webhook.model.pending import Left, Pending, read_left
+from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys, is_own_record
 
 KIND: Final = KINDS["batch", "v1", "Job"]

@@ -7,18 +7,61 @@ is answered once, and who does not ask at once gives way to who comes next.
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from webhook.server.addresses import split_address
+PATH = "/mutate"
+_SEGMENT = re.compile(r"([A-Za-z0-9_-]{24,64})?")
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Split ``host:port``.
+
+    Raises:
+        ValueError: *address* is not of that form.
+
+    """
+    host, _, port = address.rpartition(":")
+    if not port.isdigit():
+        raise ValueError(f"expected host:port, got {address!r}")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what an empty host means
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether only this machine (or pod) can reach a host; a name may be anything."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_paths(file: str) -> tuple[bytes, ...]:
+    """Read the last segments of the paths from a *file*; without one, ``/mutate`` is all there is.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or is not a list of segments.
+
+    """
+    segments = json.loads(Path(file).read_bytes()) if file else [""]
+    if not isinstance(segments, list) or not segments:
+        raise ValueError("must be a list of at least one segment")
+    for segment in segments:
+        if not isinstance(segment, str) or not _SEGMENT.fullmatch(segment):
+            # It is secret, and this text is printed.
+            raise ValueError("a segment must be 24 to 64 letters, digits, - or _; or empty")
+    return tuple((f"{PATH}/{segment}" if segment else PATH).encode() for segment in segments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from webhook.flow import create
 from webhook.model import faults
 from webhook.model.decision import Outcome
 from webhook.server import probes
-from webhook.server.addresses import read_paths
+from webhook.server.probes import read_paths
 from webhook.server.tls import Source
 from webhook.serving import decision_log
 from webhook.serving.decision_log import DecisionLog

@@ -17,7 +17,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
-from webhook.admission import patch, probe_answer, size
+from webhook.admission import patch, probe_answer
 from webhook.admission.review import Review, Verdict
 from webhook.flow import create, moving, reapply, recovered, undoing
 from webhook.jobs import KINDS, JobKind
@@ -25,11 +25,9 @@ from webhook.kueue.occupancy import Occupancy
 from webhook.model.decision import Outcome
 from webhook.model.edits import Operation
 from webhook.model.fields import FieldError
-from webhook.model.moves import Obstacle
 from webhook.model.queues import Arrival, Snapshot
-from webhook.model.refusals import Skip
-from webhook.serving.cluster_view import Standing
-from webhook.serving.cluster_views import Clusters
+from webhook.model.reasons import Obstacle, Skip
+from webhook.serving.cluster_views import Clusters, Standing
 from webhook.serving.repeated_reviews import Echoes
 from webhook.serving.server_metrics import BLIND, TOO_MANY, UNSEEN, Metrics
 from webhook.state.pipe import Update
@@ -196,7 +194,7 @@ class Handler:
         """Give decided values back where a manifest was applied again; and move, where asked to."""
         old = review.old_object or {}
         edits, warnings = reapply.restored(old, review.object, kind, self.snapshot.signing)
-        if size.too_large(review.object, edits):
+        if patch.too_large(review.object, edits):
             edits, warnings = (), ()
         restored = patch.operations(edits, review.object, kind.allowed)
         if reapply.asks_for_move(old, review.object):

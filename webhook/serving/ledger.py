@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from webhook.model.queues import Arrival
-from webhook.state.seen import BY_NAME, Seen
+from webhook.state.workload import BY_NAME, Seen
 
 UNNAMED = "gen:"
 """``gen:<namespace>/<generateName>/<n>``: a Job left as submitted whose name came later."""

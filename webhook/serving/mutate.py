@@ -16,7 +16,7 @@ from webhook.admission.patch import PatchError
 from webhook.model import faults
 from webhook.model.fields import FieldError
 from webhook.server import wsgi
-from webhook.server.addresses import PATH
+from webhook.server.probes import PATH
 from webhook.serving import decision_log
 from webhook.serving.decision_log import DecisionLog
 from webhook.serving.handler import Handler

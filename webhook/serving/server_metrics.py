@@ -8,10 +8,9 @@ from typing import Final
 from webhook.metric_table import A_POLICY, AN_OPTION, CountedElsewhere, Table, Watches, series
 from webhook.model.faults import OBSERVER_PARTS
 from webhook.model.kueue_support import KueueTested
-from webhook.model.moves import Obstacle
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import Snapshot
-from webhook.model.refusals import LeftAlone, Reason, Skip
+from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
 
 REVIEW_BUCKETS: Final = (
     0.0005,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from random import Random
 from typing import TypeAlias
 
-from webhook.model.policy.values import seconds
-from webhook.simulate.scenario_spec import Arrivals, Burst, Every, Poisson
+from webhook.model.fields import FieldError
+from webhook.model.policy.fallback_policy import seconds
+from webhook.simulate.scenario_spec import Arrivals, Burst, Condition, Csv, Every, Poisson, RowJob
 
 _RATE_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -64,3 +67,122 @@ def _turns(jobs: tuple[str, ...] | Mapping[str, float], random: Random) -> Turns
         return lambda number: jobs[number % len(jobs)]
     names, weights = list(jobs), list(jobs.values())
     return lambda _: random.choices(names, weights)[0]
+
+
+_UNITS = {"milliseconds": 0.001, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
+
+
+def read(spec: Csv, lines: Iterable[str], path: str) -> list[Coming]:
+    """Turn rows into arrivals, ascending from the first one's; *path* is the entry's own.
+
+    Raises:
+        FieldError: a column is missing, a value cannot be read, or no row is left.
+
+    """
+    reader = csv.DictReader(lines, delimiter=spec.delimiter)
+    _check_columns(spec, reader.fieldnames or (), path)
+    found = sorted(_comings(spec, reader), key=lambda each: each.at)[: spec.limit]
+    if not found:
+        raise FieldError(f"{path}.where", f"no row of {spec.file} is left")
+    first, start = found[0].at, seconds(spec.start)
+    return [
+        Coming(
+            at=start + (each.at - first) * spec.time_scale,
+            job=each.job,
+            run_seconds=each.run_seconds,
+        )
+        for each in found
+    ]
+
+
+def _check_columns(spec: Csv, header: Iterable[str], path: str) -> None:
+    known = list(header)
+    wanted = {f"{path}.columns.arrival": spec.columns.arrival}
+    if spec.columns.run_time is not None:
+        wanted[f"{path}.columns.runTime"] = spec.columns.run_time
+    wanted |= {f"{path}.where[{n}].column": each.column for n, each in enumerate(spec.where)}
+    for number, job in enumerate(spec.jobs):
+        at = f"{path}.jobs[{number}].when"
+        wanted |= {f"{at}[{n}].column": each.column for n, each in enumerate(job.when)}
+    for where, column in wanted.items():
+        if column not in known:
+            message = f"no column {column} in {spec.file}; there is {', '.join(known) or 'nothing'}"
+            raise FieldError(where, message)
+
+
+def _comings(spec: Csv, reader: csv.DictReader[str]) -> Iterator[Coming]:
+    unit = _UNITS[spec.run_time_unit]
+    for row in reader:
+        try:
+            job = _job_of(spec, row)
+            if job is None:
+                continue
+            column = spec.columns.arrival
+            at = _instant(row[column], spec.arrival_format, column)
+            run = spec.columns.run_time
+            run_seconds = None if run is None else _run_time(row[run], run) * unit
+        except ValueError as error:
+            raise FieldError(f"{spec.file} line {reader.line_num}", str(error)) from error
+        yield Coming(at=at, job=job, run_seconds=run_seconds)
+
+
+def _job_of(spec: Csv, row: Mapping[str, str]) -> str | None:
+    if not all(_holds(each, row) for each in spec.where):
+        return None
+    return next((job.job for job in spec.jobs if _is(job, row)), None)
+
+
+def _is(job: RowJob, row: Mapping[str, str]) -> bool:
+    return all(_holds(each, row) for each in job.when)
+
+
+def _holds(condition: Condition, row: Mapping[str, str]) -> bool:
+    text = row[condition.column]
+    if condition.equals is not None and text != condition.equals:
+        return False
+    if condition.one_of is not None and text not in condition.one_of:
+        return False
+    if condition.at_least is None and condition.at_most is None:
+        return True
+    if not text:
+        # A value that is not known is in no range.
+        return False
+    value = _number(text, condition.column)
+    low = condition.at_least is None or value >= condition.at_least
+    return low and (condition.at_most is None or value <= condition.at_most)
+
+
+def _number(text: str | None, column: str) -> float:
+    try:
+        return float(text or "")
+    except ValueError:
+        raise _unlike("a number", column, text) from None
+
+
+def _run_time(text: str | None, column: str) -> float:
+    value = _number(text, column)
+    if not 0 <= value < float("inf"):
+        raise _unlike("a number of at least 0", column, text)
+    return value
+
+
+def _instant(text: str | None, form: str, column: str) -> float:
+    """Read an arrival in seconds since some origin; times without a zone are UTC."""
+    if form in _UNITS:
+        return _number(text, column) * _UNITS[form]
+    try:
+        read = _time(text or "", form)
+    except ValueError:
+        raise _unlike(f"a time ({form})", column, text) from None
+    return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+
+
+def _time(text: str, form: str) -> datetime:
+    if form == "iso":
+        return datetime.fromisoformat(text)
+    return datetime.strptime(text, form)  # noqa: DTZ007 - a zone in the format counts
+
+
+def _unlike(expected: str, column: str, text: str | None) -> ValueError:
+    got = repr(text) if text else "nothing"
+    return ValueError(f"expected {expected} in column {column}, got {got}")

@@ -12,8 +12,7 @@ from webhook.jobs import KINDS
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import KIND, FallbackPolicy, PolicyError, read_policy
-from webhook.simulate.scenario_checks import SpecError
-from webhook.simulate.scenario_spec import JobTemplate, Objects
+from webhook.simulate.scenario_spec import JobTemplate, Objects, SpecError
 from webhook.state.snapshot_file import objects_in
 
 Object: TypeAlias = Mapping[str, Any]

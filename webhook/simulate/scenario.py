@@ -17,8 +17,8 @@ from webhook.model.policy.fallback_policy import (
     Mode,
     Strategy,
     StrategyType,
+    sort_key,
 )
-from webhook.model.policy.values import sort_key
 from webhook.model.queues import Snapshot
 
 STATIC = "static"

@@ -5,26 +5,139 @@ Pure but for the files, which a function given here reads.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
+from webhook.kueue import multikueue
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL
-from webhook.model.policy.fallback_policy import KIND, FallbackPolicy
-from webhook.model.policy.values import seconds
+from webhook.model.policy.fallback_policy import KIND, FallbackPolicy, seconds
 from webhook.model.queues import Snapshot
-from webhook.simulate import arrivals, objects, parameters, run_times, trace, worker_clusters
+from webhook.simulate import arrivals, objects, parameters
 from webhook.simulate.arrivals import Coming
 from webhook.simulate.objects import Object, ReadText
-from webhook.simulate.run_times import Plan
 from webhook.simulate.scenario import Scenario, ScenarioError, Submission, Worker
-from webhook.simulate.scenario_checks import SpecError, validated
-from webhook.simulate.scenario_spec import Arrivals, ScenarioSpec
+from webhook.simulate.scenario_spec import (
+    Arrivals,
+    Cluster,
+    RunTime,
+    ScenarioSpec,
+    SpecError,
+    validated,
+)
 from webhook.state.snapshot_file import snapshot_of
+
+
+def read_worker_clusters(
+    given: Sequence[Cluster],
+    manager: Snapshot,
+    templates: Collection[Object],
+    read_text: ReadText,
+) -> Mapping[str, Worker]:
+    """Read all clusters; none given: the manager's quota is all there is.
+
+    Raises:
+        FieldError: one cannot be read, nothing leads to it, or one is missing.
+
+    """
+    found: dict[str, Worker] = {}
+    for number, spec in enumerate(given):
+        path = f"clusters[{number}]"
+        _check_name(spec.name, found, manager, f"{path}.name")
+        found[spec.name] = _worker(spec, path, templates, read_text)
+    if found:
+        _check_all(found, manager)
+    return found
+
+
+def _worker(spec: Cluster, path: str, templates: Collection[Object], read_text: ReadText) -> Worker:
+    # Decisions are made at the manager: policies of a worker are about its own users.
+    placed = [each for each in objects.listed(spec, path, read_text) if each[0].get("kind") != KIND]
+    snapshot = snapshot_of(objects.with_namespaces(placed, templates))
+    return Worker(snapshot=replace(snapshot, policies=()), watched=spec.watched)
+
+
+def _check_name(name: str, before: Collection[str], manager: Snapshot, path: str) -> None:
+    if name in before:
+        raise FieldError(path, f"{name} is there twice")
+    reached = multikueue.reached(manager)
+    if name not in reached:
+        there = ", ".join(reached) or "none"
+        message = f"no ClusterQueue in `cluster` leads to {name} through MultiKueue; there is "
+        raise FieldError(path, message + there)
+    if name not in manager.worker_clusters:
+        there = ", ".join(manager.worker_clusters) or "none"
+        raise FieldError(path, f"no MultiKueueCluster {name} in `cluster`; there is {there}")
+
+
+def _check_all(found: Collection[str], manager: Snapshot) -> None:
+    """Refuse a cluster in which Jobs would be lost because nothing is said of it."""
+    for queue in manager.cluster_queues.values():
+        for name in multikueue.unknown(queue, manager, found):
+            raise FieldError("clusters", f"expected {name} too: a ClusterQueue leads there")
+
+
+Plan: TypeAlias = Sequence[tuple[str, RunTime]]
+"""Keys with what they are drawn from; each comes after the one that it is relative to."""
+
+
+def plan(run_times: Mapping[str, RunTime], path: str) -> Plan:
+    """Put run times in the order in which they can be drawn.
+
+    Raises:
+        FieldError: one is relative to what is not there, or to itself.
+
+    """
+    for key, spec in run_times.items():
+        if spec.of is not None and spec.of not in run_times:
+            known = ", ".join(run_times)
+            raise FieldError(f"{path}.{key}.of", f"expected one of {known}, got {spec.of}")
+    found: dict[str, RunTime] = {}
+    while len(found) < len(run_times):
+        ready = {
+            key: spec
+            for key, spec in run_times.items()
+            if key not in found and (spec.of is None or spec.of in found)
+        }
+        if not ready:
+            around = ", ".join(key for key in run_times if key not in found)
+            raise FieldError(path, f"expected no circle, found one among {around}")
+        found |= ready
+    return tuple(found.items())
+
+
+def draw(planned: Plan, given: float | None, random: Random, path: str) -> Mapping[str, float]:
+    """Draw a Job's run times in seconds; *given* came with its arrival.
+
+    Raises:
+        FieldError: a run time is relative to one that did not come.
+
+    """
+    found: dict[str, float] = {}
+    for key, spec in planned:
+        found[key] = _middle(spec, found, given, f"{path}.{key}") * _spread(spec.sigma, random)
+    return found
+
+
+def _middle(spec: RunTime, found: Mapping[str, float], given: float | None, path: str) -> float:
+    if spec.median is not None:
+        return seconds(spec.median)
+    base = given if spec.of is None else found[spec.of]
+    if base is None:
+        raise FieldError(
+            f"{path}.times", "expected a run time with each arrival, or `of` another one here"
+        )
+    return base * (spec.times or 1.0)
+
+
+def _spread(sigma: float, random: Random) -> float:
+    return math.exp(random.gauss(0.0, sigma)) if sigma else 1.0
+
 
 DEFAULT_QUEUE = "default"
 """Kueue sends Jobs that name no LocalQueue here, where there is one."""
@@ -65,7 +178,7 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
     snapshot = snapshot_of(placed)
     policies = tuple(objects.policy(*each) for each in ruling)
     _check_queues(templates, snapshot)
-    workers = worker_clusters.read(spec.clusters, snapshot, templates.values(), read_text)
+    workers = read_worker_clusters(spec.clusters, snapshot, templates.values(), read_text)
     _check_keys(spec, snapshot, workers, policies)
     return Scenario(
         name=spec.name,
@@ -110,10 +223,7 @@ def _check_keys(
 
 
 def _submissions(spec: ScenarioSpec, read_text: ReadText, seed: int) -> tuple[Submission, ...]:
-    plans = {
-        name: run_times.plan(job.run_times, f"jobs.{name}.runTimes")
-        for name, job in spec.jobs.items()
-    }
+    plans = {name: plan(job.run_times, f"jobs.{name}.runTimes") for name, job in spec.jobs.items()}
     found: list[Submission] = []
     for number, entry in enumerate(spec.arrivals):
         path = f"arrivals[{number}]"
@@ -127,7 +237,7 @@ def _comings(entry: Arrivals, path: str, read_text: ReadText, random: Random) ->
     if entry.csv is None:
         return tuple(arrivals.generate(entry, random))
     content = objects.text(read_text, entry.csv.file, f"{path}.csv.file")
-    return trace.read(entry.csv, content.splitlines(), f"{path}.csv")
+    return arrivals.read(entry.csv, content.splitlines(), f"{path}.csv")
 
 
 def _drawn(
@@ -138,7 +248,7 @@ def _drawn(
             known = ", ".join(plans)
             raise FieldError(path, f"no Job {coming.job} in jobs; there is {known}")
         where = f"jobs.{coming.job}.runTimes"
-        run = run_times.draw(plans[coming.job], coming.run_seconds, random, where)
+        run = draw(plans[coming.job], coming.run_seconds, random, where)
         yield Submission(at=coming.at, name="", template=coming.job, run_seconds=run)
 
 

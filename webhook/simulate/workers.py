@@ -10,17 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from webhook.decide import remote_options
-from webhook.kueue import folding, multikueue
+from webhook.kueue import multikueue, occupancy
 from webhook.kueue.occupancy import Occupancy
-from webhook.kueue.placements import placed
-from webhook.kueue.runs import Begun
-from webhook.kueue.schedule import Schedule
-from webhook.learn import borrowed
+from webhook.kueue.outlook import placed
+from webhook.kueue.schedule import Begun, Schedule
+from webhook.learn import expected_runs
 from webhook.learn.estimates import RunTimes
 from webhook.model.forecasts import Estimates
 from webhook.model.job import Job
-from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.policy.values import seconds
+from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.queues import Amounts, Arrival
 from webhook.simulate.replayed_forecasts import Forecasts
 from webhook.simulate.scenario import Worker
@@ -81,7 +79,9 @@ class Workers:
             here = self._manager.snapshot
             given = (here.worker_clusters, here.cluster_queues, here.checks)
             runs, starts = (
-                borrowed.together(borrowed.lent(each, *given)[name], mine, snapshot.cluster_queues)
+                expected_runs.together(
+                    expected_runs.lent(each, *given)[name], mine, snapshot.cluster_queues
+                )
                 for each, mine in zip(self._manager.forecasts.learned(), own, strict=True)
             )
             return runs, starts
@@ -208,7 +208,7 @@ def _with_coming(name: str, each: _Cluster, job: Job, now: float) -> Occupancy:
         arrival = coming.one.arrival
         if arrival.cluster != name:
             continue
-        view = folding.with_arrival(view, arrival)
+        view = occupancy.with_arrival(view, arrival)
         if (found := placed(arrival, snapshot, coming.sent)) is not None:
             view = replace(view, outlook=view.outlook.add(found))
     return view

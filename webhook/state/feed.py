@@ -12,12 +12,10 @@ from webhook.api.watch import Message
 from webhook.learn.run_records import Record
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
-from webhook.state.census import Census
 from webhook.state.pipe import Update, changes
-from webhook.state.seen import Seen
 from webhook.state.state import State
-from webhook.state.tally import Admitted
-from webhook.state.workload import Workload
+from webhook.state.workload import Census, Seen, Workload
+from webhook.state.workloads import Admitted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,16 +11,13 @@ from operator import itemgetter
 from webhook.kueue.durations import learned_on, of_any_class
 from webhook.kueue.forecast import Occupant, Queued, forecast
 from webhook.kueue.outlook import roots_of
-from webhook.learn.delays import after, before_run, start_up
-from webhook.learn.expected_runs import Expecting, estimate
+from webhook.learn.expected_runs import Expecting, after, before_run, estimate, start_up
 from webhook.model.forecasts import Profile, RunTime
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, StrategyType
 from webhook.model.queues import Snapshot
 from webhook.model.run_keys import JobClass, is_of_queue
-from webhook.state.census import Census, Group
-from webhook.state.seen import Seen
 from webhook.state.state import State
-from webhook.state.workload import Workload
+from webhook.state.workload import Census, Group, Seen, Workload
 
 EXACT = 1000
 """Pending Workloads of all queues that are forecast one after another;"""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from webhook.api.resources import Key
-from webhook.model.moves import Obstacle
+from webhook.model.reasons import Obstacle
 from webhook.state.workload import Workload
 
 STARTING_SECONDS: Final = 10

@@ -17,7 +17,7 @@ from typing import IO, Any
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.server.tls import Certificates
-from webhook.state.seen import Seen
+from webhook.state.workload import Seen
 
 _LENGTH = struct.Struct(">I")
 _CARRIED_APART = "as_of"

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from webhook.model import fields, quantity
-from webhook.model.clusters import WorkerCluster
 from webhook.model.fields import FieldError, child
 from webhook.model.queues import (
     AdmissionCheck,
@@ -20,6 +19,7 @@ from webhook.model.queues import (
     ResourceFlavor,
     ResourceGroup,
     StopPolicy,
+    WorkerCluster,
 )
 from webhook.model.selector import NOTHING, read_selector, read_taint, read_toleration
 

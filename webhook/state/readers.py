@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 from webhook.api import resources as kinds
 from webhook.api.resources import Entry, read_by
-from webhook.learn.record_shards import read_shard
+from webhook.learn.run_records import read_shard
 from webhook.model import fields
 from webhook.model.policy.fallback_policy import read_policy
 from webhook.model.queues import LimitRangeItem, OffSwitch
 from webhook.model.selector import EVERYTHING, Selector, read_selector
 from webhook.model.signatures import SigningKeys
-from webhook.state.kueue_config import read_kueue_config
-from webhook.state.kueue_deployment import read_kueue_manager
+from webhook.state.kueue_config import read_kueue_config, read_kueue_manager
 from webhook.state.quotas import (
     read_check,
     read_cluster_queue,

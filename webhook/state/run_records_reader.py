@@ -13,7 +13,7 @@ from webhook.api.errors import ClusterError, Forbidden, NotServed
 from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.resources import RUN_TIMES, Entry
 from webhook.api.watch import Message
-from webhook.learn.record_shards import SHARDS, name_of
+from webhook.learn.run_records import SHARDS, name_of
 from webhook.state import readers
 
 AGAIN_SECONDS: Final = (500.0, 700.0)

@@ -20,7 +20,7 @@ from webhook.api.errors import Forbidden, NotServed
 from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.resources import Entry, Resource, key_of
 from webhook.api.watch import list_pages, path_of
-from webhook.learn.learned import Learned
+from webhook.learn.estimates import Learned
 from webhook.model import fields
 from webhook.model.fields import FieldError, as_mapping
 from webhook.model.policy.fallback_policy import PolicyError

@@ -6,34 +6,229 @@ change between two snapshots is the same object in both, which is how changes ar
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from webhook.api import resources as kinds
 from webhook.api.resources import Entry, Key
+from webhook.kueue.requests import per_pod
 from webhook.learn.dispatches import Dispatches
-from webhook.learn.estimates import AT_ONCE, RunTimes
+from webhook.learn.estimates import AT_ONCE, Learned, RunTimes, remembered
 from webhook.learn.failing import Failing
-from webhook.learn.learned import Learned, learned
 from webhook.learn.run_records import Record
 from webhook.model.faults import attempted
+from webhook.model.fields import EMPTY
+from webhook.model.job import PodSet
+from webhook.model.kueue_support import KueueManager
+from webhook.model.policy.fallback_policy import FallbackPolicy, sort_key
 from webhook.model.queues import (
     Arrival,
+    Cohort,
     Held,
+    KueueConfig,
+    LimitRangeItem,
+    PodSetNeeds,
     Snapshot,
     StopPolicy,
 )
-from webhook.state.census import Census, Group
-from webhook.state.pending_arrivals import Arrivals
+from webhook.model.selector import Selector
+from webhook.state.kueue_config import read_kueue_config, under_gates
 from webhook.state.readers import read
-from webhook.state.seen import Seen
-from webhook.state.tables import BUILDERS
-from webhook.state.tally import Admitted
-from webhook.state.workload import Workload
-from webhook.state.workloads import Workloads
+from webhook.state.workload import Census, Group, Seen, Workload
+from webhook.state.workloads import Admitted, Workloads, key_of_placement
+
+_Table: TypeAlias = Mapping[Key, Any]
+_Tables: TypeAlias = Mapping[str, _Table]
+_Builder: TypeAlias = Callable[[_Tables], Any]
+
+
+def _by_name(kind: str) -> _Builder:
+    return lambda tables: {name: value for (_, name), value in tables[kind].items()}
+
+
+def _by_key(kind: str) -> _Builder:
+    return lambda tables: dict(tables[kind])
+
+
+def _cohorts(tables: _Tables) -> Mapping[str, Cohort]:
+    """Add those that are only named: Kueue makes them up too."""
+    found: dict[str, Cohort] = {name: c for (_, name), c in tables[kinds.COHORTS].items()}
+    named = [queue.cohort for queue in tables[kinds.CLUSTER_QUEUES].values()]
+    named += [cohort.parent for cohort in found.values()]
+    for name in named:
+        if name and name not in found:
+            found[name] = Cohort(name=name)
+    return found
+
+
+def _limit_ranges(tables: _Tables) -> Mapping[str, tuple[LimitRangeItem, ...]]:
+    found: defaultdict[str, tuple[LimitRangeItem, ...]] = defaultdict(tuple)
+    for (namespace, _), items in sorted(tables[kinds.LIMIT_RANGES].items(), key=lambda kv: kv[0]):
+        found[namespace] += items
+    return dict(found)
+
+
+def _policies(tables: _Tables) -> tuple[FallbackPolicy, ...]:
+    return tuple(sorted(tables[kinds.POLICIES].values(), key=sort_key))
+
+
+def _pod_priorities(tables: _Tables) -> Mapping[str, int]:
+    return {name: found.value for (_, name), found in tables[kinds.POD_PRIORITIES].items()}
+
+
+def _default_priority(tables: _Tables) -> int:
+    """Take the lowest of several, as Kueue's ``getDefaultPriorityClass`` does."""
+    found = tables[kinds.POD_PRIORITIES].values()
+    return min((each.value for each in found if each.is_default), default=0)
+
+
+def _kueue(tables: _Tables) -> KueueConfig:
+    """Join what Kueue is configured with: gates of its command line win over the ConfigMap's."""
+    manager = _first(tables, kinds.KUEUE_DEPLOYMENT)
+    config: KueueConfig | None = _first(tables, kinds.KUEUE_CONFIG)
+    if manager is not None and not manager.has_configuration:
+        config = replace(read_kueue_config(EMPTY), is_read=True)
+    config = config or read_kueue_config(EMPTY)
+    if manager is None or manager.gates is None:
+        return config
+    return under_gates(config, manager.gates)
+
+
+def _kueue_manager(tables: _Tables) -> KueueManager:
+    return _first(tables, kinds.KUEUE_DEPLOYMENT) or KueueManager(unknown_version=_NO_DEPLOYMENT)
+
+
+_NO_DEPLOYMENT = f"its Deployment {kinds.KUEUE_DEPLOYMENT} is not there, or may not be read"
+
+
+def _first(tables: _Tables, kind: str) -> Any:
+    """Take the only one there can be; None: there is none."""
+    return next(iter(tables[kind].values()), None)
+
+
+def _off(tables: _Tables) -> Any:
+    return _first(tables, kinds.OFF_SWITCH)
+
+
+def _signing(tables: _Tables) -> Any:
+    return _first(tables, kinds.SIGNING_KEYS)
+
+
+def _runs_before_kueue(tables: _Tables) -> bool:
+    """Webhooks run in the order of their configurations' names; each of ours must come first."""
+    configurations = tables[kinds.WEBHOOKS].items()
+    ours = [name for (_, name), found in configurations if found.ours]
+    kueues = [name for (_, name), found in configurations if found.kueues]
+    return bool(ours and kueues) and max(ours) < min(kueues)
+
+
+def _reviewed_namespaces(tables: _Tables) -> tuple[Selector, ...]:
+    return tuple(found.namespaces for found in tables[kinds.WEBHOOKS].values() if found.ours)
+
+
+BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
+    kinds.CLUSTER_QUEUES: (("cluster_queues", _by_name(kinds.CLUSTER_QUEUES)),),
+    kinds.LOCAL_QUEUES: (("local_queues", _by_key(kinds.LOCAL_QUEUES)),),
+    kinds.COHORTS: (("cohorts", _cohorts),),
+    kinds.FLAVORS: (("flavors", _by_name(kinds.FLAVORS)),),
+    kinds.CHECKS: (("checks", _by_name(kinds.CHECKS)),),
+    kinds.MULTIKUEUE_CONFIGS: (("multikueue_configs", _by_name(kinds.MULTIKUEUE_CONFIGS)),),
+    kinds.MULTIKUEUE_CLUSTERS: (("worker_clusters", _by_name(kinds.MULTIKUEUE_CLUSTERS)),),
+    kinds.PRIORITY_CLASSES: (("priority_classes", _by_name(kinds.PRIORITY_CLASSES)),),
+    kinds.POD_PRIORITIES: (
+        ("pod_priorities", _pod_priorities),
+        ("default_priority", _default_priority),
+    ),
+    kinds.NAMESPACES: (("namespaces", _by_name(kinds.NAMESPACES)),),
+    kinds.LIMIT_RANGES: (("limit_ranges", _limit_ranges),),
+    kinds.RUNTIME_CLASSES: (("overheads", _by_name(kinds.RUNTIME_CLASSES)),),
+    kinds.POLICIES: (("policies", _policies),),
+    kinds.KUEUE_CONFIG: (("kueue", _kueue),),
+    kinds.KUEUE_DEPLOYMENT: (("kueue", _kueue), ("kueue_manager", _kueue_manager)),
+    kinds.OFF_SWITCH: (("off", _off),),
+    kinds.SIGNING_KEYS: (("signing", _signing),),
+    kinds.WEBHOOKS: (
+        ("runs_before_kueue", _runs_before_kueue),
+        ("reviewed_namespaces", _reviewed_namespaces),
+    ),
+}
+"""Kind to the fields of Snapshot that depend on it."""
+
+
+_Needs: TypeAlias = tuple[PodSetNeeds, ...]
+_SHAPES_KEPT = 4096
+
+
+class Arrivals:
+    """Turns Workloads into Arrivals; what a shape needs is worked out once for a namespace."""
+
+    def __init__(self) -> None:
+        self._limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = {}
+        self._overheads: Mapping[str, Mapping[str, str]] = {}
+        self._kueue = KueueConfig()
+        # The pod sets are kept with their id, so that it stays theirs.
+        self._needs: dict[tuple[str, int], tuple[tuple[PodSet, ...], _Needs | None]] = {}
+
+    def adopt(
+        self,
+        limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]],
+        overheads: Mapping[str, Mapping[str, str]],
+        kueue: KueueConfig,
+    ) -> None:
+        """Work out needs by these from now on."""
+        known = self._limit_ranges, self._overheads, self._kueue
+        if all(a is b for a, b in zip(known, (limit_ranges, overheads, kueue), strict=True)):
+            return
+        self._limit_ranges, self._overheads, self._kueue = limit_ranges, overheads, kueue
+        self._needs.clear()
+
+    def of(self, workload: Workload, count: int = 1) -> Arrival | None:
+        """None: its needs cannot be read, so it can only be counted as pending."""
+        needs = self._needs_of(workload)
+        if needs is None:
+            return None
+        return Arrival(
+            key=key_of_placement(workload) or f"workload:{workload.namespace}/{workload.name}",
+            namespace=workload.namespace,
+            local_queue=workload.queue,
+            needs=needs,
+            priority=workload.priority,
+            policy=workload.policy,
+            option=workload.option,
+            count=count,
+            created=workload.created,
+        )
+
+    def _needs_of(self, workload: Workload) -> _Needs | None:
+        place = workload.namespace, id(workload.pod_sets)
+        if place not in self._needs:
+            if len(self._needs) >= _SHAPES_KEPT:
+                self._needs.clear()
+            needs = self._work_out(workload.namespace, workload.pod_sets)
+            self._needs[place] = workload.pod_sets, needs
+        return self._needs[place][1]
+
+    def _work_out(self, namespace: str, pod_sets: tuple[PodSet, ...]) -> _Needs | None:
+        found, _ = attempted(lambda: tuple(self._of_one(namespace, each) for each in pod_sets))
+        return found
+
+    def _of_one(self, namespace: str, pod_set: PodSet) -> PodSetNeeds:
+        return PodSetNeeds(
+            name=pod_set.name,
+            count=pod_set.count,
+            per_pod=per_pod(
+                pod_set.template,
+                limit_ranges=self._limit_ranges.get(namespace, ()),
+                overheads=self._overheads,
+                kueue=self._kueue,
+            ),
+            template=pod_set.template,
+            min_count=pod_set.min_count,
+        )
+
 
 SHAPES_PER_QUEUE = 64
 """Each costs some tens of microseconds whenever its cohort changes; further shapes only wait."""
@@ -128,7 +323,7 @@ class State:
 
     def learned(self, unix: float) -> Learned:
         """Sum up what the last snapshot knew of runs, with the refusals at *unix*."""
-        return learned(self._run_times, self._snapshot.policies, unix)
+        return remembered(self._run_times, self._snapshot.policies, unix)
 
     def take_seen(self) -> tuple[Seen, ...]:
         """List the Workloads that became visible since the last call."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from webhook.learn.run_records import Began, Ended
 from webhook.learn.workload_runs import (
@@ -26,17 +28,72 @@ from webhook.learn.workload_runs import (
     read_mark,
     seconds_of,
 )
-from webhook.model import fields, marks
+from webhook.model import fields, marks, quantity
 from webhook.model.fields import child
 from webhook.model.job import DECIDED_BY, DECISION_ID, OPTION_LABEL, OURS, PodSet
 from webhook.model.job_manifest import said_to_kueue
-from webhook.model.moves import Obstacle
 from webhook.model.pods import read_template
-from webhook.model.queues import Stage
+from webhook.model.queues import Arrival, FlavorResource, Stage
+from webhook.model.reasons import Obstacle
 from webhook.model.recall import recalling
 from webhook.model.run_keys import JobClass
 from webhook.model.signatures import SigningKeys
-from webhook.state.charge import Charge, read_charge, read_count
+
+Charge: TypeAlias = tuple[tuple[FlavorResource, int], ...]
+
+
+def read_charge(
+    spec: Mapping[str, Any], status: Mapping[str, Any], admission: Mapping[str, Any]
+) -> Charge:
+    """Sum what the reservation holds, scaled down to the pods that are not given back."""
+    counts = {
+        fields.text(item, "name", here): read_count(item, here)
+        for item, here in fields.objects(spec, "podSets", "spec")
+    }
+    given_back = {
+        fields.text(item, "name", here): read_count(item, here)
+        for item, here in fields.objects(status, "reclaimablePods", "status")
+    }
+    charge: dict[FlavorResource, int] = {}
+    for item, here in fields.objects(admission, "podSetAssignments", "status.admission"):
+        name = fields.text(item, "name", here)
+        total = counts.get(name, 1)
+        assigned = fields.integer(item, "count", here)
+        count = total if assigned is None else assigned
+        left = total - given_back.get(name, 0)
+        for cell, amount in _assigned(item, here).items():
+            scaled = amount // count * left if left < count else amount
+            charge[cell] = charge.get(cell, 0) + scaled
+    return _shared_charge(tuple(charge.items()))
+
+
+def read_count(item: Mapping[str, Any], path: str) -> int:
+    count = fields.integer(item, "count", path)
+    return 1 if count is None else count
+
+
+def _assigned(item: Mapping[str, Any], path: str) -> dict[FlavorResource, int]:
+    """Read one assignment's amounts; a resource without a flavor is charged to none."""
+    flavors = fields.texts(item, "flavors", path)
+    here = child(path, "resourceUsage")
+    return {
+        (intern(flavors[resource]), intern(resource)): _amount(
+            str(written), resource, child(here, resource)
+        )
+        for resource, written in fields.mapping(item, "resourceUsage", path).items()
+        if resource in flavors
+    }
+
+
+@lru_cache(maxsize=4096)
+def _amount(written: str, resource: str, path: str) -> int:
+    return quantity.parse(written, resource=resource, path=path)
+
+
+@lru_cache(maxsize=4096)
+def _shared_charge(charge: Charge) -> Charge:
+    return charge
+
 
 _KUEUE = "kueue.x-k8s.io/"
 _ORIGIN = _KUEUE + "multikueue-origin"
@@ -281,3 +338,35 @@ def _shared_shape(pruned: str) -> tuple[PodSet, ...]:
         )
         for index, (name, count, min_count, template) in enumerate(json.loads(pruned))
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Pending Workloads that differ in nothing but name, class and age."""
+
+    arrival: Arrival
+    """The oldest of them."""
+    members: tuple[Workload, ...]
+    """In no order."""
+    competes: bool = True
+    """False: they stand back for a while after an eviction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    holding: tuple[Workload, ...] = ()
+    """Those with quota reserved."""
+    waiting: tuple[Group, ...] = ()
+
+
+BY_NAME = "job:"
+
+
+class Seen(NamedTuple):
+    """One Workload; with what a Job without a decision, and even without a name, is known by."""
+
+    key: str
+    """The decision's id, or ``job:<namespace>/<name>``."""
+    namespace: str = ""
+    job_name: str = ""
+    local_queue: str = ""

@@ -3,24 +3,197 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
-from webhook.model.policy.policy_adaptation import ATOMIC, FILLED, UNIQUE, Adaptation
-from webhook.model.policy.policy_fields import (
-    Amounts,
-    Duration,
-    Key,
-    Labels,
-    LabelValue,
-    ObjectName,
-    ObjectOrNone,
-    OptionName,
-    QueueName,
-    QueueOrNone,
-    Strict,
+if TYPE_CHECKING:
+    from pydantic.config import JsonDict
+
+
+LONGEST_LABEL: Final = 63
+_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+DURATION: Final = r"^([0-9]{1,5}(\.[0-9]{1,3})?(h|m|s|ms))+$"
+SUBDOMAIN: Final = f"^{_SUBDOMAIN}$"
+LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+LABEL_VALUE: Final = f"^({_NAME})?$"
+QUALIFIED_NAME: Final = f"^({_SUBDOMAIN}/)?{_NAME}$"
+ENV_NAME: Final = r"^[-._a-zA-Z][-._a-zA-Z0-9]*$"
+QUANTITY: Final = (
+    r"^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$"
 )
+
+
+class Strict(BaseModel):
+    """Frozen, camelCase outside, and a misspelt field is an error."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+        coerce_numbers_to_str=True,
+    )
+
+
+OptionName: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=f"^{_NAME}$")
+]
+"""A label value, because it is one on the Job and its pods."""
+QueueName: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=SUBDOMAIN)
+]
+"""A LocalQueue's name: the value of the label ``kueue.x-k8s.io/queue-name``."""
+QueueOrNone: TypeAlias = Annotated[
+    str, Field(max_length=LONGEST_LABEL, pattern=f"^({_SUBDOMAIN})?$")
+]
+ObjectName: TypeAlias = Annotated[str, Field(min_length=1, max_length=253, pattern=SUBDOMAIN)]
+ObjectOrNone: TypeAlias = Annotated[str, Field(max_length=253, pattern=f"^({_SUBDOMAIN})?$")]
+ContainerName: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=LABEL)
+]
+Key: TypeAlias = Annotated[str, Field(min_length=1, max_length=316, pattern=QUALIFIED_NAME)]
+"""A qualified name: a label key, a resource, a taint key."""
+KeyOrNone: TypeAlias = Annotated[
+    str, Field(max_length=316, pattern=f"^(({_SUBDOMAIN}/)?{_NAME})?$")
+]
+LabelValue: TypeAlias = Annotated[str, Field(max_length=LONGEST_LABEL, pattern=LABEL_VALUE)]
+FreeText: TypeAlias = Annotated[str, Field(max_length=4096)]
+Image: TypeAlias = Annotated[str, Field(max_length=512, pattern=r"^\S*$")]
+RuntimeClassName: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=253, pattern=f"^(Keep|Remove|{_SUBDOMAIN})$")
+]
+Duration: TypeAlias = Annotated[str, Field(min_length=2, max_length=32, pattern=DURATION)]
+"""As Go writes it: ``30s``, ``1h30m``, ``1.5h``, ``500ms``."""
+Amount: TypeAlias = Annotated[
+    str,
+    Field(max_length=32, pattern=QUANTITY, json_schema_extra={"x-kubernetes-int-or-string": True}),
+]
+"""A quantity that is not negative; a whole number in YAML is read as its text."""
+
+Amounts: TypeAlias = Annotated[dict[str, Amount], Field(max_length=16)]
+Labels: TypeAlias = Annotated[dict[str, LabelValue], Field(max_length=32)]
+Texts: TypeAlias = Annotated[dict[str, FreeText], Field(max_length=64)]
+
+
+UNIQUE: JsonDict = {"x-kubernetes-list-type": "set"}
+ATOMIC: JsonDict = {"x-kubernetes-list-type": "atomic"}
+FILLED: JsonDict = {"default": {}}
+"""An absent object is filled in, so that its own defaults stand in it."""
+
+
+class Accelerator(StrEnum):
+    KEEP = "Keep"
+    REMOVE = "Remove"
+
+
+class Affinity(StrEnum):
+    KEEP = "Keep"
+    REMOVE = "Remove"
+
+
+class ResourceChanges(Strict):
+    """Changes to the containers' requests and limits; what is taken away goes first."""
+
+    remove: Annotated[tuple[Key, ...], Field(max_length=16, json_schema_extra=UNIQUE)] = ()
+    """Resources to take away from requests and limits, such as `nvidia.com/gpu`."""
+    requests: Amounts = Field(default_factory=dict)
+    """Requests to set: resource to quantity."""
+    limits: Amounts = Field(default_factory=dict)
+    """Limits to set: resource to quantity, none below the request given here."""
+
+
+class NodeSelectorChanges(Strict):
+    """Changes to the pod's `nodeSelector`; what is taken away goes first."""
+
+    remove: Annotated[tuple[Key, ...], Field(max_length=32, json_schema_extra=UNIQUE)] = ()
+    """Label keys to take away."""
+    set: Labels = Field(default_factory=dict)
+    """Labels to ask for: key to value."""
+
+
+Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
+class TolerationSpec(Strict):
+    """A toleration as in a pod's `tolerations`."""
+
+    key: KeyOrNone = ""
+    """Taint key; empty, with operator Exists, tolerates every taint."""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    """How the taint's value is compared."""
+    value: LabelValue = ""
+    """Taint value, for operator Equal."""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+    """Taint effect; empty means every effect."""
+    toleration_seconds: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    """How long a NoExecute taint is tolerated; absent: for ever."""
+
+
+class TolerationMatch(Strict):
+    """Tolerations to take away: those whose given fields are equal."""
+
+    key: Key
+    """Taint key."""
+    value: LabelValue | None = None
+    """Taint value; absent: any."""
+    effect: Effect | None = None
+    """Taint effect; absent: any."""
+
+
+class TolerationChanges(Strict):
+    """Changes to the pod's `tolerations`; what is taken away goes first."""
+
+    remove: Annotated[
+        tuple[TolerationMatch, ...], Field(max_length=16, json_schema_extra=ATOMIC)
+    ] = ()
+    """Tolerations to take away."""
+    add: Annotated[tuple[TolerationSpec, ...], Field(max_length=16, json_schema_extra=ATOMIC)] = ()
+    """Tolerations to add, unless the pod has them."""
+
+
+class Adaptation(Strict):
+    """What this option changes in the pod template. Absent: nothing but the queue."""
+
+    accelerator: Accelerator = Accelerator.KEEP
+    """Keep, or Remove: take away every extended accelerator resource, the node selectors,
+    affinity terms and tolerations that pin to it and the runtime class. No variable is set: where
+    such pods may land on nodes whose default runtime is NVIDIA's, an image can still make all
+    GPUs visible, unless `env` has NVIDIA_VISIBLE_DEVICES: void."""
+    per_removed: Amounts = Field(default_factory=dict)
+    """Requests given for each accelerator removed, on the container that lost it; limits below
+    them are raised. Only with `accelerator: Remove`."""
+    containers: (
+        Annotated[
+            tuple[ContainerName, ...], Field(min_length=1, max_length=16, json_schema_extra=UNIQUE)
+        ]
+        | None
+    ) = None
+    """Containers that `resources` and `image` apply to, by name. Absent: those that ask for a
+    removed resource."""
+    resources: ResourceChanges = Field(default_factory=ResourceChanges)
+    """Changes to the containers' requests and limits."""
+    env: Texts = Field(default_factory=dict)
+    """Environment variables to set, in all containers and init containers: name to value. A
+    variable that the Job sets itself is read from an annotation of the pod template, so that the
+    decision can be undone while the Job is pending; one that it does not set is a plain value."""
+    image: Image = ""
+    """Image to run; empty: unchanged."""
+    node_selector: NodeSelectorChanges = Field(default_factory=NodeSelectorChanges)
+    """Changes to the pod's `nodeSelector`."""
+    tolerations: TolerationChanges = Field(default_factory=TolerationChanges)
+    """Changes to the pod's `tolerations`."""
+    affinity: Affinity = Affinity.KEEP
+    """Keep, or Remove: take the pod's whole affinity away."""
+    runtime_class_name: RuntimeClassName = "Keep"
+    """Keep, Remove, or the name of a RuntimeClass to set."""
+    labels: Labels = Field(default_factory=dict)
+    """Labels to set on the pod template."""
+    annotations: Texts = Field(default_factory=dict)
+    """Annotations to set on the pod template."""
 
 
 class Mode(StrEnum):
