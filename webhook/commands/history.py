@@ -13,8 +13,7 @@ from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.resources import Entry as Read
 from webhook.api.resources import Resource
 from webhook.api.watch import list_pages, path_of
-from webhook.hindsight import entries as past
-from webhook.hindsight import entries as recording
+from webhook.hindsight import entries
 from webhook.hindsight.entries import Past
 from webhook.hindsight.journal import Entry, read_slot
 from webhook.model.fields import FieldError
@@ -56,11 +55,11 @@ class _Found:
     is_whole: bool = True
 
     def take_job(self, source: Mapping[str, Any]) -> None:
-        metadata = recording.metadata_of(source)
+        metadata = entries.metadata_of(source)
         self.jobs[str(metadata.get("uid") or "")] = metadata
 
     def take_workload(self, source: Mapping[str, Any]) -> None:
-        if (found := past.read(source)) is not None:
+        if (found := entries.read(source)) is not None:
             self.pasts.append(found)
 
     def take_slot(self, source: Mapping[str, Any]) -> None:
@@ -80,7 +79,7 @@ class _Found:
     def _present(self) -> Iterator[tuple[str, Entry]]:
         for each in self.pasts:
             try:
-                yield each.key, recording.entry(each, self.jobs.get(each.job_uid))
+                yield each.key, entries.entry(each, self.jobs.get(each.job_uid))
             except FieldError as error:
                 self.unread.append(f"Workload {each.namespace}/{each.name}: {error}")
 

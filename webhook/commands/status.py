@@ -85,7 +85,6 @@ def _parts(
 ) -> Mapping[str, Part]:
     from webhook.api.errors import Forbidden
     from webhook.commands import connect, status_parts
-    from webhook.commands import status_parts as status_queues
     from webhook.commands.status_parts import Part, looked, replicas
 
     kubernetes = _kubernetes(client)
@@ -106,12 +105,12 @@ def _parts(
         "clusters": looked(lambda: status_parts.clusters(client)),
         "policies": looked(lambda: status_parts.policies(client)),
         "clusterQueues": looked(
-            lambda: status_queues.cluster_queues(client, ours, kueue_namespace)
+            lambda: status_parts.cluster_queues(client, ours, kueue_namespace)
         ),
     }
     parts["kueue"] = status_parts.untested(parts["kueue"], parts["policies"], parts["replicas"])
     if parts["clusterQueues"].forbidden:
-        parts["localQueues"] = looked(lambda: status_queues.local_queues(client, namespace))
+        parts["localQueues"] = looked(lambda: status_parts.local_queues(client, namespace))
     return parts
 
 

@@ -16,7 +16,6 @@ from webhook.api.resources import WORKLOADS
 from webhook.api.watch import list_pages, path_of
 from webhook.console.gained import NOTHING, Lookback
 from webhook.console.web_server import THREADS
-from webhook.hindsight import entries as past
 from webhook.hindsight import entries as recording
 from webhook.hindsight import journal
 from webhook.hindsight.journal import Entry
@@ -131,7 +130,7 @@ def _running(transport: KubernetesApi, namespace: str, snapshot: Snapshot) -> It
     for page in list_pages(transport, path_of(transport, workloads), {}):
         for source in page.get("items") or ():
             try:
-                found = past.read(source)
+                found = recording.read(source)
                 if found is None or found.outcome or not found.admitted:
                     continue
                 if (found.namespace, found.queue) in queues:

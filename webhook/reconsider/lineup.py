@@ -14,9 +14,8 @@ from webhook.kueue.forecast import Occupant, Queued
 from webhook.kueue.live_occupancy import Fold
 from webhook.kueue.occupancy import Occupancy
 from webhook.model.queues import Arrival, Snapshot
-from webhook.reconsider import plan as moves
 from webhook.reconsider.offers import Asked, Offers, World, class_text
-from webhook.reconsider.plan import Move, Moved, Prospect, Rank
+from webhook.reconsider.plan import NEVER_SECONDS, Move, Moved, Prospect, Rank
 from webhook.state import forecast_input
 from webhook.state.workload import Workload
 
@@ -79,9 +78,9 @@ class Lines:
         return self._prospect(self._planned(waiting))
 
     def _prospect(self, plan: forecast.Planned) -> Prospect:
-        of_ranks = {rank: count * moves.NEVER_SECONDS for rank, count in self._counts.items()}
+        of_ranks = {rank: count * NEVER_SECONDS for rank, count in self._counts.items()}
         for begun in plan.begun:
-            sooner = (begun.finish - moves.NEVER_SECONDS) * begun.count
+            sooner = (begun.finish - NEVER_SECONDS) * begun.count
             of_ranks[self._ranks[begun.key]] += sooner
         finishes = {begun.key: begun.finish for begun in plan.begun}
         return Prospect(finishes=finishes, total=sum(of_ranks.values()), of_ranks=of_ranks)
