@@ -15,7 +15,7 @@ from hack import bodies, paper
 from webhook.admission import review as reviews_wire
 from webhook.api.client import Client
 from webhook.flow.create import Rules
-from webhook.kueue.live_occupancy import Settler
+from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.queues import Snapshot
 from webhook.serving.handler import Handler
 from webhook.serving.server_metrics import Metrics
@@ -149,7 +149,7 @@ def _pss(pid: int) -> float:
 def handler_alone(kubeconfig: str, names: paper.Names) -> dict[str, Quantiles]:
     """Decide in this process, on the live cluster's state: milliseconds of wall and of CPU."""
     now = time.monotonic()
-    snapshot = Settler()(fetch_snapshot(Client(kubeconfig), now=now, unix=time.time()))
+    snapshot = OccupancyOfSnapshots()(fetch_snapshot(Client(kubeconfig), now=now, unix=time.time()))
     handler = Handler(Rules(), Metrics(), clock=lambda: now)
     changed = changes(Snapshot(), snapshot)
     handler.update(Update(changed=changed, as_of=now, synced=True))

@@ -17,7 +17,7 @@ from tests.builders import cluster_queue, cohort, policy, snapshot
 from webhook.flow import create
 from webhook.jobs import KINDS
 from webhook.kueue import occupancy
-from webhook.kueue.forecast import Occupant, Queued, forecast
+from webhook.kueue.forecast import Occupant, QueuedGroup, forecast
 from webhook.kueue.requests import needs
 from webhook.learn.job_class import of_job
 from webhook.model.forecasts import Basis, RunTime
@@ -187,10 +187,10 @@ class _Play:
             for case in self._running.values()
         ]
         waiting = [
-            Queued(arrival=self._arrival(case), job_class=self._class_of(case))
+            QueuedGroup(arrival=self._arrival(case), job_class=self._class_of(case))
             for case in sorted(self._waiting.values(), key=lambda c: (-c.priority, c.at))
         ]
-        profiles = forecast(found, running, waiting, forecast_input.RunTimes(found), self._now)
+        profiles = forecast(found, running, waiting, forecast_input.LentRunTimes(found), self._now)
         return replace(found, profiles=profiles)
 
     def _held(self) -> Mapping[str, Held]:

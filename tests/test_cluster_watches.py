@@ -12,7 +12,7 @@ from tests.cluster.objects import cluster_queue, local_queue
 from webhook.api.errors import NotServed, Unreachable
 from webhook.api.kubeconfigs import Kubeconfig
 from webhook.api.resources import SIGNING_KEYS
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, Snapshot, WorkerCluster
 from webhook.observer.cluster_watches import ClusterWatches, Reachable
@@ -63,7 +63,7 @@ class NoSecrets:
 def without_keys():
     """Give a ring to readers that waits for no Secret."""
     ring = KeyRing()
-    ring.take(Message(kind=SIGNING_KEYS, at=0.0, entries=()))
+    ring.take(WatchUpdate(kind=SIGNING_KEYS, at=0.0, entries=()))
     return ring
 
 

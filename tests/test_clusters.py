@@ -12,7 +12,7 @@ from webhook.model.forecasts import Profile
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, Snapshot, WorkerCluster
 from webhook.simulate.replay import replay
 from webhook.state.pipe import Update, changes
-from webhook.state.workload import Seen
+from webhook.state.workload import SeenWorkload
 
 POLICY = builders.policy(
     builders.GPU_OPTION,
@@ -54,7 +54,7 @@ def show(server, *, seen=(), watched=None, here=None, come=(), reserved=(), **cl
     news = {
         name: Update(
             changed=changes(None, found),
-            seen=tuple(map(Seen, seen)),
+            seen=tuple(map(SeenWorkload, seen)),
             as_of=found.as_of,
             synced=found is not NOTHING,
         )
@@ -75,7 +75,7 @@ def show(server, *, seen=(), watched=None, here=None, come=(), reserved=(), **cl
 
 
 def at_manager(key):
-    return Seen(key, NAMESPACE, key.rpartition("/")[2], "gpu-lq")
+    return SeenWorkload(key, NAMESPACE, key.rpartition("/")[2], "gpu-lq")
 
 
 NOTHING = Snapshot()

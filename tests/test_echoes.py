@@ -1,10 +1,10 @@
 """Reinvocations of Jobs that carry no mark of ours."""
 
-from webhook.serving.repeated_reviews import ECHO_SECONDS, Echoes
+from webhook.serving.repeated_reviews import ECHO_SECONDS, RepeatedReviews
 
 
 def test_each_noted_job_echoes_once():
-    echoes = Echoes()
+    echoes = RepeatedReviews()
     echoes.expect("ns/train-", 10.0)
     echoes.expect("ns/train-", 10.1)
 
@@ -14,21 +14,21 @@ def test_each_noted_job_echoes_once():
 
 
 def test_another_name_is_no_echo():
-    echoes = Echoes()
+    echoes = RepeatedReviews()
     echoes.expect("ns/train-", 10.0)
 
     assert not echoes.is_echo("ns/other-", 10.0)
 
 
 def test_an_echo_that_comes_too_late_is_a_job_of_its_own():
-    echoes = Echoes()
+    echoes = RepeatedReviews()
     echoes.expect("ns/train-", 10.0)
 
     assert not echoes.is_echo("ns/train-", 10.0 + ECHO_SECONDS + 0.1)
 
 
 def test_an_echoed_job_leaves_the_next_one_expected():
-    echoes = Echoes()
+    echoes = RepeatedReviews()
     echoes.expect("ns/a", 0.0)
     echoes.is_echo("ns/a", 0.1)
     echoes.expect("ns/a", ECHO_SECONDS)

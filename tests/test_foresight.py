@@ -9,7 +9,7 @@ from tests.cluster.objects import PENDING, cluster_queue, local_queue, named, wo
 from tests.cluster.test_feed import changed, synced_feed
 from webhook.api import resources as kinds
 from webhook.observer import forecaster
-from webhook.observer.forecaster import Foreseen, Foresight
+from webhook.observer.forecaster import Forecaster, ForecastResult
 from webhook.state import forecast_input
 
 RULE = {
@@ -39,7 +39,7 @@ class Bench:
                 kinds.WORKLOADS: workloads,
             }
         )
-        self.foresight = Foresight(
+        self.foresight = Forecaster(
             self.told.append,
             clock=lambda: self.now,
             cpu=lambda: next(self.cpu),
@@ -113,7 +113,7 @@ def test_nothing_is_forecast_while_a_forecast_is_made_or_rests():
     found.append(bench.offer())
 
     assert found == [1, 1, 0, 1]
-    assert rested == Foreseen()
+    assert rested == ForecastResult()
 
 
 def test_a_forecast_takes_a_quarter_of_a_cpu_and_no_rest_is_longer_than_half_a_second():

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from webhook.server.http1 import Message
+from webhook.server.http1 import HttpMessage
 from webhook.server.wsgi import WAITED, failure, respond
 
 
@@ -17,7 +17,7 @@ def message(**changed):
         "body": b"hello",
         "closing": False,
     }
-    return Message(**given | changed)
+    return HttpMessage(**given | changed)
 
 
 def answer(application, sent=None, *, close=False):

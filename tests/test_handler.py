@@ -7,7 +7,7 @@ import pytest
 
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from webhook.state.workload import Seen
+from webhook.state.workload import SeenWorkload
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 DECISION = "kueue-fallback.dev/decision"
@@ -56,7 +56,7 @@ def test_a_placement_leaves_the_ledger_once_its_workload_is_seen():
     first, _ = server.create(light_job("first"))
     before = server.handler.placements()
 
-    server.show(paper_snapshot(cpu_reserving=1), seen=[Seen(key=decision(first)["id"])])
+    server.show(paper_snapshot(cpu_reserving=1), seen=[SeenWorkload(key=decision(first)["id"])])
 
     assert (before, server.handler.placements()) == (1, 0)
     assert reservations(server, 3) == ["cpu-lq"] * 2 + ["gpu-lq"]
@@ -263,7 +263,7 @@ def test_a_copy_under_another_name_is_decided_anew():
 def test_a_copy_of_a_job_whose_workload_was_seen_is_no_reinvocation():
     server = Server(paper_snapshot())
     first, _ = server.create(light_job(name=""))
-    server.show(paper_snapshot(), seen=[Seen(key=decision(first)["id"])])
+    server.show(paper_snapshot(), seen=[SeenWorkload(key=decision(first)["id"])])
 
     job, _ = server.create(first)
 

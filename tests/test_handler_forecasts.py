@@ -8,7 +8,7 @@ from tests.servers import CPU_CELL, GPU_CELL, Server
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.state.pipe import Update, changes
-from webhook.state.workload import Seen
+from webhook.state.workload import SeenWorkload
 
 DECISION = "kueue-fallback.dev/decision"
 GIB = 1 << 30
@@ -71,8 +71,8 @@ def show(server, found, seen=(), foreseen=()):
     server.handler.update(
         Update(
             changed=changes(Snapshot(), found),
-            seen=tuple(map(Seen, seen)),
-            foreseen=tuple(map(Seen, foreseen)),
+            seen=tuple(map(SeenWorkload, seen)),
+            foreseen=tuple(map(SeenWorkload, foreseen)),
             as_of=found.as_of,
             synced=True,
         )

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.server.http1 import Inbox, Message, Refused
+from webhook.server.http1 import BadMessage, HttpMessage, MessageReader
 
 BYTES = b"POST /mutate?timeout=2s HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
-MESSAGE = Message(
+MESSAGE = HttpMessage(
     method="POST",
     path="/mutate",
     query="timeout=2s",
@@ -21,7 +21,7 @@ MESSAGE = Message(
 
 
 def filled(data):
-    inbox = Inbox(max_body=100)
+    inbox = MessageReader(max_body=100)
     inbox.feed(data)
     return inbox
 
@@ -39,7 +39,7 @@ def test_a_message_is_handed_out_once_its_last_byte_is_there():
 def test_two_messages_come_out_whole_however_their_bytes_are_cut(cuts):
     stream = BYTES + BYTES
     edges = sorted({0, len(stream), *(cut for cut in cuts if cut <= len(stream))})
-    inbox, found = Inbox(max_body=100), []
+    inbox, found = MessageReader(max_body=100), []
 
     for start, end in itertools.pairwise(edges):
         inbox.feed(stream[start:end])
@@ -75,7 +75,7 @@ def test_two_messages_come_out_whole_however_their_bytes_are_cut(cuts):
 def test_what_cannot_be_taken_is_refused_with_its_status(head, status):
     inbox = filled(b"POST / HTTP/1.1\r\n" + head + b"\r\n\r\n")
 
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BadMessage) as refused:
         inbox.take()
 
     assert refused.value.status == status
@@ -84,7 +84,7 @@ def test_what_cannot_be_taken_is_refused_with_its_status(head, status):
 def test_a_head_that_never_ends_is_refused():
     inbox = filled(b"POST / HTTP/1.1\r\nX: " + b"x" * 70_000)
 
-    with pytest.raises(Refused, match="431 Request Header Fields Too Large"):
+    with pytest.raises(BadMessage, match="431 Request Header Fields Too Large"):
         inbox.take()
 
 
@@ -103,7 +103,7 @@ def test_a_head_that_never_ends_is_refused():
     ],
 )
 def test_a_request_line_that_no_api_server_sends_is_refused(line):
-    with pytest.raises(Refused, match="400 Bad Request"):
+    with pytest.raises(BadMessage, match="400 Bad Request"):
         filled(line + b"\r\nHost: x\r\n\r\n").take()
 
 
@@ -112,7 +112,7 @@ def test_whatever_comes_is_a_message_or_refused_or_too_short(data):
     inbox = filled(data + b"\r\n\r\n")
     body = b""
 
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(BadMessage):
         message = inbox.take()
         body = message.body if message else b""
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.cluster.test_feed import synced_feed
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.model.faults import Failures
 from webhook.observer import process
 from webhook.state.pipe import read_update
@@ -129,7 +129,7 @@ def test_a_turn_that_fails_is_counted_and_told_and_the_next_carries_everything(m
 def test_a_message_that_fails_costs_that_message(monkeypatch):
     monkeypatch.setattr(process, "HEARTBEAT_SECONDS", 0.001)
     monkeypatch.setattr(process, "_settle", lambda: None)
-    bad = Message(kind="no such kind", at=1.0, entries=())
+    bad = WatchUpdate(kind="no such kind", at=1.0, entries=())
 
     (update,), lines = published(synced_feed(), frames=1, message=bad)
 

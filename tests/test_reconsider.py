@@ -89,7 +89,7 @@ def looked(workloads, jobs, *, policies=None, most=16, gpu="4", cpu="9", **world
     state.replace(kinds.PRIORITY_CLASSES, [named("WorkloadPriorityClass", "guests", value=-10)])
     state.replace(kinds.WORKLOADS, workloads)
     snapshot = replace(state.snapshot(0.0, NOW), policies=policies or (rule(),), generation=1)
-    found = offers.World(
+    found = offers.ReconsiderInput(
         snapshot=snapshot,
         censuses={name: state.census(name) for name in choose.trees(snapshot)},
         workloads=choose.by_job(state.workloads()),
@@ -97,7 +97,7 @@ def looked(workloads, jobs, *, policies=None, most=16, gpu="4", cpu="9", **world
         unix=NOW,
         **world,
     )
-    return choose.look(found, jobs, most=most)
+    return choose.choose_moves(found, jobs, most=most)
 
 
 def quota(name, cpu):
@@ -299,14 +299,14 @@ def test_equal_jobs_share_a_kind_that_no_other_gets():
     state.replace(kinds.LOCAL_QUEUES, [lane("gpu"), lane("cpu")])
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
     snapshot = replace(state.snapshot(0.0, NOW), policies=(rule(),), generation=1)
-    world = offers.World(snapshot=snapshot, censuses={}, workloads={}, now=0.0, unix=NOW)
-    catalog = offers.Catalog(world, occupancy.build(snapshot))
+    world = offers.ReconsiderInput(snapshot=snapshot, censuses={}, workloads={}, now=0.0, unix=NOW)
+    catalog = offers.MoveOptions(world, occupancy.build(snapshot))
     others = replace(pending(1), job=replace(pending(1).job, labels={"team": "b"}))
 
     def number(each):
         workload = next(iter(state_of(waiting(0)).workloads()))
         policy = snapshot.policies[0]
-        asked = offers.Asked(
+        asked = offers.MoveQuestion(
             pending=each,
             policy=policy,
             rules=policy.spec.reconsider,

@@ -156,16 +156,16 @@ def test_only_what_changed_is_counted_again():
     state = state_with(waiting("a"))
     found = replace(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
     counted = {"gpu-cq": state.census("gpu-cq")}
-    surveyor = forecast_input.Surveyor()
+    surveyor = forecast_input.ForecastInputs()
     first = surveyor.profiles(
-        forecast_input.Survey(snapshot=found, counted=counted, now=0.0, unix=NOW)
+        forecast_input.ForecastInput(snapshot=found, counted=counted, now=0.0, unix=NOW)
     )
 
     due = frozenset({"gpu-cq"})
-    later = forecast_input.Survey(snapshot=found, counted={}, due=due, now=5.0, unix=NOW + 5)
+    later = forecast_input.ForecastInput(snapshot=found, counted={}, due=due, now=5.0, unix=NOW + 5)
     again = surveyor.profiles(later)
     nothing = surveyor.profiles(
-        forecast_input.Survey(snapshot=found, counted={}, now=6.0, unix=NOW + 6)
+        forecast_input.ForecastInput(snapshot=found, counted={}, now=6.0, unix=NOW + 6)
     )
 
     assert state.take_recounted() == {"gpu-cq"}
@@ -184,10 +184,10 @@ def test_what_a_deleted_queue_held_is_forgotten():
     state = state_with(running("a", 0))
     found = replace(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
     gone = replace(found, cluster_queues={})
-    surveyor, due = forecast_input.Surveyor(), frozenset({"gpu-cq"})
+    surveyor, due = forecast_input.ForecastInputs(), frozenset({"gpu-cq"})
 
     def asked(snapshot, **more):
-        survey = forecast_input.Survey(
+        survey = forecast_input.ForecastInput(
             snapshot=snapshot, now=0.0, unix=NOW, **{"counted": {}, **more}
         )
         return surveyor.profiles(survey)

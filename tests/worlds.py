@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.builders import NAMESPACE, cluster_queue, cohort, snapshot
 from webhook.kueue import quota
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.queue_lines import Waiting
-from webhook.kueue.quota import Tree
+from webhook.kueue.queue_lines import PendingGroup
+from webhook.kueue.quota import UsageTree
 from webhook.kueue.schedule import Schedule
 from webhook.model.pods import PodTemplate
 from webhook.model.queues import Arrival, KueueConfig, PodSetNeeds, Preemption, Queueing, Quota
@@ -101,7 +101,7 @@ def arrivals(draw, state, *, size=8, priorities=2):
 
 def trees(state):
     forest = quota.plant(state.cluster_queues, state.cohorts).forest
-    return [Tree(forest, root) for root in sorted({node.root for node in forest.nodes})]
+    return [UsageTree(forest, root) for root in sorted({node.root for node in forest.nodes})]
 
 
 def schedules(state, *, grain=0.0, keep=True, live=True, requeue=0.0):
@@ -117,7 +117,7 @@ def schedules(state, *, grain=0.0, keep=True, live=True, requeue=0.0):
 
 def waiting(arrival, state, *, seconds=10.0, at=0.0, count=None, spread=0.0):
     name = state.local_queues[arrival.namespace, arrival.local_queue].cluster_queue
-    return Waiting(
+    return PendingGroup(
         cluster_queue=name,
         demand=demand(arrival.needs, state.cluster_queues[name], state),
         seconds=seconds,

@@ -12,13 +12,13 @@ import time
 import tracemalloc
 from typing import Final
 
-from webhook.learn.estimates import RunTimes
+from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import (
     MOST_RUNS,
     SHARDS,
-    Outcome,
-    Record,
+    ClassRecord,
     Run,
+    RunOutcome,
     config_map,
     pack_outcomes,
     pack_runs,
@@ -52,15 +52,15 @@ def main() -> None:
     print(json.dumps(figures, indent=2))
 
 
-def filled(count: int) -> RunTimes:
+def filled(count: int) -> RunTimeLearner:
     """Learn of as many classes as there may be, each with all the runs that are kept of it."""
     chance = random.Random(1)  # noqa: S311 - nothing secret
-    runs = RunTimes(most=max(count, 1))
+    runs = RunTimeLearner(most=max(count, 1))
     for number in range(count):
         median = chance.uniform(10, 5000)
         packed = {flavors: _runs(chance, median, number) for flavors in FLAVORS}
-        outcome = Outcome(1_795_000_000 + number, number & 0xFFFF, 1, succeeded=True)
-        record = Record(
+        outcome = RunOutcome(1_795_000_000 + number, number & 0xFFFF, 1, succeeded=True)
+        record = ClassRecord(
             coarse=f"~{number // 4:016x}",
             name=f"image-{number} python train.py --seed {number}",
             runs=packed,
@@ -77,8 +77,8 @@ def _runs(chance: random.Random, median: float, number: int) -> bytes:
     )
 
 
-def texts(runs: RunTimes) -> list[str]:
-    shards: list[dict[str, Record]] = [{} for _ in range(SHARDS)]
+def texts(runs: RunTimeLearner) -> list[str]:
+    shards: list[dict[str, ClassRecord]] = [{} for _ in range(SHARDS)]
     for key, record in runs.records.items():
         shards[shard_of(key)][key] = record
     return [

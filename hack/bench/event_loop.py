@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.forecast import Occupant, Queued, forecast
+from webhook.kueue.forecast import Occupant, QueuedGroup, forecast
 from webhook.kueue.profile import start_of
 from webhook.model.forecasts import Basis, Profile, RunTime
 from webhook.model.pods import PodTemplate
@@ -59,7 +59,7 @@ RUN_TIMES: Final = {
 class World(NamedTuple):
     snapshot: Snapshot
     running: list[Occupant]
-    waiting: list[Queued]
+    waiting: list[QueuedGroup]
 
 
 def flat() -> World:
@@ -149,10 +149,10 @@ def _queue(
     )
 
 
-def _queued(name: str) -> Queued:
+def _queued(name: str) -> QueuedGroup:
     needs = _RANDOM.choices(NEEDS, (8, 4, 2, 1))[0]
     arrival = Arrival(key="", namespace="team", local_queue=name, needs=needs)
-    return Queued(arrival=arrival, job_class=_RANDOM.choice(CLASSES))
+    return QueuedGroup(arrival=arrival, job_class=_RANDOM.choice(CLASSES))
 
 
 WORLDS: Final = {
@@ -210,14 +210,14 @@ def _best(world: World, repeat: int) -> float:
 
 def _in_parts(world: World) -> World:
     """Put equal Workloads together within the parts that the observer makes of long queues."""
-    of_queue: dict[str, list[Queued]] = {}
+    of_queue: dict[str, list[QueuedGroup]] = {}
     for each in world.waiting:
         of_queue.setdefault(each.arrival.local_queue, []).append(each)
-    waiting: list[Queued] = []
+    waiting: list[QueuedGroup] = []
     for queue in of_queue.values():
         width = width_of(len(queue), len(world.waiting))
         for first in range(0, len(queue), width):
-            counts: dict[tuple[int, str], list[Queued]] = {}
+            counts: dict[tuple[int, str], list[QueuedGroup]] = {}
             for each in queue[first : first + width]:
                 counts.setdefault((id(each.arrival.needs), each.job_class), []).append(each)
             waiting += [

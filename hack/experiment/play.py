@@ -12,7 +12,7 @@ from hack.experiment.arms import RECONSIDER, Arm, Comparison, scenario_of
 from hack.experiment.course import Course
 from hack.experiment.figures import Figures, overhead_of
 from hack.experiment.rounds import Round, Say
-from webhook.learn.estimates import RunTimes
+from webhook.learn.estimates import RunTimeLearner
 from webhook.model.job import DECISION
 from webhook.model.policy.fallback_policy import Reconsider
 from webhook.simulate.replay import replay
@@ -175,7 +175,7 @@ def simulated(
             scenario = scenario_of(name, arm, overhead_seconds=overhead * time_scale)
             strategy = STATIC if arm.mode == "Observe" else arm.strategy
             scenario = scenario.faster(time_scale)
-            run_times = RunTimes()
+            run_times = RunTimeLearner()
             for each in comparison.scenarios if arm.learns else ():
                 before = scenario_of(each, arm, overhead_seconds=overhead * time_scale)
                 _replayed(before.faster(time_scale), strategy, run_times=run_times)
@@ -189,7 +189,7 @@ def _replayed(
     strategy: str,
     *,
     reconsiders: bool = False,
-    run_times: RunTimes | None = None,
+    run_times: RunTimeLearner | None = None,
 ) -> Result:
     (arm,) = scenario.arms([strategy])
     if reconsiders:

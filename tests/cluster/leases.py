@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass, field
 
 from webhook.api import lease
-from webhook.api.lease import Standing
+from webhook.api.lease import Holder
 
 STAMP = "2026-01-01T00:00:00.000000Z"
 """The same for all and always: no clock of another machine is ever looked at."""
@@ -22,7 +22,7 @@ class Candidate:
     identity: str
     zero: float = 0.0
     rate: float = 1.0
-    standing: Standing = field(default_factory=Standing)
+    standing: Holder = field(default_factory=Holder)
     lives: bool = True
     is_cut_off: bool = False
     """It lives and sends, and nothing arrives."""

@@ -15,7 +15,7 @@ from tests.cluster.objects import (
 from webhook.api import resources as kinds
 from webhook.model.queues import Held
 from webhook.state.state import SHAPES_PER_QUEUE
-from webhook.state.workload import Seen
+from webhook.state.workload import SeenWorkload
 
 
 def keys(snapshot):
@@ -135,8 +135,8 @@ def test_each_workload_is_told_of_once():
     state.apply(kinds.WORKLOADS, "MODIFIED", reserving(decision="d1"))
     state.apply(kinds.WORKLOADS, "ADDED", workload("w2", job="other"))
 
-    assert first == (Seen("d1", "team", "train", "gpu-lq"),)
-    assert state.take_seen() == (Seen("job:team/other", "team", "other", "gpu-lq"),)
+    assert first == (SeenWorkload("d1", "team", "train", "gpu-lq"),)
+    assert state.take_seen() == (SeenWorkload("job:team/other", "team", "other", "gpu-lq"),)
     assert state.take_seen() == ()
 
 

@@ -2,7 +2,7 @@
 
 from tests.cluster.test_run import ADMITTED, finished, ran
 from webhook.controller import records
-from webhook.learn.estimates import RunTimes
+from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import config_map
 from webhook.state.workload import read_workload
 
@@ -18,7 +18,7 @@ def learned(**main):
 
 def test_no_argument_stands_in_records_or_in_events():
     run = learned(command=["/usr/bin/mysql", f"-p{SECRET}"], args=["-uroot", SECRET])
-    times = RunTimes()
+    times = RunTimeLearner()
     times.add(run)
     record = times.records[run.key]
 

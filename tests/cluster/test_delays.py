@@ -4,13 +4,13 @@ import pytest
 
 from tests.cluster.runs import began
 from webhook.learn import estimates
-from webhook.learn.estimates import OF_ALL, RunTimes
+from webhook.learn.estimates import OF_ALL, RunTimeLearner
 from webhook.learn.run_records import MOST_BEGUN, Run, unpack_runs
 from webhook.model.run_keys import JobClass
 
 
 def begun(*found, most=10_000):
-    runs = RunTimes(most)
+    runs = RunTimeLearner(most)
     for key, each in found:
         runs.begin(JobClass(key, "~c"), each)
     return runs

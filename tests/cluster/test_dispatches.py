@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.learn.dispatches import Dispatches, Waiting
+from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.run_records import Run, pack_runs
 from webhook.model.forecasts import Dispatch
 
@@ -16,7 +16,7 @@ STEPS = st.lists(st.tuples(KEYS, st.none() | st.integers(1, 20)), max_size=200)
 
 @dataclass
 class Tally:
-    waiting: Waiting = field(default_factory=Waiting)
+    waiting: WaitingDispatches = field(default_factory=WaitingDispatches)
 
 
 def tally(**reserved):
@@ -40,7 +40,7 @@ def look(dispatches, found, *, seconds=(), clock=0.0, at=100):
 
 @given(STEPS, st.lists(st.integers(0, 20), max_size=3).map(sorted))
 def test_the_oldest_is_found_whatever_came_and_went(steps, passed):
-    waiting, there = Waiting(), {}
+    waiting, there = WaitingDispatches(), {}
 
     for key, since in steps:
         waiting.remove(key)

@@ -1,7 +1,7 @@
 from tests.cluster.objects import cluster_queue, local_queue, named, workload
 from tests.cluster.test_dispatching import NOON, sent
 from webhook.api import resources as kinds
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.model.queues import Snapshot
 from webhook.model.selector import Selector
 from webhook.state.feed import Feed
@@ -14,15 +14,15 @@ REQUIRED = [resource.kind for resource in RESOURCES if resource.required or reso
 
 
 def listed(kind, *objects, at=1.0):
-    return Message(kind=kind, at=at, entries=tuple(read(kind, source) for source in objects))
+    return WatchUpdate(kind=kind, at=at, entries=tuple(read(kind, source) for source in objects))
 
 
 def changed(kind, event_type, source, at=2.0):
-    return Message(kind=kind, at=at, event=(event_type, read(kind, source)))
+    return WatchUpdate(kind=kind, at=at, event=(event_type, read(kind, source)))
 
 
 def alive(kind, at):
-    return Message(kind=kind, at=at)
+    return WatchUpdate(kind=kind, at=at)
 
 
 def synced_feed(**objects):
@@ -118,7 +118,7 @@ def test_running_before_kueue_must_be_proven():
     unread = feed.update(1.0, 0.0).changed["runs_before_kueue"]
     feed.take(listed(kinds.WEBHOOKS, ours, kueues))
     proven = feed.update(2.0, 0.0).changed["runs_before_kueue"]
-    feed.take(Message(kind=kinds.WEBHOOKS, at=3.0, error="no", unreadable=True))
+    feed.take(WatchUpdate(kind=kinds.WEBHOOKS, at=3.0, error="no", unreadable=True))
     forbidden = feed.update(3.0, 0.0).changed["runs_before_kueue"]
 
     assert (unread, proven, forbidden) == (False, True, False)
@@ -126,7 +126,7 @@ def test_running_before_kueue_must_be_proven():
 
 def test_what_may_no_longer_be_read_ends_the_sync_and_is_said_once():
     feed = synced_feed()
-    refusal = Message(kind=kinds.WORKLOADS, at=2.0, error="forbidden", unreadable=True)
+    refusal = WatchUpdate(kind=kinds.WORKLOADS, at=2.0, error="forbidden", unreadable=True)
 
     said = feed.take(refusal), feed.take(refusal), feed.take(listed(kinds.WORKLOADS, at=9.0))
 
@@ -166,7 +166,7 @@ def test_a_policy_that_stops_being_valid_is_skipped():
 def test_lists_are_counted_and_looks_for_what_is_not_served_are_none():
     feed = synced_feed()
     feed.take(listed(kinds.COHORTS, at=2.0))
-    feed.take(Message(kind=kinds.CHECKS, at=2.0, entries=(), served=False))
+    feed.take(WatchUpdate(kind=kinds.CHECKS, at=2.0, entries=(), served=False))
 
     relists = feed.update(3.0, 0.0).relists
 

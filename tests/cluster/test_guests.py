@@ -5,7 +5,7 @@ import pytest
 from tests.builders import policy
 from tests.cluster.objects import PENDING, cluster_queue, counted, local_queue, reserving, workload
 from webhook.api import resources as kinds
-from webhook.api.resources import Entry
+from webhook.api.resources import ReadObject
 from webhook.state.state import State
 
 HOME = {"name": "home", "queue": "gpu-lq"}
@@ -25,7 +25,7 @@ def state_with(*workloads):
 
 def adopt(state, *options):
     value = policy(*options, name="p") if options else None
-    state.apply_read(kinds.POLICIES, "MODIFIED", Entry(("", "p"), value))
+    state.apply_read(kinds.POLICIES, "MODIFIED", ReadObject(("", "p"), value))
 
 
 def guests(state):

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.cluster.objects import cluster_queue, local_queue, workload
 from webhook.api import resources as kinds
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.model.queues import Arrival, Snapshot
 from webhook.serving.ledger import Ledger
 from webhook.state.feed import Feed
@@ -60,7 +60,7 @@ class HandOver(RuleBasedStateMachine):
 
     def listed(self, kind, objects):
         entries = tuple(read(kind, source) for source in objects)
-        self.feed.take(Message(kind=kind, at=self.now, entries=entries))
+        self.feed.take(WatchUpdate(kind=kind, at=self.now, entries=entries))
 
     @rule(form=st.sampled_from(["decision", "name", "unnamed"]))
     def decide(self, form):
@@ -107,7 +107,7 @@ class HandOver(RuleBasedStateMachine):
     def event_arrives(self):
         event_type, key = self.events.pop(0)
         entry = read(kinds.WORKLOADS, self.placements[key].workload)
-        self.feed.take(Message(kind=kinds.WORKLOADS, at=self.now, event=(event_type, entry)))
+        self.feed.take(WatchUpdate(kind=kinds.WORKLOADS, at=self.now, event=(event_type, entry)))
         (self.known.discard if event_type == "DELETED" else self.known.add)(key)
         self.noticed |= self.known
 

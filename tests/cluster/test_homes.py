@@ -2,7 +2,7 @@
 
 from tests.cluster.runs import ended
 from webhook.learn import run_records
-from webhook.learn.estimates import RunTimes
+from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import config_map, read_shard
 from webhook.model.run_keys import home_of, of_queue
 
@@ -14,7 +14,7 @@ def test_a_class_and_all_classes_of_a_queue_name_their_home():
 
 
 def test_who_fills_the_memory_forgets_its_own_runs():
-    runs = RunTimes(most=40)
+    runs = RunTimeLearner(most=40)
     for number in range(10):
         runs.add(ended(f"team/{number}", 1000 + number, coarse=f"team/~{number}"))
     for number in range(200):
@@ -32,7 +32,7 @@ def test_who_fills_the_memory_forgets_its_own_runs():
 
 def test_who_fills_an_object_leaves_out_its_own_runs(monkeypatch):
     monkeypatch.setattr(run_records, "MOST_BYTES", 4000)
-    runs = RunTimes()
+    runs = RunTimeLearner()
     for number in range(5):
         runs.add(ended(f"team/{number}", 1000 + number))
     for number in range(100):

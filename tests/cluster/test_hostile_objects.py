@@ -9,14 +9,14 @@ from tests.cluster.test_feed import changed, synced_feed
 from webhook.api import client
 from webhook.api import resources as kinds
 from webhook.api.errors import Unreachable
-from webhook.api.resources import Entry, read_by
-from webhook.api.watch import Message
+from webhook.api.resources import ReadObject, read_by
+from webhook.api.watch import WatchUpdate
 from webhook.learn import job_class
-from webhook.learn.run_records import Record, config_map, read_shard
+from webhook.learn.run_records import ClassRecord, config_map, read_shard
 from webhook.model import faults, fields, quantity
 from webhook.model.fields import FieldError
 from webhook.model.run_keys import JobClass
-from webhook.state.state import Arrivals
+from webhook.state.state import PendingArrivals
 from webhook.state.workload import read_workload
 
 DAY = "2026-11-21T06:00:10Z"
@@ -60,8 +60,8 @@ def test_a_workload_that_asks_for_a_number_without_end_is_counted_and_learned_fr
 
     assert feed.update(3.0, 0.0).synced
     hostile, plain = feed.workloads()
-    assert (hostile.job_class, Arrivals().of(hostile)) == (None, None)
-    assert Arrivals().of(plain) is not None
+    assert (hostile.job_class, PendingArrivals().of(hostile)) == (None, None)
+    assert PendingArrivals().of(plain) is not None
 
 
 @pytest.mark.parametrize("text", [DIGITS, "1" * 65, f"{DIGITS}Gi"])
@@ -143,14 +143,14 @@ def test_lack_of_memory_is_no_objects_fault():
 
 def test_an_object_that_only_a_follower_of_its_own_reads_is_counted_and_named_once_too():
     feed = synced_feed()
-    bad = Entry(("team", "a"), None, "jobs team/a: bad")
-    good = Entry(("team", "a"), object())
+    bad = ReadObject(("team", "a"), None, "jobs team/a: bad")
+    good = ReadObject(("team", "a"), object())
 
     told = [
-        feed.hear(Message(kind="jobs", at=1.0, event=("MODIFIED", each))) for each in (bad, bad)
+        feed.hear(WatchUpdate(kind="jobs", at=1.0, event=("MODIFIED", each))) for each in (bad, bad)
     ]
     counted = feed.update(2.0, 0.0).problems
-    feed.hear(Message(kind="jobs", at=1.0, entries=(good,)))
+    feed.hear(WatchUpdate(kind="jobs", at=1.0, entries=(good,)))
 
     assert told == [("skipped: jobs team/a: bad",), ()]
     assert (counted, feed.update(3.0, 0.0).problems) == ({"jobs": 1}, {})
@@ -160,7 +160,7 @@ def test_an_object_that_only_a_follower_of_its_own_reads_is_counted_and_named_on
     "line", ["[" * 20_000, '{"class": "\\ud800"}', '{"class": "a", "runs": 7}']
 )
 def test_a_damaged_line_of_the_records_costs_that_line(line):
-    known = {"a-class": Record(name="trainer")}
+    known = {"a-class": ClassRecord(name="trainer")}
     source = dict(config_map(3, known))
     source["data"] = {**source["data"], "classes": f"{line}\n{source['data']['classes']}"}
 

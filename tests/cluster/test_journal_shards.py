@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from tests.controller.objects import Objects
 from webhook.hindsight import journal
-from webhook.hindsight.journal import Entry, Offer, Slot, config_map, read_slot
+from webhook.hindsight.journal import JournalEntry, Slot, WeighedOption, config_map, read_slot
 
 TEXTS = st.text(max_size=8)
 SECONDS = st.none() | st.floats(0, 1e6).map(lambda value: round(value, 3))
 OFFERS = st.builds(
-    Offer, option=TEXTS, queue=TEXTS, starts_in=SECONDS, runs=SECONDS, finishes_in=SECONDS
+    WeighedOption, option=TEXTS, queue=TEXTS, starts_in=SECONDS, runs=SECONDS, finishes_in=SECONDS
 )
 ENTRIES = st.builds(
-    Entry,
+    JournalEntry,
     key=st.text("abc", min_size=1, max_size=3),
     uid=TEXTS,
     namespace=TEXTS,
@@ -53,7 +53,7 @@ def test_what_two_have_seen_merges_to_the_same_in_any_order(entries, data):
 
 def entry(key):
     where = {"uid": key, "namespace": "team", "name": key, "queue": "gpu-lq"}
-    return Entry(key=key, created=0.0, submitted=f"{{{key}}}", ran="{}", **where)
+    return JournalEntry(key=key, created=0.0, submitted=f"{{{key}}}", ran="{}", **where)
 
 
 def test_what_exceeds_an_hours_room_is_counted_and_left_out(monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from webhook.api.errors import Forbidden, NotServed, Unreachable
-from webhook.api.kubeconfigs import Kubeconfig, Reader
+from webhook.api.kubeconfigs import Kubeconfig, KubeconfigReader
 
 TOKEN = {"token": "secret"}
 SECRET = "/api/v1/namespaces/ours/secrets/kueue-fallback-worker-gpu"
@@ -45,7 +45,9 @@ class Look:
 
     def __init__(self, secrets, names=("gpu",)):
         self.told, self.names = [], names
-        self.reader = Reader("ours", secrets, lambda: self.names, self.told.append, wait=int)
+        self.reader = KubeconfigReader(
+            "ours", secrets, lambda: self.names, self.told.append, wait=int
+        )
 
     def again(self):
         self.reader.step()

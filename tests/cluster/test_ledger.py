@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from webhook.model.queues import Arrival
 from webhook.serving.ledger import LEAST_UNSEEN, MOST_UNSEEN, Ledger
-from webhook.state.workload import Seen
+from webhook.state.workload import SeenWorkload
 
 
 def arrival(key, *, queue="gpu-lq", **rest):
@@ -17,7 +17,7 @@ def ledger_with(*keys):
 
 
 def seen_job(name, *, queue="gpu-lq"):
-    return Seen(f"job:team/{name}", "team", name, queue)
+    return SeenWorkload(f"job:team/{name}", "team", name, queue)
 
 
 def keys(ledger):
@@ -45,7 +45,7 @@ def test_the_same_key_replaces_and_lives_anew():
 def test_a_placement_leaves_when_its_workload_is_seen():
     ledger = ledger_with("d1", "job:team/train")
 
-    ledger.seen([Seen("d1", "team", "other", "gpu-lq"), seen_job("train")])
+    ledger.seen([SeenWorkload("d1", "team", "other", "gpu-lq"), seen_job("train")])
 
     assert ledger.entries() == ()
 
@@ -68,24 +68,24 @@ def test_with_a_healthy_watch_it_leaves_within_seconds():
 
 def test_it_waits_longer_while_others_are_slow_to_come_and_never_longer_than_its_time():
     ledger = ledger_with("d1", "d2", "d3")
-    ledger.seen([Seen("d1")], now=3.0)
+    ledger.seen([SeenWorkload("d1")], now=3.0)
 
     assert ledger.expire(11.9, healthy=True) == ()
     assert ledger.expire(12.0, healthy=True) == (arrival("d2"), arrival("d3"))
 
     ledger.enter(arrival("d4"), now=20.0)
     ledger.enter(arrival("d5"), now=20.0)
-    ledger.seen([Seen("d4")], now=40.0)
+    ledger.seen([SeenWorkload("d4")], now=40.0)
     assert ledger.expire(49.9, healthy=True) == ()
     assert ledger.expire(50.0, healthy=True) == (arrival("d5"),)
 
 
 def test_how_slow_others_were_is_forgotten_with_those_that_were_quick():
     ledger = ledger_with("d1")
-    ledger.seen([Seen("d1")], now=3.0)
+    ledger.seen([SeenWorkload("d1")], now=3.0)
     for number in range(50):
         ledger.enter(arrival(f"quick-{number}"), now=10.0)
-        ledger.seen([Seen(f"quick-{number}")], now=10.0)
+        ledger.seen([SeenWorkload(f"quick-{number}")], now=10.0)
     ledger.enter(arrival("d2"), now=10.0)
 
     assert ledger.expire(15.0, healthy=True) == (arrival("d2"),)
@@ -99,7 +99,7 @@ def test_a_burst_of_one_namespace_counts_up_to_a_bound_and_others_are_not_affect
     assert ledger.has_room(arrival("d1"))
     assert ledger.has_room(other)
 
-    ledger.seen([Seen("d1")])
+    ledger.seen([SeenWorkload("d1")])
     assert ledger.has_room(arrival("more"))
 
 
@@ -111,7 +111,7 @@ def test_a_namespace_whose_placements_come_to_nothing_has_little_room_until_some
         ledger.enter(arrival(f"next-{number}"), now=6.0)
     assert not ledger.has_room(arrival("more"))
 
-    ledger.seen([Seen(f"next-{number}") for number in range(4)], now=6.0)
+    ledger.seen([SeenWorkload(f"next-{number}") for number in range(4)], now=6.0)
     room = 0
     while ledger.has_room(arrival("more")):
         ledger.enter(arrival(f"again-{room}"), now=6.0)
@@ -163,8 +163,8 @@ def test_what_cannot_be_its_workload_does_not_claim_an_unnamed_placement():
             seen_job("train-x7k2p", queue="cpu-lq"),
             seen_job("train-long-x7k2p"),
             seen_job("other-x7k2p"),
-            Seen("d9", "team", "train-x7k2p", "gpu-lq"),
-            Seen("job:other/train-x7k2p", "other", "train-x7k2p", "gpu-lq"),
+            SeenWorkload("d9", "team", "train-x7k2p", "gpu-lq"),
+            SeenWorkload("job:other/train-x7k2p", "other", "train-x7k2p", "gpu-lq"),
         ]
     )
 

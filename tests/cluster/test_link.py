@@ -11,9 +11,9 @@ from functools import partial
 import pytest
 
 from webhook.model.queues import Snapshot
-from webhook.serving.observer_link import Lines, ObserverLink
+from webhook.serving.observer_link import ObserverLink, PipeWriter
 from webhook.state.pipe import Update, apply_update, read_update, write_update
-from webhook.state.workload import Seen
+from webhook.state.workload import SeenWorkload
 
 WAIT_SECONDS = 30.0
 CHILD = """
@@ -78,7 +78,7 @@ def test_stopping_ends_the_child(linked):
 
 
 def test_an_update_goes_through_the_pipe_whole():
-    update = Update(changed={"generation": 3}, seen=(Seen("d1"),), as_of=5.0, synced=True)
+    update = Update(changed={"generation": 3}, seen=(SeenWorkload("d1"),), as_of=5.0, synced=True)
     stream = io.BytesIO()
 
     write_update(stream, update)
@@ -131,7 +131,7 @@ def test_without_a_child_lines_go_nowhere():
 
 def test_a_full_pipe_drops_lines_and_cuts_none():
     read_end, write_end = os.pipe()
-    lines = Lines(write_end)
+    lines = PipeWriter(write_end)
     sent = [str(number).encode() * 1000 for number in range(100, 400)]
 
     for line in sent:
@@ -152,7 +152,7 @@ def test_a_full_pipe_drops_lines_and_cuts_none():
 def test_a_pipe_that_nobody_reads_any_more_is_no_error():
     read_end, write_end = os.pipe()
     os.close(read_end)
-    lines = Lines(write_end)
+    lines = PipeWriter(write_end)
 
     lines.put(b"a line")
     lines.put(b"another")

@@ -3,7 +3,7 @@
 import pytest
 
 from webhook.api import resources as kinds
-from webhook.api.resources import Entry
+from webhook.api.resources import ReadObject
 from webhook.model.queues import (
     MULTIKUEUE,
     AdmissionCheck,
@@ -250,7 +250,7 @@ def test_a_configuration_that_is_no_yaml_is_a_problem_with_its_place():
 def test_an_object_that_cannot_be_read_is_a_problem_that_names_it():
     source = {"metadata": {"name": "q", "namespace": "team"}, "spec": {"clusterQueue": 7}}
 
-    assert read(kinds.LOCAL_QUEUES, source) == Entry(
+    assert read(kinds.LOCAL_QUEUES, source) == ReadObject(
         ("team", "q"),
         None,
         "localqueues team/q: spec.clusterQueue: expected a string, got a number",

@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cluster.runs import began, ended
-from webhook.learn.estimates import RunTimes
+from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import (
     MOST_BEGUN,
     MOST_RUNS,
     Began,
+    ClassRecord,
     Ended,
-    Outcome,
-    Record,
     Run,
+    RunOutcome,
     pack_outcomes,
     pack_runs,
 )
@@ -46,7 +46,7 @@ RUNS = st.lists(
 
 
 def learned_from(runs, *, most=10_000):
-    found = RunTimes(most)
+    found = RunTimeLearner(most)
     for run in runs:
         found.add(run)
     return found
@@ -177,8 +177,8 @@ def full_record(number):
         }
         return pack_runs(sorted(runs))
 
-    outcomes = [Outcome(1_790_000_000 + number, 1, 1, succeeded=True)]
-    return Record(
+    outcomes = [RunOutcome(1_790_000_000 + number, 1, 1, succeeded=True)]
+    return ClassRecord(
         coarse=f"~{number:016x}",
         name=f"registry/stable-diffusion:{number} python run.py --steps",
         runs={"t4": packed(), "plain": packed()},
@@ -192,7 +192,7 @@ def test_each_class_costs_less_than_5_kb():
     """So that 10,000 cost less than 50 MB; to trace all of them takes a minute."""
     tracemalloc.start()
     try:
-        found = RunTimes()
+        found = RunTimeLearner()
         for number in range(2_000):
             found.merge(f"{number:016x}", full_record(number))
         estimates = found.estimates(at_once=None)
@@ -223,9 +223,9 @@ def test_a_run_in_a_worker_cluster_is_told_apart_and_counted_behind_the_manager(
 def test_an_ended_workload_is_one_run_of_its_record():
     run = Ended("k", "~c", "trainer", "t4", Run(5, 6, 7), succeeded=True)
 
-    assert run.record() == Record(
+    assert run.record() == ClassRecord(
         coarse="~c",
         name="trainer",
         runs={"t4": pack_runs([Run(5, 6, 7)])},
-        outcomes={("", ""): pack_outcomes([Outcome(5, 6, 0, succeeded=True)])},
+        outcomes={("", ""): pack_outcomes([RunOutcome(5, 6, 0, succeeded=True)])},
     )

@@ -2,14 +2,14 @@ from tests.cluster.runs import ended
 from tests.cluster.script import Script
 from webhook.api.errors import Forbidden, NotServed, Unreachable
 from webhook.learn.run_records import SHARDS, config_map, name_of
-from webhook.state.run_records_reader import AGAIN_SECONDS, RETRY_SECONDS, Reader
+from webhook.state.run_records_reader import AGAIN_SECONDS, RETRY_SECONDS, RunRecordsReader
 
 RECORDS = {"k": ended().record()}
 MISSING = NotServed("configmaps")
 
 
 def reader(script):
-    return Reader(
+    return RunRecordsReader(
         "ours",
         script,
         script.messages.append,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.builders import policy
 from tests.cluster.objects import PENDING, condition, local_queue, reserving, workload
 from webhook.api import resources as kinds
-from webhook.api.resources import Entry
+from webhook.api.resources import ReadObject
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.state.state import State
 
@@ -60,7 +60,7 @@ def policies(draw):
 
 
 def enter(state, event_type, value):
-    state.apply_read(kinds.POLICIES, event_type, Entry(("", "p"), value))
+    state.apply_read(kinds.POLICIES, event_type, ReadObject(("", "p"), value))
 
 
 EVENTS = st.lists(

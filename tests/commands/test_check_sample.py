@@ -240,7 +240,7 @@ def test_a_sample_that_cannot_be_read_is_named_with_its_line(check, tmp_path, ch
 def test_a_job_of_the_cluster_is_tried_as_it_was_submitted():
     submitted = yaml.safe_load(Path(JOB).read_text(encoding="utf-8"))
     view = deciding.view_of_file("examples/snapshot.json", ())
-    job = deciding.patched(submitted, deciding.consider(submitted, view))
+    job = deciding.patched(submitted, deciding.consider_manifest(submitted, view))
     assert is_cpu(job)
     job["metadata"] |= {"name": "light-x", "uid": "1", "resourceVersion": "7"}
     job["spec"]["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": "1"}}

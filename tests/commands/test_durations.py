@@ -4,7 +4,7 @@ import click
 import pytest
 
 from webhook.__main__ import main
-from webhook.commands.durations import Duration
+from webhook.commands.duration_type import Duration
 
 TAKING = {"report": ["since"], "tail": ["since", "lasting"]}
 

@@ -36,7 +36,7 @@ def job(name="train", **annotations):
 def decided():
     """The same Job, as the webhook decided it."""
     view = deciding.view_of_file("examples/snapshot.json", ())
-    return deciding.patched(job(), deciding.consider(job(), view))
+    return deciding.patched(job(), deciding.consider_manifest(job(), view))
 
 
 @pytest.fixture

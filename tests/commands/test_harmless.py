@@ -10,7 +10,7 @@ import webhook.commands
 from tests.cluster.runs import success
 from webhook.commands import run_times_table, terminal
 from webhook.learn import job_class
-from webhook.learn.estimates import RunTimes, remembered
+from webhook.learn.estimates import RunTimeLearner, remembered
 
 COMMANDS = Path(webhook.commands.__file__).parent
 SAY_THEMSELVES = {"terminal.py", "completion.py"}
@@ -36,7 +36,7 @@ def test_what_is_said_steers_nothing_but_our_own_colours(monkeypatch, capsys, is
 
 def test_a_class_of_jobs_is_one_cell_of_its_table_whatever_its_command_says():
     name = job_class.name_of(f"busybox{EVIL}\nforged row", ["sh"])
-    runs = RunTimes()
+    runs = RunTimeLearner()
     runs.add(success(1000, key="k", name=name))
 
     text = run_times_table.as_text(remembered(runs, (), 0.0))

@@ -6,7 +6,7 @@ from tests.controller.moving import Cluster
 from webhook.api.errors import NotServed
 from webhook.api.resources import kueue_path
 from webhook.commands import status_parts
-from webhook.commands.status_parts import Part
+from webhook.commands.status_parts import StatusPart
 from webhook.controller import move_writes
 
 
@@ -29,8 +29,8 @@ def test_a_path_has_the_version_that_is_served():
 def test_commands_say_that_there_are_no_queues_and_no_clusters():
     client = WithoutKueue()
 
-    assert status_parts.clusters(client) == Part(shown=[])
-    assert status_parts.local_queues(client, "team") == Part(unknown="Kueue is not installed")
+    assert status_parts.clusters(client) == StatusPart(shown=[])
+    assert status_parts.local_queues(client, "team") == StatusPart(unknown="Kueue is not installed")
 
 
 def test_no_workload_is_written_or_read_anew():

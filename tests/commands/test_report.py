@@ -10,7 +10,7 @@ from tests.cluster.runs import began, ended, failure, success
 from tests.commands.apiserver import serving
 from tests.model.policies import VALID
 from webhook.__main__ import main
-from webhook.learn.estimates import RunTimes
+from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import config_map, shard_of
 from webhook.state.readers import OUR_WEBHOOK
 
@@ -25,7 +25,7 @@ def snapshot(tmp_path):
     policy["metadata"] = {"name": "light-gpu", "generation": 1}
     for option, name in zip(policy["spec"]["options"], ("gpu", "cpu"), strict=True):
         option["name"] = name
-    runs = RunTimes()
+    runs = RunTimeLearner()
     for number in range(5):
         place = {"name": NAME, "key": "44eea1809923263b", "uid": number}
         runs.add(success(NOW - 1000 + number, seconds=20, **place))
@@ -85,7 +85,7 @@ def test_programs_get_the_same_with_seconds_as_numbers(snapshot, form, read):
 @pytest.fixture
 def begun(tmp_path):
     """Records of a class whose runs tell how they began."""
-    runs = RunTimes()
+    runs = RunTimeLearner()
     for number in range(3):
         beginning = began(reserved=95, admitted=100, ready=130, uid=number)
         runs.add(ended(finished=NOW - number, uid=number, began=beginning))

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.console import views
-from webhook.console.timeline import Part, bar
+from webhook.console.timeline import BarPart, bar
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from webhook.console.timeline import Part, bar
 def test_a_bar_shows_what_is_reserved_borrowed_and_free(values, parts, sentence):
     drawn = bar(views.cell(**values))
 
-    assert drawn.parts == tuple(Part(kind=kind, x=x, width=width) for kind, x, width in parts)
+    assert drawn.parts == tuple(BarPart(kind=kind, x=x, width=width) for kind, x, width in parts)
     assert drawn.sentence == sentence
 
 

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from tests.console.worlds import UNIX, decision
-from webhook.console.decisions import Book
+from webhook.console.decisions import DecisionStore
 
 
 def line(identity, second=0):
@@ -22,7 +22,7 @@ def ids(book):
 
 
 def test_the_newest_come_first_and_the_oldest_go():
-    book = Book(kept=2)
+    book = DecisionStore(kept=2)
     for second in (3, 1, 2):
         book.put_line(line(f"d-{second}", second))
         book.newest()
@@ -31,7 +31,7 @@ def test_the_newest_come_first_and_the_oldest_go():
 
 
 def test_a_line_that_is_no_decision_is_passed_over():
-    book = Book()
+    book = DecisionStore()
     book.put_line(b"{")
     book.put_line(line("d"))
 
@@ -39,7 +39,7 @@ def test_a_line_that_is_no_decision_is_passed_over():
 
 
 def test_a_move_takes_the_place_of_its_jobs_creation():
-    book, moved = Book(), decision(at=UNIX + 5)
+    book, moved = DecisionStore(), decision(at=UNIX + 5)
     for each in (decision(), moved, decision()):
         book.put(("team", "light"), each)
 
@@ -47,7 +47,7 @@ def test_a_move_takes_the_place_of_its_jobs_creation():
 
 
 def test_a_jobs_name_is_not_lost_to_what_it_was_made_from():
-    book, named = Book(), decision(job="light-x7k2p")
+    book, named = DecisionStore(), decision(job="light-x7k2p")
     book.put(("team", "light-x7k2p"), named)
     book.put(("team", "light-x7k2p"), decision(job="light-"))
 
@@ -55,7 +55,7 @@ def test_a_jobs_name_is_not_lost_to_what_it_was_made_from():
 
 
 def test_no_namespace_can_take_the_place_of_anothers_decision():
-    book = Book()
+    book = DecisionStore()
     book.put(("team", "light"), decision())
     book.put(("other", "light"), decision(namespace="other", at=UNIX + 100))
 
@@ -63,7 +63,7 @@ def test_no_namespace_can_take_the_place_of_anothers_decision():
 
 
 def test_of_many_jobs_at_once_only_the_newest_are_kept():
-    book = Book(kept=3)
+    book = DecisionStore(kept=3)
     for number in range(1000):
         book.put(("team", f"light-{number}"), decision(f"d-{number}", at=UNIX + number))
 
@@ -75,7 +75,7 @@ def claimed(identity="d", **rest):
 
 
 def test_of_one_job_only_the_last_that_it_says_is_kept():
-    book = Book()
+    book = DecisionStore()
     for number in range(30):
         book.put(("team", "light"), claimed(f"d-{number}"))
 
@@ -83,7 +83,7 @@ def test_of_one_job_only_the_last_that_it_says_is_kept():
 
 
 def test_what_a_job_alone_has_said_is_forgotten_with_it():
-    book = Book()
+    book = DecisionStore()
     for name in ("gone", "stays", "deleted"):
         book.put(("team", name), claimed(name))
     book.forget_others({("team", "stays"), ("team", "deleted")})
@@ -93,7 +93,7 @@ def test_what_a_job_alone_has_said_is_forgotten_with_it():
 
 
 def test_what_the_log_told_too_stays_and_is_not_what_the_job_says_of_the_same_moment():
-    book = Book()
+    book = DecisionStore()
     book.put_line(line("d"))
     (told,) = book.newest()
     book.put(("team", "light-x7k2p"), claimed("d", at=told.at, job="light-x7k2p", reason="forged"))

@@ -22,7 +22,7 @@ from tests.console.worlds import (
     with_workers,
 )
 from webhook.console.collect import Judged, Leads, collect, restricted, savings
-from webhook.console.view import Cell, Cluster, Policy, Queue, Savings, View
+from webhook.console.view import Cell, Policy, Queue, Savings, ShownCluster, View
 from webhook.kueue import quota
 from webhook.model.queues import Held, OffSwitch, StopPolicy
 from webhook.state.feed import Counted
@@ -86,9 +86,9 @@ def test_each_worker_cluster_has_an_age_of_its_own():
 
     assert (found.age, found.is_stale) == (2.0, False)
     assert found.clusters == (
-        Cluster(name="far", age=40.0, is_stale=True),
-        Cluster(name="near", age=1.0, is_stale=False),
-        Cluster(name="new", age=inf, is_stale=True),
+        ShownCluster(name="far", age=40.0, is_stale=True),
+        ShownCluster(name="near", age=1.0, is_stale=False),
+        ShownCluster(name="new", age=inf, is_stale=True),
     )
 
 

@@ -4,17 +4,17 @@ import json
 
 import pytest
 
-from webhook.api.resources import Entry
-from webhook.api.watch import Message
+from webhook.api.resources import ReadObject
+from webhook.api.watch import WatchUpdate
 from webhook.console import followed
 from webhook.console.collect import Judged, Leads
-from webhook.console.decisions import Book
+from webhook.console.decisions import DecisionStore
 from webhook.console.followed import (
     JOBS,
     JUDGED,
     LEASES,
     Followed,
-    Newest,
+    NewestJobs,
     jobs,
     lease_in,
     read_judged,
@@ -50,27 +50,27 @@ def read(*numbers, newest):
 
 
 def test_of_many_jobs_the_newest_are_read():
-    newest = Newest(kept=2)
+    newest = NewestJobs(kept=2)
 
     assert read(5, 3, 1, 4, 5, 3, newest=newest) == [True, True, False, True, True, False]
 
 
 def test_events_of_one_job_leave_the_others_among_the_newest():
-    newest = Newest(kept=2)
+    newest = NewestJobs(kept=2)
 
     assert read(1, 2, 2, 2, 2, 1, newest=newest) == [True] * 6
 
 
 @pytest.mark.parametrize("metadata", [{"uid": 1}, {"creationTimestamp": None, "name": 7}])
 def test_a_job_that_cannot_be_read_is_a_problem(metadata):
-    entry = Newest().read(JOBS, job(1, **metadata))
+    entry = NewestJobs().read(JOBS, job(1, **metadata))
 
     assert entry.value is None
     assert entry.problem.startswith("jobs")
 
 
 def test_only_jobs_that_were_sent_somewhere_are_asked_for():
-    assert jobs(Newest()).params == {"labelSelector": "kueue-fallback.dev/option"}
+    assert jobs(NewestJobs()).params == {"labelSelector": "kueue-fallback.dev/option"}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_only_jobs_that_were_sent_somewhere_are_asked_for():
     ],
 )
 def test_what_the_controller_says_is_the_condition_ready(conditions, judged):
-    assert read_judged(JUDGED.kind, policy(*conditions)) == Entry(("", "light-gpu"), judged)
+    assert read_judged(JUDGED.kind, policy(*conditions)) == ReadObject(("", "light-gpu"), judged)
 
 
 def test_a_status_that_cannot_be_read_is_a_problem():
@@ -91,23 +91,25 @@ def test_a_status_that_cannot_be_read_is_a_problem():
 
 @pytest.fixture
 def console():
-    book, lines = Book(), []
+    book, lines = DecisionStore(), []
     found = Followed(book, Settings(), lines.append)
     found.book, found.lines = book, lines
     return found
 
 
 def told(kind, *sources, read, **rest):
-    return Message(kind=kind, at=1.0, entries=tuple(read(kind, each) for each in sources), **rest)
+    return WatchUpdate(
+        kind=kind, at=1.0, entries=tuple(read(kind, each) for each in sources), **rest
+    )
 
 
 def test_what_jobs_alone_have_said_is_forgotten_with_them(console):
-    newest = Newest()
+    newest = NewestJobs()
     console.take(told(JOBS, job(1), job(2), read=newest.read))
     console.take(told(JOBS, job(2), read=newest.read))
     assert [each.id for each in console.book.newest()] == ["d-2"]
     gone = newest.read(JOBS, job(2))
-    console.take(Message(kind=JOBS, at=2.0, event=("DELETED", gone)))
+    console.take(WatchUpdate(kind=JOBS, at=2.0, event=("DELETED", gone)))
 
     assert console.book.newest() == ()
 
@@ -118,10 +120,12 @@ def test_what_is_said_of_policies_follows_what_is_there(console):
     console.take(told(JUDGED.kind, first, second, read=read_judged))
     before = console.judged
     console.take(
-        Message(kind=JUDGED.kind, at=2.0, event=("DELETED", read_judged(JUDGED.kind, first)))
+        WatchUpdate(kind=JUDGED.kind, at=2.0, event=("DELETED", read_judged(JUDGED.kind, first)))
     )
     console.take(
-        Message(kind=JUDGED.kind, at=2.0, event=("MODIFIED", read_judged(JUDGED.kind, policy())))
+        WatchUpdate(
+            kind=JUDGED.kind, at=2.0, event=("MODIFIED", read_judged(JUDGED.kind, policy()))
+        )
     )
 
     assert before == {"a": say, "b": say}
@@ -130,7 +134,7 @@ def test_what_is_said_of_policies_follows_what_is_there(console):
 
 def test_what_cannot_be_followed_is_said_once_until_it_can_be_again(console):
     for error in ("403", "403 again", "", "403"):
-        console.take(Message(kind=JOBS, at=1.0, error=error, unreadable=bool(error)))
+        console.take(WatchUpdate(kind=JOBS, at=1.0, error=error, unreadable=bool(error)))
 
     assert console.lines == ["console: jobs: 403", "console: jobs: 403"]
 
@@ -141,9 +145,9 @@ def test_nothing_is_followed_before_somebody_asks_and_then_once(monkeypatch):
     class Recorded(Followed):
         def _start(self, resource, *, metadata_only):
             started.append((resource.kind, metadata_only))
-            self.take(Message(kind=resource.kind, at=1.0, entries=()))
+            self.take(WatchUpdate(kind=resource.kind, at=1.0, entries=()))
 
-    console = Recorded(Book(), Settings(), lambda _: None)
+    console = Recorded(DecisionStore(), Settings(), lambda _: None)
     before = list(started)
     console.begin()
     console.begin()
@@ -157,9 +161,9 @@ def test_jobs_are_left_alone_where_the_settings_say_so(monkeypatch):
     class Recorded(Followed):
         def _start(self, resource, *, metadata_only):
             started.append(resource.kind)
-            self.take(Message(kind=resource.kind, at=1.0, entries=()))
+            self.take(WatchUpdate(kind=resource.kind, at=1.0, entries=()))
 
-    Recorded(Book(), Settings(console_follow_jobs=False), lambda _: None).begin()
+    Recorded(DecisionStore(), Settings(console_follow_jobs=False), lambda _: None).begin()
 
     assert started == [JUDGED.kind, LEASES]
 
@@ -171,7 +175,7 @@ def test_an_api_server_that_does_not_answer_holds_up_the_first_answer_alone(monk
         def _start(self, resource, *, metadata_only):
             pass
 
-    console = Silent(Book(), Settings(), lambda _: None)
+    console = Silent(DecisionStore(), Settings(), lambda _: None)
     console.begin()
     console.begin()
 
@@ -192,7 +196,7 @@ def test_who_leads_is_who_holds_the_lease(console):
     console.take(told(LEASES, LEASE, read=read_leads))
     before = console.leads
     gone = read_leads(LEASES, LEASE)
-    console.take(Message(kind=LEASES, at=2.0, event=("DELETED", gone)))
+    console.take(WatchUpdate(kind=LEASES, at=2.0, event=("DELETED", gone)))
 
     assert before == Leads("controller-7_ab12", 1796112015.0)
     assert console.leads is None

@@ -16,7 +16,7 @@ from webhook.api.errors import Forbidden
 from webhook.console import lookback, quota_api
 from webhook.console.access import Everybody
 from webhook.console.collect import collect, restricted
-from webhook.console.decisions import Book
+from webhook.console.decisions import DecisionStore
 from webhook.console.gained import NOTHING, merged
 from webhook.console.lookback import AGAIN_SECONDS, PART, RETRY_SECONDS, Looker
 from webhook.console.view import JOURNAL
@@ -63,7 +63,7 @@ class Replica:
     def __init__(self, server, mode, lines=()):
         self.clock, self.said, self.breaths = 0.0, [], []
         self.slowly = 0.0
-        self.book = Book()
+        self.book = DecisionStore()
         for line in lines:
             self.book.put_line(line)
         self.snapshot = world(mode)

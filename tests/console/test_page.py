@@ -7,9 +7,9 @@ from math import inf
 import pytest
 
 from tests.console import views
-from webhook.console import routes, view_filters, words
+from webhook.console import phrases, routes, view_filters
 from webhook.console.page import render
-from webhook.console.view import JOURNAL, Cluster, Savings
+from webhook.console.view import JOURNAL, Savings, ShownCluster
 
 HOSTILE = '</style></script><script>alert(1)</script><img src=x onerror="alert(1)">\'{{7*7}}'
 
@@ -56,9 +56,9 @@ def test_a_job_that_went_to_a_worker_is_summed_up_once():
 
 def test_queues_of_one_name_are_told_apart_by_their_cluster():
     clusters = (
-        Cluster(name="worker-1", age=1.0, is_stale=False),
-        Cluster(name="worker-2", age=75.0, is_stale=True),
-        Cluster(name="worker-3", age=inf, is_stale=True),
+        ShownCluster(name="worker-1", age=1.0, is_stale=False),
+        ShownCluster(name="worker-2", age=75.0, is_stale=True),
+        ShownCluster(name="worker-3", age=inf, is_stale=True),
     )
     queues = tuple(views.queue(cluster=name) for name in ("", "worker-1", "worker-2"))
 
@@ -262,7 +262,7 @@ def test_what_was_saved_says_on_what_it_rests():
     replayed = Savings(**SUM, rests=JOURNAL, margin_seconds=70.0)
     both = text(views.view(savings=replayed, would_save=replace(replayed, saved_seconds=-5.0)))
 
-    since = f"over 30 Jobs since {words.day_and_minute(views.NOW - 3600)} ; 10"
+    since = f"over 30 Jobs since {phrases.day_and_minute(views.NOW - 3600)} ; 10"
     sure = "by a replay of the journal, give or take 1 min 10 s, against no decisions at all"
     hope = "as the decisions forecast it, against each Job's first option"
     assert f"Saved 12 min {since} moved, 2 slower; {hope}" in forecast
@@ -277,7 +277,7 @@ def test_a_replayed_decision_says_that_another_replica_knows_what_was_decided():
     said = text(views.view(decisions=(replayed,)))
 
     assert "would be cpu in cpu-lq" in said
-    assert f"Replayed from the journal for {words.day_and_minute(replayed.at)}" in said
+    assert f"Replayed from the journal for {phrases.day_and_minute(replayed.at)}" in said
     assert "what was decided, another replica knows by light-gpu, Observe" in said
 
 
@@ -286,4 +286,4 @@ def test_a_decision_of_which_the_job_alone_tells_is_marked():
 
     said = text(views.view(decisions=(claimed,)))
 
-    assert f"Decided at {words.day_and_minute(claimed.at)} by the Job's own word by" in said
+    assert f"Decided at {phrases.day_and_minute(claimed.at)} by the Job's own word by" in said

@@ -1,6 +1,6 @@
 from tests.console import views
 from webhook.console import timeline
-from webhook.console.view import Move
+from webhook.console.view import ShownMove
 
 
 def drawn(*decisions, policies=(), at=views.NOW):
@@ -75,7 +75,7 @@ def test_a_move_is_marked_in_the_lane_where_the_job_went():
         1,
         option="cpu",
         at=views.NOW - 60,
-        moves=(Move(at=views.NOW - 30, option="gpu", reason="free again"),),
+        moves=(ShownMove(at=views.NOW - 30, option="gpu", reason="free again"),),
     )
 
     found = drawn(moved, policies=(views.policy(),))

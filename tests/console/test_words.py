@@ -2,7 +2,7 @@ from math import inf
 
 import pytest
 
-from webhook.console import words
+from webhook.console import phrases
 
 GI = 1 << 30
 
@@ -23,7 +23,7 @@ GI = 1 << 30
     ],
 )
 def test_an_amount_has_about_three_figures(value, resource, text):
-    assert words.amount(value, resource) == text
+    assert phrases.amount(value, resource) == text
 
 
 @pytest.mark.parametrize(
@@ -41,20 +41,20 @@ def test_an_amount_has_about_three_figures(value, resource, text):
     ],
 )
 def test_a_duration_has_two_units_at_most(seconds, text):
-    assert words.duration(seconds) == text
+    assert phrases.duration(seconds) == text
 
 
 def test_what_was_lost_has_a_sign():
-    assert words.signed_duration(-90.0) == "-1 min 30 s"
-    assert words.signed_duration(90.0) == "1 min 30 s"
+    assert phrases.signed_duration(-90.0) == "-1 min 30 s"
+    assert phrases.signed_duration(90.0) == "1 min 30 s"
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 Jobs"), (1, "1 Job"), (2000, "2,000 Jobs")])
 def test_what_is_counted_agrees_with_its_number(number, text):
-    assert words.counted(number, "Job") == text
+    assert phrases.counted(number, "Job") == text
 
 
 def test_times_are_utc():
-    assert words.clock(0.0) == "00:00:00"
-    assert words.machine_time(1_790_000_000.0) == "2026-09-21T14:13:20Z"
-    assert words.day_and_minute(1_790_000_000.0) == "2026-09-21 14:13 UTC"
+    assert phrases.clock(0.0) == "00:00:00"
+    assert phrases.machine_time(1_790_000_000.0) == "2026-09-21T14:13:20Z"
+    assert phrases.day_and_minute(1_790_000_000.0) == "2026-09-21 14:13 UTC"

@@ -4,7 +4,17 @@ import random
 from dataclasses import replace
 from math import inf
 
-from webhook.console.view import JOURNAL, Cell, Decision, Move, Option, Policy, Queue, Savings, View
+from webhook.console.view import (
+    JOURNAL,
+    Cell,
+    Policy,
+    Queue,
+    Savings,
+    ShownDecision,
+    ShownMove,
+    ShownOption,
+    View,
+)
 
 NOW = 1_790_000_000.0
 GI = 1 << 30
@@ -33,7 +43,7 @@ def queue(name="gpu-cq", *, cells=None, **values):
 
 def option(name="gpu", **values):
     default = {"queue": f"{name}-lq", "pending": 0, "starts_in": 0.0, "runs": 70.0}
-    return Option(**{**default, "finishes_in": 70.0, "rejected": "", **values}, name=name)
+    return ShownOption(**{**default, "finishes_in": 70.0, "rejected": "", **values}, name=name)
 
 
 def decision(number=1, **values):
@@ -47,7 +57,7 @@ def decision(number=1, **values):
         "reason": "sent to cpu-lq (cpu): starts now, done in 70 s; gpu-lq would be done in 204 s",
         "options": (option("gpu", pending=12, starts_in=160.0, finishes_in=204.0), option("cpu")),
     }
-    return Decision(**{**default, **values}, id=f"id{number}", job=f"train-{number}")
+    return ShownDecision(**{**default, **values}, id=f"id{number}", job=f"train-{number}")
 
 
 def policy(name="light-gpu", **values):
@@ -163,7 +173,7 @@ def _decision(number, policies, now, draw):
     taken = "" if draw.random() < 0.06 else names[-1] if crowded else names[0]
     options = tuple(_option(name, name == taken, draw) for name in names)
     queue_name = f"{taken}-lq" if taken else f"{names[0]}-lq"
-    moves = (Move(at=at + 40, option=taken, reason="done 190 s sooner there"),)
+    moves = (ShownMove(at=at + 40, option=taken, reason="done 190 s sooner there"),)
     return (
         decision(
             number,

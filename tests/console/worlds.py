@@ -1,9 +1,9 @@
 """A made-up moment for the console: two ClusterQueues of one cohort, a policy, two decisions."""
 
 from tests.builders import arrival, cluster_queue, held, policy, snapshot
-from webhook.console.collect import Judged, Known
+from webhook.console.collect import ConsoleInput, Judged
 from webhook.console.gained import Lookback
-from webhook.console.view import Decision, Gained, Move, Option
+from webhook.console.view import Gained, ShownDecision, ShownMove, ShownOption
 from webhook.model.forecasts import Profile
 from webhook.state.feed import Counted
 from webhook.state.workloads import Admitted
@@ -42,7 +42,7 @@ PROFILE = Profile(
 
 
 def option(name, finishes_in=None, **rest):
-    return Option(
+    return ShownOption(
         name=name,
         queue=f"{name}-lq",
         pending=rest.pop("pending", 0),
@@ -65,7 +65,7 @@ def decision(identity="d-1", **rest):
         "reason": "sent to cpu-lq (cpu)",
         "options": (option("gpu", 200.0), option("cpu", 70.0)),
     }
-    return Decision(id=identity, **(given | rest))
+    return ShownDecision(id=identity, **(given | rest))
 
 
 MOVED = decision(
@@ -75,7 +75,7 @@ MOVED = decision(
     option="gpu",
     queue="gpu-lq",
     options=(option("gpu", 30.0), option("cpu", 70.0)),
-    moves=(Move(at=UNIX - 90, option="gpu", reason="moved to gpu-lq (gpu)"),),
+    moves=(ShownMove(at=UNIX - 90, option="gpu", reason="moved to gpu-lq (gpu)"),),
 )
 
 
@@ -106,7 +106,7 @@ def known(**rest):
         "decisions": (decision(), MOVED),
         "judged": {"light-gpu": Judged(is_ready=True, message="its options can be taken")},
     }
-    return Known(**(given | rest))
+    return ConsoleInput(**(given | rest))
 
 
 def gains(policy="light-gpu", mode="Enforce", **rest):

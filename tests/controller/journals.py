@@ -3,9 +3,9 @@
 import json
 
 from tests.builders import cluster_queue, policy, snapshot
-from webhook.api.resources import Entry
-from webhook.api.watch import Message
-from webhook.hindsight.entries import Over, Past
+from webhook.api.resources import ReadObject
+from webhook.api.watch import WatchUpdate
+from webhook.hindsight.entries import FinishedRun, FinishedWorkload
 from webhook.hindsight.journal import SUCCEEDED
 
 NAMESPACE = "ours"
@@ -39,9 +39,11 @@ def past(key="w-1", *, finished=ENDED, queue="gpu-lq", job_uid="j-1", **rest):
         "job_class": "a-class",
         "coarse": "~a",
     }
-    return Past(**{**given, **rest})
+    return FinishedWorkload(**{**given, **rest})
 
 
 def over(*pasts):
-    entries = tuple(Entry((each.namespace, each.name), Over(None, each)) for each in pasts)
-    return Message(kind="runs", at=0.0, entries=entries)
+    entries = tuple(
+        ReadObject((each.namespace, each.name), FinishedRun(None, each)) for each in pasts
+    )
+    return WatchUpdate(kind="runs", at=0.0, entries=entries)

@@ -5,7 +5,7 @@ import random
 from datetime import UTC, datetime
 
 from tests.controller.journals import ENDED, TEMPLATE, past
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.controller.unreviewed import read
 from webhook.decide.decision_record import VERSION
 from webhook.model.job import DECISION, OPTION_LABEL, QUEUE_LABEL, REASON
@@ -26,7 +26,7 @@ class Day:
 
     def known(self, number):
         """What the follower of Jobs tells of one."""
-        return Message(
+        return WatchUpdate(
             kind="jobs", at=0.0, event=("ADDED", read("jobs", {"metadata": self._metadata(number)}))
         )
 

@@ -10,7 +10,7 @@ from tests.cluster.objects import condition
 from tests.test_reconsider import NOW, OPTIONS, RULES, lane, quota, rule, running, time, waiting
 from webhook.api import resources as kinds
 from webhook.api.resources import Resource
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.controller.mover import LOOK_SECONDS, Mover
 from webhook.reconsider import pending_jobs
 from webhook.state.feed import Feed
@@ -137,13 +137,13 @@ def policy_object():
 
 def tell(feed, kind, *objects):
     entries = tuple(read(kind, source) for source in objects)
-    feed.take(Message(kind=kind, at=0.0, entries=entries))
+    feed.take(WatchUpdate(kind=kind, at=0.0, entries=entries))
 
 
 def mover(cluster, *jobs, **given):
     found = Mover(cluster, "kueue-fallback", **given)
     entries = tuple(pending_jobs.read(pending_jobs.PENDING_JOBS, each) for each in jobs)
-    found.take(Message(kind=pending_jobs.PENDING_JOBS, at=0.0, entries=entries))
+    found.take(WatchUpdate(kind=pending_jobs.PENDING_JOBS, at=0.0, entries=entries))
     return found
 
 
@@ -168,7 +168,7 @@ def change(feed, cluster, workload):
     workload["metadata"]["resourceVersion"] = "5"
     cluster.stored[workload["metadata"]["name"]] = workload
     entry = read(kinds.WORKLOADS, workload)
-    feed.take(Message(kind=kinds.WORKLOADS, at=0.0, event=("MODIFIED", entry)))
+    feed.take(WatchUpdate(kind=kinds.WORKLOADS, at=0.0, event=("MODIFIED", entry)))
 
 
 def stale(number, *, to="gpu", queue="cpu", reserved_ago=0, admitted_ago=0, ready=False):

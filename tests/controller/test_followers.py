@@ -1,7 +1,7 @@
 """Jobs that came without a review, as a replica that does not lead knows them."""
 
 from tests.controller.test_unreviewed import Cluster, missed, stored
-from webhook.controller.unreviewed import JUDGED_SECONDS, MOST_WAITING, Found
+from webhook.controller.unreviewed import JUDGED_SECONDS, MOST_WAITING, UnreviewedJobs
 
 SEEN = 5.0
 
@@ -19,7 +19,7 @@ def test_jobs_that_a_leader_has_judged_are_not_judged_again():
 
     cluster.unreviewed.leave(leader_at=SEEN + JUDGED_SECONDS + 0.1)
 
-    assert cluster.found() == Found()
+    assert cluster.found() == UnreviewedJobs()
 
 
 def test_while_nobody_was_seen_to_lead_all_are_kept():
@@ -35,4 +35,4 @@ def test_what_is_too_much_for_a_follower_is_counted_by_nobody():
 
     cluster.unreviewed.leave(leader_at=SEEN + JUDGED_SECONDS + 0.1)
 
-    assert cluster.found() == Found()
+    assert cluster.found() == UnreviewedJobs()

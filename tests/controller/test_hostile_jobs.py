@@ -12,7 +12,7 @@ from webhook.controller import unreviewed
 from webhook.decide import decision_record
 from webhook.hindsight import entries
 from webhook.hindsight.entries import LONGEST_TEMPLATE
-from webhook.hindsight.entries import read as read_past
+from webhook.hindsight.entries import read_finished as read_past
 from webhook.hindsight.journal_keeper import known_of
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, OURS, UNDONE

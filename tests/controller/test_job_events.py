@@ -6,7 +6,7 @@ import pytest
 
 from tests.reviews import light_job
 from webhook.api.errors import Refused, Unreachable
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.controller import unreviewed
 from webhook.controller.job_events import EVENTS_A_MINUTE, MOST_AT_ONCE, MOST_WAITING, JobEvents
 
@@ -61,11 +61,11 @@ class Replica:
         self.list(*listed)
 
     def list(self, *jobs):
-        self.events.take(Message(kind="jobs", at=0.0, entries=tuple(map(entry, jobs))))
+        self.events.take(WatchUpdate(kind="jobs", at=0.0, entries=tuple(map(entry, jobs))))
 
     def see(self, *jobs, event="MODIFIED"):
         for job in jobs:
-            self.events.take(Message(kind="jobs", at=0.0, event=(event, entry(job))))
+            self.events.take(WatchUpdate(kind="jobs", at=0.0, event=(event, entry(job))))
         return self.events.look()
 
     def post(self, path, body):
@@ -187,7 +187,7 @@ def test_a_burst_is_told_at_a_bounded_pace_and_what_is_too_much_is_counted():
 
     jobs = [entry(decided(f"light-{number}")) for number in range(MOST_WAITING + 7)]
     for each in jobs:
-        replica.events.take(Message(kind="jobs", at=0.0, event=("ADDED", each)))
+        replica.events.take(WatchUpdate(kind="jobs", at=0.0, event=("ADDED", each)))
     lines = replica.events.look()
     at_once = replica.tried
     for _ in range(100):

@@ -8,7 +8,7 @@ from tests.controller.test_unreviewed import entry as glimpsed
 from tests.controller.test_unreviewed import stored
 from tests.servers import Server, paper_snapshot
 from webhook.api.errors import Forbidden, Refused
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.hindsight.journal import SHARDS, SLOT_SECONDS, Written, name_of, read_slot, slot_of
 from webhook.hindsight.journal_keeper import MOST_WRITTEN, SETTLED_SECONDS, WRITE_SECONDS, Journal
 
@@ -31,7 +31,7 @@ class Keeping:
         told = glimpsed(source)
         event = (event, told) if event else None
         entries = None if event else (told,)
-        self.journal.take_jobs(Message(kind="jobs", at=0.0, entries=entries, event=event))
+        self.journal.take_jobs(WatchUpdate(kind="jobs", at=0.0, entries=entries, event=event))
 
     def look(self):
         self.looks += 1

@@ -4,7 +4,7 @@ from tests.controller.objects import Objects
 from webhook.api.errors import Forbidden
 from webhook.controller.policy_status import PATH
 from webhook.controller.records import EVENTS, MOST_AT_ONCE, Teller
-from webhook.learn.estimates import RunTimes
+from webhook.learn.estimates import RunTimeLearner
 
 NOW = 1_795_240_800
 POLICY = policy().model_copy(update={"generation": 1})
@@ -18,7 +18,7 @@ def server():
 
 
 def failing(*keys):
-    runs = RunTimes()
+    runs = RunTimeLearner()
     for key in keys:
         runs.add(success(NOW - 1000, key=key))
         for number in range(3):

@@ -4,16 +4,16 @@ import pytest
 
 from tests.controller.moving import job as decided
 from tests.controller.test_unreviewed import entry, stored
-from webhook.api.watch import Message
-from webhook.controller.unreviewed import Leavers
+from webhook.api.watch import WatchUpdate
+from webhook.controller.unreviewed import MovedJobs
 
 OURS = "kueue-fallback.dev/"
 
 
 def seen(job):
-    leavers = Leavers()
-    leavers.take(Message(kind="jobs", at=0.0, entries=(entry(stored("other")),)))
-    leavers.take(Message(kind="jobs", at=1.0, event=("ADDED", entry(job))))
+    leavers = MovedJobs()
+    leavers.take(WatchUpdate(kind="jobs", at=0.0, entries=(entry(stored("other")),)))
+    leavers.take(WatchUpdate(kind="jobs", at=1.0, event=("ADDED", entry(job))))
     return leavers.seen
 
 
@@ -32,17 +32,19 @@ def test_a_job_that_was_in_another_queue_while_it_waited_is_told_apart(job, expe
 
 
 def test_one_that_is_listed_counts_too():
-    leavers = Leavers()
+    leavers = MovedJobs()
 
-    leavers.take(Message(kind="jobs", at=0.0, entries=(entry(decided(1, moves=2)),)))
+    leavers.take(WatchUpdate(kind="jobs", at=0.0, entries=(entry(decided(1, moves=2)),)))
 
     assert leavers.seen
 
 
 def test_a_job_that_cannot_be_read_and_a_sign_of_life_say_nothing():
-    leavers = Leavers()
+    leavers = MovedJobs()
 
-    leavers.take(Message(kind="jobs", at=0.0, error="away"))
-    leavers.take(Message(kind="jobs", at=1.0, event=("ADDED", entry({"metadata": {"name": "x"}}))))
+    leavers.take(WatchUpdate(kind="jobs", at=0.0, error="away"))
+    leavers.take(
+        WatchUpdate(kind="jobs", at=1.0, event=("ADDED", entry({"metadata": {"name": "x"}})))
+    )
 
     assert not leavers.seen

@@ -38,7 +38,7 @@ def stored(name, **spec):
 
 
 def look(server, is_leader=lambda: True):
-    return policy_status.look(
+    return policy_status.reconcile_policies(
         server,
         snapshot(),
         own_namespace="own",
@@ -66,7 +66,7 @@ def test_who_does_not_lead_judges_and_writes_nothing():
 
     found = look(server, is_leader=lambda: False)
 
-    assert found == policy_status.Look(ready={"a": True, "b": False})
+    assert found == policy_status.PolicyReport(ready={"a": True, "b": False})
     assert server.patches == []
 
 
@@ -120,7 +120,7 @@ def test_without_the_definition_there_is_nothing_to_do():
         def get(self, path, params=None):
             raise NotServed(path)
 
-    assert look(Nothing()) == policy_status.Look()
+    assert look(Nothing()) == policy_status.PolicyReport()
 
 
 def test_an_api_server_that_is_away_is_the_callers_to_handle():

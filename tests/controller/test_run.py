@@ -17,13 +17,13 @@ from webhook.api.resources import (
     POLICIES,
     RUN_TIMES,
     WORKLOADS,
-    Entry,
+    ReadObject,
 )
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.controller import controller
 from webhook.controller.controller import Controller
 from webhook.controller.policy_status import PATH
-from webhook.learn.estimates import RunTimes
+from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import SHARDS
 from webhook.reconsider import pending_jobs
 from webhook.settings import Settings
@@ -95,7 +95,7 @@ class Replica:
     def sync(self, image=IMAGE, **rules):
         """Let every watch list: nothing, but for one policy and a Kueue that is tested."""
         held = {
-            POLICIES: (Entry(("", "light-gpu"), read_policy(**rules)),),
+            POLICIES: (ReadObject(("", "light-gpu"), read_policy(**rules)),),
             KUEUE_CONFIG: (read(KUEUE_CONFIG, configuration("")),),
             KUEUE_DEPLOYMENT: (read(KUEUE_DEPLOYMENT, deployment(image=image)),),
         }
@@ -107,7 +107,7 @@ class Replica:
         for resource in kinds:
             if resource.kind != WORKLOADS:
                 entries = held.get(resource.kind, ())
-                message = Message(kind=resource.kind, at=time.monotonic(), entries=entries)
+                message = WatchUpdate(kind=resource.kind, at=time.monotonic(), entries=entries)
                 self.controller.put(message)
         self.step()
 
@@ -216,8 +216,8 @@ def test_who_follows_leaves_the_count_of_unreviewed_jobs_to_who_leads(replica):
     job["metadata"]["creationTimestamp"] = "2100-01-01T00:00:00Z"
     replica.cluster.held["/apis/batch/v1/namespaces/team/jobs/light"] = job
     replica.sync()
-    replica.controller.put(Message(kind="jobs", at=0.0, entries=()))
-    replica.controller.put(Message(kind="jobs", at=1.0, event=("ADDED", entry(job))))
+    replica.controller.put(WatchUpdate(kind="jobs", at=0.0, entries=()))
+    replica.controller.put(WatchUpdate(kind="jobs", at=1.0, event=("ADDED", entry(job))))
     replica.step()
     followed = replica.shown("unreviewed_jobs_total", policy="light-gpu")
 
@@ -239,13 +239,13 @@ def test_what_keeps_failing_is_over_for_moves_when_it_is_for_decisions(
         controller, "apply_update", lambda *given: updates.append(given[1]) or apply_update(*given)
     )
     replica.sync()
-    runs, ended = RunTimes(), int(time.time()) - days_ago * DAY
+    runs, ended = RunTimeLearner(), int(time.time()) - days_ago * DAY
     runs.add(success(ended - 1000, generation=0))
     for uid in range(3):
         runs.add(failure(ended - 300 + uid, generation=0, uid=uid))
-    shard = Entry(("kueue-fallback", "run-times-0"), runs.records)
+    shard = ReadObject(("kueue-fallback", "run-times-0"), runs.records)
 
-    replica.controller.put(Message(kind=RUN_TIMES, at=time.monotonic(), entries=(shard,)))
+    replica.controller.put(WatchUpdate(kind=RUN_TIMES, at=time.monotonic(), entries=(shard,)))
     replica.step()
 
     assert updates[-1].changed.get("failing", set()) == refused
@@ -258,11 +258,11 @@ def test_the_silence_of_pending_jobs_is_told_and_makes_the_state_old(replica):
     replica.sync(reconsider={}, mode="Enforce")
     replica.step()
     silent = replica.shown("controller_watch_age_seconds", resource=kind)
-    replica.controller.put(Message(kind=kind, at=time.monotonic() + 3600, error="no route"))
+    replica.controller.put(WatchUpdate(kind=kind, at=time.monotonic() + 3600, error="no route"))
     replica.step()
     failing = replica.shown("controller_watch_age_seconds", resource=kind)
 
-    replica.controller.put(Message(kind=kind, at=time.monotonic() + 3600, entries=()))
+    replica.controller.put(WatchUpdate(kind=kind, at=time.monotonic() + 3600, entries=()))
     replica.step()
 
     assert before is None
@@ -302,7 +302,7 @@ def test_what_fails_in_a_turn_is_counted_named_once_and_leaves_the_rest(replica,
 
 
 def test_a_message_that_cannot_be_taken_over_costs_that_message(replica):
-    replica.controller.put(Message(kind="jobs", at=0.0, entries=(None,)))
+    replica.controller.put(WatchUpdate(kind="jobs", at=0.0, entries=(None,)))
     replica.sync()
 
     assert replica.controller.not_ready() == ""

@@ -4,13 +4,13 @@ from tests.cluster.objects import condition, reserving
 from tests.cluster.runs import began, ended, failure
 from tests.controller.objects import Objects
 from webhook.api.errors import Forbidden, Refused
-from webhook.api.resources import Entry
-from webhook.api.watch import Message
+from webhook.api.resources import ReadObject
+from webhook.api.watch import WatchUpdate
 from webhook.controller import records
 from webhook.controller.records import WRITE_SECONDS, Keeper
-from webhook.hindsight.entries import Over
+from webhook.hindsight.entries import FinishedRun
 from webhook.hindsight.journal import Written
-from webhook.learn.estimates import RunTimes
+from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import (
     SHARDS,
     Run,
@@ -33,9 +33,9 @@ def keeper(server, *runs, is_leader=lambda: True):
 
 
 def show(found, *runs):
-    over = [None if run is None else Over(run, None) for run in runs]
-    entries = tuple(Entry(("team", str(number)), each) for number, each in enumerate(over))
-    return found.take(Message(kind="workloads", at=0.0, entries=entries))
+    over = [None if run is None else FinishedRun(run, None) for run in runs]
+    entries = tuple(ReadObject(("team", str(number)), each) for number, each in enumerate(over))
+    return found.take(WatchUpdate(kind="workloads", at=0.0, entries=entries))
 
 
 def stored(server):
@@ -111,7 +111,7 @@ def test_a_restart_forgets_neither_clusters_nor_how_runs_began():
     after = keeper(server, ended("b"))
     after.look(0.0)
 
-    known = RunTimes()
+    known = RunTimeLearner()
     for key, record in after.records.items():
         known.merge(key, record)
     assert after.records["a"] == before.records["a"]
@@ -130,7 +130,7 @@ def test_two_controllers_at_once_lose_nothing():
 
     looks = [[found.look(turn * WRITE_SECONDS).written for found in both] for turn in (1, 2)]
 
-    merged = RunTimes()
+    merged = RunTimeLearner()
     for uid in range(2):
         merged.add(ended("a", uid=uid))
     assert looks == [[1, 0], [0, 1]]
@@ -231,7 +231,7 @@ def test_only_ended_workloads_are_read_and_bad_ones_are_passed_over():
 
 def test_the_follower_of_runs_says_once_what_is_wrong():
     found = keeper(Objects())
-    failed = Message(kind="workloads", at=0.0, error="no answer")
+    failed = WatchUpdate(kind="workloads", at=0.0, error="no answer")
 
     said = [found.take(failed), found.take(failed), show(found), show(found)]
 

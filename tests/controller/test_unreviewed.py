@@ -8,9 +8,9 @@ import pytest
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.api.errors import Unreachable
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.controller import unreviewed
-from webhook.controller.unreviewed import MOST_WAITING, Found, Unreviewed
+from webhook.controller.unreviewed import MOST_WAITING, Unreviewed, UnreviewedJobs
 from webhook.model.queues import OffSwitch
 from webhook.model.selector import Selector
 
@@ -58,12 +58,12 @@ class Cluster:
 
     def list(self, at=1.0):
         entries = tuple(entry(job) for job in self.jobs.values())
-        return self.unreviewed.take(Message(kind="jobs", at=at, entries=entries))
+        return self.unreviewed.take(WatchUpdate(kind="jobs", at=at, entries=entries))
 
     def create(self, *jobs, event="ADDED"):
         for job in jobs:
             self.jobs[job["metadata"]["name"]] = job
-            self.unreviewed.take(Message(kind="jobs", at=5.0, event=(event, entry(job))))
+            self.unreviewed.take(WatchUpdate(kind="jobs", at=5.0, event=(event, entry(job))))
         return self
 
     def found(self, as_of=9.0):
@@ -71,14 +71,14 @@ class Cluster:
 
 
 def missed(*names):
-    return Found(unreviewed=tuple((POLICY, f"team/{name}") for name in names))
+    return UnreviewedJobs(unreviewed=tuple((POLICY, f"team/{name}") for name in names))
 
 
 def test_a_matching_job_without_a_decision_came_without_a_review():
     cluster = Cluster().create(stored("a"), stored("b"))
 
     assert cluster.found() == missed("a", "b")
-    assert cluster.found() == Found()
+    assert cluster.found() == UnreviewedJobs()
 
 
 @pytest.mark.parametrize("mode", ["Enforce", "Advise"])
@@ -99,14 +99,14 @@ def test_whatever_a_review_came_to_it_left_a_decision(mode, state, annotations):
 
     cluster = Cluster(snapshot=paper_snapshot(mode=mode)).create(reviewed)
 
-    assert cluster.found() == Found()
+    assert cluster.found() == UnreviewedJobs()
     assert cluster.fetched == []
 
 
 def test_a_policy_that_only_observes_leaves_nothing_to_tell_by():
     cluster = Cluster(snapshot=paper_snapshot(mode="Observe")).create(stored())
 
-    assert cluster.found() == Found()
+    assert cluster.found() == UnreviewedJobs()
 
 
 @pytest.mark.parametrize(
@@ -127,14 +127,14 @@ def test_a_policy_that_only_observes_leaves_nothing_to_tell_by():
 def test_what_metadata_rules_out_needs_no_call(metadata):
     cluster = Cluster().create(stored(**metadata))
 
-    assert cluster.found() == Found()
+    assert cluster.found() == UnreviewedJobs()
     assert cluster.fetched == []
 
 
 def test_what_only_the_spec_rules_out_is_found_there():
     cluster = Cluster().create(stored(spec={"managedBy": "example.com/other"}))
 
-    assert cluster.found() == Found()
+    assert cluster.found() == UnreviewedJobs()
     assert cluster.fetched == ["light"]
 
 
@@ -157,7 +157,7 @@ def test_only_a_state_that_stood_still_around_the_creation_tells(other, change):
     cluster = Cluster(snapshot=first)
     cluster.show(second, CREATED + (-1 if change == "before" else 1))
 
-    assert cluster.create(stored()).found() == Found()
+    assert cluster.create(stored()).found() == UnreviewedJobs()
 
 
 def test_a_change_that_does_not_matter_to_the_job_does_not_matter():
@@ -172,7 +172,7 @@ def test_jobs_that_were_there_before_are_nobodys_business():
 
     cluster.list(at=5.0)
 
-    assert cluster.create(stored(), event="MODIFIED").found() == Found()
+    assert cluster.create(stored(), event="MODIFIED").found() == UnreviewedJobs()
 
 
 def test_a_job_that_a_later_list_brings_is_judged_once():
@@ -188,13 +188,13 @@ def test_a_job_that_a_later_list_brings_is_judged_once():
 def test_a_job_from_before_the_state_was_known_is_not_judged():
     cluster = Cluster(at=CREATED - 1)
 
-    assert cluster.create(stored()).found() == Found()
+    assert cluster.create(stored()).found() == UnreviewedJobs()
 
 
 def test_a_job_waits_until_every_watch_was_alive_since():
     cluster = Cluster().create(stored())
 
-    assert cluster.found(as_of=5.0) == Found()
+    assert cluster.found(as_of=5.0) == UnreviewedJobs()
     assert cluster.found(as_of=5.1) == missed("light")
 
 
@@ -204,7 +204,7 @@ def test_a_job_waits_for_an_api_server_that_is_away():
     without = cluster.found()
     cluster.away = False
 
-    assert (without, cluster.found()) == (Found(), missed("light"))
+    assert (without, cluster.found()) == (UnreviewedJobs(), missed("light"))
 
 
 @pytest.mark.parametrize("now", [None, stored(uid="another")], ids=["gone", "another"])
@@ -212,7 +212,7 @@ def test_a_job_that_is_gone_is_let_go(now):
     cluster = Cluster().create(stored())
     cluster.jobs = {"light": now}
 
-    assert cluster.found() == Found()
+    assert cluster.found() == UnreviewedJobs()
 
 
 def test_what_is_too_much_is_counted():
@@ -225,12 +225,12 @@ def test_what_is_too_much_is_counted():
 
 def test_a_refusal_is_said_once_and_what_came_meanwhile_is_not_judged():
     cluster = Cluster()
-    refusal = Message(kind="jobs", at=2.0, error="forbidden", unreadable=True)
+    refusal = WatchUpdate(kind="jobs", at=2.0, error="forbidden", unreadable=True)
     said = cluster.unreviewed.take(refusal), cluster.unreviewed.take(refusal)
     cluster.jobs["light"] = stored()
 
     assert (*said, cluster.list(at=5.0)) == (("jobs: forbidden",), (), ("jobs: readable again",))
-    assert cluster.found() == Found()
+    assert cluster.found() == UnreviewedJobs()
 
 
 def test_of_metadata_only_what_decides_is_kept():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests import builders
 from webhook.kueue import occupancy
-from webhook.kueue.live_occupancy import Fold
+from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.kueue.quota import available
 from webhook.model.queues import Queueing
 
@@ -58,7 +58,7 @@ changes = st.one_of(
 
 @given(happened=st.lists(changes, max_size=20), strict=st.booleans())
 def test_it_is_what_building_anew_would_give(happened, strict):
-    fold, placed = Fold(), {}
+    fold, placed = LiveOccupancy(), {}
     used, cohort, shown = {}, "all", snapshot(strict=strict)
     fold.adopt(shown)
 
@@ -96,7 +96,7 @@ def test_many_of_one_shape_count_as_one_after_another():
 
 
 def test_a_long_ledger_counts_as_many_as_if_each_came_in_its_turn():
-    fold, shown = Fold(), snapshot()
+    fold, shown = LiveOccupancy(), snapshot()
     fold.adopt(shown)
     placed = [placement(n, queue) for n, queue in enumerate(["a", "b", "own", "a"] * 30)]
 
@@ -112,7 +112,7 @@ def test_a_long_ledger_counts_as_many_as_if_each_came_in_its_turn():
 
 
 def test_other_queues_cost_a_long_ledger_no_look_at_each_placement(monkeypatch):
-    fold, looks = Fold(), []
+    fold, looks = LiveOccupancy(), []
     fold.adopt(snapshot())
     placed = [placement(n, queue) for n, queue in enumerate(["a", "b"] * 30)]
     for each in placed:
@@ -128,7 +128,7 @@ def test_other_queues_cost_a_long_ledger_no_look_at_each_placement(monkeypatch):
 
 
 def test_a_sign_of_life_alone_folds_nothing_again():
-    fold = Fold()
+    fold = LiveOccupancy()
     fold.adopt(snapshot({"a-cq": 3}))
     fold.add(placement(1, "a"))
     before = fold.occupancy

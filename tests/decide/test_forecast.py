@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders import arrival, cluster_queue, needs, snapshot
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.forecast import Occupant, Queued, forecast
+from webhook.kueue.forecast import Occupant, QueuedGroup, forecast
 from webhook.kueue.profile import start_of
 from webhook.model.forecasts import Basis, Profile, RunTime
 from webhook.model.queues import KueueConfig, Preemption, Queueing, StopPolicy
@@ -29,7 +29,7 @@ def runs(job_class="long", *, since=0.0, gpus=1, queue="gpu-cq"):
 
 def waits(job_class="short", *, gpus=1, queue="gpu-lq", at=0.0, **rest):
     found = arrival("a", {GPU: str(gpus)}, local_queue=queue)
-    return Queued(arrival=replace(found, **rest), job_class=job_class, at=at)
+    return QueuedGroup(arrival=replace(found, **rest), job_class=job_class, at=at)
 
 
 def state(gpus=2, **rest):

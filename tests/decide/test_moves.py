@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.reconsider import plan as moves
-from webhook.reconsider.plan import Candidate, Prospect, Rank, Way
+from webhook.reconsider.plan import MoveCandidate, Prospect, Rank, Way
 
 GPU, CPU = "gpu", "cpu"
 RANK = Rank("light", "team", 100)
@@ -20,7 +20,7 @@ def candidate(order, *, gpu=20.0, cpu=70.0, here=GPU, **given):
     way = Way(option=CPU if here == GPU else GPU, cluster_queue="", runs=runs[CPU])
     way = replace(way, cluster_queue=way.option, runs=runs[way.option])
     defaults = {"least_seconds": 1.0, "least_part": 0.0, "kind": f"{gpu} {cpu} {here}"}
-    return Candidate(
+    return MoveCandidate(
         key=f"job-{order}",
         policy="light",
         option=here,
@@ -60,7 +60,7 @@ class Queues:
 
 
 def plan(queues, most=16):
-    return moves.plan(queues.candidates, queues, waiting=len(queues.candidates), most=most)
+    return moves.plan_moves(queues.candidates, queues, waiting=len(queues.candidates), most=most)
 
 
 def test_those_behind_a_long_line_go_where_there_is_room():
@@ -126,7 +126,7 @@ def test_at_most_so_many_at_once():
 def test_a_long_queue_is_scheduled_a_few_times_only():
     queues = Queues([candidate(n) for n in range(300)], {GPU: 1, CPU: 10})
 
-    found = moves.plan(queues.candidates, queues, waiting=5_000, most=16)
+    found = moves.plan_moves(queues.candidates, queues, waiting=5_000, most=16)
 
     assert len(found) == 10, "the others of a batch would not start yet"
     assert queues.asked <= 3

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import cluster_queue, snapshot
-from webhook.kueue.flavor_plan import Choice, Demand
-from webhook.kueue.outlook import Outlook, Placed
+from webhook.kueue.flavor_plan import Demand, FlavorChoice
+from webhook.kueue.outlook import PlacedJob, StartTimes
 from webhook.model.forecasts import Profile
 
 GPU, CPU = ("t4", "gpu"), ("any", "cpu")
 
 
 def wants(amount=1, cell=GPU):
-    choice = Choice(flavor=cell[0], usage=((cell, amount),))
+    choice = FlavorChoice(flavor=cell[0], usage=((cell, amount),))
     return Demand(parts=((choice,),), combinations=(cell[0],))
 
 
@@ -39,11 +39,11 @@ def state(cohort="", **profiles):
 
 
 def outlook(**profiles):
-    return Outlook().adopt(state(**profiles))
+    return StartTimes().adopt(state(**profiles))
 
 
 def placed(queue="a", at=0.0, seconds=10.0, **rest):
-    return Placed(
+    return PlacedJob(
         cluster_queue=queue,
         demand=rest.pop("demand", wants()),
         at=at,
@@ -57,7 +57,7 @@ def start(found, queue="a", now=0.0, demand=None):
 
 
 def test_nothing_is_known_of_a_queue_without_a_profile():
-    assert Outlook().start_of("a", wants(), now=0.0) is None
+    assert StartTimes().start_of("a", wants(), now=0.0) is None
     assert outlook(a=steps((0, 1))).start_of("b", wants(), now=0.0) is None
 
 
@@ -137,7 +137,7 @@ def test_an_unknown_run_time_is_as_long_as_the_profile_takes_it_to_be():
 
 def test_what_is_borrowed_is_gone_for_the_whole_cohort_and_for_nobody_else():
     queues = {"a": steps((0, 1)), "b": steps((0, 1))}
-    together = Outlook().adopt(state(cohort="team", **queues)).add(placed())
+    together = StartTimes().adopt(state(cohort="team", **queues)).add(placed())
     apart = outlook(**queues).add(placed())
 
     assert (start(together, "b"), start(apart, "b")) == (10.0, 0.0)

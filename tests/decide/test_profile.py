@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, waiting
-from webhook.kueue.flavor_plan import Choice, Demand
+from webhook.kueue.flavor_plan import Demand, FlavorChoice
 from webhook.kueue.forecast import profile, recorded
-from webhook.kueue.profile import Found, start_of, with_placement
+from webhook.kueue.profile import FoundStart, start_of, with_placement
 from webhook.model.forecasts import Profile, Start
 
 GPU, CPU = ("t4", "gpu"), ("any", "cpu")
@@ -19,7 +19,9 @@ seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
 
 def wants(amount=1, *cells):
     """One part that may take any of some cells, in order."""
-    choices = tuple(Choice(flavor=cell[0], usage=((cell, amount),)) for cell in (cells or (GPU,)))
+    choices = tuple(
+        FlavorChoice(flavor=cell[0], usage=((cell, amount),)) for cell in (cells or (GPU,))
+    )
     return Demand(parts=(choices,), combinations=tuple(choice.flavor for choice in choices))
 
 
@@ -63,7 +65,7 @@ def test_the_flavors_are_those_that_kueue_would_give_at_that_moment():
     early = start_of(found, wants(1, GPU, CPU))
     late = start_of(found, wants(1, GPU, CPU), elapsed=20.0)
 
-    assert early == Found(
+    assert early == FoundStart(
         start=Start(seconds=10.0, low=10.0, high=10.0), flavors=("any",), usage={CPU: 1}
     )
     assert late.names == "t4"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, snapshot
 from tests.worlds import schedules, waiting
-from webhook.kueue.schedule import Begun, Run, Runs
+from webhook.kueue.schedule import RunningGroup, Runs, StartedWorkloads
 from webhook.model.queues import Queueing
 
 GPU = "nvidia.com/gpu"
@@ -65,12 +65,12 @@ def test_a_forecast_lets_every_release_be_late():
 
 
 RUNS = [
-    Run(
+    RunningGroup(
         leaf=0,
         taken=(),
         count=1,
         variance=0.0,
-        begun=Begun(
+        begun=StartedWorkloads(
             at=0.0, key=key, cluster_queue="a", flavors=(), usage=(), count=1, finish=finish
         ),
     )

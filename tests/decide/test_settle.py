@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests import builders
 from webhook.kueue import occupancy
-from webhook.kueue.live_occupancy import Settler
+from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 
 GPU = {"nvidia.com/gpu": "1"}
 
@@ -41,18 +41,18 @@ def test_quota_just_freed_goes_to_those_who_wait_for_it():
     waiting = builders.arrival("w", GPU, count=1)
     full = snapshot(replace(waiting, count=10), used=4, pending=0)
 
-    settled = Settler()(snapshot(replace(waiting, count=10), used=3))
+    settled = OccupancyOfSnapshots()(snapshot(replace(waiting, count=10), used=3))
 
     # One of the ten is as good as started, and the cohort lends four more.
     assert counts(settled) == {"gpu-cq": (5, 8)}
     assert settled.arrivals == ()
-    assert counts(Settler()(full)) == {"gpu-cq": (6, 8)}
+    assert counts(OccupancyOfSnapshots()(full)) == {"gpu-cq": (6, 8)}
 
 
 def test_a_new_job_finds_no_room_where_others_wait():
     waiting = replace(builders.arrival("w", GPU), count=10)
 
-    settled = Settler()(snapshot(waiting, used=2))
+    settled = OccupancyOfSnapshots()(snapshot(waiting, used=2))
     found = occupancy.build(settled)
 
     again = occupancy.with_arrival(found, builders.arrival("new", GPU))
@@ -60,7 +60,7 @@ def test_a_new_job_finds_no_room_where_others_wait():
 
 
 def test_what_did_not_change_stays_the_same_object():
-    settler = Settler()
+    settler = OccupancyOfSnapshots()
     first = snapshot(replace(builders.arrival("w", GPU), count=3))
 
     before = settler(first)
@@ -89,7 +89,7 @@ def test_it_counts_as_one_fold_over_everything_does(counts, used):
         )
         for n, (queue, count, gpus) in enumerate(counts)
     )
-    settler = Settler()
+    settler = OccupancyOfSnapshots()
     settler(snapshot(used=used))
     given_ = snapshot(*arrivals, used=used)
 

@@ -22,26 +22,26 @@ from webhook.api import kubeconfigs
 from webhook.api.client import Client
 from webhook.api.errors import ClusterError, NotServed
 from webhook.api.lease import Elector
-from webhook.api.resources import Entry
-from webhook.api.watch import Follower, Message
+from webhook.api.resources import ReadObject
+from webhook.api.watch import Follower, WatchUpdate
 from webhook.commands import probe, unfinished
-from webhook.console.access import Asked, Reviews, Unanswered, Unknown, User
+from webhook.console.access import AccessQuery, Reviews, Unanswered, Unknown, Viewer
 from webhook.console.followed import lease_in
 from webhook.console.lookback import Looker
 from webhook.controller import controller, move_writes, policy_status, records
 from webhook.controller import records as run_times
 from webhook.controller.key_keeper import KeyKeeper
 from webhook.controller.unreviewed import JOBS
-from webhook.hindsight.entries import Over
+from webhook.hindsight.entries import FinishedRun
 from webhook.hindsight.journal_keeper import Journal
-from webhook.learn.estimates import RunTimes
+from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.pending import Pending
 from webhook.model.policy.fallback_policy import read_policy
 from webhook.model.queues import Snapshot
-from webhook.reconsider.plan import Candidate, Move, Way
+from webhook.reconsider.plan import Move, MoveCandidate, Way
 from webhook.state.feed import Feed
-from webhook.state.run_records_reader import Reader
+from webhook.state.run_records_reader import RunRecordsReader
 from webhook.state.watched import signing_keys, watched
 from webhook.state.workload import read_workload
 
@@ -54,7 +54,7 @@ PENDING_JOB = Pending(
     uid="gone", version="1", created=0.0, job=job(name="gone"), queue="gpu-lq", option="gpu"
 )
 MOVE = Move(
-    candidate=Candidate(
+    candidate=MoveCandidate(
         key=PENDING_JOB.key,
         policy="light-gpu",
         option="gpu",
@@ -135,7 +135,7 @@ def writing_status(_, kubeconfig, namespace):
     """Judge all policies, as the controller does; one has no status yet."""
     client = Client(kubeconfig)
     try:
-        found = policy_status.look(
+        found = policy_status.reconcile_policies(
             client,
             Snapshot(),
             own_namespace=namespace,
@@ -150,7 +150,7 @@ def writing_status(_, kubeconfig, namespace):
 def reading_records(_, kubeconfig, namespace):
     """Read the records of runs, as the observer does."""
     messages = []
-    reader = Reader(
+    reader = RunRecordsReader(
         namespace,
         Client(kubeconfig),
         messages.append,
@@ -165,7 +165,7 @@ def reading_records(_, kubeconfig, namespace):
 def reading_kubeconfigs(_, kubeconfig, namespace):
     """Look for how to reach a worker cluster, as the observer does."""
     told = []
-    reader = kubeconfigs.Reader(
+    reader = kubeconfigs.KubeconfigReader(
         namespace, Client(kubeconfig), lambda: (WORKER,), told.append, wait=lambda: None
     )
     reader.step()
@@ -176,8 +176,8 @@ def reading_kubeconfigs(_, kubeconfig, namespace):
 def keeping_records(_, kubeconfig, namespace):
     """Write down a run, as the controller does."""
     keeper = run_times.Keeper(Client(kubeconfig), namespace, is_leader=_always)
-    entry = Entry(("team", "a"), Over(ended(CLASS), None))
-    keeper.take(Message(kind="workloads", at=0.0, entries=(entry,)))
+    entry = ReadObject(("team", "a"), FinishedRun(ended(CLASS), None))
+    keeper.take(WatchUpdate(kind="workloads", at=0.0, entries=(entry,)))
     return " ".join(keeper.look(0.0).errors)
 
 
@@ -193,8 +193,8 @@ def keeping_journal(_, kubeconfig, namespace):
     kept = Journal(
         Client(kubeconfig), namespace, is_leader=_always, unix=lambda: float(next(clock))
     )
-    over = Entry(("team", "a"), Over(None, past(key="rights", finished=ENDED)))
-    kept.take_over(Message(kind="workloads", at=0.0, entries=(over,)))
+    over = ReadObject(("team", "a"), FinishedRun(None, past(key="rights", finished=ENDED)))
+    kept.take_over(WatchUpdate(kind="workloads", at=0.0, entries=(over,)))
     return " ".join(kept.look(WORLD, 0.0).errors)
 
 
@@ -224,7 +224,7 @@ def telling(_, kubeconfig, __, *, policy):
     found = read_policy(policy)
     first, second, *_ = (option.name for option in found.spec.options)
     place = {"policy": found.name, "generation": found.generation}
-    runs = RunTimes()
+    runs = RunTimeLearner()
     runs.add(ended(CLASS, DAY, option=first, **place))
     for number in range(FAILURES_THAT_TELL):
         runs.add(ended(CLASS, DAY + number, option=second, uid=number, succeeded=False, **place))
@@ -246,9 +246,9 @@ def asking_who(_, kubeconfig, __):
 
 def asking_what(_, kubeconfig, __):
     """Find out what somebody may see, as an exposed console does."""
-    asked = Asked("get", "kueue.x-k8s.io", "clusterqueues")
+    asked = AccessQuery("get", "kueue.x-k8s.io", "clusterqueues")
     try:
-        assert not Reviews(Client(kubeconfig).post).allows(User(name="nobody"), asked)
+        assert not Reviews(Client(kubeconfig).post).allows(Viewer(name="nobody"), asked)
     except Unanswered as error:
         return str(error)
     return ""

@@ -14,7 +14,7 @@ from hack import paper
 from tests.conftest import FULL
 from tests.e2e.plane import wait_for
 from webhook.api.client import connect
-from webhook.kueue.live_occupancy import Settler
+from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.queues import Held, Snapshot
 from webhook.serving.observer_link import ObserverLink
 from webhook.state.pipe import apply_update
@@ -60,7 +60,7 @@ class Observed:
         return [name for name in names if name not in PASSING and self.differs(name, there)]
 
     def listed(self):
-        return Settler()(fetch_snapshot(self.client, now=0.0, unix=0.0))
+        return OccupancyOfSnapshots()(fetch_snapshot(self.client, now=0.0, unix=0.0))
 
     def differs(self, name, there):
         return getattr(self.snapshot, name) != getattr(there, name)

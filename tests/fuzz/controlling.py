@@ -14,7 +14,7 @@ from tests.controller.test_run import Elector, Followed
 from tests.fuzz.objects import KEYS, NOON, OVER, TEAM, good, workload
 from webhook.api import resources as kinds
 from webhook.api.errors import Refused
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.controller import records, unreviewed
 from webhook.controller.policy_status import PATH
 from webhook.controller.records import RUNS, read_run
@@ -135,4 +135,4 @@ class Controlled:
         return slot is not None and name in slot.entries
 
     def _put(self, kind: str, **found: Any) -> None:
-        self.controller.put(Message(kind=kind, at=time.monotonic(), **found))
+        self.controller.put(WatchUpdate(kind=kind, at=time.monotonic(), **found))

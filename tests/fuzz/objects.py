@@ -25,9 +25,9 @@ from tests.fuzz.values import (
 )
 from tests.reviews import light_job
 from webhook.api import resources as kinds
-from webhook.hindsight.journal import Entry, Slot
+from webhook.hindsight.journal import JournalEntry, Slot
 from webhook.hindsight.journal import config_map as journal_map
-from webhook.learn.estimates import RunTimes
+from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import Ended, Run
 from webhook.learn.run_records import config_map as records_map
 from webhook.model.signatures import SigningKey, SigningKeys
@@ -239,7 +239,7 @@ def _hostile_workloads() -> list[Object]:
 
 def records() -> Object:
     """Return a shard of the records of runs."""
-    runs = RunTimes()
+    runs = RunTimeLearner()
     for number in range(3):
         ended = Ended(
             key="0123456789abcdef",
@@ -258,7 +258,7 @@ def records() -> Object:
 
 def journal() -> Object:
     """Return one hour of the journal."""
-    entry = Entry(
+    entry = JournalEntry(
         key="w-1",
         uid="j-1",
         namespace=TENANT,

@@ -12,10 +12,10 @@ from tests.fuzz.objects import NOON, good, probes
 from tests.reviews import review
 from tests.servers import Server
 from webhook.api import resources as kinds
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.decide.restraint import Restraint
-from webhook.kueue.live_occupancy import Settler
-from webhook.observer.forecaster import Foreseen, Foresight
+from webhook.kueue.live_occupancy import OccupancyOfSnapshots
+from webhook.observer.forecaster import Forecaster, ForecastResult
 from webhook.state.feed import Feed
 from webhook.state.pipe import read_update, write_update
 from webhook.state.readers import read
@@ -40,10 +40,10 @@ class Observed:
         self._read = lambda kind, source: (
             reading(kind, source) if kind == kinds.WORKLOADS else read(kind, source)
         )
-        settler, restraint = Settler(), Restraint(stated_version="", enforces=False)
+        settler, restraint = OccupancyOfSnapshots(), Restraint(stated_version="", enforces=False)
         self.feed = Feed(RESOURCES, self.now, settle=lambda seen: restraint(settler(seen)))
-        self._told: list[Foreseen] = []
-        self._foresight = Foresight(
+        self._told: list[ForecastResult] = []
+        self._foresight = Forecaster(
             self._told.append, clock=lambda: self.now, cpu=lambda: 0.0, sleep=lambda _: None
         )
         self.server = Server()
@@ -56,17 +56,19 @@ class Observed:
     def show(self, kind: str, *objects: Mapping[str, Any]) -> None:
         """List all objects of a kind."""
         entries = tuple(self._read(kind, each) for each in objects)
-        self._take(Message(kind=kind, at=self.now, entries=entries))
+        self._take(WatchUpdate(kind=kind, at=self.now, entries=entries))
 
     def change(self, kind: str, event_type: str, source: Mapping[str, Any]) -> None:
-        self._take(Message(kind=kind, at=self.now, event=(event_type, self._read(kind, source))))
+        self._take(
+            WatchUpdate(kind=kind, at=self.now, event=(event_type, self._read(kind, source)))
+        )
 
     def pass_time(self, seconds: float) -> None:
         """Let time go by in which every watch gives a sign of life."""
         self.now += seconds
         self.server.now = self.now
         for resource in RESOURCES:
-            self._take(Message(kind=resource.kind, at=self.now))
+            self._take(WatchUpdate(kind=resource.kind, at=self.now))
 
     def publish(self) -> None:
         """Write an update, with forecasts of what was known so far, and take it over."""
@@ -97,7 +99,7 @@ class Observed:
         found: Mapping[str, Any] = response
         return found
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: WatchUpdate) -> None:
         self._ring.take(message)
         self.lines += self.feed.take(message)
 

@@ -11,11 +11,11 @@ from tests.fuzz.objects import NOON, OURS, TENANT, hostile, hostile_jobs, journa
 from tests.fuzz.observing import Observed
 from tests.fuzz.values import anything, decision, decisions, deep, dumped, mutated
 from webhook.api import resources as kinds
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.console.access import Everybody
 from webhook.console.collect import collect
-from webhook.console.decisions import Book
-from webhook.console.followed import JUDGED, Followed, Newest, jobs
+from webhook.console.decisions import DecisionStore
+from webhook.console.followed import JUDGED, Followed, NewestJobs, jobs
 from webhook.console.lookback import Looker
 from webhook.console.routes import create_app
 from webhook.settings import Settings
@@ -43,10 +43,10 @@ class Shown:
 
     def __init__(self):
         self.lines, self.bugs = [], []
-        self.book = Book()
+        self.book = DecisionStore()
         self.observed = Observed()
         self._followed = Followed(self.book, Settings(), self.lines.append)
-        self._jobs = jobs(Newest())
+        self._jobs = jobs(NewestJobs())
         app = create_app(self._view, lambda _: Everybody(), on_error=self.bugs.append)
         self._client = app.test_client()
 
@@ -66,7 +66,7 @@ class Shown:
 
     def _follow(self, resource, source):
         entry = resource.read(resource.kind, source)
-        self._followed.take(Message(kind=resource.kind, at=0.0, event=("ADDED", entry)))
+        self._followed.take(WatchUpdate(kind=resource.kind, at=0.0, event=("ADDED", entry)))
 
     def _view(self):
         return collect(

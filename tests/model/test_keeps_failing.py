@@ -3,7 +3,7 @@
 from tests.builders import CPU_OPTION, GPU_OPTION, policy
 from tests.cluster.runs import DAY, ended, failure, success
 from webhook.learn.failing import refused
-from webhook.learn.run_records import Record, merged
+from webhook.learn.run_records import ClassRecord, merged
 
 NOW = 1_795_240_800
 POLICY = policy().model_copy(update={"generation": 1})
@@ -13,7 +13,7 @@ UNTIL = NOW - 100 + DAY
 
 
 def refusals(*runs, now=NOW, of=POLICY):
-    record = Record()
+    record = ClassRecord()
     for run in runs:
         record = merged(record, run.record())
     return list(refused(record, of, now))

@@ -4,10 +4,10 @@ from hypothesis import strategies as st
 
 from webhook.learn.run_records import (
     MOST_RUNS,
+    ClassRecord,
     Ended,
-    Outcome,
-    Record,
     Run,
+    RunOutcome,
     merged,
     pack_runs,
     unpack_outcomes,
@@ -38,7 +38,7 @@ RECORDS = st.lists(ENDED, max_size=80)
 
 
 def record_of(runs):
-    found = Record()
+    found = ClassRecord()
     for run in runs:
         found = merged(found, run.record())
     return found
@@ -98,10 +98,10 @@ def test_of_outcomes_three_failures_and_the_newest_success_are_kept():
     )
 
     assert unpack_outcomes(found.outcomes["light", "cpu"]) == (
-        Outcome(2, 1, 4, succeeded=True),
-        Outcome(3, 1, 4, succeeded=False),
-        Outcome(4, 1, 4, succeeded=False),
-        Outcome(5, 1, 4, succeeded=False),
+        RunOutcome(2, 1, 4, succeeded=True),
+        RunOutcome(3, 1, 4, succeeded=False),
+        RunOutcome(4, 1, 4, succeeded=False),
+        RunOutcome(5, 1, 4, succeeded=False),
     )
 
 

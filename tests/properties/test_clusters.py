@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests import builders
 from tests.builders import cluster_queue, held
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, WorkerCluster
-from webhook.serving.cluster_views import Clusters, Standing
+from webhook.serving.cluster_views import ClusterView, ClusterViews
 from webhook.state.pipe import Update, changes
-from webhook.state.workload import Seen
+from webhook.state.workload import SeenWorkload
 
 GPU = "nvidia.com/gpu"
 STEPS = ("place", "place", "see", "reserve", "arrive", "end")
@@ -39,8 +39,8 @@ class World:
     manager: int
     worker: int
     """Quota of GPUs."""
-    here: Standing = field(default_factory=lambda: Standing(30.0))
-    clusters: Clusters = field(default_factory=lambda: Clusters(30.0))
+    here: ClusterView = field(default_factory=lambda: ClusterView(30.0))
+    clusters: ClusterViews = field(default_factory=lambda: ClusterViews(30.0))
     placed: list = field(default_factory=list)
     waiting: list = field(default_factory=list)
     reserved: list = field(default_factory=list)
@@ -71,12 +71,16 @@ class World:
         )
         update = Update(
             changed=changes(None, manager),
-            seen=tuple(Seen(key, builders.NAMESPACE, key, "gpu-lq") for key in seen),
-            reserved=tuple(Seen(key, builders.NAMESPACE, key, "gpu-lq") for key in reserved),
+            seen=tuple(SeenWorkload(key, builders.NAMESPACE, key, "gpu-lq") for key in seen),
+            reserved=tuple(
+                SeenWorkload(key, builders.NAMESPACE, key, "gpu-lq") for key in reserved
+            ),
             synced=True,
             clusters={
                 "a": Update(
-                    changed=changes(None, worker), seen=tuple(map(Seen, arrived)), synced=True
+                    changed=changes(None, worker),
+                    seen=tuple(map(SeenWorkload, arrived)),
+                    synced=True,
                 )
             },
             watched_clusters=("a",),

@@ -18,13 +18,13 @@ from tests.controller.objects import Objects
 from tests.controller.test_hostile_jobs import DECIDED, job
 from tests.model.policies import VALID
 from webhook.api import resources as kinds
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.console import followed
 from webhook.controller import records, unreviewed
 from webhook.controller.job_events import JobEvents
 from webhook.controller.records import Keeper
 from webhook.hindsight.journal_keeper import Journal
-from webhook.learn.run_records import Record, config_map
+from webhook.learn.run_records import ClassRecord, config_map
 from webhook.model.job import DECISION, UNDONE, UNDONE_FROM
 from webhook.model.queues import Snapshot
 from webhook.reconsider import pending_jobs
@@ -127,7 +127,7 @@ CLUSTER = {
     kinds.PRIORITY_CLASSES: named("WorkloadPriorityClass", "high", value=7),
     kinds.POD_PRIORITIES: named("PriorityClass", "high", value=7),
     kinds.POLICIES: VALID,
-    kinds.RUN_TIMES: config_map(0, {"ab": Record(name="x")}),
+    kinds.RUN_TIMES: config_map(0, {"ab": ClassRecord(name="x")}),
 }
 """One object of each kind that a user or an admin writes."""
 HOLDING = whole(conditions=(RESERVED,), admitted_to="gpu-cq", assigned=1)
@@ -186,9 +186,9 @@ def synced(*changed):
     for resource in RESOURCES:
         sources = [CLUSTER[resource.kind]] if resource.kind in CLUSTER else []
         entries = tuple(read(resource.kind, source) for source in sources)
-        feed.take(Message(kind=resource.kind, at=1.0, entries=entries))
+        feed.take(WatchUpdate(kind=resource.kind, at=1.0, entries=entries))
     for kind, entry in changed:
-        feed.take(Message(kind=kind, at=2.0, event=("ADDED", entry)))
+        feed.take(WatchUpdate(kind=kind, at=2.0, event=("ADDED", entry)))
     return feed
 
 
@@ -198,7 +198,9 @@ def assert_publishes(feed):
         assert update.synced
         assert frame(update)
         assert apply_update(Snapshot(), update).as_of > 0.0
-    assert not [line for line in feed.hear(Message(kind="x", at=5.0)) if UNEXPECTED.search(line)]
+    assert not [
+        line for line in feed.hear(WatchUpdate(kind="x", at=5.0)) if UNEXPECTED.search(line)
+    ]
 
 
 @pytest.mark.parametrize("kind", CLUSTER)
@@ -233,7 +235,7 @@ def test_a_workload_with_anything_in_it_is_read_or_said_to_be_unreadable(given):
     server = Objects()
     keeper = Keeper(server, "ours", is_leader=lambda: True)
     journal = Journal(server, "ours", is_leader=lambda: True, unix=lambda: 2_000_000_000.0)
-    message = Message(kind="runs", at=0.0, entries=(over,))
+    message = WatchUpdate(kind="runs", at=0.0, entries=(over,))
     keeper.take(message)
     journal.take_over(message)
     assert keeper.look(0.0).errors == ()
@@ -259,8 +261,8 @@ def test_a_job_with_anything_in_it_is_followed_or_said_to_be_unreadable(given):
 
     seen = told(unreviewed.read("jobs", source))
     told(pending_jobs.read("pendingjobs", source))
-    told(followed.Newest().read("jobs", source))
+    told(followed.NewestJobs().read("jobs", source))
 
-    message = Message(kind="jobs", at=0.0, event=("ADDED", seen))
+    message = WatchUpdate(kind="jobs", at=0.0, event=("ADDED", seen))
     assert (events.take(message), journal.take_jobs(message)) == ((), ())
     assert events.look() == ()

@@ -35,7 +35,7 @@ def test_what_a_decision_changed_is_undone_in_the_journal(source, adaptation):
     outcome, admitted = decided(job, world(adaptation))
     assume(outcome.decision is not None and outcome.decision.option is not None)
 
-    found = entries.read(workload_of(admitted))
+    found = entries.read_finished(workload_of(admitted))
     entry = entries.entry(found, entries.metadata_of(admitted))
 
     wanted = job_manifest.spec(KIND.read(job), found.job_class)
@@ -55,7 +55,7 @@ def test_no_value_that_may_be_secret_is_kept(source):
         container["command"] = ["s3cret"]
     job["metadata"]["annotations"] = {"note": "s3cret"}
 
-    entry = entries.entry(entries.read(workload_of(job)), entries.metadata_of(job))
+    entry = entries.entry(entries.read_finished(workload_of(job)), entries.metadata_of(job))
 
     assert "s3cret" not in repr(entry)
     assert "s3cret" not in json.dumps(job_manifest.manifest(KIND.read(job), "a-class"))
@@ -66,7 +66,7 @@ def test_the_cluster_that_multikueue_sent_it_to_is_kept(source):
     job = submitted(source)
     sent = {**workload_of(job), "status": {"clusterName": "gpu-east"}}
 
-    entry = entries.entry(entries.read(sent), entries.metadata_of(job))
+    entry = entries.entry(entries.read_finished(sent), entries.metadata_of(job))
 
     assert entry.cluster == "gpu-east"
     assert journal.read(journal.write([entry])) == (entry,)

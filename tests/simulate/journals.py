@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from hack.experiment.arms import SCENARIOS
 from webhook.commands import manifest
-from webhook.hindsight.journal import SUCCEEDED, Entry
-from webhook.hindsight.look_back import World
+from webhook.hindsight.journal import SUCCEEDED, JournalEntry
+from webhook.hindsight.look_back import LookBackInput
 from webhook.jobs import KINDS
 from webhook.model import job_manifest
 from webhook.model.job import QUEUE_LABEL
@@ -41,7 +41,9 @@ def world(given, strategy, *, mode, policies=None):
         each.model_copy(update={"spec": each.spec.model_copy(update={"mode": mode})})
         for each in arm.policies
     ]
-    return World(snapshot=replace(given.snapshot, policies=tuple(found)), now=BEGAN + 100_000.0)
+    return LookBackInput(
+        snapshot=replace(given.snapshot, policies=tuple(found)), now=BEGAN + 100_000.0
+    )
 
 
 def entries(given, result, *, mode=""):
@@ -54,7 +56,7 @@ def _entry(given, submission, job, mode):
     read = KIND.read(given.manifest(submission))
     spec = json.dumps(job_manifest.spec(read, job.template), sort_keys=True)
     ran = spec if job.queue == job.submitted else _without_gpu(spec)
-    return Entry(
+    return JournalEntry(
         key=job.name,
         uid=f"job-{job.name}",
         namespace=read.namespace,

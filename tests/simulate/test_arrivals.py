@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.simulate import files
 from webhook.simulate.arrivals import Coming, generate, per_second
-from webhook.simulate.scenario_spec import Arrivals
+from webhook.simulate.scenario_spec import ArrivalsSpec
 
 DURATIONS = st.integers(0, 5000).map(lambda n: f"{n}ms")
 JOBS = st.one_of(
@@ -34,7 +34,7 @@ ENTRIES = st.one_of(EVERY, BURST, POISSON)
 
 
 def comings(source, seed=0):
-    return list(generate(Arrivals.model_validate(source), Random(seed)))
+    return list(generate(ArrivalsSpec.model_validate(source), Random(seed)))
 
 
 @given(ENTRIES, st.integers())

@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulate import journals
 from webhook.hindsight.gains import NOBODY, gains
-from webhook.hindsight.journal import GONE, Offer
+from webhook.hindsight.journal import GONE, WeighedOption
 from webhook.hindsight.look_back import look_back, untold
 
 GIVEN = journals.scenario("burst")
@@ -95,7 +95,9 @@ def test_moves_of_pending_jobs_are_counted_and_replayed_from_when_they_were_made
 def test_forecasts_are_held_against_what_happened():
     def expecting(entry):
         took = 1.1 * (entry.finished - entry.created)
-        return replace(entry, offers=(Offer(option=entry.option, queue="", finishes_in=took),))
+        return replace(
+            entry, offers=(WeighedOption(option=entry.option, queue="", finishes_in=took),)
+        )
 
     found = told(map(expecting, enforced()))
 
@@ -105,7 +107,7 @@ def test_forecasts_are_held_against_what_happened():
 
 def test_without_queues_the_decisions_forecasts_tell():
     def expecting(entry):
-        there = Offer(option="gpu", queue="gpu-lq", finishes_in=500.0)
+        there = WeighedOption(option="gpu", queue="gpu-lq", finishes_in=500.0)
         return replace(entry, offers=(there,))
 
     entries = [expecting(entry) for entry in enforced()]

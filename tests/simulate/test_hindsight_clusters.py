@@ -9,7 +9,7 @@ from webhook.hindsight import gains_table
 from webhook.hindsight.gains import gains
 from webhook.hindsight.look_back import look_back
 from webhook.learn.estimates import Learned
-from webhook.learn.run_records import Record, Run, pack_runs
+from webhook.learn.run_records import ClassRecord, Run, pack_runs
 
 # The manager lets through ten times what its worker has.
 GIVEN = journals.scenario("clusters", managerGpus=40)
@@ -31,7 +31,7 @@ def test_what_was_known_of_dispatches_before_is_known_to_replays(over, counts):
     # Nobody looks into the worker, and a run on CPUs takes 50 s longer.
     workers = {name: replace(each, watched=False) for name, each in GIVEN.workers.items()}
     waited = pack_runs(Run(journals.BEGAN + over, uid, 600) for uid in range(3))
-    record = Record(coarse="~light", dispatches={"gpu-cq": waited})
+    record = ClassRecord(coarse="~light", dispatches={"gpu-cq": waited})
     world = journals.world(GIVEN, "FinishTime", mode="Observe")
     learned = Learned(records={"light": record}, estimates={}, refusals={})
 

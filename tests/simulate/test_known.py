@@ -13,7 +13,7 @@ from tests.builders import arrival, cluster_queue, snapshot
 from tests.worlds import arrivals, schedules, snapshots, waiting
 from webhook.kueue import occupancy
 from webhook.model.queues import Held, Queueing
-from webhook.simulate.site import Known
+from webhook.simulate.site import KnownOccupancy
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
 
@@ -23,7 +23,7 @@ class Course:
 
     def __init__(self, state):
         self.state = state
-        self.known = Known(state)
+        self.known = KnownOccupancy(state)
         self.schedules = schedules(state)
         self.arrivals = {}
         self.pending = {name: [] for name in state.cluster_queues}
@@ -113,7 +113,7 @@ def test_who_waits_is_never_taken_to_start_whatever_queue_is_told_first(told):
             for name, cpu in (("a", "0"), ("b", "3"))
         )
     )
-    known = Known(state)
+    known = KnownOccupancy(state)
     running, lender, borrower = (
         arrival("1", {"cpu": "1"}, local_queue="a-lq"),
         arrival("2", {"cpu": "3"}, local_queue="b-lq"),

@@ -6,11 +6,11 @@ from random import Random
 import pytest
 
 from webhook.simulate import scenario_file
-from webhook.simulate.scenario_spec import RunTime
+from webhook.simulate.scenario_spec import RunTimeSpec
 
 
 def spec(**fields):
-    return RunTime.model_validate(fields)
+    return RunTimeSpec.model_validate(fields)
 
 
 def draw(specs, given=None, seed=0):

@@ -7,7 +7,7 @@ import pytest
 from tests.simulate import files
 from tests.simulate.files import with_workers, worker
 from webhook.flow import create
-from webhook.learn.estimates import RunTimes
+from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import unpack_runs
 from webhook.simulate import replay as replaying
 from webhook.simulate.replay import replay
@@ -62,7 +62,7 @@ def test_what_waits_in_a_worker_has_its_whole_run_ahead():
 
 
 def test_waiting_in_a_worker_is_no_part_of_a_run():
-    learned = RunTimes()
+    learned = RunTimeLearner()
 
     assert queues(by_finish(with_workers(worker("a", watched=False))), run_times=learned) == (
         ["fast"] * 4
@@ -78,7 +78,7 @@ def test_waiting_in_a_worker_is_no_part_of_a_run():
 
 
 def test_what_the_manager_has_learned_of_runs_stands_for_what_a_worker_has_not_seen():
-    learned = RunTimes()
+    learned = RunTimeLearner()
     queues(by_finish(files.document()), run_times=learned)
     source = by_finish(with_workers(worker("a", flavor_name="t4")), run_time=None)
     source["arrivals"] = [{"every": {"interval": "2s", "count": 4, "jobs": ["work"]}}]
@@ -124,7 +124,7 @@ def test_where_not_all_clusters_are_known_the_managers_quota_is_all_there_is():
 
 def taught(source):
     """Let Jobs run in the workers, and return what is learned of that."""
-    learned, option = RunTimes(), source["policies"]["objects"][0]["spec"]["options"][1]
+    learned, option = RunTimeLearner(), source["policies"]["objects"][0]["spec"]["options"][1]
     slowdown, option["slowdown"] = option["slowdown"], 1000
     assert set(queues(source, run_times=learned)) == {"fast"}
     option["slowdown"] = slowdown

@@ -149,14 +149,14 @@ def _put_element_back(elements: list[Any], name: str, value: Json | Absent) -> N
 
 
 def _take_if_empty(result: dict[str, Any], path: Path) -> None:
-    parent, value = places.look(result, path[:-1]), places.look(result, path)
+    parent, value = places.value_at(result, path[:-1]), places.value_at(result, path)
     if isinstance(parent, dict) and value in ({}, []):
         del parent[path[-1]]
 
 
 def _take_marks(result: dict[str, Any], original: Original, allowed: Allowed) -> None:
     for place in {pattern[:-1] for pattern in allowed if pattern[-2] in _TEXTS}:
-        texts = places.look(result, place)
+        texts = places.value_at(result, place)
         if not isinstance(texts, dict):
             continue
         taken = [key for key in MARKS.intersection(texts) if (*place, key) not in original]

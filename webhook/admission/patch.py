@@ -135,7 +135,7 @@ def operations(
     if not edits:
         return written
     _check(edits, allowed)
-    plan = _Plan(source)
+    plan = _Operations(source)
     for edit in edits:
         plan.add(edit)
     found = plan.operations()
@@ -210,13 +210,13 @@ def _verify(edits: Sequence[Edit], source: dict[str, Any]) -> None:
     for edit in edits:
         parent = edit.path[:-1]
         if parent not in reached:
-            reached[parent] = places.look(source, parent)
+            reached[parent] = places.value_at(source, parent)
         value = places.step(reached[parent], edit.path[-1])
         if (ABSENT if value is None else value) != edit.value:
             raise PatchError(edit.path, "does not have its value after the patch")
 
 
-class _Plan:
+class _Operations:
     """Operations for one object, collected while it is still unchanged."""
 
     def __init__(self, source: dict[str, Any]) -> None:
@@ -329,7 +329,7 @@ def too_large(source: Mapping[str, Any], edits: Iterable[Edit]) -> str:
         if edit.path[-2] == "annotations":
             changed.setdefault(edit.path[:-1], {})[edit.path[-1]] = edit.value
     for path, values in changed.items():
-        before = places.look(source, path)
+        before = places.value_at(source, path)
         after = {**(before if isinstance(before, dict) else {}), **values}
         if _bytes(after) > _ANNOTATIONS:
             return f"{'.'.join(path)} would have more than {_ANNOTATIONS >> 10} KiB"

@@ -39,7 +39,7 @@ def tree_of(allowed: Allowed) -> Tree:
     return tree
 
 
-def look(source: Any, path: Path) -> Any | Absent:
+def value_at(source: Any, path: Path) -> Any | Absent:
     """Read the value at *path*; null, and what cannot be reached, read as ABSENT."""
     node = source
     for part in path:

@@ -41,7 +41,7 @@ class Kubeconfig(NamedTuple):
     problem: str = ""
 
 
-class Reader:
+class KubeconfigReader:
     """Tells of each cluster when what is known of it has changed."""
 
     def __init__(

@@ -29,7 +29,7 @@ _CONFLICT: Final = 409
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class LeaseRecord:
     """What the Lease says."""
 
     version: str
@@ -43,10 +43,10 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Holder:
     """What one candidate knows; all times are by its own monotonic clock."""
 
-    record: Record | None = None
+    record: LeaseRecord | None = None
     """None: no Lease was ever seen."""
     changed_at: float = -math.inf
     """When it was first seen as it is."""
@@ -60,7 +60,7 @@ class Standing:
         return now < self.held_until
 
 
-def saw(standing: Standing, record: Record | None, *, identity: str, now: float) -> Standing:
+def saw(standing: Holder, record: LeaseRecord | None, *, identity: str, now: float) -> Holder:
     """Take over an answer that came at *now*; None: there is no Lease."""
     before = standing.record
     if record is None:
@@ -81,14 +81,14 @@ def saw(standing: Standing, record: Record | None, *, identity: str, now: float)
     )
 
 
-def may_claim(standing: Standing, *, identity: str, now: float) -> bool:
+def may_claim(standing: Holder, *, identity: str, now: float) -> bool:
     record = standing.record
     if record is None or record.holder in ("", identity):
         return True
     return now >= standing.changed_at + record.seconds
 
 
-def claim(standing: Standing, *, identity: str, stamp: str) -> Mapping[str, Any]:
+def claim(standing: Holder, *, identity: str, stamp: str) -> Mapping[str, Any]:
     """Write the spec by which we hold the Lease from *stamp* on, or go on to hold it."""
     record = standing.record
     is_ours = record is not None and record.holder == identity
@@ -102,7 +102,7 @@ def claim(standing: Standing, *, identity: str, stamp: str) -> Mapping[str, Any]
     }
 
 
-def held(standing: Standing, record: Record, *, asked: float, now: float) -> Standing:
+def held(standing: Holder, record: LeaseRecord, *, asked: float, now: float) -> Holder:
     """Take over that the claim which was sent at *asked* was granted, as is known at *now*."""
     return replace(
         standing,
@@ -113,13 +113,13 @@ def held(standing: Standing, record: Record, *, asked: float, now: float) -> Sta
     )
 
 
-def resigned(standing: Standing) -> Standing:
+def resigned(standing: Holder) -> Holder:
     return replace(standing, held_until=-math.inf)
 
 
-def read(source: Mapping[str, Any]) -> Record:
+def read(source: Mapping[str, Any]) -> LeaseRecord:
     spec = source.get("spec") or {}
-    return Record(
+    return LeaseRecord(
         version=str(source["metadata"]["resourceVersion"]),
         holder=str(spec.get("holderIdentity") or ""),
         # A shorter one would leave its holder leading for a while.
@@ -148,7 +148,7 @@ class Elector:
         self._clock = clock
         self._stamp = stamp
         self._place = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._standing = Standing()
+        self._standing = Holder()
         self.trouble = ""
         """What went wrong at the last step."""
 

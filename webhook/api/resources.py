@@ -80,7 +80,7 @@ Key: TypeAlias = tuple[str, str]
 """(namespace, name); the namespace of what has none is empty."""
 
 
-class Entry(NamedTuple):
+class ReadObject(NamedTuple):
     """One object, read. Without a value it counts as absent, and *problem* says why."""
 
     key: Key
@@ -95,11 +95,11 @@ def key_of(source: Mapping[str, Any]) -> Key:
 
 def read_by(
     reader: Callable[[Mapping[str, Any]], Any], kind: str, source: Mapping[str, Any]
-) -> Entry:
+) -> ReadObject:
     """Read one object; all that is read of the cluster comes through here."""
     key, problem = attempted(lambda: key_of(source), FieldError)
     if key is None:
-        return Entry(("", ""), None, f"{kind}: {problem}")
+        return ReadObject(("", ""), None, f"{kind}: {problem}")
     value, problem = attempted(lambda: reader(source), FieldError, PolicyError)
     name = "/".join(part for part in key if part)
-    return Entry(key, value, problem and f"{kind} {name}: {problem}")
+    return ReadObject(key, value, problem and f"{kind} {name}: {problem}")

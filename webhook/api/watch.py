@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from webhook.api.errors import Forbidden, Gone, NotServed, Refused, Unreachable
 from webhook.api.kubernetes_api import KubernetesApi
-from webhook.api.resources import Entry, Resource
+from webhook.api.resources import ReadObject, Resource
 
 _Item = TypeVar("_Item")
 
@@ -58,14 +58,14 @@ _GONE = 410
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class WatchUpdate:
     """What one step has found out; all of it is as of *at*, unless *error* says that it failed."""
 
     kind: str
     at: float
-    entries: tuple[Entry, ...] | None = None
+    entries: tuple[ReadObject, ...] | None = None
     """The whole list."""
-    event: tuple[str, Entry] | None = None
+    event: tuple[str, ReadObject] | None = None
     """(type, object) of one change."""
     error: str = ""
     served: bool = True
@@ -122,7 +122,7 @@ class Follower:
         self,
         resource: Resource,
         transport: KubernetesApi,
-        emit: Callable[[Message], None],
+        emit: Callable[[WatchUpdate], None],
         *,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
@@ -169,7 +169,7 @@ class Follower:
             self._back_off()
 
     def _list(self, path: str) -> None:
-        entries: list[Entry] = []
+        entries: list[ReadObject] = []
         at, version = self._clock(), ""
         for page in list_pages(self._transport, path, self._resource.params):
             # Cut down page by page: whole objects of a large list would fill the memory.
@@ -177,7 +177,7 @@ class Follower:
             entries.extend(self._read(self._resource.kind, item) for item in items)
             version = str((page.get("metadata") or {}).get("resourceVersion") or "")
         self._version = version
-        self._emit(Message(kind=self._resource.kind, at=at, entries=tuple(entries)))
+        self._emit(WatchUpdate(kind=self._resource.kind, at=at, entries=tuple(entries)))
 
     def _watch(self, path: str) -> None:
         seconds = self._uniform(*WATCH_SECONDS) if self._proven else _FIRST_WATCH_SECONDS
@@ -211,7 +211,7 @@ class Follower:
         change = None
         if event_type != "BOOKMARK":
             change = event_type, self._read(self._resource.kind, source)
-        self._emit(Message(kind=self._resource.kind, at=self._clock(), event=change))
+        self._emit(WatchUpdate(kind=self._resource.kind, at=self._clock(), event=change))
         self._version = str(version or self._version)
 
     def _miss(self) -> None:
@@ -221,12 +221,14 @@ class Follower:
             self._back_off()
             return
         self._failures = 0
-        self._emit(Message(kind=self._resource.kind, at=self._clock(), entries=(), served=False))
+        self._emit(
+            WatchUpdate(kind=self._resource.kind, at=self._clock(), entries=(), served=False)
+        )
         self._sleep(self._uniform(0.8, 1.0) * _PROBE_SECONDS)
 
     def _tell(self, *, error: str = "", unreadable: bool = False) -> None:
         kind, at = self._resource.kind, self._clock()
-        self._emit(Message(kind=kind, at=at, error=error, unreadable=unreadable))
+        self._emit(WatchUpdate(kind=kind, at=at, error=error, unreadable=unreadable))
 
     def _back_off(self) -> None:
         wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0**self._failures)

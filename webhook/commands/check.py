@@ -117,7 +117,7 @@ def _is_policy(value: Any) -> bool:
     return isinstance(value, dict) and value.get("kind") == KIND
 
 
-def _check(found: manifest.Found) -> Iterator[Finding]:
+def _check(found: manifest.ManifestObject) -> Iterator[Finding]:
     value = found.value
 
     def finding(kind: str, path: str, message: str) -> Finding:

@@ -22,7 +22,7 @@ from webhook.api.resources import kueue_path
 from webhook.commands import terminal
 from webhook.commands.connect import connected, jobs_path, namespace_or_current, pages
 from webhook.commands.deciding import kind_of
-from webhook.commands.manifest import Found, read_job, read_policies
+from webhook.commands.manifest import ManifestObject, read_job, read_policies
 from webhook.decide import options
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import carry_out, create, undoing
@@ -150,7 +150,7 @@ def _take_off(spec: dict[str, Any]) -> None:
 
 
 class _Trials:
-    def __init__(self, client: Client, source: Mapping[str, Any], found: Found) -> None:
+    def __init__(self, client: Client, source: Mapping[str, Any], found: ManifestObject) -> None:
         self._client = client
         self._source = source
         self._found = found

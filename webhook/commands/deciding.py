@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from webhook.api import resources as kinds
-from webhook.api.resources import Entry
+from webhook.api.resources import ReadObject
 from webhook.commands.connect import release_namespace_of
 from webhook.commands.manifest import read_policies
 from webhook.flow import create
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class DecidingView:
     """What a decision is made on, and when it was so, in seconds since 1970."""
 
     snapshot: Snapshot
@@ -41,7 +41,7 @@ class View:
     own_namespace: str = ""
 
 
-def view_of_file(path: str, policies: tuple[str, ...]) -> View:
+def view_of_file(path: str, policies: tuple[str, ...]) -> DecidingView:
     """Read a saved state; it is from when the last thing in it happened.
 
     Raises:
@@ -54,7 +54,7 @@ def view_of_file(path: str, policies: tuple[str, ...]) -> View:
 
 def view_of_cluster(
     client: Client, policies: tuple[str, ...] = (), *, without_job: tuple[str, str] | None = None
-) -> View:
+) -> DecidingView:
     """List the cluster's state; *without_job* (namespace, name): as if that Job were not there.
 
     Raises:
@@ -67,17 +67,17 @@ def view_of_cluster(
     if without_job is not None:
         for workload in list(state.workloads()):
             if (workload.namespace, workload.job) == without_job:
-                gone = Entry((workload.namespace, workload.name), None)
+                gone = ReadObject((workload.namespace, workload.name), None)
                 state.apply_read(kinds.WORKLOADS, "DELETED", gone)
     return dataclasses.replace(_view(state, time.time(), policies), own_namespace=ours)
 
 
-def _view(state: State, unix: float, policies: tuple[str, ...]) -> View:
+def _view(state: State, unix: float, policies: tuple[str, ...]) -> DecidingView:
     found = state.snapshot(0.0, unix)
     if policies:
         given = sorted((each for path in policies for each in read_policies(path)), key=sort_key)
         found = dataclasses.replace(found, policies=tuple(given))
-    return View(snapshot=foreseen(state, found, unix), unix=unix)
+    return DecidingView(snapshot=foreseen(state, found, unix), unix=unix)
 
 
 def kind_of(job: Mapping[str, Any]) -> JobKind:
@@ -95,7 +95,7 @@ def kind_of(job: Mapping[str, Any]) -> JobKind:
     return kind
 
 
-def consider(job: Mapping[str, Any], view: View) -> Outcome:
+def consider_manifest(job: Mapping[str, Any], view: DecidingView) -> Outcome:
     """Decide a Job as if it were created now; a decision that it carries is undone first.
 
     Raises:
@@ -116,7 +116,7 @@ def consider(job: Mapping[str, Any], view: View) -> Outcome:
     return create.consider(job, kind, occupancy.build(view.snapshot, ()), moment, rules)
 
 
-def untested(view: View) -> str:
+def untested(view: DecidingView) -> str:
     """Say that the webhook may only observe here, whatever is decided; empty: nothing says so.
 
     Its settings are not known here, and may state a version that cannot be read.
@@ -129,7 +129,7 @@ def untested(view: View) -> str:
     return f"{because}: policies only observe there, unless the webhook's settings say otherwise."
 
 
-def missing_queue(job: Mapping[str, Any], view: View) -> str:
+def missing_queue(job: Mapping[str, Any], view: DecidingView) -> str:
     """Say that the Job names a LocalQueue that is not there, and which may be meant; empty: no."""
     metadata = job["metadata"]
     name, namespace = (metadata.get("labels") or {}).get(QUEUE_LABEL), metadata["namespace"]

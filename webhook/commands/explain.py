@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from webhook.model.decision import Outcome
 if TYPE_CHECKING:
     from webhook.api.client import Client
-    from webhook.commands.deciding import View
-    from webhook.commands.manifest import Found
+    from webhook.commands.deciding import DecidingView
+    from webhook.commands.manifest import ManifestObject
     from webhook.model.decision import Outcome
 
 
@@ -55,7 +55,7 @@ def explained(
     try:
         place = namespace, job["metadata"]["name"]
         view = deciding.view_of_cluster(client, policies, without_job=place)
-        now = deciding.consider(as_if_created(job, view.unix), view)
+        now = deciding.consider_manifest(as_if_created(job, view.unix), view)
         for hint in filter(None, (deciding.missing_queue(job, view), deciding.untested(view))):
             terminal.say(hint, err=True)
     except Forbidden as error:
@@ -128,7 +128,7 @@ _CONFLICT = 409
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _ExplainOptions:
     name: str | None
     file: str | None
     policies: tuple[str, ...]
@@ -178,7 +178,7 @@ def command(**given: Any) -> None:
       kueue-fallback explain -f job.yaml --snapshot snapshot.json --policy policy.yaml
       kubectl get job train -o yaml | kueue-fallback explain -f - -o json
     """
-    asked = _Asked(**given)
+    asked = _ExplainOptions(**given)
     if (asked.name is None) == (asked.file is None):
         raise click.UsageError("Give the name of a Job, or a manifest with -f.")
     if asked.name is not None and asked.snapshot is not None:
@@ -190,14 +190,14 @@ def command(**given: Any) -> None:
         sys.exit(2)
 
 
-def _live(asked: _Asked, name: str) -> str:
+def _live(asked: _ExplainOptions, name: str) -> str:
 
     with connected(asked.kubeconfig) as client:
         where = namespace_or_current(asked.namespace, asked.kubeconfig)
         return explained(client, where, name, policies=asked.policies, output=asked.output)
 
 
-def _of_file(asked: _Asked) -> str:
+def _of_file(asked: _ExplainOptions) -> str:
     from webhook.api.errors import Forbidden
     from webhook.commands import deciding
     from webhook.commands.manifest import read_job
@@ -217,11 +217,11 @@ def _of_file(asked: _Asked) -> str:
     return _render(_consider(job, found, view), job, output)
 
 
-def _consider(job: Mapping[str, Any], found: Found, view: View) -> Outcome:
+def _consider(job: Mapping[str, Any], found: ManifestObject, view: DecidingView) -> Outcome:
     from webhook.commands import deciding
 
     try:
-        outcome = deciding.consider(job, view)
+        outcome = deciding.consider_manifest(job, view)
     except FieldError as error:
         raise found.wrong(error.path, error.message) from error
     for hint in filter(None, (deciding.missing_queue(job, view), deciding.untested(view))):

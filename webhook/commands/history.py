@@ -10,12 +10,12 @@ from typing import Any
 from webhook.api import resources
 from webhook.api.errors import Forbidden, NotServed
 from webhook.api.kubernetes_api import KubernetesApi
-from webhook.api.resources import Entry as Read
+from webhook.api.resources import ReadObject as Read
 from webhook.api.resources import Resource
 from webhook.api.watch import list_pages, path_of
 from webhook.hindsight import entries
-from webhook.hindsight.entries import Past
-from webhook.hindsight.journal import Entry, read_slot
+from webhook.hindsight.entries import FinishedWorkload
+from webhook.hindsight.journal import JournalEntry, read_slot
 from webhook.model.fields import FieldError
 from webhook.state.readers import read as read_object
 from webhook.state.snapshot_file import DEFAULTED, kind_of, read_objects, read_placed, state_of
@@ -27,12 +27,12 @@ _NAMESPACED = (resources.WORKLOADS, _JOBS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class ClusterHistory:
     """What was found; entries of each Workload once."""
 
     state: State | None
     """None: queues and policies may not be read, so that nothing can be replayed."""
-    entries: tuple[Entry, ...]
+    entries: tuple[JournalEntry, ...]
     left_out: int
     """Jobs that the journal had no room for."""
     unread: tuple[str, ...] = ()
@@ -47,8 +47,8 @@ class History:
 @dataclass(slots=True)
 class _Found:
     state: defaultdict[str, list[Read]] = field(default_factory=lambda: defaultdict(list))
-    journal: dict[str, Entry] = field(default_factory=dict)
-    pasts: list[Past] = field(default_factory=list)
+    journal: dict[str, JournalEntry] = field(default_factory=dict)
+    pasts: list[FinishedWorkload] = field(default_factory=list)
     jobs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     left_out: int = 0
     unread: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class _Found:
         self.jobs[str(metadata.get("uid") or "")] = metadata
 
     def take_workload(self, source: Mapping[str, Any]) -> None:
-        if (found := entries.read(source)) is not None:
+        if (found := entries.read_finished(source)) is not None:
             self.pasts.append(found)
 
     def take_slot(self, source: Mapping[str, Any]) -> None:
@@ -68,15 +68,15 @@ class _Found:
             self.journal |= slot.entries
             self.left_out += slot.left_out
 
-    def history(self) -> History:
-        return History(
+    def history(self) -> ClusterHistory:
+        return ClusterHistory(
             state=state_of(self.state) if self.is_whole else None,
             entries=tuple({**dict(self._present()), **self.journal}.values()),
             left_out=self.left_out,
             unread=tuple(self.unread),
         )
 
-    def _present(self) -> Iterator[tuple[str, Entry]]:
+    def _present(self) -> Iterator[tuple[str, JournalEntry]]:
         for each in self.pasts:
             try:
                 yield each.key, entries.entry(each, self.jobs.get(each.job_uid))
@@ -84,7 +84,7 @@ class _Found:
                 self.unread.append(f"Workload {each.namespace}/{each.name}: {error}")
 
 
-def from_file(path: str) -> History:
+def from_file(path: str) -> ClusterHistory:
     """Read a saved state (``-``: standard input).
 
     Raises:
@@ -108,7 +108,7 @@ def from_file(path: str) -> History:
     return found.history()
 
 
-def from_cluster(client: KubernetesApi, *, own_namespace: str, namespace: str) -> History:
+def from_cluster(client: KubernetesApi, *, own_namespace: str, namespace: str) -> ClusterHistory:
     """List with the rights of whoever asks; *namespace* is theirs, where they may see no other.
 
     Raises:

@@ -144,7 +144,7 @@ def _number(text: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ManifestObject:
     """One object of a file."""
 
     value: Any
@@ -179,7 +179,7 @@ def read_text(file: str) -> str:
         raise ManifestError(error.strerror or str(error)) from error
 
 
-def objects(file: str) -> Iterator[Found]:
+def objects(file: str) -> Iterator[ManifestObject]:
     """List the objects of a file; lists are taken apart, as kubectl does.
 
     Raises:
@@ -189,10 +189,10 @@ def objects(file: str) -> Iterator[Found]:
     name = "stdin" if file == "-" else file
     for document in read(read_text(file)):
         for value, prefix in _items(document.value):
-            yield Found(value=value, file=name, prefix=prefix, document=document)
+            yield ManifestObject(value=value, file=name, prefix=prefix, document=document)
 
 
-def read_job(file: str, namespace: str) -> tuple[Mapping[str, Any], Found]:
+def read_job(file: str, namespace: str) -> tuple[Mapping[str, Any], ManifestObject]:
     """Read the one Job of a file; *namespace* is for a manifest that names none.
 
     Raises:
@@ -232,7 +232,7 @@ def read_policies(file: str) -> list[FallbackPolicy]:
     return policies
 
 
-def _readable(file: str) -> Iterator[Found]:
+def _readable(file: str) -> Iterator[ManifestObject]:
     name = "stdin" if file == "-" else file
     try:
         for number, found in enumerate(objects(file), 1):

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.commands import terminal
-from webhook.commands.durations import Duration
+from webhook.commands.duration_type import Duration
 from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
-    from webhook.commands.history import History
+    from webhook.commands.history import ClusterHistory
     from webhook.hindsight.gains import Gains
     from webhook.hindsight.look_back import Hindsight
     from webhook.learn.estimates import Learned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReportOptions:
     """The options, as they were given."""
 
     since: float
@@ -83,7 +83,7 @@ def command(**given: Any) -> None:
     """
     from webhook.hindsight.gains import gains
 
-    asked = Asked(**given)
+    asked = ReportOptions(**given)
     try:
         if asked.run_times:
             _show_run_times(_learned(asked), asked.output)
@@ -98,7 +98,7 @@ def command(**given: Any) -> None:
     _show_gains(gains(told, since=until - asked.since, until=until, **chosen), asked.output)
 
 
-def _history(asked: Asked) -> History:
+def _history(asked: ReportOptions) -> ClusterHistory:
     from webhook.commands import history
     from webhook.commands.connect import connected
 
@@ -116,17 +116,17 @@ def _history(asked: Asked) -> History:
     return found
 
 
-def _told(found: History, given: Sequence[str], since: float, until: float) -> Hindsight:
+def _told(found: ClusterHistory, given: Sequence[str], since: float, until: float) -> Hindsight:
     """Replay what ended since then, with what came before it and was still there."""
     from webhook.commands import simulate
     from webhook.hindsight import look_back
-    from webhook.hindsight.look_back import World
+    from webhook.hindsight.look_back import LookBackInput
 
     entries = [each for each in found.entries if not each.outcome or each.finished >= since]
     if found.state is None:
         return look_back.untold(entries)
     snapshot = found.state.snapshot(0.0, until)
-    world = World(
+    world = LookBackInput(
         snapshot=snapshot,
         workers=simulate.read(given, snapshot),
         learned=found.state.learned(until),
@@ -168,7 +168,7 @@ def _dump(found: Mapping[str, Any], output: str) -> None:
     terminal.say(yaml.safe_dump(found, sort_keys=False).rstrip())
 
 
-def _learned(asked: Asked) -> Learned:
+def _learned(asked: ReportOptions) -> Learned:
     from webhook.commands.connect import connected, release_namespace_of
     from webhook.state.snapshot_file import fetch_learned, read_learned
 

@@ -114,7 +114,7 @@ PLOTS_MISSING = "needs matplotlib: pip install 'kueue-fallback[plots]'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SimulateOptions:
     """The options, as they were given."""
 
     file: str | None
@@ -178,7 +178,7 @@ def command(**given: Any) -> None:
       kueue-fallback simulate -f trace.yaml --set slowdown=10 --seed 7 -o json
       kueue-fallback simulate --decisions server.log --snapshot snapshot.json --policy new.yaml
     """
-    asked = Asked(**given)
+    asked = SimulateOptions(**given)
     try:
         _check_plot(asked.plot)
         scenario = _replayed(asked)
@@ -192,7 +192,7 @@ def command(**given: Any) -> None:
         _draw(results, asked.plot, scenario.name)
 
 
-def _replayed(asked: Asked) -> Scenario:
+def _replayed(asked: SimulateOptions) -> Scenario:
     """Read what is to be replayed: a scenario, or a log with what belongs to it."""
     if (asked.file is None) == (asked.decisions is None):
         raise FieldError("", "expected one of --filename and --decisions")

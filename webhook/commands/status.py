@@ -14,7 +14,7 @@ from webhook.commands.connect import connected, kubeconfig_option, namespace_or_
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
-    from webhook.commands.status_parts import Part
+    from webhook.commands.status_parts import StatusPart
 
 _PROXY_SECONDS = 5.0
 """A server that the API server cannot reach is waited for no longer."""
@@ -82,10 +82,10 @@ def _parts(
     namespace: str,
     release_namespace: str | None,
     kueue_namespace: str,
-) -> Mapping[str, Part]:
+) -> Mapping[str, StatusPart]:
     from webhook.api.errors import Forbidden
     from webhook.commands import connect, status_parts
-    from webhook.commands.status_parts import Part, looked, replicas
+    from webhook.commands.status_parts import StatusPart, looked, replicas
 
     kubernetes = _kubernetes(client)
     unix = time.time()
@@ -95,7 +95,7 @@ def _parts(
         ours = release_namespace or connect.namespace_of(found) or ours
         certificates = status_parts.certificates(found, unix)
     except Forbidden as error:
-        certificates = Part(forbidden=str(error))
+        certificates = StatusPart(forbidden=str(error))
     parts = {
         "switch": looked(lambda: status_parts.switch(client, ours)),
         "kueue": looked(lambda: status_parts.kueue(client, kueue_namespace, kubernetes)),
@@ -104,9 +104,7 @@ def _parts(
         "replicas": looked(lambda: replicas(proxied, ours, unix)),
         "clusters": looked(lambda: status_parts.clusters(client)),
         "policies": looked(lambda: status_parts.policies(client)),
-        "clusterQueues": looked(
-            lambda: status_parts.cluster_queues(client, ours, kueue_namespace)
-        ),
+        "clusterQueues": looked(lambda: status_parts.cluster_queues(client, ours, kueue_namespace)),
     }
     parts["kueue"] = status_parts.untested(parts["kueue"], parts["policies"], parts["replicas"])
     if parts["clusterQueues"].forbidden:

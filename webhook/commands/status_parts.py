@@ -16,12 +16,12 @@ from webhook.api.resources import KUEUE_DEPLOYMENT, OFF_SWITCH, kueue_path
 from webhook.commands.connect import pages
 from webhook.commands.recorded import unix_of
 from webhook.commands.switch import off_of
-from webhook.kueue.flavor_plan import Choice, Demand
+from webhook.kueue.flavor_plan import Demand, FlavorChoice
 from webhook.kueue.profile import start_of
 from webhook.model.kueue_support import KueueTested
 from webhook.model.quantity import CPU, render
 from webhook.model.queues import ClusterQueue, FlavorResource, Held, StopPolicy
-from webhook.state.forecast_input import Survey, Surveyor
+from webhook.state.forecast_input import ForecastInput, ForecastInputs
 from webhook.state.kueue_config import read_kueue_manager
 from webhook.state.snapshot_file import fetch_state
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class StatusPart:
     shown: Any = None
     """Objects, lists and plain values, as programs get them."""
     forbidden: str = ""
@@ -56,32 +56,32 @@ class Part:
         return {"unknown": self.unknown} if self.unknown else self.shown
 
 
-Looks: TypeAlias = Callable[[], Part]
+Looks: TypeAlias = Callable[[], StatusPart]
 
 
-def looked(look: Looks) -> Part:
+def looked(look: Looks) -> StatusPart:
     """Look; what the user may not see is a part of the answer, not a failure."""
     try:
         return look()
     except Forbidden as error:
-        return Part(forbidden=str(error))
+        return StatusPart(forbidden=str(error))
 
 
 _POLICIES = "/apis/kueue-fallback.dev/v1alpha1/fallbackpolicies"
 _KUEUES_DEPLOYMENT = "/apis/apps/v1/namespaces/{}/deployments/kueue-controller-manager"
 
 
-def policies(client: Client) -> Part:
+def policies(client: Client) -> StatusPart:
     try:
         found = [_policy(item) for item in _listed(client, _POLICIES)]
     except NotServed:
-        return Part(shown=[], trouble=("the definition of FallbackPolicy is not installed",))
+        return StatusPart(shown=[], trouble=("the definition of FallbackPolicy is not installed",))
     trouble = [
         f"policy {each['name']} is not ready: {each['message']}"
         for each in found
         if each["ready"] is False
     ]
-    return Part(shown=found, trouble=tuple(trouble))
+    return StatusPart(shown=found, trouble=tuple(trouble))
 
 
 def _policy(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,53 +110,55 @@ def _policy(source: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def switch(client: Client, namespace: str) -> Part:
+def switch(client: Client, namespace: str) -> StatusPart:
     path = f"/api/v1/namespaces/{namespace}/configmaps/{OFF_SWITCH}"
     try:
         found = off_of(client.get(path))
     except NotServed:
         found = None
-    return Part(shown={"off": found is not None, "namespaces": sorted(found or ())})
+    return StatusPart(shown={"off": found is not None, "namespaces": sorted(found or ())})
 
 
-def leader(client: Client, namespace: str, unix: float) -> Part:
+def leader(client: Client, namespace: str, unix: float) -> StatusPart:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{lease.NAME}"
     try:
         source = client.get(path)
     except NotServed:
         why = f"no controller leads: there is no Lease {lease.NAME} in namespace {namespace}"
-        return Part(shown={"holder": "", "leads": False}, trouble=(why,))
+        return StatusPart(shown={"holder": "", "leads": False}, trouble=(why,))
     record = lease.read(source)
     renewed = unix_of(str((source.get("spec") or {}).get("renewTime") or ""))
     age = None if renewed is None else max(0.0, unix - renewed)
     leads = bool(record.holder) and age is not None and age <= record.seconds
     shown = {"holder": record.holder, "leads": leads, "renewedSecondsAgo": _rounded(age)}
     if leads:
-        return Part(shown=shown)
+        return StatusPart(shown=shown)
     why = (
         f"{record.holder} has not renewed its Lease" if record.holder else "nobody holds the Lease"
     )
-    return Part(shown=shown, trouble=(f"no controller leads: {why}",))
+    return StatusPart(shown=shown, trouble=(f"no controller leads: {why}",))
 
 
-def certificates(found: Sequence[Mapping[str, Any]], unix: float) -> Part:
+def certificates(found: Sequence[Mapping[str, Any]], unix: float) -> StatusPart:
     """Tell how long the API server's trust lasts: what it believes, by the ``caBundle``."""
     if not found:
-        return Part(shown=[], trouble=("the API server calls no webhook: it is not configured",))
+        return StatusPart(
+            shown=[], trouble=("the API server calls no webhook: it is not configured",)
+        )
     bundles = {
         hook["clientConfig"].get("caBundle") or "" for item in found for hook in item["webhooks"]
     }
     shown = sorted((each for bundle in bundles for each in _authorities(bundle, unix)), key=_when)
     if "" in bundles:
-        return Part(
+        return StatusPart(
             shown=shown, trouble=("a webhook has no caBundle: the API server trusts nobody",)
         )
     if not shown:
-        return Part(unknown="the caBundle holds no certificate that can be read")
+        return StatusPart(unknown="the caBundle holds no certificate that can be read")
     trouble = (
         () if shown[-1]["secondsLeft"] > 0 else ("every certificate in the caBundle is expired",)
     )
-    return Part(shown=shown, trouble=trouble)
+    return StatusPart(shown=shown, trouble=trouble)
 
 
 def _authorities(bundle: str, unix: float) -> Iterator[dict[str, Any]]:
@@ -179,15 +181,15 @@ def _when(found: Mapping[str, Any]) -> str:
     return str(found["notAfter"])
 
 
-def kueue(client: Client, namespace: str, kubernetes: str) -> Part:
+def kueue(client: Client, namespace: str, kubernetes: str) -> StatusPart:
     served = client.kueue_version()
     shown = {"kubernetes": kubernetes, "api": served, "version": _kueues_image(client, namespace)}
     if served is None:
-        return Part(shown=shown, trouble=("Kueue is not installed",))
-    return Part(shown=shown)
+        return StatusPart(shown=shown, trouble=("Kueue is not installed",))
+    return StatusPart(shown=shown)
 
 
-def untested(told: Part, policies: Part, replicas: Part) -> Part:
+def untested(told: StatusPart, policies: StatusPart, replicas: StatusPart) -> StatusPart:
     """Add to what is told of Kueue why it is untested: as policies say, else the servers."""
     judged = [each for each in policies.shown or () if each["kueueMessage"]]
     messages = {each["kueueMessage"] for each in judged if not each["kueueTested"]}
@@ -200,7 +202,7 @@ def untested(told: Part, policies: Part, replicas: Part) -> Part:
     return replace(told, shown=shown, trouble=trouble)
 
 
-def clusters(client: Client) -> Part:
+def clusters(client: Client) -> StatusPart:
     """List the worker clusters behind MultiKueue, and whether Kueue reaches them.
 
     Raises:
@@ -211,13 +213,13 @@ def clusters(client: Client) -> Part:
         path = kueue_path(client.kueue_version(), "multikueueclusters")
         found = [_cluster(item) for item in _listed(client, path)]
     except NotServed:
-        return Part(shown=[])
+        return StatusPart(shown=[])
     trouble = [
         f"cluster {each['name']} is not active: {each['message']}"
         for each in found
         if each["active"] is False
     ]
-    return Part(shown=found, trouble=tuple(trouble))
+    return StatusPart(shown=found, trouble=tuple(trouble))
 
 
 def _cluster(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -254,7 +256,7 @@ _GIBI = 1 << 30
 _IN_BYTES = ("memory", "ephemeral-storage", "hugepages-")
 
 
-def cluster_queues(client: Client, namespace: str, kueue_namespace: str) -> Part:
+def cluster_queues(client: Client, namespace: str, kueue_namespace: str) -> StatusPart:
     """Count them from Workloads, as decisions do, and foresee them.
 
     Raises:
@@ -265,16 +267,16 @@ def cluster_queues(client: Client, namespace: str, kueue_namespace: str) -> Part
     unix = time.time()
     snapshot = state.snapshot(0.0, unix)
     counted = {name: state.census(name) for name in snapshot.cluster_queues}
-    survey = Survey(snapshot=snapshot, counted=counted, now=0.0, unix=unix)
-    profiles = Surveyor().profiles(survey)
+    survey = ForecastInput(snapshot=snapshot, counted=counted, now=0.0, unix=unix)
+    profiles = ForecastInputs().profiles(survey)
     shown = [
         _queue(queue, snapshot.held.get(name, Held()), state, profiles.get(name))
         for name, queue in sorted(snapshot.cluster_queues.items())
     ]
-    return Part(shown=shown)
+    return StatusPart(shown=shown)
 
 
-def local_queues(client: Client, namespace: str) -> Part:
+def local_queues(client: Client, namespace: str) -> StatusPart:
     """List those of one namespace, with what Kueue says of them: for who may see no more.
 
     Raises:
@@ -285,8 +287,8 @@ def local_queues(client: Client, namespace: str) -> Part:
         path = kueue_path(client.kueue_version(), f"namespaces/{namespace}/localqueues")
         found = [item for page in pages(client, path) for item in page.get("items") or ()]
     except NotServed:
-        return Part(unknown="Kueue is not installed")
-    return Part(shown=[_local_queue(item) for item in found])
+        return StatusPart(unknown="Kueue is not installed")
+    return StatusPart(shown=[_local_queue(item) for item in found])
 
 
 def _local_queue(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -337,7 +339,7 @@ def _next_free(profile: Profile | None, cell: FlavorResource) -> dict[str, Any]:
     """Foresee when a new Job gets one unit, after all who wait; None: that is not in sight."""
     if profile is None:
         return {"nextFreeIn": None, "uncertain": []}
-    choice = Choice(flavor=cell[0], usage=((cell, _unit(cell[1])),))
+    choice = FlavorChoice(flavor=cell[0], usage=((cell, _unit(cell[1])),))
     start = start_of(profile, Demand(parts=((choice,),), combinations=())).start
     seconds = None if start.seconds == inf else round(start.seconds, 1)
     return {"nextFreeIn": seconds, "uncertain": list(start.uncertain)}
@@ -358,7 +360,7 @@ _CERTIFICATE = "certificate_"
 _UNTESTED = "untested_"
 
 
-def replicas(client: Client, namespace: str, unix: float) -> Part:
+def replicas(client: Client, namespace: str, unix: float) -> StatusPart:
     """Ask each server.
 
     Raises:
@@ -372,7 +374,7 @@ def replicas(client: Client, namespace: str, unix: float) -> Part:
         for pod in page.get("items") or ()
     ]
     if not listed:
-        return Part(unknown=f"there is no pod of the server in namespace {namespace}")
+        return StatusPart(unknown=f"there is no pod of the server in namespace {namespace}")
     shown = [_replica(client, pod, unix) for pod in listed]
     trouble = [
         f"{each['name']} is {each['state']}"
@@ -389,7 +391,7 @@ def replicas(client: Client, namespace: str, unix: float) -> Part:
         for each in shown
         for name in each["staleClusters"]
     ]
-    return Part(shown=shown, trouble=tuple(trouble))
+    return StatusPart(shown=shown, trouble=tuple(trouble))
 
 
 def _replica(client: Client, pod: Mapping[str, Any], unix: float) -> dict[str, Any]:

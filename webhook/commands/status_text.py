@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from webhook.commands import terminal
-from webhook.commands.status_parts import Part
+from webhook.commands.status_parts import StatusPart
 
 _POLICIES = ("POLICY", "MODE", "STRATEGY", "READY", "OPTIONS", "MESSAGE")
 _QUEUES = ("CLUSTERQUEUE", "STATE", "PENDING", "RESERVING", "FLAVOR", "RESOURCE", "USED", "QUOTA")
@@ -19,7 +19,7 @@ _ACTIVE = {True: "active", False: "inactive", None: "-"}
 _READY = {True: "ready", False: "not ready", None: "-"}
 
 
-def as_text(parts: Mapping[str, Part], *, limit: int | None) -> str:
+def as_text(parts: Mapping[str, StatusPart], *, limit: int | None) -> str:
     room = None if limit is None else limit - _NAMES_WIDTH
     said = {name: _said(parts[key], say, room) for name, key, say in _LINES}
     lines = [f"{name:<{_NAMES_WIDTH}}{text}" for name, text in said.items() if text]
@@ -32,11 +32,11 @@ def as_text(parts: Mapping[str, Part], *, limit: int | None) -> str:
     return "\n".join(lines)
 
 
-def _said(part: Part, say: Callable[[Any], str], room: int | None) -> str:
+def _said(part: StatusPart, say: Callable[[Any], str], room: int | None) -> str:
     return terminal.cut(part.hidden, room) if part.hidden else say(part.shown)
 
 
-def _tables(parts: Mapping[str, Part]) -> list[tuple[Sequence[str], list[tuple[str, ...]]]]:
+def _tables(parts: Mapping[str, StatusPart]) -> list[tuple[Sequence[str], list[tuple[str, ...]]]]:
     found: list[tuple[Sequence[str], list[tuple[str, ...]]]] = [
         (_REPLICAS, [_replica(each) for each in parts["replicas"].shown or ()]),
         (_CLUSTERS, _clusters(parts["clusters"].shown or (), parts["replicas"].shown or ())),

@@ -23,7 +23,7 @@ from webhook.commands.connect import (
     namespace_or_current,
     pages,
 )
-from webhook.commands.durations import Duration
+from webhook.commands.duration_type import Duration
 from webhook.model.job import QUEUE_LABEL
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class DecisionLine:
     time: str
     event: str
     """created, moved, changed or undone"""
@@ -65,9 +65,9 @@ class Decisions:
     """What stands on the Jobs, as far as it has been seen."""
 
     def __init__(self) -> None:
-        self._known: dict[Key, tuple[str, Line]] = {}
+        self._known: dict[Key, tuple[str, DecisionLine]] = {}
 
-    def replace(self, jobs: list[Mapping[str, Any]]) -> list[Line]:
+    def replace(self, jobs: list[Mapping[str, Any]]) -> list[DecisionLine]:
         """Take over a whole list; return what has changed, the oldest first."""
         keys = {_key(job) for job in jobs}
         for key in [key for key in self._known if key not in keys]:
@@ -75,7 +75,7 @@ class Decisions:
         found = [line for job in jobs if (line := self.put(job))]
         return sorted(found, key=lambda line: line.time)
 
-    def put(self, job: Mapping[str, Any]) -> Line | None:
+    def put(self, job: Mapping[str, Any]) -> DecisionLine | None:
         """Take over one Job; return a line if its decision is another one than before."""
         key = _key(job)
         uid, before = self._known.pop(key, ("", None))
@@ -102,7 +102,7 @@ class Decisions:
 
 def lines(
     client: Client, namespace: str, *, since: float | None, until: float | None
-) -> Iterator[Line]:
+) -> Iterator[DecisionLine]:
     """Follow the Jobs of a namespace (empty: of all).
 
     Begin with decisions made since then (in seconds since 1970; None: with none), and end at
@@ -140,7 +140,7 @@ def lines(
             time.sleep(_wait(failures, until))
 
 
-def _taken(decisions: Decisions, event: Mapping[str, Any]) -> Line | None:
+def _taken(decisions: Decisions, event: Mapping[str, Any]) -> DecisionLine | None:
     kind, job = event.get("type"), event["object"]
     if kind in ("ADDED", "MODIFIED"):
         return decisions.put(job)
@@ -184,7 +184,7 @@ def _wait(failures: int, until: float | None) -> float:
     return seconds if until is None else max(0.0, min(seconds, until - time.monotonic()))
 
 
-def _line(job: Mapping[str, Any]) -> Line | None:
+def _line(job: Mapping[str, Any]) -> DecisionLine | None:
     decision = recorded.decision_on(job)
     if decision is None:
         return None
@@ -192,7 +192,7 @@ def _line(job: Mapping[str, Any]) -> Line | None:
     moves = moves if isinstance(moves, int) else 0
     history = decision.get("history")
     is_moved = moves > 0 and isinstance(history, list)
-    return Line(
+    return DecisionLine(
         time=str(decision.get("time", "")),
         event="moved" if is_moved else "created",
         namespace=job["metadata"]["namespace"],
@@ -207,7 +207,7 @@ def _line(job: Mapping[str, Any]) -> Line | None:
     )
 
 
-def _undone(before: Line, job: Mapping[str, Any]) -> Line:
+def _undone(before: DecisionLine, job: Mapping[str, Any]) -> DecisionLine:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     queue = _queue(job)
     where = f" in {queue}" if queue else ""
@@ -219,7 +219,7 @@ def _queue(job: Mapping[str, Any]) -> str:
     return str((job["metadata"].get("labels") or {}).get(QUEUE_LABEL, ""))
 
 
-def _is_since(line: Line, since: float | None) -> bool:
+def _is_since(line: DecisionLine, since: float | None) -> bool:
     unix = recorded.unix_of(line.time)
     return since is not None and unix is not None and unix >= since
 
@@ -292,13 +292,13 @@ def _follow(given: Mapping[str, Any]) -> None:
             sys.exit(UNREACHED)
 
 
-def written(line: Line, output: str) -> str:
+def written(line: DecisionLine, output: str) -> str:
     if output == "json":
         return json.dumps(line.as_json())
     return "".join(_cells(line, terminal.width(output)))
 
 
-def _cells(line: Line, limit: int | None) -> Iterator[str]:
+def _cells(line: DecisionLine, limit: int | None) -> Iterator[str]:
     times = line.time.removesuffix("Z").replace("T", " ")
     job = f"{line.namespace}/{line.name}"
     used = 0

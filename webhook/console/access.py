@@ -55,7 +55,7 @@ class Unanswered(Exception):  # noqa: N818 - likewise
     """The API server did not say."""
 
 
-class Asked(NamedTuple):
+class AccessQuery(NamedTuple):
     """One right, as in ``resourceAttributes``."""
 
     verb: str
@@ -66,7 +66,7 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class User:
+class Viewer:
     name: str
     uid: str = ""
     groups: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class Reviews:
     ) -> None:
         """Ask by *post*; tokens must be meant for *audience*, empty: for the API server itself."""
         self._post, self._audience = post, audience
-        self._users: Remembered[User | bool] = Remembered(clock)
+        self._users: Remembered[Viewer | bool] = Remembered(clock)
         self._allowed: Remembered[bool] = Remembered(clock)
 
     def seer(self, authorization: str) -> Seer:
@@ -125,11 +125,11 @@ class Reviews:
         # The token itself is kept nowhere.
         key = hashlib.sha256(token.encode()).digest()
         user = self._users.get(key, lambda: self._user(token))
-        if not isinstance(user, User):
+        if not isinstance(user, Viewer):
             raise Unknown
         return _Reviewed(self, user)
 
-    def allows(self, user: User, asked: Asked) -> bool:
+    def allows(self, user: Viewer, asked: AccessQuery) -> bool:
         """Say whether a user has a right.
 
         Raises:
@@ -138,7 +138,7 @@ class Reviews:
         """
         return self._allowed.get((user, asked), lambda: self._is_allowed(user, asked))
 
-    def _user(self, token: str) -> User | bool:
+    def _user(self, token: str) -> Viewer | bool:
         """Ask whose token it is; False: nobody's."""
         spec: dict[str, Any] = {"token": token}
         if self._audience:
@@ -154,7 +154,7 @@ class Reviews:
         except FieldError as error:
             raise Unanswered(str(error)) from error
 
-    def _is_allowed(self, user: User, asked: Asked) -> bool:
+    def _is_allowed(self, user: Viewer, asked: AccessQuery) -> bool:
         spec = {
             "user": user.name,
             "uid": user.uid,
@@ -176,7 +176,7 @@ class Reviews:
 class _Reviewed:
     """A user whom the API server knows."""
 
-    def __init__(self, reviews: Reviews, user: User) -> None:
+    def __init__(self, reviews: Reviews, user: Viewer) -> None:
         self._reviews, self._user = reviews, user
 
     def may_get(self, names: Iterable[str], *, group: str, resource: str) -> frozenset[str]:
@@ -199,12 +199,12 @@ class _Reviewed:
     def _has(
         self, verb: str, group: str, resource: str, *, namespace: str = "", name: str = ""
     ) -> bool:
-        return self._reviews.allows(self._user, Asked(verb, group, resource, namespace, name))
+        return self._reviews.allows(self._user, AccessQuery(verb, group, resource, namespace, name))
 
 
-def _read_user(source: Mapping[str, Any]) -> User:
+def _read_user(source: Mapping[str, Any]) -> Viewer:
     extra = fields.mapping(source, "extra", "user")
-    return User(
+    return Viewer(
         name=fields.text(source, "username", "user"),
         uid=fields.text(source, "uid", "user"),
         groups=fields.strings(source, "groups", "user"),

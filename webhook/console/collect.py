@@ -13,7 +13,7 @@ from webhook.api.resources import KUEUE_GROUP
 from webhook.console import gained
 from webhook.console.access import Seer
 from webhook.console.gained import Lookback
-from webhook.console.view import Cell, Cluster, Decision, Policy, Queue, Savings, View
+from webhook.console.view import Cell, Policy, Queue, Savings, ShownCluster, ShownDecision, View
 from webhook.kueue import quota
 from webhook.kueue.quota import Quotas
 from webhook.model.forecasts import Profile
@@ -42,7 +42,7 @@ class Leads(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class ConsoleInput:
     """All that is known at one moment."""
 
     now: float
@@ -52,7 +52,7 @@ class Known:
     max_age: float
     counted: Counted | None
     """None: nothing is known of the cluster yet."""
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[ShownDecision, ...] = ()
     lookback: Lookback = gained.NOTHING
     judged: Mapping[str, Judged]
     """Policy to what was said of it."""
@@ -61,7 +61,7 @@ class Known:
     """Worker cluster that is watched to what is known of it; None: nothing yet."""
 
 
-def collect(known: Known) -> View:
+def collect(known: ConsoleInput) -> View:
     counted = known.counted
     age = _age(counted, known.now)
     workers = sorted(known.workers.items())
@@ -137,7 +137,7 @@ def seen_clusters(view: View, seer: Seer) -> frozenset[str]:
 def policies(
     found: Iterable[FallbackPolicy],
     judged: Mapping[str, Judged],
-    decisions: Iterable[Decision],
+    decisions: Iterable[ShownDecision],
 ) -> tuple[Policy, ...]:
     """Describe policies, with how often each of their options was taken in *decisions*."""
     decisions = tuple(decisions)
@@ -156,18 +156,18 @@ def policies(
 
 
 def _decided(
-    policy: str, options: Iterable[str], decisions: Iterable[Decision]
+    policy: str, options: Iterable[str], decisions: Iterable[ShownDecision]
 ) -> tuple[tuple[str, int], ...]:
     taken = Counter(decision.option for decision in decisions if decision.policy == policy)
     return tuple((option, taken[option]) for option in options)
 
 
-def savings(decisions: Iterable[Decision]) -> Savings | None:
+def savings(decisions: Iterable[ShownDecision]) -> Savings | None:
     """Sum what decisions that were carried out gained, as far as forecasts told; None: no telling.
 
     A Job's first option is the one that it would have had without a policy.
     """
-    gains: list[tuple[Decision, float]] = []
+    gains: list[tuple[ShownDecision, float]] = []
     for decision in decisions:
         options = {option.name: option.finishes_in for option in decision.options}
         first = next(iter(options.values()), None)
@@ -189,12 +189,12 @@ def _age(counted: Counted | None, now: float) -> float:
     return inf if counted is None else max(0.0, now - counted.snapshot.as_of)
 
 
-def _cluster(name: str, counted: Counted | None, known: Known) -> Cluster:
+def _cluster(name: str, counted: Counted | None, known: ConsoleInput) -> ShownCluster:
     age = _age(counted, known.now)
-    return Cluster(name=name, age=age, is_stale=age > known.max_age)
+    return ShownCluster(name=name, age=age, is_stale=age > known.max_age)
 
 
-def _leader(known: Known) -> str:
+def _leader(known: ConsoleInput) -> str:
     leads = known.leads
     return leads.holder if leads is not None and known.unix < leads.until else ""
 

@@ -11,8 +11,8 @@ from typing import NoReturn
 
 from webhook.api.client import Client
 from webhook.console.access import Everybody, Reviews, Seer
-from webhook.console.collect import Known, collect
-from webhook.console.decisions import Book
+from webhook.console.collect import ConsoleInput, collect
+from webhook.console.decisions import DecisionStore
 from webhook.console.followed import Followed
 from webhook.console.gained import NOTHING, Lookback
 from webhook.console.lookback import Looker
@@ -34,7 +34,7 @@ class Console:
 
     def __init__(self, settings: Settings, log: Callable[[str], None]) -> None:
         self._settings, self._log = settings, log
-        self._book = Book()
+        self._book = DecisionStore()
         self._followed = Followed(self._book, settings, log)
         connect = cache(lambda: Client(settings.kubeconfig))
         self._looker = Looker(connect, settings.namespace, log)
@@ -71,7 +71,7 @@ class Console:
 
     def _collected(self, now: float) -> View:
         counted, workers = self._counted
-        known = Known(
+        known = ConsoleInput(
             now=now,
             unix=time.time(),
             max_age=self._settings.max_state_age,

@@ -15,7 +15,7 @@ from math import isfinite
 from typing import Any, Final, NoReturn
 
 from webhook.api.resources import Key
-from webhook.console.view import Decision, Move, Option
+from webhook.console.view import ShownDecision, ShownMove, ShownOption
 from webhook.model import fields
 from webhook.model.decision import HISTORY_KEPT
 from webhook.model.fields import FieldError, child
@@ -31,7 +31,7 @@ _SAME_SECONDS: Final = 5.0
 _AT = f"metadata.annotations[{DECISION}]"
 
 
-def from_line(text: str | bytes) -> Decision | None:
+def from_line(text: str | bytes) -> ShownDecision | None:
     """Read a line of the decision log; None: it is none of a decision."""
     try:
         line = fields.as_mapping(_loaded(text), "")
@@ -46,7 +46,7 @@ def from_line(text: str | bytes) -> Decision | None:
         return None
 
 
-def from_job(source: Mapping[str, Any]) -> Decision | None:
+def from_job(source: Mapping[str, Any]) -> ShownDecision | None:
     """Read a Job, or its metadata alone; None: no decision can be read from it.
 
     Whoever may write the Job may have written the decision, so its time counts only as far as the
@@ -68,7 +68,7 @@ def from_job(source: Mapping[str, Any]) -> Decision | None:
         return None
 
 
-def _borne_out(decision: Decision, metadata: Mapping[str, Any]) -> float:
+def _borne_out(decision: ShownDecision, metadata: Mapping[str, Any]) -> float:
     """Tell when a Job was decided, by what the API server says of it.
 
     Raises:
@@ -97,11 +97,11 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def _decision(source: Mapping[str, Any], *, namespace: str, job: str, queue: str) -> Decision:
+def _decision(source: Mapping[str, Any], *, namespace: str, job: str, queue: str) -> ShownDecision:
     identity = _text(source, "id", _AT)
     if not identity or not namespace:
         raise FieldError(child(_AT, "id"), "expected what tells it from others")
-    return Decision(
+    return ShownDecision(
         id=identity,
         at=_unix(_text(source, "time", _AT)),
         namespace=namespace,
@@ -116,7 +116,7 @@ def _decision(source: Mapping[str, Any], *, namespace: str, job: str, queue: str
     )
 
 
-def _moves(source: Mapping[str, Any]) -> tuple[Move, ...]:
+def _moves(source: Mapping[str, Any]) -> tuple[ShownMove, ...]:
     """Read the last moves; the first stay of all is no move."""
     stays = fields.objects(source, "history", _AT)[-HISTORY_KEPT:]
     count = max(0, min(fields.integer(source, "moves", _AT) or 0, len(stays)))
@@ -132,8 +132,8 @@ def _queue(source: Mapping[str, Any], queue: str) -> str:
     return queue
 
 
-def _option(source: Mapping[str, Any], path: str) -> Option:
-    return Option(
+def _option(source: Mapping[str, Any], path: str) -> ShownOption:
+    return ShownOption(
         name=_text(source, "name", path),
         queue=_text(source, "queue", path),
         pending=fields.integer(source, "pending", path),
@@ -145,8 +145,8 @@ def _option(source: Mapping[str, Any], path: str) -> Option:
     )
 
 
-def _move(source: Mapping[str, Any], path: str) -> Move:
-    return Move(
+def _move(source: Mapping[str, Any], path: str) -> ShownMove:
+    return ShownMove(
         at=_unix(_text(source, "time", path)),
         option=_text(source, "option", path),
         reason=_text(source, "reason", path),
@@ -189,13 +189,13 @@ _SLACK = 100
 """So many more before the oldest are looked for."""
 
 
-class Book:
+class DecisionStore:
     """Lines are read only when somebody asks: most observers are never asked."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._lines: deque[bytes] = deque(maxlen=kept)
-        self._found: dict[tuple[str, str], Decision] = {}
+        self._found: dict[tuple[str, str], ShownDecision] = {}
         """By namespace and id: nobody can take another namespace's place."""
         self._of_jobs: dict[Key, str] = {}
         """Jobs to the ids of what they say."""
@@ -205,7 +205,7 @@ class Book:
         """Take over a line of the server's decision log."""
         self._lines.append(line)
 
-    def put(self, job: Key, decision: Decision | None) -> None:
+    def put(self, job: Key, decision: ShownDecision | None) -> None:
         """Take over what a Job says; of one Job only the last of it is kept."""
         with self._lock:
             before = self._of_jobs.get(job)
@@ -227,7 +227,7 @@ class Book:
         if found is not None and found.is_unverified:
             del self._found[key]
 
-    def newest(self) -> tuple[Decision, ...]:
+    def newest(self) -> tuple[ShownDecision, ...]:
         """List what is known, the newest first."""
         with self._lock:
             while self._lines:
@@ -237,7 +237,7 @@ class Book:
             self._trim()
             return tuple(self._found.values())
 
-    def _put(self, decision: Decision) -> None:
+    def _put(self, decision: ShownDecision) -> None:
         key = decision.namespace, decision.id
         before = self._found.get(key)
         if before is None or before.at <= decision.at:
@@ -252,7 +252,7 @@ class Book:
         self._of_jobs = kept
 
 
-def _together(before: Decision, decision: Decision) -> Decision:
+def _together(before: ShownDecision, decision: ShownDecision) -> ShownDecision:
     """Put a move after its Job's creation; of the same instant, what the log told stands.
 
     A whole name stays, too: the log knows only what a generated one was made from.

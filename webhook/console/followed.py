@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from webhook.api import lease
 from webhook.api.client import Client
-from webhook.api.resources import POLICIES, Entry, Key, Resource, read_by
-from webhook.api.watch import Follower, Message
+from webhook.api.resources import POLICIES, Key, ReadObject, Resource, read_by
+from webhook.api.watch import Follower, WatchUpdate
 from webhook.console.collect import Judged, Leads
-from webhook.console.decisions import KEPT, Book, from_job
-from webhook.console.view import Decision
+from webhook.console.decisions import KEPT, DecisionStore, from_job
+from webhook.console.view import ShownDecision
 from webhook.model import fields
 from webhook.model.job import OPTION_LABEL
 from webhook.settings import Settings
@@ -26,7 +26,7 @@ JOBS: Final = "jobs"
 LEASES: Final = "leases"
 
 
-class Newest:
+class NewestJobs:
     """Reads Jobs, and leaves those out of which newer ones were seen in number.
 
     A list can have many thousands, each with an annotation of some thousand characters.
@@ -37,10 +37,10 @@ class Newest:
         self._found: list[tuple[str, str]] = []
         self._uids: set[str] = set()
 
-    def read(self, kind: str, source: Mapping[str, Any]) -> Entry:
+    def read(self, kind: str, source: Mapping[str, Any]) -> ReadObject:
         return read_by(self._read, kind, source)
 
-    def _read(self, source: Mapping[str, Any]) -> Decision | None:
+    def _read(self, source: Mapping[str, Any]) -> ShownDecision | None:
         metadata = fields.mapping(source, "metadata", "")
         created = fields.text(metadata, "creationTimestamp", "metadata")
         uid = fields.text(metadata, "uid", "metadata")
@@ -58,7 +58,7 @@ class Newest:
         return uid in self._uids
 
 
-def read_judged(kind: str, source: Mapping[str, Any]) -> Entry:
+def read_judged(kind: str, source: Mapping[str, Any]) -> ReadObject:
     """Read what the controller says of a policy."""
     return read_by(_judged, kind, source)
 
@@ -72,7 +72,7 @@ def _judged(source: Mapping[str, Any]) -> Judged | None:
     return None
 
 
-def read_leads(kind: str, source: Mapping[str, Any]) -> Entry:
+def read_leads(kind: str, source: Mapping[str, Any]) -> ReadObject:
     """Read who holds a Lease."""
     return read_by(_leads, kind, source)
 
@@ -87,7 +87,7 @@ def _leads(source: Mapping[str, Any]) -> Leads:
 class Followed:
     """Followers of their own: their news is nobody's business but the console's."""
 
-    def __init__(self, book: Book, settings: Settings, log: Callable[[str], None]) -> None:
+    def __init__(self, book: DecisionStore, settings: Settings, log: Callable[[str], None]) -> None:
         self._book, self._settings, self._log = book, settings, log
         self._judged: dict[Key, Judged] = {}
         self._leads: dict[Key, Leads] = {}
@@ -115,7 +115,7 @@ class Followed:
             until = self._until = self._until or time.monotonic() + FIRST_SECONDS
         if is_first:
             if self._settings.console_follow_jobs:
-                self._start(jobs(Newest()), metadata_only=True)
+                self._start(jobs(NewestJobs()), metadata_only=True)
             else:
                 self._listed[JOBS].set()
             self._start(JUDGED, metadata_only=False)
@@ -123,7 +123,7 @@ class Followed:
         for listed in self._listed.values():
             listed.wait(max(0.0, until - time.monotonic()))
 
-    def take(self, message: Message) -> None:
+    def take(self, message: WatchUpdate) -> None:
         """Take over what a follower has found out."""
         before = self._troubles.get(message.kind, "")
         self._troubles[message.kind] = message.error
@@ -142,7 +142,7 @@ class Followed:
         if message.entries is not None:
             self._listed[message.kind].set()
 
-    def _take_jobs(self, message: Message) -> None:
+    def _take_jobs(self, message: WatchUpdate) -> None:
         """Remember decisions of Jobs; of those that are gone only what the log told, too."""
         if message.entries is not None:
             for entry in message.entries:
@@ -165,7 +165,7 @@ class Followed:
         threading.Thread(target=follower.run, name=name, daemon=True).start()
 
 
-def _apply(message: Message, known: dict[Key, Any]) -> None:
+def _apply(message: WatchUpdate, known: dict[Key, Any]) -> None:
     """Bring what is known up to date; what cannot be read is not known."""
     if message.entries is not None:
         known.clear()
@@ -196,7 +196,7 @@ def lease_in(namespace: str) -> Resource:
     )
 
 
-def jobs(newest: Newest) -> Resource:
+def jobs(newest: NewestJobs) -> Resource:
     """Name the Jobs that a policy sent somewhere."""
     return Resource(
         kind=JOBS,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.console.decisions import KEPT
-from webhook.console.view import JOURNAL, Decision, Gained, Savings
+from webhook.console.view import JOURNAL, Gained, Savings, ShownDecision
 from webhook.model.policy.fallback_policy import Mode
 
 SAME_SECONDS: Final = 3.0
@@ -21,7 +21,7 @@ SAME_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookback:
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[ShownDecision, ...] = ()
     """Of Jobs that carry none which can be found by their label."""
     gained: tuple[Gained, ...] = ()
 
@@ -29,12 +29,14 @@ class Lookback:
 NOTHING: Final = Lookback()
 
 
-def merged(known: Sequence[Decision], told: Iterable[Decision]) -> tuple[Decision, ...]:
+def merged(
+    known: Sequence[ShownDecision], told: Iterable[ShownDecision]
+) -> tuple[ShownDecision, ...]:
     """Add those that a look back tells of other Jobs than the *known* ones; the newest first.
 
     A line of the log knows of a Job with a generated name only what the name was made from.
     """
-    waiting: defaultdict[tuple[str, str], list[Decision]] = defaultdict(list)
+    waiting: defaultdict[tuple[str, str], list[ShownDecision]] = defaultdict(list)
     for decision in known:
         if decision.mode != Mode.ENFORCE:
             waiting[decision.namespace, decision.policy].append(decision)
@@ -50,7 +52,7 @@ def merged(known: Sequence[Decision], told: Iterable[Decision]) -> tuple[Decisio
     return tuple(together[:KEPT])
 
 
-def _is_same(known: Decision, told: Decision) -> bool:
+def _is_same(known: ShownDecision, told: ShownDecision) -> bool:
     return told.job.startswith(known.job) and abs(told.at - known.at) <= SAME_SECONDS
 
 

@@ -18,7 +18,7 @@ from webhook.console.gained import NOTHING, Lookback
 from webhook.console.web_server import THREADS
 from webhook.hindsight import entries as recording
 from webhook.hindsight import journal
-from webhook.hindsight.journal import Entry
+from webhook.hindsight.journal import JournalEntry
 from webhook.learn.estimates import Learned
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.queues import Snapshot
@@ -106,7 +106,7 @@ class Looker:
         entries = {each.key: each for each in _running(transport, self._namespace, snapshot)}
         entries |= {each.key: each for each in over}
         learned = Learned(records={}, estimates=snapshot.run_times, refusals={})
-        world = look_back.World(
+        world = look_back.LookBackInput(
             snapshot=snapshot,
             learned=learned,
             now=unix,
@@ -119,7 +119,9 @@ class Looker:
         self._sleep(BREATH_SECONDS)
 
 
-def _running(transport: KubernetesApi, namespace: str, snapshot: Snapshot) -> Iterator[Entry]:
+def _running(
+    transport: KubernetesApi, namespace: str, snapshot: Snapshot
+) -> Iterator[JournalEntry]:
     """List what holds quota now, as it is: others were kept waiting by it.
 
     Its Jobs' metadata are not asked for, so it stays where it is in every replay.
@@ -130,7 +132,7 @@ def _running(transport: KubernetesApi, namespace: str, snapshot: Snapshot) -> It
     for page in list_pages(transport, path_of(transport, workloads), {}):
         for source in page.get("items") or ():
             try:
-                found = recording.read(source)
+                found = recording.read_finished(source)
                 if found is None or found.outcome or not found.admitted:
                     continue
                 if (found.namespace, found.queue) in queues:

@@ -10,8 +10,8 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from webhook.console import timeline, view_filters, words
-from webhook.console.view import Decision, Queue, View
+from webhook.console import phrases, timeline, view_filters
+from webhook.console.view import Queue, ShownDecision, View
 from webhook.console.view_filters import Filters
 
 QUEUES_AT_ONCE: Final = 12
@@ -67,7 +67,7 @@ def _colors(view: View) -> dict[tuple[str, str], str]:
     }
 
 
-def outcome(decision: Decision) -> str:
+def outcome(decision: ShownDecision) -> str:
     """Say what became of the Job, or in Observe and Advise what would have."""
     if not decision.option:
         return "left alone"
@@ -83,7 +83,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    used: dict[str, Any] = {"bar": timeline.bar, "outcome": outcome, "words": words}
+    used: dict[str, Any] = {"bar": timeline.bar, "outcome": outcome, "words": phrases}
     found.globals.update(used)
     found.globals["lane_height"] = timeline.HEIGHT
     return found

@@ -11,7 +11,7 @@ from webhook.api.resources import KUEUE_GROUP
 from webhook.console.access import Seer
 from webhook.console.collect import seen_clusters
 from webhook.console.decisions import KEPT
-from webhook.console.view import Cluster, Queue, View, cell_json, plain
+from webhook.console.view import Queue, ShownCluster, View, cell_json, plain
 
 RETRY_SECONDS = 5
 LIMIT = 100
@@ -77,7 +77,7 @@ def _queue(view: View, given: Mapping[str, str], seer: Seer) -> Queue:
     if name not in seer.may_get((name,), group=KUEUE_GROUP, resource="clusterqueues"):
         raise Problem(HTTPStatus.FORBIDDEN, f"needs get clusterqueues {name}")
     cluster = given.get("cluster", "")
-    state: Cluster | View = _cluster(view, cluster, seer) if cluster else view
+    state: ShownCluster | View = _cluster(view, cluster, seer) if cluster else view
     if state.is_stale:
         raise _stale(state.age, cluster)
     queue = next((q for q in view.queues if (q.name, q.cluster) == (name, cluster)), None)
@@ -87,7 +87,7 @@ def _queue(view: View, given: Mapping[str, str], seer: Seer) -> Queue:
     return queue
 
 
-def _cluster(view: View, name: str, seer: Seer) -> Cluster:
+def _cluster(view: View, name: str, seer: Seer) -> ShownCluster:
     found = next((each for each in view.clusters if each.name == name), None)
     if found is not None:
         return found

@@ -7,10 +7,10 @@ from typing import Final
 
 from webhook.console.decisions import KEPT
 from webhook.console.gained import Lookback
-from webhook.console.view import Decision, Gained, Option
+from webhook.console.view import Gained, ShownDecision, ShownOption
 from webhook.hindsight.gains import Row, gains
-from webhook.hindsight.journal import Entry
-from webhook.hindsight.look_back import Hindsight, Told
+from webhook.hindsight.journal import JournalEntry
+from webhook.hindsight.look_back import Hindsight, ReplayedJob
 from webhook.model.policy.fallback_policy import Mode
 
 SINCE_SECONDS: Final = 86_400.0
@@ -43,7 +43,7 @@ def _gained(rows: tuple[Row, ...], since: float) -> Iterator[Gained]:
             )
 
 
-def _decision(told: Told) -> Decision | None:
+def _decision(told: ReplayedJob) -> ShownDecision | None:
     """Read the advice that stood on the Job, or what a replay makes of one that carries nothing."""
     entry = told.entry
     if entry.mode == Mode.ADVISE:
@@ -53,7 +53,7 @@ def _decision(told: Told) -> Decision | None:
         return None
     stays = f"leave it where it is ({result.why})"
     taken = f"send it to {result.queue} ({result.option})" if result.is_moved else stays
-    return Decision(
+    return ShownDecision(
         id=_id(entry),
         at=entry.created,
         namespace=entry.namespace,
@@ -68,11 +68,11 @@ def _decision(told: Told) -> Decision | None:
     )
 
 
-def _advised(entry: Entry) -> Decision:
+def _advised(entry: JournalEntry) -> ShownDecision:
     queues = {offer.option: offer.queue for offer in entry.offers}
     queue = queues.get(entry.option) or entry.queue
     taken = f"sending it to {queue} ({entry.option})" if entry.option else "leaving it"
-    return Decision(
+    return ShownDecision(
         id=_id(entry),
         at=entry.created + entry.decided_in,
         namespace=entry.namespace,
@@ -83,7 +83,7 @@ def _advised(entry: Entry) -> Decision:
         queue=queue,
         reason=f"advised {taken}, as the journal tells",
         options=tuple(
-            Option(
+            ShownOption(
                 name=offer.option,
                 queue=offer.queue,
                 pending=None,
@@ -97,6 +97,6 @@ def _advised(entry: Entry) -> Decision:
     )
 
 
-def _id(entry: Entry) -> str:
+def _id(entry: JournalEntry) -> str:
     """Name it by its Job: the decision's own id is not in the journal."""
     return f"job-{entry.uid or entry.key}"

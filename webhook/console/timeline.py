@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from webhook.console import words
-from webhook.console.view import Cell, Decision, Policy, View
+from webhook.console import phrases
+from webhook.console.view import Cell, Policy, ShownDecision, View
 
 HEIGHT: Final = 32
 """Of a lane, in pixels; the room for the marks of moves above it is apart."""
@@ -66,7 +66,7 @@ class _Axis:
     columns: int
 
     def time(self, at: float) -> str:
-        return words.minute(at) if self.step < _LONG_STEP else words.day_hour(at)
+        return phrases.minute(at) if self.step < _LONG_STEP else phrases.day_hour(at)
 
     def column(self, at: float) -> int:
         return min(self.columns - 1, max(0, int((at - self.start) // self.step)))
@@ -92,8 +92,8 @@ def timeline(view: View) -> Timeline | None:
             for key, color in keys.items()
             if key[0] in kept
         ),
-        hidden=words.counted(hidden, "policy", "policies") if hidden else "",
-        step=words.duration(axis.step),
+        hidden=phrases.counted(hidden, "policy", "policies") if hidden else "",
+        step=phrases.duration(axis.step),
         peak=peak,
         ticks=tuple(
             (25.0 * quarter, axis.time(axis.start + quarter * axis.step * axis.columns / 4))
@@ -110,7 +110,7 @@ def _axis(first: float, now: float) -> _Axis:
     return _Axis(start=end - columns * step, step=step, columns=columns)
 
 
-def _keys(policies: Sequence[Policy], decisions: Sequence[Decision]) -> dict[Key, str]:
+def _keys(policies: Sequence[Policy], decisions: Sequence[ShownDecision]) -> dict[Key, str]:
     """Return lanes in the policies' order, each with its color; what no policy has is last."""
     present = {(each.policy, each.option) for each in decisions}
     present |= {(each.policy, move.option) for each in decisions for move in each.moves}
@@ -124,7 +124,7 @@ def _keys(policies: Sequence[Policy], decisions: Sequence[Decision]) -> dict[Key
     return kept | {key: color(key[1], _SERIES) for key in gone}
 
 
-def _busiest(keys: Mapping[Key, str], decisions: Sequence[Decision]) -> set[str]:
+def _busiest(keys: Mapping[Key, str], decisions: Sequence[ShownDecision]) -> set[str]:
     """Return the policies that most Jobs were decided by, with as many lanes as there is room."""
     lanes = Counter(policy for policy, _ in keys)
     kept: set[str] = set()
@@ -144,7 +144,7 @@ def color(option: str, place: int) -> str:
 
 def _lane(
     key: Key,
-    decisions: Sequence[Decision],
+    decisions: Sequence[ShownDecision],
     *,
     axis: _Axis,
     columns: Counter[tuple[str, str, int]],
@@ -182,14 +182,14 @@ def _sentence(columns: Mapping[int, int], moves: int, axis: _Axis) -> str:
     if columns:
         highest = max(columns, key=lambda index: columns[index])
         at = axis.time(axis.start + highest * axis.step)
-        found.append(f"at most {columns[highest]} in {words.duration(axis.step)}, at {at} UTC")
+        found.append(f"at most {columns[highest]} in {phrases.duration(axis.step)}, at {at} UTC")
     if moves:
-        found.append(f"{words.counted(moves, 'Job')} moved here")
+        found.append(f"{phrases.counted(moves, 'Job')} moved here")
     return "; ".join(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class BarPart:
     kind: str
     """``own``, ``borrowed`` or ``free``."""
     x: float
@@ -208,7 +208,7 @@ class Bar:
     sentence: str
     nominal: float
     """Where nominal quota ends, in percent."""
-    parts: tuple[Part, ...]
+    parts: tuple[BarPart, ...]
 
 
 def bar(cell: Cell) -> Bar:
@@ -219,11 +219,11 @@ def bar(cell: Cell) -> Bar:
     for kind, length in lengths:
         width = 100 * length / whole
         if width > 0:
-            parts.append(Part(kind=kind, x=round(x, 2), width=round(width, 2)))
+            parts.append(BarPart(kind=kind, x=round(x, 2), width=round(width, 2)))
         x += width
-    used = f"{words.amount(own, cell.resource)} of {words.amount(cell.nominal, cell.resource)}"
-    borrowed = words.amount(cell.borrowed, cell.resource) if cell.borrowed else ""
-    free = words.amount(max(0, cell.available), cell.resource)
+    used = f"{phrases.amount(own, cell.resource)} of {phrases.amount(cell.nominal, cell.resource)}"
+    borrowed = phrases.amount(cell.borrowed, cell.resource) if cell.borrowed else ""
+    free = phrases.amount(max(0, cell.available), cell.resource)
     return Bar(
         flavor=cell.flavor,
         resource=cell.resource,

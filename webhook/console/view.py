@@ -50,7 +50,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class ShownCluster:
     """A worker cluster that is watched."""
 
     name: str
@@ -60,7 +60,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class ShownOption:
     """How one option of a decision looked then; seconds from the decision on, None: not known."""
 
     name: str
@@ -76,7 +76,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class ShownMove:
     at: float
     """Seconds since 1970."""
     option: str
@@ -85,7 +85,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class ShownDecision:
     id: str
     at: float
     """Seconds since 1970."""
@@ -98,8 +98,8 @@ class Decision:
     queue: str
     """Where the Job went; in Observe and Advise, where it would have."""
     reason: str
-    options: tuple[Option, ...]
-    moves: tuple[Move, ...] = ()
+    options: tuple[ShownOption, ...]
+    moves: tuple[ShownMove, ...] = ()
     is_replayed: bool = False
     """Made by a replay of the journal, in the place of one that only another replica knows."""
     is_unverified: bool = False
@@ -169,13 +169,13 @@ class View:
     queues: tuple[Queue, ...]
     """Those of this cluster, then those of each worker cluster."""
     policies: tuple[Policy, ...]
-    decisions: tuple[Decision, ...]
+    decisions: tuple[ShownDecision, ...]
     """The newest first."""
     savings: Savings | None
     """Of decisions that were carried out."""
     off_in: tuple[str, ...] = ()
     """The namespaces that *off* names."""
-    clusters: tuple[Cluster, ...] = ()
+    clusters: tuple[ShownCluster, ...] = ()
     would_save: Savings | None = None
     """What those of policies that observe or advise would have; None: no telling."""
     gained: tuple[Gained, ...] = ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlencode
 
-from webhook.console.view import Decision, Policy, Queue, View
+from webhook.console.view import Policy, Queue, ShownDecision, View
 
 PAGE: Final = 50
 """Decisions shown at once."""
@@ -74,7 +74,7 @@ def _is_policy(policy: Policy, filters: Filters) -> bool:
     return _has(policy.name, filters.policy)
 
 
-def _is_decision(decision: Decision, filters: Filters) -> bool:
+def _is_decision(decision: ShownDecision, filters: Filters) -> bool:
     queues = (decision.queue, *(option.queue for option in decision.options))
     return (
         _has(decision.namespace, filters.namespace)
@@ -87,7 +87,7 @@ def _is_decision(decision: Decision, filters: Filters) -> bool:
 class Page:
     """The part of the decisions that is listed."""
 
-    decisions: tuple[Decision, ...]
+    decisions: tuple[ShownDecision, ...]
     first: int
     """The number of the first one, from 1 on."""
     total: int
@@ -96,7 +96,7 @@ class Page:
     older: str | None
 
 
-def page(decisions: tuple[Decision, ...], filters: Filters) -> Page:
+def page(decisions: tuple[ShownDecision, ...], filters: Filters) -> Page:
     """Find the decisions to list.
 
     They are found by an id and not by a number, so that what is being read stays when new ones

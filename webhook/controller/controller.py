@@ -27,15 +27,15 @@ from webhook.api.client import Client, lets_resources_change
 from webhook.api.errors import ClusterError
 from webhook.api.lease import Elector
 from webhook.api.resources import POLICIES, WORKLOADS, Resource
-from webhook.api.watch import Follower, Message
+from webhook.api.watch import Follower, WatchUpdate
 from webhook.controller import unreviewed
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.job_events import JobEvents, Sparing
+from webhook.controller.job_events import JobEvents, RateLimit
 from webhook.controller.key_keeper import KeyKeeper
 from webhook.controller.mover import LOOK_SECONDS, Mover
-from webhook.controller.policy_status import Look, look
+from webhook.controller.policy_status import PolicyReport, reconcile_policies
 from webhook.controller.records import RUNS, Records, read_run
-from webhook.controller.unreviewed import JOBS, Found, Leavers, Unreviewed, fetching
+from webhook.controller.unreviewed import JOBS, MovedJobs, Unreviewed, UnreviewedJobs, fetching
 from webhook.decide.restraint import Restraint
 from webhook.model.faults import Failures
 from webhook.model.queues import Snapshot
@@ -157,7 +157,7 @@ class Controller:
         )
         """Followed once a policy reconsiders, or a Job was moved: most need no such memory."""
         self._follows_pending = False
-        self._messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[WatchUpdate | None] = queue.SimpleQueue()
         self.leadership = Leadership(
             elector, on_change=lambda: self.put(None), log=log, uniform=random.uniform
         )
@@ -179,7 +179,7 @@ class Controller:
         self._failures = Failures(log)
         self._survive = self._failures.survive
         self._unreviewed = Unreviewed(fetching(client), settings.namespace)
-        self._leavers = Leavers()
+        self._leavers = MovedJobs()
         self._events = JobEvents(
             client, is_leader=self.is_leader, unix=time.time, clock=time.monotonic
         )
@@ -200,7 +200,7 @@ class Controller:
             RUNS.kind: (self._records.take_runs,),
             pending_jobs.FOLLOWED.kind: (self._mover.take,),
         }
-        self._naming = Sparing(NAMED_A_MINUTE, time.monotonic)
+        self._naming = RateLimit(NAMED_A_MINUTE, time.monotonic)
 
     def run(self) -> None:
         """Follow and look until the process ends."""
@@ -215,7 +215,7 @@ class Controller:
         while True:
             self.step()
 
-    def put(self, message: Message | None) -> None:
+    def put(self, message: WatchUpdate | None) -> None:
         """Take a message of a follower, from any thread; None: it is time for the next step."""
         self._messages.put(message)
 
@@ -337,7 +337,7 @@ class Controller:
 
     def _look(self) -> None:
         try:
-            found = look(
+            found = reconcile_policies(
                 self._client,
                 self._snapshot,
                 own_namespace=self._settings.namespace,
@@ -360,7 +360,7 @@ class Controller:
         except ClusterError:
             return True
 
-    def _report(self, found: Look) -> None:
+    def _report(self, found: PolicyReport) -> None:
         self.metrics.expect(self._snapshot)
         self.metrics.show(found.ready)
         self.metrics.writes.labels("written").inc(len(found.written))
@@ -389,7 +389,7 @@ class Controller:
         else:
             self._unreviewed.leave(leader_at=self.leadership.heard_at)
 
-    def _report_unreviewed(self, found: Found) -> None:
+    def _report_unreviewed(self, found: UnreviewedJobs) -> None:
         self.metrics.unjudged.inc(found.unjudged)
         for policy, name in found.unreviewed:
             self.metrics.unreviewed.labels(policy).inc()

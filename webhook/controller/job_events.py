@@ -13,20 +13,20 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from webhook.api.errors import ClusterError, Refused
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.decide import decision_record
 from webhook.model.job import DECISION, UNDONE, Job
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import EventReason
 
 if TYPE_CHECKING:
-    from webhook.controller.unreviewed import Glimpse
+    from webhook.controller.unreviewed import WatchedJob
 
 
 _MINUTE: Final = 60.0
 
 
-class Sparing:
+class RateLimit:
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._passed: deque[float] = deque(maxlen=most)
@@ -113,9 +113,9 @@ class JobEvents:
         self._due: deque[_Due] = deque()
         self._left_out = 0
         self._error = ""
-        self._pace = Sparing(EVENTS_A_MINUTE, clock)
+        self._pace = RateLimit(EVENTS_A_MINUTE, clock)
 
-    def take(self, message: Message) -> tuple[str, ...]:
+    def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Take over what the follower of Jobs has found out; there is nothing to log."""
         if message.entries is not None:
             before, self._told = self._told, {}
@@ -153,7 +153,7 @@ class JobEvents:
         self._left_out = 0
         return tuple(lines)
 
-    def _note(self, key: tuple[str, str], glimpse: Glimpse, before: Mapping[str, str]) -> None:
+    def _note(self, key: tuple[str, str], glimpse: WatchedJob, before: Mapping[str, str]) -> None:
         happening, last = glimpse.happening, before.get(glimpse.uid)
         if happening is None:
             return

@@ -15,8 +15,8 @@ from typing import Final
 from webhook.api import client
 from webhook.api.errors import ClusterError, Refused
 from webhook.api.kubernetes_api import KubernetesApi
-from webhook.api.resources import Entry
-from webhook.api.watch import Message
+from webhook.api.resources import ReadObject
+from webhook.api.watch import WatchUpdate
 from webhook.controller import move_writes
 from webhook.controller.repairs import Instant, Repairs
 from webhook.model.fields import FieldError
@@ -96,7 +96,7 @@ class Mover:
     def in_flight(self) -> int:
         return len(self._flying)
 
-    def take(self, message: Message) -> tuple[str, ...]:
+    def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Take over what the follower of Jobs has found out; return what is to be logged."""
         before, self._error = self._error, message.error
         if message.error:
@@ -137,7 +137,7 @@ class Mover:
             self._look(_world(feed, snapshot, workloads, now=now, unix=unix), stepped)
         return stepped
 
-    def _look(self, world: offers.World, stepped: Stepped) -> None:
+    def _look(self, world: offers.ReconsiderInput, stepped: Stepped) -> None:
         world = replace(
             world,
             min_gain_probability=self._min_gain_probability,
@@ -148,7 +148,7 @@ class Mover:
         passed_over = {*self._refused, *self._flying}
         jobs = [job for key, job in self._jobs.items() if key not in passed_over]
         most = min(self._confirmed, MOST_IN_FLIGHT) - len(self._flying)
-        looked = choose.look(world, jobs, most=most)
+        looked = choose.choose_moves(world, jobs, most=most)
         stepped.obstacles = looked.obstacles
         for move in looked.moves:
             if not self._may_write():
@@ -166,7 +166,7 @@ class Mover:
             self._older_until = 0.0 if is_new else float("inf")
         return now >= self._older_until
 
-    def _write(self, move: Move, world: offers.World, stepped: Stepped) -> None:
+    def _write(self, move: Move, world: offers.ReconsiderInput, stepped: Stepped) -> None:
         key, policy = move.candidate.key, move.candidate.policy
         job = self._jobs[key]
         try:
@@ -230,8 +230,8 @@ def _world(
     *,
     now: float,
     unix: float,
-) -> offers.World:
-    return offers.World(
+) -> offers.ReconsiderInput:
+    return offers.ReconsiderInput(
         snapshot=snapshot,
         censuses={name: feed.census(name) for name in choose.trees(snapshot)},
         workloads=workloads,
@@ -240,5 +240,5 @@ def _world(
     )
 
 
-def _text(entry: Entry) -> str:
+def _text(entry: ReadObject) -> str:
     return "/".join(entry.key)

@@ -238,7 +238,7 @@ _CONFLICT: Final = 409
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class PolicyReport:
     """What one look came to."""
 
     ready: Mapping[str, bool] = field(default_factory=dict)
@@ -250,7 +250,7 @@ class Look:
     """A policy changed meanwhile."""
 
 
-def look(
+def reconcile_policies(
     transport: KubernetesApi,
     snapshot: Snapshot,
     *,
@@ -258,7 +258,7 @@ def look(
     clock: Callable[[], str],
     is_leader: Callable[[], bool],
     changes_resources: bool = True,
-) -> Look:
+) -> PolicyReport:
     """Write the condition of every policy whose status does not say it yet.
 
     *is_leader* is asked before each write; *changes_resources* is as for ``policy_status``.
@@ -267,7 +267,7 @@ def look(
         ClusterError: the policies cannot be read.
 
     """
-    found = Look()
+    found = PolicyReport()
     judge = partial(
         condition_of,
         own_namespace=own_namespace,
@@ -278,10 +278,10 @@ def look(
         condition = _judge(source, snapshot, judge)
         before = source.get("status") or {}
         status = status_of(condition, snapshot, before, now=clock())
-        outcome = Look()
+        outcome = PolicyReport()
         if status is not None and is_leader():
             outcome = _write(transport, source, name, condition, status)
-        found = Look(
+        found = PolicyReport(
             ready={**found.ready, name: condition.ready},
             written=(*found.written, *outcome.written),
             failed=(*found.failed, *outcome.failed),
@@ -323,15 +323,15 @@ def _write(
     name: str,
     condition: Condition,
     status: Mapping[str, Any],
-) -> Look:
+) -> PolicyReport:
     version = source["metadata"].get("resourceVersion")
     body = {"metadata": {"resourceVersion": version}, "status": status}
     try:
         transport.patch(f"{PATH}/{name}/status", body)
     except NotServed:
-        return Look(again=True)
+        return PolicyReport(again=True)
     except Refused as error:
         if error.status == _CONFLICT:
-            return Look(again=True)
-        return Look(failed=((name, str(error)),))
-    return Look(written=((name, condition),))
+            return PolicyReport(again=True)
+        return PolicyReport(failed=((name, str(error)),))
+    return PolicyReport(written=((name, condition),))

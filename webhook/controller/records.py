@@ -13,17 +13,17 @@ from typing import Any, Final
 from webhook.api.client import Client
 from webhook.api.errors import ClusterError, NotServed, Refused
 from webhook.api.kubernetes_api import KubernetesApi
-from webhook.api.resources import KUEUE_GROUP, WORKLOADS, Entry, Resource, read_by
-from webhook.api.watch import Message
+from webhook.api.resources import KUEUE_GROUP, WORKLOADS, ReadObject, Resource, read_by
+from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.policy_status import PATH
 from webhook.hindsight import entries
-from webhook.hindsight.entries import Over
+from webhook.hindsight.entries import FinishedRun
 from webhook.hindsight.journal import Written
 from webhook.hindsight.journal_keeper import Journal
-from webhook.learn.estimates import RunTimes
+from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.failing import Failing, Refusal
-from webhook.learn.run_records import FAILURES_THAT_TELL, SHARDS, Record, config_map, shard_of
+from webhook.learn.run_records import FAILURES_THAT_TELL, SHARDS, ClassRecord, config_map, shard_of
 from webhook.learn.workload_runs import is_finished
 from webhook.model.policy.fallback_policy import GROUP, KIND, VERSION, FallbackPolicy
 from webhook.model.queues import Snapshot
@@ -40,7 +40,7 @@ MOST_WRITTEN: Final = 8
 _CONFLICT: Final = 409
 
 
-def read_run(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> Entry:
+def read_run(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> ReadObject:
     """Read what a Workload that is over tells, for a ``Follower``; None: it goes on.
 
     *keys* as for ``read_workload``.
@@ -48,11 +48,11 @@ def read_run(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = No
     return read_by(lambda found: _over(found, keys), kind, source)
 
 
-def _over(source: Mapping[str, Any], keys: SigningKeys | None) -> Over | None:
+def _over(source: Mapping[str, Any], keys: SigningKeys | None) -> FinishedRun | None:
     if not entries.is_over(source):
         return None
     ended = read_workload(source, keys).ended if is_finished(source) else None
-    return Over(ended, entries.read(source, keys))
+    return FinishedRun(ended, entries.read_finished(source, keys))
 
 
 RUNS: Final = Resource(
@@ -71,7 +71,7 @@ class Keeper:
         self._transport = transport
         self._namespace = namespace
         self._is_leader = is_leader
-        self._runs = RunTimes()
+        self._runs = RunTimeLearner()
         self._changed: set[str] = set()
         """Classes since the last call of ``take_changed``."""
         self._due: dict[int, None] = {}
@@ -83,10 +83,10 @@ class Keeper:
         self._error = ""
 
     @property
-    def records(self) -> Mapping[str, Record]:
+    def records(self) -> Mapping[str, ClassRecord]:
         return self._runs.records
 
-    def take(self, message: Message) -> tuple[str, ...]:
+    def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Take over what the follower of Workloads has found out; return what is to be logged."""
         before, self._error = self._error, message.error
         if message.error:
@@ -95,7 +95,7 @@ class Keeper:
         if message.event is not None:
             ended.append(message.event[1].value)
         for each in ended:
-            if isinstance(each, Over) and each.ended is not None:
+            if isinstance(each, FinishedRun) and each.ended is not None:
                 self._runs.add(each.ended)
         self._note()
         return (f"{message.kind}: readable again",) if before else ()
@@ -122,7 +122,7 @@ class Keeper:
             self._read_missing()
         except ClusterError as error:
             return Written(tried=True, errors=(f"run times: {error}",))
-        by_shard: defaultdict[int, dict[str, Record]] = defaultdict(dict)
+        by_shard: defaultdict[int, dict[str, ClassRecord]] = defaultdict(dict)
         for key, record in self.records.items():
             by_shard[shard_of(key)][key] = record
         written = 0
@@ -153,7 +153,7 @@ class Keeper:
                 self._due[shard] = None
         self._note()
 
-    def _write(self, shard: int, records: Mapping[str, Record]) -> bool:
+    def _write(self, shard: int, records: Mapping[str, ClassRecord]) -> bool:
         """Write one shard if it says something else; another's write in between puts it off."""
         body = config_map(shard, records)
         text, version = _text(body), self._versions[shard]
@@ -196,7 +196,7 @@ MOST_AT_ONCE: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class FailingReport:
     """What one look came to."""
 
     counts: Mapping[tuple[str, str], int]
@@ -215,11 +215,11 @@ class Teller:
 
     def look(
         self,
-        records: Mapping[str, Record],
+        records: Mapping[str, ClassRecord],
         changed: Iterable[str],
         policies: tuple[FallbackPolicy, ...],
         unix: float,
-    ) -> Told:
+    ) -> FailingReport:
         """Tell of the refusals that are new at *unix*; *changed* as ``Failing.look`` has it."""
         found = self._failing.look(records, changed, policies, unix)
         self._told &= found
@@ -233,7 +233,7 @@ class Teller:
             lines.append(f"FallbackPolicy {refusal[1]}: {text}")
             if number < MOST_AT_ONCE:
                 lines += self._write(refusal, text, end, unix)
-        return Told(counts=Counter(refusal[1:] for refusal in found), lines=tuple(lines))
+        return FailingReport(counts=Counter(refusal[1:] for refusal in found), lines=tuple(lines))
 
     def _write(self, refusal: Refusal, text: str, end: float, unix: float) -> list[str]:
         policy = refusal[1]
@@ -249,7 +249,7 @@ class Teller:
         return []
 
 
-def message(refusal: Refusal, record: Record, end: float) -> str:
+def message(refusal: Refusal, record: ClassRecord, end: float) -> str:
     key, _, option = refusal
     home, _, name = key.rpartition("/") if "=" not in key else key.partition("/")
     what = f"{name} ({record.name})" if record.name else name
@@ -316,11 +316,11 @@ class Records:
         self._said: dict[str, tuple[str, ...]] = {}
         """What went wrong with what is kept, at the last look."""
 
-    def take_jobs(self, message: Message) -> tuple[str, ...]:
+    def take_jobs(self, message: WatchUpdate) -> tuple[str, ...]:
         """Take over what the follower of Jobs has found out; return what is to be logged."""
         return self._journal.take_jobs(message)
 
-    def take_runs(self, message: Message) -> tuple[str, ...]:
+    def take_runs(self, message: WatchUpdate) -> tuple[str, ...]:
         """Do the same with Workloads that are over."""
         return (*self._keeper.take(message), *self._journal.take_over(message))
 

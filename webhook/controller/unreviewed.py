@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol
 
 from webhook.api.errors import ClusterError
-from webhook.api.resources import Entry, Resource, read_by
-from webhook.api.watch import Message
+from webhook.api.resources import ReadObject, Resource, read_by
+from webhook.api.watch import WatchUpdate
 from webhook.controller.job_events import Happening, happening_of
 from webhook.decide import match
 from webhook.flow import create
-from webhook.hindsight.journal_keeper import Known, known_of
+from webhook.hindsight.journal_keeper import JobMetadata, known_of
 from webhook.jobs import KINDS
 from webhook.model import fields, job_manifest
 from webhook.model.fields import FieldError
@@ -33,13 +33,13 @@ _MEANT: Final = (OURS, "kueue.x-k8s.io/")
 """Prefixes of the annotations that anything depends on; others can be long."""
 
 
-class Glimpse(NamedTuple):
+class WatchedJob(NamedTuple):
     uid: str
     created: float
     """Seconds since 1970, by the API server's clock, which tells whole ones."""
     job: Job | None
     """Without anything of its spec; None where a decision stands on it."""
-    known: Known | None = None
+    known: JobMetadata | None = None
     """What the journal needs of it."""
     has_left: bool = False
     """Whether it was sent from one queue to another while it waited."""
@@ -47,7 +47,7 @@ class Glimpse(NamedTuple):
     """What was last done to it, for its Events."""
 
 
-class Leavers:
+class MovedJobs:
     """Notes whether some Job was sent to another queue while it waited.
 
     Its Workload may have to be repaired, though no policy reconsiders any more.
@@ -56,7 +56,7 @@ class Leavers:
     def __init__(self) -> None:
         self.seen = False
 
-    def take(self, message: Message) -> tuple[str, ...]:
+    def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Take over what the follower of Jobs has found out; there is nothing to log."""
         found = [*(message.entries or ()), *((message.event[1],) if message.event else ())]
         self.seen = self.seen or any(
@@ -65,7 +65,7 @@ class Leavers:
         return ()
 
 
-def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> Entry:
+def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> ReadObject:
     """Read one, for a ``Follower``; a decision that *keys* did not sign counts for nothing."""
     return read_by(lambda found: _glimpse(found, keys), kind, source)
 
@@ -73,13 +73,13 @@ def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) 
 JOBS: Final = Resource(kind="jobs", path="/apis/batch/v1/jobs", required=False, read=read)
 
 
-def _glimpse(source: Mapping[str, Any], keys: SigningKeys | None) -> Glimpse:
+def _glimpse(source: Mapping[str, Any], keys: SigningKeys | None) -> WatchedJob:
     metadata = fields.mapping(source, "metadata", "")
     created = fields.text(metadata, "creationTimestamp", "metadata")
     job = KIND.read({"metadata": source["metadata"]})
     recorded = create.recorded_on(job, keys, created=fields.created_unix(source))
     is_own = recorded is not None or DECISION not in job.annotations
-    return Glimpse(
+    return WatchedJob(
         uid=fields.text(metadata, "uid", "metadata"),
         created=fields.seconds_since_1970(created, "metadata.creationTimestamp"),
         job=_undecided(job),
@@ -134,7 +134,7 @@ def fetching(client: Getting) -> Fetch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class UnreviewedJobs:
     """What one look came to."""
 
     unreviewed: tuple[tuple[str, str], ...] = ()
@@ -143,7 +143,7 @@ class Found:
     """Jobs that were let go because too many waited."""
 
 
-class History:
+class SnapshotHistory:
     """The snapshots of the last minutes, with the instants from which they were in force."""
 
     def __init__(self) -> None:
@@ -173,10 +173,10 @@ class Unreviewed:
     def __init__(self, fetch: Fetch, own_namespace: str) -> None:
         self._fetch = fetch
         self._own_namespace = own_namespace
-        self._history = History()
+        self._history = SnapshotHistory()
         self._known: set[str] | None = None
         """UIDs of the Jobs there are; None: not listed yet, so that none is known to be new."""
-        self._waiting: deque[tuple[float, Glimpse]] = deque()
+        self._waiting: deque[tuple[float, WatchedJob]] = deque()
         self._unjudged = 0
         self._error = ""
 
@@ -184,7 +184,7 @@ class Unreviewed:
         """Remember a state that is in force from now on."""
         self._history.note(snapshot, unix)
 
-    def take(self, message: Message) -> tuple[str, ...]:
+    def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Take over what the follower of Jobs has found out; return what is to be logged."""
         before, self._error = self._error, message.error
         if message.error:
@@ -197,7 +197,7 @@ class Unreviewed:
             self._take_event(message.event[0], message.event[1].value, message.at)
         return (f"{message.kind}: readable again",) if before else ()
 
-    def look(self, *, as_of: float) -> Found:
+    def look(self, *, as_of: float) -> UnreviewedJobs:
         """Judge those that were seen before *as_of*, when all watches were last alive."""
         found: list[tuple[str, str]] = []
         fetched = 0
@@ -213,7 +213,7 @@ class Unreviewed:
                     break
             self._waiting.popleft()
         unjudged, self._unjudged = self._unjudged, 0
-        return Found(unreviewed=tuple(found), unjudged=unjudged)
+        return UnreviewedJobs(unreviewed=tuple(found), unjudged=unjudged)
 
     def leave(self, *, leader_at: float) -> None:
         """Forget those that another has judged, who led at that instant.
@@ -224,14 +224,14 @@ class Unreviewed:
             self._waiting.popleft()
         self._unjudged = 0
 
-    def _take_list(self, glimpses: Iterable[Glimpse], at: float) -> None:
+    def _take_list(self, glimpses: Iterable[WatchedJob], at: float) -> None:
         before, self._known = self._known, set()
         for glimpse in glimpses:
             self._known.add(glimpse.uid)
             if before is not None and glimpse.uid not in before:
                 self._wait(glimpse, at)
 
-    def _take_event(self, event_type: str, glimpse: Glimpse, at: float) -> None:
+    def _take_event(self, event_type: str, glimpse: WatchedJob, at: float) -> None:
         if self._known is None:
             return
         if event_type == "DELETED":
@@ -240,7 +240,7 @@ class Unreviewed:
             self._known.add(glimpse.uid)
             self._wait(glimpse, at)
 
-    def _wait(self, glimpse: Glimpse, at: float) -> None:
+    def _wait(self, glimpse: WatchedJob, at: float) -> None:
         if glimpse.job is None:
             return
         if len(self._waiting) < MOST_WAITING:
@@ -249,7 +249,7 @@ class Unreviewed:
             self._unjudged += 1
 
     def _judged(
-        self, glimpse: Glimpse, seen: Job, past: tuple[Snapshot, ...]
+        self, glimpse: WatchedJob, seen: Job, past: tuple[Snapshot, ...]
     ) -> list[tuple[str, str]]:
         source = self._fetch(seen.namespace, seen.name)
         if source is None or source["metadata"].get("uid") != glimpse.uid:

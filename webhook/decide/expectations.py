@@ -13,7 +13,7 @@ from webhook.decide.wishes import Wishes
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.priorities import priority_of
-from webhook.kueue.profile import Found
+from webhook.kueue.profile import FoundStart
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import Expecting, estimate, limits_of
 from webhook.model.decision import Assessment, Fit, Rejection
@@ -28,11 +28,11 @@ PREEMPTION = "preemption"
 """Why a start is not known: Kueue may preempt others for the Job, and then it starts at once."""
 _NOW = Start(seconds=0.0, low=0.0, high=0.0)
 
-_Limit: TypeAlias = Callable[["Case", Option, Forecast], "Rejection | None"]
+_Limit: TypeAlias = Callable[["ForecastCase", Option, Forecast], "Rejection | None"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class ForecastCase:
     """One Job with what bears on its time."""
 
     job: Job
@@ -46,7 +46,7 @@ class Case:
     """What it is expected to run in the first option."""
 
 
-def expect(case: Case, assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:
+def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:
     """Add forecasts to the options that are not refused, and refuse those that take too long.
 
     Raises:
@@ -88,7 +88,7 @@ class _Begun:
     """What the way to a cluster takes of which all is seen; not in ``start``."""
 
 
-def _begun(case: Case, item: Assessment, option: Option) -> _Begun:
+def _begun(case: ForecastCase, item: Assessment, option: Option) -> _Begun:
     found = _start(case, item, option)
     start, flavors = (found.start, found.names) if found is not None else (None, "")
     past = case.occupancy.snapshot.dispatches.get(item.cluster_queue)
@@ -128,7 +128,7 @@ def _run(expecting: Expecting, option: Option, begun: _Begun) -> RunTime | None:
     return estimate(expecting, option, begun.flavors)
 
 
-def _start(case: Case, item: Assessment, option: Option) -> Found | None:
+def _start(case: ForecastCase, item: Assessment, option: Option) -> FoundStart | None:
     if not item.needs:
         return None
     snapshot = case.occupancy.snapshot
@@ -141,7 +141,9 @@ def _start(case: Case, item: Assessment, option: Option) -> Found | None:
     )
 
 
-def _with_forecast(case: Case, begun: _Begun, option: Option, run: RunTime | None) -> Assessment:
+def _with_forecast(
+    case: ForecastCase, begun: _Begun, option: Option, run: RunTime | None
+) -> Assessment:
     item = begun.item
     if item.rejection is not None:
         return item
@@ -177,7 +179,7 @@ def _unforeseen(snapshot: Snapshot, item: Assessment) -> str:
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def _delay(case: Case, begun: _Begun, option: Option, run: RunTime | None) -> Delay | None:
+def _delay(case: ForecastCase, begun: _Begun, option: Option, run: RunTime | None) -> Delay | None:
     """Expect what goes by between the start and the run."""
     there, starts = begun.there, case.occupancy.snapshot.start_delays
     started = (
@@ -208,7 +210,9 @@ def _forecast(
     )
 
 
-def _outlasts_its_limit(case: Case, _option: Option, forecast: Forecast) -> Rejection | None:
+def _outlasts_its_limit(
+    case: ForecastCase, _option: Option, forecast: Forecast
+) -> Rejection | None:
     """Refuse where the Job would be ended before it is done."""
     run, job = forecast.run, case.job
     if run is None:
@@ -220,7 +224,9 @@ def _outlasts_its_limit(case: Case, _option: Option, forecast: Forecast) -> Reje
     return None
 
 
-def _is_slower_than_allowed(case: Case, option: Option, forecast: Forecast) -> Rejection | None:
+def _is_slower_than_allowed(
+    case: ForecastCase, option: Option, forecast: Forecast
+) -> Rejection | None:
     limit, run, first = case.wishes.max_slowdown, forecast.run, case.first
     if limit is None or run is None or first is None or option is case.policy.spec.options[0]:
         return None

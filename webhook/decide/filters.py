@@ -22,7 +22,7 @@ from webhook.model.words import nearest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class OptionCandidate:
     """One option for one Job, with the queue that it names."""
 
     job: Job
@@ -37,7 +37,7 @@ class Candidate:
     cluster_queue: ClusterQueue
 
 
-Filter: TypeAlias = Callable[[Candidate], "Rejection | None"]
+Filter: TypeAlias = Callable[[OptionCandidate], "Rejection | None"]
 
 
 def resolve(
@@ -67,7 +67,7 @@ def resolve(
     return local_queue, cluster_queue
 
 
-def refusal(candidate: Candidate) -> Rejection | None:
+def refusal(candidate: OptionCandidate) -> Rejection | None:
     """Give the first reason that applies."""
     for look in FILTERS:
         found = look(candidate)
@@ -76,14 +76,14 @@ def refusal(candidate: Candidate) -> Rejection | None:
     return None
 
 
-def _not_allowed(candidate: Candidate) -> Rejection | None:
+def _not_allowed(candidate: OptionCandidate) -> Rejection | None:
     if candidate.allowed is None or candidate.option.name in candidate.allowed:
         return None
     allowed = ", ".join(sorted(candidate.allowed))
     return Rejection(reason=Reason.NOT_ALLOWED, detail=f"the Job allows only {allowed}")
 
 
-def _stopped(candidate: Candidate) -> Rejection | None:
+def _stopped(candidate: OptionCandidate) -> Rejection | None:
     local_queue, cluster_queue = candidate.local_queue, candidate.cluster_queue
     for kind, queue in (("LocalQueue", local_queue), ("ClusterQueue", cluster_queue)):
         if queue.stop_policy is not StopPolicy.NONE:
@@ -92,7 +92,7 @@ def _stopped(candidate: Candidate) -> Rejection | None:
     return None
 
 
-def _inactive(candidate: Candidate) -> Rejection | None:
+def _inactive(candidate: OptionCandidate) -> Rejection | None:
     queue = candidate.cluster_queue
     if queue.active:
         return None
@@ -101,7 +101,7 @@ def _inactive(candidate: Candidate) -> Rejection | None:
     return Rejection(reason=Reason.INACTIVE, detail=detail)
 
 
-def _no_active_cluster(candidate: Candidate) -> Rejection | None:
+def _no_active_cluster(candidate: OptionCandidate) -> Rejection | None:
     """Refuse a MultiKueue queue from which nothing would be sent, in each cluster's own words."""
     queue, snapshot = candidate.cluster_queue, candidate.occupancy.snapshot
     names = multikueue.behind(queue, snapshot)
@@ -113,7 +113,7 @@ def _no_active_cluster(candidate: Candidate) -> Rejection | None:
     return Rejection(reason=Reason.NO_ACTIVE_CLUSTER, detail=detail)
 
 
-def _namespace_not_selected(candidate: Candidate) -> Rejection | None:
+def _namespace_not_selected(candidate: OptionCandidate) -> Rejection | None:
     namespace = candidate.job.namespace
     labels = namespace_labels(candidate.occupancy.snapshot, namespace)
     if candidate.cluster_queue.namespaces.matches(labels):
@@ -122,7 +122,7 @@ def _namespace_not_selected(candidate: Candidate) -> Rejection | None:
     return Rejection(reason=Reason.NAMESPACE_NOT_SELECTED, detail=detail)
 
 
-def _multikueue_boundary(candidate: Candidate) -> Rejection | None:
+def _multikueue_boundary(candidate: OptionCandidate) -> Rejection | None:
     """Refuse what ``spec.managedBy``, fixed at creation, would contradict."""
     manager = candidate.job.managed_by
     if manager is None or (manager == MULTIKUEUE) == _is_remote(candidate):
@@ -133,7 +133,7 @@ def _multikueue_boundary(candidate: Candidate) -> Rejection | None:
     return Rejection(reason=Reason.MULTIKUEUE_BOUNDARY, detail=detail)
 
 
-def _would_not_be_suspended(candidate: Candidate) -> Rejection | None:
+def _would_not_be_suspended(candidate: OptionCandidate) -> Rejection | None:
     """Refuse to give a queue to a Job that Kueue's webhook may have let pass already."""
     snapshot = candidate.occupancy.snapshot
     if candidate.submitted or snapshot.runs_before_kueue or snapshot.kueue.manage_without_queue:
@@ -142,7 +142,7 @@ def _would_not_be_suspended(candidate: Candidate) -> Rejection | None:
     return Rejection(reason=Reason.WOULD_NOT_BE_SUSPENDED, detail=detail)
 
 
-def _guests_full(candidate: Candidate) -> Rejection | None:
+def _guests_full(candidate: OptionCandidate) -> Rejection | None:
     guests = candidate.option.guests
     if guests is None:
         return None
@@ -162,7 +162,7 @@ def _guests_full(candidate: Candidate) -> Rejection | None:
     )
 
 
-def _counts_with(candidate: Candidate, namespace: str) -> bool:
+def _counts_with(candidate: OptionCandidate, namespace: str) -> bool:
     """Tell whether a namespace's guests and the Job's are counted together."""
     own, policy, snapshot = candidate.job.namespace, candidate.policy, candidate.occupancy.snapshot
     return namespace == own or (
@@ -170,7 +170,7 @@ def _counts_with(candidate: Candidate, namespace: str) -> bool:
     )
 
 
-def _keeps_failing(candidate: Candidate) -> Rejection | None:
+def _keeps_failing(candidate: OptionCandidate) -> Rejection | None:
     """Refuse what runs of the Job's class came to here; its class costs something, so it is last.
 
     Raises:
@@ -201,7 +201,7 @@ FILTERS: tuple[Filter, ...] = (
 )
 
 
-def _is_remote(candidate: Candidate) -> bool:
+def _is_remote(candidate: OptionCandidate) -> bool:
     return multikueue.is_multikueue(candidate.cluster_queue, candidate.occupancy.snapshot)
 
 

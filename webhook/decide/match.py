@@ -50,7 +50,7 @@ _ELASTIC = "kueue.x-k8s.io/elastic-job"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class SubmittedTo:
     """Where a Job was submitted: ``queue`` is what Kueue would resolve, ``named`` what it says."""
 
     queue: str
@@ -62,12 +62,12 @@ class Submission:
         return frozenset({self.queue, self.named})
 
 
-def submission(job: Job, snapshot: Snapshot) -> Submission:
+def submission(job: Job, snapshot: Snapshot) -> SubmittedTo:
     """Resolve the queue as Kueue's webhook does a moment later: an empty label counts as none."""
     if job.queue:
-        return Submission(queue=job.queue, named=job.queue)
+        return SubmittedTo(queue=job.queue, named=job.queue)
     has_default = (job.namespace, DEFAULT_QUEUE) in snapshot.local_queues
-    return Submission(queue=DEFAULT_QUEUE if has_default else NO_QUEUE, named=NO_QUEUE)
+    return SubmittedTo(queue=DEFAULT_QUEUE if has_default else NO_QUEUE, named=NO_QUEUE)
 
 
 def skip(job: Job, snapshot: Snapshot) -> Skip | None:
@@ -173,7 +173,7 @@ def _selectors_match(match: Match, job: Job, snapshot: Snapshot, own_namespace: 
 
 
 def _queue_matches(
-    policy: FallbackPolicy, submitted: Submission, namespace: str, snapshot: Snapshot
+    policy: FallbackPolicy, submitted: SubmittedTo, namespace: str, snapshot: Snapshot
 ) -> bool:
     match = policy.spec.match
     if submitted.queue == NO_QUEUE and match.without_queue:

@@ -8,7 +8,7 @@ from webhook.adapt import validity
 from webhook.adapt.adaptation import adapt
 from webhook.adapt.movable_env import with_movable_env
 from webhook.decide import filters, remote_options
-from webhook.decide.filters import Candidate
+from webhook.decide.filters import OptionCandidate
 from webhook.kueue import multikueue
 from webhook.kueue.occupancy import Occupancy, assignment, passes_now, starts_now
 from webhook.kueue.priorities import priority_of
@@ -59,7 +59,7 @@ def _assess_one(
     if isinstance(queues, Rejection):
         return Assessment(option=option.name, queue=option.queue, rejection=queues)
     local_queue, cluster_queue = queues
-    candidate = Candidate(
+    candidate = OptionCandidate(
         job=job,
         policy=policy,
         option=option,
@@ -75,7 +75,7 @@ def _assess_one(
     return _refused(candidate, refusal)
 
 
-def _judge(candidate: Candidate) -> Assessment:
+def _judge(candidate: OptionCandidate) -> Assessment:
     """Adapt the Job and see how the ClusterQueue would take it."""
     occupancy, snapshot = candidate.occupancy, candidate.occupancy.snapshot
     local_queue, cluster_queue = candidate.local_queue, candidate.cluster_queue
@@ -107,7 +107,7 @@ def _judge(candidate: Candidate) -> Assessment:
     passes = multikueue.only_multikueue(cluster_queue, snapshot) and passes_now(
         occupancy, found, local_queue, cluster_queue, priority=priority
     )
-    there = remote_options.look(occupancy, asked, queues, priority=priority)
+    there = remote_options.assess(occupancy, asked, queues, priority=priority)
     return _with_clusters(here, there, passes=passes)
 
 
@@ -135,7 +135,7 @@ def _with_clusters(here: Assessment, there: tuple[InCluster, ...], *, passes: bo
     )
 
 
-def _refused(candidate: Candidate, rejection: Rejection) -> Assessment:
+def _refused(candidate: OptionCandidate, rejection: Rejection) -> Assessment:
     held = candidate.occupancy.held(candidate.cluster_queue.name)
     return Assessment(
         option=candidate.option.name,

@@ -39,7 +39,7 @@ def fresh(occupancy: Occupancy, now: float, limit_seconds: float) -> Occupancy:
     return replace(occupancy, stale=stale) if stale else occupancy
 
 
-def look(
+def assess(
     occupancy: Occupancy,
     needs: Sequence[PodSetNeeds],
     queues: tuple[LocalQueue, ClusterQueue],

@@ -28,7 +28,7 @@ from webhook.model.signatures import SigningKeys, signed_id, signed_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class JobCase:
     """A Job as it came (``raw``), and as it was before any decision that came with it."""
 
     kind: JobKind
@@ -39,7 +39,9 @@ class Case:
     carried: bool
 
 
-def apply(case: Case, policy: FallbackPolicy, decision: Decision, occupancy: Occupancy) -> Outcome:
+def apply(
+    case: JobCase, policy: FallbackPolicy, decision: Decision, occupancy: Occupancy
+) -> Outcome:
     """Turn a decision into edits, as far as the policy's mode goes."""
     if policy.spec.mode is Mode.OBSERVE:
         return Outcome(decision=decision, job=case.clean)
@@ -77,7 +79,7 @@ def apply(case: Case, policy: FallbackPolicy, decision: Decision, occupancy: Occ
 
 
 def _told(
-    case: Case,
+    case: JobCase,
     policy: FallbackPolicy,
     decision: Decision,
     taken: Assessment | None,
@@ -93,7 +95,7 @@ def _told(
     return decision, warning.decided(decision, changed, submitted=left)
 
 
-def unproven(case: Case) -> tuple[Edit, ...]:
+def unproven(case: JobCase) -> tuple[Edit, ...]:
     """List the edits that take off a Job which nobody decides what is not ours.
 
     Marks on the pod template never are: they came with it.
@@ -141,7 +143,7 @@ def annotated(
 
 
 def _changed(
-    case: Case, after: Job, decision: Decision, taken: Assessment, occupancy: Occupancy
+    case: JobCase, after: Job, decision: Decision, taken: Assessment, occupancy: Occupancy
 ) -> Outcome:
     """Find the edits of a Job of which nothing was worked out before, or that carries a record."""
     changed = case.kind.edits(case.clean, after)
@@ -162,7 +164,7 @@ def _changed(
 
 
 def _prepared(
-    case: Case, job: Job, taken: Assessment, policy: FallbackPolicy, class_text: str
+    case: JobCase, job: Job, taken: Assessment, policy: FallbackPolicy, class_text: str
 ) -> Prepared | None:
     """Recall what this option of this policy does to this template; None: it cannot be."""
     before = case.clean.pod_sets
@@ -178,7 +180,7 @@ def _prepared(
     return before.recall(key, work)
 
 
-def class_text_of(case: Case, policy: FallbackPolicy, occupancy: Occupancy) -> str:
+def class_text_of(case: JobCase, policy: FallbackPolicy, occupancy: Occupancy) -> str:
     """Write the class of the Job as it was submitted; equal ones are the very same text."""
     found = match.class_of(case.clean, policy, occupancy.snapshot)
     return job_class.written(Mark(found, policy.generation))

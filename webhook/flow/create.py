@@ -29,7 +29,7 @@ from webhook.decide.choice import Asking
 from webhook.decide.differences import Differences
 from webhook.decide.wishes import Wishes, read_wishes
 from webhook.flow import carry_out, placement
-from webhook.flow.carry_out import Case
+from webhook.flow.carry_out import JobCase
 from webhook.jobs import JobKind
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.unmodelled import unmodelled
@@ -138,7 +138,7 @@ def _decided_already(
     return Outcome(skip=Skip.DECIDED_ALREADY, warnings=warnings, arrival=arrival)
 
 
-def _outcome(case: Case, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome:
+def _outcome(case: JobCase, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome:
     snapshot = occupancy.snapshot
     skipped = match.skip(case.clean, snapshot)
     if skipped is not None:
@@ -156,7 +156,7 @@ def _outcome(case: Case, occupancy: Occupancy, moment: Moment, rules: Rules) -> 
     return _if_it_fits(case, carry_out.apply(case, policy, decision, occupancy))
 
 
-def _if_it_fits(case: Case, outcome: Outcome) -> Outcome:
+def _if_it_fits(case: JobCase, outcome: Outcome) -> Outcome:
     """Write nothing on a Job that would be too large for the API server then."""
     what = patch.too_large(case.source, outcome.edits)
     if not what or outcome.decision is None:
@@ -173,7 +173,7 @@ def _if_it_fits(case: Case, outcome: Outcome) -> Outcome:
 
 
 def _decide(
-    case: Case, policy: FallbackPolicy, occupancy: Occupancy, moment: Moment, rules: Rules
+    case: JobCase, policy: FallbackPolicy, occupancy: Occupancy, moment: Moment, rules: Rules
 ) -> Decision:
     submitted = match.submission(case.clean, occupancy.snapshot)
     age = max(0.0, moment.now - occupancy.snapshot.as_of)
@@ -262,7 +262,7 @@ def assessed(
     found = options.assess(job, policy, occupancy, submitted=submitted, allowed=wanted.allowed)
     if policy.spec.strategy.type is not StrategyType.FINISH_TIME:
         return found
-    expecting = expectations.Case(
+    expecting = expectations.ForecastCase(
         job=job,
         policy=policy,
         occupancy=occupancy,
@@ -275,7 +275,7 @@ def assessed(
 
 def _case(
     source: Mapping[str, Any], kind: JobKind, raw: Job, recorded: decision_record.Recorded | None
-) -> Case:
+) -> JobCase:
     clean_source = source
     if recorded is not None:
         try:
@@ -285,7 +285,7 @@ def _case(
             # A forged or damaged record undoes nothing: the Job is decided as it stands.
             recorded = None
     clean = raw if clean_source is source else kind.read(clean_source)
-    return Case(
+    return JobCase(
         kind=kind,
         source=source,
         raw=raw,

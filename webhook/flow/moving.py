@@ -17,7 +17,7 @@ from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.decide import decision_record, differences, match, warning
 from webhook.flow import carry_out, create, recovered
-from webhook.flow.carry_out import Case
+from webhook.flow.carry_out import JobCase
 from webhook.flow.create import Moment, Rules
 from webhook.flow.recovered import Refusal
 from webhook.jobs import JobKind, movable
@@ -47,11 +47,11 @@ _SKIPPED: Mapping[Skip, Obstacle] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _MoveRequest:
     """What is to be moved, and where to."""
 
     source: Mapping[str, Any]
-    case: Case
+    case: JobCase
     recorded: decision_record.Recorded | None
     """None: it was created without a decision, and is taken as it stands."""
     original: Original
@@ -78,7 +78,9 @@ def move(
     return recovered.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
 
 
-def _move(asked: _Asked, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome | Refusal:
+def _move(
+    asked: _MoveRequest, occupancy: Occupancy, moment: Moment, rules: Rules
+) -> Outcome | Refusal:
     snapshot = occupancy.snapshot
     if skipped := match.skip(asked.case.clean, snapshot):
         obstacle = _SKIPPED.get(skipped, Obstacle.NOT_OURS)
@@ -104,11 +106,11 @@ def _move(asked: _Asked, occupancy: Occupancy, moment: Moment, rules: Rules) -> 
 
 def _read(
     source: Mapping[str, Any], raw: Job, kind: JobKind, keys: SigningKeys | None
-) -> _Asked | Refusal:
+) -> _MoveRequest | Refusal:
     found = recovered.recover(source, raw, kind, keys)
     if isinstance(found, Refusal):
         return found
-    case = Case(
+    case = JobCase(
         kind=kind,
         source=source,
         raw=raw,
@@ -116,7 +118,7 @@ def _read(
         clean=found.clean,
         carried=found.recorded is not None,
     )
-    return _Asked(
+    return _MoveRequest(
         source=source,
         case=case,
         recorded=found.recorded,
@@ -125,7 +127,7 @@ def _read(
     )
 
 
-def _policy(asked: _Asked, occupancy: Occupancy, rules: Rules) -> FallbackPolicy | Refusal:
+def _policy(asked: _MoveRequest, occupancy: Occupancy, rules: Rules) -> FallbackPolicy | Refusal:
     """Find the policy that decided, or that would; only one that can move the Job as asked."""
     snapshot, recorded = occupancy.snapshot, asked.recorded
     if recorded is None:
@@ -151,7 +153,7 @@ def _is_in(option: str, recorded: decision_record.Recorded | None) -> bool:
     return recorded is not None and recorded.mode is Mode.ENFORCE and recorded.option == option
 
 
-def _wanted(asked: _Asked, policy: FallbackPolicy, moment: Moment) -> create.Wanted:
+def _wanted(asked: _MoveRequest, policy: FallbackPolicy, moment: Moment) -> create.Wanted:
     """Read what the Job says of itself; what is left of its deadline counts from now."""
     created = fields.created_unix(asked.source)
     created = moment.unix if created == inf else created
@@ -162,7 +164,9 @@ def _wanted(asked: _Asked, policy: FallbackPolicy, moment: Moment) -> create.Wan
     return replace(wanted, wishes=replace(wanted.wishes, deadline=left))
 
 
-def _decision(asked: _Asked, policy: FallbackPolicy, taken: Assessment, moment: Moment) -> Decision:
+def _decision(
+    asked: _MoveRequest, policy: FallbackPolicy, taken: Assessment, moment: Moment
+) -> Decision:
     case, recorded = asked.case, asked.recorded
     why = " ".join(case.raw.annotations.get(jobs.MOVE_REASON, "").split()) or UNASKED
     reason = clip(f"moved to {taken.queue} ({taken.option}): {why}")
@@ -192,7 +196,7 @@ def _stays(recorded: decision_record.Recorded | None) -> tuple[Stay, ...]:
 
 
 def _carried_out(
-    asked: _Asked,
+    asked: _MoveRequest,
     policy: FallbackPolicy,
     decision: Decision,
     job: Job,

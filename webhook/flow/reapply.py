@@ -48,7 +48,7 @@ def restoration(
 def _restored(
     old: Mapping[str, Any], new: Mapping[str, Any], path: Path, submitted: Json | Absent
 ) -> Edit | None:
-    now, decided = places.look(new, path), places.look(old, path)
+    now, decided = places.value_at(new, path), places.value_at(old, path)
     comes_back = _same(path, now, submitted) or _is_merged(path, now, decided, submitted)
     if not comes_back or now == decided:
         return None
@@ -74,8 +74,8 @@ def _members(
     """Give a whole parent back that did not exist as submitted and is missing again."""
     if path[-1] not in _FREE or submitted is not ABSENT or not _reachable(old, new, path):
         return
-    decided = places.look(old, path)
-    if places.look(new, path) is not ABSENT or not isinstance(decided, (dict, list)):
+    decided = places.value_at(old, path)
+    if places.value_at(new, path) is not ABSENT or not isinstance(decided, (dict, list)):
         return
     for name, value in _named(decided):
         yield Edit(path=(*path, name), value=value, was=ABSENT)
@@ -95,7 +95,7 @@ def _reachable(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> bo
     for index, part in enumerate(path[:-2]):
         if part in ("containers", "initContainers"):
             upto = path[: index + 2]
-            return ABSENT not in (places.look(old, upto), places.look(new, upto))
+            return ABSENT not in (places.value_at(old, upto), places.value_at(new, upto))
     return True
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from webhook.hindsight.journal import Entry
+from webhook.hindsight.journal import JournalEntry
 from webhook.kueue.durations import learned_on
 from webhook.learn.expected_runs import slowdown_of
 from webhook.model.forecasts import Estimates
@@ -37,7 +37,7 @@ class Elsewhere:
 
 
 def elsewhere(
-    entry: Entry,
+    entry: JournalEntry,
     own_seconds: float,
     *,
     policy: FallbackPolicy | None,
@@ -61,7 +61,7 @@ def elsewhere(
     return Elsewhere(seconds=seconds, rests=rests)
 
 
-def _own(entry: Entry, options: tuple[Option, ...]) -> Option | None:
+def _own(entry: JournalEntry, options: tuple[Option, ...]) -> Option | None:
     """Find the option that it ran in, decided or not."""
     named = (option for option in options if option.name == entry.option)
     placed = (option for option in options if option.queue == entry.queue)
@@ -69,7 +69,7 @@ def _own(entry: Entry, options: tuple[Option, ...]) -> Option | None:
 
 
 def _ratio(
-    entry: Entry,
+    entry: JournalEntry,
     policy: FallbackPolicy | None,
     own: Option | None,
     other: Option,

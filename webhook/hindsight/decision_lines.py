@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from webhook.decide import match
 from webhook.hindsight.counterfactual import elsewhere
-from webhook.hindsight.journal import Entry
+from webhook.hindsight.journal import JournalEntry
 from webhook.jobs import KINDS
 from webhook.kueue.durations import learned_on
 from webhook.learn.estimates import Learned
@@ -36,7 +36,7 @@ class Sources:
     snapshot: Snapshot
     """Queues, without what they hold; and the policies that are to decide."""
     learned: Learned
-    entries: Iterable[Entry] = ()
+    entries: Iterable[JournalEntry] = ()
     """Of Jobs that are over: what is in the log and here ran as long as it did."""
     run_seconds: float | None = None
     """Of those of which nothing else tells."""
@@ -160,7 +160,7 @@ def _is_queued(job: Job, snapshot: Snapshot) -> bool:
 
 
 def _run_seconds(
-    line: _Line, sources: Sources, over: Mapping[tuple[str, str], Entry], file: str
+    line: _Line, sources: Sources, over: Mapping[tuple[str, str], JournalEntry], file: str
 ) -> Mapping[str, float]:
     """Say how long it runs on each flavor: as it did, else as is learned, expected or said."""
     snapshot, policy = sources.snapshot, _policy(line.job, sources.snapshot)

@@ -15,7 +15,7 @@ from webhook.admission import original as originals
 from webhook.decide import decision_record
 from webhook.flow import create
 from webhook.hindsight import journal
-from webhook.hindsight.journal import Entry, Offer
+from webhook.hindsight.journal import JournalEntry, WeighedOption
 from webhook.jobs import KINDS
 from webhook.learn.run_records import Ended
 from webhook.learn.workload_runs import (
@@ -40,7 +40,7 @@ LONGEST_TEMPLATE: Final = 32_768
 """Characters; most have some hundreds."""
 
 
-class Past(NamedTuple):
+class FinishedWorkload(NamedTuple):
     """Times in seconds since 1970; 0: it has not come to that."""
 
     key: str
@@ -67,14 +67,16 @@ class Past(NamedTuple):
     """The worker cluster that MultiKueue sent it to."""
 
 
-class Over(NamedTuple):
+class FinishedRun(NamedTuple):
     """What is learned from a Workload that is over, and what is remembered of it."""
 
     ended: Ended | None
-    past: Past | None
+    past: FinishedWorkload | None
 
 
-def read(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Past | None:
+def read_finished(
+    source: Mapping[str, Any], keys: SigningKeys | None = None
+) -> FinishedWorkload | None:
     """Read one that is over or not; None: no replay can submit it.
 
     It has several pod sets, or a template that would take the room of hundreds of others.
@@ -102,7 +104,7 @@ def read(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Past | N
     pruned = _pruned(template, here)
     if len(pruned) > LONGEST_TEMPLATE:
         return None
-    return Past(
+    return FinishedWorkload(
         key=fields.text(metadata, "uid", "metadata"),
         namespace=namespace,
         name=fields.text(metadata, "name", "metadata"),
@@ -187,12 +189,12 @@ def _longest(key: str) -> int:
 
 
 def entry(
-    past: Past,
+    past: FinishedWorkload,
     metadata: Mapping[str, Any] | None,
     *,
     seen: float = 0.0,
     keys: SigningKeys | None = None,
-) -> Entry:
+) -> JournalEntry:
     """Put a Workload and its Job's metadata together.
 
     *seen*: when the Job was first seen, in seconds since 1970; it tells apart those that came
@@ -207,7 +209,7 @@ def entry(
     recorded = _recorded(raw, keys, fields.created_unix(source))
     submitted = marks.unmarked(_before(source, raw, recorded))
     created = float(past.created)
-    return Entry(
+    return JournalEntry(
         key=past.key,
         uid=past.job_uid,
         namespace=past.namespace,
@@ -230,7 +232,7 @@ def entry(
     )
 
 
-def _job(past: Past, metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _job(past: FinishedWorkload, metadata: Mapping[str, Any]) -> dict[str, Any]:
     named = {"namespace": past.namespace, "name": past.job or past.name}
     metadata = {**named, **metadata}
     labels = fields.mapping(metadata, "labels", "metadata")
@@ -257,7 +259,9 @@ def _before(source: dict[str, Any], raw: Job, recorded: decision_record.Recorded
         return raw
 
 
-def _decided(raw: Job, recorded: decision_record.Recorded | None, past: Past) -> dict[str, Any]:
+def _decided(
+    raw: Job, recorded: decision_record.Recorded | None, past: FinishedWorkload
+) -> dict[str, Any]:
     if recorded is None:
         return {}
     decision = decision_record.parsed(raw.annotations[DECISION])
@@ -281,9 +285,9 @@ def _why(recorded: decision_record.Recorded, *, has_options: bool) -> str:
     return recorded.left_alone if recorded.left_alone in _LEFT_ALONE else str(likely)
 
 
-def _offers(options: Iterable[tuple[Mapping[str, Any], str]]) -> Iterator[Offer]:
+def _offers(options: Iterable[tuple[Mapping[str, Any], str]]) -> Iterator[WeighedOption]:
     for item, here in options:
-        yield Offer(
+        yield WeighedOption(
             option=fields.text(item, "name", here),
             queue=fields.text(item, "queue", here),
             starts_in=_number(item.get("startsIn")),

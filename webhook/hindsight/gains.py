@@ -13,13 +13,13 @@ from statistics import fmean, median
 from typing import Final
 
 from webhook.hindsight.counterfactual import Rests
-from webhook.hindsight.look_back import Hindsight, Told
+from webhook.hindsight.look_back import Hindsight, ReplayedJob
 from webhook.model.reasons import Stayed, why_stayed
 from webhook.simulate.results import JobResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sureness:
+class Confidence:
     """How far the replay of what happened is off what happened, in percent."""
 
     jobs: int
@@ -44,7 +44,7 @@ class Makespans:
     promised: float | None = None
 
 
-def sureness_of(told: Sequence[Told]) -> Sureness | None:
+def confidence_of(told: Sequence[ReplayedJob]) -> Confidence | None:
     pairs = [
         (each.happened.finish - each.entry.created, each.turnaround)
         for each in told
@@ -56,7 +56,7 @@ def sureness_of(told: Sequence[Told]) -> Sureness | None:
     spans = makespans_of(told)
     makespan = (spans.happened or 0.0) / spans.real - 1 if spans.real else 0.0
     checked = list(_checked(told))
-    return Sureness(
+    return Confidence(
         jobs=len(pairs),
         turnaround=100 * (sum(modelled for modelled, _ in pairs) / real - 1),
         makespan=100 * makespan,
@@ -66,7 +66,7 @@ def sureness_of(told: Sequence[Told]) -> Sureness | None:
     )
 
 
-def _checked(told: Iterable[Told]) -> Iterator[float]:
+def _checked(told: Iterable[ReplayedJob]) -> Iterator[float]:
     """List by how much forecasts of finishes were off, as parts of the turnaround."""
     for each in told:
         entry = each.entry
@@ -77,7 +77,7 @@ def _checked(told: Iterable[Told]) -> Iterator[float]:
             yield abs(taken.finishes_in - each.turnaround) / each.turnaround
 
 
-def makespans_of(told: Sequence[Told]) -> Makespans:
+def makespans_of(told: Sequence[ReplayedJob]) -> Makespans:
     first = min((each.entry.created for each in told), default=0.0)
     return Makespans(
         real=_span((float(each.entry.finished) for each in told), first),
@@ -140,7 +140,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InCluster:
+class ClusterGains:
     """Jobs that ran in one worker cluster, or at the manager."""
 
     cluster: str
@@ -160,11 +160,11 @@ class Gains:
     since: float
     until: float
     rows: tuple[Row, ...]
-    sureness: Sureness | None
+    sureness: Confidence | None
     """None: nothing was replayed."""
     makespans: Makespans = field(default_factory=Makespans)
     left_out: int = 0
-    clusters: tuple[InCluster, ...] = ()
+    clusters: tuple[ClusterGains, ...] = ()
     """Empty: no Job is known to have run in a worker cluster."""
     unseen: tuple[str, ...] = ()
     """Worker clusters of which nothing is known, so that Jobs were left out of replays."""
@@ -190,9 +190,9 @@ def gains(
         and policy in (None, _policy(each))
     ]
     over = [each for each in told if _is_compared(each)]
-    sureness = sureness_of(over)
+    sureness = confidence_of(over)
     part = abs(sureness.turnaround) / 100 if sureness else 0.0
-    groups: defaultdict[tuple[str, str], list[Told]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str], list[ReplayedJob]] = defaultdict(list)
     for each in told:
         groups[_policy(each), each.entry.namespace].append(each)
     rows = [_row(name, members, part) for name, members in sorted(groups.items(), key=_order)]
@@ -208,14 +208,14 @@ def gains(
     )
 
 
-def _in_clusters(told: Iterable[Told]) -> Iterator[InCluster]:
-    places: defaultdict[str, list[Told]] = defaultdict(list)
+def _in_clusters(told: Iterable[ReplayedJob]) -> Iterator[ClusterGains]:
+    places: defaultdict[str, list[ReplayedJob]] = defaultdict(list)
     for each in told:
         if each.entry.admitted:
             places[each.entry.cluster].append(each)
     for name, members in sorted(places.items()) if places.keys() - {""} else ():
         pairs = list(_pairs(members))
-        yield InCluster(
+        yield ClusterGains(
             cluster=name,
             started=len(members),
             wait=fmean(max(0.0, each.entry.admitted - each.entry.created) for each in members),
@@ -225,28 +225,28 @@ def _in_clusters(told: Iterable[Told]) -> Iterator[InCluster]:
         )
 
 
-def _order(item: tuple[tuple[str, str], Sequence[Told]]) -> tuple[bool, str, str]:
+def _order(item: tuple[tuple[str, str], Sequence[ReplayedJob]]) -> tuple[bool, str, str]:
     (policy, namespace), _ = item
     return policy == NOBODY, policy, namespace
 
 
-def _policy(told: Told) -> str:
+def _policy(told: ReplayedJob) -> str:
     if told.entry.policy:
         return told.entry.policy
     return told.policy.name if told.policy else NOBODY
 
 
-def _mode(told: Told) -> str:
+def _mode(told: ReplayedJob) -> str:
     if told.policy is not None:
         return str(told.policy.spec.mode)
     return told.entry.mode
 
 
-def _is_compared(told: Told) -> bool:
+def _is_compared(told: ReplayedJob) -> bool:
     return told.is_over and told.happened is not None and told.happened.finish is not None
 
 
-def _row(name: tuple[str, str], members: Sequence[Told], part: float) -> Row:
+def _row(name: tuple[str, str], members: Sequence[ReplayedJob], part: float) -> Row:
     policy, namespace = name
     stayed = Counter(why for each in members if (why := _why(each)))
     moved = [each for each in members if _is_moved(each)]
@@ -269,11 +269,11 @@ def _row(name: tuple[str, str], members: Sequence[Told], part: float) -> Row:
     )
 
 
-def _slower(pairs: Iterable[tuple[Told, float, float]]) -> int:
+def _slower(pairs: Iterable[tuple[ReplayedJob, float, float]]) -> int:
     return sum(_is_noticed(after - before, after) for _, before, after in pairs)
 
 
-def _margin(pairs: Iterable[tuple[Told, float, float]], part: float) -> float:
+def _margin(pairs: Iterable[tuple[ReplayedJob, float, float]], part: float) -> float:
     """Add up what replays are off by, and what run times may be off by that were never seen."""
     margin = 0.0
     for told, before, after in pairs:
@@ -283,7 +283,7 @@ def _margin(pairs: Iterable[tuple[Told, float, float]], part: float) -> float:
     return margin
 
 
-def _run_elsewhere(told: Told) -> float:
+def _run_elsewhere(told: ReplayedJob) -> float:
     """Tell how long it ran in the replay in which it ran where it did not."""
     found = told.static if told.acts else told.promised
     if found is None or found.start is None or found.finish is None:
@@ -295,13 +295,13 @@ def _is_noticed(later: float, turnaround: float) -> bool:
     return later > max(_NOTICED_SECONDS, _NOTICED_PART * turnaround)
 
 
-def _is_moved(told: Told) -> bool:
+def _is_moved(told: ReplayedJob) -> bool:
     if told.acts:
         return told.entry.queue != told.submitted_queue
     return told.promised is not None and told.promised.is_moved
 
 
-def _why(told: Told) -> str:
+def _why(told: ReplayedJob) -> str:
     if _is_moved(told):
         return ""
     entry = told.entry
@@ -313,7 +313,7 @@ def _why(told: Told) -> str:
     return why_stayed(entry.option, entry.left_alone, offers)
 
 
-def _pairs(members: Iterable[Told]) -> Iterator[tuple[Told, float, float]]:
+def _pairs(members: Iterable[ReplayedJob]) -> Iterator[tuple[ReplayedJob, float, float]]:
     """List turnarounds without and with decisions, of Jobs that are over in both replays."""
     for each in members:
         if not _is_compared(each):
@@ -327,7 +327,7 @@ def _pairs(members: Iterable[Told]) -> Iterator[tuple[Told, float, float]]:
             yield each, without.finish - created, with_them.finish - created
 
 
-def _by_forecast(told: Told) -> Iterator[tuple[Told, float, float]]:
+def _by_forecast(told: ReplayedJob) -> Iterator[tuple[ReplayedJob, float, float]]:
     """Without a replay: what the decision expected of where the Job was submitted."""
     if told.happened is not None or not (told.is_over and told.is_enforced):
         return
@@ -337,13 +337,13 @@ def _by_forecast(told: Told) -> Iterator[tuple[Told, float, float]]:
         yield told, expected, told.turnaround
 
 
-def _sides(told: Told) -> tuple[JobResult | None, JobResult | None]:
+def _sides(told: ReplayedJob) -> tuple[JobResult | None, JobResult | None]:
     if told.acts:
         return told.static, told.happened
     return told.happened, told.promised
 
 
-def _is_assumed(told: Told) -> bool:
+def _is_assumed(told: ReplayedJob) -> bool:
     """Tell whether one of the two run times that are compared was never seen."""
     if told.acts:
         first = told.policy.spec.options[0].name if told.policy else ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from webhook.hindsight.gains import NOBODY, Gains, InCluster, Row, Sureness
+from webhook.hindsight.gains import NOBODY, ClusterGains, Confidence, Gains, Row
 from webhook.simulate.comparison import HERE, aligned, duration
 
 VERSION: Final = 1
@@ -53,7 +53,7 @@ def as_json(gains: Gains) -> dict[str, Any]:
     }
 
 
-def _cluster_json(each: InCluster) -> dict[str, Any]:
+def _cluster_json(each: ClusterGains) -> dict[str, Any]:
     return {
         "cluster": each.cluster or None,
         "started": each.started,
@@ -83,7 +83,7 @@ def _row_json(row: Row) -> dict[str, Any]:
     }
 
 
-def _sureness_json(sureness: Sureness) -> dict[str, Any]:
+def _sureness_json(sureness: Confidence) -> dict[str, Any]:
     return {
         "jobs": sureness.jobs,
         "turnaroundOffPercent": _rounded(sureness.turnaround),
@@ -139,7 +139,7 @@ def _whys(rows: Sequence[Row]) -> Iterator[str]:
         yield f"Moved while they were pending: {moved}."
 
 
-def _clusters(found: Sequence[InCluster]) -> Iterator[str]:
+def _clusters(found: Sequence[ClusterGains]) -> Iterator[str]:
     if sum(bool(each.cluster) for each in found) == 1:
         counts = (
             f"{each.started} {f'in {each.cluster}' if each.cluster else HERE}" for each in found
@@ -150,7 +150,7 @@ def _clusters(found: Sequence[InCluster]) -> Iterator[str]:
         yield ""
 
 
-def _cluster(each: InCluster) -> tuple[str, ...]:
+def _cluster(each: ClusterGains) -> tuple[str, ...]:
     mean = None if each.saved is None or not each.over else each.saved / each.over
     return (
         each.cluster or HERE,

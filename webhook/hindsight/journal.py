@@ -35,7 +35,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class WeighedOption:
     """One option as the decision saw it; seconds from the decision on, None: not known."""
 
     option: str
@@ -48,7 +48,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class JournalEntry:
     """One Workload of a Job; times in seconds since 1970, 0: it has not come to that."""
 
     key: str
@@ -86,7 +86,7 @@ class Entry:
     decided_in: float = 0.0
     """Seconds from its creation to the decision that stands on it; moves are later."""
     moves: int = 0
-    offers: tuple[Offer, ...] = ()
+    offers: tuple[WeighedOption, ...] = ()
 
 
 _TEXTS: Final = {
@@ -109,7 +109,7 @@ _TEXTS: Final = {
 """Short, because there are thousands: key of the line to the field."""
 
 
-def write(entries: Iterable[Entry]) -> str:
+def write(entries: Iterable[JournalEntry]) -> str:
     """Write entries one a line, in the order of their keys, after a line with their templates."""
     templates: dict[str, str] = {}
     lines = []
@@ -120,12 +120,12 @@ def write(entries: Iterable[Entry]) -> str:
     return "\n".join((_ENCODER.encode(dict(sorted(templates.items()))), *lines))
 
 
-def write_one(entry: Entry) -> str:
+def write_one(entry: JournalEntry) -> str:
     """Write one entry's line, which names its templates."""
     return _ENCODER.encode(_line(entry))
 
 
-def read(text: str) -> tuple[Entry, ...]:
+def read(text: str) -> tuple[JournalEntry, ...]:
     """Read what ``write`` wrote; damaged lines are passed over.
 
     Raises:
@@ -138,7 +138,7 @@ def read(text: str) -> tuple[Entry, ...]:
     return tuple(each for each in found if each is not None)
 
 
-def _line(entry: Entry) -> dict[str, Any]:
+def _line(entry: JournalEntry) -> dict[str, Any]:
     found = {short: getattr(entry, name) for short, name in _TEXTS.items()}
     found |= {
         "t": [round(entry.created, 3), entry.admitted, entry.finished],
@@ -153,17 +153,17 @@ def _line(entry: Entry) -> dict[str, Any]:
     return {short: value for short, value in found.items() if value}
 
 
-def _offer_line(offer: Offer) -> list[Any]:
+def _offer_line(offer: WeighedOption) -> list[Any]:
     seconds = (offer.starts_in, offer.runs, offer.finishes_in)
     return [offer.option, offer.queue, *seconds, offer.rejected]
 
 
-def _entry(line: str, templates: Mapping[str, Any]) -> Entry:
+def _entry(line: str, templates: Mapping[str, Any]) -> JournalEntry:
     source = fields.from_json(line, "", longest=_LONGEST_LINE)
     created, admitted, finished = fields.sequence(source, "t", "")
     submitted = fields.text(templates, fields.text(source, "s", ""), "")
     ran = fields.text(source, "r", "")
-    return Entry(
+    return JournalEntry(
         **{name: intern(fields.text(source, short, "")) for short, name in _TEXTS.items()},
         created=float(created),
         admitted=int(admitted),
@@ -178,9 +178,9 @@ def _entry(line: str, templates: Mapping[str, Any]) -> Entry:
     )
 
 
-def _offer(item: Any) -> Offer:
+def _offer(item: Any) -> WeighedOption:
     option, queue, starts_in, runs, finishes_in, rejected = item
-    return Offer(
+    return WeighedOption(
         option=intern(str(option)),
         queue=intern(str(queue)),
         starts_in=_seconds(starts_in),
@@ -219,11 +219,11 @@ class Slot:
 
     number: int
     """Hours since 1970."""
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, JournalEntry]
     """By key."""
     left_out: int = 0
 
-    def merged(self, entries: Iterable[Entry]) -> Slot:
+    def merged(self, entries: Iterable[JournalEntry]) -> Slot:
         """Add entries; of those that are known, the known ones stay.
 
         Where they are too many, those of the namespace that has most of them go.
@@ -295,20 +295,20 @@ def _number(text: str) -> int:
     return int(text)
 
 
-class Newest(NamedTuple):
-    entries: tuple[Entry, ...]
+class NewestEntries(NamedTuple):
+    entries: tuple[JournalEntry, ...]
     left_out: int
     """Of the hours that were read; and what is older than the entries is not counted."""
 
 
-def newest(transport: KubernetesApi, namespace: str, unix: float, most: int) -> Newest:
+def newest(transport: KubernetesApi, namespace: str, unix: float, most: int) -> NewestEntries:
     """Read the newest entries, at most *most*, object by object as ``shards`` does.
 
     Raises:
         ClusterError: one cannot be read.
 
     """
-    found: list[Entry] = []
+    found: list[JournalEntry] = []
     left_out = 0
     for number in range(slot_of(unix), oldest_kept(unix) - 1, -1):
         try:
@@ -320,15 +320,17 @@ def newest(transport: KubernetesApi, namespace: str, unix: float, most: int) -> 
             left_out += slot.left_out
         if len(found) >= most:
             break
-    return Newest(tuple(found[:most]), left_out)
+    return NewestEntries(tuple(found[:most]), left_out)
 
 
-def _without(entries: Iterable[Entry], surplus: int, weight: Callable[[Entry], int]) -> list[Entry]:
+def _without(
+    entries: Iterable[JournalEntry], surplus: int, weight: Callable[[JournalEntry], int]
+) -> list[JournalEntry]:
     """Leave out so much, always of the namespace that weighs most: its heaviest, then its newest.
 
     So whatever one namespace brings costs the others nothing until it has no more than they.
     """
-    kept: defaultdict[str, list[tuple[int, int, str, Entry]]] = defaultdict(list)
+    kept: defaultdict[str, list[tuple[int, int, str, JournalEntry]]] = defaultdict(list)
     for each in entries:
         kept[each.namespace].append((weight(each), each.finished, each.key, each))
     for found in kept.values():
@@ -346,7 +348,7 @@ def _without(entries: Iterable[Entry], surplus: int, weight: Callable[[Entry], i
     return sorted((each[3] for found in kept.values() for each in found), key=_age)
 
 
-def _sizes(entries: Sequence[Entry]) -> Mapping[str, int]:
+def _sizes(entries: Sequence[JournalEntry]) -> Mapping[str, int]:
     """Tell how many characters each adds; a template is shared by all that have it."""
     users = Counter(text for each in entries for text in {each.submitted, each.ran})
     return {
@@ -356,11 +358,11 @@ def _sizes(entries: Sequence[Entry]) -> Mapping[str, int]:
     }
 
 
-def _age(entry: Entry) -> tuple[int, str]:
+def _age(entry: JournalEntry) -> tuple[int, str]:
     return entry.finished, entry.key
 
 
-def _packed(entries: Sequence[Entry]) -> bytes:
+def _packed(entries: Sequence[JournalEntry]) -> bytes:
     return zlib.compress(write(entries).encode(), 6)
 
 

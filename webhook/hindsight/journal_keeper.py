@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 
 from webhook.api.errors import ClusterError, NotServed, Refused
 from webhook.api.kubernetes_api import KubernetesApi
-from webhook.api.watch import Message
+from webhook.api.watch import WatchUpdate
 from webhook.hindsight import entries, journal
-from webhook.hindsight.entries import Over, Past
-from webhook.hindsight.journal import Entry, Slot, Written
+from webhook.hindsight.entries import FinishedRun, FinishedWorkload
+from webhook.hindsight.journal import JournalEntry, Slot, Written
 from webhook.model.faults import attempted
 from webhook.model.queues import Snapshot
 from webhook.model.signatures import SigningKeys
@@ -45,7 +45,7 @@ GONE_SECONDS: Final = 60.0
 _CONFLICT: Final = 409
 
 
-class Known(NamedTuple):
+class JobMetadata(NamedTuple):
     """A Job's metadata."""
 
     uid: str
@@ -77,38 +77,38 @@ class Journal:
         self._namespace = namespace
         self._is_leader = is_leader
         self._unix = unix
-        self._jobs: OrderedDict[str, Known] = OrderedDict()
+        self._jobs: OrderedDict[str, JobMetadata] = OrderedDict()
         self._bytes = 0
         """Of all that is known of Jobs."""
         self._gone: deque[tuple[float, str]] = deque()
-        self._ended: deque[tuple[float, Past]] = deque()
-        self._due: dict[int, list[Entry]] = {}
+        self._ended: deque[tuple[float, FinishedWorkload]] = deque()
+        self._due: dict[int, list[JournalEntry]] = {}
         """Slot to what is to be added to it."""
         self._places: dict[int, _Place] = {}
         self._next = 0.0
 
-    def known(self) -> tuple[Known, ...]:
+    def known(self) -> tuple[JobMetadata, ...]:
         """List the Jobs whose metadata are known, those that came first first."""
         return tuple(self._jobs.values())
 
-    def take_jobs(self, message: Message) -> tuple[str, ...]:
+    def take_jobs(self, message: WatchUpdate) -> tuple[str, ...]:
         """Take over what the follower of Jobs has found out."""
         for event_type, value in _each(message):
-            if isinstance(known := getattr(value, "known", None), Known):
+            if isinstance(known := getattr(value, "known", None), JobMetadata):
                 self._take_job(event_type, known)
         return ()
 
-    def take_over(self, message: Message) -> tuple[str, ...]:
+    def take_over(self, message: WatchUpdate) -> tuple[str, ...]:
         """Take over what the follower of Workloads has found out."""
         for _, value in _each(message):
-            if not isinstance(value, Over) or value.past is None:
+            if not isinstance(value, FinishedRun) or value.past is None:
                 continue
             if len(self._ended) >= MOST_ENDED:
                 self._ended.popleft()
             self._ended.append((self._unix(), value.past))
         return ()
 
-    def _take_job(self, event_type: str, known: Known) -> None:
+    def _take_job(self, event_type: str, known: JobMetadata) -> None:
         before = self._jobs.get(known.uid)
         if event_type == "DELETED":
             self._gone.append((self._unix(), known.uid))
@@ -168,7 +168,7 @@ class Journal:
         for slot in [slot for slot in self._due if slot < oldest]:
             del self._due[slot]
 
-    def _entry(self, ended: Past, keys: SigningKeys | None) -> Entry | None:
+    def _entry(self, ended: FinishedWorkload, keys: SigningKeys | None) -> JournalEntry | None:
         known = self._jobs.get(ended.job_uid)
         if known is not None and not known.packed:
             return None
@@ -225,7 +225,7 @@ class Journal:
             del self._places[slot]
 
 
-def known_of(source: Mapping[str, Any]) -> Known:
+def known_of(source: Mapping[str, Any]) -> JobMetadata:
     """Cut a Job's metadata down, for a ``Follower``.
 
     Raises:
@@ -235,10 +235,10 @@ def known_of(source: Mapping[str, Any]) -> Known:
     metadata = entries.metadata_of(source)
     packed = zlib.compress(json.dumps(metadata).encode())
     is_kept = len(packed) <= LONGEST_KNOWN
-    return Known(str(metadata.get("uid") or ""), 0.0, packed if is_kept else b"")
+    return JobMetadata(str(metadata.get("uid") or ""), 0.0, packed if is_kept else b"")
 
 
-def _each(message: Message) -> Iterator[tuple[str, Any]]:
+def _each(message: WatchUpdate) -> Iterator[tuple[str, Any]]:
     """List the values of a message, with the type of the event that brought them."""
     for entry in message.entries or ():
         yield "", entry.value

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from webhook.decide import match
 from webhook.hindsight.counterfactual import Elsewhere, elsewhere
-from webhook.hindsight.journal import Entry
+from webhook.hindsight.journal import JournalEntry
 from webhook.jobs import KINDS
 from webhook.kueue import multikueue
 from webhook.learn import job_class
-from webhook.learn.estimates import NOTHING, Learned, RunTimes
-from webhook.learn.run_records import Packed, Record, pack_runs, unpack_runs
+from webhook.learn.estimates import NOTHING, Learned, RunTimeLearner
+from webhook.learn.run_records import ClassRecord, Packed, pack_runs, unpack_runs
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL, Job
 from webhook.model.policy.fallback_policy import FallbackPolicy
@@ -35,7 +35,7 @@ _ENFORCED: Final = "Enforce"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class LookBackInput:
     """What is known besides the entries."""
 
     snapshot: Snapshot
@@ -49,10 +49,10 @@ class World:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ReplayedJob:
     """One Job with what became of it in each of the replays; None: it was not in this one."""
 
-    entry: Entry
+    entry: JournalEntry
     policy: FallbackPolicy | None
     """That decided, or would; None: none matches."""
     elsewhere: Elsewhere
@@ -85,7 +85,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hindsight:
-    told: tuple[Told, ...]
+    told: tuple[ReplayedJob, ...]
     """By creation."""
     left_out: int = 0
     """Jobs that a replay cannot submit: their queues are gone, or they cannot be read."""
@@ -97,7 +97,7 @@ _AS_IT_WAS: Final = "as it was"
 _AS_IT_COULD_BE: Final = "as policies say"
 
 
-def age_of(entry: Entry) -> tuple[float, float, str]:
+def age_of(entry: JournalEntry) -> tuple[float, float, str]:
     """Put those of one second that nobody saw come in the order in which they were admitted."""
     return entry.created, entry.admitted or float("inf"), entry.key
 
@@ -105,8 +105,8 @@ def age_of(entry: Entry) -> tuple[float, float, str]:
 class Replays:
     def __init__(
         self,
-        world: World,
-        told: Sequence[Told],
+        world: LookBackInput,
+        told: Sequence[ReplayedJob],
         runs: Mapping[str, Mapping[str, float]],
         progress: Callable[[int], None],
     ) -> None:
@@ -133,9 +133,9 @@ class Replays:
     def _replayed(
         self,
         arm: Arm,
-        manifest: Callable[[Entry], Mapping[str, Any]],
-        at: Callable[[Entry], float],
-        run_times: RunTimes | None = None,
+        manifest: Callable[[JournalEntry], Mapping[str, Any]],
+        at: Callable[[JournalEntry], float],
+        run_times: RunTimeLearner | None = None,
     ) -> Mapping[str, JobResult]:
         templates: dict[str, Mapping[str, Any]] = {}
         submissions = []
@@ -164,14 +164,14 @@ class Replays:
         found = replay(scenario, arm, progress=self._progress, run_times=run_times)
         return {job.name: job for job in found.jobs}
 
-    def _known_before(self) -> RunTimes:
+    def _known_before(self) -> RunTimeLearner:
         """Return what was known of runs when the first of them came, by the classes of a replay.
 
         A replay's Jobs are cut down, and so their classes have other names.
         """
         first = min((each.entry.created for each in self._told), default=0.0)
         policies = {each.policy.name: each.policy for each in self._told if each.policy}
-        found = RunTimes()
+        found = RunTimeLearner()
         snapshot = self._world.snapshot
         done: set[tuple[str, str]] = set()
         for each in self._told:
@@ -188,8 +188,8 @@ class Replays:
         return found
 
 
-def _before(record: Record, unix: float, coarse: str) -> Record:
-    return Record(
+def _before(record: ClassRecord, unix: float, coarse: str) -> ClassRecord:
+    return ClassRecord(
         coarse=coarse,
         runs=_over(record.runs, unix),
         starts=_over(record.starts, unix),
@@ -206,25 +206,25 @@ def _over(found: Mapping[str, Packed], unix: float) -> Mapping[str, Packed]:
     return {place: packed for place, packed in kept.items() if packed}
 
 
-def _came(entry: Entry) -> float:
+def _came(entry: JournalEntry) -> float:
     return entry.created
 
 
-def _went(entry: Entry) -> float:
+def _went(entry: JournalEntry) -> float:
     return entry.created + (entry.decided_in if entry.moves else 0.0)
 
 
-def submitted_manifest(entry: Entry) -> dict[str, Any]:
+def submitted_manifest(entry: JournalEntry) -> dict[str, Any]:
     """Write the Job as it was submitted."""
     return _manifest(entry, entry.submitted, entry.labels)
 
 
-def ran_manifest(entry: Entry) -> dict[str, Any]:
+def ran_manifest(entry: JournalEntry) -> dict[str, Any]:
     """Write the Job as it became, so that without any policy it goes where it went."""
     return _manifest(entry, entry.ran, {**entry.labels, QUEUE_LABEL: entry.queue})
 
 
-def _manifest(entry: Entry, spec: str, labels: Mapping[str, str]) -> dict[str, Any]:
+def _manifest(entry: JournalEntry, spec: str, labels: Mapping[str, str]) -> dict[str, Any]:
     metadata = {
         "namespace": entry.namespace,
         "labels": dict(labels),
@@ -240,7 +240,10 @@ HANDED_OVER_SECONDS: Final = 10.0
 
 
 def look_back(
-    entries: Iterable[Entry], world: World, *, progress: Callable[[int], None] = lambda _: None
+    entries: Iterable[JournalEntry],
+    world: LookBackInput,
+    *,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Hindsight:
     """Replay *entries*: as it was, without any decision, and as all policies would decide."""
     world = replace(world, snapshot=emptied(world.snapshot))
@@ -278,7 +281,7 @@ def look_back(
     )
 
 
-def _without_guesses(told: Sequence[Told], world: World) -> Iterator[Told]:
+def _without_guesses(told: Sequence[ReplayedJob], world: LookBackInput) -> Iterator[ReplayedJob]:
     """Drop what replays have said of Jobs that worker clusters bear on that nobody has told of.
 
     What those with policies would do to others rests on it too, but not what was without them.
@@ -291,7 +294,7 @@ def _without_guesses(told: Sequence[Told], world: World) -> Iterator[Told]:
         yield nothing if names else each
 
 
-def _unseen(told: Told, world: World) -> tuple[str, ...]:
+def _unseen(told: ReplayedJob, world: LookBackInput) -> tuple[str, ...]:
     snapshot, entry = world.snapshot, told.entry
     options = told.policy.spec.options if told.policy else ()
     names = {entry.queue, told.submitted_queue, *(each.queue for each in options if each.queue)}
@@ -304,13 +307,13 @@ def _unseen(told: Told, world: World) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def untold(entries: Iterable[Entry]) -> Hindsight:
+def untold(entries: Iterable[JournalEntry]) -> Hindsight:
     """Say what the entries alone tell, where queues and policies are not known."""
     found = sorted(_latest(entries), key=age_of)
     nothing = Elsewhere(seconds={}, rests={})
     return Hindsight(
         told=tuple(
-            Told(
+            ReplayedJob(
                 entry=each,
                 policy=None,
                 elsewhere=nothing,
@@ -321,9 +324,9 @@ def untold(entries: Iterable[Entry]) -> Hindsight:
     )
 
 
-def _latest(entries: Iterable[Entry]) -> Iterator[Entry]:
+def _latest(entries: Iterable[JournalEntry]) -> Iterator[JournalEntry]:
     """Keep one Workload of each Job: of several that it had one after another, the last."""
-    by_job: dict[str, Entry] = {}
+    by_job: dict[str, JournalEntry] = {}
     for entry in entries:
         key = entry.uid or entry.key
         before = by_job.get(key)
@@ -333,13 +336,13 @@ def _latest(entries: Iterable[Entry]) -> Iterator[Entry]:
     return (each for each in by_job.values() if each.admitted or not each.outcome)
 
 
-def _rank(entry: Entry) -> tuple[bool, float]:
+def _rank(entry: JournalEntry) -> tuple[bool, float]:
     return bool(entry.admitted), entry.created
 
 
-def _handover(entries: Sequence[Entry]) -> float:
+def _handover(entries: Sequence[JournalEntry]) -> float:
     """Tell how long quota lies idle between two Jobs, on average, where one waits for it."""
-    by_queue: defaultdict[str, list[Entry]] = defaultdict(list)
+    by_queue: defaultdict[str, list[JournalEntry]] = defaultdict(list)
     for entry in entries:
         by_queue[entry.cluster_queue].append(entry)
     gaps = []
@@ -354,7 +357,7 @@ def _handover(entries: Sequence[Entry]) -> float:
     return fmean(gaps) if gaps else 0.0
 
 
-def _told(entry: Entry, world: World) -> Told | None:
+def _told(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | None:
     snapshot = world.snapshot
     job = _KIND.read(submitted_manifest(entry))
     queue = match.submission(job, snapshot).queue
@@ -370,10 +373,10 @@ def _told(entry: Entry, world: World) -> Told | None:
         snapshot=snapshot,
         learned=world.learned.estimates,
     )
-    return Told(entry=entry, policy=policy, elsewhere=known, submitted_queue=queue)
+    return ReplayedJob(entry=entry, policy=policy, elsewhere=known, submitted_queue=queue)
 
 
-def _policy(entry: Entry, job: Job, snapshot: Snapshot) -> FallbackPolicy | None:
+def _policy(entry: JournalEntry, job: Job, snapshot: Snapshot) -> FallbackPolicy | None:
     named = next((each for each in snapshot.policies if each.name == entry.policy), None)
     if named is not None or match.skip(job, snapshot) is not None:
         return named
@@ -383,7 +386,7 @@ def _policy(entry: Entry, job: Job, snapshot: Snapshot) -> FallbackPolicy | None
         return None
 
 
-def _own_seconds(entry: Entry, world: World) -> float:
+def _own_seconds(entry: JournalEntry, world: LookBackInput) -> float:
     """Tell how long it ran, or will have run where it is not over."""
     if entry.outcome:
         return max(0.0, float(entry.finished - entry.admitted))
@@ -393,5 +396,5 @@ def _own_seconds(entry: Entry, world: World) -> float:
     return max(usual, world.now - entry.admitted if entry.admitted else 0.0)
 
 
-def _seconds(told: Told, besides: float) -> dict[str, float]:
+def _seconds(told: ReplayedJob, besides: float) -> dict[str, float]:
     return {flavors: each + besides for flavors, each in told.elsewhere.seconds.items()}

@@ -112,7 +112,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class FoundQueue:
     """A ClusterQueue as a Job finds it."""
 
     cluster_queue: ClusterQueue
@@ -141,7 +141,7 @@ _OWN_QUOTA = _Try(level=(PreemptionMode.FITS, 0))
 """It fits, and nothing is borrowed."""
 
 
-def assign(needs: Sequence[PodSetNeeds], place: Place) -> Assignment:
+def assign(needs: Sequence[PodSetNeeds], place: FoundQueue) -> Assignment:
     """Find flavors for all pod sets; later ones see what earlier ones take.
 
     Raises:
@@ -167,7 +167,7 @@ def assign(needs: Sequence[PodSetNeeds], place: Place) -> Assignment:
     return _summed(tries, usage, place)
 
 
-def _summed(tries: Sequence[_Try], usage: Amounts, place: Place) -> Assignment:
+def _summed(tries: Sequence[_Try], usage: Amounts, place: FoundQueue) -> Assignment:
     worst = min(tries, key=lambda found: found.level[0])
     mode, height = worst.level[0], max(found.height for found in tries)
     fit = _FIT_OF[mode]
@@ -177,7 +177,7 @@ def _summed(tries: Sequence[_Try], usage: Amounts, place: Place) -> Assignment:
     return Assignment(fit=fit, height=height, set_aside=set_aside, detail=worst.detail)
 
 
-def _set_aside(usage: Amounts, height: int, place: Place) -> Amounts:
+def _set_aside(usage: Amounts, height: int, place: FoundQueue) -> Amounts:
     """Say what Kueue keeps free for a Workload that has a right to quota which others hold.
 
     Not where the ClusterQueue may always take its quota back (``CanAlwaysReclaim``): then nobody
@@ -196,7 +196,7 @@ def _refused(rejection: Rejection) -> Assignment:
     return Assignment(fit=Fit.NEVER, detail=rejection.detail, rejection=rejection)
 
 
-def _best_flavor(flavors: Sequence[Flavor], taken: Amounts, place: Place) -> _Try:
+def _best_flavor(flavors: Sequence[Flavor], taken: Amounts, place: FoundQueue) -> _Try:
     """Try a group's flavors in order, and stop where the ClusterQueue's fungibility says."""
     best: _Try | None = None
     refusals: list[_Try] = []
@@ -224,7 +224,7 @@ def _least_refusal(refusals: Sequence[_Try]) -> _Try:
     )
 
 
-def _try_flavor(flavor: Flavor, taken: Amounts, place: Place) -> _Try:
+def _try_flavor(flavor: Flavor, taken: Amounts, place: FoundQueue) -> _Try:
     if flavor.unreadable is not None:
         raise FieldError(flavor.unreadable.path, flavor.unreadable.message)
     if flavor.refusal is not None:
@@ -242,7 +242,7 @@ def _try_flavor(flavor: Flavor, taken: Amounts, place: Place) -> _Try:
     return _Try(level=worst.level, height=height, usage=flavor.amounts, detail=worst.detail)
 
 
-def _try_quota(cell: FlavorResource, amount: int, place: Place) -> _Try:
+def _try_quota(cell: FlavorResource, amount: int, place: FoundQueue) -> _Try:
     """Weigh one resource of one flavor; *amount* includes what earlier pod sets take."""
     queue = place.cluster_queue.name
     most = quota.potential(place.quotas, queue, cell)
@@ -262,7 +262,7 @@ def _try_quota(cell: FlavorResource, amount: int, place: Place) -> _Try:
 
 
 def _short_of_quota(
-    cell: FlavorResource, amount: int, place: Place, *, reclaims: bool
+    cell: FlavorResource, amount: int, place: FoundQueue, *, reclaims: bool
 ) -> PreemptionMode:
     """Say whether preemption could help."""
     preemption, queue, held = place.cluster_queue.preemption, place.cluster_queue.name, place.held
@@ -283,7 +283,7 @@ def _amount(cell: FlavorResource, amount: int) -> str:
     return f"{resource} {quantity.render(amount, resource=resource)} (flavor {flavor})"
 
 
-def _taken(usage: Amounts, place: Place) -> str:
+def _taken(usage: Amounts, place: FoundQueue) -> str:
     names = sorted({flavor for flavor, _ in usage})
     text = f"flavor {', '.join(names)}" if names else "asks for nothing"
     if any(place.snapshot.flavors[name].topology for name in names):

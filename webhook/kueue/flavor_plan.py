@@ -221,7 +221,7 @@ _COMBINATIONS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class FlavorChoice:
     """One flavor that a part of a Workload may get, and what it would use of it."""
 
     flavor: str
@@ -232,7 +232,7 @@ class Choice:
 class Demand:
     """Parts of a Workload, each with its choices in the order in which Kueue tries them."""
 
-    parts: tuple[tuple[Choice, ...], ...]
+    parts: tuple[tuple[FlavorChoice, ...], ...]
 
     combinations: tuple[str, ...]
     """The flavors that a Workload may get, as ``model.forecasts.Estimates`` names them; Kueue's
@@ -261,7 +261,7 @@ def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: 
         FieldError: a toleration or an affinity term of a template cannot be read.
 
     """
-    parts: list[tuple[Choice, ...]] = []
+    parts: list[tuple[FlavorChoice, ...]] = []
     for pod_set in needs:
         plan = of(pod_set, cluster_queue, snapshot)
         if plan.rejection is not None:
@@ -270,16 +270,16 @@ def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: 
     return Demand(parts=tuple(parts), combinations=_combinations(parts))
 
 
-def _choices(flavors: Sequence[Flavor]) -> Iterator[Choice]:
+def _choices(flavors: Sequence[Flavor]) -> Iterator[FlavorChoice]:
     for flavor in flavors:
         if flavor.unreadable is not None:
             raise FieldError(flavor.unreadable.path, flavor.unreadable.message)
         if flavor.refusal is None:
             (name, _), *_ = flavor.amounts
-            yield Choice(flavor=name, usage=tuple(flavor.amounts.items()))
+            yield FlavorChoice(flavor=name, usage=tuple(flavor.amounts.items()))
 
 
-def _combinations(parts: Sequence[tuple[Choice, ...]]) -> tuple[str, ...]:
+def _combinations(parts: Sequence[tuple[FlavorChoice, ...]]) -> tuple[str, ...]:
     names = product(*([choice.flavor for choice in part] for part in parts))
     found = {",".join(sorted(set(each))): None for each in islice(names, _COMBINATIONS)}
     return tuple(found)

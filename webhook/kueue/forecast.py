@@ -17,9 +17,9 @@ from webhook.kueue import quota
 from webhook.kueue.durations import Durations, RunTimeOf
 from webhook.kueue.flavor_plan import Demand, demand
 from webhook.kueue.profile import kept_steps, served_before
-from webhook.kueue.queue_lines import Waiting
-from webhook.kueue.quota import Forest, Tree
-from webhook.kueue.schedule import Begun, Running, Schedule, is_open
+from webhook.kueue.queue_lines import PendingGroup
+from webhook.kueue.quota import Forest, UsageTree
+from webhook.kueue.schedule import Running, Schedule, StartedWorkloads, is_open
 from webhook.kueue.scheduling_cycle import Turn
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Profile, Rank, Unseen
@@ -43,7 +43,7 @@ _STEPS_BEFORE_MERGING = 2 * STEPS
 _MORE_THAN_THERE_IS = 1 << 61
 
 
-class Record:
+class StartRecord:
     """Steps of usage, as a Schedule goes through its events."""
 
     def __init__(self, schedule: Schedule, newcomers: Collection[int] = ()) -> None:
@@ -131,9 +131,9 @@ def _least(before: Sequence[list[list[int]]]) -> list[list[int]]:
     ]
 
 
-def recorded(schedule: Schedule, newcomers: Collection[int] = ()) -> Record:
+def recorded(schedule: Schedule, newcomers: Collection[int] = ()) -> StartRecord:
     """Run a Schedule to its end; *newcomers*: the priorities that one may have."""
-    record = Record(schedule, newcomers)
+    record = StartRecord(schedule, newcomers)
     schedule.look()
     record.note()
     for _ in range(_MAX_EVENTS):
@@ -149,7 +149,7 @@ def recorded(schedule: Schedule, newcomers: Collection[int] = ()) -> Record:
 
 def profile(
     schedule: Schedule,
-    record: Record,
+    record: StartRecord,
     queue: ClusterQueue,
     *,
     computed_at: float,
@@ -246,7 +246,7 @@ UNKNOWN_SECONDS = 600.0
 """The run time of Workloads in queues where none is known."""
 _NEVER = "Never"
 
-_Placed: TypeAlias = "tuple[str, Queued]"
+_Placed: TypeAlias = "tuple[str, QueuedGroup]"
 """With the ClusterQueue in which it competes."""
 
 
@@ -268,7 +268,7 @@ class Occupant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queued:
+class QueuedGroup:
     """Pending Workloads, in Kueue's order with others."""
 
     arrival: Arrival
@@ -299,14 +299,14 @@ class Planned:
     """Profiles, and what they come from."""
 
     profiles: Mapping[str, Profile]
-    begun: tuple[Begun, ...]
+    begun: tuple[StartedWorkloads, ...]
     """Starts of those that wait, by their keys; who never starts is not among them."""
 
 
 def forecast(
     snapshot: Snapshot,
     running: Sequence[Occupant],
-    waiting: Sequence[Queued],
+    waiting: Sequence[QueuedGroup],
     run_time_of: RunTimeOf,
     now: float,
     only: Collection[str] | None = None,
@@ -324,7 +324,7 @@ def forecast(
 def planned(
     snapshot: Snapshot,
     running: Sequence[Occupant],
-    waiting: Sequence[Queued],
+    waiting: Sequence[QueuedGroup],
     run_time_of: RunTimeOf,
     now: float,
     only: Collection[str] | None = None,
@@ -343,7 +343,7 @@ def planned(
 def _planned(
     case: _Case,
     running: Sequence[Occupant],
-    waiting: Sequence[Queued],
+    waiting: Sequence[QueuedGroup],
     only: Collection[str] | None,
 ) -> Planned:
     forest = case.forest
@@ -362,7 +362,7 @@ def _planned(
         if (root := roots.get(name)) in wanted:
             queued[root].append((name, each))
     found: dict[str, Profile] = {}
-    begun: list[Begun] = []
+    begun: list[StartedWorkloads] = []
     for root in wanted:
         of_tree = _of_tree(case, root, occupants[root], queued[root])
         found |= of_tree.profiles
@@ -396,7 +396,7 @@ class _Targets:
 def _of_tree(
     case: _Case, root: int, occupants: Sequence[Occupant], queued: Sequence[_Placed]
 ) -> Planned:
-    tree = Tree(case.forest, root)
+    tree = UsageTree(case.forest, root)
     queues = [case.snapshot.cluster_queues[name] for name in tree.leaves]
     schedule = Schedule(
         tree,
@@ -504,13 +504,15 @@ def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
     )
 
 
-def _waiting(name: str, queued: Queued, shape: Demand, now: float, run_times: Durations) -> Waiting:
+def _waiting(
+    name: str, queued: QueuedGroup, shape: Demand, now: float, run_times: Durations
+) -> PendingGroup:
     runs = {
         flavors: run_times.whole(name, queued.job_class, flavors, limit=queued.limit_seconds)
         for flavors in shape.combinations
     }
     seconds, spread = next(iter(runs.values()))
-    return Waiting(
+    return PendingGroup(
         cluster_queue=name,
         demand=shape,
         seconds=seconds,

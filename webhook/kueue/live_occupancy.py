@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from webhook.kueue import occupancy
 from webhook.kueue.flavor_plan import TOPOLOGY
-from webhook.kueue.outlook import Outlook, Placed, placed
+from webhook.kueue.outlook import PlacedJob, StartTimes, placed
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot, in_order
 
 _UNTIL_ROOT = 64
@@ -40,7 +40,7 @@ class _Run:
         return replace(self.first, count=self.count)
 
 
-class Fold:
+class LiveOccupancy:
     """``occupancy`` is the snapshot with its own arrivals, then the placements, folded in order."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Fold:
         self._runs: defaultdict[str, list[_Run]] = defaultdict(list)
         self._placed: dict[str, _Run] = {}
         """Key of each placement to its run."""
-        self._foreseen: dict[str, Placed] = {}
+        self._foreseen: dict[str, PlacedJob] = {}
         """Key to each placement that counts in forecasts."""
         self._stale: set[str] = set()
         """Trees that have to be folded again."""
@@ -102,7 +102,7 @@ class Fold:
         if known:
             self._look_ahead(self.occupancy.outlook.drop(known))
 
-    def _look_ahead(self, outlook: Outlook) -> None:
+    def _look_ahead(self, outlook: StartTimes) -> None:
         self.occupancy = replace(self.occupancy, outlook=outlook)
 
     def drop(self, placements: Iterable[Arrival]) -> None:
@@ -222,11 +222,11 @@ _NOBODY: Mapping[str, tuple[Arrival, ...]] = {}
 """One value, so that it is seen not to change."""
 
 
-class Settler:
+class OccupancyOfSnapshots:
     """Remembers what the last snapshot came to, so that the next one costs what has changed."""
 
     def __init__(self) -> None:
-        self._fold = Fold()
+        self._fold = LiveOccupancy()
 
     def __call__(self, snapshot: Snapshot) -> Snapshot:
         """Return the same snapshot in which nobody competes, counted as Kueue would take them."""

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from webhook.kueue import quota
-from webhook.kueue.assignment import Assignment, Place, assign
-from webhook.kueue.outlook import Outlook
+from webhook.kueue.assignment import Assignment, FoundQueue, assign
+from webhook.kueue.outlook import StartTimes
 from webhook.kueue.quota import Quotas
 from webhook.model.decision import Fit
 from webhook.model.fields import FieldError
@@ -29,7 +29,7 @@ from webhook.model.queues import (
 )
 
 EMPTY = Held()
-NO_OUTLOOK = Outlook()
+NO_OUTLOOK = StartTimes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Occupancy:
     """ClusterQueue to what it holds, arrivals included."""
     heads: tuple[str, ...] = ()
     """ClusterQueues that quota is set aside for."""
-    outlook: Outlook = NO_OUTLOOK
+    outlook: StartTimes = NO_OUTLOOK
     clusters: Mapping[str, Occupancy] = field(default_factory=dict)
     """The worker clusters that are watched, as of their own last signs of life."""
     unheard: Mapping[str, float] = field(default_factory=dict)
@@ -67,7 +67,7 @@ def assignment(
     """
     return assign(
         needs,
-        Place(
+        FoundQueue(
             cluster_queue=cluster_queue,
             snapshot=occupancy.snapshot,
             quotas=occupancy.quotas,

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from webhook.kueue.durations import learned_on, of_any_class, remaining
 from webhook.kueue.flavor_plan import Demand, demand
-from webhook.kueue.profile import Found, start_of, with_placement
+from webhook.kueue.profile import FoundStart, start_of, with_placement
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Profile, RunTime, Unseen
 from webhook.model.queues import Amounts, Arrival, Snapshot
@@ -33,7 +33,7 @@ to run in turns of equal length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class PlacedJob:
     """Equal Jobs that go to a ClusterQueue and that its profile does not know of."""
 
     cluster_queue: str
@@ -62,7 +62,7 @@ class _Start:
     """Nothing is known of their run times."""
 
 
-_Batch: TypeAlias = tuple[Placed, ...]
+_Batch: TypeAlias = tuple[PlacedJob, ...]
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class _Tree:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class StartTimes:
     """A value: adding and dropping return another one, which shares what was worked out."""
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
@@ -88,15 +88,15 @@ class Outlook:
     """Tree to its placements, oldest first."""
     _trees: dict[str, _Tree] = field(default_factory=dict, compare=False, repr=False)
 
-    def adopt(self, snapshot: Snapshot) -> Outlook:
+    def adopt(self, snapshot: Snapshot) -> StartTimes:
         """Take over newly published profiles."""
         if snapshot.profiles is self.profiles:
             return self
         roots = roots_of(snapshot)
-        found = Outlook(snapshot.profiles, roots, self.placed, self._trees or {})
+        found = StartTimes(snapshot.profiles, roots, self.placed, self._trees or {})
         return found if roots == self.roots else found._planted()
 
-    def add(self, placement: Placed) -> Outlook:
+    def add(self, placement: PlacedJob) -> StartTimes:
         """Let equal Jobs come now, after all others."""
         if placement.cluster_queue not in self.profiles:
             return self
@@ -104,7 +104,7 @@ class Outlook:
         runs = _with(self.placed.get(root, ()), placement)
         return replace(self, placed={**self.placed, root: runs})
 
-    def drop(self, gone: Iterable[Placed]) -> Outlook:
+    def drop(self, gone: Iterable[PlacedJob]) -> StartTimes:
         """Forget placements: the profiles contain them, or they never came."""
         placed = dict(self.placed)
         for placement in gone:
@@ -116,7 +116,7 @@ class Outlook:
 
     def start_of(
         self, cluster_queue: str, demand: Demand, *, now: float, priority: int = 0
-    ) -> Found | None:
+    ) -> FoundStart | None:
         """Find when a newcomer would start; None: nothing is forecast for this queue."""
         profile = self.profile(cluster_queue)
         if profile is None:
@@ -143,7 +143,7 @@ class Outlook:
     def _root(self, cluster_queue: str) -> str:
         return self.roots.get(cluster_queue) or f"{_ALONE}{cluster_queue}"
 
-    def _planted(self) -> Outlook:
+    def _planted(self) -> StartTimes:
         """Find anew which tree each placement belongs to."""
         placed: dict[str, _Batch] = {}
         for run in chain.from_iterable(self.placed.values()):
@@ -166,7 +166,7 @@ class Outlook:
         tree.reached[name] = len(tree.starts), profile
         return profile
 
-    def _follow(self, tree: _Tree, run: Placed) -> None:
+    def _follow(self, tree: _Tree, run: PlacedJob) -> None:
         """Find the starts of equal Jobs, as many at once as start together."""
         left = run.count
         for turn in count(1):
@@ -185,7 +185,7 @@ class Outlook:
 
 
 def _start(
-    run: Placed, found: Found, profile: Profile, at: float, together: int, turns: int
+    run: PlacedJob, found: FoundStart, profile: Profile, at: float, together: int, turns: int
 ) -> _Start:
     """So many start together, and as many in each turn after it."""
     seconds, spread = run.seconds, run.spread
@@ -203,13 +203,13 @@ def _start(
     )
 
 
-def _unseen(run: Placed, found: Found, count: int) -> Unseen:
+def _unseen(run: PlacedJob, found: FoundStart, count: int) -> Unseen:
     """Who starts at once is waited for by all; who waits, by those of no higher priority."""
     priority = run.priority if found.start.seconds > 0.0 else None
     return Unseen(cells=frozenset(found.usage), priority=priority, count=count)
 
 
-def _with(runs: _Batch, placement: Placed) -> _Batch:
+def _with(runs: _Batch, placement: PlacedJob) -> _Batch:
     """Add a placement to the last run, or to an earlier one of equal ones where there are many."""
     first = len(runs) - 1 if len(runs) < _RUNS_IN_ORDER else 0
     for index in range(max(first, 0), len(runs)):
@@ -220,7 +220,7 @@ def _with(runs: _Batch, placement: Placed) -> _Batch:
     return (*runs, placement)
 
 
-def _without(runs: _Batch, placement: Placed) -> _Batch:
+def _without(runs: _Batch, placement: PlacedJob) -> _Batch:
     """Take a placement out of the oldest run of equal ones."""
     for index, run in enumerate(runs):
         if _shape(run) == _shape(placement):
@@ -232,7 +232,7 @@ def _without(runs: _Batch, placement: Placed) -> _Batch:
 
 def _news(before: _Batch, now: _Batch) -> _Batch | None:
     """List what was added; None: something was dropped."""
-    found: list[Placed] = []
+    found: list[PlacedJob] = []
     for old, run in zip_longest(before, now):
         if old is None:
             found.append(run)
@@ -243,7 +243,7 @@ def _news(before: _Batch, now: _Batch) -> _Batch | None:
     return tuple(found)
 
 
-def _shape(placement: Placed) -> tuple[object, ...]:
+def _shape(placement: PlacedJob) -> tuple[object, ...]:
     return (
         placement.cluster_queue,
         placement.priority,
@@ -290,7 +290,7 @@ def roots_of(snapshot: Snapshot) -> Mapping[str, str]:
     return found
 
 
-def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> Placed | None:
+def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> PlacedJob | None:
     """Find what a placement, made at *now*, will use; None: nothing, or it cannot be told."""
     local_queue = snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
     name = local_queue.cluster_queue if local_queue is not None else ""
@@ -305,7 +305,7 @@ def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> Placed | None:
     if run is None or arrival.job_class is not None:
         run = _expected(arrival, name, wanted, snapshot) or run
     seconds, spread = (None, 0.0) if run is None else remaining(run)
-    return Placed(
+    return PlacedJob(
         cluster_queue=name,
         demand=wanted,
         priority=arrival.priority,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeAlias
 
-from webhook.kueue.flavor_plan import Choice, Demand
+from webhook.kueue.flavor_plan import Demand, FlavorChoice
 from webhook.model.forecasts import Profile, Start
 from webhook.model.queues import Amounts, FlavorResource
 
@@ -32,7 +32,7 @@ _Table: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundStart:
     """A start, and what the Job would use from then on. Both empty where it never starts."""
 
     start: Start
@@ -46,7 +46,9 @@ class Found:
         return ",".join(sorted(set(self.flavors)))
 
 
-def start_of(profile: Profile, demand: Demand, *, priority: int = 0, elapsed: float = 0.0) -> Found:
+def start_of(
+    profile: Profile, demand: Demand, *, priority: int = 0, elapsed: float = 0.0
+) -> FoundStart:
     """Find when a newcomer would start; *elapsed* seconds after the profile was computed.
 
     Seconds of the answer count from that moment. Of those who wait only they are served before it
@@ -61,7 +63,7 @@ def start_of(profile: Profile, demand: Demand, *, priority: int = 0, elapsed: fl
             start = _start(profile, at - elapsed, _spread(profile, index, at))
             return _found(_with_doubts(start, profile, demand, priority), chosen)
     never = Start(seconds=inf, low=inf, high=inf, uncertain=profile.uncertain)
-    return Found(start=_with_doubts(never, profile, demand, priority), usage={})
+    return FoundStart(start=_with_doubts(never, profile, demand, priority), usage={})
 
 
 def with_placement(
@@ -160,10 +162,10 @@ def _is_ranked(profile: Profile, priority: int) -> bool:
 
 def _flavors_at(
     free: tuple[int, ...], columns: Mapping[FlavorResource, int], demand: Demand
-) -> tuple[Choice, ...] | None:
+) -> tuple[FlavorChoice, ...] | None:
     """Choose flavors in Kueue's order; later parts see what earlier ones take."""
     taken: dict[FlavorResource, int] = {}
-    chosen: list[Choice] = []
+    chosen: list[FlavorChoice] = []
     for choices in demand.parts:
         for choice in choices:
             if all(
@@ -180,12 +182,12 @@ def _flavors_at(
     return tuple(chosen)
 
 
-def _found(start: Start, chosen: tuple[Choice, ...]) -> Found:
+def _found(start: Start, chosen: tuple[FlavorChoice, ...]) -> FoundStart:
     usage: dict[FlavorResource, int] = {}
     for choice in chosen:
         for cell, amount in choice.usage:
             usage[cell] = usage.get(cell, 0) + amount
-    return Found(start=start, flavors=tuple(choice.flavor for choice in chosen), usage=usage)
+    return FoundStart(start=start, flavors=tuple(choice.flavor for choice in chosen), usage=usage)
 
 
 def _spread(profile: Profile, index: int, at: float) -> float:

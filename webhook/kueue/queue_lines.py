@@ -15,7 +15,7 @@ from typing import TypeAlias
 from webhook.kueue import assignment
 from webhook.kueue.assignment import Level, PreemptionMode
 from webhook.kueue.flavor_plan import Demand
-from webhook.kueue.quota import Taken, Tree
+from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import ClusterQueue, Queueing
 
 _Choices: TypeAlias = tuple[tuple[str, Taken], ...]
@@ -24,7 +24,7 @@ Key: TypeAlias = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class PendingGroup:
     """Equal Workloads that want quota, one after another."""
 
     cluster_queue: str
@@ -69,22 +69,22 @@ class Shape:
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class QueueEntry:
     """Equal Workloads in a row, and how many of them are left."""
 
     shape: Shape
-    waiting: Waiting
+    waiting: PendingGroup
     count: int
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Bucket:
+class FullQueues:
     """Lines that one look at a node tells to have no room."""
 
     node: int
     wanted: Taken | None = None
     """What the first of each line must find free there; None: to be found out line by line."""
-    heap: list[tuple[Key, Line]] = field(default_factory=list)
+    heap: list[tuple[Key, ClusterQueueHeads]] = field(default_factory=list)
 
     def top(self) -> Key | None:
         """Return the key of the first line; what is out of date is thrown away."""
@@ -98,17 +98,17 @@ class Bucket:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Line:
+class ClusterQueueHeads:
     queue: ClusterQueue
     leaf: int
     is_strict: bool
-    bucket: Bucket | None = None
-    entries: list[tuple[int, int, Entry]] = field(default_factory=list)
+    bucket: FullQueues | None = None
+    entries: list[tuple[int, int, QueueEntry]] = field(default_factory=list)
     """A heap: the highest priority, then the oldest."""
     stored: Key | None = None
     """Under which it stands in its bucket; None: only a release of its own may bring it back."""
 
-    def add(self, entry: Entry, order: int) -> None:
+    def add(self, entry: QueueEntry, order: int) -> None:
         heapq.heappush(self.entries, (-entry.waiting.priority, order, entry))
 
     def take(self, count: int) -> None:
@@ -119,7 +119,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Try:
+class _FlavorTry:
     """What comes of one flavor."""
 
     level: Level
@@ -130,7 +130,7 @@ class _Try:
     taken: Taken
 
 
-_NOTHING = _Try(level=(PreemptionMode.EXCEEDS, 0), height=0, flavor="", taken=())
+_NOTHING = _FlavorTry(level=(PreemptionMode.EXCEEDS, 0), height=0, flavor="", taken=())
 
 
 class Claims:
@@ -157,7 +157,7 @@ def is_strict(queue: ClusterQueue) -> bool:
     return queue.queueing is Queueing.STRICT
 
 
-def shape_of(tree: Tree, leaf: int, demand: Demand) -> Shape:
+def shape_of(tree: UsageTree, leaf: int, demand: Demand) -> Shape:
     """Translate; a part without choices can never be served."""
     parts: list[_Choices] = []
     for choices in demand.parts:
@@ -196,7 +196,7 @@ def _only(parts: list[_Choices]) -> Taken | None:
     return tuple(usage.items())
 
 
-def wanted_above(tree: Tree, leaf: int, only: Taken) -> Taken:
+def wanted_above(tree: UsageTree, leaf: int, only: Taken) -> Taken:
     """Say what the cohort must have free: less what the ClusterQueue lends to nobody and has."""
     first = leaf * tree.width
     return tuple(
@@ -205,7 +205,7 @@ def wanted_above(tree: Tree, leaf: int, only: Taken) -> Taken:
     )
 
 
-def owns(tree: Tree, leaf: int, only: Taken) -> bool:
+def owns(tree: UsageTree, leaf: int, only: Taken) -> bool:
     """Tell whether it would not borrow."""
     first = leaf * tree.width
     subtree, used = tree.subtree, tree.used
@@ -215,7 +215,7 @@ def owns(tree: Tree, leaf: int, only: Taken) -> bool:
     return True
 
 
-def has(tree: Tree, node: int, taken: Taken) -> bool:
+def has(tree: UsageTree, node: int, taken: Taken) -> bool:
     available = tree.available
     for cell, amount in taken:  # noqa: SIM110 - twice as fast as all()
         if available(node, cell) < amount:
@@ -223,14 +223,16 @@ def has(tree: Tree, node: int, taken: Taken) -> bool:
     return True
 
 
-def has_room(tree: Tree, node: int, shape: Shape) -> bool:
+def has_room(tree: UsageTree, node: int, shape: Shape) -> bool:
     """Tell whether it may fit there; where nothing is to choose, whether it fits."""
     if shape.only is not None:
         return has(tree, node, shape.only)
     return all(any(has(tree, node, taken) for _, taken in choices) for choices in shape.parts)
 
 
-def fitting(tree: Tree, line: Line, claims: Claims, *, exact_height: bool) -> Fitting:
+def fitting(
+    tree: UsageTree, line: ClusterQueueHeads, claims: Claims, *, exact_height: bool
+) -> Fitting:
     """See how the first of a line fits; later parts see what earlier ones take.
 
     Without *exact_height* 1 may stand for any height above 0.
@@ -253,14 +255,18 @@ def fitting(tree: Tree, line: Line, claims: Claims, *, exact_height: bool) -> Fi
 
 
 def _best(
-    tree: Tree, line: Line, choices: _Choices, usage: Mapping[int, int], claims: Claims
-) -> _Try:
+    tree: UsageTree,
+    line: ClusterQueueHeads,
+    choices: _Choices,
+    usage: Mapping[int, int],
+    claims: Claims,
+) -> _FlavorTry:
     """Find the flavor that Kueue's fungibility takes, as ``kueue.assignment`` does."""
     best = _NOTHING
     for flavor, taken in choices:
         wanted = tuple((cell, amount + usage.get(cell, 0)) for cell, amount in taken)
         level, height = _level(tree, line, wanted, claims)
-        found = _Try(level=level, height=height, flavor=flavor, taken=taken)
+        found = _FlavorTry(level=level, height=height, flavor=flavor, taken=taken)
         if not assignment.tries_next(level, line.queue):
             return found
         if assignment.is_better(level, best.level):
@@ -268,7 +274,9 @@ def _best(
     return best
 
 
-def _level(tree: Tree, line: Line, wanted: Taken, claims: Claims) -> tuple[Level, int]:
+def _level(
+    tree: UsageTree, line: ClusterQueueHeads, wanted: Taken, claims: Claims
+) -> tuple[Level, int]:
     """Weigh the resources of one flavor: how the worst fares, and how far up any borrows from."""
     worst, height = (PreemptionMode.FITS, 0), 0
     for cell, amount in wanted:
@@ -284,7 +292,9 @@ def _level(tree: Tree, line: Line, wanted: Taken, claims: Claims) -> tuple[Level
     return worst, height
 
 
-def _short(tree: Tree, line: Line, cell: int, claims: Claims, *, has_right: bool) -> PreemptionMode:
+def _short(
+    tree: UsageTree, line: ClusterQueueHeads, cell: int, claims: Claims, *, has_right: bool
+) -> PreemptionMode:
     preemption = line.queue.preemption
     if not assignment.may_claim(preemption, fair_sharing=claims.fair_sharing, has_right=has_right):
         return PreemptionMode.WAITS
@@ -295,12 +305,12 @@ def _short(tree: Tree, line: Line, cell: int, claims: Claims, *, has_right: bool
     )
 
 
-def _has(tree: Tree, line: Line, cell: int, amount: int) -> bool:
+def _has(tree: UsageTree, line: ClusterQueueHeads, cell: int, amount: int) -> bool:
     """Tell whether its nominal quota is enough, whoever uses it."""
     return tree.nominal[line.leaf * tree.width + cell] >= amount
 
 
-def _may_claim(tree: Tree, line: Line, wanted: Taken, claims: Claims) -> bool:
+def _may_claim(tree: UsageTree, line: ClusterQueueHeads, wanted: Taken, claims: Claims) -> bool:
     """Tell whether all that is short is quota that it has a right to and that others hold."""
     return all(
         tree.available(line.leaf, cell) >= amount
@@ -313,7 +323,7 @@ def _may_claim(tree: Tree, line: Line, wanted: Taken, claims: Claims) -> bool:
     )
 
 
-def alike(tree: Tree, line: Line, found: Fitting, *, keeps_height: bool) -> int:
+def alike(tree: UsageTree, line: ClusterQueueHeads, found: Fitting, *, keeps_height: bool) -> int:
     """Count how many of the first entry get the same flavors, and borrow alike, one by one.
 
     As long as nothing is borrowed, the first flavor that fits stays the first that fits.
@@ -328,7 +338,7 @@ def alike(tree: Tree, line: Line, found: Fitting, *, keeps_height: bool) -> int:
     return min(entry.count, tree.room(line.leaf, found.taken))
 
 
-def set_aside(tree: Tree, line: Line, found: Fitting, claims: Claims) -> Taken:
+def set_aside(tree: UsageTree, line: ClusterQueueHeads, found: Fitting, claims: Claims) -> Taken:
     """Say what Kueue keeps free for a StrictFIFO head; see ``kueue.assignment``.
 
     Only where it has a right to quota that others hold, and may not take it back by preemption.

@@ -293,7 +293,7 @@ Taken: TypeAlias = tuple[tuple[int, int], ...]
 _NO_LIMIT = 1 << 62
 
 
-class Tree:
+class UsageTree:
     """A cohort tree, or a ClusterQueue alone. Nodes and cells are known by their index."""
 
     def __init__(self, forest: Forest, root: int) -> None:

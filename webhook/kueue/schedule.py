@@ -13,14 +13,21 @@ from dataclasses import dataclass, replace
 from math import inf, sqrt
 
 from webhook.kueue.flavor_plan import Demand
-from webhook.kueue.queue_lines import Entry, Line, Shape, Waiting, is_strict, shape_of
-from webhook.kueue.quota import Taken, Tree
-from webhook.kueue.scheduling_cycle import Hall, Start, Turn, with_set_aside
+from webhook.kueue.queue_lines import (
+    ClusterQueueHeads,
+    PendingGroup,
+    QueueEntry,
+    Shape,
+    is_strict,
+    shape_of,
+)
+from webhook.kueue.quota import Taken, UsageTree
+from webhook.kueue.scheduling_cycle import SchedulingCycle, StartedGroup, Turn, with_set_aside
 from webhook.model.queues import Amounts, ClusterQueue, KueueConfig, StopPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class StartedWorkloads:
     """Workloads that started, or finished."""
 
     at: float
@@ -33,14 +40,14 @@ class Begun:
 
 
 @dataclass(slots=True, kw_only=True)
-class Run:
+class RunningGroup:
     leaf: int
     taken: Taken
     count: int
     variance: float
     priority: int | None = None
     """None: it is not known."""
-    begun: Begun | None = None
+    begun: StartedWorkloads | None = None
     is_over: bool = False
     """Its quota lies idle."""
 
@@ -54,17 +61,17 @@ class Runs:
     """
 
     def __init__(self, idle: Mapping[int, float], *, live: bool = False) -> None:
-        self.ended: list[Begun] = []
+        self.ended: list[StartedWorkloads] = []
         """What is over, if live, since it was last emptied;"""
-        self.released: list[Begun] = []
+        self.released: list[StartedWorkloads] = []
         """and whose quota no longer lies idle."""
         self._idle, self._is_live = idle, live
-        self._heap: list[tuple[float, int, Run]] = []
+        self._heap: list[tuple[float, int, RunningGroup]] = []
         self._order = 0
         self._looks_at = -inf
         """When what was released is looked at again."""
 
-    def add(self, until: float, run: Run) -> None:
+    def add(self, until: float, run: RunningGroup) -> None:
         self._push(until if self._is_live else until + self._idle[run.leaf], run)
 
     def end(self, key: str, at: float) -> None:
@@ -83,7 +90,7 @@ class Runs:
         """Say when a run is over or its quota looked at, whichever is first; inf: never."""
         return self._heap[0][0] if self._heap else inf
 
-    def pop(self, is_awaited: Callable[[], bool]) -> tuple[float, Run | None]:
+    def pop(self, is_awaited: Callable[[], bool]) -> tuple[float, RunningGroup | None]:
         """Go on to the next of these moments; None: the run is over, and its quota lies idle."""
         at, _, run = heapq.heappop(self._heap)
         if not self._is_live or run.begun is None:
@@ -100,7 +107,7 @@ class Runs:
         self.released.append(run.begun)
         return at, run
 
-    def _push(self, at: float, run: Run) -> None:
+    def _push(self, at: float, run: RunningGroup) -> None:
         self._order += 1
         heapq.heappush(self._heap, (at, self._order, run))
 
@@ -134,7 +141,7 @@ class Schedule:
 
     def __init__(
         self,
-        tree: Tree,
+        tree: UsageTree,
         queues: Iterable[ClusterQueue],
         *,
         kueue: KueueConfig,
@@ -144,7 +151,7 @@ class Schedule:
     ) -> None:
         self.tree = tree
         self.now = 0.0
-        self.begun: list[Begun] = []
+        self.begun: list[StartedWorkloads] = []
         """What started since it was last emptied, if kept."""
         self.running = 0
         self.done_variance = 0.0
@@ -160,9 +167,9 @@ class Schedule:
             for queue in self._queues.values()
         }
         self.runs = Runs(idle, live=live)
-        self._hall = Hall(tree, self._queues.values(), fair_sharing=kueue.fair_sharing)
+        self._hall = SchedulingCycle(tree, self._queues.values(), fair_sharing=kueue.fair_sharing)
         self._shapes: dict[tuple[str, int], tuple[Demand, Shape]] = {}
-        self._arrivals: list[tuple[float, int, str, Entry]] = []
+        self._arrivals: list[tuple[float, int, str, QueueEntry]] = []
         self._order = 0
         self._is_first = True
 
@@ -175,7 +182,7 @@ class Schedule:
         self._hall.claims.hold(leaf, run.priority, run.count)
         self._run(
             self.now + run.seconds,
-            Run(
+            RunningGroup(
                 leaf=leaf,
                 taken=taken,
                 count=run.count,
@@ -184,7 +191,7 @@ class Schedule:
             ),
         )
 
-    def add_waiting(self, waiting: Waiting, *, age: int | None = None) -> None:
+    def add_waiting(self, waiting: PendingGroup, *, age: int | None = None) -> None:
         """Let Workloads wait; those of one priority in the order in which they are added.
 
         After the first look they are looked at with the next event, which may be now. *age*: the
@@ -193,7 +200,7 @@ class Schedule:
         queue = self._queues.get(waiting.cluster_queue)
         if queue is None or not is_open(queue):
             return
-        entry = Entry(self._shape_of(waiting), waiting, waiting.count)
+        entry = QueueEntry(self._shape_of(waiting), waiting, waiting.count)
         self._order += 1
         order = self._order if age is None else age
         if waiting.at > self.now or not self._is_first:
@@ -235,7 +242,7 @@ class Schedule:
             self._hall.join(self._queues[name], entry, order)
         self._begin(releases)
 
-    def waiting(self) -> Iterator[Line]:
+    def waiting(self) -> Iterator[ClusterQueueHeads]:
         """List those who wait now."""
         return self._hall.waiting()
 
@@ -289,14 +296,14 @@ class Schedule:
             self._note(start, max(start.entry.waiting.at, moments.of(start.count)))
         return len(found)
 
-    def _note(self, start: Start, at: float) -> None:
+    def _note(self, start: StartedGroup, at: float) -> None:
         waiting, line, found = start.entry.waiting, start.line, start.found
         seconds, spread = waiting.seconds, waiting.spread
         if waiting.by_flavors:
             key = ",".join(sorted(set(found.flavors)))
             seconds, spread = waiting.by_flavors.get(key, (seconds, spread))
         taken = tuple((cell, amount * start.count) for cell, amount in found.taken)
-        run = Run(
+        run = RunningGroup(
             leaf=line.leaf,
             taken=taken,
             count=start.count,
@@ -304,7 +311,7 @@ class Schedule:
             priority=waiting.priority,
         )
         if self._keep:
-            run.begun = Begun(
+            run.begun = StartedWorkloads(
                 at=at,
                 key=waiting.key,
                 cluster_queue=line.queue.name,
@@ -318,11 +325,11 @@ class Schedule:
         last[waiting.priority] = max(last.get(waiting.priority, 0.0), at)
         self._run(at + seconds, run)
 
-    def _run(self, until: float, run: Run) -> None:
+    def _run(self, until: float, run: RunningGroup) -> None:
         self.running += run.count
         self.runs.add(until, run)
 
-    def _shape_of(self, waiting: Waiting) -> Shape:
+    def _shape_of(self, waiting: PendingGroup) -> Shape:
         key = waiting.cluster_queue, id(waiting.demand)
         if key not in self._shapes:
             leaf = self.tree.leaves[waiting.cluster_queue]

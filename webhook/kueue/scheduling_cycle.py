@@ -15,8 +15,8 @@ from itertools import count
 from typing import TypeAlias
 
 from webhook.kueue import queue_lines
-from webhook.kueue.queue_lines import Bucket, Entry, Fitting, Key, Line
-from webhook.kueue.quota import Taken, Tree
+from webhook.kueue.queue_lines import ClusterQueueHeads, Fitting, FullQueues, Key, QueueEntry
+from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import ClusterQueue
 
 Turn: TypeAlias = tuple[int, float]
@@ -27,20 +27,20 @@ _Kept: TypeAlias = "list[Kept]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class StartedGroup:
     """Equal Workloads that start; how many of an entry."""
 
-    line: Line
-    entry: Entry
+    line: ClusterQueueHeads
+    entry: QueueEntry
     found: Fitting
     count: int
 
 
-class Hall:
+class SchedulingCycle:
     """All that wait in one tree."""
 
     def __init__(
-        self, tree: Tree, queues: Iterable[ClusterQueue], *, fair_sharing: bool = False
+        self, tree: UsageTree, queues: Iterable[ClusterQueue], *, fair_sharing: bool = False
     ) -> None:
         self.kept: Sequence[Kept] = ()
         """What is set aside for heads after the last look."""
@@ -55,12 +55,12 @@ class Hall:
         self._has_cohort = any(parent >= 0 for parent in tree.parents)
         self._sets_aside = self._has_cohort and any(map(queue_lines.is_strict, queues))
         self._is_first = True
-        self._lines: dict[object, Line] = {}
-        self._of_leaf: defaultdict[int, list[Line]] = defaultdict(list)
-        self._buckets: dict[object, Bucket] = {}
+        self._lines: dict[object, ClusterQueueHeads] = {}
+        self._of_leaf: defaultdict[int, list[ClusterQueueHeads]] = defaultdict(list)
+        self._buckets: dict[object, FullQueues] = {}
         self._serial = count()
 
-    def join(self, queue: ClusterQueue, entry: Entry, order: int) -> None:
+    def join(self, queue: ClusterQueue, entry: QueueEntry, order: int) -> None:
         """Let equal Workloads wait; *order* is their age."""
         if not entry.shape.is_possible and not queue_lines.is_strict(queue):
             return
@@ -102,18 +102,18 @@ class Hall:
         """Tell whether anybody waits."""
         return any(line.entries for line in self._lines.values())
 
-    def waiting(self) -> Iterator[Line]:
+    def waiting(self) -> Iterator[ClusterQueueHeads]:
         return (line for line in self._lines.values() if line.entries)
 
-    def starts(self) -> list[Start]:
+    def starts(self) -> list[StartedGroup]:
         """Start what fits: own quota first, then priority, then age.
 
         At the very first look priority and age alone count, as in ``kueue.occupancy``: most of
         those who wait then have just come, and Kueue has taken them one by one.
         """
-        started: list[Start] = []
+        started: list[StartedGroup] = []
         kept: _Kept = []
-        put_back: list[Line] = []
+        put_back: list[ClusterQueueHeads] = []
         ready = self._ready()
         self._come, self.before = 0, []
         while ready:
@@ -133,7 +133,13 @@ class Hall:
         self.kept = [each for each in kept if each[3]]
         return started
 
-    def _try(self, line: Line, started: list[Start], kept: _Kept, put_back: list[Line]) -> None:
+    def _try(
+        self,
+        line: ClusterQueueHeads,
+        started: list[StartedGroup],
+        kept: _Kept,
+        put_back: list[ClusterQueueHeads],
+    ) -> None:
         borrows = line.stored[0] if line.stored else 0
         if self._tree.keeps and self._bucket(line) is not line.bucket:
             self._store(line, borrows)
@@ -147,28 +153,28 @@ class Hall:
         else:
             self._pass_over(line, found, kept, put_back)
 
-    def _line(self, queue: ClusterQueue) -> Line:
+    def _line(self, queue: ClusterQueue) -> ClusterQueueHeads:
         leaf, strict = self._tree.leaves[queue.name], queue_lines.is_strict(queue)
-        line = Line(queue=queue, leaf=leaf, is_strict=strict)
+        line = ClusterQueueHeads(queue=queue, leaf=leaf, is_strict=strict)
         self._of_leaf[leaf].append(line)
         return line
 
-    def _bucket(self, line: Line) -> Bucket:
+    def _bucket(self, line: ClusterQueueHeads) -> FullQueues:
         """Find where to look whether there is room: at the cohort, for lines that ask the same."""
         tree, shape = self._tree, line.entries[0][2].shape
         parent = tree.parents[line.leaf]
         if line.is_strict or shape.only is None or parent < 0:
             if line.bucket is None:
-                line.bucket = Bucket(node=line.leaf)
+                line.bucket = FullQueues(node=line.leaf)
                 self._buckets[id(line)] = line.bucket
             return line.bucket
         wanted = queue_lines.wanted_above(tree, line.leaf, shape.only) if tree.keeps else shape.only
         key = parent, wanted
         if key not in self._buckets:
-            self._buckets[key] = Bucket(node=parent, wanted=wanted)
+            self._buckets[key] = FullQueues(node=parent, wanted=wanted)
         return self._buckets[key]
 
-    def _ready(self) -> list[tuple[Key, Bucket]]:
+    def _ready(self) -> list[tuple[Key, FullQueues]]:
         ready = [
             (key, bucket)
             for bucket in self._buckets.values()
@@ -177,7 +183,7 @@ class Hall:
         heapq.heapify(ready)
         return ready
 
-    def _may_fit(self, bucket: Bucket) -> bool:
+    def _may_fit(self, bucket: FullQueues) -> bool:
         if bucket.wanted is not None:
             return queue_lines.has(self._tree, bucket.node, bucket.wanted)
         line = bucket.heap[0][1]
@@ -185,20 +191,20 @@ class Hall:
             return True
         return queue_lines.has_room(self._tree, bucket.node, line.entries[0][2].shape)
 
-    def _store(self, line: Line, borrows: int) -> None:
+    def _store(self, line: ClusterQueueHeads, borrows: int) -> None:
         priority, order, _ = line.entries[0]
         key = line.stored = borrows, priority, order, next(self._serial)
         line.bucket = self._bucket(line)
         heapq.heappush(line.bucket.heap, (key, line))
 
-    def _owns(self, line: Line) -> bool:
+    def _owns(self, line: ClusterQueueHeads) -> bool:
         only = line.entries[0][2].shape.only
         return only is None or queue_lines.owns(self._tree, line.leaf, only)
 
     def _borrows(self, found: Fitting) -> int:
         return 0 if self._is_first or not found.height else 1
 
-    def _take(self, line: Line, found: Fitting, *, is_alone: bool) -> Start:
+    def _take(self, line: ClusterQueueHeads, found: Fitting, *, is_alone: bool) -> StartedGroup:
         entry = line.entries[0][2]
         keeps_height = self._has_cohort and not self._is_first
         number = (
@@ -211,9 +217,15 @@ class Hall:
             self._store(line, 0 if line.is_strict else self._borrows(found))
         else:
             line.stored = None
-        return Start(line=line, entry=entry, found=found, count=number)
+        return StartedGroup(line=line, entry=entry, found=found, count=number)
 
-    def _pass_over(self, line: Line, found: Fitting, kept: _Kept, put_back: list[Line]) -> None:
+    def _pass_over(
+        self,
+        line: ClusterQueueHeads,
+        found: Fitting,
+        kept: _Kept,
+        put_back: list[ClusterQueueHeads],
+    ) -> None:
         line.stored = None
         if line.is_strict and not found.fits and self._sets_aside:
             aside = queue_lines.set_aside(self._tree, line, found, self.claims)
@@ -229,7 +241,7 @@ class Hall:
         if missing:
             self.before += [with_set_aside(self._tree, kept)] * missing
 
-    def _is_kept_out(self, line: Line, found: Fitting, kept: _Kept) -> bool:
+    def _is_kept_out(self, line: ClusterQueueHeads, found: Fitting, kept: _Kept) -> bool:
         """Tell whether it fits only with what is set aside for heads that come before it."""
         mine = found.height, line.entries[0][0]
         before = [(leaf, aside) for height, order, leaf, aside in kept if (height, order) <= mine]
@@ -243,7 +255,7 @@ class Hall:
         return room < 1
 
 
-def with_set_aside(tree: Tree, kept: Iterable[Kept]) -> list[int]:
+def with_set_aside(tree: UsageTree, kept: Iterable[Kept]) -> list[int]:
     """Copy what is used, with what is set aside for heads."""
     asides = [(leaf, aside) for _, _, leaf, aside in kept if aside]
     for leaf, aside in asides:

@@ -20,7 +20,7 @@ _SLACK: Final = 64
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingDispatches:
     """Those in one ClusterQueue that have quota and wait for AdmissionChecks."""
 
     since: dict[Key, int] = field(default_factory=dict)
@@ -51,11 +51,11 @@ class Waiting:
         return 0
 
 
-class Tally(Protocol):
+class DispatchCounts(Protocol):
     """What is needed of ``tally.Tally``."""
 
     @property
-    def waiting(self) -> Waiting: ...
+    def waiting(self) -> WaitingDispatches: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Dispatches:
 
     def look(
         self,
-        tallies: Mapping[str, Tally],
+        tallies: Mapping[str, DispatchCounts],
         pools: Mapping[str, Packed],
         *,
         recounted: Collection[str],

@@ -16,9 +16,9 @@ from typing import Final, TypeAlias
 from webhook.learn.failing import Failing, Refusal
 from webhook.learn.run_records import (
     Began,
+    ClassRecord,
     Ended,
     Packed,
-    Record,
     Run,
     crowded_out,
     merged,
@@ -174,7 +174,7 @@ _Place: TypeAlias = tuple[str, str]
 
 
 class Delays:
-    def __init__(self, records: Mapping[str, Record]) -> None:
+    def __init__(self, records: Mapping[str, ClassRecord]) -> None:
         """Learn of each class what *records* say of it."""
         self._records = records
         self._starts: dict[str, Packed] = {}
@@ -184,9 +184,9 @@ class Delays:
         self._stale: dict[_Place, None] = {}
         self._dispatched: set[str] = set()
 
-    def take(self, key: str, before: Record | None, after: Record) -> None:
+    def take(self, key: str, before: ClassRecord | None, after: ClassRecord) -> None:
         """Take over how the runs of one class began."""
-        known = before or Record()
+        known = before or ClassRecord()
         for flavors, packed in after.starts.items():
             if known.starts.get(flavors) != packed:
                 self._starts[flavors] = merged_begun(self._starts.get(flavors, b""), packed)
@@ -198,7 +198,7 @@ class Delays:
                 self._dispatched.add(name)
                 _limit(self._dispatches)
 
-    def forget(self, key: str, record: Record) -> None:
+    def forget(self, key: str, record: ClassRecord) -> None:
         """Forget a class; what it told of the places stays."""
         self._stale.update(dict.fromkeys((key, flavors) for flavors in record.starts))
 
@@ -251,10 +251,10 @@ _FORGOTTEN_AT_ONCE: Final = 20
 """One in so many: to find the oldest costs a look at all."""
 
 
-class RunTimes:
+class RunTimeLearner:
     def __init__(self, most: int = MOST_CLASSES) -> None:
         self._most = most
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, ClassRecord] = {}
         self._pools: defaultdict[str, dict[str, Packed]] = defaultdict(dict)
         """Coarse class to flavors to the newest runs of all its classes."""
         self._members: Counter[str] = Counter()
@@ -267,7 +267,7 @@ class RunTimes:
         """By home: what ended no later than this was forgotten and is not taken up again."""
 
     @property
-    def records(self) -> Mapping[str, Record]:
+    def records(self) -> Mapping[str, ClassRecord]:
         """Class to what is remembered of it."""
         return self._records
 
@@ -281,12 +281,12 @@ class RunTimes:
         """Take over how a run began that goes on."""
         self.merge(job_class.key, began.record()._replace(coarse=job_class.coarse))
 
-    def merge(self, key: str, record: Record) -> None:
+    def merge(self, key: str, record: ClassRecord) -> None:
         """Take over what is known of a class from elsewhere."""
         before = self._records.get(key)
         if before is None and record.last <= self._floors.get(home_of(key), -1):
             return
-        after = merged(before or Record(), record)
+        after = merged(before or ClassRecord(), record)
         if after == before:
             return
         self._records[key] = after
@@ -321,7 +321,7 @@ class RunTimes:
         elsewhere = (unpack_runs(known[other]) for other in sorted(known) if other != flavors)
         return estimate(unpack_runs(known.get(flavors, b"")), prior_sigma=spread_of(elsewhere))
 
-    def _pool(self, before: Record | None, after: Record) -> None:
+    def _pool(self, before: ClassRecord | None, after: ClassRecord) -> None:
         if not after.coarse:
             return
         if before is None or before.coarse != after.coarse:
@@ -335,7 +335,7 @@ class RunTimes:
                 pool[flavors] = packed if runs == packed else runs
                 self._stale.update(dict.fromkeys((after.coarse, each) for each in pool))
 
-    def _leave(self, record: Record | None) -> None:
+    def _leave(self, record: ClassRecord | None) -> None:
         if record is None or not record.coarse:
             return
         self._members[record.coarse] -= 1
@@ -363,7 +363,7 @@ class RunTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    records: Mapping[str, Record]
+    records: Mapping[str, ClassRecord]
     estimates: Estimates
     refusals: Mapping[Refusal, float]
     """When each ends, in seconds since 1970."""
@@ -376,7 +376,7 @@ class Learned:
 NOTHING: Final = Learned(records={}, estimates={}, refusals={})
 
 
-def remembered(runs: RunTimes, policies: tuple[FallbackPolicy, ...], unix: float) -> Learned:
+def remembered(runs: RunTimeLearner, policies: tuple[FallbackPolicy, ...], unix: float) -> Learned:
     """Sum up what is known at *unix*, in seconds since 1970."""
     failing = Failing()
     failing.look(runs.records, runs.records, policies, unix)

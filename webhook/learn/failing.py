@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from webhook.learn.run_records import FAILURES_THAT_TELL, Outcome, Record, unpack_outcomes
+from webhook.learn.run_records import FAILURES_THAT_TELL, ClassRecord, RunOutcome, unpack_outcomes
 from webhook.model.policy.fallback_policy import FallbackPolicy
 
 REFUSED_SECONDS = 86_400.0
@@ -13,7 +13,9 @@ REFUSED_SECONDS = 86_400.0
 _AS_SUBMITTED = ("", "")
 
 
-def refused(record: Record, policy: FallbackPolicy, unix: float) -> Iterator[tuple[str, float]]:
+def refused(
+    record: ClassRecord, policy: FallbackPolicy, unix: float
+) -> Iterator[tuple[str, float]]:
     """List the options that a class is refused, each with when that ends, since 1970.
 
     It failed there at least three times and never succeeded under the policy as it is now, while
@@ -37,7 +39,7 @@ def refused(record: Record, policy: FallbackPolicy, unix: float) -> Iterator[tup
             yield name, until
 
 
-def _last_success(record: Record, policy: FallbackPolicy, first: str) -> float:
+def _last_success(record: ClassRecord, policy: FallbackPolicy, first: str) -> float:
     places = (_AS_SUBMITTED, (policy.name, first))
     ends = [
         outcome.finished
@@ -48,7 +50,7 @@ def _last_success(record: Record, policy: FallbackPolicy, first: str) -> float:
     return max(ends, default=-REFUSED_SECONDS)
 
 
-def _outcomes(record: Record, place: tuple[str, str]) -> tuple[Outcome, ...]:
+def _outcomes(record: ClassRecord, place: tuple[str, str]) -> tuple[RunOutcome, ...]:
     return unpack_outcomes(record.outcomes.get(place, b""))
 
 
@@ -70,7 +72,7 @@ class Failing:
 
     def look(
         self,
-        records: Mapping[str, Record],
+        records: Mapping[str, ClassRecord],
         changed: Iterable[str],
         policies: tuple[FallbackPolicy, ...],
         unix: float,
@@ -94,7 +96,7 @@ class Failing:
             self._found = frozenset(ends)
         return self._found
 
-    def _of(self, key: str, record: Record, unix: float) -> Iterable[tuple[Refusal, float]]:
+    def _of(self, key: str, record: ClassRecord, unix: float) -> Iterable[tuple[Refusal, float]]:
         for policy in self._policies:
             for option, end in refused(record, policy, unix):
                 yield (key, policy.name, option), end

@@ -49,7 +49,7 @@ class Run(NamedTuple):
     """From its last admission to its end."""
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """How a run in an option of a policy ended."""
 
     finished: int
@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     succeeded: bool
 
 
-class Record(NamedTuple):
+class ClassRecord(NamedTuple):
     """What is remembered of one class."""
 
     coarse: str = ""
@@ -92,14 +92,14 @@ class Began(NamedTuple):
     cluster: str
     """Where MultiKueue has sent it; empty: it runs here."""
     uid: int
-    """As in a ``Run``."""
+    """As in a ``RunningGroup``."""
     reserved: int
     """0 also where no AdmissionCheck stands between reservation and admission."""
     admitted: int
     ready: int = 0
     """When all its pods were ready for the first time."""
 
-    def record(self) -> Record:
+    def record(self) -> ClassRecord:
         """Tell what is learned from it."""
         starts, dispatches = {}, {}
         if self.flavors and self.ready >= self.admitted > 0:
@@ -108,7 +108,7 @@ class Began(NamedTuple):
         if self.admitted >= self.reserved > 0:
             dispatch = Run(self.admitted, self.uid, self.admitted - self.reserved)
             dispatches = {self.cluster_queue: pack_runs([dispatch])}
-        return Record(starts=starts, dispatches=dispatches)
+        return ClassRecord(starts=starts, dispatches=dispatches)
 
 
 class Ended(NamedTuple):
@@ -128,11 +128,11 @@ class Ended(NamedTuple):
     began: Began | None = None
     cluster_queue: str = ""
 
-    def record(self) -> Record:
+    def record(self) -> ClassRecord:
         packed = dict.fromkeys(places(self.flavors, self.cluster), pack_runs([self.run]))
-        begun = self.began.record() if self.began is not None else Record()
-        outcome = Outcome(self.run.finished, self.run.uid, self.generation, self.succeeded)
-        return Record(
+        begun = self.began.record() if self.began is not None else ClassRecord()
+        outcome = RunOutcome(self.run.finished, self.run.uid, self.generation, self.succeeded)
+        return ClassRecord(
             coarse=self.coarse,
             name=self.name,
             runs=packed if self.succeeded else {},
@@ -143,7 +143,7 @@ class Ended(NamedTuple):
         )
 
 
-def crowded_out(sizes: Mapping[str, int], records: Mapping[str, Record]) -> Iterator[str]:
+def crowded_out(sizes: Mapping[str, int], records: Mapping[str, ClassRecord]) -> Iterator[str]:
     """List records in the order in which they make room, so that nobody pushes others out.
 
     Of the home that takes the most, the one that ended longest ago.
@@ -173,9 +173,9 @@ def places(flavors: str, cluster: str) -> tuple[str, ...]:
     return (flavors, f"{flavors}{IN_CLUSTER}{cluster}") if cluster else (flavors,)
 
 
-def pooled(ended: Ended) -> Record:
+def pooled(ended: Ended) -> ClassRecord:
     """Keep of a run what tells of others in its ClusterQueue."""
-    return Record(runs=ended.record().runs)
+    return ClassRecord(runs=ended.record().runs)
 
 
 def split_place(place: str) -> tuple[str, str]:
@@ -184,11 +184,11 @@ def split_place(place: str) -> tuple[str, str]:
     return flavors, cluster
 
 
-def merged(one: Record, other: Record) -> Record:
+def merged(one: ClassRecord, other: ClassRecord) -> ClassRecord:
     """Put two records of one class together."""
     if one == other:
         return one
-    return Record(
+    return ClassRecord(
         coarse=_least(one.coarse, other.coarse),
         name=_least(one.name, other.name),
         runs=_merged(one.runs, other.runs, merged_runs, _RUN),
@@ -218,12 +218,12 @@ def unpack_runs(packed: Packed) -> tuple[Run, ...]:
     return tuple(map(Run._make, _unpacked(_RUN, packed)))
 
 
-def pack_outcomes(outcomes: Iterable[Outcome]) -> Packed:
+def pack_outcomes(outcomes: Iterable[RunOutcome]) -> Packed:
     return b"".join(_OUTCOME.pack(*outcome) for outcome in outcomes)
 
 
-def unpack_outcomes(packed: Packed) -> tuple[Outcome, ...]:
-    return tuple(map(Outcome._make, _unpacked(_OUTCOME, packed)))
+def unpack_outcomes(packed: Packed) -> tuple[RunOutcome, ...]:
+    return tuple(map(RunOutcome._make, _unpacked(_OUTCOME, packed)))
 
 
 def _unpacked(layout: struct.Struct, packed: Packed) -> Iterable[tuple[int, ...]]:
@@ -277,7 +277,7 @@ def name_of(shard: int) -> str:
     return f"{RUN_TIMES}-{shard}"
 
 
-def read_shard(source: Mapping[str, Any]) -> Mapping[str, Record]:
+def read_shard(source: Mapping[str, Any]) -> Mapping[str, ClassRecord]:
     """Read classes and their records; lines of another version, or damaged, are passed over."""
     data = fields.texts(source, "data", "")
     if data.get("version") != _VERSION:
@@ -286,7 +286,7 @@ def read_shard(source: Mapping[str, Any]) -> Mapping[str, Record]:
     return dict(filter(None, found))
 
 
-def config_map(shard: int, records: Mapping[str, Record]) -> Mapping[str, Any]:
+def config_map(shard: int, records: Mapping[str, ClassRecord]) -> Mapping[str, Any]:
     """Write the records of one shard's classes; without namespace and version."""
     return {
         "apiVersion": "v1",
@@ -296,7 +296,7 @@ def config_map(shard: int, records: Mapping[str, Record]) -> Mapping[str, Any]:
     }
 
 
-def _written(records: Mapping[str, Record]) -> str:
+def _written(records: Mapping[str, ClassRecord]) -> str:
     """Write one class a line, in the order of their keys: equal records are equal texts."""
     lines = {key: _line(key, record) for key, record in records.items()}
     sizes = {key: len(line.encode()) + 1 for key, line in lines.items()}
@@ -305,7 +305,7 @@ def _written(records: Mapping[str, Record]) -> str:
     return "\n".join(lines[key] for key in sorted(lines))
 
 
-def _too_many(sizes: Mapping[str, int], records: Mapping[str, Record]) -> Iterator[str]:
+def _too_many(sizes: Mapping[str, int], records: Mapping[str, ClassRecord]) -> Iterator[str]:
     """List the classes for which there is no room."""
     over = sum(sizes.values()) - MOST_BYTES
     if over > 0:
@@ -316,7 +316,7 @@ def _too_many(sizes: Mapping[str, int], records: Mapping[str, Record]) -> Iterat
                 return
 
 
-def _line(key: str, record: Record) -> str:
+def _line(key: str, record: ClassRecord) -> str:
     outcomes = [[*place, _text(packed)] for place, packed in sorted(record.outcomes.items())]
     found = {
         "class": key,
@@ -331,13 +331,13 @@ def _line(key: str, record: Record) -> str:
     return json.dumps({name: value for name, value in found.items() if value}, ensure_ascii=False)
 
 
-def _read_line(line: str) -> tuple[str, Record] | None:
+def _read_line(line: str) -> tuple[str, ClassRecord] | None:
     found, _ = attempted(lambda: _one(fields.from_json(line, "", longest=MOST_BYTES)))
     return found
 
 
-def _one(source: Mapping[str, Any]) -> tuple[str, Record]:
-    return fields.text(source, "class", ""), Record(
+def _one(source: Mapping[str, Any]) -> tuple[str, ClassRecord]:
+    return fields.text(source, "class", ""), ClassRecord(
         coarse=fields.text(source, "coarse", ""),
         name=fields.text(source, _NAME, ""),
         runs=_packed(fields.texts(source, "runs", "")),

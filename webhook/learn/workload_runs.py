@@ -34,7 +34,7 @@ Conditions: TypeAlias = Mapping[str, tuple[str, str, str]]
 """Type to status, reason and last transition."""
 
 
-class Place(NamedTuple):
+class RunPlace(NamedTuple):
     """Where a Workload runs, by whose decision, and how that began."""
 
     flavors: str
@@ -170,7 +170,7 @@ def read_flavors(admission: Mapping[str, Any]) -> str:
     return intern(",".join(sorted(names)))
 
 
-def read_ended(source: Mapping[str, Any], mark: Mark, place: Place) -> Ended | None:
+def read_ended(source: Mapping[str, Any], mark: Mark, place: RunPlace) -> Ended | None:
     """Read a run that ended well or badly while it was admitted; None: it is no such run.
 
     A Workload that takes over from another slice has run for longer than it says.

@@ -59,7 +59,7 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """Time that goes by before a run, in seconds; ``low`` to ``high`` as in ``RunTime``."""
+    """Time that goes by before a run, in seconds; ``low`` to ``high`` as in ``RunTimeSpec``."""
 
     seconds: float
     low: float

@@ -15,15 +15,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from webhook.api.kubeconfigs import AGAIN_SECONDS, Kubeconfig, Reader
+from webhook.api.kubeconfigs import AGAIN_SECONDS, Kubeconfig, KubeconfigReader
 from webhook.api.kubernetes_api import KubernetesApi
-from webhook.api.watch import Follower, Message
-from webhook.kueue.live_occupancy import Settler
+from webhook.api.watch import Follower, WatchUpdate
+from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import NOTHING_LENT
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
-from webhook.observer.forecaster import Foreseen, Foresight
+from webhook.observer.forecaster import Forecaster, ForecastResult
 from webhook.state.feed import Counted, Feed
 from webhook.state.pipe import Update
 from webhook.state.signing_keys import KeyRing, proven
@@ -41,7 +41,7 @@ class FromCluster:
     """Something that a thread of a cluster's watch has found out."""
 
     watch: ClusterWatch
-    found: Message | Foreseen
+    found: WatchUpdate | ForecastResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ class ClusterWatch:
         # What the manager's decisions have marked goes to the workers with its marks.
         found = watched_on_worker(kueue_namespace=kueue_namespace)
         self._resources = proven(found, ring)
-        self._settler = Settler()
+        self._settler = OccupancyOfSnapshots()
         self._run_times = _Unchanged(expected_runs.together)
         self._starts = _Unchanged(expected_runs.together)
         self._feed = Feed(self._resources, time.monotonic(), settle=self._settle)
-        self._foresight = Foresight(lambda foreseen: tell(FromCluster(self, foreseen)))
+        self._foresight = Forecaster(lambda foreseen: tell(FromCluster(self, foreseen)))
         self._stopped = threading.Event()
         self._updated = 0.0
         self._has_news = False
@@ -108,9 +108,9 @@ class ClusterWatch:
         self._stopped.set()
         self._foresight.stop()
 
-    def take(self, found: Message | Foreseen) -> tuple[str, ...]:
+    def take(self, found: WatchUpdate | ForecastResult) -> tuple[str, ...]:
         """Take over what was found out; return what is to be logged."""
-        if isinstance(found, Foreseen):
+        if isinstance(found, ForecastResult):
             return self._foresight.take(found, self._feed)
         self._has_news |= found.entries is not None or found.event is not None
         return self._feed.take(found)
@@ -171,7 +171,7 @@ class ClusterWatches:
         self._is_known = False
         self._lent = _Unchanged(expected_runs.lent)
         self._lent_starts = _Unchanged(expected_runs.lent)
-        self._reader = Reader(
+        self._reader = KubeconfigReader(
             namespace,
             secrets,
             lambda: self._names or (),

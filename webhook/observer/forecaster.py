@@ -15,8 +15,8 @@ from webhook.model import faults
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.state.feed import Feed
-from webhook.state.forecast_input import Survey, Surveyor, Trees, watched
-from webhook.state.workload import Seen
+from webhook.state.forecast_input import ForecastInput, ForecastInputs, Trees, watched
+from webhook.state.workload import SeenWorkload
 
 DUTY = 0.25
 """Part of one CPU, at most: publishing what has changed must not wait."""
@@ -31,29 +31,29 @@ it should have ended, and did not."""
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class ForecastResult:
     """What came of a survey; none: only time for the next one."""
 
     profiles: Mapping[str, Profile] | None = None
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[SeenWorkload, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
     """Trees that cannot be forecast, and the error of ours that keeps them from it."""
 
 
-class Foresight:
+class Forecaster:
     """``offer`` and ``take`` are called by the observer's own thread, which waits for ``tell``."""
 
     def __init__(
         self,
-        tell: Callable[[Foreseen], None],
+        tell: Callable[[ForecastResult], None],
         *,
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.thread_time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._tell, self._clock, self._cpu, self._sleep = tell, clock, cpu, sleep
-        self._surveys: queue.SimpleQueue[Survey | None] = queue.SimpleQueue()
-        self._surveyor = Surveyor()
+        self._surveys: queue.SimpleQueue[ForecastInput | None] = queue.SimpleQueue()
+        self._surveyor = ForecastInputs()
         self._is_free = True
         self._profiles: dict[str, Profile] = {}
         self._due: dict[str, float] = {}
@@ -126,7 +126,7 @@ class Foresight:
         self._surveyed = {root: self._since.pop(root, now) for root in waiting[:number]}
         self._is_free, self._share = False, (sum(sizes[:number]) + 1) / (sum(sizes) + 1)
         self._surveys.put(
-            Survey(
+            ForecastInput(
                 snapshot=snapshot,
                 counted=census,
                 due=frozenset(due - later),
@@ -136,7 +136,7 @@ class Foresight:
             )
         )
 
-    def take(self, foreseen: Foreseen, feed: Feed) -> tuple[str, ...]:
+    def take(self, foreseen: ForecastResult, feed: Feed) -> tuple[str, ...]:
         """Take over what a forecast came to; return what is to be logged."""
         if foreseen.profiles is None:
             self._is_free = True
@@ -213,12 +213,12 @@ class Foresight:
         before = self._cpu()
         profiles, failed = self._forecast(survey)
         spent = self._cpu() - before
-        self._tell(Foreseen(profiles, survey.seen, failed))
+        self._tell(ForecastResult(profiles, survey.seen, failed))
         self._sleep(min(LONGEST_REST_SECONDS * self._share, spent * (1 / DUTY - 1)))
-        self._tell(Foreseen())
+        self._tell(ForecastResult())
         return True
 
-    def _forecast(self, survey: Survey) -> tuple[Mapping[str, Profile], Mapping[str, str]]:
+    def _forecast(self, survey: ForecastInput) -> tuple[Mapping[str, Profile], Mapping[str, str]]:
         """Forecast all trees; where that fails, each by itself, so that one costs no other."""
         try:
             return self._surveyor.profiles(survey), {}

@@ -25,26 +25,26 @@ from typing import BinaryIO, NoReturn, TypeAlias
 
 from webhook.api.client import Client
 from webhook.api.resources import Resource
-from webhook.api.watch import Follower, Message
+from webhook.api.watch import Follower, WatchUpdate
 from webhook.console.console import Console
 from webhook.console.web_server import THREADS
 from webhook.decide.restraint import Restraint
-from webhook.kueue.live_occupancy import Settler
+from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.faults import OBSERVER_PARTS, Failures
 from webhook.observer.cluster_watches import ClusterWatches, FromCluster, Reachable
-from webhook.observer.forecaster import Foreseen, Foresight
+from webhook.observer.forecaster import Forecaster, ForecastResult
 from webhook.server.tls import Certificates
 from webhook.settings import Settings
 from webhook.state.feed import Feed
 from webhook.state.pipe import frame, write_frame
-from webhook.state.run_records_reader import Reader
+from webhook.state.run_records_reader import RunRecordsReader
 from webhook.state.signing_keys import KeyRing, proven
 from webhook.state.watched import signing_keys, watched
 
 COALESCE_SECONDS = 0.005
 """Changes that come together are published together."""
 HEARTBEAT_SECONDS = 0.5
-_Found: TypeAlias = Message | Foreseen | FromCluster | Reachable
+_Found: TypeAlias = WatchUpdate | ForecastResult | FromCluster | Reachable
 MESSAGES, STATE, _ = OBSERVER_PARTS
 _PR_SET_PDEATHSIG = 1
 """https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html"""
@@ -57,16 +57,16 @@ class Watching:
     """What the observer's own thread keeps: of its cluster, and of the workers behind it."""
 
     feed: Feed
-    foresight: Foresight
+    foresight: Forecaster
     workers: ClusterWatches | None
     ring: KeyRing
     failures: Failures
 
     def take(self, message: _Found) -> tuple[str, ...]:
         """Take over one message; return what is to be logged."""
-        if isinstance(message, Foreseen):
+        if isinstance(message, ForecastResult):
             return self.foresight.take(message, self.feed)
-        if isinstance(message, Message):
+        if isinstance(message, WatchUpdate):
             self.ring.take(message)
             return self.feed.take(message)
         return self.workers.take(message) if self.workers is not None else ()
@@ -105,7 +105,7 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
             uniform=random.uniform,
         )
         threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
-    records = Reader(
+    records = RunRecordsReader(
         settings.namespace,
         client,
         messages.put,
@@ -114,9 +114,9 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
         uniform=random.uniform,
     )
     threading.Thread(target=records.run, name="run times", daemon=True).start()
-    settler, restraint = Settler(), _restraint(settings)
+    settler, restraint = OccupancyOfSnapshots(), _restraint(settings)
     feed = Feed(resources, time.monotonic(), settle=lambda snapshot: restraint(settler(snapshot)))
-    foresight = Foresight(messages.put)
+    foresight = Forecaster(messages.put)
     foresight.start()
     failures = Failures(_log)
     try:
@@ -238,16 +238,16 @@ def _gather(watching: Watching, messages: queue.SimpleQueue[_Found]) -> None:
         lines, _ = watching.failures.survive(MESSAGES, partial(watching.take, message))
         for line in lines or ():
             _log(line)
-        if isinstance(message, Foreseen):
+        if isinstance(message, ForecastResult):
             return
         if _is_news(message):
             until = min(until, time.monotonic() + COALESCE_SECONDS)
         wait = until - time.monotonic()
 
 
-def _is_news(message: Message | FromCluster | Reachable) -> bool:
+def _is_news(message: WatchUpdate | FromCluster | Reachable) -> bool:
     found = message.found if isinstance(message, FromCluster) else message
-    if isinstance(found, Message):
+    if isinstance(found, WatchUpdate):
         return found.entries is not None or found.event is not None
     return True
 

@@ -16,15 +16,15 @@ from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, MoveGain,
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import plan
-from webhook.reconsider.lineup import Lines, rank_of
-from webhook.reconsider.offers import Asked, Catalog, Offers, World
-from webhook.reconsider.plan import Candidate, Move
+from webhook.reconsider.lineup import Lineup, rank_of
+from webhook.reconsider.offers import JobOptions, MoveOptions, MoveQuestion, ReconsiderInput
+from webhook.reconsider.plan import Move, MoveCandidate
 from webhook.state import forecast_input
 from webhook.state.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class ChosenMoves:
     moves: tuple[Move, ...] = ()
     arrivals: tuple[Arrival, ...] = ()
     """What would stand in line after each of the moves."""
@@ -47,20 +47,20 @@ def trees(snapshot: Snapshot) -> frozenset[str]:
     return forecast_input.trees_of(policies_of(snapshot), snapshot)
 
 
-def look(world: World, jobs: Iterable[Pending], *, most: int) -> Looked:
+def choose_moves(world: ReconsiderInput, jobs: Iterable[Pending], *, most: int) -> ChosenMoves:
     """Choose at most *most* moves."""
     obstacles: Counter[tuple[str, Obstacle]] = Counter()
-    asked: list[Asked] = []
+    asked: list[MoveQuestion] = []
     for pending in jobs:
         found = _asked(pending, world)
-        if isinstance(found, Asked):
+        if isinstance(found, MoveQuestion):
             asked.append(found)
         elif found is not None:
             obstacles[found] += 1
     if not asked or most < 1:
-        return Looked(obstacles=obstacles)
-    lines = Lines(world, {each.pending.key: each for each in asked})
-    catalog = Catalog(world, lines.occupancy)
+        return ChosenMoves(obstacles=obstacles)
+    lines = Lineup(world, {each.pending.key: each for each in asked})
+    catalog = MoveOptions(world, lines.occupancy)
     candidates = []
     for each in asked:
         offers = catalog.of(each)
@@ -69,8 +69,8 @@ def look(world: World, jobs: Iterable[Pending], *, most: int) -> Looked:
             continue
         candidates.append(_candidate(each, offers))
         lines.offer(each, offers)
-    found_moves = plan.plan(candidates, lines.foresee, waiting=lines.length, most=most)
-    return Looked(
+    found_moves = plan.plan_moves(candidates, lines.foresee, waiting=lines.length, most=most)
+    return ChosenMoves(
         moves=found_moves,
         arrivals=tuple(lines.arrival(move) for move in found_moves),
         candidates=len(candidates),
@@ -78,7 +78,7 @@ def look(world: World, jobs: Iterable[Pending], *, most: int) -> Looked:
     )
 
 
-def _asked(pending: Pending, world: World) -> Asked | tuple[str, Obstacle] | None:
+def _asked(pending: Pending, world: ReconsiderInput) -> MoveQuestion | tuple[str, Obstacle] | None:
     """Tell whether a Job may be moved; if not, by whose rules and why; None: nobody asks."""
     policy = _policy_of(pending, world)
     rules = policy.spec.reconsider if policy is not None else None
@@ -95,10 +95,12 @@ def _asked(pending: Pending, world: World) -> Asked | tuple[str, Obstacle] | Non
         because = workload
     if because is not None or isinstance(workload, Obstacle):
         return policy.name, because or Obstacle.NO_WORKLOAD
-    return Asked(pending=pending, policy=policy, rules=rules, option=option, workload=workload)
+    return MoveQuestion(
+        pending=pending, policy=policy, rules=rules, option=option, workload=workload
+    )
 
 
-def _policy_of(pending: Pending, world: World) -> FallbackPolicy | None:
+def _policy_of(pending: Pending, world: ReconsiderInput) -> FallbackPolicy | None:
     snapshot = world.snapshot
     if pending.policy and pending.option:
         return next((each for each in snapshot.policies if each.name == pending.policy), None)
@@ -129,7 +131,7 @@ def _limited(pending: Pending, rules: Reconsider, unix: float) -> Obstacle | Non
     return Obstacle.TOO_SOON if unix - since < seconds(rules.after) else None
 
 
-def _workload_of(pending: Pending, world: World) -> Workload | Obstacle:
+def _workload_of(pending: Pending, world: ReconsiderInput) -> Workload | Obstacle:
     found = world.workloads.get(pending.key, ())
     if not found:
         return Obstacle.NO_WORKLOAD
@@ -143,9 +145,9 @@ def _workload_of(pending: Pending, world: World) -> Workload | Obstacle:
     return Obstacle.MISMATCH if workload.queue != pending.queue else workload
 
 
-def _candidate(each: Asked, offers: Offers) -> Candidate:
+def _candidate(each: MoveQuestion, offers: JobOptions) -> MoveCandidate:
     gain: MoveGain = each.rules.minimum_gain
-    return Candidate(
+    return MoveCandidate(
         key=each.pending.key,
         policy=each.policy.name,
         option=each.option,

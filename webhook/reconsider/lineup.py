@@ -10,22 +10,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from webhook.kueue import forecast
-from webhook.kueue.forecast import Occupant, Queued
-from webhook.kueue.live_occupancy import Fold
+from webhook.kueue.forecast import Occupant, QueuedGroup
+from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.kueue.occupancy import Occupancy
 from webhook.model.queues import Arrival, Snapshot
-from webhook.reconsider.offers import Asked, Offers, World, class_text
+from webhook.reconsider.offers import (
+    JobOptions,
+    MoveQuestion,
+    ReconsiderInput,
+    class_text_of_workload,
+)
 from webhook.reconsider.plan import NEVER_SECONDS, Move, Moved, Prospect, Rank
 from webhook.state import forecast_input
 from webhook.state.workload import Workload
 
 
-class Lines:
+class Lineup:
     """Who runs and who waits, with each candidate under its key."""
 
-    def __init__(self, world: World, asked: Mapping[str, Asked]) -> None:
+    def __init__(self, world: ReconsiderInput, asked: Mapping[str, MoveQuestion]) -> None:
         self._world = world
-        self._run_times = forecast_input.RunTimes(world.snapshot)
+        self._run_times = forecast_input.LentRunTimes(world.snapshot)
         clock = world.now - world.unix
 
         def key_of(workload: Workload) -> str:
@@ -33,16 +38,17 @@ class Lines:
             return key if key in asked else ""
 
         self._running: list[Occupant] = []
-        self._waiting: list[Queued] = []
+        self._waiting: list[QueuedGroup] = []
         for name in sorted(world.censuses):
             census = world.censuses[name]
             self._running += forecast_input.occupants(name, census.holding, clock)
             self._waiting += forecast_input.queued(census.waiting, clock, key_of=key_of)
         self._waiting.sort(key=lambda each: each.arrival.created)
         self.length = sum(each.arrival.count for each in self._waiting)
-        self._offers: dict[tuple[str, str], Queued] = {}
+        self._offers: dict[tuple[str, str], QueuedGroup] = {}
         self._here = {
-            key: class_text(each, each.option, world.snapshot) for key, each in asked.items()
+            key: class_text_of_workload(each, each.option, world.snapshot)
+            for key, each in asked.items()
         }
         """Key to the class by which its run time is looked up where it is."""
         self._ranks = {key: rank_of(each) for key, each in asked.items()}
@@ -53,12 +59,12 @@ class Lines:
         self._as_it_is = self._prospect(plan)
         self.occupancy = _occupancy(replace(world.snapshot, profiles=plan.profiles))
 
-    def offer(self, each: Asked, offers: Offers) -> None:
+    def offer(self, each: MoveQuestion, offers: JobOptions) -> None:
         """Take down what would stand in line if a Job were moved."""
         key = each.pending.key
         for offer in offers.offers:
             arrival = replace(offer.arrival, key=key, created=each.workload.created)
-            queued = Queued(arrival=arrival, job_class=offer.job_class)
+            queued = QueuedGroup(arrival=arrival, job_class=offer.job_class)
             self._offers[key, offer.way.option] = queued
 
     def arrival(self, move: Move) -> Arrival:
@@ -68,7 +74,7 @@ class Lines:
     def foresee(self, moved: Moved) -> Prospect:
         if not moved:
             return self._as_it_is
-        waiting: list[Queued] = []
+        waiting: list[QueuedGroup] = []
         for each in self._waiting:
             arrival = each.arrival
             if arrival.key in moved:
@@ -85,7 +91,7 @@ class Lines:
         finishes = {begun.key: begun.finish for begun in plan.begun}
         return Prospect(finishes=finishes, total=sum(of_ranks.values()), of_ranks=of_ranks)
 
-    def _ranked(self, each: Queued) -> Queued:
+    def _ranked(self, each: QueuedGroup) -> QueuedGroup:
         """Put those who stand alone for themselves, and the others under a key for their rank."""
         arrival = each.arrival
         if arrival.key not in self._here:
@@ -95,24 +101,24 @@ class Lines:
         self._counts[self._ranks[arrival.key]] += arrival.count
         return replace(each, arrival=arrival)
 
-    def _with_class(self, each: Queued) -> Queued:
+    def _with_class(self, each: QueuedGroup) -> QueuedGroup:
         """Look the run times of candidates up as their policy says, decided by it or not."""
         found = self._here.get(each.arrival.key)
         return each if found is None else replace(each, job_class=found)
 
-    def _planned(self, waiting: Sequence[Queued]) -> forecast.Planned:
+    def _planned(self, waiting: Sequence[QueuedGroup]) -> forecast.Planned:
         world = self._world
         return forecast.planned(
             world.snapshot, self._running, waiting, self._run_times, world.now, world.censuses
         )
 
 
-def rank_of(each: Asked) -> Rank:
+def rank_of(each: MoveQuestion) -> Rank:
     """Rank a Job by the priority that it has where it is."""
     return Rank(each.policy.name, each.pending.job.namespace, each.workload.priority)
 
 
 def _occupancy(snapshot: Snapshot) -> Occupancy:
-    fold = Fold()
+    fold = LiveOccupancy()
     fold.adopt(snapshot)
     return fold.occupancy

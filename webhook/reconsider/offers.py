@@ -27,17 +27,17 @@ from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Obstacle
 from webhook.reconsider.plan import Way
 from webhook.state import forecast_input
-from webhook.state.workload import Census, Workload
+from webhook.state.workload import QueueContents, Workload
 
 _KIND = KINDS["batch", "v1", "Job"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class ReconsiderInput:
     """All that a look depends on, at one instant."""
 
     snapshot: Snapshot
-    censuses: Mapping[str, Census]
+    censuses: Mapping[str, QueueContents]
     """Of the ClusterQueues of ``trees``."""
     workloads: Mapping[str, Sequence[Workload]]
     """``namespace/name`` of a Job to its Workloads."""
@@ -52,7 +52,7 @@ class World:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class MoveQuestion:
     """A Job whose policy wants it to be looked at."""
 
     pending: Pending
@@ -63,7 +63,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class MoveTarget:
     """An option that a Job could be moved to, and what would then stand in line there."""
 
     way: Way
@@ -72,26 +72,26 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offers:
+class JobOptions:
     """What Jobs of one kind could be moved to; the same for all of them."""
 
     runs: float
     cluster_queue: str
-    offers: tuple[Offer, ...]
+    offers: tuple[MoveTarget, ...]
     obstacle: Obstacle | None = None
     """Why there is none."""
     number: int = 0
     """Of the kind, in its catalog."""
 
 
-class Catalog:
+class MoveOptions:
     """What Jobs could be moved to, worked out once for all that differ in name and age alone."""
 
-    def __init__(self, world: World, occupancy: Occupancy) -> None:
+    def __init__(self, world: ReconsiderInput, occupancy: Occupancy) -> None:
         self._world, self._occupancy = world, occupancy
-        self._known: dict[tuple[object, ...], tuple[object, Offers]] = {}
+        self._known: dict[tuple[object, ...], tuple[object, JobOptions]] = {}
 
-    def of(self, each: Asked) -> Offers:
+    def of(self, each: MoveQuestion) -> JobOptions:
         job = each.pending.job
         key = (
             id(job.pod_sets),
@@ -111,7 +111,7 @@ class Catalog:
             self._known[key] = job.pod_sets, found
         return self._known[key][1]
 
-    def _work_out(self, each: Asked) -> Offers:
+    def _work_out(self, each: MoveQuestion) -> JobOptions:
         try:
             assessments = self._assess(each)
             policy_options = zip(each.policy.spec.options, assessments, strict=True)
@@ -121,7 +121,7 @@ class Catalog:
         except FieldError:
             return _none(Obstacle.OPTION_REFUSED)
 
-    def _assess(self, each: Asked) -> tuple[Assessment, ...]:
+    def _assess(self, each: MoveQuestion) -> tuple[Assessment, ...]:
         job, policy = each.pending.job, each.policy
         found = options.assess(
             job.as_created,
@@ -130,7 +130,7 @@ class Catalog:
             submitted=each.pending.queue,
             allowed=match.allowed_options(job, policy),
         )
-        case = expectations.Case(
+        case = expectations.ForecastCase(
             job=job,
             policy=policy,
             occupancy=self._occupancy,
@@ -140,7 +140,9 @@ class Catalog:
         )
         return expectations.expect(case, found)
 
-    def _offers(self, each: Asked, here: Assessment, others: Iterable[Assessment]) -> Offers:
+    def _offers(
+        self, each: MoveQuestion, here: Assessment, others: Iterable[Assessment]
+    ) -> JobOptions:
         runs, stands = _runs(here), each.pending.job
         if each.pending.option and here.job is not None:
             # As it was written at its decision; who has none stands as it was submitted.
@@ -149,7 +151,7 @@ class Catalog:
             return _none(Obstacle.OPTION_REFUSED)
         if not _is_known(here):
             return _none(Obstacle.START_UNKNOWN)
-        offers: list[Offer] = []
+        offers: list[MoveTarget] = []
         because = Obstacle.OPTION_REFUSED
         for item in others:
             there = _runs(item)
@@ -167,13 +169,13 @@ class Catalog:
             offers.append(replace(offer, way=way))
         if not offers:
             return _none(because)
-        return Offers(
+        return JobOptions(
             runs=runs,
             cluster_queue=here.cluster_queue,
             offers=tuple(offers),
         )
 
-    def _against(self, each: Asked, stands: Job, option: str, there: Job) -> Obstacle | None:
+    def _against(self, each: MoveQuestion, stands: Job, option: str, there: Job) -> Obstacle | None:
         changes = _KIND.edits(stands, there)
         if found := obstacle(changes):
             return found
@@ -182,11 +184,11 @@ class Catalog:
             return Obstacle.UNCOUNTED_GUEST if is_uncounted else None
         return None if self._world.changes_resources else Obstacle.OLDER_KUBERNETES
 
-    def _offer(self, each: Asked, item: Assessment, runs: float) -> Offer:
+    def _offer(self, each: MoveQuestion, item: Assessment, runs: float) -> MoveTarget:
         job, policy = each.pending.job, each.policy
         option = next(option for option in policy.spec.options if option.name == item.option)
         finish = item.forecast.finish if item.forecast is not None else None
-        return Offer(
+        return MoveTarget(
             way=Way(
                 option=item.option,
                 cluster_queue=item.cluster_queue,
@@ -202,12 +204,12 @@ class Catalog:
                 policy=policy.name,
                 option=item.option,
             ),
-            job_class=class_text(each, item.option, self._world.snapshot),
+            job_class=class_text_of_workload(each, item.option, self._world.snapshot),
         )
 
 
-def _none(because: Obstacle) -> Offers:
-    return Offers(runs=0.0, cluster_queue="", offers=(), obstacle=because)
+def _none(because: Obstacle) -> JobOptions:
+    return JobOptions(runs=0.0, cluster_queue="", offers=(), obstacle=because)
 
 
 def _runs(item: Assessment) -> float | None:
@@ -226,12 +228,12 @@ def _half_width(item: Assessment) -> float:
     return 0.0 if start is None or start.high == inf else (start.high - start.low) / 2
 
 
-def class_text(each: Asked, option: str, snapshot: Snapshot) -> str:
+def class_text_of_workload(each: MoveQuestion, option: str, snapshot: Snapshot) -> str:
     found = match.class_of(each.pending.job, each.policy, snapshot)
     return forecast_input.class_name(found, each.policy.name, option)
 
 
-def _wishes(each: Asked, unix: float) -> Wishes:
+def _wishes(each: MoveQuestion, unix: float) -> Wishes:
     """Read them as of now: a deadline comes nearer."""
     created = each.pending.created
     own_keys.check(each.pending.job, each.policy)

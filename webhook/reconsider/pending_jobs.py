@@ -7,7 +7,7 @@ from math import inf
 from typing import Any, Final
 
 from webhook.admission import original as originals
-from webhook.api.resources import Entry, Resource, read_by
+from webhook.api.resources import ReadObject, Resource, read_by
 from webhook.decide import decision_record
 from webhook.flow import create
 from webhook.jobs import KINDS
@@ -23,7 +23,7 @@ PENDING_JOBS: Final = "pendingjobs"
 _OVER: Final = frozenset({"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"})
 
 
-def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> Entry:
+def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> ReadObject:
     """Read one, for a ``Follower``; without a value: it is over, or was never moved and runs.
 
     A decision that is not signed with one of the *keys* keeps the Job from being moved.

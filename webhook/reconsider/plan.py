@@ -67,7 +67,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class MoveCandidate:
     """A pending Job that may be moved."""
 
     key: str
@@ -104,7 +104,7 @@ class Prospect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    candidate: Candidate
+    candidate: MoveCandidate
     way: Way
     gain: float
     """Seconds that all who wait are done sooner, together."""
@@ -120,7 +120,7 @@ Foresee: TypeAlias = Callable[[Moved], Prospect]
 
 
 @dataclass(slots=True)
-class _Plan:
+class _MovePlan:
     """What has been accepted so far."""
 
     foresee: Foresee
@@ -130,14 +130,14 @@ class _Plan:
     found: list[Move] = field(default_factory=list)
 
 
-def plan(
-    candidates: Sequence[Candidate], foresee: Foresee, *, waiting: int, most: int
+def plan_moves(
+    candidates: Sequence[MoveCandidate], foresee: Foresee, *, waiting: int, most: int
 ) -> tuple[Move, ...]:
     """Choose at most *most* moves, of *waiting* Workloads in all; the first are worth most."""
     if not candidates or most < 1:
         return ()
     tries = min(_MOST_TRIES, max(_LEAST_TRIES, _WORK // max(1, waiting)))
-    state = _Plan(foresee=foresee, now=foresee({}), tries=tries - 1)
+    state = _MovePlan(foresee=foresee, now=foresee({}), tries=tries - 1)
     size = most if tries == _LEAST_TRIES else 1
     while state.tries > 0 and len(state.found) < most:
         size = min(size, most - len(state.found))
@@ -150,11 +150,11 @@ def plan(
     return tuple(state.found)
 
 
-_Batch: TypeAlias = "tuple[tuple[Candidate, Way], ...]"
+_Batch: TypeAlias = "tuple[tuple[MoveCandidate, Way], ...]"
 
 
 def _best(
-    state: _Plan, candidates: Sequence[Candidate], size: int
+    state: _MovePlan, candidates: Sequence[MoveCandidate], size: int
 ) -> tuple[_Batch, Prospect] | None:
     """Find the batch that brings the sum down most, of those for which it is enough."""
     best: tuple[float, _Batch, Prospect] | None = None
@@ -168,7 +168,7 @@ def _best(
     return best[1:] if best else None
 
 
-def _tried(state: _Plan, batch: _Batch) -> tuple[_Batch, Prospect]:
+def _tried(state: _MovePlan, batch: _Batch) -> tuple[_Batch, Prospect]:
     """Move a batch and see; those who need not be moved yet stay, and it is seen again."""
     state.tries -= 1
     after = state.foresee({**state.moved, **{each.key: way for each, way in batch}})
@@ -176,19 +176,19 @@ def _tried(state: _Plan, batch: _Batch) -> tuple[_Batch, Prospect]:
     return (due, after) if len(due) == len(batch) or not due else _tried(state, due)
 
 
-def _is_due(candidate: Candidate, way: Way, now: Prospect, after: Prospect) -> bool:
+def _is_due(candidate: MoveCandidate, way: Way, now: Prospect, after: Prospect) -> bool:
     """Tell whether it is about to start, where it is or where it goes."""
     here = now.finishes.get(candidate.key, NEVER_SECONDS) - candidate.runs
     there = after.finishes.get(candidate.key, NEVER_SECONDS) - way.runs
     return min(here, there) <= max(SOON_SECONDS, SOON_PART * way.runs)
 
 
-def _batches(state: _Plan, candidates: Sequence[Candidate], size: int) -> Iterator[_Batch]:
+def _batches(state: _MovePlan, candidates: Sequence[MoveCandidate], size: int) -> Iterator[_Batch]:
     """List what to try: of each kind the first in line, who let most others pass, and the last.
 
     Those come first who lose least by running elsewhere.
     """
-    kinds: defaultdict[tuple[str, str], list[tuple[Candidate, Way]]] = defaultdict(list)
+    kinds: defaultdict[tuple[str, str], list[tuple[MoveCandidate, Way]]] = defaultdict(list)
     for candidate in candidates:
         if candidate.key not in state.moved:
             for way in candidate.ways:
@@ -205,7 +205,7 @@ def _batches(state: _Plan, candidates: Sequence[Candidate], size: int) -> Iterat
                 yield batch
 
 
-def _loss(state: _Plan, candidate: Candidate, way: Way) -> tuple[float, float]:
+def _loss(state: _MovePlan, candidate: MoveCandidate, way: Way) -> tuple[float, float]:
     """Compare first by what running there costs, then by what it gains itself."""
     stays = state.now.finishes.get(candidate.key, NEVER_SECONDS)
     return way.runs - candidate.runs, way.priced - stays
@@ -229,7 +229,7 @@ def _gain(now: Prospect, after: Prospect, batch: _Batch) -> float:
     return gained
 
 
-def _is_made_later(candidate: Candidate, now: Prospect, after: Prospect) -> bool:
+def _is_made_later(candidate: MoveCandidate, now: Prospect, after: Prospect) -> bool:
     stays = now.finishes.get(candidate.key, NEVER_SECONDS)
     return after.finishes.get(candidate.key, NEVER_SECONDS) > stays + _LATER_SECONDS
 
@@ -248,7 +248,7 @@ def _needed(now: Prospect, after: Prospect, batch: _Batch) -> float:
     return found
 
 
-def _accept(state: _Plan, batch: _Batch, after: Prospect) -> None:
+def _accept(state: _MovePlan, batch: _Batch, after: Prospect) -> None:
     gain = (state.now.total - after.total) / len(batch)
     for candidate, way in batch:
         state.moved[candidate.key] = way

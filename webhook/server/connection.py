@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from webhook.server.http1 import Inbox, Message
+from webhook.server.http1 import HttpMessage, MessageReader
 
 MAX_BODY = (3 << 20) + (256 << 10)
 """Bytes: the API server's limit for objects, and room for the review around them."""
@@ -46,8 +46,8 @@ class Connection:
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = context.wrap_socket(client, server_side=True, do_handshake_on_connect=False)
-        self.inbox = Inbox(MAX_BODY)
-        self.message: Message | None = None
+        self.inbox = MessageReader(MAX_BODY)
+        self.message: HttpMessage | None = None
         """Whole, and waiting to be answered."""
         self._outgoing = memoryview(b"")
         self.held = 0

@@ -18,7 +18,7 @@ from webhook.model import faults
 from webhook.server import wsgi
 from webhook.server.connection import Connection
 from webhook.server.deadlines import Deadlines
-from webhook.server.http1 import Refused
+from webhook.server.http1 import BadMessage
 
 HANDSHAKE_SECONDS = 10.0
 MESSAGE_SECONDS = 2.0
@@ -186,7 +186,7 @@ class Clients:
         try:
             wanted = conn.receive()
             self._count(conn)
-        except Refused as refused:
+        except BadMessage as refused:
             self._refuse(conn, refused.status)
             return
         except (OSError, ValueError):
@@ -282,7 +282,7 @@ class Clients:
         self._held += size - conn.held
         grown, conn.held = size > conn.held, size
         if grown and self._held > MAX_HELD:
-            raise Refused("503 Service Unavailable")
+            raise BadMessage("503 Service Unavailable")
 
     def _wait(self, conn: Connection, events: int, then: Callable[[Connection], None]) -> None:
         if not conn.polled:

@@ -17,7 +17,7 @@ _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*)"
 _BAD = "400 Bad Request"
 
 
-class Refused(Exception):  # noqa: N818 - it is an answer, not a failure of ours
+class BadMessage(Exception):  # noqa: N818 - it is an answer, not a failure of ours
     """The message cannot be taken; ``status`` is the HTTP status line's text that says why."""
 
     def __init__(self, status: str) -> None:
@@ -26,7 +26,7 @@ class Refused(Exception):  # noqa: N818 - it is an answer, not a failure of ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class HttpMessage:
     method: str
     path: str
     """As sent, percent signs and all."""
@@ -38,7 +38,7 @@ class Message:
     """The client reads no second answer on this connection."""
 
 
-class Inbox:
+class MessageReader:
     """Collects what a client sends until a whole message is there."""
 
     __slots__ = ("_buffer", "_head", "_max_body", "_seen", "wants_continue")
@@ -60,7 +60,7 @@ class Inbox:
     def clear(self) -> None:
         self._buffer.clear()
 
-    def take(self) -> Message | None:
+    def take(self) -> HttpMessage | None:
         """Hand out the next whole message; None: more bytes are needed.
 
         Raises:
@@ -74,7 +74,7 @@ class Inbox:
         body = bytes(memoryview(self._buffer)[head.end : whole])
         del self._buffer[:whole]
         self._head, self._seen, self.wants_continue = None, 0, False
-        return Message(
+        return HttpMessage(
             method=head.method,
             path=head.path,
             query=head.query,
@@ -88,13 +88,13 @@ class Inbox:
         end = self._buffer.find(_END, max(0, self._seen - len(_END)))
         self._seen = len(self._buffer)
         if max(end, self._seen if end < 0 else 0) > _HEAD_MAX:
-            raise Refused("431 Request Header Fields Too Large")
+            raise BadMessage("431 Request Header Fields Too Large")
         if end < 0:
             return None
         head = _parse(bytes(memoryview(self._buffer)[:end]), self._max_body)
         expects = head.headers.get("expect")
         if expects is not None and expects.lower() != "100-continue":
-            raise Refused("417 Expectation Failed")
+            raise BadMessage("417 Expectation Failed")
         self.wants_continue = expects is not None and len(self._buffer) < head.end + head.length
         self._head = head
         return head
@@ -116,9 +116,9 @@ class _Head:
 def _parse(text: bytes, max_body: int) -> _Head:
     first, *lines = text.split(b"\r\n")
     if (line := _REQUEST_LINE.fullmatch(first)) is None:
-        raise Refused(_BAD)
+        raise BadMessage(_BAD)
     if len(lines) > _HEADERS_MAX:
-        raise Refused("431 Request Header Fields Too Large")
+        raise BadMessage("431 Request Header Fields Too Large")
     headers = _headers(lines)
     path, _, query = line[2].decode("ascii").partition("?")
     options = headers.get("connection", "").lower()
@@ -138,7 +138,7 @@ def _headers(lines: list[bytes]) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in lines:
         if (header := _HEADER.fullmatch(line)) is None:
-            raise Refused(_BAD)
+            raise BadMessage(_BAD)
         name, value = header[1].decode("ascii").lower(), header[2].decode("latin-1").rstrip(" \t")
         found[name] = f"{found[name]},{value}" if name in found else value
     return found
@@ -146,11 +146,11 @@ def _headers(lines: list[bytes]) -> dict[str, str]:
 
 def _length(headers: Mapping[str, str], max_body: int) -> int:
     if "transfer-encoding" in headers:
-        raise Refused("411 Length Required")
+        raise BadMessage("411 Length Required")
     text = headers.get("content-length", "0")
     # Said twice, with a sign or in other digits, it would be read otherwise by others.
     if not (text.isascii() and text.isdigit()):
-        raise Refused(_BAD)
+        raise BadMessage(_BAD)
     if len(text) > len(str(max_body)) or int(text) > max_body:
-        raise Refused("413 Content Too Large")
+        raise BadMessage("413 Content Too Large")
     return int(text)

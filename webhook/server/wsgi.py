@@ -13,7 +13,7 @@ from email.utils import formatdate
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from webhook.server.http1 import Message
+from webhook.server.http1 import HttpMessage
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 WAITED = "kueue_fallback.waited_seconds"
@@ -36,7 +36,7 @@ _OURS = frozenset({"connection", "content-length", "date", "keep-alive", "transf
 
 
 def respond(
-    application: Application, message: Message, *, waited_seconds: float, close: bool
+    application: Application, message: HttpMessage, *, waited_seconds: float, close: bool
 ) -> bytes:
     """Ask the application; *close* says that this is the connection's last answer."""
     started: list[tuple[str, list[tuple[str, str]]]] = []
@@ -63,7 +63,7 @@ def failure(status: str) -> bytes:
     return _to_bytes(status, [], b"", method="", close=True)
 
 
-def _environ(message: Message) -> dict[str, Any]:
+def _environ(message: HttpMessage) -> dict[str, Any]:
     path, headers = message.path, message.headers
     environ = {
         **_CONSTANT,

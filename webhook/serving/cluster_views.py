@@ -12,15 +12,15 @@ from dataclasses import replace
 
 from webhook.decide import remote_options
 from webhook.kueue import occupancy
-from webhook.kueue.live_occupancy import Fold
+from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.kueue.occupancy import Occupancy
 from webhook.model.queues import Arrival, Snapshot
 from webhook.serving.ledger import Ledger
 from webhook.state.pipe import Update, apply_update
-from webhook.state.workload import Seen
+from webhook.state.workload import SeenWorkload
 
 
-class Standing:
+class ClusterView:
     def __init__(self, ttl_seconds: float, *, healthy_seconds: float = -1.0) -> None:
         """Begin with an empty snapshot; a placement is forgotten after *ttl_seconds*.
 
@@ -32,7 +32,7 @@ class Standing:
         self._ledger = Ledger(ttl_seconds=ttl_seconds)
         self._unforeseen = Ledger(ttl_seconds=ttl_seconds)
         """Placements that the forecasts in use do not contain."""
-        self._fold = Fold()
+        self._fold = LiveOccupancy()
 
     @property
     def occupancy(self) -> Occupancy:
@@ -82,7 +82,7 @@ class Standing:
     def knows(self, key: str) -> bool:
         return self._ledger.knows(key)
 
-    def leave(self, seen: Iterable[Seen]) -> Sequence[tuple[Seen, Arrival]]:
+    def leave(self, seen: Iterable[SeenWorkload]) -> Sequence[tuple[SeenWorkload, Arrival]]:
         """Forget and return placements that have turned up in another cluster."""
         found = [(each, gone) for each in seen for gone in self._ledger.seen((each,))]
         if gone := [arrival for _, arrival in found]:
@@ -104,10 +104,10 @@ _WAITING_SECONDS = 3600.0
 """Who waits longer for the manager's quota, or is deleted meanwhile, is not taken up again."""
 
 
-class Clusters:
+class ClusterViews:
     def __init__(self, ttl_seconds: float) -> None:
         self._ttl_seconds = ttl_seconds
-        self._standings: dict[str, Standing] = {}
+        self._standings: dict[str, ClusterView] = {}
         self._unheard: dict[str, float] = {}
         """Clusters that are watched and have told nothing yet, and since when they are."""
         self._waiting = Ledger(ttl_seconds=_WAITING_SECONDS)
@@ -135,7 +135,7 @@ class Clusters:
             if news.synced:
                 self._take(name, news, now)
 
-    def _hold_back(self, seen: Iterable[Seen], here: Occupancy, now: float) -> None:
+    def _hold_back(self, seen: Iterable[SeenWorkload], here: Occupancy, now: float) -> None:
         """Let those wait at the manager that have come to a queue there in which some wait.
 
         What was placed as if the manager had quota may find none: other replicas decide, too.
@@ -146,7 +146,7 @@ class Clusters:
                 del waiting[each.key]
                 self._waiting.enter(replace(arrival, key=each.key, cluster=name), now)
 
-    def _send(self, reserved: Iterable[Seen], now: float) -> None:
+    def _send(self, reserved: Iterable[SeenWorkload], now: float) -> None:
         """Count those in their clusters that have got the manager's quota."""
         for each in reserved:
             for arrival in self._waiting.seen((each,)):
@@ -156,7 +156,7 @@ class Clusters:
 
     def _take(self, name: str, news: Update, now: float) -> None:
         self._unheard.pop(name, None)
-        standing = self._standings.setdefault(name, Standing(self._ttl_seconds))
+        standing = self._standings.setdefault(name, ClusterView(self._ttl_seconds))
         standing.update(news, now)
         self._waiting.seen(news.seen)
         for other in self._standings.values():
@@ -204,7 +204,7 @@ class Clusters:
         self._unheard = {name: self._unheard.get(name, now) for name in new}
 
 
-def _is_long(here: Occupancy, seen: Seen) -> bool:
+def _is_long(here: Occupancy, seen: SeenWorkload) -> bool:
     """Tell whether somebody waits in its queue."""
     queue = here.snapshot.local_queues.get((seen.namespace, seen.local_queue))
     return queue is not None and here.held(queue.cluster_queue).pending > 0

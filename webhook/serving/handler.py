@@ -27,8 +27,8 @@ from webhook.model.edits import Operation
 from webhook.model.fields import FieldError
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Obstacle, Skip
-from webhook.serving.cluster_views import Clusters, Standing
-from webhook.serving.repeated_reviews import Echoes
+from webhook.serving.cluster_views import ClusterView, ClusterViews
+from webhook.serving.repeated_reviews import RepeatedReviews
 from webhook.serving.server_metrics import BLIND, TOO_MANY, UNSEEN, Metrics
 from webhook.state.pipe import Update
 
@@ -69,9 +69,9 @@ class Handler:
         self._clock = clock
         self._seen_by = seen_by or f"{socket.gethostname()} {version('kueue-fallback')}"
         self._lock = threading.Lock()
-        self._here = Standing(placement_ttl_seconds, healthy_seconds=_HEALTHY_SECONDS)
-        self._clusters = Clusters(placement_ttl_seconds)
-        self._echoes = Echoes()
+        self._here = ClusterView(placement_ttl_seconds, healthy_seconds=_HEALTHY_SECONDS)
+        self._clusters = ClusterViews(placement_ttl_seconds)
+        self._echoes = RepeatedReviews()
         self._visible: OrderedDict[str, None] = OrderedDict()
 
     @property

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from webhook.model.queues import Arrival
-from webhook.state.workload import BY_NAME, Seen
+from webhook.state.workload import BY_NAME, SeenWorkload
 
 UNNAMED = "gen:"
 """``gen:<namespace>/<generateName>/<n>``: a Job left as submitted whose name came later."""
@@ -62,7 +62,7 @@ class Ledger:
         most = max(LEAST_UNSEEN, MOST_UNSEEN - self._lost[arrival.namespace])
         return arrival.key in self._entries or self._unseen[arrival.namespace] < most
 
-    def seen(self, workloads: Iterable[Seen], now: float = 0.0) -> tuple[Arrival, ...]:
+    def seen(self, workloads: Iterable[SeenWorkload], now: float = 0.0) -> tuple[Arrival, ...]:
         """Drop and return the placements whose Workloads the snapshot in use contains."""
         self._clock = max(self._clock, now)
         gone: list[Arrival] = []
@@ -112,7 +112,7 @@ class Ledger:
     def knows(self, key: str) -> bool:
         return key in self._entries
 
-    def _claim_unnamed(self, workload: Seen) -> tuple[Arrival, float] | None:
+    def _claim_unnamed(self, workload: SeenWorkload) -> tuple[Arrival, float] | None:
         """Let a Workload stand for the oldest unnamed placement that may be its own.
 
         Each Job does so once, however often it is told of.
@@ -142,7 +142,7 @@ class Ledger:
             del self._lost[namespace]
 
 
-def _may_be(arrival: Arrival, workload: Seen) -> bool:
+def _may_be(arrival: Arrival, workload: SeenWorkload) -> bool:
     if (arrival.namespace, arrival.local_queue) != (workload.namespace, workload.local_queue):
         return False
     base = arrival.key.removeprefix(UNNAMED).split("/")[1][:_LONGEST_BASE]

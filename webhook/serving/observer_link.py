@@ -24,7 +24,7 @@ _HEALTHY_SECONDS = 30.0
 """A child that lived so long is started again at once."""
 
 
-class Lines:
+class PipeWriter:
     """Whole lines into a pipe; what it does not take at once is dropped, and never waited for."""
 
     def __init__(self, descriptor: int) -> None:
@@ -74,7 +74,7 @@ class ObserverLink:
         self._starts: deque[float] = deque(maxlen=_STARTS_KEPT)
         self._stopped = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
-        self._lines: Lines | None = None
+        self._lines: PipeWriter | None = None
         self._open = threading.Lock()
         """Held while lines are written: the pipe must not be closed then."""
         self._thread = threading.Thread(target=self._run, name="observer-link", daemon=True)
@@ -145,7 +145,7 @@ class ObserverLink:
             self._starts.append(time.monotonic())
             self._heard = time.monotonic()
             with self._open:
-                self._lines = Lines(child.stdin.fileno()) if child.stdin else None
+                self._lines = PipeWriter(child.stdin.fileno()) if child.stdin else None
             self._on_start()
             log = threading.Thread(target=self._pass_on, args=(child,), daemon=True)
             log.start()

@@ -13,7 +13,7 @@ ECHO_SECONDS = 2.0
 """The webhook's time-out: the second call of one admission does not come later."""
 
 
-class Echoes:
+class RepeatedReviews:
     """Remembers creations that Kueue will answer with a suspension, for a moment."""
 
     def __init__(self) -> None:

@@ -11,7 +11,15 @@ from typing import TypeAlias
 
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import seconds
-from webhook.simulate.scenario_spec import Arrivals, Burst, Condition, Csv, Every, Poisson, RowJob
+from webhook.simulate.scenario_spec import (
+    ArrivalsSpec,
+    Burst,
+    ConditionSpec,
+    Csv,
+    Every,
+    Poisson,
+    RowJob,
+)
 
 _RATE_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -28,7 +36,7 @@ class Coming:
     run_seconds: float | None = None
 
 
-def generate(spec: Arrivals, random: Random) -> Iterator[Coming]:
+def generate(spec: ArrivalsSpec, random: Random) -> Iterator[Coming]:
     """List one entry's arrivals, ascending; files are read elsewhere."""
     if spec.at is not None and spec.job is not None:
         run = None if spec.run_time is None else seconds(spec.run_time)
@@ -136,7 +144,7 @@ def _is(job: RowJob, row: Mapping[str, str]) -> bool:
     return all(_holds(each, row) for each in job.when)
 
 
-def _holds(condition: Condition, row: Mapping[str, str]) -> bool:
+def _holds(condition: ConditionSpec, row: Mapping[str, str]) -> bool:
     text = row[condition.column]
     if condition.equals is not None and text != condition.equals:
         return False

@@ -16,7 +16,7 @@ from webhook.flow.placement import as_submitted
 from webhook.jobs import KINDS
 from webhook.kueue.occupancy import Occupancy
 from webhook.learn import job_class
-from webhook.learn.estimates import RunTimes
+from webhook.learn.estimates import RunTimeLearner
 from webhook.model.decision import Decision
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
@@ -27,7 +27,7 @@ from webhook.reconsider import choose, offers
 from webhook.simulate.replayed_forecasts import Forecasts
 from webhook.simulate.results import JobResult, Result
 from webhook.simulate.scenario import Arm, Scenario, Submission
-from webhook.simulate.site import UNTIL_TOLD, Queued, Site, TrueRunTimes, amounts
+from webhook.simulate.site import UNTIL_TOLD, QueuedJob, Site, TrueRunTimes, amounts
 from webhook.simulate.workers import Taken, Workers
 
 LOOK_SECONDS = 2.0
@@ -74,7 +74,7 @@ class Moving:
     def look(self, snapshot: Snapshot, now: float) -> Sequence[tuple[str, Arrival]]:
         """Choose moves: the keys, and what then stands in line in their place."""
         self._at = now + LOOK_SECONDS
-        world = offers.World(
+        world = offers.ReconsiderInput(
             snapshot=snapshot,
             censuses=self._forecasts.censuses(self._trees),
             workloads=choose.by_job(self._forecasts.waiting()),
@@ -82,7 +82,7 @@ class Moving:
             unix=self._forecasts.unix(now),
         )
         most = min(self._arrived, MOST_AT_ONCE)
-        looked = choose.look(world, self._pending.values(), most=most)
+        looked = choose.choose_moves(world, self._pending.values(), most=most)
         self._arrived += len(looked.moves)
         found = []
         for move, arrival in zip(looked.moves, looked.arrivals, strict=True):
@@ -111,7 +111,7 @@ def replay(
     arm: Arm,
     *,
     progress: Callable[[int], None] = lambda _: None,
-    run_times: RunTimes | None = None,
+    run_times: RunTimeLearner | None = None,
 ) -> Result:
     """Run all Jobs through the queues; *progress* is told how many have arrived.
 
@@ -121,11 +121,11 @@ def replay(
         FieldError: a Job cannot be queued, or is given flavors on which its run time is not said.
 
     """
-    return _Replay(scenario, arm, run_times or RunTimes()).run(progress)
+    return _Replay(scenario, arm, run_times or RunTimeLearner()).run(progress)
 
 
 class _Replay:
-    def __init__(self, scenario: Scenario, arm: Arm, run_times: RunTimes) -> None:
+    def __init__(self, scenario: Scenario, arm: Arm, run_times: RunTimeLearner) -> None:
         self._scenario, self._arm = scenario, arm
         snapshot = replace(scenario.snapshot, policies=arm.policies)
         self._forecasts = Forecasts(snapshot, run_times)
@@ -217,7 +217,7 @@ class _Replay:
         self, submission: Submission, arrival: Arrival, job: Job, *, now: float, age: int
     ) -> None:
         policy = self._policies.get(arrival.policy)
-        one = Queued(
+        one = QueuedJob(
             submission=submission,
             arrival=arrival,
             job=job,

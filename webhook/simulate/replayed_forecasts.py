@@ -15,10 +15,10 @@ from typing import TypeAlias
 from webhook.decide import match
 from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.occupancy import NO_OUTLOOK, Occupancy
-from webhook.kueue.outlook import Outlook, placed
-from webhook.kueue.schedule import Begun
-from webhook.learn.dispatches import Dispatches, Waiting
-from webhook.learn.estimates import RunTimes
+from webhook.kueue.outlook import StartTimes, placed
+from webhook.kueue.schedule import StartedWorkloads
+from webhook.learn.dispatches import Dispatches, WaitingDispatches
+from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import Began, Ended, Run
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Dispatch, Estimates
@@ -26,8 +26,8 @@ from webhook.model.job import Job
 from webhook.model.queues import Amounts, Arrival, Snapshot, Stage
 from webhook.model.run_keys import JobClass
 from webhook.reconsider import choose
-from webhook.state.forecast_input import Survey, Surveyor, watched
-from webhook.state.workload import Census, Group, Workload
+from webhook.state.forecast_input import ForecastInput, ForecastInputs, watched
+from webhook.state.workload import Group, QueueContents, Workload
 
 EPOCH = 1
 """Seconds since 1970 at the scenario's start: 0 stands for no admission."""
@@ -35,11 +35,11 @@ EPOCH = 1
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    waiting: Waiting = field(default_factory=Waiting)
+    waiting: WaitingDispatches = field(default_factory=WaitingDispatches)
 
 
 class Dispatched:
-    def __init__(self, run_times: RunTimes) -> None:
+    def __init__(self, run_times: RunTimeLearner) -> None:
         """Know what *run_times* tells, and teach it more."""
         self._run_times = run_times
         self._queues: defaultdict[str, _Checked] = defaultdict(_Checked)
@@ -48,7 +48,7 @@ class Dispatched:
         self._learned = set(run_times.delays.dispatches)
         """Queues of which it was known before."""
 
-    def reserve(self, cluster_queue: str, begun: Begun) -> Began:
+    def reserve(self, cluster_queue: str, begun: StartedWorkloads) -> Began:
         """Let a Workload wait that has quota."""
         reserved = int(begun.at) + EPOCH
         self._queues[cluster_queue].waiting.add(("", begun.key), reserved)
@@ -120,13 +120,13 @@ class _Queue:
     """Shape to its first Arrival and its Workloads."""
     holding: dict[str, Workload] = field(default_factory=dict)
 
-    def census(self) -> Census:
+    def census(self) -> QueueContents:
         groups = (
             Group(arrival, tuple(members.values()))
             for arrival, members in self.waiting.values()
             if members
         )
-        return Census(holding=tuple(self.holding.values()), waiting=tuple(groups))
+        return QueueContents(holding=tuple(self.holding.values()), waiting=tuple(groups))
 
 
 class Forecasts:
@@ -135,7 +135,7 @@ class Forecasts:
     def __init__(
         self,
         snapshot: Snapshot,
-        run_times: RunTimes,
+        run_times: RunTimeLearner,
         *,
         ruling: Snapshot | None = None,
         known: Known = lambda *own: own,
@@ -148,13 +148,13 @@ class Forecasts:
         self._snapshot = snapshot
         self._ruling, self._known_too = ruling or snapshot, known
         self._watched = watched(snapshot) | choose.trees(snapshot)
-        self._surveyor = Surveyor()
+        self._surveyor = ForecastInputs()
         self._run_times = run_times
         self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
         self._joined: dict[str, tuple[Joining, _Shape]] = {}
         self._changed = set(self._watched)
         self._dispatched = Dispatched(run_times)
-        self._outlook: Outlook = NO_OUTLOOK
+        self._outlook: StartTimes = NO_OUTLOOK
         self.published = snapshot
         """With the last forecasts."""
         self._number = 0
@@ -202,7 +202,7 @@ class Forecasts:
     def unix(self, now: float) -> float:
         return now + EPOCH
 
-    def censuses(self, names: Iterable[str]) -> Mapping[str, Census]:
+    def censuses(self, names: Iterable[str]) -> Mapping[str, QueueContents]:
         return {name: self._queues[name].census() for name in names}
 
     def waiting(self) -> Iterator[Workload]:
@@ -243,7 +243,7 @@ class Forecasts:
     def start(self, key: str, at: float, usage: Amounts) -> None:
         self._hold(key, usage, admitted=int(at) + EPOCH)
 
-    def reserve(self, begun: Begun, usage: Amounts) -> None:
+    def reserve(self, begun: StartedWorkloads, usage: Amounts) -> None:
         """Let a Workload hold quota that waits for its AdmissionChecks."""
         self._hold(begun.key, usage, admitted=0)
         if begun.key not in self._joined:
@@ -306,7 +306,7 @@ class Forecasts:
     def _forecast(self, now: float) -> None:
         run_times, starts = self.learned()
         snapshot = replace(self._snapshot, as_of=now, run_times=run_times, start_delays=starts)
-        survey = Survey(
+        survey = ForecastInput(
             snapshot=snapshot,
             counted={name: self._queues[name].census() for name in self._changed},
             due=self._watched,

@@ -23,9 +23,9 @@ from webhook.simulate.arrivals import Coming
 from webhook.simulate.objects import Object, ReadText
 from webhook.simulate.scenario import Scenario, ScenarioError, Submission, Worker
 from webhook.simulate.scenario_spec import (
-    Arrivals,
-    Cluster,
-    RunTime,
+    ArrivalsSpec,
+    ClusterSpec,
+    RunTimeSpec,
     ScenarioSpec,
     SpecError,
     validated,
@@ -34,7 +34,7 @@ from webhook.state.snapshot_file import snapshot_of
 
 
 def read_worker_clusters(
-    given: Sequence[Cluster],
+    given: Sequence[ClusterSpec],
     manager: Snapshot,
     templates: Collection[Object],
     read_text: ReadText,
@@ -55,7 +55,9 @@ def read_worker_clusters(
     return found
 
 
-def _worker(spec: Cluster, path: str, templates: Collection[Object], read_text: ReadText) -> Worker:
+def _worker(
+    spec: ClusterSpec, path: str, templates: Collection[Object], read_text: ReadText
+) -> Worker:
     # Decisions are made at the manager: policies of a worker are about its own users.
     placed = [each for each in objects.listed(spec, path, read_text) if each[0].get("kind") != KIND]
     snapshot = snapshot_of(objects.with_namespaces(placed, templates))
@@ -82,11 +84,11 @@ def _check_all(found: Collection[str], manager: Snapshot) -> None:
             raise FieldError("clusters", f"expected {name} too: a ClusterQueue leads there")
 
 
-Plan: TypeAlias = Sequence[tuple[str, RunTime]]
+Plan: TypeAlias = Sequence[tuple[str, RunTimeSpec]]
 """Keys with what they are drawn from; each comes after the one that it is relative to."""
 
 
-def plan(run_times: Mapping[str, RunTime], path: str) -> Plan:
+def plan(run_times: Mapping[str, RunTimeSpec], path: str) -> Plan:
     """Put run times in the order in which they can be drawn.
 
     Raises:
@@ -97,7 +99,7 @@ def plan(run_times: Mapping[str, RunTime], path: str) -> Plan:
         if spec.of is not None and spec.of not in run_times:
             known = ", ".join(run_times)
             raise FieldError(f"{path}.{key}.of", f"expected one of {known}, got {spec.of}")
-    found: dict[str, RunTime] = {}
+    found: dict[str, RunTimeSpec] = {}
     while len(found) < len(run_times):
         ready = {
             key: spec
@@ -124,7 +126,7 @@ def draw(planned: Plan, given: float | None, random: Random, path: str) -> Mappi
     return found
 
 
-def _middle(spec: RunTime, found: Mapping[str, float], given: float | None, path: str) -> float:
+def _middle(spec: RunTimeSpec, found: Mapping[str, float], given: float | None, path: str) -> float:
     if spec.median is not None:
         return seconds(spec.median)
     base = given if spec.of is None else found[spec.of]
@@ -233,7 +235,9 @@ def _submissions(spec: ScenarioSpec, read_text: ReadText, seed: int) -> tuple[Su
     return _numbered(sorted(found, key=lambda each: each.at), seconds(spec.overhead))
 
 
-def _comings(entry: Arrivals, path: str, read_text: ReadText, random: Random) -> Sequence[Coming]:
+def _comings(
+    entry: ArrivalsSpec, path: str, read_text: ReadText, random: Random
+) -> Sequence[Coming]:
     if entry.csv is None:
         return tuple(arrivals.generate(entry, random))
     content = objects.text(read_text, entry.csv.file, f"{path}.csv.file")

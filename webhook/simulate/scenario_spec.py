@@ -47,13 +47,13 @@ def _camel(name: str) -> str:
     return first + "".join(map(str.capitalize, rest))
 
 
-class Strict(_Strict):
+class StrictSpec(_Strict):
     """One spelling of each field."""
 
     model_config = ConfigDict(populate_by_name=False)
 
 
-class Objects(Strict):
+class Objects(StrictSpec):
     """Kubernetes objects, in files, written here, or both."""
 
     files: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Objects(Strict):
     objects: tuple[dict[str, Any], ...] = ()
 
 
-class Cluster(Objects):
+class ClusterSpec(Objects):
     """A worker cluster behind MultiKueue, with its queues and flavors."""
 
     name: Annotated[str, Field(min_length=1)]
@@ -70,7 +70,7 @@ class Cluster(Objects):
     """Decisions know what is free and waits there; False: the manager's own quota alone."""
 
 
-class RunTime(Strict):
+class RunTimeSpec(StrictSpec):
     """A true run time: one for all, or lognormal around a median."""
 
     median: Duration | None = None
@@ -94,11 +94,11 @@ def _spelled_out(value: Any) -> Any:
 
 
 RunTimes: TypeAlias = Annotated[
-    dict[str, Annotated[RunTime, BeforeValidator(_spelled_out)]], Field(min_length=1)
+    dict[str, Annotated[RunTimeSpec, BeforeValidator(_spelled_out)]], Field(min_length=1)
 ]
 
 
-class JobTemplate(Strict):
+class JobTemplate(StrictSpec):
     """A kind of Job: its manifest, and how long it really runs where."""
 
     file: str | None = None
@@ -117,7 +117,7 @@ Weights: TypeAlias = Annotated[dict[str, Positive], Field(min_length=1)]
 Turns: TypeAlias = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
-class _Generated(Strict):
+class _Generated(StrictSpec):
     start: Duration = "0s"
     """Of the first, from the scenario's start."""
     jobs: Annotated[
@@ -143,7 +143,7 @@ class Poisson(_Generated):
     duration: Duration
 
 
-class Condition(Strict):
+class ConditionSpec(StrictSpec):
     """What a row must be: all that is given must hold."""
 
     column: str
@@ -159,17 +159,17 @@ class Condition(Strict):
         return self
 
 
-class RowJob(Strict):
+class RowJob(StrictSpec):
     """Rows that meet all conditions are this Job; the first of the list that holds counts."""
 
     job: str
-    when: tuple[Condition, ...] = ()
+    when: tuple[ConditionSpec, ...] = ()
 
 
 Unit: TypeAlias = Literal["milliseconds", "seconds", "minutes", "hours"]
 
 
-class Columns(Strict):
+class Columns(StrictSpec):
     """Which column says what."""
 
     arrival: str
@@ -177,7 +177,7 @@ class Columns(Strict):
     """Absent: the Job's `runTimes` say all."""
 
 
-class Csv(Strict):
+class Csv(StrictSpec):
     """Arrivals from a file with a header line."""
 
     file: str
@@ -186,7 +186,7 @@ class Csv(Strict):
     arrival_format: str = "iso"
     """`iso`, a unit (numbers since any origin), or as strptime takes it: `%Y-%m-%d %H:%M:%S`."""
     run_time_unit: Unit = "seconds"
-    where: tuple[Condition, ...] = ()
+    where: tuple[ConditionSpec, ...] = ()
     """Only rows that meet all."""
     jobs: Annotated[tuple[RowJob, ...], Field(min_length=1)]
     """Rows that none takes are left out."""
@@ -198,7 +198,7 @@ class Csv(Strict):
     """Of the first, from the scenario's start."""
 
 
-class Arrivals(Strict):
+class ArrivalsSpec(StrictSpec):
     """One Job at a time, or one way in which many come."""
 
     at: Duration | None = None
@@ -223,14 +223,14 @@ class Arrivals(Strict):
 Scalar: TypeAlias = str | int | float | bool | None
 
 
-class ScenarioSpec(Strict):
+class ScenarioSpec(StrictSpec):
     """A whole file."""
 
     name: Annotated[str, Field(min_length=1, max_length=80)]
     parameters: dict[str, Scalar] = Field(default_factory=dict)
     """Defaults for `${NAME}`; null: must be set on the command line."""
     cluster: Objects
-    clusters: tuple[Cluster, ...] = ()
+    clusters: tuple[ClusterSpec, ...] = ()
     """Those behind MultiKueue; absent: what has quota in `cluster` runs."""
     policies: Objects = Field(default_factory=Objects)
     """Absent: those in the cluster's files."""
@@ -238,7 +238,7 @@ class ScenarioSpec(Strict):
     """Time for which every Job holds quota beyond its run time: its pods start and end, and the
     next Job is admitted."""
     jobs: Annotated[dict[Name, JobTemplate], Field(min_length=1)]
-    arrivals: Annotated[tuple[Arrivals, ...], Field(min_length=1)]
+    arrivals: Annotated[tuple[ArrivalsSpec, ...], Field(min_length=1)]
 
 
 class SpecError(ValueError):

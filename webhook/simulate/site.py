@@ -11,9 +11,9 @@ from typing import TypeAlias
 from webhook.kueue import occupancy, quota
 from webhook.kueue.flavor_plan import NOWHERE, Demand, demand
 from webhook.kueue.occupancy import Occupancy
-from webhook.kueue.queue_lines import Waiting
-from webhook.kueue.quota import Tree
-from webhook.kueue.schedule import Begun, Schedule
+from webhook.kueue.queue_lines import PendingGroup
+from webhook.kueue.quota import UsageTree
+from webhook.kueue.schedule import Schedule, StartedWorkloads
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.queues import (
@@ -54,7 +54,7 @@ class _Tally:
         )
 
 
-class Known:
+class KnownOccupancy:
     """Counts of all ClusterQueues, and the Occupancy that they come to."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -136,7 +136,7 @@ UNTIL_TOLD: Runs = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queued:
+class QueuedJob:
     """A Job that was let in, and where its Workload is."""
 
     submission: Submission
@@ -157,7 +157,7 @@ class Site:
 
     def __init__(self, snapshot: Snapshot, forecasts: Forecasts) -> None:
         self.snapshot, self.forecasts = snapshot, forecasts
-        self.known = Known(snapshot)
+        self.known = KnownOccupancy(snapshot)
         self.schedules = tuple(_schedules(snapshot))
         self.places = {
             name: index
@@ -165,7 +165,7 @@ class Site:
             for name in schedule.tree.leaves
         }
         """ClusterQueue to the number of its schedule."""
-        self.queued: dict[str, Queued] = {}
+        self.queued: dict[str, QueuedJob] = {}
         """What waits or holds quota, by key."""
         self._demands: dict[Demand, Demand] = {}
         """Equal ones are one, so that those who ask the same stand in one line."""
@@ -182,7 +182,7 @@ class Site:
             return None
         return self.snapshot.cluster_queues.get(place.cluster_queue)
 
-    def join(self, one: Queued, runs: Runs, *, now: float, age: int) -> int | None:
+    def join(self, one: QueuedJob, runs: Runs, *, now: float, age: int) -> int | None:
         """Let a Workload wait; return the number of its schedule, None: it is never looked at."""
         arrival, queue = one.arrival, self.cluster_queue(one.arrival)
         if queue is None:
@@ -202,7 +202,7 @@ class Site:
             generation=one.generation,
         )
         self.forecasts.join(joining, now, age=age)
-        waiting = Waiting(
+        waiting = PendingGroup(
             cluster_queue=queue.name,
             demand=asked,
             seconds=inf,
@@ -221,18 +221,18 @@ class Site:
         self.known.leave(one.cluster_queue, one.arrival)
         return self.forecasts.leave(key)
 
-    def begin(self, begun: Begun, usage: Amounts) -> Queued:
+    def begin(self, begun: StartedWorkloads, usage: Amounts) -> QueuedJob:
         """Let what waited hold quota."""
         one = self.queued[begun.key]
         self.known.start(one.cluster_queue, one.arrival, usage)
         return one
 
-    def end(self, ended: Begun, *, ran_from: float) -> None:
+    def end(self, ended: StartedWorkloads, *, ran_from: float) -> None:
         """Let a run be learned from."""
         flavors = ",".join(sorted(set(ended.flavors)))
         self.forecasts.end(ended.key, ran_from, ended.finish, flavors)
 
-    def release(self, begun: Begun, usage: Amounts) -> None:
+    def release(self, begun: StartedWorkloads, usage: Amounts) -> None:
         """Let what held quota go.
 
         Quota that lies idle is not known to be free before: those that wait are taken to have it,
@@ -267,7 +267,7 @@ class Site:
 class TrueRunTimes(Runs):
     """Flavors to how long one Job really runs there: what is never needed need not be said."""
 
-    def __init__(self, one: Queued, *, sent_by: str = "") -> None:
+    def __init__(self, one: QueuedJob, *, sent_by: str = "") -> None:
         """*sent_by*: in a worker cluster, the manager's flavors."""
         self._submission, self._option = one.submission, one.arrival.option
         self._sent_by = sent_by
@@ -283,7 +283,7 @@ class TrueRunTimes(Runs):
         return len(self._submission.run_seconds)
 
 
-def amounts(schedule: Schedule, begun: Begun) -> Amounts:
+def amounts(schedule: Schedule, begun: StartedWorkloads) -> Amounts:
     return {schedule.tree.cells[cell]: amount for cell, amount in begun.usage}
 
 
@@ -292,7 +292,7 @@ def _schedules(snapshot: Snapshot) -> Iterator[Schedule]:
     forest = quota.plant(snapshot.cluster_queues, snapshot.cohorts).forest
     for root in sorted({forest.nodes[index].root for index in forest.places.values()}):
         schedule = Schedule(
-            Tree(forest, root),
+            UsageTree(forest, root),
             snapshot.cluster_queues.values(),
             kueue=snapshot.kueue,
             live=True,

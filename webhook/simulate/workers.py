@@ -13,16 +13,16 @@ from webhook.decide import remote_options
 from webhook.kueue import multikueue, occupancy
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.outlook import placed
-from webhook.kueue.schedule import Begun, Schedule
+from webhook.kueue.schedule import Schedule, StartedWorkloads
 from webhook.learn import expected_runs
-from webhook.learn.estimates import RunTimes
+from webhook.learn.estimates import RunTimeLearner
 from webhook.model.forecasts import Estimates
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.queues import Amounts, Arrival
 from webhook.simulate.replayed_forecasts import Forecasts
 from webhook.simulate.scenario import Worker
-from webhook.simulate.site import Queued, Site, TrueRunTimes, amounts
+from webhook.simulate.site import QueuedJob, Site, TrueRunTimes, amounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Taken:
     """A Workload that a cluster has quota for."""
 
     cluster: str
-    begun: Begun
+    begun: StartedWorkloads
     usage: Amounts
 
 
@@ -38,7 +38,7 @@ class Taken:
 class _Coming:
     """A Workload on its way to a cluster."""
 
-    one: Queued
+    one: QueuedJob
     sent_by: str
     sent: float
     comes: float
@@ -87,7 +87,7 @@ class Workers:
             return runs, starts
 
         ruling = self._manager.snapshot
-        site = Site(snapshot, Forecasts(snapshot, RunTimes(), ruling=ruling, known=known))
+        site = Site(snapshot, Forecasts(snapshot, RunTimeLearner(), ruling=ruling, known=known))
         first = len(self._manager.schedules) + len(self._of_schedule)
         self._clusters[name] = _Cluster(
             site=site, is_watched=worker.watched, first=first, coming={}
@@ -127,7 +127,7 @@ class Workers:
         place = arrival.namespace, arrival.local_queue
         return replace(arrival, cluster=remote_options.likely(view, place))
 
-    def send(self, one: Queued, begun: Begun) -> Iterator[tuple[float, int]]:
+    def send(self, one: QueuedJob, begun: StartedWorkloads) -> Iterator[tuple[float, int]]:
         """Send what has quota at the manager; yield when something happens in which schedule."""
         here = self._manager.snapshot
         self._number += 1
@@ -175,7 +175,7 @@ class Workers:
         schedule.runs.released.clear()
         schedule.begun.clear()
 
-    def began(self, ended: Begun) -> float:
+    def began(self, ended: StartedWorkloads) -> float:
         """Tell when a Workload of the manager began to run, here or there."""
         return self._began.pop(ended.key, ended.at)
 
@@ -185,7 +185,7 @@ class Workers:
             if name != but and key in each.site.queued:
                 each.site.leave(key)
 
-    def _delay(self, one: Queued) -> float:
+    def _delay(self, one: QueuedJob) -> float:
         """Find how long the way to a worker takes, as the policies say of this queue."""
         place = one.arrival.local_queue, one.cluster_queue
         if place not in self._delays:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from webhook.api.resources import RUN_TIMES, WEBHOOKS, WORKLOADS, Entry, Resource
-from webhook.api.watch import Message
-from webhook.learn.run_records import Record
+from webhook.api.resources import RUN_TIMES, WEBHOOKS, WORKLOADS, ReadObject, Resource
+from webhook.api.watch import WatchUpdate
+from webhook.learn.run_records import ClassRecord
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.state.pipe import Update, changes
 from webhook.state.state import State
-from webhook.state.workload import Census, Seen, Workload
+from webhook.state.workload import QueueContents, SeenWorkload, Workload
 from webhook.state.workloads import Admitted
 
 
@@ -48,8 +48,8 @@ class Feed:
         self._published: Snapshot | None = None
         self._counted: Counted | None = None
         self._profiles: Mapping[str, Profile] = {}
-        self._not_surveyed: list[Seen] = []
-        self._foreseen: list[Seen] = []
+        self._not_surveyed: list[SeenWorkload] = []
+        self._foreseen: list[SeenWorkload] = []
         self._state = State()
         # Not proven until it is read.
         self._state.replace(WEBHOOKS, ())
@@ -77,7 +77,7 @@ class Feed:
         """Say what is waited for; empty: nothing."""
         return f"not synced yet: {', '.join(self.waiting)}" if self.waiting else ""
 
-    def take(self, message: Message) -> tuple[str, ...]:
+    def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Take over one message; return what is to be logged."""
         kind = message.kind
         if message.error:
@@ -94,7 +94,7 @@ class Feed:
         problems = self._skipped()
         return (*problems, f"{kind}: readable again") if recovered else problems
 
-    def hear(self, message: Message) -> tuple[str, ...]:
+    def hear(self, message: WatchUpdate) -> tuple[str, ...]:
         """Take a message for a sign of life, and note what cannot be read; return what to log.
 
         What it says else is another's to take over.
@@ -106,7 +106,7 @@ class Feed:
             self._state.note_event(message.kind, *message.event)
         return self._skipped()
 
-    def _live(self, message: Message) -> None:
+    def _live(self, message: WatchUpdate) -> None:
         kind = message.kind
         if kind in self._alive and not message.error:
             self._alive[kind] = max(self._alive[kind], message.at)
@@ -126,24 +126,24 @@ class Feed:
         """List all Workloads, as of now."""
         return self._state.workloads()
 
-    def census(self, name: str) -> Census:
+    def census(self, name: str) -> QueueContents:
         """List the Workloads of a ClusterQueue, as of the last update."""
         return self._state.census(name)
 
-    def remember(self, records: Mapping[str, Record]) -> None:
+    def remember(self, records: Mapping[str, ClassRecord]) -> None:
         """Take over what another knows of runs."""
-        self._state.replace_read(RUN_TIMES, (Entry(("", ""), records),))
+        self._state.replace_read(RUN_TIMES, (ReadObject(("", ""), records),))
 
     def survey(
         self, names: Iterable[str], later: Collection[str] = ()
-    ) -> tuple[Mapping[str, Census], tuple[Seen, ...]]:
+    ) -> tuple[Mapping[str, QueueContents], tuple[SeenWorkload, ...]]:
         """List the Workloads of some ClusterQueues, and those seen since the last survey.
 
         Those seen in the ClusterQueues of *later* are left for the survey that lists these.
         """
         queues = self._published.local_queues if self._published is not None else {}
-        now: list[Seen] = []
-        rest: list[Seen] = []
+        now: list[SeenWorkload] = []
+        rest: list[SeenWorkload] = []
         for each in self._not_surveyed:
             queue = queues.get((each.namespace, each.local_queue))
             waits = queue is not None and queue.cluster_queue in later
@@ -155,7 +155,7 @@ class Feed:
         """Name the ClusterQueues whose Workloads have changed since the last call."""
         return self._state.take_recounted()
 
-    def foresee(self, profiles: Mapping[str, Profile], seen: Iterable[Seen]) -> None:
+    def foresee(self, profiles: Mapping[str, Profile], seen: Iterable[SeenWorkload]) -> None:
         """Publish profiles from now on, the first to contain the Workloads *seen*."""
         self._profiles = profiles
         self._foreseen += seen
@@ -202,7 +202,7 @@ class Feed:
             problems=dict(self._state.problems()),
         )
 
-    def _fail(self, message: Message) -> tuple[str, ...]:
+    def _fail(self, message: WatchUpdate) -> tuple[str, ...]:
         if message.unreadable:
             self._listed.discard(message.kind)
             self._awaited.discard(message.kind)

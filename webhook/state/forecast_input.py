@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from webhook.kueue.durations import learned_on, of_any_class
-from webhook.kueue.forecast import Occupant, Queued, forecast
+from webhook.kueue.forecast import Occupant, QueuedGroup, forecast
 from webhook.kueue.outlook import roots_of
 from webhook.learn.expected_runs import Expecting, after, before_run, estimate, start_up
 from webhook.model.forecasts import Profile, RunTime
@@ -17,7 +17,7 @@ from webhook.model.policy.fallback_policy import FallbackPolicy, Option, Strateg
 from webhook.model.queues import Snapshot
 from webhook.model.run_keys import JobClass, is_of_queue
 from webhook.state.state import State
-from webhook.state.workload import Census, Group, Seen, Workload
+from webhook.state.workload import Group, QueueContents, SeenWorkload, Workload
 
 EXACT = 1000
 """Pending Workloads of all queues that are forecast one after another;"""
@@ -30,15 +30,15 @@ _BETWEEN = "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class ForecastInput:
     """What is needed to forecast anew."""
 
     snapshot: Snapshot
-    counted: Mapping[str, Census]
+    counted: Mapping[str, QueueContents]
     """The ClusterQueues that have changed."""
     due: frozenset[str] = frozenset()
     """Those that have not, and are to be forecast anew all the same."""
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[SeenWorkload, ...] = ()
     """The Workloads that these counts are the first to contain."""
     now: float
     """On the clock of ``Snapshot.as_of``."""
@@ -50,7 +50,7 @@ class Survey:
         """Name the ClusterQueues to be forecast; of a tree they bring the others with them."""
         return self.due.union(self.counted)
 
-    def only(self, names: frozenset[str]) -> Survey:
+    def only(self, names: frozenset[str]) -> ForecastInput:
         counted = {name: census for name, census in self.counted.items() if name in names}
         return replace(self, counted=counted, due=self.due & names)
 
@@ -74,15 +74,15 @@ class Trees:
         return self._members.get(root, ())
 
 
-class Surveyor:
+class ForecastInputs:
     """Remembers what each ClusterQueue holds, so that the next forecast costs what has changed."""
 
     def __init__(self) -> None:
         self._running: dict[str, tuple[Occupant, ...]] = {}
-        self._waiting: dict[str, tuple[Queued, ...]] = {}
+        self._waiting: dict[str, tuple[QueuedGroup, ...]] = {}
         self._lengths: dict[str, int] = {}
 
-    def profiles(self, survey: Survey) -> Mapping[str, Profile]:
+    def profiles(self, survey: ForecastInput) -> Mapping[str, Profile]:
         """Forecast the trees of all ClusterQueues that a survey names."""
         clock = survey.now - survey.unix
         self._forget_all_but(survey.snapshot.cluster_queues.keys())
@@ -101,7 +101,7 @@ class Surveyor:
             survey.snapshot,
             [each for name in names for each in self._running[name]],
             [each for name in names for each in self._waiting[name]],
-            RunTimes(survey.snapshot),
+            LentRunTimes(survey.snapshot),
             survey.now,
             only=asked,
         )
@@ -114,13 +114,13 @@ class Surveyor:
 
 def foreseen(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
     """Add the profiles to a snapshot of *state*, taken at *unix*, in seconds since 1970."""
-    survey = Survey(
+    survey = ForecastInput(
         snapshot=snapshot,
         counted={name: state.census(name) for name in watched(snapshot)},
         now=snapshot.as_of,
         unix=unix,
     )
-    return replace(snapshot, profiles=Surveyor().profiles(survey))
+    return replace(snapshot, profiles=ForecastInputs().profiles(survey))
 
 
 def watched(snapshot: Snapshot) -> frozenset[str]:
@@ -188,7 +188,7 @@ def queued(
     clock: float,
     width: int = 1,
     key_of: Callable[[Workload], str] = lambda _: "",
-) -> Iterator[Queued]:
+) -> Iterator[QueuedGroup]:
     """Put them in Kueue's order: priority, then age; runs of equal ones together.
 
     Those that *key_of* gives a key stand alone, under it.
@@ -220,7 +220,7 @@ def queued(
         ranked, key=of_one_kind
     ):
         group, (first, *others) = waiting[number], alike
-        yield Queued(
+        yield QueuedGroup(
             arrival=replace(
                 group.arrival,
                 key=key or group.arrival.key,
@@ -244,7 +244,7 @@ def class_name(found: JobClass, policy: str, option: str) -> str:
     return _BETWEEN.join((found.key, found.coarse, policy, option))
 
 
-class RunTimes:
+class LentRunTimes:
     """Expected run times of Workloads, as far as they tell of themselves what matters.
 
     From the admission on: what pods take to be ready is in them.

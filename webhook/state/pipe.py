@@ -17,7 +17,7 @@ from typing import IO, Any
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.server.tls import Certificates
-from webhook.state.workload import Seen
+from webhook.state.workload import SeenWorkload
 
 _LENGTH = struct.Struct(">I")
 _CARRIED_APART = "as_of"
@@ -32,11 +32,11 @@ class Update:
 
     changed: Mapping[str, Any] = field(default_factory=dict)
     """Field of Snapshot to its new value; of what queues hold, only what has changed."""
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[SeenWorkload, ...] = ()
     """Workloads that this update is the first to count."""
-    reserved: tuple[Seen, ...] = ()
+    reserved: tuple[SeenWorkload, ...] = ()
     """Workloads with AdmissionChecks that this update is the first to show with quota."""
-    foreseen: tuple[Seen, ...] = ()
+    foreseen: tuple[SeenWorkload, ...] = ()
     """Workloads that the profiles of this update are the first to contain."""
     as_of: float = 0.0
     """Monotonic clock (one for all processes of a machine): when all that was so, at the least."""

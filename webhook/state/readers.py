@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from webhook.api import resources as kinds
-from webhook.api.resources import Entry, read_by
+from webhook.api.resources import ReadObject, read_by
 from webhook.learn.run_records import read_shard
 from webhook.model import fields
 from webhook.model.policy.fallback_policy import read_policy
@@ -45,7 +45,7 @@ class Webhooks(NamedTuple):
     """Of ours: whose new Jobs we are asked about."""
 
 
-def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> Entry:
+def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> ReadObject:
     """Read an object; the marks on a Workload are believed by these *keys*, or all without any."""
     if kind == kinds.WORKLOADS:
         return read_by(lambda found: read_workload(found, keys), kind, source)

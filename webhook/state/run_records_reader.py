@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from webhook.api.errors import ClusterError, Forbidden, NotServed
 from webhook.api.kubernetes_api import KubernetesApi
-from webhook.api.resources import RUN_TIMES, Entry
-from webhook.api.watch import Message
+from webhook.api.resources import RUN_TIMES, ReadObject
+from webhook.api.watch import WatchUpdate
 from webhook.learn.run_records import SHARDS, name_of
 from webhook.state import readers
 
@@ -22,7 +22,7 @@ RETRY_SECONDS: Final = (4.0, 8.0)
 
 
 class Shard(NamedTuple):
-    entry: Entry
+    entry: ReadObject
     version: str
     """The resourceVersion; empty: there is none yet."""
     text: str = ""
@@ -45,21 +45,21 @@ def read(transport: KubernetesApi, namespace: str, shard: int) -> Shard:
     try:
         source = transport.get(path_of(namespace, shard))
     except NotServed:
-        return Shard(Entry((namespace, name_of(shard)), {}), "")
+        return Shard(ReadObject((namespace, name_of(shard)), {}), "")
     version = str((source.get("metadata") or {}).get("resourceVersion") or "")
     data = source.get("data")
     text = str(data.get("classes") or "") if isinstance(data, dict) else ""
     return Shard(readers.read(RUN_TIMES, source), version, text)
 
 
-class Reader:
+class RunRecordsReader:
     """Stands where a ``Follower`` stands for other resources."""
 
     def __init__(
         self,
         namespace: str,
         transport: KubernetesApi,
-        emit: Callable[[Message], None],
+        emit: Callable[[WatchUpdate], None],
         *,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
@@ -82,9 +82,9 @@ class Reader:
         try:
             found = [read(self._transport, self._namespace, each) for each in range(SHARDS)]
             entries = tuple(shard.entry for shard in found)
-            self._emit(Message(kind=RUN_TIMES, at=at, entries=entries))
+            self._emit(WatchUpdate(kind=RUN_TIMES, at=at, entries=entries))
         except ClusterError as error:
             unreadable = isinstance(error, Forbidden)
             wait = AGAIN_SECONDS if unreadable else RETRY_SECONDS
-            self._emit(Message(kind=RUN_TIMES, at=at, error=str(error), unreadable=unreadable))
+            self._emit(WatchUpdate(kind=RUN_TIMES, at=at, error=str(error), unreadable=unreadable))
         self._sleep(self._uniform(*wait))

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.api.resources import SIGNING_KEYS, WORKLOADS, Entry, Resource
-from webhook.api.watch import Message
+from webhook.api.resources import SIGNING_KEYS, WORKLOADS, ReadObject, Resource
+from webhook.api.watch import WatchUpdate
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.signatures import SigningKey, SigningKeys
@@ -82,7 +82,7 @@ class KeyRing:
         self._keys: SigningKeys | None = None
         self._known = threading.Event()
 
-    def take(self, message: Message) -> None:
+    def take(self, message: WatchUpdate) -> None:
         """Take over what the follower of the Secret has found out; others' messages do nothing."""
         if message.kind != SIGNING_KEYS or (message.error and not message.unreadable):
             return
@@ -99,7 +99,7 @@ class KeyRing:
         return self._keys
 
     def reading(
-        self, read_with: Callable[[str, Mapping[str, Any], SigningKeys | None], Entry]
-    ) -> Callable[[str, Mapping[str, Any]], Entry]:
+        self, read_with: Callable[[str, Mapping[str, Any], SigningKeys | None], ReadObject]
+    ) -> Callable[[str, Mapping[str, Any]], ReadObject]:
         """Give a reader of objects the keys as they are when it reads."""
         return lambda kind, source: read_with(kind, source, self.keys())

@@ -18,7 +18,7 @@ import yaml
 from webhook.api import resources as kinds
 from webhook.api.errors import Forbidden, NotServed
 from webhook.api.kubernetes_api import KubernetesApi
-from webhook.api.resources import Entry, Resource, key_of
+from webhook.api.resources import ReadObject, Resource, key_of
 from webhook.api.watch import list_pages, path_of
 from webhook.learn.estimates import Learned
 from webhook.model import fields
@@ -146,8 +146,8 @@ def fetch_learned(
 
 def _list_all(
     client: KubernetesApi, resources: Iterable[Resource]
-) -> tuple[dict[str, list[Entry]], tuple[str, ...]]:
-    entries: dict[str, list[Entry]] = {}
+) -> tuple[dict[str, list[ReadObject]], tuple[str, ...]]:
+    entries: dict[str, list[ReadObject]] = {}
     unread = []
     for resource in resources:
         try:
@@ -161,7 +161,7 @@ def _list_all(
     return entries, tuple(unread)
 
 
-def state_of(entries: Mapping[str, list[Entry]]) -> State:
+def state_of(entries: Mapping[str, list[ReadObject]]) -> State:
     """Build a state; kinds that are not there keep their defaults."""
     state = State(at_once=None)
     for kind, found in {kinds.KUEUE_CONFIG: [], **entries}.items():
@@ -169,13 +169,13 @@ def state_of(entries: Mapping[str, list[Entry]]) -> State:
     return state
 
 
-def _learned(entries: Mapping[str, list[Entry]], unix: float) -> Learned:
+def _learned(entries: Mapping[str, list[ReadObject]], unix: float) -> Learned:
     state = state_of(entries)
     state.snapshot(0.0, unix)
     return state.learned(unix)
 
 
-def _read_entries(path: str) -> Mapping[str, list[Entry]]:
+def _read_entries(path: str) -> Mapping[str, list[ReadObject]]:
     return _entries(read_objects(path))
 
 
@@ -193,8 +193,8 @@ def read_objects(path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
     return ((source, f"{path} {at}") for source, at in objects_in(content, path))
 
 
-def _entries(objects: Iterable[tuple[Mapping[str, Any], str]]) -> Mapping[str, list[Entry]]:
-    entries: defaultdict[str, list[Entry]] = defaultdict(list)
+def _entries(objects: Iterable[tuple[Mapping[str, Any], str]]) -> Mapping[str, list[ReadObject]]:
+    entries: defaultdict[str, list[ReadObject]] = defaultdict(list)
     for source, place in objects:
         kind = kind_of(source)
         if kind:
@@ -202,7 +202,7 @@ def _entries(objects: Iterable[tuple[Mapping[str, Any], str]]) -> Mapping[str, l
     return entries
 
 
-def _listed(client: KubernetesApi, resource: Resource) -> Iterator[Entry]:
+def _listed(client: KubernetesApi, resource: Resource) -> Iterator[ReadObject]:
     for page in list_pages(client, path_of(client, resource), resource.params):
         for item in page.get("items") or ():
             yield read(resource.kind, item)
@@ -220,9 +220,9 @@ def kind_of(source: Mapping[str, Any]) -> str:
     return _KINDS.get(str(source.get("kind")), "")
 
 
-def read_placed(kind: str, source: Mapping[str, Any], place: str) -> Entry:
+def read_placed(kind: str, source: Mapping[str, Any], place: str) -> ReadObject:
     try:
-        return Entry(key_of(source), READERS[kind](source))
+        return ReadObject(key_of(source), READERS[kind](source))
     except FieldError as error:
         raise FieldError(f"{place}.{error.path}", error.message) from error
     except PolicyError as error:

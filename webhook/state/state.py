@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from webhook.api import resources as kinds
-from webhook.api.resources import Entry, Key
+from webhook.api.resources import Key, ReadObject
 from webhook.kueue.requests import per_pod
 from webhook.learn.dispatches import Dispatches
-from webhook.learn.estimates import AT_ONCE, Learned, RunTimes, remembered
+from webhook.learn.estimates import AT_ONCE, Learned, RunTimeLearner, remembered
 from webhook.learn.failing import Failing
-from webhook.learn.run_records import Record
+from webhook.learn.run_records import ClassRecord
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
 from webhook.model.job import PodSet
@@ -37,7 +37,7 @@ from webhook.model.queues import (
 from webhook.model.selector import Selector
 from webhook.state.kueue_config import read_kueue_config, under_gates
 from webhook.state.readers import read
-from webhook.state.workload import Census, Group, Seen, Workload
+from webhook.state.workload import Group, QueueContents, SeenWorkload, Workload
 from webhook.state.workloads import Admitted, Workloads, key_of_placement
 
 _Table: TypeAlias = Mapping[Key, Any]
@@ -162,7 +162,7 @@ _Needs: TypeAlias = tuple[PodSetNeeds, ...]
 _SHAPES_KEPT = 4096
 
 
-class Arrivals:
+class PendingArrivals:
     """Turns Workloads into Arrivals; what a shape needs is worked out once for a namespace."""
 
     def __init__(self) -> None:
@@ -243,8 +243,8 @@ class State:
         self._known: set[str] = set()
         """Kinds that have been listed; the others keep the snapshot's defaults."""
         self._workloads = Workloads()
-        self._arrivals = Arrivals()
-        self._run_times = RunTimes()
+        self._arrivals = PendingArrivals()
+        self._run_times = RunTimeLearner()
         self._failing = Failing()
         self._dispatches = Dispatches()
         self._recounted: set[str] = set()
@@ -262,7 +262,7 @@ class State:
         """Take over one watch event: ADDED, MODIFIED or DELETED."""
         self.apply_read(kind, event_type, read(kind, source))
 
-    def replace_read(self, kind: str, entries: Iterable[Entry]) -> None:
+    def replace_read(self, kind: str, entries: Iterable[ReadObject]) -> None:
         entries = tuple(entries)
         found = {entry.key: entry.value for entry in entries if entry.value is not None}
         self.note_list(kind, entries)
@@ -280,7 +280,7 @@ class State:
             self._known.add(kind)
             self._changed.add(kind)
 
-    def apply_read(self, kind: str, event_type: str, entry: Entry) -> None:
+    def apply_read(self, kind: str, event_type: str, entry: ReadObject) -> None:
         value = None if event_type == "DELETED" else entry.value
         self.note_event(kind, event_type, entry)
         if kind == kinds.WORKLOADS:
@@ -325,11 +325,11 @@ class State:
         """Sum up what the last snapshot knew of runs, with the refusals at *unix*."""
         return remembered(self._run_times, self._snapshot.policies, unix)
 
-    def take_seen(self) -> tuple[Seen, ...]:
+    def take_seen(self) -> tuple[SeenWorkload, ...]:
         """List the Workloads that became visible since the last call."""
         return self._workloads.take_seen()
 
-    def take_reserved(self) -> tuple[Seen, ...]:
+    def take_reserved(self) -> tuple[SeenWorkload, ...]:
         """List the Workloads that got quota since the last call, and wait for AdmissionChecks."""
         return self._workloads.take_reserved()
 
@@ -347,13 +347,13 @@ class State:
         """List all there are, as of the last event."""
         return self._workloads.all()
 
-    def census(self, cluster_queue: str) -> Census:
+    def census(self, cluster_queue: str) -> QueueContents:
         """List the Workloads of a ClusterQueue, as of the last snapshot."""
         tally = self._workloads.tallies.get(cluster_queue)
         if tally is None:
-            return Census()
+            return QueueContents()
         alone = ((each, (each,)) for each in tally.backing_off.values())
-        return Census(
+        return QueueContents(
             holding=tuple(tally.holding.values()),
             waiting=(
                 *self._groups(tally.groups(), competes=True),
@@ -375,21 +375,21 @@ class State:
         self._new_problems.clear()
         return taken
 
-    def note_list(self, kind: str, entries: Collection[Entry]) -> None:
+    def note_list(self, kind: str, entries: Collection[ReadObject]) -> None:
         """Note which objects of a whole list cannot be read."""
         self._forget_problems(kind, {entry.key for entry in entries})
         for entry in entries:
             self._note(kind, entry)
 
-    def note_event(self, kind: str, event_type: str, entry: Entry) -> None:
+    def note_event(self, kind: str, event_type: str, entry: ReadObject) -> None:
         """Note whether the object of an event can be read."""
-        self._note(kind, Entry(entry.key, None) if event_type == "DELETED" else entry)
+        self._note(kind, ReadObject(entry.key, None) if event_type == "DELETED" else entry)
 
     def problems(self) -> Mapping[str, int]:
         """Count the objects that cannot be read, by kind."""
         return Counter(kind for kind, _ in self._problems)
 
-    def _remember(self, shards: Mapping[Key, Mapping[str, Record]]) -> None:
+    def _remember(self, shards: Mapping[Key, Mapping[str, ClassRecord]]) -> None:
         """Take over records; what another knows no more stays known here."""
         for shard in shards.values():
             for key, record in shard.items():
@@ -442,7 +442,7 @@ class State:
             # It may name a Cohort that has no object of its own.
             self._changed.add(kinds.COHORTS)
 
-    def _note(self, kind: str, entry: Entry) -> None:
+    def _note(self, kind: str, entry: ReadObject) -> None:
         place = kind, entry.key
         if not entry.problem:
             self._problems.pop(place, None)

@@ -17,7 +17,7 @@ from webhook.learn.run_records import Began, Ended
 from webhook.learn.workload_runs import (
     NOT_SAID,
     Conditions,
-    Place,
+    RunPlace,
     admitted_at,
     is_true,
     own_marks,
@@ -184,7 +184,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
     mark, flavors = read_mark(spec, annotations, namespace), read_flavors(admission)
     cluster_queue = intern(fields.text(admission, "clusterQueue", "status.admission"))
     began = read_began(metadata, status, conditions)
-    place = Place(flavors, policy, option, began, cluster_queue)
+    place = RunPlace(flavors, policy, option, began, cluster_queue)
     return Workload(
         namespace=namespace,
         name=fields.text(metadata, "name", "metadata"),
@@ -353,7 +353,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class QueueContents:
     holding: tuple[Workload, ...] = ()
     """Those with quota reserved."""
     waiting: tuple[Group, ...] = ()
@@ -362,7 +362,7 @@ class Census:
 BY_NAME = "job:"
 
 
-class Seen(NamedTuple):
+class SeenWorkload(NamedTuple):
     """One Workload; with what a Job without a decision, and even without a name, is known by."""
 
     key: str

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from webhook.api.resources import Key
-from webhook.learn.dispatches import Waiting
+from webhook.learn.dispatches import WaitingDispatches
 from webhook.learn.run_records import Began, Ended
 from webhook.model.policy.fallback_policy import Option
 from webhook.model.queues import Amounts, FlavorResource, Guest, Held, LocalQueue, Stage, StopPolicy
 from webhook.model.reasons import Obstacle
 from webhook.model.run_keys import JobClass
 from webhook.state.obstacles import Obstacles
-from webhook.state.workload import BY_NAME, Seen, Workload
+from webhook.state.workload import BY_NAME, SeenWorkload, Workload
 
 _Group: TypeAlias = tuple[str, str, int, str, str, int]
 _Key = TypeVar("_Key")
@@ -51,7 +51,7 @@ class _Alike:
 
 
 @dataclass(slots=True)
-class Tally:
+class QueueCounts:
     """Counts of what holds quota or stands back, and those that compete for quota by shape.
 
     Every ``add`` is undone by a ``remove`` with the same values.
@@ -70,7 +70,7 @@ class Tally:
     """Those that have quota reserved."""
     backing_off: dict[Key, Workload] = field(default_factory=dict)
     """Pending ones that stand back for a while."""
-    waiting: Waiting = field(default_factory=Waiting)
+    waiting: WaitingDispatches = field(default_factory=WaitingDispatches)
     """Of the reserving those that AdmissionChecks hold back."""
     competing: dict[_Group, _Alike] = field(default_factory=dict)
     """Pending Workloads that differ in nothing but name and age, together."""
@@ -188,7 +188,9 @@ def _rank(workload: Workload) -> tuple[int, int, str, str]:
     return -workload.priority, *_age(workload)
 
 
-def standing(workload: Workload, cluster_queue: str, options: Sequence[Option]) -> Workload:
+def option_of_workload(
+    workload: Workload, cluster_queue: str, options: Sequence[Option]
+) -> Workload:
     """Name the option by the queue where the mark does not fit it; *options* are the policy's.
 
     *cluster_queue* is the one in which it counts. Where no option fits, the mark stays.
@@ -205,12 +207,12 @@ def _is_of(option: Option, workload: Workload, cluster_queue: str) -> bool:
     return option.cluster_queue == cluster_queue
 
 
-_Change: TypeAlias = Callable[[Tally, Key, Workload], None]
+_Change: TypeAlias = Callable[[QueueCounts, Key, Workload], None]
 RECENT_SECONDS = 600
 """Older ones than this (against the newest) are in no ledger: no placement lives so long."""
 
 
-class Begun(NamedTuple):
+class StartedRun(NamedTuple):
     """A run that goes on, and how it began."""
 
     job_class: JobClass
@@ -219,7 +221,7 @@ class Begun(NamedTuple):
 
 class Workloads:
     def __init__(self) -> None:
-        self.tallies: dict[str, Tally] = {}
+        self.tallies: dict[str, QueueCounts] = {}
         """ClusterQueue to what it holds."""
         self.dirty: set[str] = set()
         """ClusterQueues whose tally has changed; the reader clears it."""
@@ -231,10 +233,10 @@ class Workloads:
         """LocalQueue to its pending Workloads: they count by what it says."""
         self._replaced: Counter[Key] = Counter()
         """Slices whose replacement holds quota: that one's charge stands for both."""
-        self._seen: list[tuple[int, Seen]] = []
-        self._reserved: list[Seen] = []
+        self._seen: list[tuple[int, SeenWorkload]] = []
+        self._reserved: list[SeenWorkload] = []
         self._ended: list[Ended] = []
-        self._begun: list[Begun] = []
+        self._begun: list[StartedRun] = []
         self.newest = 0
         """Seconds since 1970 of the last creation, admission or end."""
         self._obstacles = Obstacles()
@@ -249,10 +251,10 @@ class Workloads:
             return
         touched = {key, *_taken_over(before), *_taken_over(workload)}
         for each in touched:
-            self._count(each, Tally.remove)
+            self._count(each, QueueCounts.remove)
         self._store(key, before, workload)
         for each in touched:
-            self._count(each, Tally.add)
+            self._count(each, QueueCounts.add)
 
     def replace(self, workloads: Mapping[Key, Workload]) -> None:
         for key in [key for key in self._records if key not in workloads]:
@@ -264,13 +266,13 @@ class Workloads:
         """Count a LocalQueue's pending Workloads anew: it has come, gone, stopped or resumed."""
         waiting = tuple(self._by_queue.get(key, ()))
         for each in waiting:
-            self._count(each, Tally.remove)
+            self._count(each, QueueCounts.remove)
         if local_queue is None:
             self._local_queues.pop(key, None)
         else:
             self._local_queues[key] = local_queue
         for each in waiting:
-            self._count(each, Tally.add)
+            self._count(each, QueueCounts.add)
 
     def put_options(self, policy: str, options: Sequence[Option]) -> None:
         """Count Workloads of a policy anew where its options place them in another one."""
@@ -281,26 +283,28 @@ class Workloads:
         touched = []
         for key, each in marked:
             place = self._place(key, each)
-            if place and standing(each, place, before) != standing(each, place, options):
+            if place and option_of_workload(each, place, before) != option_of_workload(
+                each, place, options
+            ):
                 touched.append(key)
         for key in touched:
-            self._count(key, Tally.remove)
+            self._count(key, QueueCounts.remove)
         self._options[policy] = options
         for key in touched:
-            self._count(key, Tally.add)
+            self._count(key, QueueCounts.add)
 
     def obstacles(self) -> Mapping[Key, Obstacle]:
         """Say what stands in the way of a move of which Job; the same object until that changes."""
         return self._obstacles.current(self.newest)
 
-    def take_seen(self) -> tuple[Seen, ...]:
+    def take_seen(self) -> tuple[SeenWorkload, ...]:
         """List the Workloads that became visible since the last call."""
         oldest = self.newest - RECENT_SECONDS
         taken = tuple(seen for created, seen in self._seen if created >= oldest)
         self._seen.clear()
         return taken
 
-    def take_reserved(self) -> tuple[Seen, ...]:
+    def take_reserved(self) -> tuple[SeenWorkload, ...]:
         """List those that got quota since the last call and have AdmissionChecks to pass."""
         taken = tuple(self._reserved)
         self._reserved.clear()
@@ -312,7 +316,7 @@ class Workloads:
         self._ended.clear()
         return taken
 
-    def take_begun(self) -> tuple[Begun, ...]:
+    def take_begun(self) -> tuple[StartedRun, ...]:
         """List the runs of which it has been found since the last call how they began."""
         taken = tuple(self._begun)
         self._begun.clear()
@@ -361,8 +365,8 @@ class Workloads:
         if not cluster_queue:
             return
         if options := self._options.get(workload.policy):
-            workload = standing(workload, cluster_queue, options)
-        tally = self.tallies.setdefault(cluster_queue, Tally())
+            workload = option_of_workload(workload, cluster_queue, options)
+        tally = self.tallies.setdefault(cluster_queue, QueueCounts())
         change(tally, key, workload)
         self.dirty.add(cluster_queue)
 
@@ -392,10 +396,10 @@ def key_of_placement(workload: Workload) -> str:
     return f"{BY_NAME}{workload.namespace}/{workload.job}" if workload.job else ""
 
 
-def _begun(workload: Workload) -> Iterable[Begun]:
+def _begun(workload: Workload) -> Iterable[StartedRun]:
     began, found = workload.began, workload.job_class
     if began is not None and began.admitted and found is not None:
-        yield Begun(found, began)
+        yield StartedRun(found, began)
 
 
 def _has_reserved(before: Workload | None, after: Workload) -> bool:
@@ -405,8 +409,8 @@ def _has_reserved(before: Workload | None, after: Workload) -> bool:
     return checked and after.stage is Stage.RESERVING and not held
 
 
-def _seen(workload: Workload) -> Seen | None:
+def _seen(workload: Workload) -> SeenWorkload | None:
     key = key_of_placement(workload)
     if not key:
         return None
-    return Seen(key, workload.namespace, workload.job, workload.queue)
+    return SeenWorkload(key, workload.namespace, workload.job, workload.queue)
