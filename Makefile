@@ -93,9 +93,11 @@ tenant: setup programs
 	@$(BIN)/python -m hack.tenant --folder build/tenant --seconds $(or $(SECONDS),600) \
 		$(if $(SEED),--seed $(SEED))
 
-## Take hours: all on the control plane at full length, 300 cases against Kueue, the bench, fuzz.
+## Take hours: all tests at full length, 300 cases against Kueue, the bench, fuzz, tenant.
 .PHONY: verify
 verify: setup programs
+	HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/e2e \
+		--ignore=tests/image
 	FULL=1 AGREEMENT_SEEDS=1-300 $(BIN)/pytest -n 2 --dist loadgroup tests/e2e tests/image
 	$(BIN)/python -m hack.bench --folder build/bench
 	$(BIN)/python -m hack.fuzz

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests import builders
@@ -56,6 +56,17 @@ changes = st.one_of(
 )
 
 
+@example(
+    happened=[
+        ("add", 2, "a", 3),
+        ("add", 0, "b", 1),
+        ("cohort", ""),
+        ("add", 1, "a", 3),
+        ("cohort", "all"),
+        ("held", {"a-cq": 2}),
+    ],
+    strict=False,
+)
 @given(happened=st.lists(changes, max_size=20), strict=st.booleans())
 def test_it_is_what_building_anew_would_give(happened, strict):
     fold, placed = LiveOccupancy(), {}

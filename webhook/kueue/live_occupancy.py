@@ -114,14 +114,18 @@ class LiveOccupancy:
                 self._stale.add(run.root)
 
     def _append(self, root: str, placement: Arrival) -> None:
-        runs, shape = self._runs[root], _shape(placement)
+        self._join(root, _shape(placement), placement, placement.key)
+
+    def _join(self, root: str, shape: _Shape, placement: Arrival, key: str) -> None:
+        """Let a placement join the last run of its tree, where that is of its shape."""
+        runs = self._runs[root]
         near = runs[-1:] if len(runs) < _RUNS_IN_ORDER else runs
         run = next((each for each in near if each.shape == shape), None)
         if run is None:
             run = _Run(root=root, shape=shape, first=placement)
             runs.append(run)
         run.count += 1
-        self._placed[placement.key] = run
+        self._placed[key] = run
 
     def _fold_again(self, root: str) -> None:
         runs = self._runs[root] = [run for run in self._runs[root] if run.count]
@@ -147,12 +151,13 @@ class LiveOccupancy:
             members[self._root_of_queue(name)] += (name,)
         self._members = dict(members)
         self._stale = set(members)
-        # A run at a time: of placements there may be thousands, and reviews wait meanwhile.
-        runs = dict.fromkeys(self._placed.values())
+        # One by one, in the order in which they were made: those of two trees that become one may
+        # have come in turn. The tree is found once a run, as there may be thousands.
+        roots = {run: self._root_of(run.first) for run in dict.fromkeys(self._placed.values())}
+        before, self._placed = self._placed, {}
         self._runs.clear()
-        for run in runs:
-            run.root = self._root_of(run.first)
-            self._runs[run.root].append(run)
+        for key, run in before.items():
+            self._join(roots[run], run.shape, run.first, key)
 
     def _note(self, before: Mapping[str, object], after: Mapping[str, object]) -> None:
         """Find the trees in which something about a ClusterQueue has changed."""
