@@ -102,7 +102,7 @@ class Keeper:
         """Return how long to wait between two looks."""
         return min(_LONGEST_WAIT, self._lifetimes.settle / 4, self._lifetimes.leaf / 24)
 
-    def look(self) -> Report:
+    def step(self) -> Report:
         """Read, take all steps that can be taken now, and sign a leaf if it is time."""
         trouble = ""
         try:

@@ -53,11 +53,11 @@ def test_a_look_that_fails_is_counted_and_told_and_the_next_is_taken(monkeypatch
     lines, looks = [], [RuntimeError("s3cret"), None]
     failures = Failures(lines.append)
     certifier = Certifier(Settings(), lines.append, failures)
-    monkeypatch.setattr("certs.keeper.Keeper.look", lambda _: _raised(looks.pop(0)))
+    monkeypatch.setattr("certs.keeper.Keeper.step", lambda _: _raised(looks.pop(0)))
 
-    certifier.look()
+    certifier.step()
     failed = certifier.news()
-    certifier.look()
+    certifier.step()
 
     assert (failed, certifier.news()) == (None, carried(Report()))
     assert failures.counts == {"certificates": 1}

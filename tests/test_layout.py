@@ -1,8 +1,10 @@
 """What the repository holds beside its code, and what must hold for all of it."""
 
+import ast
 import re
 import subprocess
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -105,3 +107,34 @@ def test_the_saved_snapshot_holds_a_full_gpu_queue_a_free_cpu_queue_and_the_poli
     assert counts == {"gpu-cq": (4, 11), "cpu-cq": (0, 0)}
     assert saved["metadata"]["name"] == policy["metadata"]["name"]
     assert "managedFields" not in text
+
+
+def modules():
+    return [
+        path
+        for path in sorted((ROOT / "webhook").rglob("*.py"))
+        if path.name not in {"__init__.py", "__main__.py", "gunicorn.conf.py"}
+    ]
+
+
+def test_no_module_name_is_used_twice():
+    counted = Counter(path.stem for path in modules())
+
+    assert [name for name, count in counted.items() if count > 1] == []
+
+
+def test_no_class_name_is_used_twice():
+    classes = Counter(
+        node.name
+        for path in modules()
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef)
+    )
+
+    assert [name for name, count in classes.items() if count > 1] == []
+
+
+def test_the_root_holds_no_more_than_the_command_line_the_settings_and_the_metrics():
+    found = {path.name for path in (ROOT / "webhook").glob("*.py")}
+
+    assert found == {"__init__.py", "__main__.py", "settings.py", "metric_table.py"}

@@ -16,10 +16,10 @@ from hack.bench import full_queues, phases, reviews
 from hack.bench.report import Figures, Scale, Target, spread, table
 from hack.bench.serving import Meanwhile
 from hack.install import Installation
-from webhook.controller.mover import LOOK_SECONDS, MOST_IN_FLIGHT
+from webhook.controller.mover import STEP_SECONDS, MOST_IN_FLIGHT
 from webhook.model.job import MOVE_TO
 
-MOVES_A_SECOND: Final = MOST_IN_FLIGHT / LOOK_SECONDS
+MOVES_A_SECOND: Final = MOST_IN_FLIGHT / STEP_SECONDS
 """The controller asks for so many at once, and looks again after so long."""
 WORKLOADS_A_JOB: Final = 100
 """Of the scale's Workloads, so many fewer Jobs wait here: 200, or 20."""

@@ -45,9 +45,9 @@ def run(*arguments):
 
 
 def test_all_authorities_are_shown_with_the_part_they_play(cluster, keeper):
-    keeper.look()
+    keeper.step()
     cluster.ask_for_rotation()
-    keeper.look()
+    keeper.step()
 
     result = run("show")
 
@@ -62,7 +62,7 @@ def test_all_authorities_are_shown_with_the_part_they_play(cluster, keeper):
 
 
 def test_json_has_the_same_for_programs(cluster, keeper):
-    keeper.look()
+    keeper.step()
 
     result = run("show", "-o", "json")
 
@@ -74,7 +74,7 @@ def test_json_has_the_same_for_programs(cluster, keeper):
 
 
 def test_what_is_amiss_stands_last_and_the_answer_is_no(cluster, keeper):
-    keeper.look()
+    keeper.step()
     cluster.corrupt("ca.key")
 
     result = run("show")
@@ -87,7 +87,7 @@ def test_what_is_amiss_stands_last_and_the_answer_is_no(cluster, keeper):
 
 
 def test_an_authority_that_is_not_published_is_a_fault(cluster, keeper):
-    keeper.look()
+    keeper.step()
     cluster.reset()
 
     result = run("show")
@@ -99,7 +99,7 @@ def test_an_authority_that_is_not_published_is_a_fault(cluster, keeper):
 
 
 def test_a_rotation_is_asked_for(cluster, keeper):
-    keeper.look()
+    keeper.step()
 
     result = run("rotate")
 
@@ -108,8 +108,8 @@ def test_a_rotation_is_asked_for(cluster, keeper):
 
 
 def test_waiting_tells_how_far_it_is_and_ends_when_the_new_one_signs(cluster, keeper, monkeypatch):
-    keeper.look()
-    monkeypatch.setattr(command.time, "sleep", lambda _: keeper.look())
+    keeper.step()
+    monkeypatch.setattr(command.time, "sleep", lambda _: keeper.step())
 
     result = run("rotate", "--wait=60")
 
@@ -123,7 +123,7 @@ def test_waiting_tells_how_far_it_is_and_ends_when_the_new_one_signs(cluster, ke
 
 
 def test_waiting_in_vain_is_an_answer_too(cluster, keeper):
-    keeper.look()
+    keeper.step()
 
     result = run("rotate", "--wait=0.01")
 
@@ -135,7 +135,7 @@ def test_waiting_in_vain_is_an_answer_too(cluster, keeper):
 def test_an_api_server_without_an_answer_is_asked_again_while_there_is_time(
     cluster, keeper, monkeypatch, lost
 ):
-    keeper.look()
+    keeper.step()
     put = cluster.put
 
     def fail_once(path, body):
@@ -145,7 +145,7 @@ def test_an_api_server_without_an_answer_is_asked_again_while_there_is_time(
         raise Unavailable("read timed out")
 
     cluster.put = fail_once
-    monkeypatch.setattr(command.time, "sleep", lambda _: keeper.look())
+    monkeypatch.setattr(command.time, "sleep", lambda _: keeper.step())
 
     result = run("rotate", "--wait=60")
 
@@ -156,7 +156,7 @@ def test_an_api_server_without_an_answer_is_asked_again_while_there_is_time(
 
 
 def test_without_time_to_wait_it_is_asked_once(cluster, keeper):
-    keeper.look()
+    keeper.step()
 
     def fail(path, body):
         raise Unavailable("read timed out")
@@ -207,9 +207,9 @@ def test_help_needs_neither_the_client_nor_cryptography():
 
 
 def test_a_revocation_is_asked_for_and_waited_for(cluster, keeper, monkeypatch):
-    keeper.look()
+    keeper.step()
     leaked = cluster.bundles[0][0]
-    monkeypatch.setattr(command.time, "sleep", lambda _: keeper.look())
+    monkeypatch.setattr(command.time, "sleep", lambda _: keeper.step())
 
     result = run("rotate", "--revoke", "--wait=60")
 
@@ -221,7 +221,7 @@ def test_a_revocation_is_asked_for_and_waited_for(cluster, keeper, monkeypatch):
 
 
 def test_where_jobs_would_be_refused_nothing_is_revoked_unless_it_is_forced(cluster, keeper):
-    keeper.look()
+    keeper.step()
     for each in cluster.objects[CONFIGURATION]["webhooks"]:
         each["failurePolicy"] = "Fail"
 

@@ -23,11 +23,11 @@ def replica(world):
 
 
 def notice(replica):
-    return replica.keeper.look().notice
+    return replica.keeper.step().notice
 
 
 def test_the_first_look_makes_publishes_and_signs(world, replica):
-    report = replica.keeper.look()
+    report = replica.keeper.step()
 
     assert world.cluster.bundles == [(report.leaf.authority,)] * 2
     assert sorted(world.cluster.data) == ["ca.crt", "ca.key"]
@@ -36,43 +36,43 @@ def test_the_first_look_makes_publishes_and_signs(world, replica):
 
 def test_a_second_replica_takes_over_what_the_first_has_made():
     world = World(replicas=2)
-    one, other = (replica.keeper.look() for replica in world.replicas)
+    one, other = (replica.keeper.step() for replica in world.replicas)
 
     assert one.leaf.authority == other.leaf.authority
     assert one.leaf.issued != other.leaf.issued
 
 
 def test_a_quiet_look_only_reads(world, replica):
-    replica.look()
+    replica.step()
     world.cluster.calls.clear()
 
-    replica.look()
+    replica.step()
 
     assert [method for method, _ in world.cluster.calls] == ["GET", "GET"]
 
 
 def test_while_nothing_can_be_reached_the_leaf_goes_on_and_is_renewed_late(world, replica):
-    first = replica.keeper.look().leaf
+    first = replica.keeper.step().leaf
     replica.wire.is_cut = True
     world.pass_time(LEAF * 0.8)
-    kept = replica.keeper.look()
+    kept = replica.keeper.step()
     world.pass_time(LEAF * 0.1)
 
-    renewed = replica.keeper.look()
+    renewed = replica.keeper.step()
 
     assert (kept.leaf, kept.notice) == (first, "no route")
     assert renewed.leaf.expires > first.expires
 
 
 def test_a_broken_secret_is_told_until_what_replaces_it_is_settled(world, replica):
-    first = replica.keeper.look()
+    first = replica.keeper.step()
     world.cluster.corrupt("ca.key")
 
-    told = replica.keeper.look()
+    told = replica.keeper.step()
     world.pass_time(SETTLE - 1)
-    still = replica.keeper.look()
+    still = replica.keeper.step()
     world.pass_time(1)
-    healed = replica.keeper.look()
+    healed = replica.keeper.step()
 
     text = "the authority's Secret cannot be read (ca.key: not a private key)"
     assert [told.notice, still.notice, healed.notice] == [text, text, ""]
@@ -82,21 +82,21 @@ def test_a_broken_secret_is_told_until_what_replaces_it_is_settled(world, replic
 
 
 def test_a_deleted_secret_is_told_too(world, replica):
-    replica.look()
+    replica.step()
     world.cluster.delete_secret()
 
     assert notice(replica) == "the authority's Secret holds no authority"
 
 
 def test_a_secret_that_may_not_be_written_is_told_and_the_leaf_goes_on(world, replica):
-    first = replica.keeper.look()
+    first = replica.keeper.step()
     world.cluster.corrupt("ca.key")
 
     def refuse(*_):
         raise Unavailable("secrets is forbidden", reached=True)
 
     world.cluster.put = refuse
-    report = replica.keeper.look()
+    report = replica.keeper.step()
 
     assert report.leaf == first.leaf
     assert report.notice == (
@@ -107,20 +107,20 @@ def test_a_secret_that_may_not_be_written_is_told_and_the_leaf_goes_on(world, re
 def test_without_a_webhook_configuration_there_is_no_leaf_and_it_says_why(world, replica):
     world.cluster.objects.pop(next(path for path in world.cluster.objects if "webhook" in path))
 
-    report = replica.keeper.look()
+    report = replica.keeper.step()
 
     assert report.leaf is None
     assert report.notice == "there is no webhook configuration to publish the authority in"
 
 
 def test_a_rotation_that_is_asked_for_ends_with_leaves_of_the_new_authority(world, replica):
-    first = replica.keeper.look()
+    first = replica.keeper.step()
     world.cluster.ask_for_rotation()
 
-    replica.keeper.look()
+    replica.keeper.step()
     between = world.cluster.bundles[0]
     world.pass_time(SETTLE)
-    promoted = replica.keeper.look()
+    promoted = replica.keeper.step()
 
     assert len(between) == 2
     assert promoted.leaf.authority in between
@@ -131,7 +131,7 @@ def test_a_rotation_that_is_asked_for_ends_with_leaves_of_the_new_authority(worl
 def test_authorities_follow_one_another_by_themselves(world, replica):
     authorities = set()
     while world.time < 3 * CA:
-        replica.look()
+        replica.step()
         authorities.add(replica.served.authority)
         world.pass_time(10)
         assert world.refusals() == []
@@ -152,12 +152,12 @@ def test_a_write_that_is_always_refused_is_given_up_until_the_next_look(world, r
 def test_a_new_leaf_is_told_before_the_api_server_is_waited_for(world, replica):
     told = []
     replica.keeper.on_leaf = told.append
-    replica.keeper.look()
+    replica.keeper.step()
     replica.wire.is_cut = True
     world.pass_time(LEAF * 0.9)
     world.between = lambda _: told.append("asked")
 
-    replica.keeper.look()
+    replica.keeper.step()
 
     (first, second, asked) = told
     assert (first.leaf != second.leaf, asked) == (True, "asked")
@@ -172,10 +172,10 @@ def revoke(world):
 
 def test_a_revoked_authority_leaves_every_bundle_and_every_replica_at_once():
     world = World(replicas=2)
-    (leaked,) = {replica.keeper.look().leaf.authority for replica in world.replicas}
+    (leaked,) = {replica.keeper.step().leaf.authority for replica in world.replicas}
     revoke(world)
 
-    leaves = [replica.keeper.look() for replica in world.replicas]
+    leaves = [replica.keeper.step() for replica in world.replicas]
 
     (signing,) = {report.leaf.authority for report in leaves}
     assert world.cluster.bundles == [(signing,)] * 2
@@ -187,13 +187,13 @@ def test_a_revoked_authority_leaves_every_bundle_and_every_replica_at_once():
 
 
 def test_a_revoked_authority_is_not_adopted_again_when_the_secret_is_deleted(world, replica):
-    leaked = replica.keeper.look().leaf.authority
+    leaked = replica.keeper.step().leaf.authority
     revoke(world)
-    successor = replica.keeper.look().leaf.authority
+    successor = replica.keeper.step().leaf.authority
     world.pass_time(SETTLE)
 
     world.cluster.delete_secret()
-    replica.keeper.look()
+    replica.keeper.step()
 
     assert leaked not in world.cluster.bundles[0]
     assert successor in world.cluster.bundles[0]
@@ -204,10 +204,10 @@ def test_a_revoked_authority_is_not_adopted_again_when_the_secret_is_deleted(wor
 def test_a_revoked_authority_that_is_put_back_from_a_backup_is_taken_out_again(
     world, replica, restored
 ):
-    leaked = replica.keeper.look().leaf.authority
+    leaked = replica.keeper.step().leaf.authority
     secret, configuration = (world.cluster.objects[path] for path in (SECRET, CONFIGURATION))
     revoke(world)
-    replica.keeper.look()
+    replica.keeper.step()
 
     if restored != "the configuration":
         world.cluster.put_secret(secret["data"])
@@ -217,14 +217,14 @@ def test_a_revoked_authority_that_is_put_back_from_a_backup_is_taken_out_again(
             **configuration,
             "metadata": {**configuration["metadata"], **version},
         }
-    replica.keeper.look()
+    replica.keeper.step()
 
     assert all(leaked not in bundle for bundle in world.cluster.bundles)
-    assert replica.keeper.look().leaf.authority in world.cluster.bundles[0]
+    assert replica.keeper.step().leaf.authority in world.cluster.bundles[0]
 
 
 def test_an_authority_that_nobody_knows_is_revoked_with_the_others(world, replica):
-    replica.look()
+    replica.step()
     unknown = certificate("unknown")
     bundle = base64.b64encode(write_certificates(unknown for _ in range(1))).decode()
     for each in world.cluster.objects[CONFIGURATION]["webhooks"]:
@@ -232,7 +232,7 @@ def test_an_authority_that_nobody_knows_is_revoked_with_the_others(world, replic
     world.cluster.objects[CONFIGURATION]["metadata"]["resourceVersion"] = "theirs"
     revoke(world)
 
-    signing = replica.keeper.look().leaf.authority
+    signing = replica.keeper.step().leaf.authority
 
     assert world.cluster.bundles == [(signing,)] * 2
 
@@ -240,7 +240,7 @@ def test_an_authority_that_nobody_knows_is_revoked_with_the_others(world, replic
 def test_revoking_goes_on_where_a_replica_stopped_half_way():
     world = World(replicas=2)
     first, second = world.replicas
-    (leaked,) = {replica.keeper.look().leaf.authority for replica in world.replicas}
+    (leaked,) = {replica.keeper.step().leaf.authority for replica in world.replicas}
     revoke(world)
     publish = world.cluster.patch
 
@@ -248,9 +248,9 @@ def test_revoking_goes_on_where_a_replica_stopped_half_way():
         raise Unavailable("no route")
 
     world.cluster.patch = fail
-    first.keeper.look()
+    first.keeper.step()
     assert leaked in world.cluster.bundles[0]
     world.cluster.patch = publish
-    second.keeper.look()
+    second.keeper.step()
 
     assert leaked not in world.cluster.bundles[0]

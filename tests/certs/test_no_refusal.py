@@ -90,7 +90,7 @@ def look(world, chance, replica, *, is_out):
     if how == "skip":
         return
     replica.wire.is_cut, replica.wire.loses = how == "cut", how == "lose"
-    replica.look()
+    replica.step()
     replica.wire.is_cut = replica.wire.loses = False
     world.record()
 
@@ -102,7 +102,7 @@ def interleave(world, chance, replica, *, stalls):
     if not others or replica.wire.is_cut:
         return
     if chance.random() < 0.3:
-        chance.choice(others).look()
+        chance.choice(others).step()
         world.record()
     elif stalls and world.time - replica.looked_at < LONGEST_SILENCE and chance.random() < 0.02:
         stall(world, chance, others)
@@ -115,5 +115,5 @@ def stall(world, chance, others):
         world.cluster.ask_for_rotation()
     while world.time < until:
         for other in others:
-            other.look()
+            other.step()
         world.pass_time(chance.uniform(5, 13))

@@ -73,11 +73,11 @@ class Replica:
         )
         self.looked_at = float("-inf")
 
-    def look(self):
+    def step(self):
         if self.busy:
             return
         self.busy = True
-        report = self.keeper.look()
+        report = self.keeper.step()
         self.busy = False
         if not self.wire.is_cut:
             self.looked_at = self.world.time

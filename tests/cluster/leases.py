@@ -97,7 +97,7 @@ class World:
     def _ask(self, candidate):
         if not candidate.lives:
             return
-        wait = lease.RENEW_SECONDS if candidate.leads(self.now) else lease.LOOK_SECONDS
+        wait = lease.RENEW_SECONDS if candidate.leads(self.now) else lease.STEP_SECONDS
         wait *= self.random.uniform(0.8, 1.0)
         # An answer that does not come is waited for no longer than that.
         self._later(wait / candidate.rate, self._ask, candidate)

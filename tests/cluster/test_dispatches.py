@@ -29,7 +29,7 @@ def tally(**reserved):
 def look(dispatches, found, *, seconds=(), clock=0.0, at=100):
     """Look at ``gpu-cq``; runs of *seconds* passed their checks at *at*."""
     runs = pack_runs(Run(at, uid, each) for uid, each in enumerate(seconds))
-    return dispatches.look(
+    return dispatches.step(
         {"gpu-cq": found},
         {"gpu-cq": runs},
         recounted={"gpu-cq"},

@@ -5,7 +5,7 @@ import pytest
 from tests.controller.objects import Objects
 from webhook.api import lease
 from webhook.api.errors import Forbidden, Refused, Unreachable
-from webhook.api.lease import GIVE_UP_SECONDS, LEASE_SECONDS, LOOK_SECONDS, RENEW_SECONDS
+from webhook.api.lease import GIVE_UP_SECONDS, LEASE_SECONDS, STEP_SECONDS, RENEW_SECONDS
 
 PLACE = "/apis/coordination.k8s.io/v1/namespaces/ours/leases/kueue-fallback-controller"
 
@@ -86,7 +86,7 @@ def test_another_waits_from_when_it_saw_the_last_change(server, candidate, clock
     waits.append(second.step())
 
     assert (early, second.term(), first.term()) == (0, 1, 0)
-    assert waits == [LOOK_SECONDS, LOOK_SECONDS, RENEW_SECONDS]
+    assert waits == [STEP_SECONDS, STEP_SECONDS, RENEW_SECONDS]
     assert (spec(server)["holderIdentity"], spec(server)["leaseTransitions"]) == ("b", 1)
     assert spec(server)["acquireTime"] == spec(server)["renewTime"]
 
@@ -137,7 +137,7 @@ def test_who_cannot_renew_leads_no_more_and_then_leads_again(server, candidate, 
     for _ in range(2):
         server.refusal = Unreachable("away")
         clock.now += GIVE_UP_SECONDS / 2
-        assert first.step() == LOOK_SECONDS
+        assert first.step() == STEP_SECONDS
         terms.append(first.term())
     trouble = first.trouble
 
@@ -194,7 +194,7 @@ def test_of_two_at_once_the_second_has_lost_and_complains_of_nothing(server, can
     wait = second.step()
 
     assert (first.term(), second.term()) == (1, 0)
-    assert (wait, second.trouble) == (LOOK_SECONDS, "")
+    assert (wait, second.trouble) == (STEP_SECONDS, "")
 
 
 def test_a_deleted_lease_is_made_anew_by_its_holder(server, candidate, clock):

@@ -81,7 +81,7 @@ class Replica:
         self.clock += self.slowly
 
     def view(self):
-        self.looker.look(self.snapshot)
+        self.looker.step(self.snapshot)
         counted = Counted(snapshot=self.snapshot, admitted={}, profiles={})
         found = self.looker.found(self.snapshot)
         given = {"decisions": self.book.newest(), "lookback": found, "counted": counted}

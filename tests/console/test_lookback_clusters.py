@@ -26,7 +26,7 @@ def test_gains_are_told_where_the_worker_is_watched_and_not_guessed_else(workers
         sleep=lambda _: None,
     )
 
-    looker.look(snapshot, workers)
+    looker.step(snapshot, workers)
 
     gained = looker.found(snapshot, workers).gained
     assert [each.policy for each in gained] == policies

@@ -27,7 +27,7 @@ def test_the_journal_is_read_object_by_object_and_workloads_are_listed(tmp_path)
         looker = Looker(
             lambda: Client(kubeconfig), OURS, said.append, unix=lambda: UNIX, sleep=lambda _: None
         )
-        looker.look(world(Mode.OBSERVE))
+        looker.step(world(Mode.OBSERVE))
         found = looker.found(world(Mode.OBSERVE))
 
     assert (said, len(found.decisions)) == ([], 30)

@@ -11,13 +11,13 @@ from tests.test_reconsider import NOW, OPTIONS, RULES, lane, quota, rule, runnin
 from webhook.api import resources as kinds
 from webhook.api.resources import Resource
 from webhook.api.watch import WatchUpdate
-from webhook.controller.mover import LOOK_SECONDS, Mover
+from webhook.controller.mover import STEP_SECONDS, Mover
 from webhook.reconsider import pending_jobs
 from webhook.state.feed import Feed
 from webhook.state.readers import read
 
 DECISION = "kueue-fallback.dev/decision"
-LATER = LOOK_SECONDS + 1.0
+LATER = STEP_SECONDS + 1.0
 
 
 def job(number, *, option="gpu", age=100, moves=0, moved_ago=0, version="1"):

@@ -81,7 +81,7 @@ def test_the_journal_keeps_a_job_with_a_forged_decision_and_those_beside_it(text
     keeping.show_job(job(**{DECISION: text}))
     keeping.show(past("hostile"), past("plain", job_uid="j-2", job="other"))
 
-    assert keeping.look().errors == ()
+    assert keeping.step().errors == ()
     assert sorted(kept(server)) == ["hostile", "plain"]
 
 
@@ -90,7 +90,7 @@ def test_a_job_of_which_no_entry_can_be_made_is_left_out_and_the_others_stay():
     keeping = Keeping(server)
     keeping.show(past("hostile", template="no JSON"), past("plain"))
 
-    assert keeping.look().errors == ()
+    assert keeping.step().errors == ()
     assert sorted(kept(server)) == ["plain"]
 
 
@@ -126,7 +126,7 @@ def test_a_job_with_more_labels_than_anybody_needs_gets_no_entry():
     keeping.show_job(source)
     keeping.show(past("hostile"), past("plain", job_uid="j-2", job="other"))
 
-    keeping.look()
+    keeping.step()
 
     assert known_of(source).packed == b""
     assert sorted(kept(server)) == ["plain"]

@@ -66,7 +66,7 @@ class Replica:
     def see(self, *jobs, event="MODIFIED"):
         for job in jobs:
             self.events.take(WatchUpdate(kind="jobs", at=0.0, event=(event, entry(job))))
-        return self.events.look()
+        return self.events.step()
 
     def post(self, path, body):
         self.tried += 1
@@ -143,7 +143,7 @@ def test_each_is_told_once():
     changed["metadata"]["labels"]["another"] = "label"
     replica.see(changed)
     replica.list(changed)
-    replica.events.look()
+    replica.events.step()
 
     assert (len(replica.written), replica.tried) == (1, 1)
 
@@ -154,7 +154,7 @@ def test_a_restart_tells_nothing_again(job):
     first.see(job, event="ADDED")
 
     second = Replica(job, written=first.written)
-    lines = second.events.look()
+    lines = second.events.step()
 
     assert lines == ()
     assert (second.tried, len(second.written)) == (1, 1)
@@ -165,7 +165,7 @@ def test_what_is_old_at_a_start_is_told_no_more(job):
     times = {"time": EARLIER} if job in (decided, moved) else {}
     replica = Replica(job(created=EARLIER, **times))
 
-    replica.events.look()
+    replica.events.step()
 
     assert replica.tried == 0
 
@@ -178,7 +178,7 @@ def test_who_does_not_lead_tells_nothing_and_who_comes_to_lead_tells_the_last_se
 
     assert replica.tried == 0
     replica.leads = True
-    replica.events.look()
+    replica.events.step()
     assert [body["involvedObject"]["name"] for _, body in replica.written.values()] == ["late"]
 
 
@@ -188,13 +188,13 @@ def test_a_burst_is_told_at_a_bounded_pace_and_what_is_too_much_is_counted():
     jobs = [entry(decided(f"light-{number}")) for number in range(MOST_WAITING + 7)]
     for each in jobs:
         replica.events.take(WatchUpdate(kind="jobs", at=0.0, event=("ADDED", each)))
-    lines = replica.events.look()
+    lines = replica.events.step()
     at_once = replica.tried
     for _ in range(100):
-        replica.events.look()
+        replica.events.step()
     in_a_minute = replica.tried
     replica.now += 61
-    replica.events.look()
+    replica.events.step()
 
     assert lines == ("Events on Jobs: 7 left out, too many at once",)
     assert (at_once, in_a_minute) == (MOST_AT_ONCE, EVENTS_A_MINUTE)
@@ -205,9 +205,9 @@ def test_what_cannot_be_written_now_is_tried_again_and_said_once():
     replica = Replica()
     replica.trouble = Unreachable("away")
 
-    lines = [replica.see(decided()), replica.events.look()]
+    lines = [replica.see(decided()), replica.events.step()]
     replica.trouble = None
-    replica.events.look()
+    replica.events.step()
 
     assert lines == [("Events on Jobs: away",), ()]
     assert len(replica.written) == 1
@@ -218,7 +218,7 @@ def test_what_is_refused_is_not_tried_again():
     replica.trouble = Refused(403, "namespace is being terminated")
 
     lines = replica.see(decided())
-    replica.events.look()
+    replica.events.step()
 
     assert lines == ("Job team/light: no Event written: namespace is being terminated (403)",)
     assert replica.tried == 1
@@ -226,7 +226,7 @@ def test_what_is_refused_is_not_tried_again():
 
 def test_a_deleted_job_is_forgotten():
     replica = Replica(decided())
-    replica.events.look()
+    replica.events.step()
 
     replica.see(decided(), event="DELETED")
     replica.see(decided(), event="ADDED")

@@ -33,9 +33,9 @@ class Keeping:
         entries = None if event else (told,)
         self.journal.take_jobs(WatchUpdate(kind="jobs", at=0.0, entries=entries, event=event))
 
-    def look(self):
+    def step(self):
         self.looks += 1
-        return self.journal.look(WORLD, self.looks * WRITE_SECONDS)
+        return self.journal.step(WORLD, self.looks * WRITE_SECONDS)
 
 
 def kept(server):
@@ -50,7 +50,7 @@ def test_what_has_ended_is_written_to_the_place_of_its_hour():
     keeping = Keeping(server)
     keeping.show(past("a"), past("b", finished=ENDED - SLOT_SECONDS))
 
-    assert keeping.look() == Written(tried=True, written=2)
+    assert keeping.step() == Written(tried=True, written=2)
     assert server.writes == [("post", name_of(HOUR)), ("post", name_of(HOUR - 1))]
     assert {key: each.finished for key, each in kept(server).items()} == {
         "a": ENDED,
@@ -62,12 +62,12 @@ def test_what_is_told_again_after_a_restart_is_not_written_again():
     server = Objects()
     before = Keeping(server)
     before.show(past("a"))
-    before.look()
+    before.step()
 
     after = Keeping(server)
     after.show(past("a"))
 
-    assert after.look() == Written(tried=True)
+    assert after.step() == Written(tried=True)
     assert len(server.writes) == 1
 
 
@@ -76,10 +76,10 @@ def test_two_controllers_at_once_lose_nothing():
     both = [Keeping(server), Keeping(server)]
     for keeping, key in zip(both, ("a", "b"), strict=True):
         keeping.show(past("first"))
-        keeping.look()
+        keeping.step()
         keeping.show(past(key))
 
-    looks = [keeping.look().written for _ in range(2) for keeping in both]
+    looks = [keeping.step().written for _ in range(2) for keeping in both]
 
     assert sorted(kept(server)) == ["a", "b", "first"]
     assert sum(looks) == 2
@@ -91,7 +91,7 @@ def test_a_change_in_between_puts_it_off():
     server.refusal = Refused(409, "the object has been modified")
     keeping.show(past("a"))
 
-    assert [keeping.look().written for _ in range(2)] == [0, 1]
+    assert [keeping.step().written for _ in range(2)] == [0, 1]
     assert set(kept(server)) == {"a"}
 
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_written_is_tried_again():
     server.refusal = Forbidden("configmaps", "configmaps is forbidden")
     keeping.show(past("a"))
 
-    first, second = keeping.look(), keeping.look()
+    first, second = keeping.step(), keeping.step()
 
     assert first.errors == ("journal: configmaps is forbidden",)
     assert second == Written(tried=True, written=1)
@@ -113,7 +113,7 @@ def test_only_some_are_written_at_once_and_the_newest_first():
     hours = range(MOST_WRITTEN + 2)
     keeping.show(*(past(f"w-{hour}", finished=ENDED - hour * SLOT_SECONDS) for hour in hours))
 
-    assert [keeping.look().written for _ in range(3)] == [MOST_WRITTEN, 2, 0]
+    assert [keeping.step().written for _ in range(3)] == [MOST_WRITTEN, 2, 0]
     assert server.writes[0] == ("post", name_of(HOUR))
 
 
@@ -121,11 +121,11 @@ def test_an_hour_takes_the_place_of_the_one_that_is_too_old():
     server = Objects()
     keeping = Keeping(server)
     keeping.show(past("old"))
-    keeping.look()
+    keeping.step()
     keeping.unix += SHARDS * SLOT_SECONDS
     keeping.show(past("new", finished=ENDED + SHARDS * SLOT_SECONDS), past("too old"))
 
-    keeping.look()
+    keeping.step()
 
     assert set(kept(server)) == {"new"}
     assert len(server.held) == 1
@@ -135,11 +135,11 @@ def test_who_does_not_lead_writes_nothing_and_goes_on_where_the_other_stopped():
     server, leads = Objects(), [False]
     keeping = Keeping(server, is_leader=lambda: leads[0])
     keeping.show(past("a"))
-    followed = keeping.look()
+    followed = keeping.step()
     leads[0] = True
 
     assert followed == Written()
-    assert keeping.look() == Written(tried=True, written=1)
+    assert keeping.step() == Written(tried=True, written=1)
 
 
 def test_queues_that_no_policy_can_send_jobs_to_are_left_out():
@@ -147,7 +147,7 @@ def test_queues_that_no_policy_can_send_jobs_to_are_left_out():
     keeping = Keeping(server)
     keeping.show(past("a", queue="other-lq"))
 
-    assert keeping.look() == Written(tried=True)
+    assert keeping.step() == Written(tried=True)
     assert server.held == {}
 
 
@@ -160,7 +160,7 @@ def test_a_job_that_was_seen_to_come_is_told_apart_within_its_second(seen, creat
     keeping.unix = float(ENDED)
     keeping.show(past("a", created=ENDED - 100))
 
-    keeping.look()
+    keeping.step()
 
     assert kept(server)["a"].created == ENDED + created
 
@@ -174,7 +174,7 @@ def test_a_decision_is_remembered_with_the_job_as_it_came():
     adapted = decided["spec"]["template"]
     adapted["spec"]["containers"][0].pop("image")
     keeping.show(past("a", queue="cpu-lq", template=json.dumps(adapted)))
-    keeping.journal.look(paper_snapshot(), 0.0)
+    keeping.journal.step(paper_snapshot(), 0.0)
 
     (entry,) = kept(server).values()
     assert (entry.policy, entry.mode, entry.option) == ("light-gpu", "Enforce", "cpu")

@@ -36,7 +36,7 @@ class Keeping:
         """Look until all is written."""
         self.unix += SETTLED_SECONDS
         looks = iter(range(100))
-        while self.journal.look(WORLD, next(looks) * WRITE_SECONDS).written:
+        while self.journal.step(WORLD, next(looks) * WRITE_SECONDS).written:
             pass
         return [read_slot(each) for each in self.server.held.values()]
 

@@ -31,7 +31,7 @@ def teller_of(there, is_leader=lambda: True):
 
 
 def look(teller, runs, now=NOW, policies=(POLICY,)):
-    return teller.look(runs.records, runs.take_changed(), policies, now)
+    return teller.step(runs.records, runs.take_changed(), policies, now)
 
 
 def events(found):

@@ -49,7 +49,7 @@ def test_runs_are_written_to_the_shard_of_their_class():
     server = Objects()
     found = keeper(server, ended("a"), None, failure(5, key="a"))
 
-    assert found.look(0.0) == Written(tried=True, written=1)
+    assert found.step(0.0) == Written(tried=True, written=1)
     assert server.writes == [("post", name_of(shard_of("a")))]
     assert stored(server) == found.records
 
@@ -57,10 +57,10 @@ def test_runs_are_written_to_the_shard_of_their_class():
 def test_what_did_not_change_is_not_written_again():
     server = Objects()
     found = keeper(server, ended("a"))
-    found.look(0.0)
+    found.step(0.0)
     show(found, ended("a"))
 
-    again = found.look(WRITE_SECONDS)
+    again = found.step(WRITE_SECONDS)
 
     assert again == Written()
     assert len(server.writes) == 1
@@ -69,10 +69,10 @@ def test_what_did_not_change_is_not_written_again():
 def test_it_is_written_at_most_every_so_many_seconds():
     server = Objects()
     found = keeper(server, ended("a"))
-    found.look(0.0)
+    found.step(0.0)
     show(found, ended("a", 2000, uid=2))
 
-    early, late = found.look(WRITE_SECONDS - 1), found.look(WRITE_SECONDS)
+    early, late = found.step(WRITE_SECONDS - 1), found.step(WRITE_SECONDS)
 
     assert (early, late) == (Written(), Written(tried=True, written=1))
     assert server.writes[1:] == [("patch", name_of(shard_of("a")))]
@@ -82,7 +82,7 @@ def test_many_changed_shards_take_turns():
     server = Objects()
     found = keeper(server, *(ended(f"class-{number}") for number in range(500)))
 
-    looks = [found.look(turn * WRITE_SECONDS).written for turn in range(5)]
+    looks = [found.step(turn * WRITE_SECONDS).written for turn in range(5)]
 
     assert looks == [8, 8, 8, 8, 0]
     assert stored(server) == found.records
@@ -91,11 +91,11 @@ def test_many_changed_shards_take_turns():
 def test_a_restart_loses_nothing():
     server = Objects()
     before = keeper(server, *(ended("a", 1000 + at, uid=at) for at in range(40)))
-    before.look(0.0)
+    before.step(0.0)
 
     after = keeper(server, ended("b"))
     for turn in range(5):
-        after.look(turn * WRITE_SECONDS)
+        after.step(turn * WRITE_SECONDS)
 
     assert after.records["a"] == before.records["a"]
     assert set(stored(server)) == {"a", "b"}
@@ -106,10 +106,10 @@ def test_a_restart_forgets_neither_clusters_nor_how_runs_began():
     server = Objects()
     begun = began(cluster="far", reserved=88, ready=130)
     before = keeper(server, ended("a", cluster="far", began=begun))
-    before.look(0.0)
+    before.step(0.0)
 
     after = keeper(server, ended("b"))
-    after.look(0.0)
+    after.step(0.0)
 
     known = RunTimeLearner()
     for key, record in after.records.items():
@@ -124,11 +124,11 @@ def test_two_controllers_at_once_lose_nothing():
     server = Objects()
     both = [keeper(server), keeper(server)]
     for found in both:
-        found.look(0.0)
+        found.step(0.0)
     for uid, found in enumerate(both):
         show(found, ended("a", uid=uid))
 
-    looks = [[found.look(turn * WRITE_SECONDS).written for found in both] for turn in (1, 2)]
+    looks = [[found.step(turn * WRITE_SECONDS).written for found in both] for turn in (1, 2)]
 
     merged = RunTimeLearner()
     for uid in range(2):
@@ -139,11 +139,11 @@ def test_two_controllers_at_once_lose_nothing():
 
 def test_who_does_not_lead_knows_what_was_and_what_is_and_writes_nothing():
     server = Objects()
-    keeper(server, ended("a")).look(0.0)
+    keeper(server, ended("a")).step(0.0)
     writes = list(server.writes)
     found = keeper(server, ended("b"), is_leader=lambda: False)
 
-    looks = [found.look(turn * WRITE_SECONDS) for turn in range(3)]
+    looks = [found.step(turn * WRITE_SECONDS) for turn in range(3)]
 
     assert looks == [Written(tried=True), Written(), Written()]
     assert set(found.records) == {"a", "b"}
@@ -154,13 +154,13 @@ def test_who_comes_to_lead_writes_at_once_what_the_leader_before_did_not():
     server, leading = Objects(), []
     before = keeper(server, *(ended(f"class-{number}") for number in range(5)))
     after = keeper(server, is_leader=lambda: bool(leading))
-    after.look(0.0)
-    before.look(0.0)
+    after.step(0.0)
+    before.step(0.0)
     show(after, *(ended(f"class-{number}") for number in range(5)), ended("last"))
     leading.append(after)
     after.read_again()
 
-    found = after.look(1.0)
+    found = after.step(1.0)
 
     assert found == Written(tried=True, written=1)
     assert stored(server) == after.records
@@ -171,11 +171,11 @@ def test_who_leads_no_more_writes_no_more_and_forgets_nothing():
     found = keeper(
         server, *(ended(f"class-{number}") for number in range(20)), is_leader=lambda: may.pop(0)
     )
-    first = found.look(0.0)
+    first = found.step(0.0)
     may[:] = [True] * 50
 
     for turn in range(1, 5):
-        found.look(turn * WRITE_SECONDS)
+        found.step(turn * WRITE_SECONDS)
 
     assert first.written == 2
     assert stored(server) == found.records
@@ -184,12 +184,12 @@ def test_who_leads_no_more_writes_no_more_and_forgets_nothing():
 def test_a_shard_that_somebody_deleted_is_written_anew():
     server = Objects()
     found = keeper(server, ended("a"))
-    found.look(0.0)
+    found.step(0.0)
     server.held.clear()
     show(found, ended("a", 2000, uid=2))
 
     for turn in (1, 2):
-        found.look(turn * WRITE_SECONDS)
+        found.step(turn * WRITE_SECONDS)
 
     assert stored(server) == found.records
 
@@ -200,7 +200,7 @@ def test_a_refused_write_is_said_and_tried_again(refusal):
     found = keeper(server, ended("a"))
     server.refusal = refusal
 
-    failed, mended = found.look(0.0), found.look(WRITE_SECONDS)
+    failed, mended = found.step(0.0), found.step(WRITE_SECONDS)
 
     assert failed == Written(tried=True, errors=(f"run times: {refusal}",))
     assert mended == Written(tried=True, written=1)
@@ -211,7 +211,7 @@ def test_nothing_is_written_before_all_was_read():
     found = keeper(server, ended("a"))
     server.get = lambda path: (_ for _ in ()).throw(Forbidden(path, "no right to get"))
 
-    assert found.look(0.0) == Written(tried=True, errors=("run times: no right to get",))
+    assert found.step(0.0) == Written(tried=True, errors=("run times: no right to get",))
     assert server.writes == []
 
 
@@ -255,7 +255,7 @@ def test_names_with_arguments_that_an_older_version_wrote_are_written_over():
     server.post(path_of(NAMESPACE), {**older, "data": {**older["data"], "classes": line}})
     found = keeper(server)
 
-    found.look(0.0)
+    found.step(0.0)
 
     (source,) = server.held.values()
     assert "hunter2" not in str(source)
@@ -267,6 +267,6 @@ def test_records_of_another_version_are_not_written_over_for_being_unreadable():
     server = Objects()
     server.post(path_of(NAMESPACE), {**source, "data": {**source["data"], "version": "2"}})
 
-    keeper(server).look(0.0)
+    keeper(server).step(0.0)
 
     assert len(server.writes) == 1

@@ -67,7 +67,7 @@ class Cluster:
         return self
 
     def found(self, as_of=9.0):
-        return self.unreviewed.look(as_of=as_of)
+        return self.unreviewed.step(as_of=as_of)
 
 
 def missed(*names):

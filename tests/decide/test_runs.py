@@ -21,7 +21,7 @@ def starts_of(*runs, gpus=1, queueing=Queueing.BEST_EFFORT, live=True):
     """When each Job starts that came at a moment and runs for a while, on a GPU."""
     state = snapshot(cluster_queue(quotas={"t4": {GPU: str(gpus)}}, queueing=queueing))
     schedule = schedules(state, requeue=1.0, live=live)["gpu-cq"]
-    schedule.look()
+    schedule.start_what_fits()
     for number, (at, seconds) in enumerate(runs):
         come = replace(arrival("a", {GPU: "1"}, local_queue="gpu-lq"), key=f"job-{number}")
         schedule.add_waiting(waiting(come, state, at=at, seconds=seconds))

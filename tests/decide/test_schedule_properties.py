@@ -41,7 +41,7 @@ def test_the_first_look_starts_whom_the_occupancy_says_reserve_quota_now(data):
 
     expected = occupancy.build(state, come)
     for schedule in set(found.values()):
-        schedule.look()
+        schedule.start_what_fits()
 
     for name, schedule in found.items():
         held = expected.held(name)
@@ -61,7 +61,7 @@ def test_the_first_look_sets_aside_what_the_occupancy_says(data):
 
     expected = occupancy.build(state, come)
     for schedule in set(found.values()):
-        schedule.look()
+        schedule.start_what_fits()
 
     heads = {name: expected.held(name).head for name in expected.heads}
     wanted = {name: dict(head.set_aside) for name, head in heads.items() if head is not None}

@@ -178,13 +178,13 @@ def keeping_records(_, kubeconfig, namespace):
     keeper = run_times.Keeper(Client(kubeconfig), namespace, is_leader=_always)
     entry = ReadObject(("team", "a"), FinishedRun(ended(CLASS), None))
     keeper.take(WatchUpdate(kind="workloads", at=0.0, entries=(entry,)))
-    return " ".join(keeper.look(0.0).errors)
+    return " ".join(keeper.step(0.0).errors)
 
 
 def keeping_keys(_, kubeconfig, namespace):
     """Make the keys that decisions are signed with, as the controller does."""
     keeper = KeyKeeper(Client(kubeconfig), namespace, is_leader=_always, unix=time.time)
-    return " ".join(line for line in keeper.look(1.0) if "made key" not in line)
+    return " ".join(line for line in keeper.step(1.0) if "made key" not in line)
 
 
 def keeping_journal(_, kubeconfig, namespace):
@@ -195,14 +195,14 @@ def keeping_journal(_, kubeconfig, namespace):
     )
     over = ReadObject(("team", "a"), FinishedRun(None, past(key="rights", finished=ENDED)))
     kept.take_over(WatchUpdate(kind="workloads", at=0.0, entries=(over,)))
-    return " ".join(kept.look(WORLD, 0.0).errors)
+    return " ".join(kept.step(WORLD, 0.0).errors)
 
 
 def reading_journal(_, kubeconfig, namespace):
     """Look back at it, as the console does."""
     told = []
     looker = Looker(lambda: Client(kubeconfig), namespace, told.append, unix=lambda: float(ENDED))
-    looker.look(WORLD)
+    looker.step(WORLD)
     return " ".join(told)
 
 
@@ -229,7 +229,7 @@ def telling(_, kubeconfig, __, *, policy):
     for number in range(FAILURES_THAT_TELL):
         runs.add(ended(CLASS, DAY + number, option=second, uid=number, succeeded=False, **place))
     teller = records.Teller(Client(kubeconfig), is_leader=_always)
-    told = teller.look(runs.records, runs.take_changed(), (found,), DAY + 60.0)
+    told = teller.step(runs.records, runs.take_changed(), (found,), DAY + 60.0)
     return " ".join(line for line in told.lines if "no Event" in line)
 
 
@@ -293,8 +293,8 @@ def keeping_certificates(_, kubeconfig, namespace, *, release):
         # Every look at the clock is long after the last: what was mended has settled.
         monotonic=itertools.count(step=10.0).__next__,
     )
-    keeper.look()
-    return keeper.look().notice
+    keeper.step()
+    return keeper.step().notice
 
 
 def probing(_, kubeconfig, __):

@@ -134,6 +134,6 @@ def test_a_stranger_in_the_journal_keeps_nobody_from_looking_back():
         server.held[place] = {"metadata": base["metadata"], **found}
         server.workloads = [source]
         looker = Looker(lambda: server, OURS, lambda _: None, unix=lambda: NOON, sleep=lambda _: 0)
-        looker.look(snapshot)
+        looker.step(snapshot)
 
     hold()

@@ -238,8 +238,8 @@ def test_a_workload_with_anything_in_it_is_read_or_said_to_be_unreadable(given):
     message = WatchUpdate(kind="runs", at=0.0, entries=(over,))
     keeper.take(message)
     journal.take_over(message)
-    assert keeper.look(0.0).errors == ()
-    assert journal.look(WORLD, 0.0).errors == ()
+    assert keeper.step(0.0).errors == ()
+    assert journal.step(WORLD, 0.0).errors == ()
 
 
 @given(hostile(CLUSTER))
@@ -265,4 +265,4 @@ def test_a_job_with_anything_in_it_is_followed_or_said_to_be_unreadable(given):
 
     message = WatchUpdate(kind="jobs", at=0.0, event=("ADDED", seen))
     assert (events.take(message), journal.take_jobs(message)) == ((), ())
-    assert events.look() == ()
+    assert events.step() == ()

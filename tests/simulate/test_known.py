@@ -28,7 +28,7 @@ class Course:
         self.arrivals = {}
         self.pending = {name: [] for name in state.cluster_queues}
         for schedule in set(self.schedules.values()):
-            schedule.look()
+            schedule.start_what_fits()
 
     def join(self, arrival, run_seconds):
         each = waiting(arrival, self.state, seconds=run_seconds)

@@ -22,7 +22,7 @@ GIVE_UP_SECONDS: Final = 8.0
 """So long after the last renewal was sent its holder leads no more. What is left of the Lease is
 for writes that are on their way, and for clocks that do not run alike."""
 RENEW_SECONDS: Final = 3.0
-LOOK_SECONDS: Final = 1.0
+STEP_SECONDS: Final = 1.0
 """Between two looks of who does not lead, and after a failure: two of them and the Lease are what
 a take-over takes."""
 _CONFLICT: Final = 409
@@ -169,9 +169,9 @@ class Elector:
         except ClusterError as error:
             lost = isinstance(error, Refused) and error.status == _CONFLICT
             self.trouble = "" if lost else str(error)
-            return LOOK_SECONDS
+            return STEP_SECONDS
         self.trouble = ""
-        return RENEW_SECONDS if self.term() else LOOK_SECONDS
+        return RENEW_SECONDS if self.term() else STEP_SECONDS
 
     def resign(self) -> None:
         """Lead no more, and give the Lease back, so that another one can hold it at once."""

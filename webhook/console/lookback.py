@@ -74,11 +74,11 @@ class Looker:
 
     def _run(self, snapshot: Snapshot, workers: Mapping[str, Snapshot]) -> None:
         try:
-            self.look(snapshot, workers)
+            self.step(snapshot, workers)
         finally:
             self._looking = False
 
-    def look(self, snapshot: Snapshot, workers: Mapping[str, Snapshot] = EMPTY) -> None:
+    def step(self, snapshot: Snapshot, workers: Mapping[str, Snapshot] = EMPTY) -> None:
         """Look once, and say when it is time again."""
         began, said, wait = self._clock(), "", AGAIN_SECONDS
         # Should anything go wrong, it is not tried again at once.

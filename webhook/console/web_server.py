@@ -19,7 +19,7 @@ AT_ONCE = 8
 """Connections; others wait in line. Each answer takes the interpreter that the observer needs."""
 SILENT_SECONDS = 10.0
 LONGEST_SECONDS = 30.0
-_LOOK_SECONDS = 0.5
+_STEP_SECONDS = 0.5
 
 
 class _Handler(WSGIRequestHandler):
@@ -67,7 +67,7 @@ class ConsoleServer(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        while not self._free.acquire(timeout=_LOOK_SECONDS):
+        while not self._free.acquire(timeout=_STEP_SECONDS):
             self.service_actions()
         try:
             super().process_request(request, client_address)

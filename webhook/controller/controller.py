@@ -32,7 +32,7 @@ from webhook.controller import unreviewed
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.job_events import JobEvents, RateLimit
 from webhook.controller.key_keeper import KeyKeeper
-from webhook.controller.mover import LOOK_SECONDS, Mover
+from webhook.controller.mover import STEP_SECONDS, Mover
 from webhook.controller.policy_status import PolicyReport, reconcile_policies
 from webhook.controller.records import RUNS, Records, read_run
 from webhook.controller.unreviewed import JOBS, MovedJobs, Unreviewed, UnreviewedJobs, fetching
@@ -221,7 +221,7 @@ class Controller:
 
     def step(self) -> None:
         """Take what has come in; look at the policies if that may change a condition."""
-        idle = LOOK_SECONDS if self._follows_pending else IDLE_SECONDS
+        idle = STEP_SECONDS if self._follows_pending else IDLE_SECONDS
         self._gather(AGAIN_SECONDS if self._due else idle)
         update, _ = self._survive("state", self._take_update)
         self.metrics.failures.catch_up(self._failures.counts)
@@ -233,10 +233,10 @@ class Controller:
         # Not earlier: who knows nothing yet shall not take the Lease from who could act.
         self.leadership.start()
         self._note_term()
-        self._survive("keys", lambda: self._log_all(self._keys.look(time.monotonic())))
+        self._survive("keys", lambda: self._log_all(self._keys.step(time.monotonic())))
         self._survive("jobs", lambda: self._judge_unreviewed(update.as_of))
-        self._survive("records", lambda: self._records.look(self._feed, self._snapshot))
-        self._survive("events", lambda: self._log_all(self._events.look()))
+        self._survive("records", lambda: self._records.step(self._feed, self._snapshot))
+        self._survive("events", lambda: self._log_all(self._events.step()))
         if self._follows_pending:
             self._survive("moves", self._move)
         if self._due or self._snapshot.generation != self._looked_at:
@@ -385,7 +385,7 @@ class Controller:
     def _judge_unreviewed(self, as_of: float) -> None:
         self._unreviewed.note(self._snapshot, time.time())
         if self.is_leader():
-            self._report_unreviewed(self._unreviewed.look(as_of=as_of))
+            self._report_unreviewed(self._unreviewed.step(as_of=as_of))
         else:
             self._unreviewed.leave(leader_at=self.leadership.heard_at)
 

@@ -130,7 +130,7 @@ class JobEvents:
                 self._note(entry.key, entry.value, self._told)
         return ()
 
-    def look(self) -> tuple[str, ...]:
+    def step(self) -> tuple[str, ...]:
         """Write what is due, as far as the pace allows; return what is to be logged."""
         now = self._unix()
         kept = RECENT_SECONDS if self._is_leader() else HANDED_OVER_SECONDS

@@ -77,7 +77,7 @@ class KeyKeeper:
         self._next = 0.0
         self._said = ""
 
-    def look(self, now: float) -> tuple[str, ...]:
+    def step(self, now: float) -> tuple[str, ...]:
         """Renew what is due, if it is time and we lead; return what is to be logged."""
         if now < self._next or not self._is_leader():
             return ()

@@ -28,7 +28,7 @@ from webhook.reconsider.plan import Move
 from webhook.state.feed import Feed
 from webhook.state.workload import Workload
 
-LOOK_SECONDS: Final = 2.0
+STEP_SECONDS: Final = 2.0
 JOBS_A_SECOND: Final = 1000
 """What so many pending Jobs add to the time between two looks: thousands cost a second of CPU."""
 MOST_IN_FLIGHT: Final = 16
@@ -133,7 +133,7 @@ class Mover:
         stepped.outcomes.update((policy, "repaired") for policy in repaired.policies)
         is_fresh = now - snapshot.as_of <= self._max_state_age
         if now >= self._next and policies and is_fresh:
-            self._next = now + LOOK_SECONDS + len(self._jobs) / JOBS_A_SECOND
+            self._next = now + STEP_SECONDS + len(self._jobs) / JOBS_A_SECOND
             self._look(_world(feed, snapshot, workloads, now=now, unix=unix), stepped)
         return stepped
 

@@ -111,7 +111,7 @@ class Keeper:
         self._versions.clear()
         self._next = 0.0
 
-    def look(self, now: float) -> Written:
+    def step(self, now: float) -> Written:
         """Write the shards that have changed, some of them, if it is time."""
         is_read = len(self._versions) == SHARDS
         has_work = not is_read or (self._due and self._is_leader())
@@ -213,7 +213,7 @@ class Teller:
         self._told: set[Refusal] = set()
         """By this process; those that another one told are told again when this one leads."""
 
-    def look(
+    def step(
         self,
         records: Mapping[str, ClassRecord],
         changed: Iterable[str],
@@ -221,7 +221,7 @@ class Teller:
         unix: float,
     ) -> FailingReport:
         """Tell of the refusals that are new at *unix*; *changed* as ``Failing.look`` has it."""
-        found = self._failing.look(records, changed, policies, unix)
+        found = self._failing.step(records, changed, policies, unix)
         self._told &= found
         lines = []
         for number, refusal in enumerate(sorted(found - self._told)):
@@ -329,17 +329,17 @@ class Records:
         self._keeper.read_again()
         self._journal.read_again()
 
-    def look(self, feed: Feed, snapshot: Snapshot) -> None:
+    def step(self, feed: Feed, snapshot: Snapshot) -> None:
         """Write what was learned of runs, and tell what keeps failing."""
         now = time.monotonic()
-        self._tell_writes("run times", self._keeper.look(now))
-        self._tell_writes("journal", self._journal.look(snapshot, now))
+        self._tell_writes("run times", self._keeper.step(now))
+        self._tell_writes("journal", self._journal.step(snapshot, now))
         self._metrics.classes.set(len(self._keeper.records))
         changed = self._keeper.take_changed()
         if changed:
             feed.remember({key: self._keeper.records[key] for key in changed})
         policies = snapshot.policies
-        failing = self._teller.look(self._keeper.records, changed, policies, time.time())
+        failing = self._teller.step(self._keeper.records, changed, policies, time.time())
         self._metrics.show_failing(failing.counts, policies)
         self._log_all(failing.lines)
 

@@ -197,7 +197,7 @@ class Unreviewed:
             self._take_event(message.event[0], message.event[1].value, message.at)
         return (f"{message.kind}: readable again",) if before else ()
 
-    def look(self, *, as_of: float) -> UnreviewedJobs:
+    def step(self, *, as_of: float) -> UnreviewedJobs:
         """Judge those that were seen before *as_of*, when all watches were last alive."""
         found: list[tuple[str, str]] = []
         fetched = 0

@@ -69,8 +69,8 @@ def resolve(
 
 def refusal(candidate: OptionCandidate) -> Rejection | None:
     """Give the first reason that applies."""
-    for look in FILTERS:
-        found = look(candidate)
+    for judge in FILTERS:
+        found = judge(candidate)
         if found is not None:
             return found
     return None

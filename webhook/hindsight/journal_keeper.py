@@ -123,7 +123,7 @@ class Journal:
         self._places.clear()
         self._next = 0.0
 
-    def look(self, snapshot: Snapshot, now: float) -> Written:
+    def step(self, snapshot: Snapshot, now: float) -> Written:
         """Write what has ended, if it is time and we lead."""
         self._forget()
         if now < self._next or not (self._ended or self._due):

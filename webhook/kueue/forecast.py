@@ -134,7 +134,7 @@ def _least(before: Sequence[list[list[int]]]) -> list[list[int]]:
 def recorded(schedule: Schedule, newcomers: Collection[int] = ()) -> StartRecord:
     """Run a Schedule to its end; *newcomers*: the priorities that one may have."""
     record = StartRecord(schedule, newcomers)
-    schedule.look()
+    schedule.start_what_fits()
     record.note()
     for _ in range(_MAX_EVENTS):
         if schedule.next_event() == inf:

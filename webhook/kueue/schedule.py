@@ -224,14 +224,14 @@ class Schedule:
         arrival = self._arrivals[0][0] if self._arrivals else inf
         return max(self.now, min(arrival, self.runs.next_at()))
 
-    def look(self) -> int:
+    def start_what_fits(self) -> int:
         """Start what fits now, and say how many."""
         return self._begin(())
 
     def step(self) -> None:
         """Go on to the next event, and to those within the grain after it."""
         if self._is_first:
-            self.look()
+            self.start_what_fits()
             return
         first = self.next_event()
         until = first + self._grain * first

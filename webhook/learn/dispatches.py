@@ -76,7 +76,7 @@ class Dispatches:
         self._since: dict[str, int] = {}
         self._found: Mapping[str, Dispatch] = {}
 
-    def look(
+    def step(
         self,
         tallies: Mapping[str, DispatchCounts],
         pools: Mapping[str, Packed],

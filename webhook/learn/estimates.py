@@ -379,7 +379,7 @@ NOTHING: Final = Learned(records={}, estimates={}, refusals={})
 def remembered(runs: RunTimeLearner, policies: tuple[FallbackPolicy, ...], unix: float) -> Learned:
     """Sum up what is known at *unix*, in seconds since 1970."""
     failing = Failing()
-    failing.look(runs.records, runs.records, policies, unix)
+    failing.step(runs.records, runs.records, policies, unix)
     starts, dispatches = runs.delays.starts(None), runs.delays.dispatches
     passed = {name: estimate(unpack_runs(each)) for name, each in dispatches.items()}
     return Learned(

@@ -70,7 +70,7 @@ class Failing:
         """When each refusal ends, in seconds since 1970, as of the last look."""
         return self._ends
 
-    def look(
+    def step(
         self,
         records: Mapping[str, ClassRecord],
         changed: Iterable[str],

@@ -41,11 +41,11 @@ class Certifier:
 
     def _run(self) -> None:
         while True:
-            self.look()
+            self.step()
             # Replicas that started together shall not stay in step.
             time.sleep(self._keeper.wait.total_seconds() * random.uniform(0.8, 1.0))  # noqa: S311
 
-    def look(self) -> None:
+    def step(self) -> None:
         """Take a look; one that fails leaves everything as it is until the next."""
         report, _ = self._failures.survive(CERTIFICATES, self._keeper.look)
         if report is not None:

@@ -17,7 +17,7 @@ _LONGEST_WAIT_SECONDS = 5.0
 SILENT_SECONDS = 60.0
 """Without a frame; there are two a second. To start, and to take over the first lists, takes some
 seconds, and on a machine that has no CPU to spare many more. The state is too old long before."""
-_LOOK_SECONDS = 5.0
+_STEP_SECONDS = 5.0
 _RECENT_SECONDS = 60.0
 _STARTS_KEPT = 100
 _HEALTHY_SECONDS = 30.0
@@ -167,7 +167,7 @@ class ObserverLink:
     def _guard(self, child: subprocess.Popen[bytes], ended: threading.Event) -> None:
         """Kill a child that says nothing for too long."""
         left = self._silent_seconds
-        while not ended.wait(min(left, _LOOK_SECONDS)):
+        while not ended.wait(min(left, _STEP_SECONDS)):
             left = self._silent_seconds - self.silent_for()
             if left <= 0:
                 self._on_log(f"the observer has been silent for {self._silent_seconds:.0f} s")

@@ -195,7 +195,7 @@ def _rounded(value: Any) -> Any:
 
 LONG_FROM = 2_000
 """Jobs. A process takes a tenth of a second to begin, and so many Jobs take half a second."""
-_LOOK_SECONDS = 0.2
+_STEP_SECONDS = 0.2
 _TELL_EVERY = 100
 
 
@@ -251,7 +251,7 @@ def _at_once(
         left: set[Future[Result]] = set(futures.values())
         try:
             while left:
-                ended, left = wait(left, timeout=_LOOK_SECONDS)
+                ended, left = wait(left, timeout=_STEP_SECONDS)
                 progress(sum(counts))
                 for each in ended:
                     each.result()

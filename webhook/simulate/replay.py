@@ -30,7 +30,7 @@ from webhook.simulate.scenario import Arm, Scenario, Submission
 from webhook.simulate.site import UNTIL_TOLD, QueuedJob, Site, TrueRunTimes, amounts
 from webhook.simulate.workers import Taken, Workers
 
-LOOK_SECONDS = 2.0
+STEP_SECONDS = 2.0
 MOST_AT_ONCE = 16
 
 
@@ -56,7 +56,7 @@ class Moving:
         if arrival.policy not in self._policies:
             return
         if not self._pending:
-            self._at = now + LOOK_SECONDS
+            self._at = now + STEP_SECONDS
         self._pending[key] = Pending(
             uid=key,
             version="",
@@ -71,9 +71,9 @@ class Moving:
     def start(self, key: str) -> None:
         self._pending.pop(key, None)
 
-    def look(self, snapshot: Snapshot, now: float) -> Sequence[tuple[str, Arrival]]:
+    def step(self, snapshot: Snapshot, now: float) -> Sequence[tuple[str, Arrival]]:
         """Choose moves: the keys, and what then stands in line in their place."""
-        self._at = now + LOOK_SECONDS
+        self._at = now + STEP_SECONDS
         world = offers.ReconsiderInput(
             snapshot=snapshot,
             censuses=self._forecasts.censuses(self._trees),
@@ -171,7 +171,7 @@ class _Replay:
     def _reconsider(self, now: float) -> None:
         """Move whom the controller would move at this moment."""
         view = self._here.known.at(self._forecasts.snapshot(now), self._here.heads())
-        for key, arrival in self._moving.look(view.snapshot, now):
+        for key, arrival in self._moving.step(view.snapshot, now):
             one = self._here.queued[key]
             age = self._here.leave(key)
             self._results[key] = replace(

@@ -73,10 +73,10 @@ class Dispatched:
         self._run_times.begin(job_class, began)
         return began
 
-    def look(self) -> Mapping[str, Dispatch]:
+    def step(self) -> Mapping[str, Dispatch]:
         """Say what the observer would publish."""
         delays = self._run_times.delays
-        found = self._dispatches.look(
+        found = self._dispatches.step(
             self._queues,
             delays.dispatches,
             recounted=self._recounted,
@@ -169,7 +169,7 @@ class Forecasts:
             return replace(self._snapshot, as_of=now)
         if now >= self._fresh_until and self._has_choice(job):
             self._forecast(now)
-        return replace(self.published, as_of=now, dispatches=self._dispatched.look())
+        return replace(self.published, as_of=now, dispatches=self._dispatched.step())
 
     def _has_choice(self, job: Job) -> bool:
         try:
@@ -190,7 +190,7 @@ class Forecasts:
             as_of=now,
             run_times=run_times,
             start_delays=starts,
-            dispatches=self._dispatched.look(),
+            dispatches=self._dispatched.step(),
             generation=1,
         )
 

@@ -297,5 +297,5 @@ def _schedules(snapshot: Snapshot) -> Iterator[Schedule]:
             kueue=snapshot.kueue,
             live=True,
         )
-        schedule.look()
+        schedule.start_what_fits()
         yield schedule

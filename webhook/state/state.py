@@ -400,7 +400,7 @@ class State:
             self._learn(partial(self._run_times.add, ended))
         for begun in self._workloads.take_begun():
             self._learn(partial(self._run_times.begin, begun.job_class, begun.began))
-        failing = self._failing.look(
+        failing = self._failing.step(
             self._run_times.records, self._run_times.take_changed(), snapshot.policies, unix
         )
         estimates = self._run_times.estimates(self._at_once)
@@ -414,7 +414,7 @@ class State:
 
     def _with_delays(self, snapshot: Snapshot, recounted: frozenset[str], clock: float) -> Snapshot:
         delays = self._run_times.delays
-        dispatches = self._dispatches.look(
+        dispatches = self._dispatches.step(
             self._workloads.tallies,
             delays.dispatches,
             recounted=recounted,
