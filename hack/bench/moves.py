@@ -16,7 +16,7 @@ from hack.bench import full_queues, phases, reviews
 from hack.bench.report import Figures, Scale, Target, spread, table
 from hack.bench.serving import Meanwhile
 from hack.install import Installation
-from webhook.controller.mover import STEP_SECONDS, MOST_IN_FLIGHT
+from webhook.controller.mover import MOST_IN_FLIGHT, STEP_SECONDS
 from webhook.model.job import MOVE_TO
 
 MOVES_A_SECOND: Final = MOST_IN_FLIGHT / STEP_SECONDS

@@ -42,7 +42,7 @@ def main() -> None:
     with _installed(given.clusters, comparison) as (installation, worker):
         plane, began = installation.plane, time.time()
 
-        def step(played: Mapping[str, Sequence[Course]]) -> None:
+        def look(played: Mapping[str, Sequence[Course]]) -> None:
             nonlocal began
             if given.set == "report":
                 ago = time.time() - began

@@ -28,7 +28,7 @@ def tidy(plane):
 def test_a_report_agrees_with_what_enforcing_saves_whether_promised_or_done(plane, webhook):
     began, found = time.time(), []
 
-    def step(played):
+    def look(played):
         since = time.time() - began
         found.append(reports.agreement(plane, played, since_seconds=since))
 

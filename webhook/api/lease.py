@@ -165,7 +165,7 @@ class Elector:
     def step(self) -> float:
         """Look at the Lease, and hold it if that may be; return how long to wait, at most."""
         try:
-            self._look()
+            self._look_at_lease()
         except ClusterError as error:
             lost = isinstance(error, Refused) and error.status == _CONFLICT
             self.trouble = "" if lost else str(error)
@@ -184,7 +184,7 @@ class Elector:
         except ClusterError as error:
             self.trouble = str(error)
 
-    def _look(self) -> None:
+    def _look_at_lease(self) -> None:
         source = self._get()
         record, asked = None if source is None else read(source), self._clock()
         identity = self._identity

@@ -85,7 +85,7 @@ def _parts(
 ) -> Mapping[str, StatusPart]:
     from webhook.api.errors import Forbidden
     from webhook.commands import connect, status_parts
-    from webhook.commands.status_parts import StatusPart, looked, replicas
+    from webhook.commands.status_parts import StatusPart, part_of, replicas
 
     kubernetes = _kubernetes(client)
     unix = time.time()
@@ -97,18 +97,20 @@ def _parts(
     except Forbidden as error:
         certificates = StatusPart(forbidden=str(error))
     parts = {
-        "switch": looked(lambda: status_parts.switch(client, ours)),
-        "kueue": looked(lambda: status_parts.kueue(client, kueue_namespace, kubernetes)),
-        "leader": looked(lambda: status_parts.leader(client, ours, unix)),
+        "switch": part_of(lambda: status_parts.switch(client, ours)),
+        "kueue": part_of(lambda: status_parts.kueue(client, kueue_namespace, kubernetes)),
+        "leader": part_of(lambda: status_parts.leader(client, ours, unix)),
         "certificates": certificates,
-        "replicas": looked(lambda: replicas(proxied, ours, unix)),
-        "clusters": looked(lambda: status_parts.clusters(client)),
-        "policies": looked(lambda: status_parts.policies(client)),
-        "clusterQueues": looked(lambda: status_parts.cluster_queues(client, ours, kueue_namespace)),
+        "replicas": part_of(lambda: replicas(proxied, ours, unix)),
+        "clusters": part_of(lambda: status_parts.clusters(client)),
+        "policies": part_of(lambda: status_parts.policies(client)),
+        "clusterQueues": part_of(
+            lambda: status_parts.cluster_queues(client, ours, kueue_namespace)
+        ),
     }
     parts["kueue"] = status_parts.untested(parts["kueue"], parts["policies"], parts["replicas"])
     if parts["clusterQueues"].forbidden:
-        parts["localQueues"] = looked(lambda: status_parts.local_queues(client, namespace))
+        parts["localQueues"] = part_of(lambda: status_parts.local_queues(client, namespace))
     return parts
 
 

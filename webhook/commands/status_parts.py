@@ -56,13 +56,13 @@ class StatusPart:
         return {"unknown": self.unknown} if self.unknown else self.shown
 
 
-Looks: TypeAlias = Callable[[], StatusPart]
+ReadPart: TypeAlias = Callable[[], StatusPart]
 
 
-def looked(look: Looks) -> StatusPart:
+def part_of(read: ReadPart) -> StatusPart:
     """Look; what the user may not see is a part of the answer, not a failure."""
     try:
-        return look()
+        return read()
     except Forbidden as error:
         return StatusPart(forbidden=str(error))
 

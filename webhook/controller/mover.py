@@ -134,10 +134,10 @@ class Mover:
         is_fresh = now - snapshot.as_of <= self._max_state_age
         if now >= self._next and policies and is_fresh:
             self._next = now + STEP_SECONDS + len(self._jobs) / JOBS_A_SECOND
-            self._look(_world(feed, snapshot, workloads, now=now, unix=unix), stepped)
+            self._choose(_world(feed, snapshot, workloads, now=now, unix=unix), stepped)
         return stepped
 
-    def _look(self, world: offers.ReconsiderInput, stepped: Stepped) -> None:
+    def _choose(self, world: offers.ReconsiderInput, stepped: Stepped) -> None:
         world = replace(
             world,
             min_gain_probability=self._min_gain_probability,
@@ -148,9 +148,9 @@ class Mover:
         passed_over = {*self._refused, *self._flying}
         jobs = [job for key, job in self._jobs.items() if key not in passed_over]
         most = min(self._confirmed, MOST_IN_FLIGHT) - len(self._flying)
-        looked = choose.choose_moves(world, jobs, most=most)
-        stepped.obstacles = looked.obstacles
-        for move in looked.moves:
+        chosen = choose.choose_moves(world, jobs, most=most)
+        stepped.obstacles = chosen.obstacles
+        for move in chosen.moves:
             if not self._may_write():
                 return
             self._write(move, world, stepped)
