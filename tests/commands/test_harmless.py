@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import webhook.commands
-from tests.cluster.runs import success
+from tests.learn.runs import success
 from webhook.commands import run_times_table, terminal
 from webhook.learn import job_class
 from webhook.learn.estimates import RunTimeLearner, remembered

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.cluster.objects import NAMESPACE, cluster_queue, local_queue, reserving
-from tests.cluster.test_journal_shards import entry
+from tests.hindsight.test_journal_shards import entry
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
+from tests.state.objects import NAMESPACE, cluster_queue, local_queue, reserving
 from webhook.api.errors import Forbidden, NotServed
 from webhook.commands import history
 from webhook.hindsight.journal import Slot, config_map

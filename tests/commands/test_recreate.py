@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tests.builders import GPU_OPTION, policy
 from tests.commands.apiserver import serving
-from tests.moves import pending, plain, reconsidering, with_spec
+from tests.flow.moves import pending, plain, reconsidering, with_spec
 from tests.reviews import light_job
 from tests.servers import Server
 from webhook.commands import recreate

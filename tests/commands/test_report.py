@@ -6,8 +6,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from tests.cluster.runs import began, ended, failure, success
 from tests.commands.apiserver import serving
+from tests.learn.runs import began, ended, failure, success
 from tests.model.policies import VALID
 from webhook.__main__ import main
 from webhook.learn.estimates import RunTimeLearner

@@ -7,8 +7,8 @@ import yaml
 
 from hack.experiment.arms import SCENARIOS
 from tests.commands.test_simulate import simulate
-from tests.simulate import journals
-from tests.simulate.test_decision_lines import lines
+from tests.hindsight import journals
+from tests.hindsight.test_decision_lines import lines
 
 GIVEN = journals.scenario("burst")
 CONTAINERS = "job.spec.template.spec.containers"

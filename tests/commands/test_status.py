@@ -6,7 +6,6 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from tests.cluster.kueue import deployment
 from tests.commands.apiserver import serving
 from tests.commands.cluster import Cluster
 from tests.commands.release import (
@@ -20,6 +19,7 @@ from tests.commands.release import (
     with_status,
     without,
 )
+from tests.state.kueue import deployment
 from webhook.__main__ import main
 
 PROXY = "/api/v1/namespaces/kf/pods/server-1:9000/proxy/metrics"

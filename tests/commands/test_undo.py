@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.commands.apiserver import serving
-from tests.moves import pending, plain, reconsidering, with_spec
+from tests.flow.moves import pending, plain, reconsidering, with_spec
+from tests.flow.test_move import UNNAMED
 from tests.reviews import light_job
 from tests.servers import Server
-from tests.test_moves import UNNAMED
 from webhook.commands.undo import TRIES, command
 from webhook.model.policy.fallback_policy import Mode
 

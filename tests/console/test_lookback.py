@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.cluster.objects import workload
 from tests.console import worlds
 from tests.console.test_collect import Only
 from tests.console.worlds import NOW, decision, known
 from tests.controller.objects import Objects
-from tests.simulate import journals
+from tests.hindsight import journals
+from tests.state.objects import workload
 from webhook.api.errors import Forbidden
 from webhook.console import lookback, quota_api
 from webhook.console.access import Everybody

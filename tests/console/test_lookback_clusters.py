@@ -3,7 +3,7 @@
 import pytest
 
 from tests.console.test_lookback import OURS, UNIX, Server
-from tests.simulate import journals
+from tests.hindsight import journals
 from webhook.console.lookback import Looker
 from webhook.model.policy.fallback_policy import Mode
 

@@ -6,8 +6,18 @@ import json
 
 import pytest
 
-from tests.cluster.objects import condition
-from tests.test_reconsider import NOW, OPTIONS, RULES, lane, quota, rule, running, time, waiting
+from tests.reconsider.test_choose import (
+    NOW,
+    OPTIONS,
+    RULES,
+    lane,
+    quota,
+    rule,
+    running,
+    time,
+    waiting,
+)
+from tests.state.objects import condition
 from webhook.api import resources as kinds
 from webhook.api.resources import Resource
 from webhook.api.watch import WatchUpdate

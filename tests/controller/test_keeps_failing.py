@@ -1,6 +1,6 @@
 from tests.builders import policy
-from tests.cluster.runs import DAY, failure, success
 from tests.controller.objects import Objects
+from tests.learn.runs import DAY, failure, success
 from webhook.api.errors import Forbidden
 from webhook.controller.policy_status import PATH
 from webhook.controller.records import EVENTS, MOST_AT_ONCE, Teller

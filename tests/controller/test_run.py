@@ -6,11 +6,11 @@ import time
 import pytest
 
 from tests.builders import policy as read_policy
-from tests.cluster.kueue import IMAGE, configuration, deployment
-from tests.cluster.runs import DAY, failure, success
 from tests.controller.objects import Objects
 from tests.controller.test_unreviewed import entry, stored
+from tests.learn.runs import DAY, failure, success
 from tests.model.policies import policy
+from tests.state.kueue import IMAGE, configuration, deployment
 from webhook.api.resources import (
     KUEUE_CONFIG,
     KUEUE_DEPLOYMENT,

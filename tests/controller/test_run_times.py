@@ -1,8 +1,8 @@
 import pytest
 
-from tests.cluster.objects import condition, reserving
-from tests.cluster.runs import began, ended, failure
 from tests.controller.objects import Objects
+from tests.learn.runs import began, ended, failure
+from tests.state.objects import condition, reserving
 from webhook.api.errors import Forbidden, Refused
 from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate

@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from tests.builders import policy
-from tests.cluster.kueue import configuration, deployment
-from tests.moves import decision, move, pending, reconsidering
+from tests.flow.moves import decision, move, pending, reconsidering
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
+from tests.state.kueue import configuration, deployment
 from webhook.api import resources as kinds
 from webhook.decide.restraint import Restraint
 from webhook.model.kueue_support import KueueManager

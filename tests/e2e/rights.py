@@ -15,9 +15,9 @@ from certs.plan import Lifetimes
 from certs.store import Store
 from tests.builders import job
 from tests.chart import helm
-from tests.cluster.objects import workload
-from tests.cluster.runs import DAY, ended
 from tests.controller.journals import ENDED, WORLD, past
+from tests.learn.runs import DAY, ended
+from tests.state.objects import workload
 from webhook.api import kubeconfigs
 from webhook.api.client import Client
 from webhook.api.errors import ClusterError, NotServed

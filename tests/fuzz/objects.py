@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from tests.cluster.kueue import configuration, deployment
-from tests.cluster.objects import condition
 from tests.fuzz.values import (
     decisions,
     digits,
@@ -24,6 +22,8 @@ from tests.fuzz.values import (
     times,
 )
 from tests.reviews import light_job
+from tests.state.kueue import configuration, deployment
+from tests.state.objects import condition
 from webhook.api import resources as kinds
 from webhook.hindsight.journal import JournalEntry, Slot
 from webhook.hindsight.journal import config_map as journal_map

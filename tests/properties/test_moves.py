@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import assume, given, settings
 
 from tests import builders
-from tests.moves import asking, pending, plain, undone
+from tests.flow.moves import asking, pending, plain, undone
 from tests.properties.jobs import adaptations, jobs
 from tests.properties.test_flow import PLENTY
 from tests.servers import paper_snapshot

@@ -6,7 +6,7 @@ from copy import deepcopy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.moves import asking, decision, pending, plain
+from tests.flow.moves import asking, decision, pending, plain
 from tests.properties.jobs import adaptations, jobs
 from tests.properties.test_moves import EXAMPLES, KIND, created, moved, patched, submitted, world
 from webhook.admission import patch

@@ -7,7 +7,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.moves import plain
+from tests.flow.moves import plain
 from tests.properties.jobs import adaptations, jobs
 from tests.properties.test_flow import decided, submitted, world
 from webhook.decide import warning

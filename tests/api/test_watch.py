@@ -1,0 +1,223 @@
+"""List-then-watch on a scripted API server."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.api.script import COHORTS, NAMESPACES, Script
+from webhook.api.errors import Forbidden, Gone, NotServed, Unreachable
+from webhook.api.watch import REST_SECONDS, WORK_SECONDS
+from webhook.state import readers
+
+
+def namespace(name, version="7"):
+    return {"metadata": {"name": name, "labels": {}, "resourceVersion": version}}
+
+
+def page(*names, version="5", more=""):
+    metadata = {"resourceVersion": version} | ({"continue": more} if more else {})
+    return {"metadata": metadata, "items": [namespace(name) for name in names]}
+
+
+def event(event_type, name="a", version="7"):
+    return {"type": event_type, "object": namespace(name, version)}
+
+
+def changes(script):
+    """Tell the messages that carry something: listed keys, or a change."""
+    found = []
+    for message in script.messages:
+        if message.entries is not None:
+            found.append([entry.key[1] for entry in message.entries])
+        if message.event is not None:
+            found.append((message.event[0], message.event[1].key[1]))
+    return found
+
+
+def test_pages_are_listed_and_watched_from_their_resource_version():
+    script = Script(page("a", more="t1"), page("b", version="5"), [10.0]).steps(1)
+
+    assert script.asked == [
+        ("list", "/api/v1/namespaces", {"limit": "200"}),
+        ("list", "/api/v1/namespaces", {"limit": "200", "continue": "t1"}),
+        (
+            "watch",
+            "/api/v1/namespaces",
+            {
+                "allowWatchBookmarks": "true",
+                "resourceVersion": "5",
+                "timeoutSeconds": "2",
+                "read_seconds": 4.0,
+            },
+        ),
+    ]
+    assert changes(script) == [["a", "b"]]
+
+
+def test_a_long_list_is_read_with_rests():
+    script = Script(page(*"abcde"), [10.0])
+
+    def read(kind, source):
+        script.now += 0.6 * WORK_SECONDS
+        return readers.read(kind, source)
+
+    script.steps(1, replace(NAMESPACES, read=read))
+
+    assert changes(script) == [["a", "b", "c", "d", "e"]]
+    assert script.slept == [REST_SECONDS] * 2
+
+
+def test_a_watch_that_ends_is_resumed_from_the_last_event_without_a_wait():
+    script = Script(page("a"), [event("ADDED", "b", "8"), 10.0], [10.0]).steps(2)
+
+    assert script.kinds_of_calls() == ["list", "watch", "watch"]
+    assert script.asked[2][2]["resourceVersion"] == "8"
+    assert script.slept == []
+    assert changes(script) == [["a"], ("ADDED", "b")]
+
+
+def test_a_bookmark_moves_the_resource_version_and_changes_nothing():
+    script = Script(page("a"), [event("BOOKMARK", "", "9"), 10.0], [10.0]).steps(2)
+
+    assert script.asked[2][2]["resourceVersion"] == "9"
+    assert changes(script) == [["a"]]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"items": 5}, {"items": ["a"]}, {"items": [{"metadata": "a"}]}, {"metadata": "a"}],
+)
+def test_what_is_no_list_of_objects_is_a_failure_like_any_other(answer):
+    script = Script(answer, page("a"), [10.0]).steps(2)
+
+    assert script.messages[0].error == "an answer that is no list of objects"
+    assert changes(script) == [["a"]]
+
+
+@pytest.mark.parametrize("found", ["a", ["a"], {"metadata": "a"}])
+def test_an_event_without_an_object_is_a_failure_like_any_other(found):
+    script = Script(page("a"), [{"type": "ADDED", "object": found}], [10.0]).steps(2)
+
+    assert [each.error for each in script.messages if each.error] == ["an event without an object"]
+    assert changes(script) == [["a"]]
+
+
+def test_every_sign_of_life_is_told_with_its_time():
+    script = Script(page("a"), [3.0, event("BOOKMARK"), 7.0]).steps(1)
+
+    assert [(message.at, message.error) for message in script.messages] == [
+        (100.0, ""),
+        (103.0, ""),
+        (110.0, ""),
+    ]
+
+
+def test_watches_are_longer_while_all_goes_well():
+    script = Script(page("a"), [2.0], [9.0], Unreachable("x"), [2.0], [9.0]).steps(5)
+
+    lengths = [params.get("timeoutSeconds") for _, _, params in script.asked]
+    assert lengths == [None, "2", "9", "9", "2", "9"]
+
+
+def test_an_opened_watch_that_says_it_is_too_late_is_no_sign_of_life():
+    gone = [{"type": "ERROR", "object": {"code": 410}}]
+    script = Script(page("a"), [10.0], gone).steps(2)
+
+    assert [message.at for message in script.messages] == [100.0, 110.0]
+
+
+def test_deletes_are_delivered():
+    script = Script(page("a"), [event("DELETED"), 10.0]).steps(1)
+
+    assert changes(script) == [["a"], ("DELETED", "a")]
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        Gone(),
+        [{"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}}],
+    ],
+    ids=["as an answer", "as an event"],
+)
+def test_a_version_too_old_leads_to_a_new_list(gone):
+    script = Script(page("a"), gone, page("b", version="20"), [10.0]).steps(2)
+
+    assert script.kinds_of_calls() == ["list", "watch", "list", "watch"]
+    assert script.asked[3][2]["resourceVersion"] == "20"
+    assert changes(script) == [["a"], ["b"]]
+    assert script.slept == [0.1]
+
+
+def test_a_continue_token_too_old_starts_the_list_again():
+    script = Script(page("a", more="t1"), Gone(), page("b"), [10.0]).steps(2)
+
+    assert script.asked[2] == ("list", "/api/v1/namespaces", {"limit": "200"})
+    assert changes(script) == [["b"]]
+
+
+def test_an_api_server_that_is_gone_is_tried_ever_more_slowly_and_then_resumed():
+    down = [Unreachable("refused")] * 7
+    script = Script(page("a"), *down, [event("ADDED", "b"), 10.0]).steps(8)
+
+    assert script.kinds_of_calls() == ["list"] + ["watch"] * 8
+    assert script.slept == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.0, 3.0])
+    assert changes(script) == [["a"], ("ADDED", "b")]
+    assert [m.error for m in script.messages if m.error] == ["refused"] * 7
+
+
+def test_after_many_failures_everything_is_listed_anew():
+    script = Script(page("a"), *[Unreachable("x")] * 9, page("b"), [10.0]).steps(10)
+
+    assert script.kinds_of_calls() == ["list"] + ["watch"] * 9 + ["list", "watch"]
+
+
+def test_a_watch_that_breaks_off_keeps_what_it_has_told():
+    broken = [event("ADDED", "b", "8"), Unreachable("reset")]
+    script = Script(page("a"), broken, [10.0]).steps(2)
+
+    assert script.asked[2][2]["resourceVersion"] == "8"
+    assert script.slept == [0.1]
+
+
+def test_watches_that_end_at_once_are_not_opened_in_a_loop():
+    script = Script(page("a"), [], [], [10.0], []).steps(4)
+
+    assert script.slept == pytest.approx([0.1, 0.2, 0.1])
+
+
+def test_what_is_not_served_is_empty_and_looked_for_again():
+    script = Script(NotServed("cohorts"), page("a"), [10.0]).steps(2, COHORTS)
+
+    assert changes(script) == [[], ["a"]]
+    assert [m.served for m in script.messages if m.entries is not None] == [False, True]
+    assert script.slept == [8.0]
+    assert script.forgotten == 1
+
+
+def test_without_kueue_its_resources_are_empty():
+    script = Script(version=None).steps(1, COHORTS)
+
+    assert changes(script) == [[]]
+    assert script.asked == []
+
+
+def test_what_was_served_is_believed_gone_only_when_said_twice():
+    script = Script(page("a"), NotServed("x"), NotServed("x")).steps(2)
+
+    assert changes(script) == [["a"], []]
+    assert script.slept == [0.1, 8.0]
+
+
+def test_the_older_version_is_asked_for_where_only_that_is_served():
+    script = Script(page("a"), [10.0], version="v1beta1").steps(1, COHORTS)
+
+    assert script.asked[0][1] == "/apis/kueue.x-k8s.io/v1beta1/cohorts"
+
+
+def test_what_may_not_be_read_is_said_and_tried_again():
+    script = Script(Forbidden("namespaces", "no"), page("a"), [10.0]).steps(2)
+
+    first = script.messages[0]
+    assert (first.error, first.unreadable, script.slept) == ("no", True, [8.0])
+    assert changes(script) == [["a"]]

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+from tests.decide.test_decision_record import CPU, GPU, LOST, decision
+from webhook.commands.decision_table import table
+from webhook.model.decision import Assessment, Fit, Outcome
+from webhook.model.forecasts import Basis, Forecast, RunTime, Start
+from webhook.model.reasons import Skip
+
+
+def test_the_table_shows_each_option_with_its_numbers_and_reasons():
+    found = table(Outcome(decision=decision()))
+
+    indent = " " * 62
+    assert found.splitlines() == [
+        "Policy light-gpu (Enforce): sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending",
+        "",
+        "  OPTION  QUEUE    CLUSTERQUEUE  FITS     PENDING  RESERVING  WHY",
+        (
+            "  gpu     gpu-lq   gpu-cq        waits    12       4          "
+            "needs nvidia.com/gpu 1 (flavor t4), 0"
+        ),
+        indent + "free",
+        "> cpu     cpu-lq   cpu-cq        now      0        1          flavor default",
+        (
+            "  spot    spot-lq  -             refused  -        -          "
+            "queueNotFound: LocalQueue spot-lq not"
+        ),
+        indent + "found in namespace team",
+    ]
+
+
+def test_where_an_option_has_a_cluster_it_has_a_column():
+    remote = replace(GPU, cluster="worker-1")
+
+    counted = table(Outcome(decision=decision(remote, CPU)), 120)
+    start = Start(seconds=0.0, low=0.0, high=0.0)
+    foreseen = replace(CPU, forecast=Forecast(start=start))
+    forecast = table(Outcome(decision=decision(remote, foreseen)), 120)
+
+    rows = [line.split()[:6] for line in counted.splitlines()[2:] if line[2:3].strip()]
+    assert rows == [
+        ["OPTION", "QUEUE", "CLUSTERQUEUE", "CLUSTER", "FITS", "PENDING"],
+        ["gpu", "gpu-lq", "gpu-cq", "worker-1", "waits", "12"],
+        [">", "cpu", "cpu-lq", "cpu-cq", "-", "now"],
+    ]
+    rows = [line.split()[:6] for line in forecast.splitlines()[2:] if line[2:3].strip()]
+    assert rows == [
+        ["OPTION", "QUEUE", "CLUSTERQUEUE", "CLUSTER", "PENDING", "STARTS"],
+        ["gpu", "gpu-lq", "gpu-cq", "worker-1", "12", "-"],
+        [">", "cpu", "cpu-lq", "cpu-cq", "-", "0"],
+    ]
+
+
+def test_long_names_move_the_reasons_to_lines_of_their_own():
+    long = Assessment(
+        option="a" * 40,
+        queue="b" * 40,
+        cluster_queue="c" * 40,
+        fit=Fit.MAY_PREEMPT,
+        pending=1234567,
+        reserving=123456789,
+        detail="needs " + "d" * 60 + " and " + "e" * 60,
+    )
+
+    found = table(Outcome(decision=decision(long)))
+
+    assert max(len(line) for line in found.splitlines()) <= 100
+    assert found.splitlines()[-2:] == ["      needs " + "d" * 60 + " and", "      " + "e" * 60]
+
+
+def test_a_job_that_is_passed_over_has_no_table():
+    found = table(Outcome(skip=Skip.NO_POLICY, warnings=("a warning",)))
+
+    assert found == "Left untouched: no policy matches this Job.\na warning"
+
+
+def test_where_there_are_forecasts_the_table_has_starts_runs_and_finishes():
+    waits = Start(seconds=184.0, low=170.0, high=200.0, uncertain=("preemption",))
+    learned = RunTime(seconds=20.0, low=18.0, high=23.0, basis=Basis.LEARNED, runs=31)
+    slow = RunTime(seconds=70.0, low=50.0, high=98.0, basis=Basis.POLICY)
+    now = Start(seconds=0.0, low=0.0, high=0.0)
+    never = Start(seconds=inf, low=inf, high=inf)
+    gpu = Forecast(start=waits, run=learned, finish=204.0, finish_low=189.0, finish_high=220.0)
+    cpu = Forecast(start=now, run=slow, finish=70.0, finish_low=50.0, finish_high=98.0)
+    tpu = Assessment(option="tpu", queue="tpu-lq", forecast=Forecast(start=never))
+    options = replace(GPU, forecast=gpu), replace(CPU, forecast=cpu), tpu, LOST
+
+    found = table(Outcome(decision=decision(*options, reason="sent to cpu-lq (cpu): starts now")))
+
+    indent = " " * 68
+    assert found.splitlines()[2:] == [
+        "  OPTION  QUEUE    CLUSTERQUEUE  PENDING  STARTS    RUNS  DONE      WHY",
+        (
+            "  gpu     gpu-lq   gpu-cq        12       in 184 s  20 s  in 204 s  "
+            "run: learned from 31 runs; done"
+        ),
+        indent + "within 189 s to 220 s;",
+        indent + "uncertain: preemption",
+        (
+            "> cpu     cpu-lq   cpu-cq        0        now       70 s  in 70 s   "
+            "run: the policy; done within 50"
+        ),
+        indent + "s to 98 s",
+        "  tpu     tpu-lq   -             -        never     -     -         no run time is known",
+        (
+            "  spot    spot-lq  -             -        -         -     -         "
+            "queueNotFound: LocalQueue spot-"
+        ),
+        indent + "lq not found in namespace team",
+    ]

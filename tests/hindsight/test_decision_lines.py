@@ -1,0 +1,121 @@
+"""The decision log as a scenario: the same Jobs come, and another policy may decide them."""
+
+import json
+
+import pytest
+
+from tests.hindsight import journals
+from webhook.hindsight.decision_lines import Sources, read
+from webhook.learn.estimates import NOTHING
+from webhook.model import job_manifest
+from webhook.model.fields import FieldError
+from webhook.simulate.replay import replay
+
+RUNS = {"heavy": {"gpu-lq": 32.0}, "light": {"gpu-lq": 20.0, "cpu-lq": 70.0}}
+
+
+def lines(given, *, runs=RUNS):
+    """What the server would have logged of a scenario's Jobs."""
+    for submission in given.submissions:
+        job = journals.KIND.read(given.manifest(submission))
+        options = [
+            {"name": queue, "queue": queue, "runs": seconds}
+            for queue, seconds in runs.get(submission.template, {}).items()
+        ]
+        yield json.dumps(
+            {
+                "ts": journals.BEGAN + submission.at,
+                "msg": "decided",
+                "operation": "CREATE",
+                "dry_run": False,
+                "decision": {"options": options},
+                "job": job_manifest.manifest(job, submission.template),
+            }
+        )
+
+
+def sources(given, strategy="FinishTime", **rest):
+    world = journals.world(given, strategy, mode="Enforce")
+    return Sources(snapshot=world.snapshot, learned=NOTHING, **rest)
+
+
+@pytest.mark.parametrize("strategy", ["static", "FinishTime"])
+@pytest.mark.parametrize("name", ["burst", "uniform", "clusters"])
+def test_a_log_replays_as_the_scenario_that_it_tells_of(name, strategy):
+    given = journals.scenario(name)
+    found = read(lines(given), sources(given, workers=given.workers))
+
+    (arm,) = found.arms([strategy])
+    replayed, wanted = replay(found, arm).totals, journals.happened(given, strategy).totals
+
+    assert replayed.makespan == pytest.approx(wanted.makespan)
+    # Classes that differ in arguments alone learn from one another only where these are known.
+    assert replayed.mean_turnaround == pytest.approx(wanted.mean_turnaround, rel=0.02)
+    assert replayed.moved == pytest.approx(wanted.moved, abs=1)
+    assert [job.cluster for job in replay(found, found.arms(["static"])[0]).jobs] == (
+        ["worker" if given.workers else ""] * len(found.submissions)
+    )
+
+
+def test_the_journal_knows_better_than_what_was_expected():
+    given = journals.scenario("burst")
+    entries = journals.entries(given, journals.happened(given, "static"))
+    wrong = {kind: dict.fromkeys(queues, 1.0) for kind, queues in RUNS.items()}
+
+    found = read(lines(given, runs=wrong), sources(given, entries=entries))
+
+    light = next(each for each in found.submissions if each.name == "light-1")
+    assert light.run_seconds["gpu"] == pytest.approx(20, abs=1)
+    assert light.run_seconds["cpu"] == pytest.approx(70, abs=4)
+
+
+def test_a_policy_says_how_long_jobs_run_that_nobody_decided():
+    given = journals.scenario("burst")
+
+    found = read(lines(given, runs={}), sources(given))
+
+    runs = {each.name: dict(each.run_seconds) for each in found.submissions}
+    assert (runs["heavy-1"]["gpu"], runs["light-1"]) == (32.0, {"gpu": 20.0, "cpu": 70.0})
+
+
+def test_a_job_of_which_nothing_tells_is_named_with_its_line():
+    given = journals.scenario("burst")
+    threshold = sources(given, "Threshold")
+
+    with pytest.raises(FieldError) as raised:
+        read(lines(given, runs={}), threshold, file="server.log")
+
+    assert str(raised.value) == (
+        "server.log:1: nothing tells how long this Job runs: give --run-time"
+    )
+
+
+def test_a_run_time_that_is_given_stands_for_what_nothing_tells():
+    given = journals.scenario("burst")
+
+    found = read(lines(given, runs={}), sources(given, "Threshold", run_seconds=7.0))
+
+    assert {each.run_seconds["gpu"] for each in found.submissions} == {7.0}
+
+
+def test_lines_that_let_in_no_job_are_passed_over():
+    given = journals.scenario("burst")
+    first = json.loads(next(lines(given)))
+    others = [
+        {**first, "dry_run": True},
+        {**first, "operation": "UPDATE"},
+        {key: value for key, value in first.items() if key != "job"},
+    ]
+
+    found = read(
+        ["Traceback", '{"job": cut off', *map(json.dumps, [*others, first])], sources(given)
+    )
+
+    assert [(each.name, each.at) for each in found.submissions] == [("heavy-1", 0.0)]
+
+
+def test_a_log_without_jobs_is_refused():
+    given = journals.scenario("burst")
+
+    with pytest.raises(FieldError, match=r"server.log: expected lines with a `job`"):
+        read(["{}"], sources(given), file="server.log")

@@ -1,0 +1,120 @@
+"""Figures of a report that hardly a scenario brings about."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.hindsight import journals
+from webhook.hindsight.gains import NOBODY, gains
+from webhook.hindsight.journal import GONE, WeighedOption
+from webhook.hindsight.look_back import look_back, untold
+
+GIVEN = journals.scenario("burst")
+DECIDED = journals.happened(GIVEN, "FinishTime")
+
+
+def told(entries, *, mode="Enforce", **chosen):
+    world = journals.world(GIVEN, "FinishTime", mode=mode)
+    return gains(look_back(entries, world), since=journals.BEGAN, until=world.now, **chosen)
+
+
+def enforced():
+    return journals.entries(GIVEN, DECIDED, mode="Enforce")
+
+
+def test_a_job_that_no_policy_matches_shows_what_it_got_of_it():
+    def without_class(entry):
+        labels = {**entry.labels, "workload-type": "other"}
+        unmatched = {"policy": "", "mode": "", "option": ""}
+        return replace(entry, labels=labels, **unmatched) if entry.job_class == "heavy" else entry
+
+    found = told([without_class(entry) for entry in enforced()])
+
+    rows = {row.policy: row for row in found.rows}
+    assert (rows[NOBODY].seen, rows[NOBODY].mode, rows[NOBODY].stayed) == (15, "", {})
+    assert rows[NOBODY].saved is not None
+    assert found.rows[-1].policy == NOBODY
+
+
+def test_a_job_that_was_not_reviewed_is_told_so():
+    bare = {"policy": "", "mode": "", "option": ""}
+
+    found = told([replace(entry, **bare) for entry in enforced() if entry.queue == "gpu-lq"])
+
+    assert {why for row in found.rows for why in row.stayed} == {"noDecision"}
+
+
+def test_jobs_that_go_on_are_seen_and_not_compared():
+    *over, last = enforced()
+    going = replace(last, finished=0, outcome="")
+
+    found = told([*over, going])
+
+    assert sum(row.seen for row in found.rows) == 30
+    assert sum(row.over for row in found.rows) == 29
+
+
+def test_what_was_deleted_before_it_ran_is_not_replayed():
+    *over, last = enforced()
+
+    found = told([*over, replace(last, admitted=0, outcome=GONE)])
+
+    assert sum(row.seen for row in found.rows) == 29
+
+
+def test_jobs_in_queues_that_are_gone_are_left_out_and_counted():
+    *over, last = enforced()
+
+    found = told([*over, replace(last, queue="gone-lq")])
+
+    assert found.left_out == 1
+
+
+def test_what_came_before_is_in_the_way_and_not_counted():
+    entries = enforced()
+    world = journals.world(GIVEN, "FinishTime", mode="Enforce")
+    since = journals.BEGAN + 0.7
+
+    found = gains(look_back(entries, world), since=since, until=world.now)
+
+    assert {row.policy: row.seen for row in found.rows} == {"heavy": 1, "light": 15}
+
+
+def test_moves_of_pending_jobs_are_counted_and_replayed_from_when_they_were_made():
+    entries = [
+        replace(entry, moves=1, decided_in=1.0) if entry.queue == "cpu-lq" else entry
+        for entry in enforced()
+    ]
+
+    found = told(entries)
+
+    assert {row.policy: row.reconsidered for row in found.rows} == {"heavy": 0, "light": 6}
+    assert abs(found.sureness.turnaround) < 3
+
+
+def test_forecasts_are_held_against_what_happened():
+    def expecting(entry):
+        took = 1.1 * (entry.finished - entry.created)
+        return replace(
+            entry, offers=(WeighedOption(option=entry.option, queue="", finishes_in=took),)
+        )
+
+    found = told(map(expecting, enforced()))
+
+    assert found.sureness.forecasts == 30
+    assert found.sureness.forecast == pytest.approx(10)
+
+
+def test_without_queues_the_decisions_forecasts_tell():
+    def expecting(entry):
+        there = WeighedOption(option="gpu", queue="gpu-lq", finishes_in=500.0)
+        return replace(entry, offers=(there,))
+
+    entries = [expecting(entry) for entry in enforced()]
+    moved = [entry for entry in entries if entry.queue == "cpu-lq"]
+
+    found = gains(untold(entries), since=journals.BEGAN, until=journals.BEGAN + 1000)
+
+    light = next(row for row in found.rows if row.policy == "light")
+    assert light.saved == pytest.approx(sum(500 - e.finished + e.created for e in moved))
+    assert (light.moved, light.over, found.sureness) == (6, 6, None)

@@ -1,0 +1,141 @@
+"""Reports of Jobs that ran in worker clusters, whose queues are known or not."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.hindsight import journals
+from webhook.hindsight import gains_table
+from webhook.hindsight.gains import gains
+from webhook.hindsight.look_back import look_back
+from webhook.learn.estimates import Learned
+from webhook.learn.run_records import ClassRecord, Run, pack_runs
+
+# The manager lets through ten times what its worker has.
+GIVEN = journals.scenario("clusters", managerGpus=40)
+STATIC, DECIDED = (journals.happened(GIVEN, each) for each in ("static", "FinishTime"))
+
+MOVED = DECIDED.totals.moved
+
+
+def told(result, *, mode, workers, change=lambda entries: entries):
+    world = journals.world(GIVEN, "FinishTime", mode=mode)
+    world = replace(world, workers=workers)
+    written = journals.entries(GIVEN, result, mode=mode if mode == "Enforce" else "")
+    found = look_back(change(written), world)
+    return gains(found, since=journals.BEGAN, until=world.now)
+
+
+@pytest.mark.parametrize(("over", "counts"), [(-10, True), (10, False)])
+def test_what_was_known_of_dispatches_before_is_known_to_replays(over, counts):
+    # Nobody looks into the worker, and a run on CPUs takes 50 s longer.
+    workers = {name: replace(each, watched=False) for name, each in GIVEN.workers.items()}
+    waited = pack_runs(Run(journals.BEGAN + over, uid, 600) for uid in range(3))
+    record = ClassRecord(coarse="~light", dispatches={"gpu-cq": waited})
+    world = journals.world(GIVEN, "FinishTime", mode="Observe")
+    learned = Learned(records={"light": record}, estimates={}, refusals={})
+
+    found = look_back(
+        journals.entries(GIVEN, STATIC), replace(world, workers=workers, learned=learned)
+    )
+    rows = gains(found, since=journals.BEGAN, until=world.now).rows
+
+    assert any(row.saved for row in rows) is counts
+
+
+def turnaround(result):
+    return sum(job.finish - job.arrival for job in result.jobs)
+
+
+@pytest.mark.parametrize(("mode", "ran"), [("Enforce", DECIDED), ("Observe", STATIC)])
+def test_jobs_are_replayed_in_the_queues_of_their_workers(mode, ran):
+    found = told(ran, mode=mode, workers=GIVEN.workers)
+
+    wanted = turnaround(STATIC) - turnaround(DECIDED)
+    assert sum(row.saved for row in found.rows) == pytest.approx(wanted, rel=0.05)
+    assert abs(found.sureness.turnaround) < 3
+    assert (found.unseen, [row.unseen for row in found.rows]) == ((), [0, 0])
+
+
+@pytest.mark.parametrize(("mode", "ran"), [("Enforce", DECIDED), ("Observe", STATIC)])
+def test_where_nothing_is_known_of_a_worker_nothing_is_counted(mode, ran):
+    found = told(ran, mode=mode, workers={})
+
+    assert found.unseen == ("worker",)
+    assert [(row.seen, row.unseen, row.saved) for row in found.rows] == [(15, 15, None)] * 2
+    assert found.sureness is None
+    assert [row.is_told for row in found.rows] == [mode == "Enforce"] * 2
+
+
+def test_what_is_not_known_is_said_plainly():
+    lines = gains_table.as_text(told(STATIC, mode="Observe", workers={})).splitlines()
+
+    assert [line.split() for line in lines[3:5]] == [
+        ["heavy", "research", "15", "-", "-", "-", "-", "-"],
+        ["light", "research", "15", "-", "-", "-", "-", "-"],
+    ]
+    assert lines[-5:] == [
+        "Where Jobs ran: 30 in worker.",
+        "Nothing is known here of cluster worker: 30 Jobs are in no replay.",
+        "  --cluster NAME=FILE gives its queues; see `report --help`.",
+        "  Until then, what moved Jobs saved is by the forecasts of their decisions alone.",
+        "Nothing was replayed: what was saved is by the forecasts of the decisions alone.",
+    ]
+
+
+def test_programs_are_told_that_it_is_not_known():
+    found = gains_table.as_json(told(STATIC, mode="Observe", workers={}))
+
+    assert found["unknownClusters"] == ["worker"]
+    assert [(row["moved"], row["notReplayed"]) for row in found["rows"]] == [(None, 15)] * 2
+
+
+def test_jobs_of_the_managers_own_queues_are_replayed_all_the_same():
+    def some_of_others(entries):
+        # No policy matches these, and they were submitted where they ran.
+        labels = {"kueue.x-k8s.io/queue-name": "cpu-lq", "workload-type": "other"}
+        bare = {"policy": "", "mode": "", "option": "", "labels": labels}
+        return [replace(e, **bare, submitted=e.ran) if e.queue == "cpu-lq" else e for e in entries]
+
+    found = told(DECIDED, mode="Enforce", workers={}, change=some_of_others)
+
+    assert {row.policy: (row.unseen, row.over) for row in found.rows} == {
+        "": (0, MOVED),
+        "heavy": (15, 0),
+        "light": (15 - MOVED, 0),
+    }
+
+
+def test_a_cluster_that_an_entry_names_and_no_queue_leads_to_is_not_known():
+    def elsewhere(entries):
+        return [replace(each, cluster="gone") for each in entries]
+
+    found = told(STATIC, mode="Enforce", workers=GIVEN.workers, change=elsewhere)
+
+    assert found.unseen == ("gone",)
+
+
+def test_where_there_is_one_cluster_it_is_named_with_its_jobs():
+    found = told(DECIDED, mode="Enforce", workers=GIVEN.workers)
+
+    said = f"Where Jobs ran: {MOVED} (manager), {30 - MOVED} in worker."
+    assert said in gains_table.as_text(found).splitlines()
+
+
+def test_several_clusters_stand_in_a_table():
+    def by_turns(entries):
+        sent = [each for each in entries if each.cluster]
+        names = {each.key: f"worker-{number % 2}" for number, each in enumerate(sent)}
+        return [replace(each, cluster=names.get(each.key, "")) for each in entries]
+
+    found = told(DECIDED, mode="Enforce", workers={}, change=by_turns)
+
+    lines = gains_table.as_text(found).splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("RAN IN"))
+    half = (30 - MOVED) // 2
+    counts = [("(manager)", MOVED), ("worker-0", 30 - MOVED - half), ("worker-1", half)]
+    assert [line.split()[:2] for line in lines[start : start + 4]] == [
+        ["RAN", "IN"],
+        *([name, str(count)] for name, count in counts),
+    ]
+    assert [each.started for each in found.clusters] == [count for _, count in counts]

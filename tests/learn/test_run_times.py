@@ -1,0 +1,231 @@
+import random
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.learn.runs import began, ended
+from webhook.learn.estimates import RunTimeLearner
+from webhook.learn.run_records import (
+    MOST_BEGUN,
+    MOST_RUNS,
+    Began,
+    ClassRecord,
+    Ended,
+    Run,
+    RunOutcome,
+    pack_outcomes,
+    pack_runs,
+)
+
+BEGUN = st.builds(
+    Began,
+    cluster_queue=st.sampled_from(["gpu-cq", "cpu-cq"]),
+    flavors=st.sampled_from(["t4", "plain"]),
+    cluster=st.sampled_from(["", "far"]),
+    uid=st.integers(0, 2),
+    reserved=st.integers(0, 50),
+    admitted=st.integers(0, 50),
+    ready=st.integers(0, 50),
+)
+RUNS = st.lists(
+    st.builds(
+        ended,
+        st.sampled_from(["a", "b", "c"]),
+        st.integers(0, 50),
+        uid=st.integers(0, 2),
+        seconds=st.integers(1, 100),
+        succeeded=st.booleans(),
+        flavors=st.sampled_from(["t4", "plain"]),
+        cluster=st.sampled_from(["", "far"]),
+        began=st.none() | BEGUN,
+    ),
+    max_size=60,
+)
+
+
+def learned_from(runs, *, most=10_000):
+    found = RunTimeLearner(most)
+    for run in runs:
+        found.add(run)
+    return found
+
+
+def test_a_class_and_its_coarse_class_are_learned_by_flavors():
+    found = learned_from([ended(seconds=70), ended("other", 1001, seconds=20), ended(flavors="p")])
+
+    assert {place: each.runs for place, each in found.estimates().items()} == {
+        ("k", "t4"): 1,
+        ("k", "p"): 1,
+        ("other", "t4"): 1,
+        ("~c", "t4"): 2,
+        ("~c", "p"): 1,
+    }
+    assert found.estimates()["k", "t4"].seconds == pytest.approx(70)
+
+
+def test_failed_runs_teach_nothing_of_run_times():
+    assert learned_from([ended(succeeded=False)]).estimates() == {}
+
+
+def test_what_did_not_change_stays_the_same_object():
+    found = learned_from([ended(), ended("other", coarse="~d")])
+    before = found.estimates()
+    found.add(ended())
+    same = found.estimates()
+    found.add(ended(finished=2000))
+    after = found.estimates()
+
+    assert same is before
+    assert after is not before
+    assert after["other", "t4"] is before["other", "t4"]
+    assert (before["k", "t4"].runs, after["k", "t4"].runs) == (1, 2)
+
+
+def test_many_new_classes_are_learned_a_few_at_a_time():
+    found = learned_from([ended(f"k{number}", coarse="~c") for number in range(5)])
+
+    sizes = [len(found.estimates(at_once=4)) for _ in range(3)]
+
+    assert sizes == [4, 6, 6]
+
+
+def test_runs_on_one_flavor_tell_how_far_runs_on_another_spread():
+    here = [ended(finished=1000 + n, flavors="p", seconds=70) for n in range(3)]
+    there = [ended(finished=2000 + n, uid=n, seconds=20) for n in range(30)]
+    found = learned_from(here)
+    alone = found.estimates()["k", "p"]
+
+    for run in there:
+        found.add(run)
+
+    known = found.estimates()["k", "p"]
+    assert (known.seconds, known.runs) == (alone.seconds, alone.runs)
+    assert known.high / known.low < 1.3
+    assert alone.high / alone.low > 2
+
+
+@given(RUNS.flatmap(lambda runs: st.tuples(st.just(runs), st.permutations(runs))))
+def test_what_is_learned_does_not_depend_on_the_order_of_runs(both):
+    runs, shuffled = both
+
+    first, second = learned_from(runs), learned_from(shuffled)
+
+    assert first.records == second.records
+    assert first.estimates() == second.estimates()
+    assert first.delays.starts(None) == second.delays.starts(None)
+    assert first.delays.dispatches == second.delays.dispatches
+
+
+@given(RUNS, RUNS)
+def test_two_replicas_that_saw_different_runs_learn_the_same_from_one_another(one, other):
+    mine, theirs = learned_from(one), learned_from(other)
+    for key, record in theirs.records.items():
+        mine.merge(key, record)
+
+    whole = learned_from([*one, *other])
+    assert mine.records == whole.records
+    assert mine.estimates() == whole.estimates()
+    assert mine.delays.starts(None) == whole.delays.starts(None)
+    assert mine.delays.dispatches == whole.delays.dispatches
+
+
+def test_changed_classes_are_listed_once():
+    found = learned_from([ended(), ended("other")])
+
+    assert found.take_changed() == {"k", "other"}
+    found.add(ended())
+    assert found.take_changed() == frozenset()
+
+
+def test_beyond_the_bound_the_classes_that_ended_longest_ago_go():
+    found = learned_from(
+        [ended(f"k{number}", number, coarse=f"~{number % 60}") for number in range(1, 102)],
+        most=100,
+    )
+
+    kept = {f"k{number}" for number in range(7, 102)}
+    assert set(found.records) == kept
+    assert {key for key, _ in found.estimates() if not key.startswith("~")} == kept
+    # Classes 1 to 6 are gone, and so are the coarse classes that were theirs alone.
+    assert {key for key, _ in found.estimates() if key.startswith("~")} == {
+        f"~{number % 60}" for number in range(7, 102)
+    }
+
+
+def test_what_was_forgotten_is_not_taken_up_again():
+    found = learned_from([ended(f"k{number}", number) for number in range(1, 102)], most=100)
+
+    found.merge("k1", ended("k1", 1).record())
+    found.merge("k102", ended("k102", 102).record())
+
+    assert "k1" not in found.records
+    assert "k102" in found.records
+
+
+def full_record(number):
+    """A class with as many runs as are kept, on two flavors, decided by two options."""
+    chance = random.Random(number)
+
+    def packed(most=MOST_RUNS):
+        runs = {
+            Run(
+                1_790_000_000 + number + 60 * index, chance.getrandbits(16), chance.randint(5, 5000)
+            )
+            for index in range(most)
+        }
+        return pack_runs(sorted(runs))
+
+    outcomes = [RunOutcome(1_790_000_000 + number, 1, 1, succeeded=True)]
+    return ClassRecord(
+        coarse=f"~{number:016x}",
+        name=f"registry/stable-diffusion:{number} python run.py --steps",
+        runs={"t4": packed(), "plain": packed()},
+        outcomes={("light", option): pack_outcomes(outcomes) for option in ("gpu", "cpu")},
+        starts={"t4": packed(MOST_BEGUN), "plain": packed(MOST_BEGUN)},
+        dispatches={"gpu-cq": packed(MOST_BEGUN)},
+    )
+
+
+def test_each_class_costs_less_than_5_kb():
+    """So that 10,000 cost less than 50 MB; to trace all of them takes a minute."""
+    tracemalloc.start()
+    try:
+        found = RunTimeLearner()
+        for number in range(2_000):
+            found.merge(f"{number:016x}", full_record(number))
+        estimates = found.estimates(at_once=None)
+        starts = found.delays.starts(at_once=None)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert (len(estimates), len(starts)) == (8_000, 4_002)
+    assert size < 2_000 * 5e3
+
+
+def test_a_run_in_a_worker_cluster_is_told_apart_and_counted_behind_the_manager():
+    begun = began(cluster="far", ready=130)
+    found = learned_from([ended(seconds=70, cluster="far", began=begun), ended(seconds=20, uid=2)])
+
+    assert {place: each.runs for place, each in found.estimates().items()} == {
+        ("k", "t4"): 2,
+        ("k", "t4@far"): 1,
+        ("~c", "t4"): 2,
+        ("~c", "t4@far"): 1,
+    }
+    assert set(found.delays.starts(None)) == {
+        (key, place) for key in ("k", "") for place in ("t4", "t4@far")
+    }
+
+
+def test_an_ended_workload_is_one_run_of_its_record():
+    run = Ended("k", "~c", "trainer", "t4", Run(5, 6, 7), succeeded=True)
+
+    assert run.record() == ClassRecord(
+        coarse="~c",
+        name="trainer",
+        runs={"t4": pack_runs([Run(5, 6, 7)])},
+        outcomes={("", ""): pack_outcomes([RunOutcome(5, 6, 0, succeeded=True)])},
+    )

@@ -1,0 +1,215 @@
+"""What Workloads tell of their runs, as they are on a real Kueue."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.builders import container, job
+from tests.state.objects import RESERVED, condition, reserving, workload
+from webhook.jobs import batch
+from webhook.learn import job_class
+from webhook.learn.job_class import Mark
+from webhook.learn.run_records import Began, Ended, Run
+from webhook.model.run_keys import JobClass
+from webhook.state.workload import read_workload
+
+ADMITTED = {**condition("Admitted"), "lastTransitionTime": "2026-11-21T06:00:10Z"}
+ADMITTED_AT = 1795240810
+UID = 0xF67D
+EXAMPLES = Path(__file__).parents[2] / "examples"
+BARE = job_class.of_job(job(container(image="x", requests={"cpu": "4"})))
+
+
+def finished(reason="Succeeded", *, at="2026-11-21T06:01:20Z"):
+    return {**condition("Finished", reason=reason), "lastTransitionTime": at}
+
+
+def ran(*conditions, **rest):
+    source = reserving(also=conditions, **rest)
+    source["metadata"]["uid"] = "fe8d536c-990b-49e4-988b-8cf1fe1d7f19"
+    return source
+
+
+def ended(*conditions, **rest):
+    return read_workload(ran(*conditions, **rest)).ended
+
+
+def test_a_pending_workload_tells_its_class_and_nothing_more():
+    found = read_workload(workload())
+
+    assert (found.job_class, found.flavors, found.admitted, found.ended) == (BARE, "", 0, None)
+
+
+def test_a_running_workload_tells_since_when_and_where_it_runs():
+    found = read_workload(reserving(also=(ADMITTED,), usage={"cpu": "4", "memory": "1Gi"}))
+
+    assert (found.flavors, found.admitted, found.ended) == ("a100", ADMITTED_AT, None)
+
+
+def test_flavors_of_all_pods_are_named_once_in_order():
+    source = reserving(also=(ADMITTED,))
+    assignment = {"name": "other", "flavors": {"cpu": "t4", "memory": "a100"}, "resourceUsage": {}}
+    source["status"]["admission"]["podSetAssignments"].append(assignment)
+
+    assert read_workload(source).flavors == "a100,t4"
+
+
+def test_a_run_lasts_from_the_last_admission_to_the_end():
+    assert ended(ADMITTED, finished()) == Ended(
+        key=BARE.key,
+        coarse=BARE.coarse,
+        name="x",
+        flavors="a100",
+        run=Run(ADMITTED_AT + 70, UID, 70),
+        succeeded=True,
+        cluster_queue="gpu-cq",
+    )
+
+
+def test_a_failed_run_is_told_with_the_decision_that_put_it_there():
+    mark = Mark(JobClass("team/c", "team/~c"), 3)
+    source = ran(ADMITTED, finished("Failed"), guest=("light", "cpu"))
+    template = source["spec"]["podSets"][0]["template"]
+    template["metadata"]["annotations"]["kueue-fallback.dev/class"] = job_class.written(mark)
+
+    found = read_workload(source).ended
+
+    assert found == Ended(
+        key="team/c",
+        coarse="team/~c",
+        name="x",
+        flavors="a100",
+        run=Run(ADMITTED_AT + 70, UID, 70),
+        succeeded=False,
+        policy="light",
+        option="cpu",
+        generation=3,
+        cluster_queue="gpu-cq",
+    )
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        (ADMITTED,),
+        (ADMITTED, finished("OutOfSync")),
+        (ADMITTED, finished("OwnerNotFound")),
+        (ADMITTED, finished(at="2026-11-21T05:00:00Z")),
+        ({**ADMITTED, "status": "False"}, finished("Failed")),
+        (finished(),),
+    ],
+    ids=["runs", "out of sync", "deleted", "before its admission", "evicted", "never admitted"],
+)
+def test_what_did_not_run_to_an_end_is_no_run(conditions):
+    assert ended(*conditions) is None
+
+
+def at(condition_, seconds):
+    moment = datetime.fromtimestamp(ADMITTED_AT + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {**condition_, "lastTransitionTime": moment}
+
+
+def began(*conditions, checks=(), cluster=None):
+    source = workload(conditions=conditions, admitted_to="gpu-cq")
+    source["metadata"]["uid"] = "fe8d536c-990b-49e4-988b-8cf1fe1d7f19"
+    source["status"] |= {"admissionChecks": list(checks)} if checks else {}
+    source["status"] |= {"clusterName": cluster} if cluster else {}
+    return read_workload(source).began
+
+
+SENT = {"name": "gpu-clusters", "state": "Ready"}
+BEGAN = Began(
+    cluster_queue="gpu-cq", flavors="a100", cluster="", uid=UID, reserved=0, admitted=ADMITTED_AT
+)
+
+
+def test_a_run_has_begun_when_all_its_pods_were_ready():
+    ready = at(condition("PodsReady", reason="Started"), 30)
+
+    assert began(RESERVED, ADMITTED, ready) == BEGAN._replace(ready=ADMITTED_AT + 30)
+
+
+def test_a_workload_waits_for_its_checks_from_its_reservation_on():
+    found = began(at(RESERVED, -12), checks=({**SENT, "state": "Pending"},))
+
+    assert found == BEGAN._replace(reserved=ADMITTED_AT - 12, admitted=0)
+
+
+def test_a_workload_that_was_dispatched_tells_how_long_that_took_and_where_to():
+    found = began(at(RESERVED, -12), ADMITTED, checks=(SENT,), cluster="t4-cluster")
+
+    assert found == BEGAN._replace(reserved=ADMITTED_AT - 12, cluster="t4-cluster")
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        (at(RESERVED, -12), ADMITTED),
+        (at(RESERVED, -12), ADMITTED, condition("PodsReady", "False", "WaitForStart")),
+        (RESERVED, ADMITTED, at(condition("PodsReady", reason="Recovered"), 300)),
+        (RESERVED, ADMITTED, at(condition("PodsReady", reason="Started"), -5)),
+        (RESERVED, at(condition("PodsReady", reason="Started"), 5)),
+    ],
+    ids=["no check", "not ready", "ready again", "ready before", "not admitted"],
+)
+def test_without_a_check_or_a_first_readiness_nothing_is_told_of_how_it_began(conditions):
+    assert began(*conditions) is None
+
+
+def test_an_ended_run_tells_how_it_began_and_in_which_cluster():
+    source = ran(ADMITTED, finished(), at(condition("PodsReady", reason="Started"), 30))
+    source["status"]["clusterName"] = "t4-cluster"
+
+    found = read_workload(source).ended
+
+    assert found.cluster == "t4-cluster"
+    assert found.began == BEGAN._replace(cluster="t4-cluster", ready=ADMITTED_AT + 30)
+
+
+def test_a_slice_that_took_over_from_another_is_no_run():
+    slices = {"kueue.x-k8s.io/workload-slice-replacement-for": "team/other"}
+
+    assert ended(ADMITTED, finished(), annotations=slices) is None
+
+
+@pytest.mark.parametrize("resources", [{"limits": {"cpu": 4}}, {"requests": {"cpu": "4000m"}}])
+def test_limits_written_as_requests_make_no_other_class(resources):
+    source = workload()
+    source["spec"]["podSets"][0]["template"]["spec"]["containers"][0]["resources"] = resources
+
+    assert read_workload(source).job_class == BARE
+
+
+def test_a_workload_whose_amounts_cannot_be_read_has_no_class():
+    found = read_workload(reserving(cpu="much", usage={"cpu": "4"}, also=(ADMITTED, finished())))
+
+    assert (found.job_class, found.ended) == (None, None)
+
+
+@pytest.mark.parametrize("kind", ["light", "heavy"])
+def test_a_workload_of_kueues_has_the_class_of_the_job_that_it_was_made_from(kind):
+    source = yaml.safe_load((EXAMPLES / f"{kind}-job.yaml").read_text())
+    items = json.loads((EXAMPLES / "snapshot.json").read_text())["items"]
+    left_alone = [
+        item
+        for item in items
+        if item["kind"] == "Workload" and item["metadata"]["name"].startswith(f"job-{kind}")
+    ]
+
+    classes = {read_workload(item).job_class for item in left_alone}
+
+    assert classes == {job_class.of_job(batch.read(source))}
+
+
+def test_a_running_workload_of_kueues_tells_when_its_pods_were_ready():
+    items = json.loads((EXAMPLES / "snapshot.json").read_text())["items"]
+    sources = [read_workload(item) for item in items if item["kind"] == "Workload"]
+
+    begun = [each.began for each in sources if each.began is not None]
+
+    assert [(each.cluster_queue, each.flavors, each.ready - each.admitted) for each in begun] == [
+        ("gpu-cq", "gpu", 3)
+    ] * 4

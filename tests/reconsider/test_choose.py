@@ -1,0 +1,324 @@
+"""From Workloads and pending Jobs to the moves that are worth making."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.builders import container, job, policy
+from tests.state.objects import (
+    PENDING,
+    cluster_queue,
+    condition,
+    local_queue,
+    named,
+    reserving,
+    workload,
+)
+from webhook.api import resources as kinds
+from webhook.kueue import occupancy
+from webhook.model.job import PodSets
+from webhook.model.pending import Pending
+from webhook.model.reasons import Obstacle
+from webhook.reconsider import choose, offers
+from webhook.state.state import State
+
+NOW = 1795240800.0
+"""2026-11-21T06:00:00Z"""
+ADAPTED = {"resources": {"requests": {"cpu": "3"}}}
+OPTIONS = (
+    {"name": "gpu", "queue": "gpu-lq"},
+    {"name": "cpu", "queue": "cpu-lq", "slowdown": 2, "adaptation": ADAPTED},
+)
+RULES = {"after": "30s", "minimumGain": {"time": "5s", "percent": 0}, "maxMoves": 2}
+POD_SETS = PodSets(job(container(requests={"cpu": "4"})).pod_sets)
+
+
+def rule(*, reconsider=RULES, options=OPTIONS, **rest):
+    strategy = {"finishTime": {"runTime": "20s"}}
+    return policy(*options, strategy=strategy, reconsider=reconsider, **rest)
+
+
+def time(seconds_ago):
+    return datetime.fromtimestamp(NOW - seconds_ago, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def waiting(number, *, age=100, queue="gpu-lq", **rest):
+    option = queue.removesuffix("-lq")
+    return workload(
+        f"wl-{number}",
+        job=f"job-{number}",
+        queue=queue,
+        guest=rest.pop("guest", ("light-gpu", option)),
+        conditions=(PENDING, *rest.pop("also", ())),
+        created=time(age - number),
+        cpu="4" if option == "gpu" else "3",
+        **rest,
+    )
+
+
+def pending(number, *, age=100, option="gpu", **rest):
+    found = job(name=f"job-{number}", queue="gpu-lq")
+    defaults = {"policy": "light-gpu", "changed": NOW - age + number}
+    return Pending(
+        uid=f"uid-{number}",
+        version="1",
+        created=NOW - age + number,
+        job=replace(found, pod_sets=POD_SETS),
+        queue=f"{option}-lq",
+        option=option,
+        **{**defaults, **rest},
+    )
+
+
+def running(name, queue="gpu", cpu="4"):
+    admitted = {**condition("Admitted"), "lastTransitionTime": time(0)}
+    return reserving(
+        name, to=f"{queue}-cq", guest=("light-gpu", queue), also=(admitted,), cpu=cpu, job=name
+    )
+
+
+def looked(workloads, jobs, *, policies=None, most=16, gpu="4", cpu="9", **world):
+    state = State()
+    state.replace(kinds.CLUSTER_QUEUES, [quota("gpu", gpu), quota("cpu", cpu)])
+    state.replace(kinds.LOCAL_QUEUES, [lane("gpu"), lane("cpu")])
+    state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
+    state.replace(kinds.PRIORITY_CLASSES, [named("WorkloadPriorityClass", "guests", value=-10)])
+    state.replace(kinds.WORKLOADS, workloads)
+    snapshot = replace(state.snapshot(0.0, NOW), policies=policies or (rule(),), generation=1)
+    found = offers.ReconsiderInput(
+        snapshot=snapshot,
+        censuses={name: state.census(name) for name in choose.trees(snapshot)},
+        workloads=choose.by_job(state.workloads()),
+        now=0.0,
+        unix=NOW,
+        **world,
+    )
+    return choose.choose_moves(found, jobs, most=most)
+
+
+def quota(name, cpu):
+    return cluster_queue(f"{name}-cq", cpu=cpu)
+
+
+def lane(name):
+    return local_queue(f"{name}-lq", f"{name}-cq")
+
+
+def why(found):
+    return {obstacle for _, obstacle in found.obstacles}
+
+
+def test_jobs_of_a_long_queue_go_where_there_is_room():
+    # One runs at a time on GPUs, three on CPUs at half the speed; eight wait behind one that runs.
+    found = looked(
+        [running("first"), *map(waiting, range(8))], [pending(number) for number in range(8)]
+    )
+
+    assert {move.way.option for move in found.moves} == {"cpu"}
+    assert len(found.moves) in (4, 5)
+    assert found.candidates == 8
+    assert all(move.gain >= 5 for move in found.moves)
+    assert not found.obstacles
+
+
+def test_they_come_back_when_the_first_option_has_become_free():
+    jobs = [pending(number, option="cpu", moves=1) for number in range(6)]
+    lines = [waiting(number, queue="cpu-lq") for number in range(6)]
+
+    found = looked([*(running(n, "cpu", "3") for n in "abc"), *lines], jobs, gpu="16")
+
+    assert {move.way.option for move in found.moves} == {"gpu"}
+    assert len(found.moves) >= 4
+
+
+def test_nobody_moves_for_less_than_the_minimum():
+    rules = {**RULES, "minimumGain": {"time": "1000s", "percent": 0}}
+
+    found = looked(
+        [running("first"), *map(waiting, range(8))],
+        [pending(number) for number in range(8)],
+        policies=(rule(reconsider=rules),),
+    )
+
+    assert (found.moves, found.candidates) == ((), 8)
+
+
+def test_nobody_moves_to_where_nodes_come_too_late():
+    options = (OPTIONS[0], {**OPTIONS[1], "startDelay": "1h"})
+
+    found = looked(
+        [running("first"), *map(waiting, range(8))],
+        [pending(number) for number in range(8)],
+        policies=(rule(options=options),),
+    )
+
+    assert (found.moves, found.candidates) == ((), 8)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"changed": NOW - 5}, Obstacle.TOO_SOON),
+        ({"moves": 2}, Obstacle.MAX_MOVES),
+        ({"obstacle": Obstacle.NOT_SUSPENDED}, Obstacle.NOT_SUSPENDED),
+    ],
+)
+def test_what_of_the_job_keeps_it(given, expected):
+    found = looked([running("first"), waiting(0)], [pending(0, **given)])
+
+    assert found.obstacles == Counter({("light-gpu", expected): 1})
+    assert not found.moves
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"also": (condition("Evicted"),)}, Obstacle.EVICTED),
+        ({"also": (condition("Evicted"), condition("Requeued", "False"))}, Obstacle.BACKOFF),
+        ({"annotations": {"kueue.x-k8s.io/admission-gated-by": "x.dev/y"}}, Obstacle.GATED),
+        ({"active": False}, Obstacle.DEACTIVATED),
+        ({"queue": "cpu-lq"}, Obstacle.MISMATCH),
+    ],
+)
+def test_what_of_its_workload_keeps_it(changed, expected):
+    found = looked([running("first"), waiting(0, **changed)], [pending(0)])
+
+    assert why(found) == {expected}
+
+
+def test_a_job_without_a_workload_stays():
+    assert why(looked([running("first")], [pending(0)])) == {Obstacle.NO_WORKLOAD}
+
+
+def test_older_kubernetes_changes_no_resources():
+    lines, jobs = [running("first"), *map(waiting, range(8))], [pending(n) for n in range(8)]
+
+    found = looked(lines, jobs, changes_resources=False)
+
+    assert (found.moves, why(found)) == ((), {Obstacle.OLDER_KUBERNETES})
+
+
+def test_an_option_whose_image_differs_is_for_creation_only():
+    other = {**OPTIONS[1], "adaptation": {**ADAPTED, "image": "cpu-image"}}
+    lines, jobs = [running("first"), *map(waiting, range(8))], [pending(n) for n in range(8)]
+
+    found = looked(lines, jobs, policies=(rule(options=(OPTIONS[0], other)),))
+
+    assert why(found) == {Obstacle.IMMUTABLE_IMAGE}
+
+
+def test_undecided_jobs_are_looked_at_where_the_policy_adopts_them():
+    lines = [running("first"), *map(waiting, range(8))]
+    jobs = [pending(number, policy="", option="", changed=0.0) for number in range(8)]
+    jobs = [replace(each, queue="gpu-lq") for each in jobs]
+
+    left = looked(lines, jobs)
+    adopted = looked(lines, jobs, policies=(rule(reconsider={**RULES, "adopt": True}),))
+
+    assert (left.moves, left.obstacles) == ((), {})
+    assert adopted.moves
+
+
+def test_an_undecided_jobs_variables_cannot_change():
+    adapted = {**ADAPTED, "env": {"RUN_ENV": "cpu"}}
+    options = (
+        {**OPTIONS[0], "adaptation": {"env": {"RUN_ENV": "gpu"}}},
+        {**OPTIONS[1], "adaptation": adapted},
+    )
+    rules = (rule(options=options, reconsider={**RULES, "adopt": True}),)
+    lines = [running("first"), *map(waiting, range(8))]
+    plain = [pending(number) for number in range(8)]
+    undecided = [replace(each, policy="", option="", changed=0.0) for each in plain]
+
+    assert looked(lines, plain, policies=rules).moves
+    assert not looked(lines, undecided, policies=rules).moves
+
+
+def test_undone_jobs_are_adopted_by_nobody():
+    lines = [running("first"), *map(waiting, range(8))]
+    jobs = [pending(number, policy="", option="", changed=0.0) for number in range(8)]
+    pinned = {"kueue-fallback.dev/policy": "none"}
+    jobs = [replace(each, job=replace(each.job, annotations=pinned)) for each in jobs]
+
+    found = looked(lines, jobs, policies=(rule(reconsider={**RULES, "adopt": True}),))
+
+    assert (found.moves, found.obstacles) == ((), {})
+
+
+def test_a_policy_that_only_observes_moves_nobody():
+    lines, jobs = [running("first"), *map(waiting, range(8))], [pending(n) for n in range(8)]
+
+    assert not looked(lines, jobs, policies=(rule(mode="Observe"),)).moves
+
+
+def test_who_waits_for_others_of_whom_nothing_is_known_is_not_moved():
+    others = [waiting(number, guest=("", "")) for number in range(10)]
+    lines = [running("first"), *others, waiting(10, age=20)]
+
+    found = looked(lines, [pending(10, age=110)])
+
+    assert (found.candidates, found.moves) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("policy", "priority", "moved"),
+    [("light-gpu", 1000, 1), ("light-gpu", 0, 0)],
+    ids=["its equals", "a lower priority"],
+)
+def test_a_job_is_made_later_only_for_its_equals(policy, priority, moved):
+    # It would be done in 40 s where it is, next, and in 60 s elsewhere; ten others gain 20 s each.
+    ahead = waiting(10, age=300, priority=1000)
+    others = [waiting(n, guest=(policy, "gpu"), priority=priority) for n in range(10)]
+    slow = rule(options=(OPTIONS[0], {**OPTIONS[1], "slowdown": 3}))
+
+    found = looked([running("first"), ahead, *others], [pending(10, age=310)], policies=(slow,))
+
+    assert (found.candidates, len(found.moves)) == (1, moved)
+
+
+def test_a_guest_is_foreseen_with_the_priority_that_it_will_have():
+    guests = {"maxJobs": 9, "priorityClass": "guests"}
+    lines, jobs = [running("first"), *map(waiting, range(8))], [pending(n) for n in range(8)]
+
+    plain = looked(lines, jobs)
+    found = looked(
+        lines, jobs, policies=(rule(options=(OPTIONS[0], {**OPTIONS[1], "guests": guests})),)
+    )
+
+    assert {each.priority for each in plain.arrivals} == {0}
+    assert {each.priority for each in found.arrivals} == {-10}
+
+
+def test_equal_jobs_share_a_kind_that_no_other_gets():
+    state = State()
+    state.replace(kinds.CLUSTER_QUEUES, [quota("gpu", "4"), quota("cpu", "9")])
+    state.replace(kinds.LOCAL_QUEUES, [lane("gpu"), lane("cpu")])
+    state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
+    snapshot = replace(state.snapshot(0.0, NOW), policies=(rule(),), generation=1)
+    world = offers.ReconsiderInput(snapshot=snapshot, censuses={}, workloads={}, now=0.0, unix=NOW)
+    catalog = offers.MoveOptions(world, occupancy.build(snapshot))
+    others = replace(pending(1), job=replace(pending(1).job, labels={"team": "b"}))
+
+    def number(each):
+        workload = next(iter(state_of(waiting(0)).workloads()))
+        policy = snapshot.policies[0]
+        asked = offers.MoveQuestion(
+            pending=each,
+            policy=policy,
+            rules=policy.spec.reconsider,
+            option="gpu",
+            workload=workload,
+        )
+        return catalog.of(asked).number
+
+    assert [number(each) for each in (pending(0), others, pending(2), others)] == [0, 1, 0, 1]
+
+
+def state_of(*workloads):
+    state = State()
+    state.replace(kinds.WORKLOADS, workloads)
+    return state

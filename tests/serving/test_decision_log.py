@@ -1,0 +1,283 @@
+"""The log: one line of JSON a review, none of the Job's spec in it, and never in the way."""
+
+import io
+import json
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.flow.moves import decision, move, pending, reconsidering
+from tests.reviews import light_job
+from tests.servers import Server, paper_snapshot
+from webhook.jobs import KINDS
+from webhook.learn import job_class
+from webhook.serving import decision_log
+from webhook.serving.decision_log import DecisionLog
+
+KIND = KINDS["batch", "v1", "Job"]
+PAGE = Path(__file__).resolve().parents[2] / "docs/log.md"
+
+
+def line_of(server):
+    return decision_log.line(server.considered[-1], 0.0012345)
+
+
+def test_a_decision_is_told_with_its_numbers_and_without_the_jobs_spec():
+    server = Server(paper_snapshot(as_of=98.5))
+    job, _ = server.create(light_job(annotations={"secret": "s3cret"}))
+
+    line = line_of(server)
+
+    decision = json.loads(job["metadata"]["annotations"]["kueue-fallback.dev/decision"])
+    assert line == {
+        "msg": "decided",
+        "uid": server.considered[0].review.uid,
+        "operation": "CREATE",
+        "namespace": "team",
+        "name": "light",
+        "dry_run": False,
+        "latency_ms": 1.234,
+        "queue": "cpu-lq",
+        "option": "cpu",
+        "reason": "decided",
+        "state_age_s": 1.5,
+        "decision": {key: value for key, value in decision.items() if key != "original"},
+    }
+    assert "s3cret" not in json.dumps(line)
+
+
+@pytest.mark.parametrize(
+    ("job", "named"),
+    [
+        (light_job("a"), {"name": "a"}),
+        (light_job(""), {"generateName": "light-"}),
+    ],
+)
+def test_a_job_without_a_name_goes_by_what_it_gave(job, named):
+    server = Server(paper_snapshot())
+    server.create(job)
+
+    line = line_of(server)
+
+    assert {key: line[key] for key in line if "ame" in key[1:] and key != "namespace"} == named
+
+
+def test_a_job_left_alone_says_why_in_the_metrics_words():
+    server = Server(paper_snapshot(as_of=50.0))
+    server.create(light_job(), dry_run=True)
+
+    line = line_of(server)
+
+    expected = ("gpu-lq", "none", "stale", 50.0, True)
+    assert (*(line[key] for key in ("queue", "option", "reason", "state_age_s", "dry_run")),) == (
+        expected
+    )
+
+
+def test_a_skipped_job_and_a_restored_one_are_told_too():
+    server = Server(paper_snapshot())
+    server.create(light_job(labels={}))
+    skipped = line_of(server)
+    decided, _ = server.create(light_job())
+    server.update(decided, {**light_job(), "metadata": {**decided["metadata"], "labels": {}}})
+    restored = line_of(server)
+
+    assert (skipped["msg"], skipped["reason"], skipped["queue"]) == ("skipped", "noPolicy", "")
+    assert (restored["msg"], restored["restored"] > 0) == ("restored", True)
+
+
+def test_a_move_is_told_like_a_decision_and_a_refused_one_with_its_reason():
+    server = Server(reconsidering(pending=0))
+    stored, _ = server.create(light_job())
+    moved, _ = move(server, pending(stored), "cpu")
+    told = line_of(server)
+    move(server, moved, "cpu")
+    refused = line_of(server)
+
+    found = [told[key] for key in ("msg", "operation", "queue", "option", "reason")]
+    assert found == ["moved", "UPDATE", "cpu-lq", "cpu", "decided"]
+    assert told["decision"]["history"] == decision(moved)["history"]
+    assert (refused["msg"], refused["reason"]) == ("not moved", "alreadyThere")
+    assert "decision" not in refused
+
+
+def test_the_page_knows_every_key():
+    server = Server(paper_snapshot())
+    decided, _ = server.create(light_job())
+    server.create(light_job(""))
+    server.create(light_job(labels={}))
+    server.update(decided, {**light_job(), "metadata": {**decided["metadata"], "labels": {}}})
+    move(server, decided, "gpu")
+    written = server.logged()
+
+    assert {line["msg"] for line in written} == {"decided", "skipped", "restored", "not moved"}
+    used = {key for line in written for key in line}
+    table = re.findall(r"^\| (`.*?) \|", PAGE.read_text(), re.MULTILINE)
+    explained = {key for keys in table for key in re.findall("`(.*?)`", keys)}
+    assert explained - used == {"process", "error"}
+    assert used <= explained
+
+
+def test_each_line_has_a_time_and_a_level():
+    stream = io.StringIO()
+    log = DecisionLog(stream, lambda: None)
+    log.put({"msg": "a"})
+    log.put({"msg": "b", "level": "error", "ts": 7})
+    log.close()
+
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert (first["level"], first["msg"], first["ts"] > 1.7e9) == ("info", "a", True)
+    assert second == {"ts": 7, "level": "error", "msg": "b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('{"ts":1,"msg":"x"}', {"ts": 1, "msg": "x"}),
+        ("Traceback", {"process": "observer", "msg": "Traceback"}),
+        ("[1]", {"process": "observer", "msg": "[1]"}),
+    ],
+)
+def test_the_observers_lines_are_taken_up_as_they_are(text, line):
+    assert decision_log.observers(text) == line
+
+
+def test_decisions_that_come_to_be_are_passed_on_as_they_are_written():
+    stream, passed_on = io.StringIO(), []
+    log = DecisionLog(stream, lambda: None, pass_on=passed_on.append)
+    log.put({"msg": "skipped", "dry_run": False})
+    log.put({"msg": "decided", "dry_run": True, "decision": {"id": "dry"}})
+    log.put({"msg": "decided", "dry_run": False, "decision": {"id": "first"}})
+    log.put({"msg": "decided", "dry_run": False, "decision": {"id": "second"}})
+    log.close()
+
+    written = stream.getvalue().splitlines()
+    assert "\n".join(passed_on).splitlines() == written[2:]
+
+
+def test_a_full_log_drops_lines_and_counts_them():
+    dropped, stalled = [], Stalled()
+    log = DecisionLog(stalled, lambda: dropped.append(1))
+    for number in range(decision_log.CAPACITY + 10):
+        log.put({"n": number})
+
+    # One line may be in the stalled writer's hands.
+    assert len(dropped) in (9, 10)
+    stalled.go.set()
+    log.close()
+
+
+def test_a_line_that_cannot_be_written_costs_itself_alone_and_is_named():
+    stream, dropped, passed_on = io.StringIO(), [], []
+    log = DecisionLog(stream, lambda: dropped.append(1), pass_on=passed_on.append)
+
+    log.put({"msg": "decided", "uid": "u-1", "decision": {"amount": object()}})
+    log.put({"msg": "decided", "uid": "u-2", "decision": {}})
+    log.close()
+
+    after, error = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert after["uid"] == "u-2"
+    assert (error["level"], error["msg"], error["uid"]) == ("error", "line not written", "u-1")
+    assert error["error"].startswith("TypeError at ")
+    assert [json.loads(line)["uid"] for line in passed_on] == ["u-2"]
+    assert dropped == [1]
+
+
+def test_a_broken_stream_costs_the_lines_and_not_the_writer():
+    dropped, broken = [], Broken()
+    log = DecisionLog(broken, lambda: dropped.append(1))
+    log.put({"n": 1})
+    broken.tried.wait(30)
+    broken.works = True
+    log.put({"n": 2})
+    log.close()
+
+    assert json.loads(broken.getvalue())["n"] == 2
+    assert dropped == [1]
+
+
+def test_whatever_the_stream_and_the_console_raise_ends_no_writer():
+    closed, written, dropped = io.StringIO(), io.StringIO(), []
+    closed.close()
+    log = DecisionLog(closed, lambda: dropped.append(1))
+    log.put({"n": 1})
+    log.close()
+    other = DecisionLog(written, lambda: None, pass_on=lambda _: {}["x"])
+    other.put({"msg": "decided", "decision": {}})
+    other.close()
+
+    assert dropped == [1]
+    first, second = map(json.loads, written.getvalue().splitlines())
+    assert first["msg"] == "decided"
+    assert (second["level"], second["msg"]) == ("error", "lines not passed on")
+
+
+class Stalled(io.StringIO):
+    def __init__(self):
+        super().__init__()
+        self.go = threading.Event()
+
+    def write(self, text):
+        self.go.wait(30)
+        return super().write(text)
+
+
+class Broken(io.StringIO):
+    def __init__(self):
+        super().__init__()
+        self.tried, self.works = threading.Event(), False
+
+    def write(self, text):
+        if self.works:
+            return super().write(text)
+        self.tried.set()
+        raise BrokenPipeError
+
+
+def written(server):
+    """The lines that the log writes of all reviews."""
+    stream = io.StringIO()
+    log = DecisionLog(stream, lambda: None)
+    for each in server.considered:
+        log.put(decision_log.with_job(decision_log.line(each, 0.001), each))
+    log.close()
+    return [json.loads(text) for text in stream.getvalue().splitlines()]
+
+
+def test_a_line_carries_the_job_as_it_was_submitted_without_what_may_be_secret():
+    server = Server(paper_snapshot())
+    job = light_job(annotations={"secret": "s3cret", "kueue-fallback.dev/allow": "cpu"})
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    container["args"] = ["--token=s3cret"]
+    container["env"].append({"name": "TOKEN", "value": "s3cret"})
+    server.create(job)
+
+    (line,) = written(server)
+
+    (kept,) = line["job"]["spec"]["template"]["spec"]["containers"]
+    assert line["job"]["metadata"] == {
+        "namespace": "team",
+        "name": "light",
+        "labels": job["metadata"]["labels"],
+        "annotations": {"kueue-fallback.dev/allow": "cpu"},
+    }
+    assert kept == {
+        "name": "main",
+        "image": job_class.of_job(KIND.read(job)).key,
+        "resources": container["resources"],
+    }
+    assert "s3cret" not in json.dumps(line)
+
+
+def test_jobs_that_nobody_decides_are_carried_too_and_dry_runs_are_not():
+    server = Server(paper_snapshot())
+    server.create(light_job(labels={"kueue.x-k8s.io/queue-name": "gpu-lq"}))
+    server.create(light_job(), dry_run=True)
+
+    skipped, tried = written(server)
+
+    assert skipped["reason"] == "noPolicy"
+    assert skipped["job"]["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "gpu-lq"}
+    assert "job" not in tried

@@ -1,0 +1,200 @@
+"""From Workloads, as the API server sends them, to what a newcomer would find."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.builders import PAPER_THRESHOLD, cluster_queue, policy, snapshot
+from tests.state.objects import PENDING, condition, named, reserving, state_with, workload
+from webhook.api import resources as kinds
+from webhook.model.forecasts import Basis, RunTime
+from webhook.state import forecast_input
+
+NOW = 1795240800.0
+"""2026-11-21T06:00:00Z"""
+KNOWN = {"finishTime": {"runTime": "20s"}}
+GUEST = ("light-gpu", "gpu")
+
+
+def time(seconds_ago):
+    return datetime.fromtimestamp(NOW - seconds_ago, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def running(name, since, **rest):
+    admitted = {**condition("Admitted"), "lastTransitionTime": time(since)}
+    return reserving(name, guest=GUEST, also=(admitted,), **rest)
+
+
+def waiting(name, *, age=0, also=(), **rest):
+    return workload(name, guest=GUEST, conditions=(PENDING, *also), created=time(age), **rest)
+
+
+def profile(*workloads, strategy=KNOWN, cpu="8", **changed):
+    """Forecast a queue of 8 CPUs, in which each Workload wants 4."""
+    state = state_with(*workloads, cpu=cpu)
+    state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
+    found = state.snapshot(0.0, NOW)
+    found = replace(found, policies=(policy(strategy=strategy),), **changed)
+    return forecast_input.foreseen(state, found, NOW).profiles["gpu-cq"]
+
+
+def steps(found):
+    """Return (seconds, CPUs free) from each moment on at which that changes."""
+    return [
+        (round(time), free // 1000) for time, (free,) in zip(found.times, found.free, strict=True)
+    ]
+
+
+def test_quota_comes_free_when_runs_end():
+    assert steps(profile(running("a", 0), running("b", 0))) == [(0, 0), (21, 8)]
+
+
+def test_who_waits_takes_what_comes_free():
+    found = profile(*(running(n, 0) for n in "ab"), *(waiting(n) for n in "cde"))
+
+    assert steps(found) == [(0, 0), (42, 4), (63, 8)]
+
+
+def test_what_has_run_for_a_while_ends_sooner():
+    (_, free), (left, _) = steps(profile(running("a", 15), cpu="4"))
+
+    assert free == 0
+    assert 1 <= left < 20
+
+
+def test_the_unknown_run_as_long_as_those_that_are_known_there():
+    unknown = reserving("x", guest=("", ""), cpu="4")
+
+    found = profile(running("a", 0), unknown)
+
+    assert (found.unknown_seconds, found.uncertain) == (20.0, ("runTimes",))
+    assert steps(found) == [(0, 0), (21, 8)]
+
+
+def test_where_nothing_is_known_the_profile_says_so():
+    found = profile(running("a", 0), strategy={"type": "FinishTime"})
+
+    assert "runTimes" in found.uncertain
+    assert found.unknown_seconds == 600.0
+
+
+def test_what_was_learned_goes_before_what_the_policy_says():
+    known = running("a", 0)
+    state = state_with(known, cpu="4")
+    state.snapshot(0.0, NOW)
+    (held,) = state.census("gpu-cq").holding
+    learned = RunTime(seconds=90.0, low=90.0, high=90.0, basis=Basis.LEARNED, runs=50)
+
+    found = profile(known, cpu="4", run_times={(held.job_class.key, "a100"): learned})
+
+    assert steps(found) == [(0, 0), (91, 4)]
+
+
+def test_quota_is_held_while_pods_start_up():
+    ready = RunTime(seconds=35.0, low=35.0, high=35.0, basis=Basis.LEARNED, runs=9)
+
+    found = profile(running("a", 0), cpu="4", start_delays={("", "a100"): ready})
+
+    assert steps(found) == [(0, 0), (56, 4)]
+
+
+def test_who_stands_back_after_an_eviction_competes_later():
+    backing_off = waiting("b", also=(condition("Requeued", "False"),))
+    backing_off["status"]["requeueState"] = {"count": 1, "requeueAt": time(-30)}
+
+    found = profile(backing_off, cpu="4")
+
+    assert steps(found) == [(0, 4), (30, 0), (51, 4)]
+
+
+def test_a_long_queue_keeps_its_order_in_parts(monkeypatch):
+    jobs = [waiting(f"w{n:03}", age=200 - n, priority=n % 2) for n in range(100)]
+    exact = profile(*jobs)
+
+    monkeypatch.setattr(forecast_input, "EXACT", 10)
+    monkeypatch.setattr(forecast_input, "CHUNKS", 4)
+
+    assert steps(profile(*jobs))[-1] == steps(exact)[-1] == (1050, 8)
+
+
+@pytest.mark.parametrize(
+    ("length", "pending", "width"),
+    [
+        (1000, 1000, 1),  # few in all: one after another
+        (32, 20_000, 1),  # a short queue beside long ones
+        (100, 20_000, 50),  # 200 queues of 100: two parts each
+        (20_000, 20_000, 79),  # all in one queue: 256 parts
+        (1001, 1001, 4),
+    ],
+)
+def test_parts_are_shared_by_how_many_wait_in_each_queue(length, pending, width):
+    assert forecast_input.width_of(length, pending) == width
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [({"type": "FinishTime"}, {"gpu-cq", "cpu-cq", "lent-cq"}), (None, set())],
+    ids=["FinishTime", "Threshold"],
+)
+def test_the_trees_are_watched_in_which_somebody_decides_by_forecasts(strategy, expected):
+    queues = [
+        cluster_queue("gpu-cq", cohort="team"),
+        cluster_queue("lent-cq", cohort="team"),
+        cluster_queue("cpu-cq"),
+        cluster_queue("other-cq", cohort="others"),
+    ]
+    threshold = None if strategy else PAPER_THRESHOLD
+    rule = policy(threshold=threshold, **({"strategy": strategy} if strategy else {}))
+
+    assert forecast_input.watched(replace(snapshot(*queues), policies=(rule,))) == expected
+
+
+def test_only_what_changed_is_counted_again():
+    state = state_with(waiting("a"))
+    found = replace(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
+    counted = {"gpu-cq": state.census("gpu-cq")}
+    surveyor = forecast_input.ForecastInputs()
+    first = surveyor.profiles(
+        forecast_input.ForecastInput(snapshot=found, counted=counted, now=0.0, unix=NOW)
+    )
+
+    due = frozenset({"gpu-cq"})
+    later = forecast_input.ForecastInput(snapshot=found, counted={}, due=due, now=5.0, unix=NOW + 5)
+    again = surveyor.profiles(later)
+    nothing = surveyor.profiles(
+        forecast_input.ForecastInput(snapshot=found, counted={}, now=6.0, unix=NOW + 6)
+    )
+
+    assert state.take_recounted() == {"gpu-cq"}
+    assert state.take_recounted() == frozenset()
+    assert again["gpu-cq"] == replace(first["gpu-cq"], computed_at=5.0)
+    assert nothing == {}
+
+
+def test_a_state_says_when_the_last_thing_happened():
+    state = state_with(waiting("a", age=50), running("b", 30, created=time(90)))
+
+    assert state.newest() == NOW - 30
+
+
+def test_what_a_deleted_queue_held_is_forgotten():
+    state = state_with(running("a", 0))
+    found = replace(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
+    gone = replace(found, cluster_queues={})
+    surveyor, due = forecast_input.ForecastInputs(), frozenset({"gpu-cq"})
+
+    def asked(snapshot, **more):
+        survey = forecast_input.ForecastInput(
+            snapshot=snapshot, now=0.0, unix=NOW, **{"counted": {}, **more}
+        )
+        return surveyor.profiles(survey)
+
+    before = asked(found, counted={"gpu-cq": state.census("gpu-cq")})
+    while_gone = asked(gone)
+    back = asked(found, due=due)
+
+    assert (steps(before["gpu-cq"])[0], while_gone) == ((0, 4), {})
+    assert steps(back["gpu-cq"]) == [(0, 8)]
