@@ -69,17 +69,17 @@ lint: setup
 ## Measure what the webhook costs; BENCH="--quick creates" for less, --help for more.
 .PHONY: bench
 bench: setup
-	@$(BIN)/python -m hack.bench --folder build/bench $(BENCH)
+	@$(BIN)/python -m bench --folder build/bench $(BENCH)
 
 ## Run the published experiment in real time, all strategies at once; EXPERIMENT=--help for less.
 .PHONY: experiment
 experiment: setup
-	@$(BIN)/python -m hack.experiment --folder build/experiment $(EXPERIMENT)
+	@$(BIN)/python -m bench.experiment --folder build/experiment $(EXPERIMENT)
 
 ## Create 50 Jobs a second for an hour and watch memory; SECONDS=600 for less.
 .PHONY: soak
 soak: setup
-	@$(BIN)/python -m hack.soak --folder build/soak --seconds $(or $(SECONDS),3600)
+	@$(BIN)/python -m bench.soak --folder build/soak --seconds $(or $(SECONDS),3600)
 
 ## Hunt for an hour for objects that harm others; SECONDS=600 for less, SEED=1 to run one again.
 .PHONY: fuzz
@@ -99,7 +99,7 @@ verify: setup programs
 	HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/e2e \
 		--ignore=tests/image
 	FULL=1 AGREEMENT_SEEDS=1-300 $(BIN)/pytest -n 2 --dist loadgroup tests/e2e tests/image
-	$(BIN)/python -m hack.bench --folder build/bench
+	$(BIN)/python -m bench --folder build/bench
 	$(BIN)/python -m hack.fuzz
 	$(BIN)/python -m hack.tenant --folder build/tenant
 

@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from bench import full_queues, report
+from bench.plane import installed, say
+from bench.report import Figures, Target
 from hack import bodies, hostile, load, meters, paper
-from hack.bench import full_queues, report
-from hack.bench.plane import installed, say
-from hack.bench.report import Figures, Target
 from hack.controlplane import ControlPlane
 from hack.install import Installation, kubeconfig_of
 from hack.kwok import GPU

@@ -40,7 +40,7 @@ def wheel(tmp_path_factory):
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     # A copy, so that the build leaves nothing in the checkout and takes nothing old from it.
     for name in run("git", "ls-files", "-co", "--exclude-standard", cwd=ROOT).splitlines():
-        if name.startswith(("webhook/", "certs/", "hack/", "tests/")) or "/" not in name:
+        if name.startswith(("webhook/", "certs/", "hack/", "bench/", "tests/")) or "/" not in name:
             copy = source / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes((ROOT / name).read_bytes())

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from hack.experiment.arms import SCENARIOS
+from bench.experiment.arms import SCENARIOS
 from tests.hindsight import journals
 from webhook.__main__ import main
 from webhook.hindsight.journal import Slot, config_map, slot_of

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from hack.experiment.arms import SCENARIOS
+from bench.experiment.arms import SCENARIOS
 from tests.commands.test_simulate import simulate
 from tests.hindsight import journals
 from tests.hindsight.test_decision_lines import lines

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hack.experiment import objects, play
-from hack.experiment.arms import PAPER
+from bench.experiment import objects, play
+from bench.experiment.arms import PAPER
 from tests.e2e.decisions import POLICY_API
 
 TIME_SCALE = 10.0

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from hack.experiment import objects, play, reports
-from hack.experiment.arms import REPORT
+from bench.experiment import objects, play, reports
+from bench.experiment.arms import REPORT
 from tests.e2e.decisions import POLICY_API
 
 TIME_SCALE = 2.0

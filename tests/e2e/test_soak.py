@@ -2,7 +2,7 @@
 
 import pytest
 
-from hack import soak
+from bench import soak
 from tests.conftest import FULL
 
 pytestmark = [

@@ -4,8 +4,8 @@ import contextlib
 
 import yaml
 
+from bench.serving import Meanwhile
 from hack import multikueue, paper
-from hack.bench.serving import Meanwhile
 from hack.cluster import ROOT
 from hack.controlplane import ControlPlane
 from hack.install import NAMESPACE, kubeconfig_of

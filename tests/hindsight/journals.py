@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from hack.experiment.arms import SCENARIOS
+from bench.experiment.arms import SCENARIOS
 from webhook.commands import manifest
 from webhook.hindsight.journal import SUCCEEDED, JournalEntry
 from webhook.hindsight.look_back import LookBackInput

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from bench.experiment.arms import PAPER, scenario_of
 from hack import paper
-from hack.experiment.arms import PAPER, scenario_of
 from webhook.__main__ import main
 
 SCENARIOS = Path("examples/scenarios")

@@ -1,0 +1,1 @@
+"""What the webhook costs, measured on real control planes; `python -m bench` runs it."""

@@ -1,0 +1,243 @@
+"""Measure what forecasts cost: CPU seconds for whole schedules, microseconds for lookups.
+
+usage: python -m bench.event_loop [--repeat N]
+
+Nothing but the pure code is run: no control plane is needed.
+"""
+
+import argparse
+import gc
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from webhook.kueue.flavor_plan import demand
+from webhook.kueue.forecast import Occupant, QueuedGroup, forecast
+from webhook.kueue.profile import start_of
+from webhook.model.forecasts import Basis, Profile, RunTime
+from webhook.model.pods import PodTemplate
+from webhook.model.queues import (
+    Arrival,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    PodSetNeeds,
+    Queueing,
+    Quota,
+    ResourceFlavor,
+    ResourceGroup,
+    Snapshot,
+)
+from webhook.model.selector import EVERYTHING
+from webhook.state.forecast_input import width_of
+
+PENDING: Final = 20_000
+QUEUES: Final = 200
+GPU: Final = "nvidia.com/gpu"
+NEEDS: Final = tuple(
+    (
+        PodSetNeeds(
+            name="main",
+            count=1,
+            per_pod={"cpu": 4000 * n, GPU: n},
+            template=PodTemplate(),
+        ),
+    )
+    for n in (1, 2, 4, 8)
+)
+CLASSES: Final = tuple(f"class-{n}" for n in range(20))
+_RANDOM: Final = random.Random(7)  # noqa: S311 - a bench is to be the same each time
+RUN_TIMES: Final = {
+    name: RunTime(seconds=seconds, low=0.6 * seconds, high=1.6 * seconds, basis=Basis.LEARNED)
+    for name in CLASSES
+    for seconds in (_RANDOM.uniform(30, 3600),)
+}
+
+
+class World(NamedTuple):
+    snapshot: Snapshot
+    running: list[Occupant]
+    waiting: list[QueuedGroup]
+
+
+def flat() -> World:
+    """One cohort of all queues."""
+    return _world(QUEUES, lambda _: "all", {"all": Cohort(name="all")}, gpus=16)
+
+
+def tree() -> World:
+    """Three levels: queues, teams, the whole."""
+    teams = {f"team-{n}": Cohort(name=f"team-{n}", parent="all") for n in range(20)}
+    cohorts = {**teams, "all": Cohort(name="all")}
+    return _world(QUEUES, lambda index: f"team-{index % 20}", cohorts, gpus=16)
+
+
+def alone() -> World:
+    return _world(QUEUES, lambda _: "", {}, gpus=16)
+
+
+def one() -> World:
+    return _world(1, lambda _: "", {}, gpus=256)
+
+
+def small() -> World:
+    """One queue of four GPUs in which everybody waits."""
+    return _world(1, lambda _: "", {}, gpus=8)
+
+
+def strict() -> World:
+    return _world(1, lambda _: "", {}, gpus=256, queueing=Queueing.STRICT)
+
+
+def limited() -> World:
+    """One cohort in which each queue lends half and borrows as much."""
+    return _world(QUEUES, lambda _: "all", {"all": Cohort(name="all")}, gpus=16, limit=8)
+
+
+def _world(
+    queues: int,
+    cohort_of: Callable[[int], str],
+    cohorts: Mapping[str, Cohort],
+    *,
+    gpus: int,
+    queueing: Queueing = Queueing.BEST_EFFORT,
+    limit: int | None = None,
+) -> World:
+    names = [f"cq-{index}" for index in range(queues)]
+    snapshot = Snapshot(
+        cluster_queues={
+            name: _queue(name, cohort_of(index), gpus, queueing, limit)
+            for index, name in enumerate(names)
+        },
+        local_queues={
+            ("team", name): LocalQueue(namespace="team", name=name, cluster_queue=name)
+            for name in names
+        },
+        cohorts=cohorts,
+        flavors={"t4": ResourceFlavor(name="t4")},
+    )
+    running = [
+        Occupant(
+            cluster_queue=name,
+            usage={("t4", "cpu"): 4000, ("t4", GPU): 1},
+            job_class=_RANDOM.choice(CLASSES),
+            started_at=-_RANDOM.uniform(0, 600),
+        )
+        for name in names
+        for _ in range(gpus)
+    ]
+    return World(snapshot, running, [_queued(_RANDOM.choice(names)) for _ in range(PENDING)])
+
+
+def _queue(
+    name: str, cohort: str, gpus: int, queueing: Queueing, limit: int | None
+) -> ClusterQueue:
+    amounts = {"cpu": 4000 * gpus, GPU: gpus}
+    quotas = {
+        ("t4", resource): Quota(
+            nominal=amount,
+            borrowing_limit=None if limit is None else limit * amount // gpus,
+            lending_limit=None if limit is None else limit * amount // gpus,
+        )
+        for resource, amount in amounts.items()
+    }
+    group = ResourceGroup(resources=("cpu", GPU), flavors=("t4",), quotas=quotas)
+    return ClusterQueue(
+        name=name, cohort=cohort, groups=(group,), namespaces=EVERYTHING, queueing=queueing
+    )
+
+
+def _queued(name: str) -> QueuedGroup:
+    needs = _RANDOM.choices(NEEDS, (8, 4, 2, 1))[0]
+    arrival = Arrival(key="", namespace="team", local_queue=name, needs=needs)
+    return QueuedGroup(arrival=arrival, job_class=_RANDOM.choice(CLASSES))
+
+
+WORLDS: Final = {
+    "200 queues alone": alone,
+    "one queue, 256 GPUs": one,
+    "one queue, 8 GPUs": small,
+    "one StrictFIFO queue": strict,
+    "a flat cohort of 200": flat,
+    "three levels of 200": tree,
+    "a cohort with limits": limited,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeat", type=int, default=3)
+    repeat = parser.parse_args().repeat
+    # As the observer does after its first sync.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    for name in WORLDS:
+        found = measure(name, repeat)
+        print(
+            f"{name:22} {found['parts']:6.3f} s CPU, {found['single']:6.3f} s one by one, "
+            f"{found['lookup']:4.0f} us a lookup"
+        )
+
+
+def measure(name: str, repeat: int = 3) -> Mapping[str, float]:
+    """Return the CPU seconds of a forecast as the observer makes it, and of the exact one."""
+    world = WORLDS[name]()
+    parted = _in_parts(world)
+    return {
+        "parts": _best(parted, repeat),
+        "single": _best(world, repeat),
+        "lookup": _lookups(parted, repeat),
+    }
+
+
+def _lookups(world: World, repeat: int) -> float:
+    """Return the microseconds of one lookup, in the profile with the most steps."""
+    _, profiles = _timed(world)
+    name, profile = max(profiles.items(), key=lambda item: len(item[1].times))
+    asked = demand(NEEDS[2], world.snapshot.cluster_queues[name], world.snapshot)
+    number = 1000 * repeat
+    begin = time.process_time()
+    for _ in range(number):
+        start_of(profile, asked)
+    return (time.process_time() - begin) / number * 1e6
+
+
+def _best(world: World, repeat: int) -> float:
+    return min(_timed(world)[0] for _ in range(repeat))
+
+
+def _in_parts(world: World) -> World:
+    """Put equal Workloads together within the parts that the observer makes of long queues."""
+    of_queue: dict[str, list[QueuedGroup]] = {}
+    for each in world.waiting:
+        of_queue.setdefault(each.arrival.local_queue, []).append(each)
+    waiting: list[QueuedGroup] = []
+    for queue in of_queue.values():
+        width = width_of(len(queue), len(world.waiting))
+        for first in range(0, len(queue), width):
+            counts: dict[tuple[int, str], list[QueuedGroup]] = {}
+            for each in queue[first : first + width]:
+                counts.setdefault((id(each.arrival.needs), each.job_class), []).append(each)
+            waiting += [
+                replace(alike[0], arrival=replace(alike[0].arrival, count=len(alike)))
+                for alike in counts.values()
+            ]
+    return world._replace(waiting=waiting)
+
+
+def _timed(world: World) -> tuple[float, Mapping[str, Profile]]:
+    begin = time.process_time()
+    found = forecast(
+        world.snapshot,
+        world.running,
+        world.waiting,
+        lambda name, _: RUN_TIMES.get(name),
+        0.0,
+    )
+    return time.process_time() - begin, found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""A scenario's objects for one arm on a shared control plane: under names of its own. Pure."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bench.experiment.arms import RECONSIDER, Arm
+from webhook.model.policy.fallback_policy import seconds
+from webhook.simulate.scenario import STATIC, Scenario, Submission
+
+Object = dict[str, Any]
+
+PART_OF: Final = {"app.kubernetes.io/part-of": "kueue-fallback-experiment"}
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+RUN_ANNOTATION: Final = "sim.example.com/{}-run"
+DEVICES: Final = ("gpu", "cpu")
+
+
+def namespace_of(arm: Arm) -> str:
+    return f"experiment-{arm.key}"
+
+
+def queues(scenario: Scenario, arm: Arm) -> list[Object]:
+    """Return namespace, flavors, ClusterQueues and LocalQueues, in order of creation."""
+    order = ("Namespace", "ResourceFlavor", "ClusterQueue", "LocalQueue")
+    found = [_renamed(item, arm) for item in scenario.objects if item["kind"] in order]
+    return sorted(found, key=lambda item: order.index(item["kind"]))
+
+
+def policies(scenario: Scenario, arm: Arm, *, time_scale: float) -> list[Object]:
+    """Return the arm's own policies, for its namespace alone."""
+    if arm.strategy == STATIC:
+        return []
+    (decided,) = scenario.arms([arm.strategy])
+    names = {policy.name for policy in decided.policies}
+    wanted = (item for item in scenario.policy_objects if item["metadata"]["name"] in names)
+    return [_policy(item, arm, time_scale) for item in wanted]
+
+
+def job(scenario: Scenario, submission: Submission, arm: Arm, *, round_name: str) -> Object:
+    """Return the Job as one round submits it; its pod runs as long as the scenario says.
+
+    Classes of Jobs are told apart by their image: an arm that must not learn gets new ones.
+    """
+    item: Object = copy.deepcopy(dict(scenario.manifest(submission)))
+    metadata, template = item["metadata"], item["spec"]["template"]
+    metadata["namespace"] = namespace_of(arm)
+    metadata["name"] = f"{round_name}-{submission.name}"
+    metadata["labels"] = {**metadata.get("labels", {}), **PART_OF}
+    annotations = template.setdefault("metadata", {}).setdefault("annotations", {})
+    for device in DEVICES:
+        if device in submission.run_seconds:
+            run = submission.run_seconds[device] * 1000
+            annotations[RUN_ANNOTATION.format(device)] = f"{run:.0f}ms"
+    for container in template["spec"]["containers"]:
+        base = container["image"].partition(":")[0]
+        container["image"] = f"{base}:{arm.key if arm.learns else f'{arm.key}-{round_name}'}"
+    return item
+
+
+def _renamed(item: Mapping[str, Any], arm: Arm) -> Object:
+    found = copy.deepcopy(dict(item))
+    metadata = found["metadata"]
+    metadata["labels"] = {**metadata.get("labels", {}), **PART_OF}
+    if found["kind"] == "Namespace":
+        metadata["name"] = namespace_of(arm)
+        metadata["labels"].pop(NAMESPACE_NAME, None)
+    elif found["kind"] == "LocalQueue":
+        metadata["namespace"] = namespace_of(arm)
+        found["spec"]["clusterQueue"] += f"-{arm.key}"
+    else:
+        metadata["name"] += f"-{arm.key}"
+    for group in found.get("spec", {}).get("resourceGroups", ()):
+        for flavor in group["flavors"]:
+            flavor["name"] += f"-{arm.key}"
+    return found
+
+
+def _policy(item: Mapping[str, Any], arm: Arm, time_scale: float) -> Object:
+    found = _renamed({**item, "kind": "FallbackPolicy"}, arm)
+    spec = found["spec"]
+    spec["match"]["namespaceSelector"] = {"matchLabels": {NAMESPACE_NAME: namespace_of(arm)}}
+    spec["mode"] = arm.mode
+    finish_time = spec.get("strategy", {}).get("finishTime", {})
+    for holder, key in ((finish_time, "runTime"), (finish_time.get("minimumGain", {}), "time")):
+        if key in holder:
+            holder[key] = f"{seconds(holder[key]) / time_scale:.3f}s"
+    if arm.adopts:
+        # Of one option too: how long its Jobs take is said of those that are looked at.
+        spec["reconsider"] = {**copy.deepcopy(RECONSIDER), "adopt": True}
+        for option in spec["options"]:
+            # Only a decision at their creation could have made variables that change later.
+            option.get("adaptation", {}).pop("env", None)
+    elif arm.reconsiders and len(spec["options"]) > 1:
+        spec["reconsider"] = copy.deepcopy(RECONSIDER)
+    return found

@@ -1,0 +1,224 @@
+"""What the bench makes of its figures."""
+
+import json
+import threading
+
+import pytest
+
+from bench import creates, moves, report, serving, workers
+from bench.__main__ import arguments, keep
+from bench.contenders import admission_policy
+from bench.creates import NOTHING, POINTS, POLICY, WEBHOOK
+from bench.report import Target
+from hack.paper import Names
+
+WAYS = {NOTHING: "gpu-lq", POLICY: "cpu-lq", WEBHOOK: "cpu-lq"}
+
+
+def result(p50, per_second, queue, errors=0):
+    return {
+        "calls": 10,
+        "errors": {"timed out": errors} if errors else {},
+        "notes": {f"queue {queue}": 10},
+        "perSecond": per_second,
+        "cpuMilliseconds": {"API server": 1.5, "webhook": 0.5},
+        "latency": {"p50": p50, "p90": p50 * 2, "p99": p50 * 3},
+    }
+
+
+def one_round(latency, throughput, **more):
+    return {
+        name: {
+            point.name: result(latency[name], throughput[name], queue, **more) for point in POINTS
+        }
+        for name, queue in WAYS.items()
+    }
+
+
+def figures(*rounds):
+    return {"kept": list(rounds)}
+
+
+EVEN = one_round(
+    {NOTHING: 2.0, POLICY: 3.0, WEBHOOK: 3.5}, {NOTHING: 700, POLICY: 500, WEBHOOK: 520}
+)
+SLOW = one_round(
+    {NOTHING: 4.0, POLICY: 6.0, WEBHOOK: 5.0}, {NOTHING: 300, POLICY: 200, WEBHOOK: 210}
+)
+
+
+def test_what_a_contender_adds_is_taken_within_a_round():
+    added, throughput, wrong = creates.targets(figures(EVEN, SLOW, SLOW))
+
+    assert (added.value, added.limit, added.is_met) == (1.0, 2.0, True)
+    assert (throughput.value, throughput.limit, throughput.is_met) == (210, 200, True)
+    assert (wrong.value, wrong.is_met) == (0, True)
+
+
+def test_a_webhook_that_adds_more_than_the_policy_misses_its_target():
+    added, throughput, _ = creates.targets(figures(EVEN))
+
+    assert (added.value, added.limit, added.is_met) == (1.5, 1.0, False)
+    assert throughput.is_met
+
+
+def test_failed_creates_and_those_in_another_queue_are_wrong():
+    astray = {**EVEN, WEBHOOK: EVEN[NOTHING]}
+    failed = one_round(dict.fromkeys(WAYS, 1.0), dict.fromkeys(WAYS, 1), errors=1)
+
+    assert creates.targets(figures(astray))[-1].value == 10 * len(POINTS)
+    assert creates.targets(figures(failed))[-1].value == len(WAYS) * len(POINTS)
+
+
+def test_the_table_has_a_row_for_each_point_and_contender():
+    lines = creates.lines(figures(EVEN, SLOW, SLOW))
+
+    assert lines[0].startswith("kept, 3 rounds: median (least-most)  creates  ")
+    assert len(lines) == 1 + len(POINTS) * len(WAYS)
+    assert _one_space(lines[3]) == (
+        "1 at once, kueue-fallback 10 5.00 (3.50-5.00) 10.00 (7.00-10.00) 15.00 (10.50-15.00)"
+        " 210 (210-520) 2.00 (2.00-2.00) 1.25 (1.25-1.75)"
+    )
+
+
+def _one_space(text):
+    return " ".join(text.split())
+
+
+def slow_worker_round(**p99):
+    return {
+        phase.replace("_", " "): {
+            "handler": {"p50": 1.0, "p99": ms},
+            "latency": {"p50": 2.0, "p99": ms * 2},
+            "errors": {},
+            "ages": {"worker-0": 40.0, "worker-1": 8.0},
+        }
+        for phase, ms in p99.items()
+    }
+
+
+def test_a_slow_worker_may_cost_no_more_than_two_runs_differ_by_anyway():
+    figures = {
+        "rounds": [
+            slow_worker_round(prompt=4.0, late=4.0, dripping=8.0, prompt_again=5.0),
+            slow_worker_round(prompt=4.0, late=4.4, dripping=8.0, prompt_again=4.0),
+            slow_worker_round(prompt=5.0, late=6.0, dripping=8.0, prompt_again=4.0),
+        ]
+    }
+
+    found = workers.targets(figures)
+
+    assert [(target.value, target.limit, target.is_met) for target in found] == [
+        (1.1, 1.25, True),
+        (2.0, 1.25, False),
+        (1.1, 1.25, True),
+        (2.0, 1.25, False),
+        (8.0, 15.0, True),
+        (0, 0, True),
+    ]
+    assert _one_space(workers.lines(figures)[1]) == (
+        "prompt 1.00 (1.00-1.00) 4.00 (4.00-5.00) 2.00 (2.00-2.00) 8.00 (8.00-10.00)"
+        " 1.00 (1.00-1.00) 1.00 (1.00-1.00) 40 (40-40)"
+    )
+
+
+def moving_round(moves=7.5, **p99):
+    return {
+        phase.replace("_", " "): {
+            "handler": {"p50": 1.0, "p99": ms},
+            "latency": {"p50": 2.0, "p99": ms * 2},
+            "errors": {},
+            "movesASecond": moves if phase == "moving" else 0.0,
+        }
+        for phase, ms in p99.items()
+    }
+
+
+def test_a_burst_of_moves_may_cost_no_more_than_two_runs_differ_by_anyway():
+    busy = moving_round(still=4.0, moving=6.0, still_again=5.0)
+    few = moving_round(still=4.0, moving=4.0, still_again=4.0, moves=2.0)
+
+    assert [target.is_met for target in moves.targets({"rounds": [busy]})] == [
+        *(False, False),
+        *(True, True),
+    ]
+    assert [target.is_met for target in moves.targets({"rounds": [few]})] == [
+        *(True, True),
+        *(False, True),
+    ]
+    assert _one_space(moves.lines({"rounds": [busy]})[2]) == (
+        "moving 1.00 (1.00-1.00) 6.00 (6.00-6.00) 2.00 (2.00-2.00) 12.00 (12.00-12.00)"
+        " 1.50 (1.50-1.50) 1.50 (1.50-1.50) 7.5 (7.5-7.5)"
+    )
+
+
+def test_a_table_is_aligned():
+    assert report.table(("what", "ms"), [["a", 1.0], ["longer", "-"]]) == [
+        "what      ms",
+        "a       1.00",
+        "longer     -",
+    ]
+
+
+def test_a_target_says_whether_it_is_met():
+    low = Target(name="p99, ms", value=1.5, limit=2)
+    high = Target(name="a second", value=1.5, limit=2, at_least=True)
+
+    assert _one_space(low.line()) == "p99, ms 1.50 <= 2: met"
+    assert _one_space(high.line()) == "a second 1.50 >= 2: MISSED"
+
+
+def test_the_admission_policy_reads_the_queue_and_takes_the_gpu_away():
+    policy, binding = admission_policy(Names())
+
+    assert policy["spec"]["matchConditions"] == [
+        {"name": "long-queue", "expression": "params.status.pendingWorkloads >= 10"}
+    ]
+    expression = policy["spec"]["mutations"][0]["jsonPatch"]["expression"]
+    assert '"/metadata/labels/kueue.x-k8s.io~1queue-name", value: "cpu-lq"' in expression
+    assert expression.count("nvidia.com~1gpu") == 2
+    assert binding["spec"]["paramRef"]["name"] == "gpu-cq"
+
+
+def test_all_sections_are_measured_unless_some_are_named():
+    assert arguments([]).sections == [
+        "creates",
+        "state",
+        "serving",
+        "forecasts",
+        "moves",
+        "alone",
+        "workers",
+    ]
+    assert arguments(["--quick", "state"]).sections == ["state"]
+
+
+def test_a_section_that_is_none_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        arguments(["stat"])
+
+    said = capsys.readouterr().err
+    assert "stat is none of creates, state, serving, forecasts, moves, alone, workers" in said
+
+
+def test_what_was_measured_so_far_is_written_down(tmp_path):
+    keep({"machine": {"cpus": 2}}, tmp_path / "bench")
+    keep({"machine": {"cpus": 2}, "state": {"ready": 8.8}}, tmp_path / "bench")
+    keep({"machine": {}}, None)
+
+    written = json.loads((tmp_path / "bench/bench.json").read_text())
+    assert written == {"machine": {"cpus": 2}, "state": {"ready": 8.8}}
+
+
+def test_something_is_done_meanwhile_as_often_as_it_is_told():
+    done = threading.Semaphore(0)
+
+    with serving.Meanwhile(done.release, every=0.001, times=2):
+        assert all(done.acquire(timeout=30) for _ in range(2))
+        assert not done.acquire(timeout=0.05)
+    with serving.Meanwhile(done.release, every=0.001):
+        assert all(done.acquire(timeout=30) for _ in range(4))
+    never = threading.Semaphore(0)
+    with serving.Meanwhile(never.release, every=3600.0):
+        pass
+    assert not never.acquire(timeout=0.0)

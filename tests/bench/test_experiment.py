@@ -1,0 +1,165 @@
+"""What the experiment submits, and what it reads off its Jobs."""
+
+import json
+
+import pytest
+
+from bench.experiment import course, objects, remote, rounds
+from bench.experiment.__main__ import arguments
+from bench.experiment.arms import ADOPT, GUESTS, PAPER, WRONG, scenario_of
+from bench.experiment.course import Course
+
+STATIC, THRESHOLD, PRIORS, LEARNED = PAPER.arms[:4]
+UNIFORM = scenario_of("uniform", STATIC)
+
+
+def test_every_arm_has_queues_of_its_own():
+    kinds = {}
+    for arm in PAPER.arms:
+        for item in objects.queues(UNIFORM, arm):
+            metadata = item["metadata"]
+            kinds.setdefault(item["kind"], []).append((metadata.get("namespace"), metadata["name"]))
+
+    assert {kind: len(set(names)) for kind, names in kinds.items()} == {
+        "Namespace": 4,
+        "ResourceFlavor": 8,
+        "ClusterQueue": 8,
+        "LocalQueue": 8,
+    }
+
+
+def test_with_two_clusters_the_worker_has_the_gpus_and_the_manager_a_queue_that_leads_there():
+    items = objects.queues(UNIFORM, STATIC)
+
+    checked = {
+        item["metadata"]["name"]: item["spec"]["admissionChecksStrategy"]["admissionChecks"]
+        for item in remote.at_manager(items, STATIC)
+        if "admissionChecksStrategy" in item.get("spec", {})
+    }
+    there = {item["kind"]: item["metadata"]["name"] for item in remote.at_worker(items)}
+    assert checked == {"gpu-cq-static": [{"name": "gpu-clusters-static"}]}
+    assert (there["ClusterQueue"], there["LocalQueue"]) == ("gpu-cq-static", "gpu-lq")
+    assert len(remote.at_worker(items)) == 5
+
+
+def test_a_policy_is_for_its_arm_alone_and_as_fast_as_its_jobs():
+    light, heavy = objects.policies(scenario_of("uniform", PRIORS), PRIORS, time_scale=4)
+
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": "experiment-priors"}}
+    assert light["spec"]["match"]["namespaceSelector"] == selector
+    assert light["spec"]["strategy"]["finishTime"]["runTime"] == "5.000s"
+    assert [item["metadata"]["name"] for item in (light, heavy)] == ["light-priors", "heavy-priors"]
+    assert objects.policies(UNIFORM, STATIC, time_scale=1) == []
+
+
+def test_wrong_priors_are_wrong_in_the_policy_alone():
+    believed, true = {}, set()
+    for arm in (*PAPER.arms[2:], *WRONG.arms[1:]):
+        scenario = scenario_of("burst", arm)
+        light, _ = objects.policies(scenario, arm, time_scale=1)
+        believed[arm.key] = light["spec"]["options"][1]["slowdown"]
+        true |= {each.run_seconds.get("cpu") for each in scenario.submissions}
+
+    assert believed == {
+        "priors": 3.5,
+        "learned": 3.5,
+        "over": 5.25,
+        "under": 2.333,
+        "far-over": 10.5,
+        "far-under": 1.167,
+    }
+    assert true == {None, 70.0}
+
+
+def test_a_policy_that_comes_late_adopts_and_changes_resources_alone():
+    _, arm = ADOPT.arms
+    light, heavy = objects.policies(scenario_of("burst", arm), arm, time_scale=1)
+
+    rules = [item["spec"]["reconsider"] for item in (light, heavy)]
+    assert [each["adopt"] for each in rules] == [True, True]
+    assert light["spec"]["options"][1]["adaptation"] == {"accelerator": "Remove"}
+    # The scenario's own policy is as it was.
+    (kept, _) = objects.policies(scenario_of("burst", PRIORS), PRIORS, time_scale=1)
+    assert kept["spec"]["options"][1]["adaptation"]["env"] == {"RUN_ENV": "cpu"}
+
+
+@pytest.mark.parametrize("unix", [1000.0, 1000.19, 1000.2, 1000.21, 1000.999])
+def test_a_round_begins_soon_and_always_at_the_same_moment_of_a_second(unix):
+    begins = unix + rounds.lead(unix)
+
+    assert 1.0 <= begins - unix < 2.0
+    assert begins % 1.0 == pytest.approx(0.2)
+
+
+def images(arm, round_name):
+    found = objects.job(UNIFORM, UNIFORM.submissions[1], arm, round_name=round_name)
+    return found["spec"]["template"]["spec"]["containers"][0]["image"]
+
+
+def test_only_an_arm_that_learns_meets_its_classes_again():
+    assert images(PRIORS, "r1-uniform") != images(PRIORS, "r2-uniform")
+    assert images(LEARNED, "learning-uniform") == images(LEARNED, "r2-burst")
+    assert images(LEARNED, "r1-uniform") != images(PRIORS, "r1-uniform")
+
+
+def test_a_jobs_pods_run_as_long_as_the_scenario_says():
+    fast = UNIFORM.faster(4)
+    found = objects.job(fast, fast.submissions[1], THRESHOLD, round_name="r1-uniform")
+
+    assert found["metadata"]["name"] == "r1-uniform-light-1"
+    assert found["metadata"]["namespace"] == "experiment-threshold"
+    assert found["spec"]["template"]["metadata"]["annotations"] == {
+        "sim.example.com/gpu-run": "5000ms",
+        "sim.example.com/cpu-run": "17500ms",
+    }
+    # The scenario's own template is as it was.
+    assert "name" not in UNIFORM.templates["light"]["metadata"]
+
+
+def test_the_decision_on_a_job_tells_option_and_forecast():
+    options = [{"name": "gpu", "startsIn": 40.5}, {"name": "cpu", "startsIn": 0}]
+    decision = json.dumps({"option": "cpu", "options": options})
+    annotated = {"metadata": {"annotations": {"kueue-fallback.dev/decision": decision}}}
+
+    assert course.decided(annotated) == ("cpu", 0.0)
+    assert course.decided({"metadata": {}}) == ("", None)
+
+
+def job_seen(*, suspend, start=None, condition=None):
+    conditions = [{"type": condition, "status": "True"}] if condition else []
+    status = {"conditions": conditions, **({"startTime": start} if start else {})}
+    labels = {"kueue.x-k8s.io/queue-name": "cpu-lq"}
+    return {"metadata": {"labels": labels}, "spec": {"suspend": suspend}, "status": status}
+
+
+def test_a_job_starts_and_ends_when_that_is_first_seen():
+    one = Course(name="a", template="a", submitted_to="gpu-lq", due=0.0, created=0.0)
+    for moment, sight in enumerate(
+        [
+            job_seen(suspend=True),
+            job_seen(suspend=False),
+            job_seen(suspend=False, start="now"),
+            job_seen(suspend=False, start="now"),
+            job_seen(suspend=False, start="now", condition="Complete"),
+            job_seen(suspend=False, start="now", condition="Complete"),
+        ]
+    ):
+        one = course.seen(one, sight, float(moment))
+
+    assert (one.queue, one.started, one.finished, one.failed) == ("cpu-lq", 2.0, 4.0, False)
+    assert course.seen(one, job_seen(suspend=False, condition="Failed"), 9.0).failed
+
+
+def test_arms_are_named_by_their_keys():
+    assert [arm.key for arm in PAPER.only(("threshold", "static")).arms] == ["threshold", "static"]
+    assert GUESTS.only(()) == GUESTS
+    with pytest.raises(ValueError, match="nobody is none of static, unlimited, limited"):
+        GUESTS.only(("nobody",))
+
+
+def test_a_quick_run_is_one_round_of_two_arms():
+    found = arguments(["--quick"])
+
+    assert (found.rounds, found.time_scale, found.arms) == (1, 4.0, ("static", "threshold"))
+    assert arguments(["--quick", "--set", "guests"]).arms == ()
+    assert arguments(["--rounds", "2"]).time_scale == 1.0
