@@ -138,3 +138,14 @@ def test_the_root_holds_no_more_than_the_command_line_the_settings_and_the_metri
     found = {path.name for path in (ROOT / "webhook").glob("*.py")}
 
     assert found == {"__init__.py", "__main__.py", "settings.py", "metric_table.py"}
+
+
+def test_no_test_module_imports_another():
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.match(r"\s*(from|import) tests\S*(\.| import )test_", line)
+    ]
+
+    assert found == []

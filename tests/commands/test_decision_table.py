@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from tests.decide.test_decision_record import CPU, GPU, LOST, decision
+from tests.decide.decisions import CPU, GPU, LOST, decision
 from webhook.commands.decision_table import table
 from webhook.model.decision import Assessment, Fit, Outcome
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start

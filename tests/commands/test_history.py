@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.hindsight.test_journal_shards import entry
+from tests.hindsight.slots import entry
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from tests.state.objects import NAMESPACE, cluster_queue, local_queue, reserving

@@ -7,19 +7,12 @@ import sys
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
+from tests.commands.simulating import simulate
 from tests.simulate import files
 from tests.simulate.files import with_workers, worker
-from webhook.__main__ import main
 
 UNIFORM = "examples/scenarios/uniform.yaml"
-
-
-def simulate(*arguments, given=None):
-    found = CliRunner().invoke(main, ["simulate", *arguments], input=given)
-    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
-    return found
 
 
 def written(folder, source=None):

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from bench.experiment.arms import SCENARIOS
-from tests.commands.test_simulate import simulate
+from tests.commands.simulating import simulate
 from tests.hindsight import journals
-from tests.hindsight.test_decision_lines import lines
+from tests.hindsight.logged import lines
 
 GIVEN = journals.scenario("burst")
 CONTAINERS = "job.spec.template.spec.containers"

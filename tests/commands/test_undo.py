@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.commands.apiserver import serving
+from tests.flow.movable_jobs import UNNAMED
 from tests.flow.moves import pending, plain, reconsidering, with_spec
-from tests.flow.test_move import UNNAMED
 from tests.reviews import light_job
 from tests.servers import Server
 from webhook.commands.undo import TRIES, command

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests import worlds
 from tests.builders import cluster_queue, cohort, held, snapshot
+from tests.console.viewers import Only
 from tests.console.worlds import (
     GPU,
     MOVED,
@@ -207,21 +208,6 @@ def test_only_what_was_carried_out_and_forecast_counts_as_saved():
     assert savings((unknown, worse)) == Savings(
         since=UNIX - 60, jobs=1, moved=1, saved_seconds=-60.0, slower=1
     )
-
-
-class Only:
-    """Somebody who may see what is named."""
-
-    def __init__(self, *names):
-        self._names = frozenset(names)
-
-    def may_get(self, names, *, group, resource):
-        return frozenset(names) & {
-            name.removeprefix(f"{resource}.{group}/") for name in self._names
-        }
-
-    def may_list_jobs(self, namespaces):
-        return frozenset(namespaces) & self._names
 
 
 def test_what_may_not_be_seen_is_left_out_and_counted_nowhere():

@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.console import worlds
-from tests.console.test_collect import Only
-from tests.console.worlds import NOW, decision, known
-from tests.controller.objects import Objects
+from tests.console.journal_server import GIVEN, OURS, STATIC, UNIX, Server, world
+from tests.console.viewers import Only
+from tests.console.worlds import decision, known
 from tests.hindsight import journals
 from tests.state.objects import workload
-from webhook.api.errors import Forbidden
 from webhook.console import lookback, quota_api
 from webhook.console.access import Everybody
 from webhook.console.collect import collect, restricted
@@ -20,41 +19,10 @@ from webhook.console.decisions import DecisionStore
 from webhook.console.gained import NOTHING, merged
 from webhook.console.lookback import AGAIN_SECONDS, PART, RETRY_SECONDS, Looker
 from webhook.console.view import JOURNAL
-from webhook.hindsight.journal import Slot, config_map, slot_of
 from webhook.model.policy.fallback_policy import Mode
 from webhook.state.feed import Counted
-from webhook.state.run_records_reader import path_of
 
-OURS = "ours"
-GIVEN = journals.scenario("burst")
-STATIC = journals.entries(GIVEN, journals.happened(GIVEN, "static"))
 DECIDED = journals.entries(GIVEN, journals.happened(GIVEN, "FinishTime"), mode="Enforce")
-UNIX = journals.BEGAN + 3000.0
-
-
-def world(mode):
-    return replace(journals.world(GIVEN, "FinishTime", mode=mode).snapshot, as_of=NOW)
-
-
-class Server(Objects):
-    """An API server with a journal, and Workloads that go on."""
-
-    def __init__(self, entries, *running):
-        super().__init__()
-        self.running, self.refuses = running, False
-        slot = Slot(number=slot_of(journals.BEGAN), entries={each.key: each for each in entries})
-        if entries:
-            self.post(path_of(OURS), config_map(slot))
-
-    def kueue_version(self):
-        return "v1beta2"
-
-    def get(self, path, params=None):
-        if self.refuses:
-            raise Forbidden("configmaps", "you may not get configmaps")
-        if path.endswith("/workloads"):
-            return {"items": list(self.running)}
-        return super().get(path)
 
 
 class Replica:

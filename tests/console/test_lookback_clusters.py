@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.console.test_lookback import OURS, UNIX, Server
+from tests.console.journal_server import OURS, UNIX, Server
 from tests.hindsight import journals
 from webhook.console.lookback import Looker
 from webhook.model.policy.fallback_policy import Mode

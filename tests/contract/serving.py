@@ -1,9 +1,11 @@
 """The whole server process, as `serve` starts it, over a kubeconfig that a test gives."""
 
 import contextlib
+import http.client
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import yaml
 
@@ -53,3 +55,21 @@ def wait_until(condition):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def get(port, path):
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as client:
+        client.request("GET", path)
+        response = client.getresponse()
+        return response.status, response.read().decode()
+
+
+def observers(worker):
+    """The worker's children that run the observer."""
+    found = []
+    for children in Path(f"/proc/{worker}/task").glob("*/children"):
+        for child in children.read_text().split():
+            with contextlib.suppress(OSError):
+                if b"webhook.observer" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    found.append(int(child))
+    return found

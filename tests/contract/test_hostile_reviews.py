@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tests.commands.apiserver import serving
 from tests.commands.cluster import Cluster
-from tests.contract.serving import serve, wait_until
-from tests.contract.test_serve import get, observers
+from tests.contract.serving import get, observers, serve, wait_until
 from tests.fuzz.drawing import EXAMPLES, drawn
 from tests.fuzz.objects import good, probes
 from tests.fuzz.observing import decision_in

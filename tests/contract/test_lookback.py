@@ -1,7 +1,7 @@
 """The journal as the console's own client reads it from an API server."""
 
 from tests.commands.apiserver import serving
-from tests.console.test_lookback import OURS, STATIC, UNIX, Server, world
+from tests.console.journal_server import OURS, STATIC, UNIX, Server, world
 from webhook.api.client import Client
 from webhook.api.errors import NotServed
 from webhook.console.lookback import Looker

@@ -1,7 +1,5 @@
 """The whole server process, without a cluster: how it says that it ends, and what it logs."""
 
-import contextlib
-import http.client
 import json
 import os
 import signal
@@ -11,7 +9,7 @@ import pytest
 import yaml
 
 from tests.contract.conftest import exchange, free_port
-from tests.contract.serving import serve, wait_until
+from tests.contract.serving import get, observers, serve, wait_until
 from tests.reviews import light_job, review
 from webhook.observer.process import NICENESS
 
@@ -36,24 +34,6 @@ def _kubeconfig(port):
         "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
         "current-context": "x",
     }
-
-
-def get(port, path):
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as client:
-        client.request("GET", path)
-        response = client.getresponse()
-        return response.status, response.read().decode()
-
-
-def observers(worker):
-    """The worker's children that run the observer."""
-    found = []
-    for children in Path(f"/proc/{worker}/task").glob("*/children"):
-        for child in children.read_text().split():
-            with contextlib.suppress(OSError):
-                if b"webhook.observer" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    found.append(int(child))
-    return found
 
 
 def test_while_draining_it_is_not_ready_and_its_observer_lives(serving):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.reconsider.test_choose import (
+from tests.reconsider.queued_jobs import (
     NOW,
     OPTIONS,
     RULES,

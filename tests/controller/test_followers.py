@@ -1,6 +1,6 @@
 """Jobs that came without a review, as a replica that does not lead knows them."""
 
-from tests.controller.test_unreviewed import Cluster, missed, stored
+from tests.controller.watched_jobs import Cluster, missed, stored
 from webhook.controller.unreviewed import JUDGED_SECONDS, MOST_WAITING, UnreviewedJobs
 
 SEEN = 5.0

@@ -5,9 +5,10 @@ import random
 
 import pytest
 
+from tests.controller.hostile import DECIDED, job
 from tests.controller.journals import ENDED, past
+from tests.controller.keeping import Keeping, kept
 from tests.controller.objects import Objects
-from tests.controller.test_journal import Keeping, kept
 from webhook.controller import unreviewed
 from webhook.decide import decision_record
 from webhook.hindsight import entries
@@ -20,7 +21,6 @@ from webhook.model.pending import read_left
 from webhook.reconsider import pending_jobs
 
 PLACE = "/spec/template/spec/affinity"
-DECIDED = {"version": 1, "id": "d-1", "time": "2026-11-21T06:00:00Z", "policy": "p", "option": "o"}
 HUGE = "1" + 400 * "0"
 
 
@@ -41,21 +41,6 @@ HOSTILE = {
     "more than is read": decision(reason="x" * 70_000),
     "a name of a kilobyte": decision(policy="x" * 1000),
 }
-
-
-def job(**annotations):
-    metadata = {
-        "name": "train",
-        "namespace": "team",
-        "uid": "j-1",
-        "resourceVersion": "1",
-        "creationTimestamp": "2027-01-15T07:58:20Z",
-        "labels": {"kueue.x-k8s.io/queue-name": "gpu-lq"},
-        "annotations": annotations,
-    }
-    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
-    spec = {"suspend": True, "template": {"spec": {"containers": [container]}}}
-    return {"metadata": metadata, "spec": spec}
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)

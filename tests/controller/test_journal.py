@@ -2,47 +2,16 @@ import json
 
 import pytest
 
-from tests.controller.journals import ENDED, NAMESPACE, WORLD, over, past
+from tests.controller.journals import ENDED, past
+from tests.controller.keeping import Keeping, kept
 from tests.controller.objects import Objects
-from tests.controller.test_unreviewed import entry as glimpsed
-from tests.controller.test_unreviewed import stored
+from tests.controller.watched_jobs import stored
 from tests.servers import Server, paper_snapshot
 from webhook.api.errors import Forbidden, Refused
-from webhook.api.watch import WatchUpdate
-from webhook.hindsight.journal import SHARDS, SLOT_SECONDS, Written, name_of, read_slot, slot_of
-from webhook.hindsight.journal_keeper import MOST_WRITTEN, SETTLED_SECONDS, WRITE_SECONDS, Journal
+from webhook.hindsight.journal import SHARDS, SLOT_SECONDS, Written, name_of, slot_of
+from webhook.hindsight.journal_keeper import MOST_WRITTEN
 
 HOUR = slot_of(ENDED)
-
-
-class Keeping:
-    """A journal, and the clock that it reads."""
-
-    def __init__(self, server, *, is_leader=lambda: True):
-        self.unix = float(ENDED)
-        self.journal = Journal(server, NAMESPACE, is_leader=is_leader, unix=lambda: self.unix)
-        self.looks = 0
-
-    def show(self, *pasts):
-        self.journal.take_over(over(*pasts))
-        self.unix += SETTLED_SECONDS
-
-    def show_job(self, source, event="ADDED"):
-        told = glimpsed(source)
-        event = (event, told) if event else None
-        entries = None if event else (told,)
-        self.journal.take_jobs(WatchUpdate(kind="jobs", at=0.0, entries=entries, event=event))
-
-    def step(self):
-        self.looks += 1
-        return self.journal.step(WORLD, self.looks * WRITE_SECONDS)
-
-
-def kept(server):
-    found = {}
-    for source in server.held.values():
-        found |= read_slot(source).entries
-    return found
 
 
 def test_what_has_ended_is_written_to_the_place_of_its_hour():

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.controller.moving import job as decided
-from tests.controller.test_unreviewed import entry, stored
+from tests.controller.watched_jobs import entry, stored
 from webhook.api.watch import WatchUpdate
 from webhook.controller.unreviewed import MovedJobs
 

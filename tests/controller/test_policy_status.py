@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.controller.policies import READY, UNSET, ready, snapshot
 from tests.model.policies import policy
 from webhook.controller import policy_status
 from webhook.controller.policy_status import Condition
@@ -11,35 +12,8 @@ from webhook.model.queues import (
     MULTIKUEUE,
     AdmissionCheck,
     ClusterQueue,
-    LocalQueue,
     Snapshot,
 )
-
-RESOLVED = "every option has its queue, and what it names exists"
-UNSET = (
-    "spec.options[1].adaptation.env.RUN_ENV: undo needs --recreate for Jobs that do not set "
-    "RUN_ENV to one value in all their containers"
-)
-
-
-def ready(*limits):
-    return Condition(ready=True, reason="Resolved", message="; ".join([RESOLVED, *limits]))
-
-
-READY = ready(UNSET)
-
-
-def snapshot(*, namespaces=None, local=None, cluster=("gpu-cq", "cpu-cq"), **rest):
-    local = local or {("team", "gpu-lq"): "gpu-cq", ("team", "cpu-lq"): "cpu-cq"}
-    return Snapshot(
-        namespaces=namespaces or {"team": {"team": "a"}, "kube-system": {}, "own": {}},
-        local_queues={
-            key: LocalQueue(namespace=key[0], name=key[1], cluster_queue=target)
-            for key, target in local.items()
-        },
-        cluster_queues={name: ClusterQueue(name=name) for name in cluster},
-        **rest,
-    )
 
 
 def condition(found, **state):

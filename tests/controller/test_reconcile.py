@@ -2,7 +2,7 @@ import copy
 
 import pytest
 
-from tests.controller.test_policy_status import READY, snapshot
+from tests.controller.policies import READY, snapshot
 from tests.model.policies import policy
 from webhook.api.errors import NotServed, Refused, Unreachable
 from webhook.controller import policy_status

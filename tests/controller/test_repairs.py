@@ -18,7 +18,7 @@ from tests.controller.moving import (
     step,
     tell,
 )
-from tests.reconsider.test_choose import time, waiting
+from tests.reconsider.queued_jobs import time, waiting
 from webhook.api import resources as kinds
 from webhook.api.errors import Refused
 from webhook.controller.repairs import AGAIN_SECONDS, LOST_SECONDS, RACE_SECONDS

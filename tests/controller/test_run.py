@@ -6,8 +6,9 @@ import time
 import pytest
 
 from tests.builders import policy as read_policy
+from tests.controller.fakes import Elector, Followed
 from tests.controller.objects import Objects
-from tests.controller.test_unreviewed import entry, stored
+from tests.controller.watched_jobs import entry, stored
 from tests.learn.runs import DAY, failure, success
 from tests.model.policies import policy
 from tests.state.kueue import IMAGE, configuration, deployment
@@ -21,7 +22,6 @@ from webhook.api.resources import (
 )
 from webhook.api.watch import WatchUpdate
 from webhook.controller import controller
-from webhook.controller.controller import Controller
 from webhook.controller.policy_status import PATH
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import SHARDS
@@ -51,34 +51,6 @@ class Cluster(Objects):
     def patch(self, path, body):
         self.statuses.append(path)
         self.policy["status"] = body["status"]
-
-
-class Elector:
-    """Leads in the term that a test says; the thread that asks has nothing to do."""
-
-    heard_at = float("-inf")
-    trouble = ""
-
-    def __init__(self):
-        self.said = 0
-        self.steps = 0
-
-    def term(self):
-        return self.said
-
-    def step(self):
-        self.steps += 1
-        return 60.0
-
-    def resign(self):
-        self.said = 0
-
-
-class Followed(Controller):
-    """Its watches are the messages of a test."""
-
-    def _follow(self, resource, client):
-        pass
 
 
 class Replica:

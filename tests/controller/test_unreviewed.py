@@ -1,77 +1,18 @@
 """Jobs that came without a review, told from those that came with one and from those of nobody."""
 
-import copy
 import dataclasses
 
 import pytest
 
-from tests.reviews import light_job
+from tests.controller.watched_jobs import STARTED, Cluster, entry, missed, stored
 from tests.servers import Server, paper_snapshot
-from webhook.api.errors import Unreachable
 from webhook.api.watch import WatchUpdate
-from webhook.controller import unreviewed
-from webhook.controller.unreviewed import MOST_WAITING, Unreviewed, UnreviewedJobs
+from webhook.controller.unreviewed import MOST_WAITING, UnreviewedJobs
 from webhook.model.queues import OffSwitch
 from webhook.model.selector import Selector
 
-STARTED = 1_800_000_000.0
 CREATED = STARTED + 60
-STAMP = "2027-01-15T08:01:00Z"
 OURS = "kueue-fallback.dev/"
-POLICY = "light-gpu"
-
-
-def stored(name="light", *, uid="", spec=None, **metadata):
-    job = light_job(name, uid=uid or f"uid-{name}", creationTimestamp=STAMP, **metadata)
-    job["spec"].update(spec or {})
-    return job
-
-
-def entry(job):
-    metadata = copy.deepcopy(job["metadata"])
-    return unreviewed.read("jobs", {"kind": "PartialObjectMetadata", "metadata": metadata})
-
-
-class Cluster:
-    """Jobs as they are stored, told of one by one; the state is the paper's from the start."""
-
-    def __init__(self, *jobs, snapshot=None, at=STARTED):
-        self.jobs = {job["metadata"]["name"]: job for job in jobs}
-        self.fetched = []
-        self.away = False
-        self.unreviewed = Unreviewed(self.fetch, "kueue-fallback")
-        self.generation = 0
-        self.show(snapshot or paper_snapshot(), at)
-        self.list()
-
-    def fetch(self, namespace, name):
-        assert namespace == "team"
-        self.fetched.append(name)
-        if self.away:
-            raise Unreachable("away")
-        return self.jobs.get(name)
-
-    def show(self, snapshot, at):
-        self.generation += 1
-        state = dataclasses.replace(snapshot, generation=self.generation)
-        self.unreviewed.note(state, at)
-
-    def list(self, at=1.0):
-        entries = tuple(entry(job) for job in self.jobs.values())
-        return self.unreviewed.take(WatchUpdate(kind="jobs", at=at, entries=entries))
-
-    def create(self, *jobs, event="ADDED"):
-        for job in jobs:
-            self.jobs[job["metadata"]["name"]] = job
-            self.unreviewed.take(WatchUpdate(kind="jobs", at=5.0, event=(event, entry(job))))
-        return self
-
-    def found(self, as_of=9.0):
-        return self.unreviewed.step(as_of=as_of)
-
-
-def missed(*names):
-    return UnreviewedJobs(unreviewed=tuple((POLICY, f"team/{name}") for name in names))
 
 
 def test_a_matching_job_without_a_decision_came_without_a_review():

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.flow.movable_jobs import ALIKE, QUEUE, UNNAMED, small_job, stored
 from tests.flow.moves import asking, decision, move, pending, reconsidering, with_spec
-from tests.flow.test_move import ALIKE, QUEUE, UNNAMED, small_job, stored
 from tests.reviews import light_job
 from tests.servers import Server
 from webhook.model.reasons import Obstacle

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from tests.builders import policy
+from tests.flow.movable_jobs import ALIKE, ENV, QUEUE, UNNAMED, pod_of, small_job, stored
 from tests.flow.moves import (
     asking,
     decision,
@@ -19,8 +19,6 @@ from tests.reviews import light_job
 from tests.servers import Server
 from webhook.model.job import DECISION, DECISION_ID, MOVE_REASON, MOVE_TO, OPTION_LABEL, REASON
 
-QUEUE = "kueue.x-k8s.io/queue-name"
-ENV = "kueue-fallback.dev/env.RUN_ENV"
 WHY = "gpu-lq would start it in 900 s, cpu-lq now"
 MOVED = f"moved to cpu-lq (cpu): {WHY}"
 WARNING = (
@@ -29,34 +27,10 @@ WARNING = (
 )
 
 
-ALIKE = policy({"name": "gpu", "queue": "gpu-lq"}, {"name": "cpu", "queue": "cpu-lq"}).spec.options
-"""Options that differ in nothing but their queue."""
-UNNAMED = policy(
-    {"name": "gpu", "queue": "gpu-lq"},
-    {"name": "cpu", "queue": "cpu-lq", "adaptation": {"accelerator": "Remove"}},
-).spec.options
-"""Options that differ in no variable."""
-
-
 @pytest.fixture
 def server():
     """Whose GPU queue has room, so that Jobs stay there."""
     return Server(reconsidering(pending=0))
-
-
-def stored(server, job=None):
-    return pending(server.create(job or light_job())[0])
-
-
-def small_job():
-    job = light_job()
-    del pod_of(job)["spec"]["containers"][0]["resources"]["limits"]
-    del pod_of(job)["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"]
-    return job
-
-
-def pod_of(job):
-    return job["spec"]["template"]
 
 
 def test_it_is_what_it_would_be_had_it_been_sent_there_at_once(server):

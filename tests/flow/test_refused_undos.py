@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.flow.movable_jobs import QUEUE, UNNAMED, stored
 from tests.flow.moves import asking, decision, reconsidering, with_spec
-from tests.flow.test_move import QUEUE, UNNAMED, stored
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.model.job import DECISION

@@ -9,8 +9,8 @@ from datetime import datetime
 import pytest
 
 from tests.builders import policy
+from tests.flow.movable_jobs import ALIKE, ENV, QUEUE, UNNAMED, pod_of, small_job, stored
 from tests.flow.moves import asking, move, pending, plain, reconsidering, with_spec
-from tests.flow.test_move import ALIKE, ENV, QUEUE, UNNAMED, pod_of, small_job, stored
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.model.job import DECISION, DECISION_ID, MOVE_REASON, MOVE_TO, OPTION_LABEL, REASON

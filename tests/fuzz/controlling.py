@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
+from tests.controller.fakes import Elector, Followed
 from tests.controller.objects import Objects
-from tests.controller.test_run import Elector, Followed
 from tests.fuzz.objects import KEYS, NOON, OVER, TEAM, good, workload
 from webhook.api import resources as kinds
 from webhook.api.errors import Refused

@@ -5,33 +5,11 @@ import json
 import pytest
 
 from tests.hindsight import journals
+from tests.hindsight.logged import RUNS, lines
 from webhook.hindsight.decision_lines import Sources, read
 from webhook.learn.estimates import NOTHING
-from webhook.model import job_manifest
 from webhook.model.fields import FieldError
 from webhook.simulate.replay import replay
-
-RUNS = {"heavy": {"gpu-lq": 32.0}, "light": {"gpu-lq": 20.0, "cpu-lq": 70.0}}
-
-
-def lines(given, *, runs=RUNS):
-    """What the server would have logged of a scenario's Jobs."""
-    for submission in given.submissions:
-        job = journals.KIND.read(given.manifest(submission))
-        options = [
-            {"name": queue, "queue": queue, "runs": seconds}
-            for queue, seconds in runs.get(submission.template, {}).items()
-        ]
-        yield json.dumps(
-            {
-                "ts": journals.BEGAN + submission.at,
-                "msg": "decided",
-                "operation": "CREATE",
-                "dry_run": False,
-                "decision": {"options": options},
-                "job": job_manifest.manifest(job, submission.template),
-            }
-        )
 
 
 def sources(given, strategy="FinishTime", **rest):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.properties.test_recording import workload_of
+from tests.properties.workloads import workload_of
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.hindsight import entries

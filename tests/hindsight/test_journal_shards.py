@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.controller.objects import Objects
+from tests.hindsight.slots import entry
 from webhook.hindsight import journal
 from webhook.hindsight.journal import JournalEntry, Slot, WeighedOption, config_map, read_slot
 
@@ -49,11 +50,6 @@ def test_what_two_have_seen_merges_to_the_same_in_any_order(entries, data):
     other = nothing.merged(shares[1]).merged(shares[0])
 
     assert config_map(one) == config_map(other)
-
-
-def entry(key):
-    where = {"uid": key, "namespace": "team", "name": key, "queue": "gpu-lq"}
-    return JournalEntry(key=key, created=0.0, submitted=f"{{{key}}}", ran="{}", **where)
 
 
 def test_what_exceeds_an_hours_room_is_counted_and_left_out(monkeypatch):

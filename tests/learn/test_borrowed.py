@@ -1,7 +1,7 @@
 """What a manager lends to the forecasts of its worker clusters."""
 
 from tests.builders import cluster_queue
-from tests.learn.test_expected_runs import learned
+from tests.learn.learned import learned
 from webhook.learn.expected_runs import lent, together
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck
 

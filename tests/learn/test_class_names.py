@@ -1,6 +1,6 @@
 """What a Job runs is named to people by image and program: an argument may be a password."""
 
-from tests.learn.test_workload_runs import ADMITTED, finished, ran
+from tests.learn.finished import ADMITTED, finished, ran
 from webhook.controller import records
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import config_map

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import GPU_OPTION, policy
-from tests.learn.test_expected_runs import learned
+from tests.learn.learned import learned
 from webhook.learn import expected_runs
 from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, RunTime, Start
 from webhook.model.policy.spec import Option

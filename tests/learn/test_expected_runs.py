@@ -3,8 +3,9 @@
 import pytest
 
 from tests.builders import CPU_OPTION, GPU_OPTION, policy
+from tests.learn.learned import learned
 from webhook.learn.expected_runs import Expecting, estimate
-from webhook.model.forecasts import Basis, RunTime
+from webhook.model.forecasts import Basis
 from webhook.model.run_keys import JobClass
 
 CLASS = JobClass("k", "~c")
@@ -14,12 +15,6 @@ SLOWED = policy(
     strategy={"finishTime": {"runTime": "5m"}},
 )
 GPU, CPU = SLOWED.spec.options
-
-
-def learned(seconds, runs=10, *, width=1.5):
-    return RunTime(
-        seconds=seconds, low=seconds / width, high=seconds * width, basis=Basis.LEARNED, runs=runs
-    )
 
 
 def expected(run_times=None, option=CPU, flavors="plain", **rest):

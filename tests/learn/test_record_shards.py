@@ -3,8 +3,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.learn.learners import RUNS, full_record, learned_from
 from tests.learn.runs import ended, failure
-from tests.learn.test_run_times import RUNS, full_record, learned_from
 from webhook.learn.run_records import MOST_BYTES, SHARDS, config_map, name_of, read_shard, shard_of
 
 MIB = 1 << 20

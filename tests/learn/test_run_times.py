@@ -1,16 +1,13 @@
-import random
 import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.learn.learners import RUNS, full_record, learned_from
 from tests.learn.runs import began, ended
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import (
-    MOST_BEGUN,
-    MOST_RUNS,
-    Began,
     ClassRecord,
     Ended,
     Run,
@@ -18,38 +15,6 @@ from webhook.learn.run_records import (
     pack_outcomes,
     pack_runs,
 )
-
-BEGUN = st.builds(
-    Began,
-    cluster_queue=st.sampled_from(["gpu-cq", "cpu-cq"]),
-    flavors=st.sampled_from(["t4", "plain"]),
-    cluster=st.sampled_from(["", "far"]),
-    uid=st.integers(0, 2),
-    reserved=st.integers(0, 50),
-    admitted=st.integers(0, 50),
-    ready=st.integers(0, 50),
-)
-RUNS = st.lists(
-    st.builds(
-        ended,
-        st.sampled_from(["a", "b", "c"]),
-        st.integers(0, 50),
-        uid=st.integers(0, 2),
-        seconds=st.integers(1, 100),
-        succeeded=st.booleans(),
-        flavors=st.sampled_from(["t4", "plain"]),
-        cluster=st.sampled_from(["", "far"]),
-        began=st.none() | BEGUN,
-    ),
-    max_size=60,
-)
-
-
-def learned_from(runs, *, most=10_000):
-    found = RunTimeLearner(most)
-    for run in runs:
-        found.add(run)
-    return found
 
 
 def test_a_class_and_its_coarse_class_are_learned_by_flavors():
@@ -162,30 +127,6 @@ def test_what_was_forgotten_is_not_taken_up_again():
 
     assert "k1" not in found.records
     assert "k102" in found.records
-
-
-def full_record(number):
-    """A class with as many runs as are kept, on two flavors, decided by two options."""
-    chance = random.Random(number)
-
-    def packed(most=MOST_RUNS):
-        runs = {
-            Run(
-                1_790_000_000 + number + 60 * index, chance.getrandbits(16), chance.randint(5, 5000)
-            )
-            for index in range(most)
-        }
-        return pack_runs(sorted(runs))
-
-    outcomes = [RunOutcome(1_790_000_000 + number, 1, 1, succeeded=True)]
-    return ClassRecord(
-        coarse=f"~{number:016x}",
-        name=f"registry/stable-diffusion:{number} python run.py --steps",
-        runs={"t4": packed(), "plain": packed()},
-        outcomes={("light", option): pack_outcomes(outcomes) for option in ("gpu", "cpu")},
-        starts={"t4": packed(MOST_BEGUN), "plain": packed(MOST_BEGUN)},
-        dispatches={"gpu-cq": packed(MOST_BEGUN)},
-    )
 
 
 def test_each_class_costs_less_than_5_kb():

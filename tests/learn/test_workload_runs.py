@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.builders import container, job
+from tests.learn.finished import ADMITTED, finished, ran
 from tests.state.objects import RESERVED, condition, reserving, workload
 from webhook.jobs import batch
 from webhook.learn import job_class
@@ -16,21 +17,10 @@ from webhook.learn.run_records import Began, Ended, Run
 from webhook.model.run_keys import JobClass
 from webhook.state.workload import read_workload
 
-ADMITTED = {**condition("Admitted"), "lastTransitionTime": "2026-11-21T06:00:10Z"}
 ADMITTED_AT = 1795240810
 UID = 0xF67D
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BARE = job_class.of_job(job(container(image="x", requests={"cpu": "4"})))
-
-
-def finished(reason="Succeeded", *, at="2026-11-21T06:01:20Z"):
-    return {**condition("Finished", reason=reason), "lastTransitionTime": at}
-
-
-def ran(*conditions, **rest):
-    source = reserving(also=conditions, **rest)
-    source["metadata"]["uid"] = "fe8d536c-990b-49e4-988b-8cf1fe1d7f19"
-    return source
 
 
 def ended(*conditions, **rest):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import CPU_OPTION, GPU_OPTION
+from tests.state.feeds import changed, synced_feed
 from tests.state.objects import PENDING, cluster_queue, local_queue, named, workload
-from tests.state.test_feed import changed, synced_feed
 from webhook.api import resources as kinds
 from webhook.observer import forecaster
 from webhook.observer.forecaster import Forecaster, ForecastResult

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.state.test_feed import synced_feed
+from tests.state.feeds import synced_feed
 from webhook.api.watch import WatchUpdate
 from webhook.model.faults import Failures
 from webhook.observer import process

@@ -2,73 +2,19 @@
 
 import json
 from copy import deepcopy
-from dataclasses import replace
 
 import jsonpatch
 from hypothesis import assume, given
 
-from tests import builders
+from tests.properties.decisions import KIND, _time, decided, submitted, world
 from tests.properties.jobs import adaptations, jobs
-from tests.servers import paper_snapshot
 from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.decide import decision_record
 from webhook.flow import create
-from webhook.jobs import KINDS, batch
-from webhook.kueue import occupancy
-from webhook.model.job import DECISION, QUEUE_LABEL
-from webhook.model.policy.fallback_policy import FallbackPolicy, Option
-from webhook.model.queues import Quota
+from webhook.jobs import batch
+from webhook.model.job import DECISION
 from webhook.model.reasons import Skip
-
-KIND = KINDS["batch", "v1", "Job"]
-PLENTY = {
-    name: Quota(nominal=1 << 60)
-    for name in ("cpu", "memory", "ephemeral-storage", "pods", "hugepages-2Mi")
-}
-
-
-def world(adaptation):
-    """A policy whose only open option is the CPU queue, with quota for whatever is asked."""
-    snapshot = paper_snapshot()
-    queue = builders.cluster_queue("cpu-cq", {"default": PLENTY})
-    spec = snapshot.policies[0].spec
-    option = Option(name="cpu", queue="cpu-lq", adaptation=adaptation)
-    policy = FallbackPolicy(
-        name="any",
-        spec=spec.model_copy(
-            update={
-                "options": (option,),
-                "match": spec.match.model_copy(update={"job_selector": None, "queues": None}),
-            }
-        ),
-    )
-    return occupancy.build(
-        replace(
-            snapshot,
-            policies=(policy,),
-            cluster_queues={**snapshot.cluster_queues, "cpu-cq": queue},
-            kueue=replace(snapshot.kueue, ignore_undeclared=True),
-        )
-    )
-
-
-def decided(source, found, *, unix=1e9, uid="a1b2c3d4-0000"):
-    """Consider a Job, and admit it with the patch."""
-    moment = create.Moment(now=100.0, unix=unix, time=_time(unix), uid=uid)
-    outcome = create.consider(source, KIND, found, moment, create.Rules())
-    admitted = deepcopy(source)
-    patch.operations(outcome.edits, admitted, KIND.allowed)
-    return outcome, admitted
-
-
-def _time(unix):
-    return "2001-09-09T01:46:40Z" if unix == 1e9 else "2001-09-09T02:46:40Z"
-
-
-def submitted(source):
-    labels = {**source["metadata"].get("labels", {}), QUEUE_LABEL: "cpu-lq"}
-    return {**source, "metadata": {**source["metadata"], "labels": labels}}
 
 
 @given(jobs(), adaptations())

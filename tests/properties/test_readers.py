@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.controller.hostile import DECIDED, job
 from tests.controller.journals import WORLD
 from tests.controller.objects import Objects
-from tests.controller.test_hostile_jobs import DECIDED, job
 from tests.model.policies import VALID
+from tests.state.feeds import RESOURCES
 from tests.state.objects import RESERVED, cluster_queue, condition, local_queue, named, workload
-from tests.state.test_feed import RESOURCES
 from webhook.api import resources as kinds
 from webhook.api.watch import WatchUpdate
 from webhook.console import followed

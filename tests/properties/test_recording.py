@@ -4,29 +4,13 @@ import json
 
 from hypothesis import assume, given
 
+from tests.properties.decisions import KIND, decided, submitted, world
 from tests.properties.jobs import adaptations, jobs
-from tests.properties.test_flow import KIND, decided, submitted, world
+from tests.properties.workloads import workload_of
 from webhook.hindsight import entries, journal
 from webhook.model import job_manifest
 
 NOT_ON_A_WORKLOAD = ("activeDeadlineSeconds", "managedBy")
-
-
-def workload_of(job):
-    """What Kueue would make of a Job that is over."""
-    read = KIND.read(job)
-    metadata = {"uid": "w-1", "namespace": read.namespace, "name": "job-x"}
-    metadata["creationTimestamp"] = "2026-11-21T06:00:00Z"
-    owner = {"kind": "Job", "name": read.name, "uid": "j-1", "controller": True}
-    pod_set = {
-        "name": "main",
-        "count": read.pod_sets[0].count,
-        "template": job["spec"]["template"],
-    }
-    return {
-        "metadata": {**metadata, "ownerReferences": [owner]},
-        "spec": {"queueName": read.queue, "podSets": [pod_set]},
-    }
 
 
 @given(jobs(), adaptations())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.flow.moves import asking, decision, pending, plain
 from tests.properties.jobs import adaptations, jobs
-from tests.properties.test_moves import EXAMPLES, KIND, created, moved, patched, submitted, world
+from tests.properties.moved_jobs import EXAMPLES, KIND, created, moved, patched, submitted, world
 from webhook.admission import patch
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import reapply, undoing

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.flow.moves import plain
+from tests.properties.decisions import decided, submitted, world
 from tests.properties.jobs import adaptations, jobs
-from tests.properties.test_flow import decided, submitted, world
 from webhook.decide import warning
 from webhook.decide.differences import Differences
 from webhook.model.decision import Assessment, Decision, Rejection

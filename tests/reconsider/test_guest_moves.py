@@ -4,7 +4,7 @@ import pytest
 
 from tests.builders import policy
 from tests.flow.moves import asking, decision, move, pending, reconsidering, with_spec
-from tests.reconsider import test_choose as look
+from tests.reconsider import queued_jobs
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.model.job import OPTION_LABEL
@@ -15,7 +15,7 @@ GUESTS = {"maxJobs": 3}
 GPU = {"name": "gpu", "queue": "gpu-lq"}
 UNLIMITED = {"name": "cpu", "queue": "cpu-lq"}
 LIMITED = {**UNLIMITED, "guests": GUESTS}
-ADOPTS = {**look.RULES, "adopt": True}
+ADOPTS = {**queued_jobs.RULES, "adopt": True}
 
 
 def small_job():
@@ -77,17 +77,20 @@ def test_a_decided_job_carries_its_policys_mark_and_is_moved_there():
         (("light-gpu", "gpu"), {}, set()),
         (("", ""), {}, {Obstacle.UNCOUNTED_GUEST}),
         (("another", "gpu"), {}, {Obstacle.UNCOUNTED_GUEST}),
-        (("", ""), look.ADAPTED, set()),
+        (("", ""), queued_jobs.ADAPTED, set()),
     ],
     ids=["its policy's mark", "no mark", "another policy's mark", "its resources change too"],
 )
 def test_the_look_offers_it_only_to_who_will_be_counted(marked, adaptation, why):
-    lines = [look.running("first"), *(look.waiting(n, guest=marked) for n in range(8))]
-    jobs = [look.pending(number) for number in range(8)]
-    limited = {**look.OPTIONS[1], "adaptation": adaptation, "guests": GUESTS}
-    rules = look.rule(options=(look.OPTIONS[0], limited), reconsider=ADOPTS)
+    lines = [
+        queued_jobs.running("first"),
+        *(queued_jobs.waiting(n, guest=marked) for n in range(8)),
+    ]
+    jobs = [queued_jobs.pending(number) for number in range(8)]
+    limited = {**queued_jobs.OPTIONS[1], "adaptation": adaptation, "guests": GUESTS}
+    rules = queued_jobs.rule(options=(queued_jobs.OPTIONS[0], limited), reconsider=ADOPTS)
 
-    found = look.looked(lines, jobs, policies=(rules,))
+    found = queued_jobs.looked(lines, jobs, policies=(rules,))
 
-    assert look.why(found) == why
+    assert queued_jobs.why(found) == why
     assert bool(found.moves) is not bool(why)

@@ -2,7 +2,7 @@
 
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from tests.state.test_feed import RESOURCES, synced_feed
+from tests.state.feeds import RESOURCES, synced_feed
 from webhook.model.queues import Snapshot
 from webhook.state.feed import Feed
 from webhook.state.pipe import Update, apply_update, frame

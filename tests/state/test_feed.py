@@ -1,35 +1,16 @@
+from tests.state.dispatched import NOON, sent
+from tests.state.feeds import REQUIRED, RESOURCES, changed, listed, synced_feed
 from tests.state.objects import cluster_queue, local_queue, named, workload
-from tests.state.test_dispatching import NOON, sent
 from webhook.api import resources as kinds
 from webhook.api.watch import WatchUpdate
 from webhook.model.queues import Snapshot
 from webhook.model.selector import Selector
 from webhook.state.feed import Feed
 from webhook.state.pipe import apply_update
-from webhook.state.readers import read
-from webhook.state.watched import watched
-
-RESOURCES = watched(namespace="ours", kueue_namespace="kueue-system")
-REQUIRED = [resource.kind for resource in RESOURCES if resource.required or resource.awaited]
-
-
-def listed(kind, *objects, at=1.0):
-    return WatchUpdate(kind=kind, at=at, entries=tuple(read(kind, source) for source in objects))
-
-
-def changed(kind, event_type, source, at=2.0):
-    return WatchUpdate(kind=kind, at=at, event=(event_type, read(kind, source)))
 
 
 def alive(kind, at):
     return WatchUpdate(kind=kind, at=at)
-
-
-def synced_feed(**objects):
-    feed = Feed(RESOURCES, now=0.0)
-    for kind in REQUIRED:
-        feed.take(listed(kind, *objects.get(kind, ())))
-    return feed
 
 
 def test_nothing_is_published_before_all_that_is_required_has_been_listed():

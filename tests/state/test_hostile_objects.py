@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from tests.state.feeds import changed, synced_feed
 from tests.state.objects import RESERVED, condition, workload
-from tests.state.test_feed import changed, synced_feed
 from webhook.api import client
 from webhook.api import resources as kinds
 from webhook.api.errors import Unreachable

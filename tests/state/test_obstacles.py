@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.state.frames import through
 from tests.state.objects import PENDING, condition, reserving, state_with, workload
-from tests.state.test_pipe import through
 from webhook.api import resources as kinds
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Obstacle

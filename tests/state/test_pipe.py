@@ -1,12 +1,11 @@
 """What is in the frames between the observer and its server."""
 
-import io
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.state.frames import through
 from webhook.model.forecasts import Profile
-from webhook.state.pipe import Delta, Update, read_update, write_update
+from webhook.state.pipe import Delta, Update
 
 amounts = st.integers(0, (1 << 63) - 1)
 seconds = st.floats(0, allow_nan=False)
@@ -26,13 +25,6 @@ def profiles(draw):
         unknown_seconds=draw(seconds),
         uncertain=draw(st.sampled_from([(), ("depth", "runTimes")])),
     )
-
-
-def through(update):
-    stream = io.BytesIO()
-    write_update(stream, update)
-    stream.seek(0)
-    return read_update(stream)
 
 
 @given(profile=profiles())

@@ -1,0 +1,31 @@
+"""A controller with its elector and followers played."""
+
+from webhook.controller.controller import Controller
+
+
+class Elector:
+    """Leads in the term that a test says; the thread that asks has nothing to do."""
+
+    heard_at = float("-inf")
+    trouble = ""
+
+    def __init__(self):
+        self.said = 0
+        self.steps = 0
+
+    def term(self):
+        return self.said
+
+    def step(self):
+        self.steps += 1
+        return 60.0
+
+    def resign(self):
+        self.said = 0
+
+
+class Followed(Controller):
+    """Its watches are the messages of a test."""
+
+    def _follow(self, resource, client):
+        pass

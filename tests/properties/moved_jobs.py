@@ -1,0 +1,87 @@
+"""Jobs created, moved and patched, as hypothesis draws them."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+from hypothesis import assume
+
+from tests import builders
+from tests.flow.moves import asking, pending, plain
+from tests.properties.decisions import PLENTY
+from tests.servers import paper_snapshot
+from webhook.admission import patch
+from webhook.flow import create, moving
+from webhook.jobs import KINDS
+from webhook.kueue import occupancy
+from webhook.model.job import QUEUE_LABEL
+from webhook.model.policy.fallback_policy import FallbackPolicy, Option, Reconsider
+
+KIND = KINDS["batch", "v1", "Job"]
+
+
+MOMENT = create.Moment(now=100.0, unix=1e9, time="2001-09-09T01:46:40Z", uid="a1b2c3d4-0000")
+
+
+EXAMPLES = 200
+"""Each decides a Job and moves it several times: as much as five of other properties."""
+
+
+LATER = replace(MOMENT, unix=1e9 + 60, time="2001-09-09T01:47:40Z")
+
+
+def world(first, second, taken="gpu"):
+    """Two queues with quota for whatever is asked; a policy whose rule takes one option."""
+    snapshot = paper_snapshot()
+    options = (
+        Option(name="gpu", queue="gpu-lq", adaptation=first),
+        Option(name="cpu", queue="cpu-lq", adaptation=second),
+    )
+    spec = snapshot.policies[0].spec
+    changes = {
+        "options": options if taken == "gpu" else options[::-1],
+        "reconsider": Reconsider(),
+        "match": spec.match.model_copy(update={"job_selector": None, "queues": None}),
+        "strategy": builders.policy(
+            threshold=[{"option": taken, "orPendingBelow": 1000}]
+        ).spec.strategy,
+    }
+    quota = {
+        f"{name}-cq": builders.cluster_queue(f"{name}-cq", {"x": PLENTY}) for name in ("gpu", "cpu")
+    }
+    return occupancy.build(
+        replace(
+            snapshot,
+            policies=(FallbackPolicy(name="any", spec=spec.model_copy(update=changes)),),
+            cluster_queues=quota,
+            flavors=builders.snapshot(*quota.values()).flavors,
+            held={},
+            kueue=replace(snapshot.kueue, ignore_undeclared=True),
+        )
+    )
+
+
+def created(source, found):
+    outcome = create.consider(source, KIND, found, MOMENT, create.Rules())
+    assume(outcome.decision is not None and outcome.decision.option is not None)
+    return patched(source, outcome)
+
+
+def moved(stored, option, found):
+    asked = asking(stored, option)
+    outcome = moving.move(asked, KIND, found, LATER, create.Rules())
+    after = patched(asked, outcome)
+    if outcome.obstacle is not None:
+        assert plain(after) == plain(stored)
+    assume(outcome.obstacle is None)
+    return after
+
+
+def patched(source, outcome):
+    result = deepcopy(source)
+    patch.operations(outcome.edits, result, KIND.allowed)
+    return result
+
+
+def submitted(source):
+    labels = {**source["metadata"].get("labels", {}), QUEUE_LABEL: "gpu-lq"}
+    return pending({**source, "metadata": {**source["metadata"], "labels": labels}})
