@@ -1,1 +1,1 @@
-"""What an option changes in a Job, from the policy's closed vocabulary. Pure."""
+"""Applies what an option changes in a Job, from the policy's closed vocabulary. Pure."""

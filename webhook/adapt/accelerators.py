@@ -1,7 +1,7 @@
-"""Which resources, node labels, taints and runtime classes belong to accelerators: closed tables.
+"""Tells which resources, node labels, taints and runtime classes are accelerators', by tables.
 
-The names are those that vendors' device plugins, feature discoveries and clouds give. Names that a
-cluster's own people chose (``pool: gpu``) are not here: a policy names those itself.
+The names are those of vendors' device plugins, feature discoveries and clouds. Names that a
+cluster's own administrators chose (``pool: gpu``) are not here: a policy names those itself.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ _RESOURCES = _any_of(
         "tenstorrent.com/*",
         "amd.com/xilinx_*",
         "xilinx.com/fpga-*",
-        # Whose it may be, a resource of this name is one.
+        # Under any vendor's domain, a resource of this name is an accelerator.
         "*/gpu",
         "*/vgpu",
         "*/npu",
     )
 )
 _SHARES = re.compile(r"mem|core-|cores$|percentage|priority|millicores|tiles", re.IGNORECASE)
-"""Parts of names of resources that measure a slice of a device, beside one that counts devices."""
+"""Parts of resource names that measure a share of a device, beside one that counts devices."""
 
 _LABELS = _any_of(
     (
@@ -96,14 +96,14 @@ _LABELS = _any_of(
     )
 )
 _LABELS_BY_VALUE = frozenset({("accelerator", "nvidia")})
-"""AKS, its older label."""
+"""The older label of AKS."""
 _TAINTS = _any_of(("nvidia.com/*", "amd.com/*", "habana.ai/*", "google.com/tpu", "gpu.intel.com/*"))
 _TAINTS_BY_VALUE = frozenset({("sku", "gpu")})
 """AKS taints its GPU node pools ``sku=gpu:NoSchedule``."""
 _RUNTIME_CLASSES = _any_of(("nvidia*", "*-nvidia-gpu*", "habana*", "ascend*", "amd-gpu*"))
 
 NEGATIVE = frozenset({"false", "no", "none", "0", ""})
-"""Label values that ask for a node without the thing."""
+"""Label values that select nodes without the accelerator."""
 
 TOPOLOGY_ANNOTATIONS = frozenset(
     "kueue.x-k8s.io/podset-" + name
@@ -117,7 +117,7 @@ TOPOLOGY_ANNOTATIONS = frozenset(
         "group-name",
     )
 )
-"""Kueue's topology requests on a pod template: the racks and blocks of accelerators."""
+"""Kueue's annotations on a pod template that ask for racks and blocks of accelerator nodes."""
 
 
 @recalling(most=1024, longest=512)
@@ -127,14 +127,14 @@ def is_accelerator(resource: str) -> bool:
 
 @recalling(most=1024, longest=512)
 def counts_devices(resource: str) -> bool:
-    """Tell ``nvidia.com/gpu`` from ``nvidia.com/gpumem``: only the first comes in units."""
+    """Tell whether a resource counts devices, as ``nvidia.com/gpu`` does, not their memory."""
     slices = "/mig-" in resource
     return is_accelerator(resource) and (slices or _SHARES.search(resource) is None)
 
 
 @recalling(most=1024, longest=512)
 def pins_label(key: str, value: str) -> bool:
-    """Tell whether to ask nodes for this label is to ask them for an accelerator."""
+    """Tell whether selecting nodes by this label selects nodes with accelerators."""
     if value.lower() in NEGATIVE:
         return False
     return is_label(key) or (key, value) in _LABELS_BY_VALUE
@@ -147,7 +147,7 @@ def is_label(key: str) -> bool:
 
 @recalling(most=1024, longest=512)
 def pins_taint(key: str, value: str) -> bool:
-    """Tell whether this taint keeps pods without accelerators away."""
+    """Tell whether this taint keeps pods away that request no accelerator."""
     known = is_accelerator(key) or is_label(key) or _TAINTS.match(key) is not None
     return known or (key, value) in _TAINTS_BY_VALUE
 

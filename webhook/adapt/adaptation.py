@@ -1,6 +1,7 @@
-"""A Job as it would be under an option: the closed vocabulary of ``adaptation``, on frozen values.
+"""Turns a Job into what it is under an option: containers first, then the rest of the template.
 
-Adapting twice is adapting once, so that a Job decided again is not changed again.
+``adaptation`` in a policy is a closed vocabulary. Adapting twice changes no more than adapting
+once, so a Job that is decided again is not changed again. It must not know queues or quota.
 """
 
 from __future__ import annotations
@@ -26,18 +27,19 @@ from webhook.model.policy.fallback_policy import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stripped:
-    """A container without what the adaptation takes away, and what that was."""
+    """A container without the resources that the adaptation removes."""
 
     container: Container
     lost: bool
+    """Whether it had requested more than 0 of any of them."""
     units: int
-    """Devices taken away: 8 for ``nvidia.com/gpu: 8``."""
+    """How many devices were removed: 8 for ``nvidia.com/gpu: 8``."""
 
 
 def adapt_containers(
     template: PodTemplate, adaptation: Adaptation
 ) -> tuple[tuple[Container, ...], tuple[Container, ...]]:
-    """Adapt (containers, init containers).
+    """Return the adapted (containers, init containers) of a pod template.
 
     Raises:
         FieldError: a quantity that has to be compared cannot be read.
@@ -57,7 +59,9 @@ def adapt_containers(
 
 
 def _targets(adaptation: Adaptation) -> Callable[[_Stripped, bool], bool]:
-    """Say which containers (stripped, is it a main one) get what is given by name."""
+    """Return a test: does (container, is it a main one) get the resources and the image given."""
+    # Without names, an adaptation that removes resources gives to the containers that lost some;
+    # any other gives to all main ones.
     if adaptation.containers is not None:
         names = adaptation.containers
         return lambda item, _: item.container.name in names
@@ -69,6 +73,7 @@ def _targets(adaptation: Adaptation) -> Callable[[_Stripped, bool], bool]:
 def _strip(container: Container, adaptation: Adaptation) -> _Stripped:
     resources = container.resources
     asked = {**resources.requests, **resources.limits}
+    # Requests and limits count alike: an extended resource may be given by its limit alone.
     accelerators_asked = _accelerators(asked, adaptation)
     units = _units(asked, accelerators_asked)
     removed = accelerators_asked | _named(container, asked, adaptation, units)
@@ -90,7 +95,7 @@ def _accelerators(asked: Mapping[str, str], adaptation: Adaptation) -> set[str]:
 
 
 def _units(asked: Mapping[str, str], removed: set[str]) -> int:
-    """Count devices; who asks for a device's memory alone shares one."""
+    """Count the devices removed; a request for a device's memory alone counts as one."""
     lost = [name for name in removed if _is_positive(name, asked[name])]
     counted = [name for name in lost if accelerators.counts_devices(name)]
     devices = sum(quantity.parse(asked[name], resource=name) for name in counted)
@@ -100,12 +105,13 @@ def _units(asked: Mapping[str, str], removed: set[str]) -> int:
 def _named(
     container: Container, asked: Mapping[str, str], adaptation: Adaptation, units: int
 ) -> set[str]:
-    """Find what ``resources.remove`` takes here.
+    """Return which resources ``resources.remove`` removes from a container.
 
-    What ``perRemoved`` gives is taken only where it is given anew.
+    Those in ``perRemoved`` are removed only from containers that lose devices, which get them anew.
     """
     if adaptation.containers is not None and container.name not in adaptation.containers:
         return set()
+    # Removed where it is not given anew, it would leave a container without cpu, for example.
     given = set() if units else set(adaptation.per_removed)
     return set(adaptation.resources.remove).intersection(asked) - given
 
@@ -130,14 +136,14 @@ def _give(item: _Stripped, adaptation: Adaptation, *, targeted: bool) -> Contain
 
 
 def _compensated(resources: Resources, per_removed: Mapping[str, str], units: int) -> Resources:
-    """Raise requests to what the lost units are worth; never lower what the container has.
+    """Raise requests to what *per_removed* gives for the lost *units*; never lower them.
 
-    A missing request counts as its limit, as the API server defaults it. A limit below its new
-    request is raised to it.
+    A limit below its new request is raised to it.
     """
     requests, limits = dict(resources.requests), dict(resources.limits)
     for resource, each in per_removed.items():
         worth = quantity.nano(each) * units
+        # The API server defaults a missing request to its limit.
         current = requests.get(resource, limits.get(resource))
         if current is not None and quantity.nano(current) >= worth:
             continue
@@ -149,7 +155,7 @@ def _compensated(resources: Resources, per_removed: Mapping[str, str], units: in
 
 
 def _multiple(each: str, units: int, resource: str) -> str:
-    """Write *units* times a quantity; one of it stays in the author's words."""
+    """Return *units* times a quantity; for one unit it is kept as the policy's author wrote it."""
     if units == 1:
         return each
     total = quantity.from_nano(quantity.nano(each) * units, resource=resource)
@@ -159,11 +165,11 @@ def _multiple(each: str, units: int, resource: str) -> str:
 def _with_env(
     env: tuple[Mapping[str, Json], ...], wanted: Mapping[str, str]
 ) -> tuple[Mapping[str, Json], ...]:
-    """Set variables in their place, the last of a name, which is the one that counts; or append.
+    """Set variables where they are, or append them, sorted by name.
 
-    The place matters: later values may refer to it as ``$(NAME)``. What is appended comes by name,
-    as the API server gives a policy's variables: whatever the option, the same come in the same
-    order, which cannot be changed once the Job is there.
+    Of several entries with one name the last is set, because it is the one that counts. The place
+    matters, as later values may refer to it as ``$(NAME)``; and so does the order of what is
+    appended: it must be the same in every option, since it is immutable once the Job exists.
     """
     if not wanted:
         return env
@@ -194,13 +200,13 @@ _Pins: TypeAlias = tuple[Mapping[str, str], Mapping[str, str], Mapping[str, Json
 
 
 def adapt(job: Job, option: Option) -> Job:
-    """Apply the option's adaptation to each pod set; the very same Job where nothing changes.
+    """Return the Job as adapted by an option; the very same object where nothing changes.
 
     Raises:
         FieldError: a quantity that has to be compared cannot be read.
 
     """
-    # Nothing given, nothing to do; comparing whole adaptations would cost more than most of them.
+    # Comparing with an empty adaptation would cost more than most adaptations do.
     if not option.adaptation.model_fields_set:
         return job
     pod_sets = of_pod_sets(_adapt, job.pod_sets, option.adaptation)
@@ -216,7 +222,7 @@ def _adapt(pod_sets: tuple[PodSet, ...], adaptation: Adaptation) -> tuple[PodSet
 
 
 def _adapt_template(template: PodTemplate, adaptation: Adaptation) -> PodTemplate:
-    """Take away first, then give, so that what an author gives always stands at the end."""
+    """Return the adapted template: removals first, so what the policy gives is never removed."""
     containers, init_containers = adapt_containers(template, adaptation)
     annotations, node_selector, affinity = _pins(template, adaptation)
     removed = adaptation.node_selector.remove
@@ -237,9 +243,10 @@ def _adapt_template(template: PodTemplate, adaptation: Adaptation) -> PodTemplat
 
 
 def _pins(template: PodTemplate, adaptation: Adaptation) -> _Pins:
-    """Give what may tie the pod to nodes, without what ties it to accelerators."""
+    """Return what pins the pod to nodes, without what pins it to accelerators."""
     if adaptation.accelerator is not Accelerator.REMOVE:
         return template.annotations, template.node_selector, template.affinity
+    # Racks and blocks of accelerator nodes mean nothing for a pod that asks for none.
     annotations = {
         key: value
         for key, value in template.annotations.items()
@@ -255,14 +262,16 @@ def _runtime_class(template: PodTemplate, adaptation: Adaptation) -> str | None:
         return None
     if wanted != "Keep":
         return wanted
+    # The default, Keep, must not keep a runtime that needs an accelerator's driver.
     removes = adaptation.accelerator is Accelerator.REMOVE
     return None if removes and accelerators.is_accelerator_runtime(current) else current
 
 
 def _tolerations(template: PodTemplate, adaptation: Adaptation) -> tuple[Mapping[str, Json], ...]:
-    """Take tolerations away and add others; one that the author adds stays where it stands."""
+    """Return the tolerations after removals and additions; one that was there keeps its place."""
     added = [_written(spec) for spec in adaptation.tolerations.add]
     wanted = {_normal(item) for item in added}
+    # What the policy adds is never removed, even if it tolerates an accelerator's taint.
     kept = [
         item
         for item in template.tolerations
@@ -283,7 +292,7 @@ def _is_removed(toleration: Mapping[str, Json], adaptation: Adaptation) -> bool:
 
 
 def _is_meant(match: TolerationMatch, toleration: Mapping[str, Json]) -> bool:
-    """Compare the fields that the policy gives."""
+    """Tell whether a toleration has the values of all fields that the policy gives."""
     return (
         toleration.get("key") == match.key
         and match.value in (None, toleration.get("value", ""))
@@ -292,7 +301,7 @@ def _is_meant(match: TolerationMatch, toleration: Mapping[str, Json]) -> bool:
 
 
 def _normal(toleration: Mapping[str, Json]) -> tuple[str, ...]:
-    """Read a toleration with its defaults, so that two ways to write it are one."""
+    """Return a toleration with its defaults filled in, so that two ways to write it are equal."""
     get = toleration.get
     return (
         str(get("key") or ""),
@@ -304,7 +313,7 @@ def _normal(toleration: Mapping[str, Json]) -> tuple[str, ...]:
 
 
 def _written(spec: TolerationSpec) -> Mapping[str, Json]:
-    """Write a toleration as the API server would serve it: without empty fields."""
+    """Return a toleration as the API server serves it: without empty fields."""
     every: dict[str, Json] = {
         "key": spec.key,
         "operator": spec.operator,

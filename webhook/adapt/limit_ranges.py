@@ -1,6 +1,7 @@
-"""What a namespace's LimitRanges would say to a pod, as the LimitRanger admission plugin says it.
+"""Turns a pod template into what a namespace's LimitRanges add to it and refuse in it.
 
-Defaults come first, then minimum, maximum and ratio of each container, then of the whole pod.
+As in the LimitRanger admission plugin, defaults come first, then minimum, maximum and ratio, of
+containers and of the whole pod. It must not know policies.
 https://kubernetes.io/docs/concepts/policy/limit-range/
 """
 
@@ -17,7 +18,8 @@ _CONTAINER, _POD = "Container", "Pod"
 
 
 def with_defaults(container: Container, items: Sequence[LimitRangeItem]) -> Resources:
-    """Fill in requests from the container's own limits, then what the LimitRanges add."""
+    """Return the container's resources with defaults: its own limits, then the LimitRanges'."""
+    # A container's own limit is its default request; that comes before a LimitRange's default.
     limits = dict(container.resources.limits)
     requests = {**limits, **container.resources.requests}
     for item in items:
@@ -28,7 +30,7 @@ def with_defaults(container: Container, items: Sequence[LimitRangeItem]) -> Reso
 
 
 def problems(template: PodTemplate, items: Sequence[LimitRangeItem]) -> Iterator[str]:
-    """Say what the LimitRanges refuse of a pod of *template*.
+    """Yield why the LimitRanges would refuse a pod of *template*, in words.
 
     Raises:
         FieldError: a quantity cannot be read.
@@ -94,7 +96,8 @@ def _too_far_apart(resource: str, ratio: str, asked: Resources, where: str) -> I
 
 
 def _of_pod(template: PodTemplate) -> Resources:
-    """Sum up as LimitRanger does: init containers one by one, sidecars beside all that follow."""
+    """Return the pod's resources as LimitRanger sums them up, pod-level ones in their place."""
+    # Init containers run one by one, sidecars beside all that come after them.
     requests = _total(template, [one.resources.requests for one in _every(template)])
     limits = _total(template, [one.resources.limits for one in _every(template)])
     if template.resources is not None:
@@ -108,7 +111,7 @@ def _every(template: PodTemplate) -> tuple[Container, ...]:
 
 
 def _total(template: PodTemplate, amounts: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Add up amounts, given in the order of ``_every``."""
+    """Return the pod's total of *amounts*, which come in the order of ``_every``."""
     count = len(template.containers)
     total: dict[str, int] = {}
     sidecars: dict[str, int] = {}

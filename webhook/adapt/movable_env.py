@@ -1,8 +1,8 @@
-"""Environment variables that an undo or a move can change: read from annotations of the pods.
+"""Turns environment variables into references to annotations, which an undo or a move can change.
 
-After a Job's creation Kubernetes takes no change of its environment, but of annotations. So a
-variable to which an option gives another value is a reference to an annotation, which holds the
-value of the option taken.
+After a Job's creation Kubernetes accepts changes of its pod template's annotations, but not of its
+environment. So a variable to which an option gives another value is read from an annotation, which
+holds the value of the option taken (decision 0012).
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 _NAME = re.compile(r"[-A-Za-z0-9_.]{0,58}[A-Za-z0-9]")
 """What may follow ``env.`` in an annotation's name, of 63 characters in all."""
 _EXPANDED = re.compile(r"\$[($]")
-"""What the kubelet replaces in a literal value, and in no other."""
+"""What the kubelet expands in a literal value, but not in one that is read from an annotation."""
 _AS_SUBMITTED: Mapping[str, str] = {}
 """The env that a Job has without any option: what it sets itself."""
 
 
 def can_be_read(name: str, value: str) -> bool:
-    """Tell whether an annotation can hold this variable."""
+    """Tell whether an annotation can hold this variable without changing its value in the pod."""
     return _NAME.fullmatch(name) is not None and not _EXPANDED.search(value)
 
 
 def with_movable_env(job: Job, adapted: Job, option: Option, policy: FallbackPolicy) -> Job:
-    """Write the variables that *option* changes so that an undo can give their values back.
+    """Return *adapted* (*job* under *option*) with the variables as references that may change.
 
-    *adapted* is *job* under *option*. Where the policy reconsiders, the variables that differ
-    between its options are written so, whichever is taken. A variable stays literal, and what
-    would change it later is impossible, where the Job itself reads it from somewhere, where it is
-    not set at all without the option, and where two containers would need different values.
+    Those are the variables that *option* changes, so that an undo can give their values back; where
+    the policy reconsiders, all that differ between its options. A variable stays literal, which
+    rules an undo or a move out, if the Job itself reads it through ``valueFrom``, if it is unset
+    before or after the change, or if two containers would need different values.
     """
     if policy.spec.reconsider is None and not option.adaptation.env:
         return adapted
@@ -44,10 +44,10 @@ def with_movable_env(job: Job, adapted: Job, option: Option, policy: FallbackPol
 
 
 def still_movable(job: Job, undone: Job) -> Job:
-    """Let *undone* go on reading from annotations what *job* reads there.
+    """Return *undone* with the references that *job* has, to annotations with the submitted values.
 
-    Both have the same containers. A variable is left as it was submitted, which is no undo, where
-    an annotation cannot hold that for all containers that read it.
+    Both have the same containers. A variable stays literal, which rules the undo out, where one
+    annotation cannot hold its submitted value for all containers that read it.
     """
     pod_sets = tuple(
         replace(then, template=_still_reading(now.template, then.template))
@@ -57,7 +57,7 @@ def still_movable(job: Job, undone: Job) -> Job:
 
 
 def as_literals(job: Job) -> Job:
-    """Write what *job* reads from its own annotations as plain values; the same Job if nothing."""
+    """Return *job* with literals for what it reads from our annotations; the same if nothing."""
     pod_sets = tuple(
         replace(pod_set, template=_with_literals(pod_set.template)) for pod_set in job.pod_sets
     )
@@ -70,7 +70,7 @@ def _with_literals(template: PodTemplate) -> PodTemplate:
         for name in _read_from_annotations(container):
             value = template.annotations.get(ENV_PREFIX + name)
             if value is not None:
-                # As the API server stores it: an empty value is left out.
+                # The API server stores an empty value by leaving it out.
                 entries[name] = {"name": name, "value": value} if value else {"name": name}
         return replace(container, env=_replaced(container.env, entries))
 
@@ -102,7 +102,7 @@ def _still_reading(now: PodTemplate, then: PodTemplate) -> PodTemplate:
 
 
 def _values_to_read(now: PodTemplate, then: PodTemplate) -> Mapping[str, str]:
-    """Find what each annotation that is read must hold."""
+    """Return the value that each annotation must hold, by variable; without those that vary."""
     wanted: dict[str, set[str | None]] = {}
     for reading, submitted in _pairs(now, then):
         for name in _read_from_annotations(reading):
@@ -120,6 +120,7 @@ def _pairs(now: PodTemplate, then: PodTemplate) -> Iterator[tuple[Container, Con
 
 
 def _read_from_annotations(container: Container) -> set[str]:
+    # The kubelet uses the last of several entries with one name.
     last = {str(entry.get("name")): entry for entry in container.env}
     return {name for name, entry in last.items() if entry == _reference(name)}
 
@@ -142,7 +143,7 @@ def _with_references(
     kept: dict[str, Sequence[Mapping[str, str]]] = {}
     read: dict[str, str] = {}
     for name in dict.fromkeys(name for env in envs for name in env):
-        # What cannot be undone may still be moved.
+        # A variable that the Job did not set cannot be undone, but may be moved between options.
         for between in ([*envs, _AS_SUBMITTED], envs):
             if values := _values_to_keep(name, before, between):
                 kept[name] = between
@@ -168,9 +169,10 @@ def _with_references(
 def _values_to_keep(
     name: str, template: PodTemplate, envs: Sequence[Mapping[str, str]]
 ) -> Sequence[str]:
-    """Give a variable's value under each option's env; none: it stays literal."""
+    """Return a variable's value under each of *envs*; empty: it stays literal."""
     containers = (*template.containers, *template.init_containers)
     found = {_values(name, container, envs) for container in containers}
+    # One annotation has one value, so all containers that read it must agree.
     found = {values for values in found if _varies(values)}
     if len(found) != 1 or not _NAME.fullmatch(name):
         return ()
@@ -182,12 +184,13 @@ def _values_to_keep(
 def _values(
     name: str, container: Container, envs: Sequence[Mapping[str, str]]
 ) -> tuple[str | None, ...]:
-    """Tell a variable's value in one container under each env; None: not a literal one.
+    """Return a variable's value in one container under each of *envs*; None: none, or not literal.
 
     Of several entries with one name the last counts.
     """
     own, literal = _own(name, container), _literal(name, container)
     given = tuple(env.get(name, literal) for env in envs)
+    # Where the Job reads it from is not ours to change, and a reference cannot hold its value.
     if own is not None and "valueFrom" in own and _varies(given):
         return (None,) * len(envs)
     return given
@@ -215,7 +218,7 @@ def _referring(
 def _replaced(
     env: tuple[Mapping[str, Json], ...], entries: Mapping[str, Mapping[str, Json]]
 ) -> tuple[Mapping[str, Json], ...]:
-    """Put each of *entries* in its variable's place: of several of one name the last."""
+    """Return *env* with each of *entries* in its variable's place; of several the last one."""
     places = {str(entry.get("name")): index for index, entry in enumerate(env)}
     found = list(env)
     for name in entries.keys() & places.keys():
@@ -224,6 +227,7 @@ def _replaced(
 
 
 def _reference(name: str) -> Mapping[str, Json]:
-    """Refer to the annotation as the API server would serve it, with its default."""
+    """Return the reference to a variable's annotation, as the API server serves it."""
+    # With the default ``apiVersion``, or the stored entry would differ from ours.
     path = f"metadata.annotations['{ENV_PREFIX}{name}']"
     return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}

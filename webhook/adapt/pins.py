@@ -1,6 +1,6 @@
-"""What ties a pod to nodes with accelerators: selectors, affinity terms, tolerations.
+"""Removes what pins a pod to nodes with accelerators: selectors, affinity terms, tolerations.
 
-Affinities stay the JSON that they are: a part whose shape is not the API's is left as it is.
+Affinities stay the JSON that they are: a part that does not have the API's shape is left as it is.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def without_selector(node_selector: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def tolerates_accelerator(toleration: Mapping[str, Json]) -> bool:
-    """Tell a toleration of accelerators' nodes; one without a key tolerates every node."""
+    """Tell whether a toleration is of accelerator nodes; one without a key is of every node."""
     return accelerators.pins_taint(str(toleration.get("key", "")), str(toleration.get("value", "")))
 
 
 def without_affinity(affinity: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
-    """Take the terms away that pin to accelerators; None where nothing is left."""
+    """Return the affinity without terms that pin to accelerators; None where nothing is left."""
     node = (affinity or {}).get("nodeAffinity")
     if affinity is None or not isinstance(node, Mapping):
         return affinity
@@ -58,12 +58,13 @@ def without_affinity(affinity: Mapping[str, Json] | None) -> Mapping[str, Json] 
 
 
 def _required(node: Mapping[str, Json]) -> dict[str, Json]:
-    """Relax the required terms, of which a node must match one.
+    """Return the required terms without pins; a node must match one of them.
 
-    Terms that name no accelerator already say where the pod may run without one, and suffice. Where
-    every term pins, each loses what pins; one that asked for nothing else then means any node, so
-    that the whole requirement goes (an empty term would match no node at all).
+    Terms that name no accelerator already say where the pod may run without one, so only they stay.
+    Where every term pins, each loses its pins. If one asked for nothing else, any node will do, so
+    the whole requirement goes.
     """
+    # A term that is left empty would match no node at all.
     required = node.get(_REQUIRED)
     if required is None:
         return {}
@@ -121,12 +122,12 @@ def _pins(expression: Json) -> bool:
 
 
 def _asks(term: Mapping[str, Json]) -> bool:
-    """Tell a term with a condition from an empty one, which matches no node."""
+    """Tell whether a term has a condition; an empty one matches no node."""
     return bool(term.get("matchExpressions") or term.get("matchFields"))
 
 
 def left_over(before: PodTemplate, after: PodTemplate) -> Iterator[str]:
-    """Name the submitter's own selectors, still there, that look like asking for an accelerator."""
+    """Yield the submitter's own selectors that are left and look like they pin to accelerators."""
     for key, value in after.node_selector.items():
         if before.node_selector.get(key) == value and _looks_pinned(key, value):
             yield f"node selector {key}={value}"
@@ -142,7 +143,7 @@ def left_over(before: PodTemplate, after: PodTemplate) -> Iterator[str]:
 
 
 def _required_expressions(affinity: Mapping[str, Json]) -> Iterator[Mapping[str, Any]]:
-    """Read those of the first term; with several, the scheduler may take another one."""
+    """Yield the expressions of the only term; with several, the scheduler may match another one."""
     node = affinity.get("nodeAffinity")
     terms = _terms(node.get(_REQUIRED)) if isinstance(node, Mapping) else []
     if len(terms) != 1:

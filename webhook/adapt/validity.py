@@ -1,9 +1,8 @@
-"""Whether the API server, a LimitRange or Kueue would stumble over an adapted Job.
+"""Tells whether the API server, a LimitRange or Kueue would refuse an adapted Job, and why.
 
 A patch that applies may still make an object that is refused, and then the user's create fails
-because of us. So what validation and LimitRange would say is said here first, with its numbers.
-Only what the adaptation changed is judged: what the submitter wrote is between them and the API
-server.
+because of us. Only what the adaptation changed is judged: what the submitter wrote is between them
+and the API server. It must not know queues.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from webhook.model.reasons import Reason
 
 _MAX_ANNOTATION_BYTES = 256 * 1024
 _OWN_ANNOTATION_BYTES = 512
-"""Kept free for the annotations that name the decision on the pod template."""
+"""Bytes kept free for our own marks on the pod template."""
 _POD_LEVEL = frozenset({"cpu", "memory"})
 
 
 def refusal(before: Job, after: Job, items: Sequence[LimitRangeItem]) -> Rejection | None:
-    """Say why the adapted Job must not be sent; None: nothing speaks against it."""
+    """Return why the adapted Job must not be sent; None: it may be."""
     has_minimum = MIN_PARALLELISM in before.annotations
     return of_pod_sets(_refusal, before.pod_sets, after.pod_sets, items, has_minimum)
 
@@ -100,6 +99,7 @@ def _invalid(
             filled = limit_ranges.with_defaults(new, items)
             yield from _over_limits(new.name, filled, " (LimitRange's default)")
     if items:
+        # What the Job had against it as submitted is not the adaptation's fault.
         submitted = frozenset(limit_ranges.problems(before, items))
         found = limit_ranges.problems(after, items)
         yield from (problem for problem in found if problem not in submitted)
@@ -118,13 +118,14 @@ def _too_long(template: PodTemplate) -> Iterator[str]:
 
 
 def _refused_resources(name: str, resources: Resources) -> Iterator[str]:
-    """Check a container as the API server's ``validateResourceRequirements`` does."""
+    """Yield what the API server's ``validateResourceRequirements`` would refuse in a container."""
     both = {**resources.limits, **resources.requests}
     for word, amounts in (("request", resources.requests), ("limit", resources.limits)):
         for resource, amount in amounts.items():
             yield from _refused_amount(name, f"{resource} {word} {amount}", resource, amount)
     yield from _over_limits(name, resources, "")
     for resource, amount in resources.requests.items():
+        # Extended resources and hugepages cannot be overcommitted: request and limit must be equal.
         if _overcommits(resource):
             continue
         limit = resources.limits.get(resource)
@@ -164,7 +165,7 @@ def _overcommits(resource: str) -> bool:
 
 
 def _pinned(before: PodTemplate, after: PodTemplate) -> Iterator[str]:
-    """Look for what still asks for an accelerator that the pod no longer asks for."""
+    """Yield what still selects accelerator nodes for a pod that no longer requests one."""
     if _asks_for_accelerator(before) and not _asks_for_accelerator(after):
         yield from pins.left_over(before, after)
 

@@ -1,1 +1,1 @@
-"""The admission wire: reviews and verdicts, edits as JSON Patch, undoing and restoring."""
+"""The admission API: reviews and verdicts, edits as JSON Patch, the record of submitted values."""

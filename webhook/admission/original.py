@@ -1,7 +1,7 @@
-"""The record of what stood at edited places, and putting it back exactly.
+"""Records the submitted values at edited paths, and puts them back exactly.
 
-A recorded original comes back on the Job, where its owner may have changed it: it is checked
-before it is used.
+The record comes back on the Job, where its owner may have changed it, so it is checked before it is
+used. It must not know why a decision is undone.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _AMOUNTS = frozenset({"requests", "limits"})
 
 
 def original_of(edits: Iterable[Edit], source: Mapping[str, Any]) -> Original:
-    """Record what stands in *source* where *edits* will change it, missing parents included.
+    """Return the values of *source* at the paths of *edits*, with parents that are missing.
 
-    Only the edits' paths are used. A null counts as ABSENT.
+    What is missing or null is ABSENT.
     """
     found: dict[Path, Json | Absent] = {}
-    # Most edits share their parents, and walking is what costs.
+    # Most edits share their parents, and the way down to these is what costs.
     reached: dict[Path, Any] = {}
     for edit in edits:
         *above, last = edit.path
@@ -42,7 +42,7 @@ def original_of(edits: Iterable[Edit], source: Mapping[str, Any]) -> Original:
 
 
 def _reach(source: Mapping[str, Any], path: Path, found: dict[Path, Json | Absent]) -> Any:
-    """Walk to a parent; where it is missing, record it and all that is missing above it."""
+    """Return the parent at *path*; None: it is missing, and recorded so with those above it."""
     node: Any = source
     for depth, part in enumerate(path, start=1):
         node = places.step(node, part)
@@ -53,17 +53,17 @@ def _reach(source: Mapping[str, Any], path: Path, found: dict[Path, Json | Absen
 
 
 def to_json(original: Original) -> dict[str, Json]:
-    """Write the record as JSON Pointers, with names for places; ABSENT is null."""
+    """Return the record as JSON Pointers with names for indices; ABSENT becomes null."""
     return {
         to_pointer(path): None if value is ABSENT else value for path, value in original.items()
     }
 
 
 def from_json(source: Any) -> Original:
-    """Read what ``to_json`` wrote; whether its places may be touched is not checked here.
+    """Read what ``to_json`` wrote; whether its paths may be edited is not checked here.
 
     Raises:
-        FieldError: it is no object of JSON Pointers.
+        FieldError: *source* is no object of JSON Pointers.
 
     """
     found: dict[Path, Json | Absent] = {}
@@ -75,21 +75,21 @@ def from_json(source: Any) -> Original:
 
 
 def undone(source: Mapping[str, Any], original: Original, allowed: Allowed) -> dict[str, Any]:
-    """Copy *source* with the original put back and a decision's marks gone.
+    """Return a copy of *source* with the submitted values put back, without a decision's marks.
 
     Raises:
-        FieldError: the record names a place that is not in *allowed*, or has a value of a wrong
-            type for it.
+        FieldError: the record has a path that is not in *allowed*, or a value of a wrong type.
 
     """
     _check(original, allowed)
     result: dict[str, Any] = deepcopy(dict(source))
-    # A decision edits only leaves, so that a parent is recorded where it had to be created.
+    # A decision edits only leaves, so a parent in the record is one that it had to create.
     parents = [path for path in original if isinstance(places.match(path, allowed), dict)]
     for path, value in original.items():
         if path not in parents:
             _put_back(result, path, value)
     _take_marks(result, original, allowed)
+    # The deepest first: a parent is empty only after the ones below it are gone.
     for path in sorted(parents, key=len, reverse=True):
         _take_if_empty(result, path)
     return result
@@ -125,7 +125,7 @@ def _put_back(result: dict[str, Any], path: Path, value: Json | Absent) -> None:
         below = places.step(node, part)
         if below is None:
             if value is ABSENT or not isinstance(node, dict):
-                # Nothing to take away, or the container itself is gone: it is not made up.
+                # There is nothing to remove, or the container is gone, and that is not recreated.
                 return
             below = node[part] = places.empty(part)
         node = below

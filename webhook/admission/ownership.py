@@ -1,7 +1,7 @@
-"""Claims to values that we have replaced, taken out of ``metadata.managedFields``.
+"""Removes the ownership of values that we replaced from ``metadata.managedFields``.
 
-The API server notes who sets a field before admission, so that whoever sends a value which is then
-replaced owns it all the same; and server-side apply of that very value by anybody else conflicts.
+The API server notes before admission who sets a field. So the sender of a value that is then
+replaced owns it all the same, and server-side apply of that value by anybody else conflicts.
 https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/endpoints/handlers/fieldmanager/admission.go
 """
 
@@ -17,7 +17,7 @@ _VALUE = "f:value"
 
 
 def disowned(source: Mapping[str, Any], variables: Iterable[Path]) -> list[Operation]:
-    """List the operations by which nobody owns the plain value of these variables any more."""
+    """List the operations after which nobody owns the literal value of these variables."""
     metadata = source.get("metadata")
     entries = metadata.get("managedFields") if isinstance(metadata, dict) else None
     claimed = [(*_fields_of(path), _VALUE) for path in variables]
@@ -30,7 +30,7 @@ def disowned(source: Mapping[str, Any], variables: Iterable[Path]) -> list[Opera
 
 
 def _fields_of(path: Path) -> Iterator[str]:
-    """Write a path as managed fields have it: ``f:env``, ``k:{"name":"A"}``."""
+    """Yield the parts of a path as managed fields write it: ``f:env``, ``k:{"name":"A"}``."""
     yield "fieldsV1"
     above = ""
     for part in path:

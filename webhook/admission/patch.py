@@ -1,7 +1,8 @@
-"""Edits to a minimal JSON Patch (RFC 6902), verified by applying it to the review's own object.
+"""Turns edits into a minimal JSON Patch (RFC 6902), and applies it to the review's object as proof.
 
 A patch that does not apply is an error for the user even under ``failurePolicy: Ignore``. So on any
-doubt there is a PatchError and no patch.
+doubt there is a PatchError and no patch. It also tells whether edits make an object too large. It
+must not know what the edits are for.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from webhook.model.recall import recalling
 
 
 class CannotApplyError(ValueError):
-    """An operation does not apply; the text says where and why."""
+    """An operation does not apply; its text says where and why."""
 
 
 def apply(operation: Mapping[str, Any], source: dict[str, Any]) -> None:
@@ -34,7 +35,7 @@ def apply(operation: Mapping[str, Any], source: dict[str, Any]) -> None:
     above, last = _parts(pointer)
     node: Any = source
     for part in above:
-        # Nearly all steps are these, and calling a function for each would cost as much again.
+        # Nearly all steps go this way, and a function call for each would double their cost.
         node = node[part] if type(node) is dict and part in node else _below(node, part, pointer)
     if isinstance(node, dict):
         _apply_to_object(operation, node, last)
@@ -67,12 +68,18 @@ def _apply_to_list(operation: Mapping[str, Any], node: list[Any], part: str) -> 
 
 
 def _own(value: Any) -> Any:
+    # A copy: prepared values are shared by many reviews, each of which changes its own object.
     return value if type(value) is str else marshal.loads(marshal.dumps(value))  # noqa: S302
 
 
 @recalling(most=2048, longest=1024)
 def _parts(pointer: str) -> tuple[tuple[str, ...], str]:
-    """Take a JSON Pointer (RFC 6901) apart: what leads to the parent, and the last part."""
+    """Split a JSON Pointer (RFC 6901) into the parts that lead to the parent, and the last one.
+
+    Raises:
+        CannotApplyError: it is no pointer into an object.
+
+    """
     start, *parts = pointer.split("/")
     if start or not parts:
         raise CannotApplyError(f"{pointer!r} points to no place in the object")
@@ -100,7 +107,7 @@ _METADATA = "/metadata"
 
 
 class PatchError(Exception):
-    """Edits do not make a patch that is sure to apply."""
+    """The edits make no patch that is certain to apply."""
 
     def __init__(self, path: Path, message: str) -> None:
         super().__init__(path, message)
@@ -117,13 +124,13 @@ def operations(
     allowed: Allowed,
     prepared: Prepared | None = None,
 ) -> list[Operation]:
-    """Write *edits* as operations and apply them to *source*, in place, as a proof.
+    """Return *edits* as operations, applied to *source* in place as proof.
 
-    An edit whose value stands there already becomes no operation. After an error *source* may be
-    changed in part. With *prepared* the first edits are its own, and written already.
+    An edit whose value is there already needs no operation. With *prepared*, the first edits are
+    its own, and its operations are used. After an error *source* may be changed in part.
 
     Raises:
-        PatchError: a place is not in *allowed*, named twice, cannot be reached, or does not have
+        PatchError: a path is not in *allowed*, is edited twice, cannot be reached, or does not have
             its value after the patch.
 
     """
@@ -135,6 +142,7 @@ def operations(
     if not edits:
         return written
     _check(edits, allowed)
+    # Paths name elements of lists; their indices hold only for the object under review.
     plan = _Operations(source)
     for edit in edits:
         plan.add(edit)
@@ -147,7 +155,7 @@ def operations(
 def prepare(
     edits: tuple[Edit, ...], source: Mapping[str, Any], allowed: Allowed
 ) -> Prepared | None:
-    """Work out what every object equal to *source* needs; None: such edits make no patch."""
+    """Return the operations that fit every object equal to *source*; None: there is no patch."""
     try:
         found = operations(edits, deepcopy(dict(source)), allowed)
     except PatchError:
@@ -162,7 +170,7 @@ def prepare(
 
 
 def filled(prepared: Prepared, text: str) -> Prepared:
-    """Put *text* in the place of ``HOLE``."""
+    """Return *prepared* with *text*, a decision's id, in the place of ``HOLE``."""
     edits, written = list(prepared.edits), list(prepared.operations)
     for index in prepared.open_edits:
         edits[index] = replace(edits[index], value=text)
@@ -172,7 +180,7 @@ def filled(prepared: Prepared, text: str) -> Prepared:
 
 
 def _is_open(operation: Operation) -> bool:
-    # Elsewhere in the object the same text would be the submitter's own.
+    # The hole is in an annotation; anywhere else the same text would be the submitter's own.
     return _METADATA in operation["path"] and _holds_hole(operation.get("value"))
 
 
@@ -190,6 +198,7 @@ def _check(edits: Sequence[Edit], allowed: Allowed) -> None:
     seen: set[Path] = set()
     tree = places.tree_of(allowed)
     for edit in edits:
+        # A record on the Job may have been forged: it must not open any other path.
         if not isinstance(places.find(edit.path, tree), tuple):
             raise PatchError(edit.path, "may not be patched")
         if edit.path in seen:
@@ -217,17 +226,17 @@ def _verify(edits: Sequence[Edit], source: dict[str, Any]) -> None:
 
 
 class _Operations:
-    """Operations for one object, collected while it is still unchanged."""
+    """The operations for one object, collected before any of them is applied."""
 
     def __init__(self, source: dict[str, Any]) -> None:
         self._source = source
         self._operations: list[Operation] = []
         self._reached: dict[Path, tuple[Any, str]] = {}
-        """Parents that exist, by path: (what is there, pointer); several edits share most."""
+        """Parents that exist, by path: (value, pointer); most are shared by several edits."""
         self._created: dict[str, Any] = {}
-        """Parents that do not exist yet, by pointer: each goes in whole, in one operation."""
+        """Parents that do not exist yet, by pointer: each is added whole, in one operation."""
         self._removals: list[tuple[str, int]] = []
-        """(pointer of a list, place): last of all and from behind, since places shift."""
+        """(pointer of a list, index): done last and from the end, because indices shift."""
 
     def operations(self) -> list[Operation]:
         return self._operations + [
@@ -250,7 +259,7 @@ class _Operations:
         self._set(edit, *self._reached[parent])
 
     def _below(self, node: Any, part: str, pointer: str, edit: Edit) -> tuple[Any, str]:
-        """Go down one part; returns what is there (None: nothing) and the pointer's last part."""
+        """Return the value one part further down (None: nothing) and the pointer's last part."""
         if isinstance(node, dict):
             return node.get(part), escaped(part)
         index = places.place_of(node, part) if isinstance(node, list) else None
@@ -298,6 +307,7 @@ class _Operations:
     def _set_element(self, edit: Edit, node: list[Any], pointer: str) -> None:
         name = edit.path[-1]
         if edit.value is ABSENT:
+            # All entries of that name go: with the last one gone, the one before it would count.
             self._removals += [
                 (pointer, index)
                 for index, element in enumerate(node)
@@ -313,17 +323,17 @@ class _Operations:
 
 
 _ANNOTATIONS = (256 << 10) - (16 << 10)
-"""Bytes of an object's annotations, keys and values: what Kubernetes allows, and room in it for
-Kueue and for the record of later moves.
+"""Bytes of an object's annotations, keys and values: what Kubernetes allows, less room for Kueue
+and for the record of later moves.
 https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimachinery/pkg/api/validation/objectmeta.go#L36
 """
 _OBJECT = 1 << 20
-"""Bytes of an object as it came: etcd takes 1.5 MiB of it and of what is added."""
+"""Bytes of an object as it came: etcd takes 1.5 MiB, what is added included."""
 _WITHOUT_REFERENCES = 2
 
 
 def too_large(source: Mapping[str, Any], edits: Iterable[Edit]) -> str:
-    """Say what of *source* would be too large with *edits*; empty: nothing."""
+    """Return what of *source* would be too large with *edits*, in words; empty: nothing."""
     changed: dict[Path, dict[str, Any]] = {}
     for edit in edits:
         if edit.path[-2] == "annotations":
@@ -333,7 +343,7 @@ def too_large(source: Mapping[str, Any], edits: Iterable[Edit]) -> str:
         after = {**(before if isinstance(before, dict) else {}), **values}
         if _bytes(after) > _ANNOTATIONS:
             return f"{'.'.join(path)} would have more than {_ANNOTATIONS >> 10} KiB"
-    # Of JSON's values, marshal makes about what JSON makes, in a tenth of the time.
+    # The size that marshal makes is about that of JSON, in a tenth of the time.
     if changed and len(marshal.dumps(dict(source), _WITHOUT_REFERENCES)) > _OBJECT:
         return f"the Job has more than {_OBJECT >> 20} MiB"
     return ""

@@ -1,4 +1,7 @@
-"""Finding one's way in an object by named paths, and which places may be touched at all."""
+"""Finds values in an object by named paths, and tells which paths may be edited.
+
+It must not know what is edited there.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,18 @@ from typing import Any, TypeAlias, cast
 from webhook.model.edits import ABSENT, KEYED_BY_NAME, Absent, Path
 
 Allowed: TypeAlias = tuple[Path, ...]
-"""Patterns; the part ``*`` stands for any text, ``domain/*`` for any name of that domain."""
+"""Patterns of paths; a part ``*`` is any text, ``domain/*`` any name with that prefix."""
 Tree: TypeAlias = "dict[str, Tree | Path]"
 
 
 def match(path: Path, allowed: Allowed) -> Path | Tree | None:
-    """Find the pattern for *path*; a tree where *path* is above allowed places; None: neither."""
+    """Return the pattern for *path*; a tree if *path* is above allowed paths; None: neither."""
     return find(path, tree_of(allowed))
 
 
 def find(path: Path, tree: Tree) -> Path | Tree | None:
-    """Do the same for many paths: looking the tree up costs more than going down in it."""
+    """Return the same as ``match`` from a *tree* that was fetched once for many paths."""
+    # Fetching the tree costs more than going down in it.
     node: Path | Tree | None = tree
     for part in path:
         if not isinstance(node, dict):
@@ -33,14 +37,14 @@ def tree_of(allowed: Allowed) -> Tree:
     for pattern in allowed:
         node = tree
         for part in pattern[:-1]:
-            # No pattern lies below another one, so whatever stands here is a tree.
+            # No pattern lies below another one, so what is found here is a tree.
             node = cast("Tree", node.setdefault(part, {}))
         node[pattern[-1]] = pattern
     return tree
 
 
 def value_at(source: Any, path: Path) -> Any | Absent:
-    """Read the value at *path*; null, and what cannot be reached, read as ABSENT."""
+    """Return the value at *path*; ABSENT if it is null or cannot be reached."""
     node = source
     for part in path:
         node = step(node, part)
@@ -50,7 +54,7 @@ def value_at(source: Any, path: Path) -> Any | Absent:
 
 
 def step(node: Any, part: str) -> Any:
-    """Go down one part; None where there is nothing."""
+    """Return the value one part further down; None: there is none."""
     if isinstance(node, dict):
         return node.get(part)
     if isinstance(node, list):
@@ -60,7 +64,8 @@ def step(node: Any, part: str) -> Any:
 
 
 def place_of(elements: list[Any], name: str) -> int | None:
-    """Find the element called *name*; the last of several, which for env is the one that counts."""
+    """Return the index of the element called *name*, the last of several; None: there is none."""
+    # Of several variables with one name, the kubelet uses the last.
     for index in range(len(elements) - 1, -1, -1):
         element = elements[index]
         if isinstance(element, dict) and element.get("name") == name:
@@ -69,5 +74,5 @@ def place_of(elements: list[Any], name: str) -> int | None:
 
 
 def empty(part: str) -> Any:
-    """Make what stands at *part* when it has to be created."""
+    """Return the empty container, list or object, for a field *part* that has to be created."""
     return [] if part in KEYED_BY_NAME else {}

@@ -1,5 +1,6 @@
-"""The wire: bytes of an AdmissionReview to a Review, and a Verdict to bytes. It trusts nothing.
+"""Turns the bytes of an AdmissionReview into a Review, and a Verdict into bytes.
 
+It trusts nothing that it reads, and must not know what kinds of objects are reviewed.
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
 
@@ -22,7 +23,7 @@ API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 
 _MOST_VALUES = 100_000
-"""In a request. So many are read in some 20 ms; a Job of a megabyte has about half as many."""
+"""JSON values in a request: these are read in some 20 ms; a Job of 1 MB has half as many."""
 _MOST_ESCAPES = 200_000
 _LONGEST_NUMBER = 400
 """Characters; the longest of JSON's doubles has 309 digits."""
@@ -30,18 +31,18 @@ _HEAD_BYTES = 256
 _UID = re.compile(rb'"request": ?{"uid": ?"([0-9A-Za-z-]{1,64})"')
 _NESTING = frozenset({dict, list})
 _LARGE = 64 << 10
-"""Bytes. What is smaller is cheap whatever it holds, and ordinary Jobs are: they pay nothing."""
+"""Bytes of a body that is checked before it is parsed; ordinary Jobs are smaller and cheap."""
 _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-"""Brackets to one level down or up, as signed bytes."""
+"""Turns brackets into steps of one level down or up, as signed bytes."""
 _TO_BRACES = bytes.maketrans(b"[]", b"{}")
 _MAX_WARNING = 256
 _MAX_WARNINGS = 4096
-"""Characters that a warning and all together may have; clients cut or drop what is longer."""
+"""Characters of all warnings together; clients cut or drop what is longer, as with one warning."""
 
 
 class TooCostlyError(FieldError):
-    """A request that would keep all others waiting while it is read."""
+    """A request that would keep all others waiting while it is parsed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +69,14 @@ class Verdict:
 
     uid: str
     patch: Sequence[Mapping[str, Any]] | None = None
-    """JSON Patch operations; None or none: unpatched."""
+    """JSON Patch operations; None or empty: the object is left as it is."""
     warnings: Sequence[str] = ()
     audit: Mapping[str, str] = field(default_factory=dict)
     """Audit annotations; the API server puts the webhook's name before the keys."""
 
     def to_bytes(self) -> bytes:
         response: dict[str, Any] = {"uid": self.uid, "allowed": True}
+        # The API server expects the patch in base64, as it is bytes to it.
         if self.patch:
             response["patchType"] = "JSONPatch"
             response["patch"] = b64encode(_dumps(list(self.patch))).decode()
@@ -87,10 +89,10 @@ class Verdict:
 
 
 def read(body: bytes) -> Review:
-    """Read what the API server posts.
+    """Return the review that the API server posts.
 
     Raises:
-        TooCostlyError: it is too large a thing to read.
+        TooCostlyError: it would take too long to read.
         FieldError: it is no AdmissionReview; the path says where.
 
     """
@@ -118,9 +120,9 @@ def read(body: bytes) -> Review:
 
 
 def uid_of(body: bytes) -> str:
-    """Read a review's uid from where the API server writes it, at the beginning; empty: not there.
+    """Return a review's UID, read at the beginning of *body*; empty: it is not there.
 
-    With it even a review that would cost too much to read can be answered.
+    With it, even a review that would take too long to read can be answered.
     """
     found = _UID.search(body, 0, _HEAD_BYTES)
     return found[1].decode() if found else ""
@@ -155,7 +157,7 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    # Python takes the square of its digits to read one.
+    # The time that Python takes to read an integer grows with the square of its digits.
     return int(text) if len(text) <= _LONGEST_NUMBER else _refuse_number("a long one")
 
 
@@ -163,10 +165,10 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_number, parse_float=_finite, 
 
 
 def _check_shape(body: bytes) -> None:
-    """Refuse what would take long to read, or what later, recursive code could stumble over.
+    """Refuse a body that would take long to parse, or is nested too deeply for recursive code.
 
-    Texts are taken out first, so that what is in them counts for nothing. Where *body* is no JSON,
-    all this is exact up to the place where reading it would end.
+    Strings are removed first, so that their contents do not count. If *body* is no JSON, the check
+    is exact up to the place where parsing would fail.
 
     Raises:
         TooCostlyError: it has too many values.
@@ -187,9 +189,9 @@ def _check_shape(body: bytes) -> None:
 
 
 def _may_be_deep(body: bytes) -> bool:
-    """Take brackets away in pairs from the inside: a tenth of what looking at all values costs.
+    """Tell whether a body may be nested too deeply; it may be where brackets in strings remain.
 
-    Brackets inside texts may be left over; then it is not sure.
+    Brackets are removed in pairs from the inside, at a tenth of the cost of a walk over all values.
     """
     left = body.translate(_TO_BRACES, _OTHERS)
     for _ in range(fields.DEEPEST):
@@ -227,7 +229,7 @@ def _old_object(request: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _cut(warnings: Sequence[str]) -> list[str]:
-    """Shorten warnings to what every client shows, and drop those beyond the sum."""
+    """Return the warnings, each as short as every client shows, without those beyond the total."""
     kept, left = [], _MAX_WARNINGS
     for warning in warnings:
         text = warning if len(warning) <= _MAX_WARNING else warning[: _MAX_WARNING - 1] + "…"

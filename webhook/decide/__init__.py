@@ -1,1 +1,1 @@
-"""Pure decisions: which options a Job has, which are refused and why, and which one is taken."""
+"""Decides, purely: which options a Job has, which are refused and why, and which one is taken."""

@@ -1,4 +1,7 @@
-"""A decision in words: the JSON that stands on the Job and back, and the sentence beside it."""
+"""Writes a decision as the JSON and the sentence of a Job's annotations, and reads the JSON back.
+
+It must not know how the record is signed, nor what an undo does with the submitted values.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from webhook.model.words import clip
 VERSION = 1
 PREFIX = "kueue-fallback: "
 LONGEST = 65_536
-"""Characters of a decision that is read; ours have a few thousand."""
+"""Characters of a decision that is still read; our own have a few thousand."""
 _LONGEST_NAME = 253
 _REASON_LIMIT = 256
 """Characters of the annotation ``reason``."""
@@ -31,52 +34,55 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A decision as read back from a Job."""
+    """A decision as it is read back from a Job."""
 
     version: int
     id: str
     time: str
     unix: float
-    """``time`` in seconds since 1970; 0 where it cannot be read."""
+    """``time`` in seconds since 1970; 0: it cannot be read."""
     policy: str
     mode: Mode
     option: str | None
     reason: str
     from_queue: str
     original: Mapping[str, Any]
-    """JSON pointers to what stood there, as ``admission.original`` writes it."""
+    """JSON Pointers to the submitted values, as ``admission.original`` writes them."""
     left_alone: str = ""
-    """Why no option was taken, by ``LeftAlone``; empty where one was, or by an older version."""
+    """Why no option was taken, a value of ``LeftAlone``; empty: one was, or it was not recorded."""
     moves: int = 0
     history: tuple[Stay, ...] = ()
     changed: tuple[str, ...] = ()
     cluster_queues: Mapping[str, str] = field(default_factory=dict)
-    """LocalQueue of an option to its ClusterQueue, as they were when it was decided or moved."""
+    """LocalQueue of each option to its ClusterQueue, as they were at the decision or last move."""
 
     def elsewhere(self, queue: str) -> frozenset[str]:
-        """Name the ClusterQueues of the options that are not in this LocalQueue."""
+        """Return the options' ClusterQueues but for the one of this LocalQueue."""
         others = {there for name, there in self.cluster_queues.items() if name != queue}
         return frozenset(others - {self.cluster_queues.get(queue)})
 
     @property
     def is_newer(self) -> bool:
-        """Say whether a newer version of this program wrote it: only that one can undo it."""
+        """Tell whether a newer version of this program wrote it: only that one can undo it."""
         return self.version > VERSION
 
     @property
     def moved_unix(self) -> float:
-        """When it was last moved, in seconds since 1970; 0: never, or it cannot be read."""
+        """When the Job was last moved, in seconds since 1970; 0: never, or it cannot be read."""
         return _unix(self.history[-1].time) if self.moves and self.history else 0.0
 
 
 def to_json(decision: Decision, original: Mapping[str, Any]) -> str:
-    """Write what stands in the Job's annotation: compact, seconds as numbers, unknown left out."""
+    """Write the Job's annotation: compact, with times in seconds; what is unknown is left out.
+
+    *original* is what an undo puts back.
+    """
     found = {**decision_json(decision), "original": original}
     return _ENCODER.encode(found)
 
 
 def decision_json(decision: Decision) -> dict[str, Any]:
-    """Describe a decision, without what is needed to undo it."""
+    """Return a decision as JSON, without what is needed to undo it."""
     found: dict[str, Any] = {
         "version": VERSION,
         "id": decision.id,
@@ -84,6 +90,7 @@ def decision_json(decision: Decision) -> dict[str, Any]:
         "policy": decision.policy,
         "mode": str(decision.mode),
     }
+    # By it a match condition lets the API server leave out the second call (decision 0008).
     if decision.submitted:
         found["submitted"] = decision.submitted
     if decision.option is not None:
@@ -108,7 +115,7 @@ def decision_json(decision: Decision) -> dict[str, Any]:
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:
-    """Describe all that one review comes to, for people and programs that ask for it."""
+    """Return all that one review comes to as JSON, for people and programs that ask for it."""
     found: dict[str, Any] = {}
     if outcome.skip is not None:
         found["skip"] = str(outcome.skip)
@@ -120,10 +127,10 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def from_json(text: str) -> Recorded:
-    """Read a decision back; of a newer version's nothing but the version is taken for known.
+    """Read a decision back; of one that a newer version wrote only the version is read.
 
     Raises:
-        FieldError: it is no decision.
+        FieldError: the text is no decision.
 
     """
     source = parsed(text)
@@ -132,6 +139,7 @@ def from_json(text: str) -> Recorded:
         raise FieldError(fields.child(_PATH, "version"), "expected a version number")
     if version > VERSION:
         return _newer(version)
+    # Anybody who may edit the Job can have changed it, so every field is checked and bounded.
     time = fields.text(source, "time", _PATH)
     origin = fields.mapping(source, "from", _PATH)
     return Recorded(
@@ -147,6 +155,7 @@ def from_json(text: str) -> Recorded:
         original=fields.mapping(source, "original", _PATH),
         left_alone=fields.text(source, "leftAlone", _PATH),
         moves=max(0, fields.integer(source, "moves", _PATH) or 0),
+        # We write no more stays than these, so further ones are not ours.
         history=tuple(
             Stay(**{name: fields.text(item, name, here) for name in ("time", "option", "reason")})
             for item, here in fields.objects(source, "history", _PATH)
@@ -155,16 +164,17 @@ def from_json(text: str) -> Recorded:
         cluster_queues={
             fields.text(item, "queue", here): fields.text(item, "clusterQueue", here)
             for item, here in fields.objects(source, "options", _PATH)
+            # An option whose queues were not found has no ClusterQueue.
             if item.get("queue") and item.get("clusterQueue")
         },
     )
 
 
 def parsed(text: str) -> Mapping[str, Any]:
-    """Read all that stands in the annotation, bounded in size, depth and numbers.
+    """Return the whole JSON object of the annotation; its size, depth and numbers are bounded.
 
     Raises:
-        FieldError: it is no object in JSON.
+        FieldError: the text is no JSON object.
 
     """
     return fields.from_json(text, _PATH, longest=LONGEST)
@@ -172,12 +182,14 @@ def parsed(text: str) -> Mapping[str, Any]:
 
 def _name(source: Mapping[str, Any], key: str, path: str) -> str:
     found = fields.text(source, key, path)
+    # Kubernetes allows no longer name of any object.
     if len(found) > _LONGEST_NAME:
         raise FieldError(fields.child(path, key), f"expected at most {_LONGEST_NAME} characters")
     return found
 
 
 def _newer(version: int) -> Recorded:
+    # Observe, so that no reader takes such a decision for one that changed the Job.
     return Recorded(
         version=version,
         id="",
@@ -193,7 +205,7 @@ def _newer(version: int) -> Recorded:
 
 
 def reason_of(decision: Decision) -> str:
-    """Say a decision in the one line that stands on the Job, at most 256 characters."""
+    """Return the decision's reason as the Job's annotation has it, at most 256 characters."""
     return said(decision.reason)
 
 
@@ -217,6 +229,7 @@ def _option_json(option: Assessment) -> dict[str, Any]:
         found["pending"] = option.pending
     if option.forecast is not None:
         found |= _forecast_json(option.forecast)
+    # Without forecasts, as under Threshold, what fits now is still known to start now.
     elif option.starts_now:
         found["startsIn"] = 0
     if option.rejection is not None:
@@ -230,6 +243,7 @@ def _cluster_json(each: InCluster) -> dict[str, Any]:
         found["clusterQueue"] = each.cluster_queue
     if each.fit is not None:
         found |= {"fits": each.fit is Fit.FITS, "pending": each.pending}
+    # JSON has no number for infinity: what never starts is left out.
     if each.starts_in is not None and each.starts_in < inf:
         found["startsIn"] = _seconds(each.starts_in)
     if each.refused:
@@ -238,7 +252,10 @@ def _cluster_json(each: InCluster) -> dict[str, Any]:
 
 
 def _forecast_json(forecast: Forecast) -> dict[str, Any]:
-    """Seconds; a pair is a range that holds about four of five. What never starts is left out."""
+    """Return a forecast in seconds; a pair of them is a range that holds about 80 %.
+
+    A start or a finish that never comes is left out.
+    """
     found: dict[str, Any] = {}
     run = forecast.run
     found |= _start_json(forecast.start)
@@ -247,6 +264,7 @@ def _forecast_json(forecast: Forecast) -> dict[str, Any]:
     if forecast.delay is not None:
         found["delay"] = _seconds(forecast.delay.seconds)
         found["delayBy"] = forecast.delay.by
+    # Each figure says what it rests on, so that people can judge it (decision 0010).
     if run is not None:
         found["runs"] = _seconds(run.seconds)
         found["runsBetween"] = [_seconds(run.low), _seconds(run.high)]
@@ -265,6 +283,7 @@ def _start_json(start: Start) -> dict[str, Any]:
         found["unknownAhead"] = start.unseen
     if start.unordered:
         found["startUnknown"] = start.unordered
+    # A start that is not known is a mere guess, so no figure is given (decision 0023).
     if start.is_known and start.seconds < inf:
         found["startsIn"] = _seconds(start.seconds)
         if start.high > start.low:
@@ -275,7 +294,7 @@ def _start_json(start: Start) -> dict[str, Any]:
 
 
 def basis_of(run: RunTime) -> str:
-    """Say what an expected run time rests on."""
+    """Return what an expected run time rests on, in words."""
     runs = f"{run.runs} run{'' if run.runs == 1 else 's'}"
     return {
         Basis.LEARNED: f"learned from {runs}",
@@ -287,7 +306,7 @@ def basis_of(run: RunTime) -> str:
 
 
 def _seconds(amount: float) -> float:
-    """Round to what is worth reading: tenths below 100."""
+    """Round seconds to what is worth reading: tenths below 100, else whole ones."""
     return round(amount, 1) if amount < _WHOLE_FROM else round(amount)
 
 
@@ -306,5 +325,6 @@ def _unix(time: str) -> float:
 
 
 def _mode(text: str) -> Mode:
-    """Read a mode; one that a newer version added counts as the one that touches nothing."""
+    """Read a mode; Observe for one that is not known."""
+    # A mode that a newer version added counts as the one that changes nothing on a Job.
     return Mode(text) if text in Mode.__members__.values() else Mode.OBSERVE

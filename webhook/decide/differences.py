@@ -1,4 +1,7 @@
-"""What one Job gets otherwise than another, in the few words that a warning has room for."""
+"""Turns two versions of a Job into the words for what differs, short enough for a warning.
+
+It must not know why they differ.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,28 @@ from webhook.model.pods import Container, PodTemplate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """Our own marks are none, nor is a variable that is read from an annotation of equal value."""
+    """What differs between two versions of a Job, but for our own marks.
+
+    A variable that is read from an annotation of the same value does not differ.
+    """
 
     queue: bool = False
     lost: tuple[str, ...] = ()
-    """Resources that are asked for no more."""
+    """Resources that are requested no longer."""
     gained: tuple[str, ...] = ()
+    """Resources that were not requested before."""
     others: tuple[str, ...] = ()
-    """In words: ``cpu``, ``image``, ``env RUN_ENV``."""
+    """Everything else, in words: ``cpu``, ``image``, ``env RUN_ENV``."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Name all; none: the Job stays as it is."""
+        """All differences in words; empty: the Job stays as it is."""
         return (*(("queue",) if self.queue else ()), *self.lost, *self.gained, *self.others)
 
 
 def between(before: Job, after: Job, *, left: str, taken: str) -> Differences:
-    """Compare a Job that came for the queue *left* with what it would be in the queue *taken*."""
+    """Compare a Job of the LocalQueue *left* with what it becomes in the LocalQueue *taken*."""
+    # Recalled for the very same pod sets, as most Jobs come from few templates (decision 0008).
     lost, gained, others = of_pod_sets(_of_pods, before.pod_sets, after.pod_sets)
     if before.labels.get(PRIORITY_LABEL) != after.labels.get(PRIORITY_LABEL):
         others = (*others, "priority class")
@@ -52,6 +60,7 @@ def _resources(template: PodTemplate) -> Iterator[str]:
 
 def _others(before: PodTemplate, after: PodTemplate, kept: set[str]) -> Iterator[str]:
     pairs = list(zip(_containers(before), _containers(after), strict=True))
+    # A resource that is lost or gained is named as such already.
     yield from sorted(name for name in kept if any(_amounts_differ(*each, name) for each in pairs))
     if any(old.image != new.image for old, new in pairs):
         yield "image"
@@ -63,6 +72,7 @@ def _others(before: PodTemplate, after: PodTemplate, kept: set[str]) -> Iterator
         ("tolerations", before.tolerations != after.tolerations),
         ("affinity", before.affinity != after.affinity),
         ("runtime class", before.runtime_class != after.runtime_class),
+        # Kueue and we write labels and annotations of our own; ours are left out.
         ("labels", _of_others(before.labels) != _of_others(after.labels)),
         ("annotations", _of_others(before.annotations) != _of_others(after.annotations)),
     ):
@@ -83,7 +93,7 @@ def _amounts_differ(before: Container, after: Container, resource: str) -> bool:
 
 
 def _env(container: Container, annotations: Mapping[str, str]) -> dict[str, Json]:
-    """Give each variable's value, wherever it is read from; of several entries the last counts."""
+    """Return each variable's value, literal or from an annotation; of several entries the last."""
     return {str(entry.get("name")): _value(entry, annotations) for entry in container.env}
 
 
@@ -93,6 +103,7 @@ def _value(entry: Mapping[str, Json], annotations: Mapping[str, str]) -> Json:
         return entry.get("value", "")
     field = source.get("fieldRef") if isinstance(source, Mapping) else None
     path = str(field.get("fieldPath")) if isinstance(field, Mapping) else ""
+    # Only our own annotations: what a Job itself reads through valueFrom is compared as it is.
     held = path.removeprefix("metadata.annotations['").removesuffix("']")
     return annotations.get(held, "") if held.startswith(ENV_PREFIX) else source
 

@@ -1,4 +1,7 @@
-"""What each option is expected to come to: start, run, finish, and what forbids it by them."""
+"""Adds forecasts to assessed options: start, run and finish; refuses those that take too long.
+
+It must not know how an option is chosen by them.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ _Limit: TypeAlias = Callable[["ForecastCase", Option, Forecast], "Rejection | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastCase:
-    """One Job with what bears on its time."""
+    """One Job, with all that its start, run and finish depend on."""
 
     job: Job
     policy: FallbackPolicy
@@ -41,13 +44,13 @@ class ForecastCase:
     job_class: JobClass
     wishes: Wishes
     now: float
-    """On the clock of ``Snapshot.as_of``."""
+    """Seconds on the clock of ``Snapshot.as_of``."""
     first: RunTime | None = None
-    """What it is expected to run in the first option."""
+    """Its expected run time in the first option; None: not known."""
 
 
 def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:
-    """Add forecasts to the options that are not refused, and refuse those that take too long.
+    """Return the options with forecasts; those that take too long for the Job are refused.
 
     Raises:
         FieldError: a toleration or an affinity term of the Job cannot be read.
@@ -55,6 +58,7 @@ def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Asses
     """
     options = case.policy.spec.options
     begun = [_begun(case, item, option) for item, option in zip(assessments, options, strict=True)]
+    # Run times in other options follow from the first one's, by ``slowdown`` or by learned runs.
     flavors = begun[0].flavors
     expecting = Expecting(
         run_times=case.occupancy.snapshot.run_times,
@@ -75,17 +79,18 @@ def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Asses
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
-    """An option with its start; behind MultiKueue, in the cluster where that is the earliest."""
+    """An option with its expected start; if it is MultiKueue's, in the worker with the earliest."""
 
     item: Assessment
     start: Start | None
     flavors: str = ""
-    """Of this cluster, as ``model.forecasts.Estimates`` names them."""
+    """The flavors assigned at the manager, as ``model.forecasts.Estimates`` names them."""
     there: Reached | None = None
+    """The start in a watched worker; None: the Job runs here, or no such start is forecast."""
     dispatch: Delay | None = None
-    """What AdmissionChecks take, where nobody sees what they wait for; in ``start``."""
+    """How long AdmissionChecks take, if what they wait for is not observed; part of ``start``."""
     transfer: Delay | None = None
-    """What the way to a cluster takes of which all is seen; not in ``start``."""
+    """How long the way to a watched worker takes; not part of ``start``."""
 
 
 def _begun(case: ForecastCase, item: Assessment, option: Option) -> _Begun:
@@ -100,14 +105,14 @@ def _begun(case: ForecastCase, item: Assessment, option: Option) -> _Begun:
     item, there = remote_options.reach(case.occupancy, item, now=case.now, priority=priority)
     if there is None or start is None:
         return _Begun(item=item, start=None, flavors=flavors)
-    # Whoever is later decides: the worker cannot start what the manager has not sent.
+    # The later of both counts: the worker cannot start what the manager has not sent.
     last = _later(start, there.start)
     transfer = expected_runs.transfer(past, option)
     return _Begun(item=item, start=last, flavors=flavors, there=there, transfer=transfer)
 
 
 def _later(one: Start, other: Start) -> Start:
-    """Return the later one; as long as either is not known, neither is the later."""
+    """Return the later of two starts; it is known only if both are."""
     last = other if other.seconds >= one.seconds else one
     if one.is_known and other.is_known:
         return last
@@ -119,7 +124,10 @@ def _later(one: Start, other: Start) -> Start:
 
 
 def _run(expecting: Expecting, option: Option, begun: _Begun) -> RunTime | None:
-    """Prefer what runs took in the very cluster to what they took wherever the queue leads."""
+    """Return the expected run time in an option; None: not known.
+
+    Runs that were learned in the very worker cluster come before those of the whole queue.
+    """
     if begun.there is not None:
         there = replace(expecting, run_times=begun.there.run_times)
         found = estimate(there, option, begun.there.flavors)
@@ -148,12 +156,14 @@ def _with_forecast(
     if item.rejection is not None:
         return item
     if item.starts_now:
-        # Counted a moment ago; the forecast may be older.
+        # The counts are newer than the profile that the forecast was read from (decision 0010).
         start = _NOW
     elif begun.start is None:
         return item
     else:
         start = begun.start
+    # A start that depends on rules of Kueue that are not modelled is not known, so no Job is sent
+    # to an option for it.
     if unforeseen := _unforeseen(case.occupancy.snapshot, item):
         start = replace(start, unordered=unforeseen)
     forecast = _forecast(start, run, begun.dispatch, _delay(case, begun, option, run))
@@ -165,7 +175,7 @@ def _with_forecast(
 
 
 def _unforeseen(snapshot: Snapshot, item: Assessment) -> str:
-    """Say what Kueue does in an option's queue that is not modelled; empty: nothing."""
+    """Return what makes Kueue's admissions in an option's queue unpredictable; empty: nothing."""
     queue = snapshot.cluster_queues[item.cluster_queue]
     names = (name for group in queue.groups for name in group.flavors)
     reasons = {
@@ -180,7 +190,7 @@ def _unforeseen(snapshot: Snapshot, item: Assessment) -> str:
 
 
 def _delay(case: ForecastCase, begun: _Begun, option: Option, run: RunTime | None) -> Delay | None:
-    """Expect what goes by between the start and the run."""
+    """Return the expected time between start and run that neither contains; None: none."""
     there, starts = begun.there, case.occupancy.snapshot.start_delays
     started = (
         expected_runs.start_up(starts, case.job_class, begun.flavors)
@@ -188,6 +198,8 @@ def _delay(case: ForecastCase, begun: _Begun, option: Option, run: RunTime | Non
         else expected_runs.start_up(there.start_delays, case.job_class, there.flavors)
     )
     on_way = begun.transfer or begun.dispatch
+    # ``startDelay`` covers dispatch and start-up together: what is learned of it is taken off
+    # (decision 0017).
     left = expected_runs.before_run(option, run, on_way=on_way, started=started)
     return expected_runs.added(begun.transfer, left)
 
@@ -195,7 +207,10 @@ def _delay(case: ForecastCase, begun: _Begun, option: Option, run: RunTime | Non
 def _forecast(
     start: Start, run: RunTime | None, dispatch: Delay | None, delay: Delay | None
 ) -> Forecast:
-    """Add up; start, delay and run are taken to vary independently."""
+    """Return the forecast with its finish: start, delay and run added, varying independently.
+
+    Without a known start and run there is no finish.
+    """
     if run is None or not start.is_known:
         return Forecast(start=start, dispatch=dispatch, delay=delay, run=run)
     finish = expected_runs.later(expected_runs.later(start, delay), run)
@@ -213,7 +228,7 @@ def _forecast(
 def _outlasts_its_limit(
     case: ForecastCase, _option: Option, forecast: Forecast
 ) -> Rejection | None:
-    """Refuse where the Job would be ended before it is done."""
+    """Refuse an option in which Kubernetes or Kueue would end the Job before it has finished."""
     run, job = forecast.run, case.job
     if run is None:
         return None
@@ -230,6 +245,7 @@ def _is_slower_than_allowed(
     limit, run, first = case.wishes.max_slowdown, forecast.run, case.first
     if limit is None or run is None or first is None or option is case.policy.spec.options[0]:
         return None
+    # Compared without the wait, as the Job says how much slower it may run, not finish.
     slowdown = run.seconds / first.seconds
     if slowdown <= limit:
         return None
@@ -243,7 +259,8 @@ _LIMITS: tuple[_Limit, ...] = (_outlasts_its_limit, _is_slower_than_allowed)
 
 
 def _by_deadline(found: tuple[Assessment, ...], wishes: Wishes) -> tuple[Assessment, ...]:
-    """Refuse what would be late, as long as something is in time."""
+    """Refuse the options that would miss the deadline, if any option meets it."""
+    # If none does, the earliest finish is still the best there is (decision 0010).
     limit = wishes.deadline
     if limit is None or not any(_is_in_time(item, limit) for item in found):
         return found
@@ -257,6 +274,7 @@ def _is_in_time(item: Assessment, limit: float) -> bool:
 
 def _late(item: Assessment, limit: float) -> Assessment:
     forecast = item.forecast
+    # An option whose finish is not known is not refused: it may be in time.
     if item.rejection is not None or forecast is None or forecast.finish is None:
         return item
     if forecast.finish <= limit:

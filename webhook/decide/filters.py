@@ -1,6 +1,7 @@
-"""Why an option's queue cannot take a Job, one small function a reason, cheapest first.
+"""Finds an option's queues and tells why they cannot take a Job: a small function for each reason.
 
-They look at queues alone; what depends on the adapted Job comes after them, in ``options``.
+The cheapest come first. They judge queues alone and must not know the adapted Job: what depends on
+it is judged after them, in ``options``.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ class OptionCandidate:
     option: Option
     occupancy: Occupancy
     submitted: str
-    """The LocalQueue that Kueue would take the Job to be submitted to; empty: none."""
+    """The LocalQueue that the Job is submitted to, as Kueue resolves it; empty: none."""
     allowed: frozenset[str] | None
-    """The options that the Job allows; None: all."""
+    """The names of the options that the Job allows; None: all."""
     local_queue: LocalQueue
     cluster_queue: ClusterQueue
 
@@ -43,9 +44,9 @@ Filter: TypeAlias = Callable[[OptionCandidate], "Rejection | None"]
 def resolve(
     option: Option, job: Job, submitted: str, occupancy: Occupancy
 ) -> tuple[LocalQueue, ClusterQueue] | Rejection:
-    """Find the queues that an option means in the Job's namespace.
+    """Return the queues that an option names in the Job's namespace, or why there are none.
 
-    Of several LocalQueues that point to the option's ClusterQueue, the one that the Job was
+    Of several LocalQueues that point to the option's ClusterQueue, the one that the Job is
     submitted to is meant; if it is none of them, the option is ambiguous.
     """
     snapshot = occupancy.snapshot
@@ -68,7 +69,7 @@ def resolve(
 
 
 def refusal(candidate: OptionCandidate) -> Rejection | None:
-    """Give the first reason that applies."""
+    """Return the first reason why the option is refused; None: none applies."""
     for judge in FILTERS:
         found = judge(candidate)
         if found is not None:
@@ -85,6 +86,7 @@ def _not_allowed(candidate: OptionCandidate) -> Rejection | None:
 
 def _stopped(candidate: OptionCandidate) -> Rejection | None:
     local_queue, cluster_queue = candidate.local_queue, candidate.cluster_queue
+    # Hold and HoldAndDrain both keep Kueue from admitting anything new.
     for kind, queue in (("LocalQueue", local_queue), ("ClusterQueue", cluster_queue)):
         if queue.stop_policy is not StopPolicy.NONE:
             detail = f"{kind} {queue.name} has stopPolicy {queue.stop_policy}"
@@ -94,6 +96,7 @@ def _stopped(candidate: OptionCandidate) -> Rejection | None:
 
 def _inactive(candidate: OptionCandidate) -> Rejection | None:
     queue = candidate.cluster_queue
+    # Kueue's own condition: a missing flavor or check makes a ClusterQueue inactive.
     if queue.active:
         return None
     because = f": {queue.inactive_because.rstrip('.')}" if queue.inactive_because else ""
@@ -102,10 +105,11 @@ def _inactive(candidate: OptionCandidate) -> Rejection | None:
 
 
 def _no_active_cluster(candidate: OptionCandidate) -> Rejection | None:
-    """Refuse a MultiKueue queue from which nothing would be sent, in each cluster's own words."""
+    """Refuse a MultiKueue queue if none of its worker clusters is active, in their own words."""
     queue, snapshot = candidate.cluster_queue, candidate.occupancy.snapshot
     names = multikueue.behind(queue, snapshot)
     why = {name: multikueue.inactive(name, snapshot) for name in names}
+    # One active cluster is enough: MultiKueue sends a Workload to all, and the first one keeps it.
     if not all(why.values()) or not why:
         return None
     detail = "; ".join(f"{name} {because}" for name, because in why.items())
@@ -123,8 +127,9 @@ def _namespace_not_selected(candidate: OptionCandidate) -> Rejection | None:
 
 
 def _multikueue_boundary(candidate: OptionCandidate) -> Rejection | None:
-    """Refuse what ``spec.managedBy``, fixed at creation, would contradict."""
+    """Refuse a queue that contradicts the Job's ``spec.managedBy``, which is fixed at creation."""
     manager = candidate.job.managed_by
+    # None on a new Job: Kueue sets the field itself, where the queue needs it.
     if manager is None or (manager == MULTIKUEUE) == _is_remote(candidate):
         return None
     name = candidate.cluster_queue.name
@@ -134,7 +139,9 @@ def _multikueue_boundary(candidate: OptionCandidate) -> Rejection | None:
 
 
 def _would_not_be_suspended(candidate: OptionCandidate) -> Rejection | None:
-    """Refuse to give a queue to a Job that Kueue's webhook may have let pass already."""
+    """Refuse to add a queue to a Job that Kueue's webhook may have let pass without one."""
+    # Kueue's webhook suspends Jobs that name a queue. If it runs before ours it sees none, and the
+    # Job would start without quota.
     snapshot = candidate.occupancy.snapshot
     if candidate.submitted or snapshot.runs_before_kueue or snapshot.kueue.manage_without_queue:
         return None
@@ -148,6 +155,7 @@ def _guests_full(candidate: OptionCandidate) -> Rejection | None:
         return None
     name = candidate.cluster_queue.name
     there = candidate.occupancy.held(name).guests
+    # Pending guests count as well as those that hold quota: what waits here will run here.
     count = sum(
         jobs
         for (policy, option, namespace), jobs in there.items()
@@ -163,7 +171,7 @@ def _guests_full(candidate: OptionCandidate) -> Rejection | None:
 
 
 def _counts_with(candidate: OptionCandidate, namespace: str) -> bool:
-    """Tell whether a namespace's guests and the Job's are counted together."""
+    """Tell whether the guests of *namespace* count against the same limit as the Job."""
     own, policy, snapshot = candidate.job.namespace, candidate.policy, candidate.occupancy.snapshot
     return namespace == own or (
         match.shares_with(policy, own, snapshot) and match.shares_with(policy, namespace, snapshot)
@@ -171,7 +179,7 @@ def _counts_with(candidate: OptionCandidate, namespace: str) -> bool:
 
 
 def _keeps_failing(candidate: OptionCandidate) -> Rejection | None:
-    """Refuse what runs of the Job's class came to here; its class costs something, so it is last.
+    """Refuse an option under which Jobs of this class fail while they succeed elsewhere.
 
     Raises:
         FieldError: a quantity of the Job cannot be read.
@@ -197,6 +205,7 @@ FILTERS: tuple[Filter, ...] = (
     _multikueue_boundary,
     _would_not_be_suspended,
     _guests_full,
+    # Last, because a Job's class takes time to work out.
     _keeps_failing,
 )
 

@@ -1,4 +1,7 @@
-"""Whether a Job is ours to decide, and which policy applies to it: exactly one, or none."""
+"""Tells whether a Job may be decided, and finds the one policy that applies to it, or none.
+
+It must not know how full queues are.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from webhook.model.selector import EVERYTHING
 
 POLICY = OURS + "policy"
 OPT_OUT = "none"
-"""As what ``POLICY`` says: no policy. None may be named so."""
+"""The value of ``POLICY`` that opts a Job out; no policy may have this name."""
 ALLOW = OURS + "allow"
 NO_QUEUE = ""
 DEFAULT_QUEUE = "default"
@@ -51,7 +54,10 @@ _ELASTIC = "kueue.x-k8s.io/elastic-job"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmittedTo:
-    """Where a Job was submitted: ``queue`` is what Kueue would resolve, ``named`` what it says."""
+    """The LocalQueue of a Job: ``queue`` as Kueue resolves it, ``named`` as the Job's label says.
+
+    Both are empty where there is none.
+    """
 
     queue: str
     named: str
@@ -63,15 +69,21 @@ class SubmittedTo:
 
 
 def submission(job: Job, snapshot: Snapshot) -> SubmittedTo:
-    """Resolve the queue as Kueue's webhook does a moment later: an empty label counts as none."""
+    """Return the LocalQueue of a Job as Kueue's webhook resolves it a moment later.
+
+    An empty label counts as none.
+    """
     if job.queue:
         return SubmittedTo(queue=job.queue, named=job.queue)
+    # LocalQueueDefaulting: where a namespace has a LocalQueue "default", Kueue labels Jobs with it.
     has_default = (job.namespace, DEFAULT_QUEUE) in snapshot.local_queues
     return SubmittedTo(queue=DEFAULT_QUEUE if has_default else NO_QUEUE, named=NO_QUEUE)
 
 
 def skip(job: Job, snapshot: Snapshot) -> Skip | None:
-    """Say why this Job must not be touched whatever the policies say; None: it may be."""
+    """Return why this Job must not be edited whatever the policies say; None: it may be."""
+    # Only the first reason that applies is reported: before the first sync no queue is known, and
+    # where the webhook is switched off nothing else matters.
     for reason, applies in (
         (Skip.NOT_SYNCED, snapshot.generation == 0),
         (Skip.OFF, snapshot.off is not None and snapshot.off.covers(job.namespace)),
@@ -90,7 +102,9 @@ def skip(job: Job, snapshot: Snapshot) -> Skip | None:
 
 
 def policy_for(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> FallbackPolicy | None:
-    """Find the one policy that applies.
+    """Return the first policy that matches a Job, or the one that it names; None: none matches.
+
+    *own_namespace* is the webhook's own, of which no Job matches unless a policy selects it.
 
     Raises:
         FieldError: the Job names a policy that does not match it.
@@ -114,7 +128,7 @@ def policy_for(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> Fall
 
 
 def shares_with(policy: FallbackPolicy, namespace: str, snapshot: Snapshot) -> bool:
-    """Tell whether a namespace's Jobs of this policy learn from, and count with, others'."""
+    """Tell whether a namespace shares run times and guest counts of this policy with others."""
     selector = policy.spec.shared_namespaces
     if selector is None:
         return False
@@ -123,22 +137,24 @@ def shares_with(policy: FallbackPolicy, namespace: str, snapshot: Snapshot) -> b
 
 
 def class_of(job: Job, policy: FallbackPolicy, snapshot: Snapshot) -> JobClass:
-    """Tell a Job's class under a policy.
+    """Return the class of a Job under a policy: Jobs of one class are expected to run alike.
 
     Raises:
         FieldError: a quantity cannot be read.
 
     """
+    # A class belongs to one namespace, so what is learned of it tells others nothing, unless the
+    # policy shares it (decision 0024).
     shares = shares_with(policy, job.namespace, snapshot)
     shared = job_class.shared_home(policy.name) if shares else ""
     return job_class.of_job(job, policy.spec.job_class_label, shared=shared)
 
 
 def allowed_options(job: Job, policy: FallbackPolicy) -> frozenset[str] | None:
-    """Read the annotation ``allow``; None: every option.
+    """Return the names of the options that the annotation ``allow`` lists; None: every option.
 
     Raises:
-        FieldError: it names no option, or one that the policy does not have.
+        FieldError: it lists no option, or one that the policy does not have.
 
     """
     value = job.annotations.get(ALLOW)
@@ -162,6 +178,7 @@ def _matches(policy: FallbackPolicy, job: Job, snapshot: Snapshot, own_namespace
 
 
 def _selectors_match(match: Match, job: Job, snapshot: Snapshot, own_namespace: str) -> bool:
+    # Jobs of the cluster's own namespaces are matched only by a policy that selects them.
     if match.namespace_selector is None:
         if job.namespace in SYSTEM_NAMESPACES or job.namespace == own_namespace:
             return False
@@ -178,6 +195,7 @@ def _queue_matches(
     match = policy.spec.match
     if submitted.queue == NO_QUEUE and match.without_queue:
         return True
+    # Without a list of its own, a policy matches Jobs of the queues that its options name.
     if match.queues is not None:
         return not submitted.names.isdisjoint(match.queues)
     if submitted.queue in fallback_policy.queues_of(policy):

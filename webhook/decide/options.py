@@ -1,4 +1,7 @@
-"""A policy's options as they stand for one Job: adapted, judged, and counted."""
+"""Turns a policy's options into assessments for one Job: adapted, validated, fitted to quota.
+
+It must not know forecasts, nor which option is chosen.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,13 @@ def assess(
     submitted: str,
     allowed: frozenset[str] | None = None,
 ) -> tuple[Assessment, ...]:
-    """Judge each option on its own, in the policy's order.
+    """Assess each option on its own, in the policy's order.
 
-    *submitted* is the LocalQueue that Kueue would take the Job to be submitted to, *allowed* what
-    the Job allows (None: every option).
+    *submitted* is the LocalQueue that the Job is submitted to, as Kueue resolves it; *allowed* the
+    names of the options that the Job allows, None for every option.
 
     Raises:
-        FieldError: something in the Job cannot be read.
+        FieldError: a field of the Job cannot be read.
 
     """
     return tuple(
@@ -42,7 +45,8 @@ def assess(
 
 
 def adapted(job: Job, option: Option, policy: FallbackPolicy) -> Job:
-    """Adapt the Job, so that it can be undone later, and moved if its policy reconsiders."""
+    """Return the Job as adapted by *option*, in a form that a later undo or move can change."""
+    # A Job's environment is immutable, so variables are read from annotations (decision 0012).
     return with_movable_env(job, adapt(job, option), option, policy)
 
 
@@ -76,16 +80,19 @@ def _assess_one(
 
 
 def _judge(candidate: OptionCandidate) -> Assessment:
-    """Adapt the Job and see how the ClusterQueue would take it."""
+    """Adapt the Job and assess whether it is valid and how the ClusterQueue would admit it."""
     occupancy, snapshot = candidate.occupancy, candidate.occupancy.snapshot
     local_queue, cluster_queue = candidate.local_queue, candidate.cluster_queue
     job = adapted(candidate.job, candidate.option, candidate.policy)
     limit_ranges = snapshot.limit_ranges.get(candidate.job.namespace, ())
+    # An adapted Job that the API server refused would fail the user's own create.
     refusal = validity.refusal(candidate.job, job, limit_ranges)
     if refusal is not None:
         return _refused(candidate, refusal)
     asked = needs(job, snapshot)
     priority = priority_of(candidate.job, candidate.option, snapshot)
+    # Quota is judged after recent placements are counted in, so a burst is decided one by one
+    # (decision 0003).
     found = assignment(occupancy, asked, cluster_queue, priority=priority)
     held = occupancy.held(cluster_queue.name)
     here = Assessment(
@@ -104,6 +111,7 @@ def _judge(candidate: OptionCandidate) -> Assessment:
     queues = local_queue, cluster_queue
     if not cluster_queue.checks or found.rejection is not None:
         return here
+    # Any other AdmissionCheck may take its time after MultiKueue's has passed.
     passes = multikueue.only_multikueue(cluster_queue, snapshot) and passes_now(
         occupancy, found, local_queue, cluster_queue, priority=priority
     )
@@ -112,15 +120,20 @@ def _judge(candidate: OptionCandidate) -> Assessment:
 
 
 def _with_clusters(here: Assessment, there: tuple[InCluster, ...], *, passes: bool) -> Assessment:
-    """Count on the cluster that would take it soonest; *passes*: the manager would send it now."""
+    """Return the option as in its best worker cluster.
+
+    *passes*: the manager would send the Job to its workers now.
+    """
     if not there:
         return here
     best = remote_options.best(there)
     if best is None:
         rejection = remote_options.refusal(there, here.cluster_queue)
         return replace(here, clusters=there, rejection=rejection)
+    # A worker that is not watched is taken to be no worse than its manager says.
     if best.fit is None or here.fit is None:
         return replace(here, clusters=there)
+    # The Job needs quota at both, so the worse of the two decides.
     binding = best if best.fit < here.fit else here
     return replace(
         here,

@@ -1,7 +1,7 @@
-"""Annotations and labels with our prefix on a Job that nothing reads: misspelt, or misplaced.
+"""Finds annotations and labels with our prefix that nothing reads: misspelt, or misplaced.
 
-Whoever wrote one meant something by it, so the Job is left alone, as where a value cannot be read.
-Labels are the admin's too: only one that looks like an annotation of ours counts as misread.
+The author meant something by it, so the Job is left alone, as where a value cannot be read.
+Administrators make labels of their own: only one that looks like an annotation of ours is wrong.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.policy.spec import LabelSelector
 
 WISHES: Final = (POLICY, ALLOW, MAX_SLOWDOWN, DEADLINE, MAX_WAIT, RUN_TIME, MOVE_TO)
-"""What a Job may say."""
+"""The annotations by which a Job may ask for something."""
 MOST_NAMED: Final = 3
 _KNOWN: Final = MARKS | {*WISHES, PROBE}
 _NAMES: Final = [key.removeprefix(OURS) for key in WISHES]
 _LONGEST: Final = 63
-"""Characters of what may follow the prefix; nothing else is compared."""
+"""Characters after the prefix that are compared; Kubernetes allows no more in a name."""
 _MOST_COMPARED: Final = 100
-"""Labels of a Job that are compared with what a Job may say; an admin has a few."""
+"""Labels of a Job that are compared with ``WISHES``; an administrator has a few."""
 
 
 def check(job: Job, policy: FallbackPolicy) -> None:
-    """Refuse a Job that says something to us which is not read.
+    """Refuse a Job with annotations or labels that have our prefix and that nothing reads.
 
     Raises:
-        FieldError: it names the first of such keys, and a few others in its message.
+        FieldError: its path is the first such key, its message names up to ``MOST_NAMED``.
 
     """
     if not any(key.startswith(OURS) for texts in (job.annotations, job.labels) for key in texts):
         return
-    # As many as are named, and no more: there may be thousands.
+    # No more are looked for than are named, as a Job may have thousands.
     errors = [
         *islice(chain(_annotations(job.annotations), _labels(job.labels, policy)), MOST_NAMED)
     ]
@@ -49,6 +49,8 @@ def check(job: Job, policy: FallbackPolicy) -> None:
 
 
 def _annotations(keys: Iterable[str]) -> Iterator[FieldError]:
+    # A key that only a newer version knows is refused as well: after a rollback the Job is left
+    # alone rather than half obeyed (decision 0021).
     for key in sorted(keys):
         if key.startswith(OURS) and key not in _KNOWN:
             near = _nearest(key)
@@ -61,6 +63,7 @@ def _labels(keys: Iterable[str], policy: FallbackPolicy) -> Iterator[FieldError]
     ours = sorted(key for key in keys if key.startswith(OURS) and key not in expected)
     for key in ours[:_MOST_COMPARED]:
         if key in WISHES:
+            # The opt-out given as a label was ignored in silence once, and the Job was moved.
             yield FieldError(f"metadata.labels[{key}]", "not read, make it an annotation")
         elif near := _nearest(key):
             meant = f"did you mean the annotation {near}?"
@@ -73,7 +76,7 @@ def _nearest(key: str) -> str:
 
 
 def _used(policy: FallbackPolicy) -> set[str]:
-    """Name the labels that the policy itself reads."""
+    """Return the names of the labels that the policy itself reads."""
     selector = policy.spec.match.job_selector or LabelSelector()
     selected = (*selector.match_labels, *(each.key for each in selector.match_expressions))
     return {policy.spec.job_class_label or "", *selected}

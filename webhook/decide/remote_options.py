@@ -1,8 +1,8 @@
-"""An option whose queue is behind MultiKueue, in each worker cluster where it could run.
+"""Assesses an option whose queue is MultiKueue's in each worker cluster where it could run.
 
 MultiKueue sends a Workload that has quota at the manager to the LocalQueue of the same namespace
 and name on the workers, and the first that reserves quota there keeps it. So it starts when both
-would let it: the manager, and the earliest of the workers.
+let it: the manager, and the earliest worker. This must not know the policy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from webhook.model.reasons import Reason
 
 
 def fresh(occupancy: Occupancy, now: float, limit_seconds: float) -> Occupancy:
-    """Mark the clusters that were last heard of too long ago."""
+    """Return the occupancy with those worker clusters marked as stale that were silent too long.
+
+    *now* is in seconds on the clock of ``Snapshot.as_of``.
+    """
     if not occupancy.clusters and not occupancy.unheard:
         return occupancy
     limit = f"(limit {limit_seconds:.0f} s)"
@@ -30,6 +33,8 @@ def fresh(occupancy: Occupancy, now: float, limit_seconds: float) -> Occupancy:
         for name, age in seen.items()
         if age > limit_seconds
     }
+    # A cluster that is watched but was never heard gets the same time before it is refused: as an
+    # unknown one, a cluster that hangs would otherwise be the first choice.
     unseen = {name: now - since for name, since in occupancy.unheard.items()}
     stale |= {
         name: f"stale: its queues were not seen in {age:.0f} s {limit}"
@@ -46,7 +51,7 @@ def assess(
     *,
     priority: int,
 ) -> tuple[InCluster, ...]:
-    """See how each cluster behind the manager's *queues* would take it; none: it is no such queue.
+    """Assess each worker cluster behind the manager's *queues*; empty: they are not MultiKueue's.
 
     Raises:
         FieldError: a toleration or an affinity term of a template cannot be read.
@@ -60,9 +65,9 @@ def assess(
 
 
 def best(found: Sequence[InCluster]) -> InCluster | None:
-    """Choose the cluster that would take it soonest by what is free; None: none would.
+    """Return the cluster that would start it soonest by its free quota; None: all refuse it.
 
-    One that has no room is passed over for one of which nothing is known.
+    A cluster where it would have to wait ranks after one whose queues are not known.
     """
     usable = [each for each in found if not each.refused]
     return max(usable, key=_promise, default=None)
@@ -70,7 +75,7 @@ def best(found: Sequence[InCluster]) -> InCluster | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """A start in a worker cluster, and what is known there of runs."""
+    """A start in a worker cluster, and what run times and start-ups are expected there."""
 
     start: Start
     flavors: str
@@ -81,7 +86,10 @@ class Reached:
 def reach(
     occupancy: Occupancy, item: Assessment, *, now: float, priority: int
 ) -> tuple[Assessment, Reached | None]:
-    """Forecast the start in each cluster, and count on the earliest; None: it is not forecast.
+    """Return the option with a start for each cluster, and the earliest one; None: not forecast.
+
+    The option is then counted in the cluster of that start. *now* is in seconds on the clock of
+    ``Snapshot.as_of``.
 
     Raises:
         FieldError: a toleration or an affinity term of the Job cannot be read.
@@ -101,6 +109,7 @@ def reach(
     )
     before = next(each for each in found if each.cluster == item.cluster)
     after = before
+    # What starts now by the counts needs no forecast: the counts are newer (decision 0010).
     if known and not item.starts_now:
         after = min(
             (each for each in found if each.cluster in known),
@@ -110,6 +119,7 @@ def reach(
         item,
         cluster=after.cluster,
         clusters=found,
+        # What waits at the manager stays counted; only the worker's part is exchanged.
         pending=(item.pending or 0) - before.pending + after.pending,
         reserving=after.reserving,
     )
@@ -117,7 +127,7 @@ def reach(
 
 
 def _soonest(start: Start) -> tuple[bool, float]:
-    """Prefer what is known to what is guessed."""
+    """Order starts by whether they are known, then by seconds."""
     return not start.is_known, start.seconds
 
 
@@ -146,7 +156,7 @@ def refusal(found: Sequence[InCluster], cluster_queue: str) -> Rejection:
 def at_worker(
     name: str, occupancy: Occupancy, place: tuple[str, str]
 ) -> tuple[LocalQueue, ClusterQueue] | None:
-    """Find the queues behind a (namespace, name) on a cluster that is watched."""
+    """Return the queues of a LocalQueue (namespace, name) on a worker; None: none are known."""
     if name not in occupancy.clusters:
         return None
     snapshot = occupancy.clusters[name].snapshot
@@ -157,9 +167,9 @@ def at_worker(
 
 
 def likely(occupancy: Occupancy, place: tuple[str, str]) -> str:
-    """Guess where a Job of a (namespace, LocalQueue) that nobody decided on goes; empty: here.
+    """Guess to which worker an undecided Job of a (namespace, LocalQueue) goes; empty: to none.
 
-    It is counted where fewest wait until it is seen, which takes a second or two.
+    It is counted where the fewest are pending until its Workload is observed on a worker.
     """
     snapshot = occupancy.snapshot
     local_queue = snapshot.local_queues.get(place)
@@ -169,6 +179,7 @@ def likely(occupancy: Occupancy, place: tuple[str, str]) -> str:
     lengths = {
         name: occupancy.clusters[name].held(found[1].name).pending
         for name in multikueue.behind(queue, snapshot)
+        # The counts of a cluster that was silent for too long cannot be relied on.
         if name not in occupancy.stale and (found := at_worker(name, occupancy, place))
     }
     return min(lengths, key=lengths.__getitem__, default="")
@@ -182,8 +193,10 @@ def _look(
     priority: int,
 ) -> InCluster:
     refused = multikueue.inactive(name, occupancy.snapshot) or occupancy.stale.get(name, "")
+    # Of a cluster that is not watched, nothing is known but that it is active.
     if refused or name not in occupancy.clusters:
         return InCluster(cluster=name, refused=refused)
+    # MultiKueue creates the Job on the worker with the same namespace and queue name.
     place = manager_queue.namespace, manager_queue.name
     queues = at_worker(name, occupancy, place)
     if queues is None:
@@ -215,7 +228,7 @@ def _judged(
 
 
 def _closed(occupancy: Occupancy, local_queue: LocalQueue, cluster_queue: ClusterQueue) -> str:
-    """Say why Kueue would let nobody of this namespace in there; empty: it would."""
+    """Return why Kueue would admit nothing of this namespace there; empty: it would."""
     namespace = local_queue.namespace
     if not cluster_queue.namespaces.matches(namespace_labels(occupancy.snapshot, namespace)):
         return f"has ClusterQueue {cluster_queue.name}, which does not select {namespace}"
@@ -232,5 +245,6 @@ def _detail(rejection: Rejection | None) -> str:
 
 
 def _promise(each: InCluster) -> tuple[float, bool, int]:
+    # Unknown ranks between a queue without free quota and one where Kueue may preempt.
     fit = float(each.fit) if each.fit is not None else (Fit.WAITS + Fit.MAY_PREEMPT) / 2
     return fit, each.starts_now, -each.pending

@@ -1,6 +1,7 @@
-"""Policies that enforce only observe while Kueue is one that is untested, unless told otherwise.
+"""Turns snapshots into ones whose policies only observe while the cluster's Kueue is untested.
 
-Done where snapshots are made, so that whoever reads a policy's mode reads what is done.
+It is applied where snapshots are made, so every reader of a policy's mode sees the one in effect.
+It must not know how Jobs are decided.
 """
 
 from __future__ import annotations
@@ -15,17 +16,21 @@ from webhook.model.queues import Snapshot
 
 
 class Restraint:
-    """Remembers its last answer, so that what has not changed stays the same object."""
+    """Restrains snapshots; what has not changed since the last one stays the same object."""
 
     def __init__(self, *, stated_version: str = "", enforces: bool = False) -> None:
-        """*enforces*: doubts are named, and policies do what they say all the same."""
+        """Judge with *stated_version*, Kueue's version as the settings have it; empty: none.
+
+        *enforces*: doubts are reported, and policies keep their modes all the same.
+        """
         self._stated_version = stated_version
         self._enforces = enforces
         self._judged: tuple[object, ...] = ()
         self._answer: dict[str, Any] = {}
 
     def __call__(self, snapshot: Snapshot) -> Snapshot:
-        """Judge the snapshot's Kueue, and return it with policies that do no more than they may."""
+        """Return the snapshot with doubts about its Kueue, and with policies restrained by them."""
+        # Snapshots come several times a second, and Kueue's configuration hardly ever changes.
         asked = (snapshot.kueue, snapshot.kueue_manager, snapshot.policies)
         if not self._answer or any(map(is_not, asked, self._judged)):
             self._judged, self._answer = asked, self._judge(snapshot)
@@ -35,12 +40,17 @@ class Restraint:
         found = doubts(snapshot.kueue, snapshot.kueue_manager, self._stated_version)
         if not found or self._enforces:
             return {"doubts": found, "is_restrained": False}
+        # Forecasts follow Kueue's rules in the versions that were tested: with others they would
+        # be guesses (decision 0019).
         policies = tuple(restrained(policy, found[0]) for policy in snapshot.policies)
         return {"doubts": found, "is_restrained": True, "policies": policies}
 
 
 def restrained(policy: FallbackPolicy, doubt: Doubt) -> FallbackPolicy:
-    """Let a policy that enforces only observe; advice stays, because it touches nothing."""
+    """Return a policy that only observes in the place of one that enforces.
+
+    A policy that advises stays as it is, because it changes nothing that runs.
+    """
     if policy.spec.mode is not Mode.ENFORCE:
         return policy
     spec = policy.spec.model_copy(update={"mode": Mode.OBSERVE})

@@ -1,4 +1,8 @@
-"""The strategies by name: each picks one of the options, or none."""
+"""Chooses one of a Job's assessed options, or none: a function for each strategy, in one table.
+
+``Threshold`` goes through the policy's rules, ``FinishTime`` compares forecasts. Both read
+assessments alone: they must not know how these came about, nor what is written on the Job.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +30,12 @@ from webhook.model.words import spoken
 def choose_by_threshold(
     policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
 ) -> Choice:
-    """Take the first rule's option that holds; none: the first option; that refused: none."""
+    """Choose the option of the first rule that holds; else the first option, or none if refused."""
     places = {item.option: index for index, item in enumerate(assessments)}
     passed: list[str] = []
     for rule in policy.spec.strategy.threshold or ():
         index = places.get(rule.option)
+        # Validation refuses a policy with such a rule.
         if index is None:
             continue
         because = _because(rule, assessments[index])
@@ -45,10 +50,12 @@ def choose_by_threshold(
 
 
 def _because(rule: ThresholdRule, option: Assessment) -> str | None:
-    """Say why the rule holds; None: it does not."""
+    """Return why the rule holds; None: it does not."""
     if option.rejection is not None or option.fit is None:
         return None
     reserving, below = option.reserving or 0, rule.and_reserving_below
+    # Preemption counts as room: Kueue makes it for the Job. A limit on those that hold quota keeps
+    # a queue from being filled by this rule alone.
     if option.fit >= Fit.MAY_PREEMPT and (below is None or reserving < below):
         return _how_it_fits(option)
     pending, limit = option.pending or 0, rule.or_pending_below
@@ -74,9 +81,9 @@ def _against(rule: ThresholdRule, option: Assessment) -> str:
 
 
 NEAR_PART = 0.02
-"""Gains that exceed the minimum by less than this part of a finish are near ties,"""
+"""A gain is a near tie if it exceeds the minimum by less than this part of the best finish."""
 NEAR_SECONDS = 1.0
-"""or by less than this. Of those a part is taken, as each decision's own draw falls."""
+"""It is one as well if it exceeds the minimum by fewer seconds than this."""
 _SIGMAS_OF_A_SIDE = 1.2816
 """From the middle of a normal distribution to either end of its middle 80 %."""
 _NAMED = 3
@@ -85,7 +92,7 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """An option that is not refused, and when it would be done."""
+    """An option that is not refused, and in how many seconds the Job would finish there."""
 
     index: int
     option: Assessment
@@ -97,16 +104,19 @@ class _Known:
 def choose_by_finish_time(
     policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
 ) -> Choice:
-    """Take the option that is done first; without a forecast, the first that is not refused."""
+    """Choose the option with the earliest finish; without a forecast, the first one not refused."""
     standing = [index for index, item in enumerate(assessments) if item.rejection is None]
     if not standing:
         return leave(assessments)
     first = standing[0]
     known = [_known(index, assessments[index]) for index in standing]
     found = [each for each in known if each is not None]
+    # Without a known finish there is no gain to compare, so the first option is kept
+    # (decision 0023).
     if known[0] is None:
         because = _why_it_stands(assessments[first])
         return take(policy, assessments, first, submitted=asking.submitted, because=because)
+    # A Job's own ``max-wait`` comes before the comparison of finishes.
     taken, waits = _within_wait(found, asking.wishes), asking.wishes.max_wait
     extra: tuple[str, ...] = ()
     if taken is not None and waits is not None:
@@ -145,6 +155,7 @@ def _what_is_unknown(option: Assessment) -> str:
     return "when it would start cannot be foreseen"
 
 
+# FinishTime needs no settings; without them the defaults of its schema hold.
 def _gain(policy: FallbackPolicy) -> Gain:
     return (policy.spec.strategy.finish_time or FinishTime()).minimum_gain
 
@@ -157,6 +168,8 @@ def _within_wait(found: Sequence[_Known], wishes: Wishes) -> _Known | None:
 
 
 def _best(found: Sequence[_Known], gain: Gain, asking: Asking) -> _Known:
+    # Each is compared with the best so far: every step down the policy's list must be worth it
+    # (decision 0010).
     best, *later = found
     for each in later:
         if _is_worth(each, best, gain, asking.draw) and _is_likely(each, best, asking.probability):
@@ -165,10 +178,12 @@ def _best(found: Sequence[_Known], gain: Gain, asking: Asking) -> _Known:
 
 
 def _is_worth(each: _Known, best: _Known, gain: Gain, draw: float) -> bool:
-    """Tell whether the gain is enough, and for near ties whether this decision takes it.
+    """Tell whether *each* gains the minimum on *best*; a near tie is settled by *draw*, in [0, 1).
 
-    Replicas that do not see each other's last placements would else all leave, or all stay.
+    The closer a near tie is to the minimum, the fewer decisions take it.
     """
+    # Without a draw, replicas that do not know each other's last placements would all leave, or
+    # all stay.
     gained = best.finish - each.finish
     least = max(seconds(gain.time), best.finish * gain.percent / 100)
     if gained < least or gained <= 0.0:
@@ -178,11 +193,11 @@ def _is_worth(each: _Known, best: _Known, gain: Gain, draw: float) -> bool:
 
 
 def _is_likely(each: _Known, best: _Known, probability: float) -> bool:
-    """Tell whether *each* is done before *best* with at least this probability.
+    """Tell whether *each* finishes before *best* with at least this probability.
 
-    All is taken to be normal, with the side of each range that speaks against leaving: that *best*
-    starts early, and *each* late. These are independent. The run is of one and the same Job: what
-    makes it long or short here does so there, so both runs lie at the same end of their ranges.
+    All times are taken to be normally distributed. Of each range the half counts that speaks
+    against leaving: *best* starts early, *each* late, independently. Both runs are of the same Job:
+    what makes one long or short does so to the other, so they lie at the same end of their ranges.
     """
     early = [part.seconds - part.low for part in _before_run(best.forecast)]
     late = [part.high - part.seconds for part in _before_run(each.forecast)]
@@ -194,9 +209,10 @@ def _is_likely(each: _Known, best: _Known, probability: float) -> bool:
 
 
 def margin(off: float, probability: float) -> float:
-    """Return the least gain, in seconds, that is none with less than the rest of *probability*.
+    """Return the least expected gain, in seconds, that is a gain with at least *probability*.
 
-    *off* is from the middle of a normal distribution to either end of its middle 80 %.
+    *off* is the uncertainty, in seconds: from the middle of a normal distribution to either end of
+    its middle 80 %.
     """
     return _sigmas(probability) * off / _SIGMAS_OF_A_SIDE
 
@@ -229,7 +245,7 @@ def _ahead(option: Assessment) -> str:
 
 
 def is_next(option: Assessment) -> bool:
-    """Tell whether all who wait in an option's queue would come after the Job."""
+    """Tell whether all Workloads pending in an option's queue would start after the Job."""
     return option.forecast is not None and option.forecast.start.is_next
 
 
@@ -252,5 +268,5 @@ STRATEGIES: Mapping[StrategyType, Strategy] = {
 def choose(
     policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
 ) -> Choice:
-    """Ask the policy's strategy."""
+    """Return the choice of the policy's strategy."""
     return STRATEGIES[policy.spec.strategy.type](policy, assessments, asking)

@@ -1,7 +1,7 @@
-"""Where a policy's decisions cannot be undone in place, though their Jobs wait, and why.
+"""Lists where a policy's decisions cannot be undone in place, even on pending Jobs, and why.
 
-Such a Job has to be deleted and created anew. What is said here of a policy is decided for each Job
-by ``jobs.movable``.
+Such a Job has to be deleted and created anew. This judges a policy and must not know its Jobs: for
+each of them ``jobs.movable`` decides.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ _AT_CREATION = "Kubernetes takes {} at creation only"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoLimit:
     path: str
-    """In the policy."""
+    """The field of the policy."""
     why: str
-    """For which Jobs, where it is not for all, and why."""
+    """Which Jobs it concerns, if not all, and why."""
 
     def __str__(self) -> str:
         return f"{self.path}: undo needs --recreate {self.why}"
 
 
 def of_policy(policy: FallbackPolicy) -> Iterator[UndoLimit]:
-    """List what the policy alone tells."""
+    """List the limits that follow from the policy alone."""
+    # Put back without a queue, the Job would stay suspended for ever.
     if policy.spec.match.without_queue:
         yield UndoLimit(path="spec.match.withoutQueue", why="for Jobs that name no queue")
     for index, option in enumerate(policy.spec.options):
@@ -50,7 +51,7 @@ def of_policy(policy: FallbackPolicy) -> Iterator[UndoLimit]:
 
 
 def of_older_kubernetes(policy: FallbackPolicy) -> Iterator[UndoLimit]:
-    """List what comes to that where a suspended Job's resources cannot change."""
+    """List the further limits where Kubernetes lets no resources of a suspended Job change."""
     why = "on this Kubernetes, which takes resources at creation only (1.36 does not)"
     for index, option in enumerate(policy.spec.options):
         if _changes_resources(option.adaptation):
@@ -60,14 +61,14 @@ def of_older_kubernetes(policy: FallbackPolicy) -> Iterator[UndoLimit]:
 def of_cluster_queues(
     path: str, queues: Iterable[ClusterQueue], snapshot: Snapshot
 ) -> Iterator[UndoLimit]:
-    """Say what comes to that where ClusterQueues of the option at *path* are MultiKueue's."""
+    """List the further limit if a ClusterQueue of the option at *path* is MultiKueue's."""
     if any(multikueue.is_multikueue(queue, snapshot) for queue in queues):
         why = "for Jobs that it takes or gives away, as MultiKueue fixes at creation who runs them"
         yield UndoLimit(path=path, why=why)
 
 
 def _of_adaptation(adaptation: Adaptation) -> Iterator[tuple[str, str]]:
-    """List (field, why)."""
+    """List (field below ``adaptation``, why)."""
     if adaptation.image:
         yield ".image", f"as {_AT_CREATION.format('an image')}"
     if adaptation.runtime_class_name != "Keep":
@@ -76,11 +77,14 @@ def _of_adaptation(adaptation: Adaptation) -> Iterator[tuple[str, str]]:
         what = _AT_CREATION.format("that")
         yield ".affinity", f"for Jobs with affinity between pods: {what}"
     for name, value in adaptation.env.items():
+        # Variables are immutable, so an undo changes the annotation that they are read from.
         if movable_env.can_be_read(name, value):
             why = f"for Jobs that do not set {name} to one value in all their containers"
         else:
             why = f"as {_AT_CREATION.format('variables')}, and no annotation can hold this one"
         yield f".env.{name}", why
+    # Kueue notices a changed pod template only by the resources of its containers; of any other
+    # change it would write the old state back.
     if _changes_pods(adaptation) and not _changes_resources(adaptation):
         yield "", "where it changes something, as Kueue takes note of changed resources only"
 
@@ -91,7 +95,7 @@ def _changes_resources(adaptation: Adaptation) -> bool:
 
 
 def _changes_pods(adaptation: Adaptation) -> bool:
-    """Tell whether it may change what Kueue compares nothing of, and Kubernetes lets change."""
+    """Tell whether it may change fields that Kubernetes lets change and Kueue does not compare."""
     return any(
         (
             adaptation.node_selector != NodeSelectorChanges(),

@@ -1,7 +1,8 @@
-"""The warnings that come with an answer: what was changed, or not read, and how to object.
+"""Turns a decision into the warnings of an answer: what was changed or not read, how to object.
 
-Kubernetes asks for less than 120 characters each, and allows several. The whole sentence stands on
-the Job, in its annotation ``reason``; here long names are shortened in their middle.
+Kubernetes asks for less than 120 characters each, and allows several, so long names lose their
+middle; the whole sentence is in the Job's annotation ``reason``. It must not know how Jobs are
+decided.
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#response
 """
 
@@ -24,10 +25,10 @@ MOST = 4
 PREFIX = "kueue-fallback: "
 _ROOM = LONGEST - len(PREFIX)
 _SHORTEST = 8
-"""To which a name is shortened before the text around it is."""
+"""Characters that are left of every name before the text around the names is cut."""
 _CUT = "..."
 _LONGEST_READ = 2000
-"""Characters of a sentence before it is broken: it may quote what somebody else wrote."""
+"""Characters of a sentence that are used at all: it may quote what a user wrote."""
 _TO_OBJECT = (
     "to object: kubectl fallback undo JOB, or submit with annotation kueue-fallback.dev/policy=none"
 )
@@ -38,11 +39,16 @@ _PRINTED = re.compile(r"[^ -~]")
 _MINUTE, _HOUR = 60, 3600
 
 _Phrase: TypeAlias = tuple[str, tuple[str, ...]]
-"""A text with ``{}`` for each of the names, which may be long."""
+"""A text with ``{}`` for each name, and the names, which may be shortened."""
 
 
 def decided(decision: Decision, differences: Differences, *, submitted: str) -> tuple[str, ...]:
-    """Say what a decision changes in a Job that came for the queue *submitted*; none: nothing."""
+    """Say what a decision changes in a Job of the LocalQueue *submitted*; empty: nothing.
+
+    A Job that stays as it was submitted gets no warning.
+    """
+    # kubectl create --warnings-as-errors fails on any warning, so each must be worth it
+    # (decision 0021).
     if decision.left_alone in (LeftAlone.UNREADABLE, LeftAlone.TOO_LARGE):
         return sentence(decision.reason)
     taken = next((item for item in decision.options if item.option == decision.option), None)
@@ -51,18 +57,19 @@ def decided(decision: Decision, differences: Differences, *, submitted: str) -> 
     acts = decision.mode is Mode.ENFORCE
     head = _head("runs in" if acts else _WOULD, taken, differences, left=submitted)
     other = _compared(decision.options, taken, submitted)
+    # Where the queue stays the same, there is no other queue to compare figures with.
     why = _why(taken, other) if differences.queue else ("", ())
     return (*_lines(head, why), *((PREFIX + _TO_OBJECT,) if acts else ()))
 
 
 def moved(taken: Assessment, differences: Differences, *, left: str) -> tuple[str, ...]:
-    """Say where a Job that waited in the queue *left* was sent, and what that changes."""
+    """Say where a pending Job of the LocalQueue *left* was moved, and what that changes."""
     head = _head("moved to", taken, differences, left=left)
     return _lines(head, (_BACK, ()), joint="; ")
 
 
 def refused(wish: str, why: str) -> tuple[str, ...]:
-    """Say why a wish (``not moved to cpu``) is not granted."""
+    """Say what was not done (*wish*, such as ``not moved to cpu``) and why."""
     whole = sentence(f"{wish}: {why}")
     if len(whole) == 1:
         return whole
@@ -71,18 +78,18 @@ def refused(wish: str, why: str) -> tuple[str, ...]:
 
 
 def newer(version: int) -> tuple[str, ...]:
-    """Say of a decision that a newer version made that nothing is done about it."""
+    """Say that a decision was made by a newer version, so the Job is left as it is."""
     made_by = f"its decision is of a newer version ({version}) than this webhook can read"
     return sentence(f"left as it is: {made_by}")
 
 
 def foreign() -> tuple[str, ...]:
-    """Say of a decision that came with a manifest that it is not this installation's."""
+    """Say that a decision in the manifest was not made by this installation."""
     return sentence("its decision was not made by this installation; taken as submitted")
 
 
 def sentence(text: str) -> tuple[str, ...]:
-    """Say a whole sentence in as many warnings as it takes, broken where its parts meet."""
+    """Split a sentence into as many warnings as it needs, at most ``MOST``, between its parts."""
     text = _plain(_PLACE.sub(r"\1 \2", shortened(text, _LONGEST_READ)))
     found = []
     for part in _packed(text.split("; "), "; "):
@@ -99,7 +106,7 @@ def shortened(text: str, limit: int) -> str:
 
 
 def span(seconds: float) -> str:
-    """Say a time as short as kubectl does: ``45s``, ``1m56s``, ``12m``, ``2h5m``, ``30h``."""
+    """Write seconds as briefly as kubectl does: ``45s``, ``1m56s``, ``12m``, ``2h5m``, ``30h``."""
     whole = round(seconds)
     hours, minutes, rest = whole // _HOUR, whole // _MINUTE, whole % _MINUTE
     if minutes == 0:
@@ -132,7 +139,7 @@ def _head(verb: str, taken: Assessment, differences: Differences, *, left: str) 
 def _compared(
     options: Sequence[Assessment], taken: Assessment, submitted: str
 ) -> Assessment | None:
-    """Find what the Job would have got: the option of its own queue, else the first one."""
+    """Return the option that *taken* is compared with: of the Job's own queue, else the first."""
     others = [item for item in options if item is not taken]
     own = [item for item in others if item.queue == submitted]
     return next(iter(own or others[:1]), None)
@@ -140,6 +147,7 @@ def _compared(
 
 def _why(taken: Assessment, other: Assessment | None) -> _Phrase:
     times = _times(taken, other)
+    # The number of Jobs ahead explains a late start, but not a refusal.
     if times and other is not None and other.pending and other.rejection is None:
         ahead = f"{other.pending} Job{'' if other.pending == 1 else 's'} ahead in"
         return f"{times} ({ahead} {{}})", (other.queue,)
@@ -150,7 +158,7 @@ def _why(taken: Assessment, other: Assessment | None) -> _Phrase:
 
 
 def _times(taken: Assessment, other: Assessment | None) -> str:
-    """Compare when both would be done, or what is better there: when they would start."""
+    """Compare the finishes of both options, or else their starts; empty: *taken* is not sooner."""
     if other is None or taken.forecast is None or other.forecast is None:
         return ""
     here, there = taken.forecast, other.forecast
@@ -184,7 +192,7 @@ def _against(other: Assessment) -> _Phrase:
 
 
 def _lines(first: _Phrase, then: _Phrase, *, joint: str = ": ") -> tuple[str, ...]:
-    """Write both in one warning, or in two where names would have to be shortened for that."""
+    """Write both phrases in one warning, or in two if one would mean to shorten names."""
     if not then[0]:
         return (PREFIX + _fitted(*first),)
     together = first[0] + joint + then[0], first[1] + then[1]
@@ -194,13 +202,14 @@ def _lines(first: _Phrase, then: _Phrase, *, joint: str = ": ") -> tuple[str, ..
 
 
 def _fitted(form: str, names: tuple[str, ...]) -> str:
-    """Shorten the longest names first, all to one length."""
+    """Fill in the names and shorten the longest ones, all to one length, until the text fits."""
     names = tuple(map(_plain, names))
     most = max(map(len, names), default=0)
     found = form.format(*names)
     while len(found) > _ROOM and most > _SHORTEST:
         most = min(most - 1, _ROOM)
         found = form.format(*(shortened(name, most) for name in names))
+    # The text around the names is cut only where short names leave it too long.
     return shortened(found, _ROOM)
 
 
@@ -219,6 +228,7 @@ def _packed(parts: Iterable[str], joint: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Write on one line and in ASCII, as a header must be."""
+    """Return a text on one line and in ASCII, as an HTTP header must be."""
+    # The API server sends warnings to clients in headers.
     words = " ".join(text.replace("…", _CUT).split())
     return _PRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), words)

@@ -1,8 +1,8 @@
-"""What a Job itself says about time, in its annotations.
+"""Reads a Job's annotations about time into seconds. It must not know how options are judged.
 
-``max-slowdown``: how many times the first option's run an option may take. ``deadline``: a moment,
-or a time from the Job's creation. ``max-wait``: the first option that starts within it is wanted.
-``run-time``: what the Job expects of the first option.
+``max-slowdown``: how many times the first option's run time an option may take. ``deadline``: an
+instant, or a duration from the Job's creation. ``max-wait``: take the first option that starts
+within it. ``run-time``: what the Job expects to run in the first option.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ MAX_WAIT = OURS + "max-wait"
 RUN_TIME = OURS + "run-time"
 _DURATION = re.compile(DURATION)
 _LONGEST = 32
-"""Characters of a duration, as in a policy."""
+"""Characters of a duration, the same limit as in a policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """None: the Job says nothing about it."""
+    """What a Job asks for; None where it says nothing about it."""
 
     max_slowdown: float | None = None
     deadline: float | None = None
-    """In seconds from the Job's creation; below 0: it has passed."""
+    """Seconds from the Job's creation; below 0: it has passed."""
     max_wait: float | None = None
-    """In seconds."""
+    """Seconds from now until the Job starts."""
     run_time: float | None = None
-    """In seconds, in the first option."""
+    """Seconds in the first option."""
 
 
 NONE = Wishes()
@@ -50,6 +50,7 @@ def read_wishes(annotations: Mapping[str, str], unix: float) -> Wishes:
         FieldError: one of them cannot be read.
 
     """
+    # Most Jobs have no annotation of ours, so their reviews pay for no more than this.
     if not any(name.startswith(OURS) for name in annotations):
         return NONE
     return Wishes(
@@ -67,6 +68,7 @@ def _slowdown(text: str | None) -> float | None:
         found = float(text)
     except ValueError:
         found = math.nan
+    # Below 1 even the first option would be too slow; this comparison refuses NaN as well.
     if not 1.0 <= found < math.inf:
         raise _unreadable(MAX_SLOWDOWN, 'a number of at least 1 such as "3"', text)
     return found
@@ -82,6 +84,7 @@ def _deadline(text: str | None, unix: float) -> float | None:
     except ValueError:
         example = "2026-12-01T08:00:00Z, or a duration such as 45m"
         raise _unreadable(DEADLINE, f"a time such as {example}", text) from None
+    # A time without a zone is read as UTC, because no review knows the user's own zone.
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() - unix
 
 
@@ -99,6 +102,7 @@ def _is_duration(text: str) -> bool:
 
 def _above_zero(text: str | None, name: str) -> float | None:
     found = _seconds(text, name)
+    # A run of no time would win every comparison of finishes.
     if found == 0.0:
         raise _unreadable(name, "a duration above 0", str(text))
     return found

@@ -1,1 +1,1 @@
-"""The way from a Job to an outcome: created, applied again, moved, undone. Pure."""
+"""From a Job to the outcome of its review: created, applied again, moved or undone. Pure."""

@@ -1,6 +1,7 @@
-"""Carries a decision out: what it writes on the Job and its pod template, as far as the mode goes.
+"""Turns a decision into edits to the Job and its pod template, as far as the mode allows.
 
-What an option does to a template is worked out once for all Jobs of that template.
+What an option changes in a pod template is worked out once for all Jobs with that template. It
+must not know how the option was chosen.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from webhook.model.signatures import SigningKeys, signed_id, signed_record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCase:
-    """A Job as it came (``raw``), and as it was before any decision that came with it."""
+    """A Job as it came (``raw``), and as it was before the decision that it carries (``clean``)."""
 
     kind: JobKind
     source: Mapping[str, Any]
@@ -37,19 +38,21 @@ class JobCase:
     clean_source: Mapping[str, Any]
     clean: Job
     carried: bool
+    """Whether it came with a decision of ours, which is undone in ``clean``."""
 
 
 def apply(
     case: JobCase, policy: FallbackPolicy, decision: Decision, occupancy: Occupancy
 ) -> Outcome:
-    """Turn a decision into edits, as far as the policy's mode goes."""
+    """Return a decision's outcome: all its edits, its record alone, or none, by the mode."""
     if policy.spec.mode is Mode.OBSERVE:
         return Outcome(decision=decision, job=case.clean)
     taken = next((item for item in decision.options if item.option == decision.option), None)
     keys = occupancy.snapshot.signing
     decision, warnings = _told(case, policy, decision, taken, occupancy)
     if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:
-        # A manifest that carries an older decision keeps the record by which that one is undone.
+        # A manifest that carries an older decision keeps that record, since it alone can undo it.
+        # Marks on the pod template always go: a new Job has none of its own (decision 0024).
         proven = marks.off_templates(case.raw)
         recorded = proven if case.carried else annotated(proven, decision, {}, keys)
         edits = case.kind.edits(case.raw, recorded)
@@ -61,7 +64,8 @@ def apply(
         after = under(taken.job, policy, taken, decision_id=decision.id, class_text=class_text)
         found = _changed(case, after, decision, taken, occupancy)
         return replace(found, warnings=warnings)
-    # The template's part is known already; what is left are labels and annotations of the Job.
+    # The edits to the template are known already (decision 0008); what is left are the Job's own
+    # labels and annotations.
     prepared = patch.filled(prepared, decision.id)
     labelled = replace(case.clean, labels=_labels(taken.job, taken, policy))
     named = case.kind.edits(case.clean, labelled)
@@ -85,9 +89,10 @@ def _told(
     taken: Assessment | None,
     occupancy: Occupancy,
 ) -> tuple[Decision, tuple[str, ...]]:
-    """Note in the decision what it changes, and say so in warnings."""
+    """Note in the decision what the option taken changes, and return the warnings that say so."""
     if taken is None or taken.job is None:
         return decision, warning.decided(decision, Differences(), submitted="")
+    # Warnings say what differs from the manifest that the user sent, so that is compared.
     left = match.submission(case.raw, occupancy.snapshot).queue
     after = replace(taken.job, labels=_labels(taken.job, taken, policy))
     changed = differences.between(case.raw, after, left=left, taken=taken.queue)
@@ -96,9 +101,9 @@ def _told(
 
 
 def unproven(case: JobCase) -> tuple[Edit, ...]:
-    """List the edits that take off a Job which nobody decides what is not ours.
+    """List the edits that take unsigned decisions and copied marks off a Job that is not decided.
 
-    Marks on the pod template never are: they came with it.
+    Marks on a new Job's pod template are never our own: they came with the manifest.
     """
     after = marks.off_templates(case.raw)
     if jobs.DECISION in after.annotations and not case.carried:
@@ -108,9 +113,14 @@ def unproven(case: JobCase) -> tuple[Edit, ...]:
 
 
 def signed(decision: Decision, class_text: str, job: Job, keys: SigningKeys | None) -> Decision:
-    """Give the decision's id the signature of the marks that *job*'s pod template gets."""
+    """Return the decision with an id that signs the marks of *job*'s pod template.
+
+    Without keys it is returned as it is.
+    """
     if keys is None:
         return decision
+    # Readers of Workloads trust only signed marks, as users can write any annotation
+    # (decision 0024).
     written = (decision.policy, decision.option or "", class_text)
     return replace(decision, id=signed_id(decision.id, job.namespace, written, keys))
 
@@ -118,7 +128,7 @@ def signed(decision: Decision, class_text: str, job: Job, keys: SigningKeys | No
 def under(
     job: Job, policy: FallbackPolicy, taken: Assessment, *, decision_id: str, class_text: str
 ) -> Job:
-    """Put queue, option, the decision's id and the class on the adapted Job."""
+    """Return the adapted Job with its queue, and with option, decision id, policy and class."""
     return marks.marked(
         job,
         _labels(job, taken, policy),
@@ -132,7 +142,7 @@ def under(
 def annotated(
     job: Job, decision: Decision, original: Mapping[str, Any], keys: SigningKeys | None
 ) -> Job:
-    """Write the decision on the Job, with what is needed to undo it, and sign it."""
+    """Return the Job with the signed decision on it, which holds what is needed to undo it."""
     text = decision_record.to_json(decision, original)
     annotations = {
         **job.annotations,
@@ -145,7 +155,7 @@ def annotated(
 def _changed(
     case: JobCase, after: Job, decision: Decision, taken: Assessment, occupancy: Occupancy
 ) -> Outcome:
-    """Find the edits of a Job of which nothing was worked out before, or that carries a record."""
+    """Return the outcome where no prepared edits exist, as for a Job that carries a decision."""
     changed = case.kind.edits(case.clean, after)
     original = originals.original_of(changed, case.clean_source)
     keys = occupancy.snapshot.signing
@@ -153,6 +163,7 @@ def _changed(
     if case.raw is case.clean:
         edits = changed + case.kind.edits(after, recorded)
     else:
+        # The patch applies to the object under review, which has the marks that ``clean`` lacks.
         edits = case.kind.edits(case.raw, recorded)
     return Outcome(
         decision=decision,
@@ -166,8 +177,9 @@ def _changed(
 def _prepared(
     case: JobCase, job: Job, taken: Assessment, policy: FallbackPolicy, class_text: str
 ) -> Prepared | None:
-    """Recall what this option of this policy does to this template; None: it cannot be."""
+    """Return this option's edits to this pod template, worked out once; None: it is not shared."""
     before = case.clean.pod_sets
+    # A Job that carries marks is edited from what it is, so its edits fit no other Job.
     if case.raw is not case.clean or not isinstance(before, jobs.PodSets):
         return None
 
@@ -176,12 +188,13 @@ def _prepared(
         edits = case.kind.edits(case.clean, replace(case.clean, pod_sets=marked.pod_sets))
         return patch.prepare(edits, case.clean_source, case.kind.allowed)
 
+    # Recalled by which objects these are: comparing templates would cost half of the work.
     key = (_prepared, job.pod_sets, policy, taken.option, case.kind, class_text)
     return before.recall(key, work)
 
 
 def class_text_of(case: JobCase, policy: FallbackPolicy, occupancy: Occupancy) -> str:
-    """Write the class of the Job as it was submitted; equal ones are the very same text."""
+    """Return the class of the Job as it was submitted; equal classes are the very same text."""
     found = match.class_of(case.clean, policy, occupancy.snapshot)
     return job_class.written(Mark(found, policy.generation))
 
@@ -189,6 +202,7 @@ def class_text_of(case: JobCase, policy: FallbackPolicy, occupancy: Occupancy) -
 def _labels(job: Job, taken: Assessment, policy: FallbackPolicy) -> dict[str, str]:
     labels = {**job.labels, jobs.QUEUE_LABEL: taken.queue, jobs.OPTION_LABEL: taken.option}
     guests = next(o for o in policy.spec.options if o.name == taken.option).guests
+    # Kueue reads a Job's WorkloadPriorityClass from this label.
     if guests is not None and guests.priority_class:
         labels[jobs.PRIORITY_LABEL] = guests.priority_class
     return labels

@@ -1,6 +1,7 @@
-"""The one way from a Job to an outcome; handler, explain and simulate all take it.
+"""Turns a Job at its creation into an outcome: matched, options assessed, one of them chosen.
 
-It alone knows several stages. It is pure: the moment comes in, what to remember goes out.
+Reviews, ``explain`` and ``simulate`` all take this one way, which joins stages that do not know
+one another. It is pure: the time comes in as an argument, what the ledger must keep goes out.
 """
 
 from __future__ import annotations
@@ -52,20 +53,20 @@ _NEVER_QUEUED = frozenset(
         Skip.KIND_NOT_MANAGED,
     }
 )
-"""Skipped Jobs that bring no new Workload to a queue."""
+"""Reasons to skip a Job that puts no new Workload into a queue."""
 
 _MARKED_ELSEWHERE = frozenset({Skip.MULTIKUEUE_ORIGIN, Skip.PREBUILT_WORKLOAD})
-"""Skipped Jobs whose marks another cluster put there, and looks for."""
+"""Reasons to skip a Job whose marks another cluster put there and needs."""
 
 _NOT_IN_IDS = re.compile(r"[\W_]+")
 
 REINVOCATION_SECONDS = 30.0
-"""A decision older than this came with the manifest, whatever else speaks for a reinvocation."""
+"""A decision older than this counts as one that came with the manifest, whatever else it says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """When and under which review a Job is considered."""
+    """The time of a review, and what identifies it."""
 
     now: float
     """Seconds on the clock of ``Snapshot.as_of``."""
@@ -74,9 +75,9 @@ class Moment:
     time: str
     """The same instant as RFC 3339 in UTC, whole seconds."""
     uid: str
-    """The review's; random, so decisions' ids are taken from it."""
+    """The review's UID. It is random, so ids of decisions are made from it."""
     visible: Container[str] = frozenset()
-    """Ids of decisions whose Workloads have been seen lately."""
+    """Ids of decisions whose Workloads have been observed lately."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,24 +85,25 @@ class Rules:
     """The settings that a decision depends on."""
 
     max_state_age_seconds: float = 15.0
+    """From an older snapshot nothing is decided."""
     own_namespace: str = ""
     min_gain_probability: float = 0.8
-    """How likely it must be that a Job is done sooner where it is sent."""
+    """How likely it must be that a Job finishes sooner in the option that it is sent to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a Job itself says of its options."""
+    """What a Job's own annotations ask for."""
 
     allowed: frozenset[str] | None
-    """None: every option."""
+    """The names of the options that it allows; None: every option."""
     wishes: Wishes
 
 
 def consider(
     source: Mapping[str, Any], kind: JobKind, occupancy: Occupancy, moment: Moment, rules: Rules
 ) -> Outcome:
-    """Decide one Job at its creation.
+    """Return the outcome of one Job at its creation, with the place that it takes in a queue.
 
     Raises:
         FieldError: *source* cannot be read as a Job of *kind*.
@@ -117,6 +119,8 @@ def consider(
     outcome = _outcome(case, occupancy, moment, rules)
     if recorded is None and jobs.DECISION in raw.annotations:
         outcome = replace(outcome, warnings=(*warning.foreign(), *outcome.warnings))
+    # A Job that is left as submitted takes a place in its queue, too: without it, a burst of
+    # such Jobs would be invisible to later reviews.
     if outcome.arrival is not None or outcome.skip in _NEVER_QUEUED:
         return outcome
     arrival = placement.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
@@ -126,14 +130,14 @@ def consider(
 def _decided_already(
     raw: Job, recorded: decision_record.Recorded, occupancy: Occupancy, moment: Moment
 ) -> Outcome | None:
-    """Leave a Job that was decided in this admission, or by a version that knows more."""
+    """Return the outcome of a Job that this admission or a newer version has decided; else None."""
     if recorded.is_newer:
         arrival = placement.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
     elif _is_reinvocation(raw, recorded, moment):
         arrival = placement.decided_before(raw, recorded, occupancy.snapshot)
     else:
         return None
-    # What was said when it was decided has reached the user already.
+    # The API server has passed on the warnings of the first call already.
     warnings = warning.newer(recorded.version) if recorded.is_newer else ()
     return Outcome(skip=Skip.DECIDED_ALREADY, warnings=warnings, arrival=arrival)
 
@@ -142,11 +146,13 @@ def _outcome(case: JobCase, occupancy: Occupancy, moment: Moment, rules: Rules) 
     snapshot = occupancy.snapshot
     skipped = match.skip(case.clean, snapshot)
     if skipped is not None:
+        # A manager cluster copies its marks to the worker; anywhere else they are forged or copied.
         edits = () if skipped in _MARKED_ELSEWHERE else carry_out.unproven(case)
         return Outcome(skip=skipped, edits=edits, job=case.clean)
     try:
         policy = match.policy_for(case.clean, snapshot, own_namespace=rules.own_namespace)
     except FieldError as error:
+        # The Job names a policy that does not match it. Jobs are never refused, so it only says so.
         warnings = warning.sentence(f"left as submitted: {error}")
         edits = carry_out.unproven(case)
         return Outcome(skip=Skip.NO_POLICY, edits=edits, warnings=warnings, job=case.clean)
@@ -157,7 +163,7 @@ def _outcome(case: JobCase, occupancy: Occupancy, moment: Moment, rules: Rules) 
 
 
 def _if_it_fits(case: JobCase, outcome: Outcome) -> Outcome:
-    """Write nothing on a Job that would be too large for the API server then."""
+    """Return the outcome, or one without edits where they would make the Job too large to store."""
     what = patch.too_large(case.source, outcome.edits)
     if not what or outcome.decision is None:
         return outcome
@@ -187,10 +193,12 @@ def _decide(
         state_age_seconds=round(age, 3),
         submitted=case.raw.submitted,
     )
+    # A decision on old figures would be a guess, so the Job is left as it was submitted.
     if age > rules.max_state_age_seconds:
         limit = f"limit {rules.max_state_age_seconds:.0f} s"
         reason = f"left as submitted: stale: the queues were last seen {age:.0f} s ago ({limit})"
         return decision(option=None, left_alone=LeftAlone.STALE, reason=reason)
+    # An annotation that cannot be read leaves the Job alone: its author meant something by it.
     try:
         wanted = read_wanted(case.clean, policy, moment.unix)
     except FieldError as error:
@@ -199,6 +207,7 @@ def _decide(
     if what := unmodelled(case.clean, submitted.queue, occupancy.snapshot):
         reason = f"left as submitted: {what} is not modelled"
         return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
+    # A worker cluster that has been silent for too long takes no Job (decision 0016).
     current = remote_options.fresh(occupancy, moment.now, rules.max_state_age_seconds)
     assessments = assessed(case.clean, policy, current, wanted=wanted, now=moment.now)
     if detail := _unsupported(assessments, submitted.queue):
@@ -206,6 +215,7 @@ def _decide(
         return decision(
             options=assessments, option=None, left_alone=LeftAlone.UNMODELLED, reason=reason
         )
+    # In [0, 1). Replicas with equal forecasts would else all take a near tie, or all leave it.
     draw = zlib.crc32(moment.uid.encode()) / (1 << 32)
     asking = Asking(
         submitted=submitted.queue,
@@ -226,9 +236,9 @@ def _decide(
 
 
 def _unsupported(assessments: Sequence[Assessment], queue: str) -> str:
-    """Say why we cannot judge the option that the Job would get without us; empty: we can.
+    """Say why the option of the Job's own queue cannot be judged; empty: it can.
 
-    That is not what Kueue would refuse, so it is no reason to leave.
+    Kueue may well admit the Job there, so this is no reason to send it elsewhere.
     """
     found = (item.rejection for item in assessments if item.queue == queue)
     unsupported = (each for each in found if each and each.reason is Reason.UNSUPPORTED)
@@ -236,10 +246,12 @@ def _unsupported(assessments: Sequence[Assessment], queue: str) -> str:
 
 
 def read_wanted(job: Job, policy: FallbackPolicy, created_unix: float) -> Wanted:
-    """Read what a Job says of itself.
+    """Read which options a Job allows and what it asks of them.
+
+    *created_unix* is its creation in seconds since 1970.
 
     Raises:
-        FieldError: one of its annotations cannot be read, or is none that anything reads.
+        FieldError: one of its annotations cannot be read, or has our prefix and is unknown.
 
     """
     own_keys.check(job, policy)
@@ -252,7 +264,9 @@ def read_wanted(job: Job, policy: FallbackPolicy, created_unix: float) -> Wanted
 def assessed(
     job: Job, policy: FallbackPolicy, occupancy: Occupancy, *, wanted: Wanted, now: float
 ) -> tuple[Assessment, ...]:
-    """Judge each option, with forecasts where the policy decides by them.
+    """Assess each option, in the policy's order; with forecasts if its strategy is FinishTime.
+
+    *now* is in seconds on the clock of ``Snapshot.as_of``.
 
     Raises:
         FieldError: something in the Job cannot be read.
@@ -282,7 +296,7 @@ def _case(
             original = originals.from_json(recorded.original)
             clean_source = originals.undone(source, original, kind.allowed)
         except FieldError:
-            # A forged or damaged record undoes nothing: the Job is decided as it stands.
+            # A forged or damaged record undoes nothing: the Job is decided as it came.
             recorded = None
     clean = raw if clean_source is source else kind.read(clean_source)
     return JobCase(
@@ -298,7 +312,7 @@ def _case(
 def recorded_on(
     job: Job, keys: SigningKeys | None = None, *, created: float = inf
 ) -> decision_record.Recorded | None:
-    """Read the decision on a Job; None: there is none, it cannot be read, or it is not ours.
+    """Read the decision on a Job; None: it has none, or one that is unreadable or not ours.
 
     *keys* and *created* as for ``is_own_record``.
     """
@@ -308,19 +322,21 @@ def recorded_on(
     try:
         found = decision_record.from_json(text)
     except FieldError:
-        # Not ours, or damaged: there is nothing to undo, and the Job is decided as it stands.
+        # Not ours, or damaged: there is nothing to undo, and the Job is decided as it came.
         return None
     is_own = is_own_record(text, job.namespace, keys, created=created)
-    # Of a newer version nothing is believed, and nothing is done to the Job, whoever wrote it.
+    # What a newer version wrote is not read and the Job is left as it is, signed or not.
     return found if is_own or found.is_newer else None
 
 
 def _is_reinvocation(job: Job, recorded: decision_record.Recorded, moment: Moment) -> bool:
-    """Tell whether the decision on the Job was made in this very admission.
+    """Tell whether the decision on the Job was made earlier in this very admission.
 
-    The id ends in a digest of the Job's name, so a copy under another name is told apart; a copy
-    of a Job whose Workload exists already is told apart by that Workload.
+    The digest of the name in its id rules out a copy of the manifest under another name. A Workload
+    with this id rules out a copy of a Job that exists.
     """
+    # With reinvocationPolicy IfNeeded the API server calls again once Kueue's webhook has changed
+    # the Job (decision 0008).
     return (
         0 <= moment.unix - recorded.unix <= REINVOCATION_SECONDS
         and unsigned_id(recorded.id).endswith("-" + _name_digest(job))
@@ -329,6 +345,7 @@ def _is_reinvocation(job: Job, recorded: decision_record.Recorded, moment: Momen
 
 
 def decision_id(job: Job, moment: Moment) -> str:
+    """Make an id from the review's UID and a digest of the Job's namespace and name."""
     random_part = _NOT_IN_IDS.sub("", moment.uid.lower())[:12]
     return f"{random_part or '0'}-{_name_digest(job)}"
 

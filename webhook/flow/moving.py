@@ -1,8 +1,8 @@
-"""A move: a pending Job sent to another option, in the very UPDATE that asks for it.
+"""Turns the UPDATE that asks for a move into edits that send a pending Job to another option.
 
 The Job is recovered as it was submitted, adapted to the other option, and edited from what it is to
-what it would be, so that moving there and back leaves what was there. Nothing is half done: a move
-that cannot be made whole is refused with its reason.
+what it would be, so moving it there and back changes nothing. A move that cannot be made as a whole
+is refused with its reason. It must not know why a move is worth making.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from webhook.model.signatures import SigningKeys
 from webhook.model.words import clip
 
 UNASKED = "as asked"
-"""Why a Job was moved where nobody said it."""
+"""The reason of a move that was asked for without one."""
 
 _SKIPPED: Mapping[Skip, Obstacle] = {
     Skip.OFF: Obstacle.OFF,
@@ -43,27 +43,29 @@ _SKIPPED: Mapping[Skip, Obstacle] = {
     Skip.MANAGED_BY: Obstacle.MANAGED_BY,
     Skip.MULTIKUEUE_ORIGIN: Obstacle.MANAGED_BY,
 }
-"""Every other reason to skip a Job makes it not ours."""
+"""Any other reason to skip a Job means that it is not ours to move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MoveRequest:
-    """What is to be moved, and where to."""
+    """A Job, as it is and as submitted, and the option that it is to be moved to."""
 
     source: Mapping[str, Any]
     case: JobCase
     recorded: decision_record.Recorded | None
-    """None: it was created without a decision, and is taken as it stands."""
+    """None: it was created without a decision, and is taken as it is."""
     original: Original
     option: str
     blocked: Obstacle | None = None
-    """What its Workload has against it."""
+    """Why its Workload rules out a move; None: it does not, as far as is known."""
 
 
 def move(
     source: Mapping[str, Any], kind: JobKind, occupancy: Occupancy, moment: Moment, rules: Rules
 ) -> Outcome:
-    """Send a Job to the option that its annotation ``move-to`` names.
+    """Return the outcome that moves a Job to the option its annotation ``move-to`` names.
+
+    A move that cannot be made is an outcome with an obstacle.
 
     Raises:
         FieldError: *source* cannot be read as a Job of *kind*.
@@ -91,6 +93,7 @@ def _move(
     if isinstance(policy, Refusal):
         return policy
     wanted = _wanted(asked, policy, moment)
+    # spec.managedBy is fixed at creation, so no move may cross the boundary of MultiKueue.
     job = asked.case.clean.as_created
     found = create.assessed(job, policy, occupancy, wanted=wanted, now=moment.now)
     taken = next(item for item in found if item.option == asked.option)
@@ -100,6 +103,7 @@ def _move(
     decision = _decision(asked, policy, taken, moment)
     decision = replace(decision, options=found, state_age_seconds=age)
     raw = asked.case.raw
+    # Kueue takes up a changed Job only as long as its Workload has no quota (decision 0018).
     asked = replace(asked, blocked=snapshot.obstacles.get((raw.namespace, raw.name)))
     return _carried_out(asked, policy, decision, taken.job, taken, occupancy)
 
@@ -128,7 +132,7 @@ def _read(
 
 
 def _policy(asked: _MoveRequest, occupancy: Occupancy, rules: Rules) -> FallbackPolicy | Refusal:
-    """Find the policy that decided, or that would; only one that can move the Job as asked."""
+    """Find the policy that decided the Job, or that matches it; or say why it cannot move it."""
     snapshot, recorded = occupancy.snapshot, asked.recorded
     if recorded is None:
         own = rules.own_namespace
@@ -137,6 +141,7 @@ def _policy(asked: _MoveRequest, occupancy: Occupancy, rules: Rules) -> Fallback
         policy = next((each for each in snapshot.policies if each.name == recorded.policy), None)
     if policy is None:
         return Refusal(obstacle=Obstacle.NO_POLICY)
+    # Beside a Kueue that is not tested, policies only observe (decision 0019).
     if policy.restrained:
         return Refusal(obstacle=Obstacle.UNTESTED_KUEUE, detail=policy.restrained)
     if policy.spec.mode is not Mode.ENFORCE:
@@ -149,12 +154,12 @@ def _policy(asked: _MoveRequest, occupancy: Occupancy, rules: Rules) -> Fallback
 
 
 def _is_in(option: str, recorded: decision_record.Recorded | None) -> bool:
-    # In the other modes an option is named and the Job is as it was submitted.
+    # In the other modes the record names an option, but the Job is as it was submitted.
     return recorded is not None and recorded.mode is Mode.ENFORCE and recorded.option == option
 
 
 def _wanted(asked: _MoveRequest, policy: FallbackPolicy, moment: Moment) -> create.Wanted:
-    """Read what the Job says of itself; what is left of its deadline counts from now."""
+    """Read what the Job's annotations ask for; its deadline becomes what is left, in seconds."""
     created = fields.created_unix(asked.source)
     created = moment.unix if created == inf else created
     wanted = create.read_wanted(asked.case.clean, policy, created)
@@ -171,7 +176,7 @@ def _decision(
     why = " ".join(case.raw.annotations.get(jobs.MOVE_REASON, "").split()) or UNASKED
     reason = clip(f"moved to {taken.queue} ({taken.option}): {why}")
     stay = Stay(time=moment.time, option=taken.option, reason=reason)
-    # The id stays, because the Workload may carry it.
+    # The id stays the same, because the Workload may carry it.
     return Decision(
         id=recorded.id if recorded is not None else create.decision_id(case.raw, moment),
         time=moment.time,
@@ -188,7 +193,7 @@ def _decision(
 
 
 def _stays(recorded: decision_record.Recorded | None) -> tuple[Stay, ...]:
-    """List the stays until now; the first is the option of its creation."""
+    """List the options that the Job was in until now, the oldest first."""
     if recorded is None or recorded.option is None or recorded.mode is not Mode.ENFORCE:
         return ()
     first = Stay(time=recorded.time, option=recorded.option, reason=recorded.reason)
@@ -211,15 +216,18 @@ def _carried_out(
     changes = kind.edits(case.raw, after)
     if obstacle := movable.obstacle(changes, workload=asked.blocked):
         return Refusal(obstacle=obstacle)
+    # Kueue takes over a changed queue alone, but not changed marks on the template: where nothing
+    # else changes there, the old marks stay, and with them the old signature.
     if not movable.changes_template(changes):
         if after.queue == case.raw.queue:
             return Refusal(obstacle=Obstacle.ALREADY_THERE)
+        # Guests are counted by the policy's mark, which such a move cannot add (decision 0013).
         if marks.would_be_uncounted(policy, taken.option, marks.decided_by(case.raw)):
             return Refusal(obstacle=Obstacle.UNCOUNTED_GUEST)
         after = replace(after, pod_sets=case.raw.pod_sets)
     else:
         decision = signed
-    # What earlier options touched stays on record: they may have left an empty parent there.
+    # What earlier options changed stays on record: they may have left an empty parent there.
     decided = kind.edits(case.clean, after)
     original = {**originals.original_of(decided, case.clean_source), **asked.original}
     changed = differences.between(case.raw, after, left=case.raw.queue, taken=after.queue)

@@ -1,6 +1,6 @@
-"""What to remember of a Job until its Workload is seen: its place in a queue, by a key.
+"""Turns a Job into an Arrival: its place in a queue until its Workload is observed.
 
-Jobs left as submitted are remembered too: they take their places like any other.
+Jobs left as submitted take a place as well. Nothing here knows how long a place is kept.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
 
 
 def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot) -> Arrival:
-    """Remember a Job, as adapted, under its decision's id."""
+    """Return the place of a Job that was just decided, as adapted; its key is the decision's id."""
     return Arrival(
+        # The pod template carries this id into the Workload, by which the place is given up again.
         key=decision.id,
         namespace=job.namespace,
         local_queue=taken.queue,
@@ -32,12 +33,15 @@ def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot)
 
 
 def decided_before(job: Job, recorded: Recorded, snapshot: Snapshot) -> Arrival | None:
-    """Remember a Job that another replica may have decided in this very admission.
+    """Return the place of a Job that an earlier call of the same admission decided.
 
-    None: it left the Job as submitted, or it is no Job that can be counted.
+    That call may have reached another replica. None: it left the Job as submitted, or what the
+    Job asks for cannot be read.
     """
     ids = {pod_set.template.annotations.get(DECISION_ID) for pod_set in job.pod_sets}
     asked = _needs(job, snapshot)
+    # Only a decision that was carried out marks the pod templates; without the mark, nothing could
+    # tell the Workload from others.
     if ids != {recorded.id} or recorded.option is None or asked is None:
         return None
     return Arrival(
@@ -52,8 +56,12 @@ def decided_before(job: Job, recorded: Recorded, snapshot: Snapshot) -> Arrival 
 
 
 def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
-    """Remember a Job without a decision by its name; *uid* tells generated names apart."""
+    """Return the place of a Job without a decision, keyed by its name; None: it takes none.
+
+    *uid* is the review's; it replaces the name that ``generateName`` has yet to make.
+    """
     queue, asked = match.submission(job, snapshot).queue, _needs(job, snapshot)
+    # Kueue queues no Workload whose LocalQueue does not exist.
     if (job.namespace, queue) not in snapshot.local_queues or asked is None:
         return None
     name = f"job:{job.namespace}/{job.name}"

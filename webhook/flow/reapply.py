@@ -1,7 +1,7 @@
-"""What an UPDATE of a Job with a decision calls for: submitted values decided again, or a move.
+"""Turns the objects of an UPDATE into edits that put decided values back in a repeated manifest.
 
-Also of one whose decision was undone. It depends on the two objects alone: never on mode, policy,
-state or off switch.
+It also tells whether the UPDATE asks for a move or an undo. It depends on the old and the new
+object and the signing keys: it must not know mode, policy, state or off switch.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from webhook.model.job import DECISION, MOVE_TO, OPTION_LABEL, UNDO
 from webhook.model.signatures import SigningKeys, is_own_record
 
 _FREE = frozenset({"nodeSelector", "requests", "limits", "env"})
-"""Parents of which every member may be patched."""
+"""Fields of which every member may be patched, so that the whole field can be put back."""
 
 
 def restoration(
     old: Mapping[str, Any], new: Mapping[str, Any], original: Original
 ) -> tuple[Edit, ...]:
-    """List the edits to *new* that a repeated manifest calls for; *old* is the stored object.
+    """List the edits to *new* that give back the values of *old*, the stored object.
 
-    A container that one of the two lacks is skipped. The places are as recorded: whether they may
-    be touched is checked where edits become a patch.
+    *original* is what was submitted; a value that differs from it is the user's own change and
+    passes. A container that one of the two lacks is skipped. Whether the recorded places may be
+    edited is checked where edits become a patch.
     """
     found: dict[Path, Edit] = {}
+    # A parent that a decision had to create is recorded as ABSENT, beside the leaves in it.
     above = {path[:end] for path in original for end in range(1, len(path))}
     for path, value in original.items():
         if path in above:
@@ -49,6 +51,7 @@ def _restored(
     old: Mapping[str, Any], new: Mapping[str, Any], path: Path, submitted: Json | Absent
 ) -> Edit | None:
     now, decided = places.value_at(new, path), places.value_at(old, path)
+    # Only a submitted value that comes back is replaced (decision 0002).
     comes_back = _same(path, now, submitted) or _is_merged(path, now, decided, submitted)
     if not comes_back or now == decided:
         return None
@@ -56,9 +59,9 @@ def _restored(
 
 
 def _is_merged(path: Path, now: Any, decided: Any | Absent, submitted: Json | Absent) -> bool:
-    """Recognise the submitted variable merged into the stored one, as ``kubectl apply`` does it.
+    """Tell whether the submitted variable is merged into the stored one, as by ``kubectl apply``.
 
-    Of a stored ``valueFrom`` the manifest knows nothing, so it stays beside the ``value`` that
+    The manifest does not know the stored ``valueFrom``, so that stays beside the ``value`` that
     comes back; the API server would refuse the two together.
     """
     if len(path) < 2 or path[-2] != "env":  # noqa: PLR2004
@@ -71,7 +74,7 @@ def _is_merged(path: Path, now: Any, decided: Any | Absent, submitted: Json | Ab
 def _members(
     old: Mapping[str, Any], new: Mapping[str, Any], path: Path, submitted: Json | Absent
 ) -> Iterator[Edit]:
-    """Give a whole parent back that did not exist as submitted and is missing again."""
+    """List the edits that refill a field that was not submitted and is missing again."""
     if path[-1] not in _FREE or submitted is not ABSENT or not _reachable(old, new, path):
         return
     decided = places.value_at(old, path)
@@ -91,7 +94,7 @@ def _named(parent: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _reachable(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> bool:
-    """Tell whether both objects have the containers that *path* goes through."""
+    """Tell whether both objects have the container that *path* goes through, if any."""
     for index, part in enumerate(path[:-2]):
         if part in ("containers", "initContainers"):
             upto = path[: index + 2]
@@ -102,6 +105,7 @@ def _reachable(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> bo
 def _same(path: Path, value: Any, submitted: Json | Absent) -> bool:
     if value == submitted:
         return True
+    # Clients write one amount in several ways, such as 1 and 1000m.
     if len(path) < 3 or path[-2] not in ("requests", "limits"):  # noqa: PLR2004
         return False
     try:
@@ -113,15 +117,17 @@ def _same(path: Path, value: Any, submitted: Json | Absent) -> bool:
 def restored(
     old: Mapping[str, Any], new: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None = None
 ) -> tuple[tuple[Edit, ...], tuple[str, ...]]:
-    """List the edits that a repeated manifest calls for, and warnings.
+    """Return the edits that put decided values back in a repeated manifest, and warnings.
 
-    A decision that is not signed with one of the *keys* calls for none.
+    There are none for a decision that is not signed with one of the *keys*, or that this very
+    UPDATE changes.
 
     Raises:
-        FieldError: the decision's record of what stood there is none, or *old* is no Job.
+        FieldError: the record of the submitted values cannot be read, or *old* is no Job.
 
     """
     if DECISION not in _annotations(old) and DECISION not in _annotations(new):
+        # An undone Job has no record; what it reads from annotations tells what was submitted.
         return restoration(old, new, _read_variables(old, kind)), ()
     recorded = _unchanged_decision(old, new, keys)
     if recorded is None:
@@ -132,13 +138,13 @@ def restored(
 
 
 def asks_for_move(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Tell whether the Job shall be in another option, as of this very update."""
+    """Tell whether this very UPDATE sets or changes the annotation ``move-to``."""
     wanted = _annotations(new).get(MOVE_TO)
     return isinstance(wanted, str) and wanted != _annotations(old).get(MOVE_TO)
 
 
 def asks_for_undo(new: Mapping[str, Any]) -> bool:
-    """Tell what a Job that is to be moved shall be instead: what it was before its decision."""
+    """Tell whether the annotation ``move-to`` asks for an undo and not for an option."""
     return _annotations(new).get(MOVE_TO) == UNDO
 
 
@@ -147,14 +153,19 @@ def changes_decision(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def disowned(job: Mapping[str, Any], kind: JobKind) -> list[Operation]:
-    """List the operations that let others than its creator apply an undone Job's manifest."""
+    """List the operations by which anybody can apply the manifest of an undone Job.
+
+    They take the ownership of the variables that it reads from annotations out of its
+    ``managedFields``.
+    """
+    # Server-side apply by others would conflict with the owner of the plain value (decision 0020).
     if _labels(job).get(OPTION_LABEL) != UNDO or DECISION in _annotations(job):
         return []
     return ownership.disowned(job, _read_variables(job, kind))
 
 
 def _read_variables(job: Mapping[str, Any], kind: JobKind) -> Original:
-    """Tell what was submitted where an undone Job reads its variables from annotations."""
+    """Return the submitted value of each variable that an undone Job reads from an annotation."""
     raw = kind.read(job)
     return {edit.path: edit.value for edit in kind.edits(raw, movable_env.as_literals(raw))}
 
@@ -168,6 +179,7 @@ def _unchanged_decision(
     namespace = fields.text(fields.mapping(old, "metadata", ""), "namespace", "metadata")
     if not is_own_record(text, namespace, keys, created=fields.created_unix(old)):
         return None
+    # A Job that opts out takes back all that its manifest says.
     if _annotations(new).get(POLICY) == OPT_OUT:
         return None
     try:

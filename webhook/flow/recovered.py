@@ -1,6 +1,7 @@
-"""A pending Job recovered as it was submitted, for whatever changes its decision; or why it is not.
+"""Turns a pending Job into what was submitted, for a move or an undo; or into a refusal.
 
-A change that is refused takes off the wish for it, and nothing else.
+A refusal takes the annotations off that asked for the change, and leaves the decision as it is. It
+must not know what a recovered Job is turned into.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ _LONGEST_NAME = 40
 class Refusal:
     obstacle: Obstacle
     detail: str = ""
-    """More than the words that every such refusal has."""
+    """Why, in this case; empty: the obstacle's own words say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
     recorded: decision_record.Recorded | None
-    """None: it was created without a decision, and is taken as it stands."""
+    """None: it was created without a decision, and is taken as it is."""
     original: Original
     clean_source: Mapping[str, Any]
     clean: Job
@@ -45,19 +46,23 @@ class Recovered:
 def recover(
     source: Mapping[str, Any], raw: Job, kind: JobKind, keys: SigningKeys | None
 ) -> Recovered | Refusal:
-    """Undo the decision on a Job that waits; one that is not signed with *keys* undoes nothing.
+    """Return a pending Job as it was submitted, or why its decision cannot be changed.
+
+    A decision that is not signed with one of the *keys* is foreign.
 
     Raises:
-        FieldError: what its decision has recorded cannot be put back.
+        FieldError: what the decision has recorded cannot be put back, or the Job cannot be read.
 
     """
     text, created = raw.annotations.get(jobs.DECISION), fields.created_unix(source)
     recorded = create.recorded_on(raw, keys, created=created)
     is_own = text is None or is_own_record(text, raw.namespace, keys, created=created)
+    # Anybody can write a decision on a Job, so one without our signature undoes nothing.
     if recorded is None and not is_own:
         return Refusal(obstacle=Obstacle.FOREIGN_DECISION)
     if recorded is None and jobs.DECISION in raw.annotations:
         return Refusal(obstacle=Obstacle.UNREADABLE, detail="its decision cannot be read")
+    # Only the version that wrote a decision knows all that it recorded.
     if recorded is not None and recorded.is_newer:
         return Refusal(obstacle=Obstacle.NEWER_DECISION)
     if obstacle := kind.held_back(source):
@@ -73,7 +78,7 @@ def recover(
 
 
 def refused(source: Mapping[str, Any], kind: JobKind, obstacle: Obstacle) -> Outcome:
-    """Take the wish off, and say why it is not granted.
+    """Return the outcome that takes ``move-to`` off a Job and warns why it is not obeyed.
 
     Raises:
         FieldError: *source* cannot be read as a Job of *kind*.
@@ -83,11 +88,12 @@ def refused(source: Mapping[str, Any], kind: JobKind, obstacle: Obstacle) -> Out
 
 
 def to_outcome(raw: Job, kind: JobKind, refusal: Refusal) -> Outcome:
-    """Do as ``refused`` does, for a Job that has been read."""
+    """Return the outcome of ``refused`` for a Job that has been read already."""
     taken_off = {jobs.MOVE_TO, jobs.MOVE_REASON}
     left = replace(raw, annotations=_without(raw.annotations, taken_off))
     if _took_no_option(raw):
-        # Set by whoever asked, so that the Job is sent here; it says nothing.
+        # The asker set the option label only so that the API server sends the Job here: the
+        # webhook's objectSelector leaves out updates of Jobs without it.
         left = replace(left, labels=asked_about(left))
     why = refusal.detail or refusal.obstacle.meaning
     return Outcome(
@@ -98,10 +104,10 @@ def to_outcome(raw: Job, kind: JobKind, refusal: Refusal) -> Outcome:
 
 
 def asked_about(undecided: Job) -> Mapping[str, str]:
-    """Give the labels of a Job that has no option; one, if the webhook shall see its updates.
+    """Return the labels of a Job without an option; ``option: none`` if it needs restoration.
 
-    Its manifest sets as a value what is read from an annotation now, and both together would be
-    refused (see ``flow.reapply``).
+    By this label the API server sends its updates to the webhook. A manifest that is applied again
+    sets as a value what the Job reads from an annotation, and both together would be refused.
     """
     labels = _without(undecided.labels, {jobs.OPTION_LABEL})
     is_read = movable_env.as_literals(undecided) is not undecided
@@ -115,12 +121,13 @@ def _not_done(wish: str) -> str:
 
 
 def _took_no_option(raw: Job) -> bool:
-    """Tell whether it is sure that a label of an option was not left by a decision."""
+    """Tell whether it is certain that no decision left the option label on the Job."""
     if jobs.DECISION not in raw.annotations:
         return True
     recorded = create.recorded_on(raw)
     if recorded is None:
         return False
+    # Only a decision that was carried out under Enforce writes the label.
     is_left = recorded.mode is Mode.ENFORCE and recorded.option is None
     return is_left or recorded.mode is Mode.ADVISE
 

@@ -1,8 +1,8 @@
-"""An undo: a pending Job put back as it was submitted, in the very UPDATE that asks for it.
+"""Turns the UPDATE that asks for an undo into edits that put a pending Job back as submitted.
 
-It depends on the Job, on what its Workload has against it, and on which queues are MultiKueue's:
-never on mode, policy, the age of the state or the off switch. What comes back has opted out, so
-that nobody decides it again.
+It depends on the Job, on what its Workload rules out, and on which queues are MultiKueue's; it must
+not know mode, policy, the age of the state or the off switch. The Job is pinned by the annotation
+``policy: none``, so that it is neither decided nor moved again.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ def undo(
     time: str,
     blocked: Obstacle | None = None,
 ) -> Outcome:
-    """Take back what a decision and moves have changed, and pin the Job where it then is.
+    """Return the outcome that takes back a decision and its moves, and pins the Job.
 
-    *snapshot* tells, as far as it goes, which queues stand for other clusters; *time* is now, as
-    RFC 3339 in UTC; *blocked* is what the Job's Workload has against it, as far as that is known.
+    *snapshot* says, as far as it is filled, which queues are MultiKueue's; *time* is now, as
+    RFC 3339 in UTC; *blocked* is why the Job's Workload rules the undo out, None if it does not or
+    that is not known. An undo that cannot be made is an outcome with an obstacle.
 
     Raises:
         FieldError: *source* cannot be read as a Job of *kind*.
@@ -73,7 +74,8 @@ def _undone(
     if isinstance(found, Refusal):
         return found
     if raw.queue and not found.clean.queue:
-        # Kueue would keep it suspended, or not let the label go where there is a default queue.
+        # Without the label, Kueue would keep the Job suspended for ever; and where the namespace
+        # has a default queue, Kueue does not let the label be removed.
         return Refusal(obstacle=Obstacle.NO_QUEUE)
     if _would_cross(raw, found.clean, snapshot):
         return Refusal(obstacle=Obstacle.MANAGED_BY, detail=_CROSSING)
@@ -89,8 +91,9 @@ def _undone(
 
 
 def _would_cross(raw: Job, clean: Job, snapshot: Snapshot) -> bool:
-    """Tell whether it would go to where other clusters run Jobs, and was not created for that."""
+    """Tell whether the Job would enter a MultiKueue queue without having been created in one."""
     local_queue = snapshot.local_queues.get((raw.namespace, clean.queue))
+    # Kueue sets spec.managedBy for MultiKueue at creation; it is immutable afterwards.
     if local_queue is None or raw.queue == clean.queue or raw.managed_by == MULTIKUEUE:
         return False
     cluster_queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
@@ -100,16 +103,21 @@ def _would_cross(raw: Job, clean: Job, snapshot: Snapshot) -> bool:
 def put_back(
     raw: Job, clean: Job, kind: JobKind, *, blocked: Obstacle | None = None
 ) -> Job | Obstacle:
-    """Turn *raw* into what was submitted, by such edits alone as a Job that waits can take."""
+    """Return *raw* as submitted (*clean*), or the obstacle if a pending Job cannot become that.
+
+    *blocked* is why its Workload rules the change out; None: it does not.
+    """
+    # Variables stay references to annotations: a Job's environment is immutable (decision 0020).
     after = movable_env.still_movable(raw, marks.unmarked(clean))
     changes = kind.edits(raw, after)
     if obstacle := movable.obstacle(changes, workload=blocked):
         return obstacle
+    # Kueue does not take over a template in which only our marks change.
     return after if movable.changes_template(changes) else replace(after, pod_sets=raw.pod_sets)
 
 
 def _unasked(raw: Job) -> Job:
-    """Take off the wish and our marks on the Job itself, but for what tells of an earlier undo."""
+    """Return the Job without ``move-to`` and our other marks, but with those of an earlier undo."""
     told = (jobs.UNDONE, jobs.UNDONE_FROM, jobs.REASON)
     kept = {key: raw.annotations[key] for key in told if key in raw.annotations}
     left = marks.unmarked(raw)
@@ -117,7 +125,10 @@ def _unasked(raw: Job) -> Job:
 
 
 def _remembered(raw: Job, after: Job, found: Recovered, time: str) -> Job:
-    """Note whose decision it was: Kueue may just be admitting it in a queue that it has left."""
+    """Note on the Job which policy had decided it, when it was undone, and what queues it left.
+
+    Kueue may be admitting it in one of these at this moment; the controller then repairs that.
+    """
     recorded = found.recorded
     if recorded is None or (raw.queue == after.queue and not recorded.moves):
         return after

@@ -1,4 +1,7 @@
-"""Job kinds: how each is read into a Job, and how a changed Job becomes edits. One line a kind."""
+"""Lists the job kinds: how each is read into a Job, and how a changed Job becomes edits.
+
+A new kind is a module and one line in ``KINDS``.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,17 @@ from webhook.model.reasons import Obstacle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKind:
-    """What is known of one kind of Job."""
+    """How Jobs of one kind are read, edited and held back."""
 
     read: Callable[[Mapping[str, Any]], Job]
     edits: Callable[[Job, Job], tuple[Edit, ...]]
     allowed: tuple[Path, ...]
-    """The only places that may ever be patched, but for ``admission.ownership``.
+    """The only paths that may be patched, but for those of ``admission.ownership``.
 
-    In a part, ``*`` stands for any text.
+    A part ``*`` stands for any text.
     """
     held_back: Callable[[Mapping[str, Any]], Obstacle | None]
-    """Why the object as it is cannot be moved to another option."""
+    """Returns why the object, as it is, cannot be moved or undone; None: nothing prevents it."""
 
 
 KINDS: Mapping[tuple[str, str, str], JobKind] = {

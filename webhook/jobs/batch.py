@@ -1,4 +1,7 @@
-"""A batch/v1 Job as served, read into a Job; and what adaptations changed, as edits to it."""
+"""Turns a batch/v1 Job as the API server serves it into a Job, and a changed Job into edits.
+
+It must not know policies or queues.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,14 @@ from webhook.model.reasons import Obstacle
 TEMPLATE: Path = ("spec", "template")
 _MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"
 _STOPPING = "kueue.x-k8s.io/stopping"
-"""Set by Kueue while it takes a Job's pods away."""
+"""Set by Kueue while it stops a Job and deletes its pods."""
 _ENDED = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 _WITHOUT_REFERENCES = 2
-"""The version of ``marshal`` that writes equal values in one way."""
+"""The version of ``marshal`` that writes equal values as equal bytes."""
 _LONGEST_SHARED = 32 * 1024
-"""Bytes of a template, so that what is remembered stays within some megabytes."""
+"""Bytes of a template that is shared; with larger ones the cache would take too much memory."""
 _LONGEST_UNCHECKED = 16 * 1024
-"""Bytes of a template in which nothing can be too much but containers."""
+"""Bytes of a template that is too small to have too many entries, containers excepted."""
 
 ALLOWED: tuple[Path, ...] = (
     ("metadata", "labels", QUEUE_LABEL),
@@ -45,10 +48,10 @@ ALLOWED: tuple[Path, ...] = (
 
 
 def read(source: Mapping[str, Any]) -> Job:
-    """Read a Job as the API server sends it.
+    """Return a Job as the API server sends it.
 
     Raises:
-        FieldError: a field that decisions look at has a wrong type or cannot be right.
+        FieldError: a field that decisions depend on has a wrong type or an impossible value.
 
     """
     metadata, spec = fields.mapping(source, "metadata", ""), fields.mapping(source, "spec", "")
@@ -56,7 +59,7 @@ def read(source: Mapping[str, Any]) -> Job:
         namespace=fields.text(metadata, "namespace", "metadata"),
         name=fields.text(metadata, "name", "metadata"),
         generate_name=fields.text(metadata, "generateName", "metadata"),
-        # Copies, since the review's own object is patched as a proof.
+        # Copies, because the review's own object is patched to prove that the patch applies.
         labels=dict(fields.texts(metadata, "labels", "metadata")),
         annotations=dict(fields.texts(metadata, "annotations", "metadata")),
         owner=_read_owner(metadata),
@@ -68,7 +71,7 @@ def read(source: Mapping[str, Any]) -> Job:
 
 
 def edits(before: Job, after: Job) -> tuple[Edit, ...]:
-    """List every difference in what decisions and adaptations may change, leaf by leaf."""
+    """List the differences between two versions of a Job, in all that an option may change."""
     found = [
         *template.text_edits(("metadata", "labels"), before.labels, after.labels),
         *template.text_edits(("metadata", "annotations"), before.annotations, after.annotations),
@@ -80,7 +83,7 @@ def edits(before: Job, after: Job) -> tuple[Edit, ...]:
 
 
 def held_back(source: Mapping[str, Any]) -> Obstacle | None:
-    """Say why this Job cannot be moved whatever would change; None: nothing on it speaks against.
+    """Return why this Job cannot be moved or undone, whatever would change; None: it can.
 
     https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/registry/batch/job/strategy.go#L156
 
@@ -94,6 +97,7 @@ def held_back(source: Mapping[str, Any]) -> Obstacle | None:
     annotations = fields.texts(metadata, "annotations", "metadata")
     conditions = _true_conditions(status)
     manager = fields.text(spec, "managedBy", "spec")
+    # Kubernetes lets the template of a Job that ran once change only after it was suspended again.
     has_begun = status.get("startTime") is not None and "Suspended" not in conditions
     for found, applies in (
         (Obstacle.BEING_DELETED, metadata.get("deletionTimestamp") is not None),
@@ -111,7 +115,7 @@ def held_back(source: Mapping[str, Any]) -> Obstacle | None:
 
 
 def _has_pods(status: Mapping[str, Any]) -> bool:
-    """Tell whether pods are there, or ended and are not counted yet: they may still succeed."""
+    """Tell whether pods exist, or have ended and are not counted yet: they may still succeed."""
     uncounted = fields.mapping(status, "uncountedTerminatedPods", "status")
     here = "status.uncountedTerminatedPods"
     return any(
@@ -125,7 +129,7 @@ def _has_pods(status: Mapping[str, Any]) -> bool:
 
 
 def _has_succeeded(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Tell whether nothing is left to run: Kubernetes ends it when it is started again."""
+    """Tell whether all completions have succeeded: Kubernetes ends the Job once it is resumed."""
     wanted = fields.integer(spec, "completions", "spec")
     return wanted is not None and (fields.integer(status, "succeeded", "status") or 0) >= wanted
 
@@ -156,13 +160,14 @@ def _read_pod_sets(spec: Mapping[str, Any]) -> PodSets:
 
 
 def forget() -> None:
-    """Let go of the templates that are shared."""
+    """Drop the cache of shared templates."""
     _shared_pod_sets.cache_clear()
 
 
 @lru_cache(maxsize=512)
 def _shared_pod_sets(count: int, written: bytes) -> PodSets:
-    """Read one template once; from a copy, since the review's own object is patched as a proof."""
+    """Return the very same pod sets for equal templates, so work on them is done once."""
+    # Read from the bytes, because the review's own object is patched later (decision 0008).
     return _pod_sets(count, marshal.loads(written))  # noqa: S302 - written above
 
 
@@ -172,7 +177,7 @@ def _pod_sets(count: int, source: Mapping[str, Any]) -> PodSets:
 
 
 def _submitted(metadata: Mapping[str, Any]) -> str:
-    # Of one length, so that the greatest text is the latest time.
+    # All times have one length, so the greatest text is the latest time.
     entries = fields.objects(metadata, "managedFields", "metadata")
     time = max((fields.text(entry, "time", here) for entry, here in entries), default="")
     name = metadata.get("name") or metadata.get("generateName") or ""

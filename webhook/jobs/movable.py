@@ -1,7 +1,7 @@
-"""Whether edits to a Job that waits would be taken: by Kubernetes, and up by Kueue.
+"""Tells whether Kubernetes accepts edits to a pending Job, and whether Kueue takes them up.
 
-After its creation a suspended Job may change its containers' resources and its scheduling
-directives, and no more; and Kueue follows a change of the pod template only by the containers.
+In the pod template of a suspended Job only resources and scheduling directives may change; and
+Kueue notices a changed template only by its containers. It must not know why a Job is moved.
 https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/apis/batch/validation/validation.go#L643
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/util/equality/podset.go#L41
 """
@@ -25,9 +25,9 @@ from webhook.model.job import (
 from webhook.model.reasons import Obstacle
 
 _PRIORITY: Path = ("metadata", "labels", PRIORITY_LABEL)
-"""May be given and changed; that it is taken away Kueue's webhook refuses."""
+"""Kueue's webhook lets it be added and changed, but not removed."""
 _FOLLOWED: frozenset[Path] = frozenset({("metadata", "labels", QUEUE_LABEL), _PRIORITY})
-"""Beside the pod template, what Kueue takes over into the Workload."""
+"""Beside the pod template, the fields that Kueue takes over into the Workload."""
 _OUR_MARKS = frozenset(
     {
         ("metadata", "labels", OPTION_LABEL),
@@ -37,10 +37,10 @@ _OUR_MARKS = frozenset(
 
 
 def obstacle(edits: Iterable[Edit], *, workload: Obstacle | None = None) -> Obstacle | None:
-    """Say why *edits*, from the Job as it is to the Job as it would be, are no move; None: one.
+    """Return why *edits* to a pending Job cannot be made, or not be noticed; None: they can.
 
     Our own marks on the pod template do not count, as a move without other changes to it leaves
-    them (see ``changes_template``). *workload*: what of the Job's Workload speaks against a move.
+    them (see ``changes_template``). *workload* is why the Job's Workload rules a move out.
     """
     edits = tuple(edits)
     for edit in edits:
@@ -49,7 +49,7 @@ def obstacle(edits: Iterable[Edit], *, workload: Obstacle | None = None) -> Obst
     changed = _of_template(edits)
     if not changed and not any(edit.path in _FOLLOWED for edit in edits):
         return None
-    # Of one that was evicted, Kueue takes up the pod template, and only with it the queue:
+    # Once a Workload was evicted, Kueue takes up a new queue only with a changed pod template:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go#L580
     if workload is not None and not (changed and workload is Obstacle.EVICTED):
         return workload
@@ -60,8 +60,8 @@ def obstacle(edits: Iterable[Edit], *, workload: Obstacle | None = None) -> Obst
 def changes_template(edits: Iterable[Edit]) -> bool:
     """Tell whether the pod template changes in more than our marks.
 
-    Where it does not, the move is one of the queue label alone: the template stays as it is, marks
-    included, because Kueue would not take them over, and would write the old ones back.
+    Where it does not, only the queue label moves. The template then stays as it is, marks included,
+    because Kueue would not take new marks over and would write the old ones back.
     """
     return bool(_of_template(edits))
 
@@ -71,7 +71,7 @@ def _of_template(edits: Iterable[Edit]) -> list[Edit]:
 
 
 def _within(path: Path) -> Path:
-    """Cut a path down to its part in the pod template; empty: it is not in it."""
+    """Return the part of a path below the pod template; empty: it is not in it."""
     return path[len(TEMPLATE) :] if path[: len(TEMPLATE)] == TEMPLATE else ()
 
 
@@ -91,7 +91,7 @@ def _immutable(edit: Edit) -> Obstacle | None:
 
 
 def _between_pods(affinity: Json | Absent) -> Mapping[str, Json]:
-    """Leave out what may change; an empty part is still a part."""
+    """Return the parts of an affinity that are immutable: all but node affinity."""
     if not isinstance(affinity, Mapping):
         return {}
     return {
@@ -102,7 +102,7 @@ def _between_pods(affinity: Json | Absent) -> Mapping[str, Json]:
 
 
 def _is_noticed(edit: Edit) -> bool:
-    """Tell a change of a container's resources; an amount written in another way is none."""
+    """Tell whether Kueue notices an edit: it changes the amount of a container's resource."""
     match _within(edit.path):
         case ("spec", "containers" | "initContainers", _, "resources", *_):
             return not _is_same_amount(edit.was, edit.value)
@@ -110,6 +110,7 @@ def _is_noticed(edit: Edit) -> bool:
 
 
 def _is_same_amount(before: Json | Absent, after: Json | Absent) -> bool:
+    # 1 and 1000m are one amount, which Kueue compares as such.
     if before is ABSENT or after is ABSENT:
         return before is after
     try:

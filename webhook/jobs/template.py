@@ -1,4 +1,7 @@
-"""What changed between two pod templates, as edits; every job kind has its templates somewhere."""
+"""Turns two versions of a pod template into edits, and refuses templates too large to decide.
+
+Every job kind has its templates at paths of its own, which this must not know.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +30,19 @@ ALLOWED: tuple[Path, ...] = (
     *(("spec", "containers", "*", *pattern) for pattern in _CONTAINER),
     *(("spec", "initContainers", "*", *pattern) for pattern in _CONTAINER),
 )
-"""Below a pod template, the places that may be patched."""
+"""The paths below a pod template that may be patched."""
 
 _MOST_CONTAINERS = 100
 _MOST_ENTRIES = 2000
-"""Names and values of one of the lists below: a decision looks at each, and at each container,
-some times for each option. More of them belong to no pod that could run."""
+"""Names and values in one of the fields below. A decision reads each of them, and each container,
+several times for each option; no pod that could run has more of them."""
 _LONGEST_ENTRY = 317
-"""Characters of a key with its prefix, the longest that Kubernetes allows of what is in them."""
+"""Characters of a key with its prefix: Kubernetes allows nothing longer in these fields."""
 _LISTED = ("nodeSelector", "tolerations", "affinity", "overhead", "resourceClaims")
 
 
 def check_containers(source: Mapping[str, Any], path: str) -> None:
-    """Refuse a pod template with so many containers that deciding would keep others waiting.
+    """Refuse a pod template with so many containers that other reviews would have to wait.
 
     Raises:
         FieldError: it has too many.
@@ -52,10 +55,10 @@ def check_containers(source: Mapping[str, Any], path: str) -> None:
 
 
 def check_entries(source: Mapping[str, Any], path: str) -> None:
-    """Refuse the same for anything else that a decision walks through, or that is too long for it.
+    """Refuse a pod template with too many or too long entries in fields that a decision reads.
 
     Raises:
-        FieldError: it names the place.
+        FieldError: its path is that of the field.
 
     """
     spec, here = fields.mapping(source, "spec", path), child(path, "spec")
@@ -75,7 +78,7 @@ def check_entries(source: Mapping[str, Any], path: str) -> None:
 
 
 def _entries(value: Any) -> list[Any]:
-    """List what is in nested lists and objects, keys included, and stop when it is too much."""
+    """List the values and keys in nested lists and objects; stop once they are too many."""
     found: list[Any] = []
     left = [value]
     while left and len(found) <= _MOST_ENTRIES:
@@ -91,20 +94,21 @@ def _entries(value: Any) -> list[Any]:
 
 
 def edits(path: Path, before: PodTemplate, after: PodTemplate) -> Iterator[Edit]:
-    """List the differences between two templates that stand at *path*."""
+    """Yield the differences between two versions of the template at *path*."""
     metadata, spec = (*path, "metadata"), (*path, "spec")
     yield from text_edits((*metadata, "labels"), before.labels, after.labels)
     yield from text_edits((*metadata, "annotations"), before.annotations, after.annotations)
     yield from _all_of((*spec, "containers"), before.containers, after.containers)
     yield from _all_of((*spec, "initContainers"), before.init_containers, after.init_containers)
     yield from text_edits((*spec, "nodeSelector"), before.node_selector, after.node_selector)
+    # These have no keys by which their parts could be named, so each is replaced as a whole.
     yield from _whole((*spec, "tolerations"), _listed(before), _listed(after))
     yield from _whole((*spec, "affinity"), before.affinity, after.affinity)
     yield from _whole((*spec, "runtimeClassName"), before.runtime_class, after.runtime_class)
 
 
 def text_edits(path: Path, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Edit]:
-    """List the differences between two objects of strings, key by key."""
+    """Yield the differences between two objects of strings, key by key."""
     if before == after:
         return
     for key, value in after.items():
@@ -117,6 +121,7 @@ def text_edits(path: Path, before: Mapping[str, str], after: Mapping[str, str]) 
 
 def _all_of(path: Path, before: Sequence[Container], after: Sequence[Container]) -> Iterator[Edit]:
     for old, new in zip(before, after, strict=True):
+        # Adapting keeps the containers and their order, and those that it does not change as such.
         if old is not new:
             yield from _of_one((*path, new.name), old, new)
 
@@ -131,7 +136,7 @@ def _of_one(path: Path, before: Container, after: Container) -> Iterator[Edit]:
 
 
 def _env(path: Path, before: Container, after: Container) -> Iterator[Edit]:
-    """Compare by name; of several entries with one name the last counts, as for the kubelet."""
+    """Yield the differences between variables by name; of several with one name the last counts."""
     if before.env is after.env:
         return
     old = {str(entry.get("name")): entry for entry in before.env}

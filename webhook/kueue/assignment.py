@@ -1,7 +1,8 @@
-"""Which ResourceFlavor each resource of a Job gets in a ClusterQueue, and so whether it fits.
+"""Assign ResourceFlavors to a Workload in one ClusterQueue, and say whether it fits.
 
-The rule is that of Kueue's ``flavorassigner.go``, for one scheduling attempt of a new Workload.
-Topologies are not modelled: a Job that asks for one is refused, of the rest the detail says so.
+Mirrors Kueue's flavor assigner for one scheduling attempt of a new Workload. Preemption is not
+simulated, only judged possible or not; of topologies, only the quota of their flavors is compared.
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/flavorassigner.go
 """
 
 from __future__ import annotations
@@ -33,25 +34,29 @@ TRY_NEXT = "TryNextFlavor"
 
 
 class PreemptionMode(IntEnum):
-    """How a resource gets its flavor, from worst to best."""
+    """What it takes to get quota for one resource in one flavor, from worst to best."""
 
+    # EXCEEDS and WAITS are both ``noFit`` in Kueue, but only EXCEEDS is final.
     EXCEEDS = 0
     WAITS = 1
     NO_CANDIDATES = 2
-    """Preemption is allowed, and nobody is there to preempt."""
+    """The preemption policies allow preemption, but there is no Workload to preempt."""
+    # Kueue ranks ``reclaim`` above ``preempt``; here both are one mode.
     MAY_PREEMPT = 3
     FITS = 4
 
 
 Level: TypeAlias = tuple[PreemptionMode, int]
-"""The mode, and the height in the tree from which quota is borrowed (0: its own)."""
+"""The mode, and the height of the subtree whose quota is used; 0: the ClusterQueue's own."""
 
 
 def may_claim(preemption: Preemption, *, fair_sharing: bool, has_right: bool) -> bool:
-    """Tell whether what is short may be had by preemption.
+    """Return whether a Workload may preempt for the quota that it lacks.
 
-    *has_right*: its nominal quota is enough, or that of a cohort which it reclaims for.
+    *has_right*: the ClusterQueue's nominal quota would cover it, or the quota of a cohort for which
+    it may reclaim.
     """
+    # ``canPreemptWhileBorrowing`` in Kueue.
     borrows = preemption.borrow_within_cohort != NEVER or (
         fair_sharing and preemption.reclaim_within_cohort != NEVER
     )
@@ -61,11 +66,13 @@ def may_claim(preemption: Preemption, *, fair_sharing: bool, has_right: bool) ->
 def when_claimed(
     preemption: Preemption, *, lower_runs: bool, others_borrow: Callable[[], bool]
 ) -> PreemptionMode:
-    """Tell whether anybody could be preempted.
+    """Return MAY_PREEMPT if there may be a Workload to preempt, else NO_CANDIDATES.
 
-    *lower_runs*: of its own ClusterQueue; *others_borrow* tells whether they use more than is
-    theirs, and is asked where it matters only.
+    *lower_runs*: a Workload of lower priority holds quota in the same ClusterQueue. *others_borrow*
+    returns whether another ClusterQueue of the tree uses more than its nominal quota; it is called
+    only where its answer matters.
     """
+    # Kueue simulates the preemption; the counts of a snapshot only show that it is possible.
     within = preemption.within_cluster_queue != NEVER and lower_runs
     reclaims = preemption.reclaim_within_cohort != NEVER
     may = within or (reclaims and others_borrow())
@@ -73,7 +80,8 @@ def when_claimed(
 
 
 def tries_next(level: Level, cluster_queue: ClusterQueue) -> bool:
-    """Tell whether the next flavor is looked at too."""
+    """Return whether Kueue also tries the next flavor of the group (``flavorFungibility``)."""
+    # ``shouldTryNextFlavor`` in Kueue.
     mode, borrowed_from = level
     if mode < PreemptionMode.MAY_PREEMPT:
         return True
@@ -83,7 +91,9 @@ def tries_next(level: Level, cluster_queue: ClusterQueue) -> bool:
 
 
 def is_better(left: Level, right: Level) -> bool:
-    """Prefer the better mode, then the quota that is borrowed from nearer by."""
+    """Return whether *left* has the better mode or, with equal modes, the lower height."""
+    # ``isPreferred`` in Kueue with its default, BorrowingOverPreemption; the other preference of
+    # ``flavorFungibility`` is not modelled.
     return left[0] > right[0] or (left[0] == right[0] and left[1] < right[1])
 
 
@@ -98,56 +108,61 @@ _FIT_OF = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
+    """How one ClusterQueue would take a Workload; amounts are as in ``model.quantity``."""
+
     fit: Fit
     usage: Amounts = field(default_factory=dict)
-    """What it would charge. Empty unless it fits."""
+    """The quota that it would be charged. Empty unless it fits."""
     height: int = 0
-    """How far up the cohorts it borrows, or would borrow, from; 0: not at all."""
+    """The height of the subtree from which it borrows, or would borrow; 0: it does not borrow."""
     set_aside: Amounts = field(default_factory=dict)
-    """What Kueue keeps free for it at each look while it is the head of a StrictFIFO queue."""
+    """The quota that Kueue keeps free for it in each cycle while it heads a StrictFIFO queue."""
     detail: str = ""
-    """The numbers behind ``fit``, for people."""
+    """The amounts behind ``fit``, for people."""
     rejection: Rejection | None = None
-    """Given where it can never fit."""
+    """Why it can never fit; None: it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundQueue:
-    """A ClusterQueue as a Job finds it."""
+    """One ClusterQueue with everything that an assignment depends on."""
 
     cluster_queue: ClusterQueue
     snapshot: Snapshot
     quotas: Quotas
     held: Held
     priority: int = 0
-    """The Job's own."""
+    """The priority of the Workload that is to be assigned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Try:
-    """What came of one flavor, or of the best one of a group."""
+    """The outcome of trying one flavor, or of the best flavor of a resource group."""
 
     level: Level
-    """Of the resource that fares worst."""
+    """The worst level of all resources."""
     height: int = 0
-    """The largest of all its resources: one may borrow while another waits."""
+    """The largest height of all resources: one may borrow while another waits."""
     usage: Amounts = field(default_factory=dict)
     detail: str = ""
     reason: Reason | None = None
-    """Why it can never be; None: it can."""
+    """Why it can never fit; None: it can."""
 
 
 _OWN_QUOTA = _Try(level=(PreemptionMode.FITS, 0))
-"""It fits, and nothing is borrowed."""
+"""It fits without borrowing."""
 
 
 def assign(needs: Sequence[PodSetNeeds], place: FoundQueue) -> Assignment:
-    """Find flavors for all pod sets; later ones see what earlier ones take.
+    """Assign a flavor to each resource group of each pod set.
+
+    Each pod set counts what the pod sets before it would take.
 
     Raises:
         FieldError: a toleration or an affinity term of a template cannot be read.
 
     """
+    # A ClusterQueue under a cycle of cohorts is in no tree, and Kueue leaves it out of its cycles.
     if not place.quotas.holds(place.cluster_queue.name):
         detail = f"the cohorts of ClusterQueue {place.cluster_queue.name} form a cycle"
         return _refused(Rejection(reason=Reason.INACTIVE, detail=detail))
@@ -160,6 +175,7 @@ def assign(needs: Sequence[PodSetNeeds], place: FoundQueue) -> Assignment:
         for flavors in plan.groups:
             found = _best_flavor(flavors, usage, place)
             if found.reason is not None:
+                # One group that can never be served rules out the whole Workload.
                 return _refused(Rejection(reason=found.reason, detail=found.detail))
             tries.append(found)
             for resource, amount in found.usage.items():
@@ -168,21 +184,25 @@ def assign(needs: Sequence[PodSetNeeds], place: FoundQueue) -> Assignment:
 
 
 def _summed(tries: Sequence[_Try], usage: Amounts, place: FoundQueue) -> Assignment:
+    """Combine the groups' outcomes: the worst mode and the largest height count."""
     worst = min(tries, key=lambda found: found.level[0])
     mode, height = worst.level[0], max(found.height for found in tries)
     fit = _FIT_OF[mode]
     if fit is Fit.FITS:
         return Assignment(fit=fit, usage=usage, height=height, detail=_taken(usage, place))
+    # Kueue keeps quota free only for a Workload that it has assigned the mode Preempt.
     set_aside = _set_aside(usage, height, place) if mode > PreemptionMode.WAITS else {}
     return Assignment(fit=fit, height=height, set_aside=set_aside, detail=worst.detail)
 
 
 def _set_aside(usage: Amounts, height: int, place: FoundQueue) -> Amounts:
-    """Say what Kueue keeps free for a Workload that has a right to quota which others hold.
+    """Return the quota that Kueue keeps free for a Workload that could fit only by preemption.
 
-    Not where the ClusterQueue may always take its quota back (``CanAlwaysReclaim``): then nobody
-    needs to be kept from it (``quotaResourcesToReserve`` in Kueue's ``scheduler.go``).
+    Empty where the ClusterQueue can always reclaim its quota (``CanAlwaysReclaim``): then nobody
+    needs to be kept from it.
     """
+    # ``quotaResourcesToReserve`` in Kueue:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
     if place.cluster_queue.preemption.reclaim_within_cohort == "Any":
         return {}
     found: dict[FlavorResource, int] = {}
@@ -197,7 +217,7 @@ def _refused(rejection: Rejection) -> Assignment:
 
 
 def _best_flavor(flavors: Sequence[Flavor], taken: Amounts, place: FoundQueue) -> _Try:
-    """Try a group's flavors in order, and stop where the ClusterQueue's fungibility says."""
+    """Try a group's flavors in order, and stop where ``flavorFungibility`` says so."""
     best: _Try | None = None
     refusals: list[_Try] = []
     for flavor in flavors:
@@ -213,7 +233,8 @@ def _best_flavor(flavors: Sequence[Flavor], taken: Amounts, place: FoundQueue) -
 
 
 def _least_refusal(refusals: Sequence[_Try]) -> _Try:
-    """Of several flavors that can never serve, say the one that came closest."""
+    """Return the refusal of the flavor that came closest, where none of a group can ever serve."""
+    # A flavor with too little quota came closer than one whose taints or labels do not match.
     for refusal in refusals:
         if refusal.reason is Reason.EXCEEDS_MAXIMUM:
             return refusal
@@ -225,6 +246,13 @@ def _least_refusal(refusals: Sequence[_Try]) -> _Try:
 
 
 def _try_flavor(flavor: Flavor, taken: Amounts, place: FoundQueue) -> _Try:
+    """Check every resource of a flavor against quota; the worst outcome is the flavor's.
+
+    Raises:
+        FieldError: the template cannot be checked against this flavor.
+
+    """
+    # Raised only here, as Kueue also does not check flavors that it does not get to.
     if flavor.unreadable is not None:
         raise FieldError(flavor.unreadable.path, flavor.unreadable.message)
     if flavor.refusal is not None:
@@ -243,7 +271,8 @@ def _try_flavor(flavor: Flavor, taken: Amounts, place: FoundQueue) -> _Try:
 
 
 def _try_quota(cell: FlavorResource, amount: int, place: FoundQueue) -> _Try:
-    """Weigh one resource of one flavor; *amount* includes what earlier pod sets take."""
+    """Check one resource of one flavor; *amount* includes what earlier pod sets take."""
+    # The order is that of ``fitsResourceQuota`` in Kueue: the maximum, what is free, preemption.
     queue = place.cluster_queue.name
     most = quota.potential(place.quotas, queue, cell)
     if amount > most:
@@ -264,12 +293,13 @@ def _try_quota(cell: FlavorResource, amount: int, place: FoundQueue) -> _Try:
 def _short_of_quota(
     cell: FlavorResource, amount: int, place: FoundQueue, *, reclaims: bool
 ) -> PreemptionMode:
-    """Say whether preemption could help."""
+    """Return the mode of a resource that lacks quota: whether preemption could help."""
     preemption, queue, held = place.cluster_queue.preemption, place.cluster_queue.name, place.held
     has_right = quota.nominal(place.quotas, queue, cell) >= amount or reclaims
     fair_sharing = place.snapshot.kueue.fair_sharing
     if not may_claim(preemption, fair_sharing=fair_sharing, has_right=has_right):
         return PreemptionMode.WAITS
+    # Where the lowest priority is unknown, preemption cannot be ruled out.
     lower = held.lowest_priority is None or held.lowest_priority < place.priority
     return when_claimed(
         preemption,

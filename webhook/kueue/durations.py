@@ -1,4 +1,8 @@
-"""How much longer a run is expected to take, from what it was expected to take in all."""
+"""Expected run times, and how much of a run is left after some time.
+
+Turns what was learned of classes and ClusterQueues into a mean and a standard deviation, in
+seconds. Run times are taken to be lognormal. Where they were learned from is not known here.
+"""
 
 from __future__ import annotations
 
@@ -14,35 +18,42 @@ from webhook.model.run_keys import JobClass, home_of, of_queue
 _SIGMAS_OF_80_PERCENT = 2.5631
 """The width of the middle 80 % of a normal distribution, in standard deviations."""
 _RUNS_TO_TRUST_THE_SKEW = 10
+"""From so many learned runs on, their middle is taken for a median, which is below the mean."""
 _LEAST_PART_OF_ELAPSED = 0.05
+"""What is left of a run at least, as a part of the time that it has taken."""
 _LEAST_SECONDS = 1.0
+"""What is left at least of a run that has begun, in seconds."""
 _NORMAL = NormalDist()
 _SIGMAS_OF_AN_EVEN_CHANCE = sqrt(12.0)
 """The width of a uniform distribution, in standard deviations."""
 _UNKNOWN_FACTOR = 4.0
-"""How far off an unknown run time may be, either way."""
+"""A run time that is not known lies within the assumed one divided and multiplied by this."""
 
 RunTimeOf: TypeAlias = Callable[[str, str], RunTime | None]
-"""(job class, or ``of_queue``; flavors) to the expected run time; as ``Estimates`` names them."""
+"""Look a run time up by (job class or ``of_queue``, flavors), as ``Estimates`` names them; None:
+it is not known."""
 
 
 class Durations:
-    """Run times by class and flavors; the unknown ones go by the known ones of their queue."""
+    """Run times by class and flavors; an unknown one is estimated from its ClusterQueue's others.
+
+    *fallback*: seconds of a run in a ClusterQueue of which no run time is known.
+    """
 
     def __init__(self, run_time_of: RunTimeOf, fallback: float) -> None:
         self._run_time_of = run_time_of
         self._fallback = fallback
         self._known: dict[tuple[str, str], RunTime | None] = {}
-        """By class, or for all classes of a queue."""
+        """What was looked up before, by class or by ``of_queue``, and flavors."""
         self._of_queue: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
         self._whole: dict[tuple[str, str, str, int], tuple[float, float]] = {}
         self.unknown: set[str] = set()
-        """ClusterQueues in which somebody's run time is not known."""
+        """ClusterQueues with a Workload whose run time is not known."""
 
     def learn(self, cluster_queue: str, job_class: str, flavors: str) -> bool:
-        """Look one up, and tell whether anything is known.
+        """Look up the run time of a class on some flavors, and return whether it is known.
 
-        All of a queue are looked up before the first is asked for.
+        Call it for all Workloads of a ClusterQueue before asking for any of their run times.
         """
         self._of_queue[cluster_queue].add((job_class, flavors))
         is_known = self._expected(cluster_queue, job_class, flavors) is not None
@@ -53,7 +64,10 @@ class Durations:
     def whole(
         self, cluster_queue: str, job_class: str, flavors: str, *, limit: int = 0
     ) -> tuple[float, float]:
-        """Return the mean of a whole run, and its standard deviation."""
+        """Return the mean and the standard deviation of a whole run, in seconds.
+
+        *limit*: seconds after which the run is ended; 0: never.
+        """
         key = cluster_queue, job_class, flavors, limit
         if key not in self._whole:
             self._whole[key] = self.left(
@@ -64,21 +78,25 @@ class Durations:
     def left(
         self, cluster_queue: str, job_class: str, flavors: str, *, elapsed: float, limit: int = 0
     ) -> tuple[float, float]:
-        """Return the mean of what is left of a run, and its standard deviation.
+        """Return the mean and the standard deviation of what is left of a run, in seconds.
 
-        *limit*: it is ended after so many seconds; 0: it is not.
+        *elapsed*: seconds that it has taken. *limit*: seconds after which it is ended; 0: never.
         """
         run = self._expected(cluster_queue, job_class, flavors)
         if not limit:
             return remaining(run or self._unknown(cluster_queue), elapsed)
         most = max(0.0, limit - elapsed)
         if run is None:
+            # Of an unknown run only its limit is known: any end before that is equally likely.
             return most / 2, most / _SIGMAS_OF_AN_EVEN_CHANCE
         seconds, spread = remaining(run, elapsed)
         return (seconds, spread) if seconds <= most else (most, 0.0)
 
     def _expected(self, cluster_queue: str, job_class: str, flavors: str) -> RunTime | None:
-        """Expect what its class takes on these flavors, or what any class took in its queue."""
+        """Return the run time of a class on some flavors, else that of its ClusterQueue there.
+
+        None: neither is known.
+        """
         found = self._known_by(job_class, flavors)
         if found is not None:
             return found
@@ -86,17 +104,19 @@ class Durations:
 
     def _known_by(self, name: str, flavors: str) -> RunTime | None:
         key = name, flavors
+        # A lookup that found nothing is cached as well.
         if key not in self._known:
             self._known[key] = self._run_time_of(name, flavors)
         return self._known[key]
 
     def unknown_seconds(self, cluster_queue: str) -> float:
-        """Return what a run of a queue is taken to last whose run time is not known."""
+        """Return the seconds assumed for a run in a ClusterQueue whose run time is not known."""
         return self._unknown(cluster_queue).seconds
 
     def _unknown(self, cluster_queue: str) -> RunTime:
         runs = (self._expected(cluster_queue, *key) for key in self._of_queue[cluster_queue])
         known = [run.seconds for run in runs if run is not None]
+        # Workloads of one ClusterQueue tend to be alike, so the known ones are the best guess.
         seconds = median(known) if known else self._fallback
         return RunTime(
             seconds=seconds,
@@ -107,16 +127,17 @@ class Durations:
 
 
 def remaining(run: RunTime, elapsed: float = 0.0) -> tuple[float, float]:
-    """Return the mean of what is left after *elapsed* seconds, and its standard deviation.
+    """Return the mean and the standard deviation of what is left of a run, in seconds.
 
-    Run times are taken to be lognormal: E[X - e | X > e]. It never comes to nothing: what has
-    outlasted every expectation is expected to go on for a part of the time it took so far.
+    For a lognormal run time X and *elapsed* e, the mean is E[X - e | X > e]. Of a run that
+    has begun, a part of the time that it has taken is always left, however long it has lasted.
     """
     least = max(_LEAST_SECONDS, _LEAST_PART_OF_ELAPSED * elapsed) if elapsed > 0 else 0.0
     sigma = _log_sigma(run)
     if sigma == 0.0 or run.seconds <= 0.0:
         left = run.seconds - elapsed
         return (left, 0.0) if left > least else (least, least)
+    # exp(middle) is the median of a lognormal, and exp(middle + sigma²/2) its mean.
     middle = log(run.seconds) - (0.0 if _is_skewed(run) else sigma * sigma / 2)
     if elapsed <= 0.0:
         return _moments(middle, sigma)
@@ -131,7 +152,8 @@ def _log_sigma(run: RunTime) -> float:
 
 
 def _is_skewed(run: RunTime) -> bool:
-    """Tell whether ``seconds`` is the middle of many runs, which lies below their mean."""
+    """Return whether ``seconds`` is taken for the median of a lognormal, and not for its mean."""
+    # What is learned is the middle of the logarithms, but of few runs the skew is not known.
     return run.basis is Basis.LEARNED and run.runs >= _RUNS_TO_TRUST_THE_SKEW
 
 
@@ -141,9 +163,13 @@ def _moments(middle: float, sigma: float) -> tuple[float, float]:
 
 
 def _moments_after(middle: float, sigma: float, elapsed: float) -> tuple[float, float]:
-    """Use the partial moments of the lognormal, E[X^k; X > e] = exp(k m + k² s²/2) N(k s - z)."""
+    """Return the mean and the standard deviation of what is left after *elapsed* seconds.
+
+    They follow from the partial moments E[X^k; X > e] = exp(k m + k² s²/2) N(k s - z).
+    """
     z = (log(elapsed) - middle) / sigma
     survives = _NORMAL.cdf(-z)
+    # So far out in the tail, the probability of lasting longer is below the smallest float.
     if survives <= 0.0:
         return 0.0, 0.0
     mean = exp(middle + sigma * sigma / 2) * _NORMAL.cdf(sigma - z) / survives
@@ -152,14 +178,18 @@ def _moments_after(middle: float, sigma: float, elapsed: float) -> tuple[float, 
 
 
 def learned_on(run_times: Estimates, job_class: JobClass, flavors: str) -> RunTime | None:
-    """Tell what is learned of a class on given flavors, or of its coarse class."""
+    """Return the learned run time of a class on some flavors, else of its coarse class.
+
+    None: nothing is learned of either.
+    """
+    # The coarse class leaves out numbers among the arguments, so more runs fall into it.
     return run_times.get((job_class.key, flavors)) or run_times.get((job_class.coarse, flavors))
 
 
 def of_any_class(run_times: Estimates, known_by: str, flavors: str) -> RunTime | None:
-    """Tell what Jobs of any class took in a ClusterQueue; None: too few were seen there.
+    """Return the run time of Jobs of any class in a ClusterQueue; None: too few were observed.
 
-    *known_by* is as ``of_queue`` names it.
+    *known_by*: the ClusterQueue, as ``of_queue`` names it.
     """
     found = run_times.get((known_by, flavors))
     return found if found is not None and found.runs >= ENOUGH_RUNS else None

@@ -1,7 +1,8 @@
-"""What the flavors of a ClusterQueue are for a pod set, whatever is used of them: worked out once.
+"""Which flavors of a ClusterQueue a pod set may use, and what each of them would be charged.
 
-Taints, selectors and what is covered depend on the template and the ClusterQueue alone, and equal
-templates share what they need; so only quota is looked at for each Job.
+Taints, selectors and covered resources depend on the template and the ClusterQueue alone, so a plan
+is made once for equal templates. ``demand`` turns the plans of a Workload into the choices that
+forecasts try. What is used or free is not known here.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from webhook.model.reasons import Reason
 from webhook.model.selector import Expression, Taint, read_expressions, read_toleration
 
 _KEEPS_OUT = frozenset({"NoSchedule", "NoExecute"})
+# The annotations by which a pod set asks for a topology:
+# https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/kueue/v1beta2/topology_types.go
 TOPOLOGY = (
     "kueue.x-k8s.io/podset-required-topology",
     "kueue.x-k8s.io/podset-preferred-topology",
@@ -43,7 +46,7 @@ def asks_for_topology(template: PodTemplate) -> bool:
 
 
 def mismatch(template: PodTemplate, flavor: ResourceFlavor) -> str | None:
-    """Say why *flavor* is not for this pod; None: it is.
+    """Return why pods of this template cannot use *flavor*; None: they can.
 
     Raises:
         FieldError: a toleration or an affinity term cannot be read.
@@ -52,6 +55,8 @@ def mismatch(template: PodTemplate, flavor: ResourceFlavor) -> str | None:
     taint = _untolerated(template, flavor)
     if taint is not None:
         return f"flavor {flavor.name} has the taint {_written(taint)}, which is not tolerated"
+    # Like Kueue, ignore selectors on labels that the flavor does not set: kube-scheduler checks
+    # those on nodes.
     for key, value in template.node_selector.items():
         if key in flavor.node_labels and flavor.node_labels[key] != value:
             has = flavor.node_labels[key]
@@ -69,6 +74,7 @@ def _untolerated(template: PodTemplate, flavor: ResourceFlavor) -> Taint | None:
         read_toleration(item, f"spec.template.spec.tolerations[{index}]")
         for index, item in enumerate(template.tolerations)
     ]
+    # Kueue adds the flavor's own tolerations to the pods that it admits.
     tolerations += flavor.tolerations
     for taint in taints:
         if not any(toleration.tolerates(taint) for toleration in tolerations):
@@ -77,7 +83,10 @@ def _untolerated(template: PodTemplate, flavor: ResourceFlavor) -> Taint | None:
 
 
 def _affinity_matches(template: PodTemplate, flavor: ResourceFlavor) -> bool:
-    """Tell whether one term matches; a term that names none of the flavor's labels matches."""
+    """Return whether the flavor's labels match one of the required terms, or there are none.
+
+    Expressions on labels that the flavor does not set are ignored, so a term of only such matches.
+    """
     terms = _required_terms(template)
     if not terms:
         return True
@@ -108,38 +117,40 @@ def _written(taint: Taint) -> str:
 
 _PODS = "pods"
 _KEPT = 256
-"""ClusterQueues for which a pod set's plan is remembered."""
+"""How many plans of a pod set are cached; beyond that the cache is emptied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flavor:
-    """One flavor for one pod set."""
+    """One flavor of a resource group, as one pod set would use it."""
 
     amounts: Amounts
-    """What would be charged to it."""
+    """What all pods of the set would be charged in it; units are those of ``model.quantity``."""
     refusal: str | None = None
-    """Why it can never serve."""
+    """Why it can never serve; None: it can."""
     unreadable: FieldError | None = None
-    """The template cannot be held against it."""
+    """Why the template could not be checked against it; None: it could."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
+    """The flavors of a ClusterQueue for one pod set."""
+
     groups: tuple[tuple[Flavor, ...], ...] = ()
-    """Of each resource group that something is asked of, the flavors in order."""
+    """For each resource group that the pod set asks something of, its flavors in order."""
     rejection: Rejection | None = None
-    """Why the ClusterQueue can never take it."""
+    """Why the ClusterQueue can never take the pod set; None: it can, as far as is known here."""
 
 
 def of(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) -> Plan:
-    """Recall the plan; what it depends on is told apart by which objects it is."""
+    """Return the plan of a pod set, cached by the identity of the objects that it depends on."""
     depends_on = cluster_queue, snapshot.flavors, snapshot.kueue
     key = id(cluster_queue), id(snapshot.flavors), id(snapshot.kueue)
     found = pod_set.known.get(key)
     if found is None:
         if len(pod_set.known) >= _KEPT:
             pod_set.known.clear()
-        # They stay with their ids, so that no other object can get one of these.
+        # The cache keeps these objects alive, so that no other object can get one of their ids.
         found = pod_set.known[key] = depends_on, _plan(pod_set, cluster_queue, snapshot)
     return cast("Plan", found[1])
 
@@ -163,6 +174,8 @@ def _plan(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot)
 def _uncovered(
     total: Mapping[str, int], cluster_queue: ClusterQueue, snapshot: Snapshot
 ) -> Rejection | None:
+    """Reject a pod set that asks for a resource which no group covers; None: all are covered."""
+    # The setting lets Kueue leave out what no resource group covers.
     if snapshot.kueue.ignore_undeclared:
         return None
     covered = {resource for group in cluster_queue.groups for resource in group.resources}
@@ -176,6 +189,7 @@ def _uncovered(
 
 def _wanted(pod_set: PodSetNeeds, total: Mapping[str, int], group: ResourceGroup) -> dict[str, int]:
     wanted = {name: total[name] for name in total if name in group.resources}
+    # Kueue counts the pods themselves where a ClusterQueue has quota for the resource ``pods``.
     if _PODS in group.resources:
         wanted[_PODS] = pod_set.count
     return wanted
@@ -199,9 +213,11 @@ def _flavor(
 def _refusal(
     pod_set: PodSetNeeds, name: str, cluster_queue: ClusterQueue, snapshot: Snapshot
 ) -> str | None:
+    """Return why Kueue would not consider a flavor for this pod set; None: it would."""
     flavor = snapshot.flavors.get(name)
     if flavor is None:
         return f"ResourceFlavor {name} not found"
+    # The rule of Kueue's ``checkPodSetAndFlavorMatchForTAS``.
     if asks_for_topology(pod_set.template):
         if not flavor.topology:
             return f"flavor {name} has no topology"
@@ -211,18 +227,22 @@ def _refusal(
 
 
 def _only_topologies(cluster_queue: ClusterQueue, snapshot: Snapshot) -> bool:
-    """Tell whether Kueue takes every Job of this ClusterQueue to ask for a topology."""
+    """Return whether every flavor of a ClusterQueue has a topology.
+
+    Kueue then treats each Workload there as if it asked for one (``isTASImplied``).
+    """
     names = [name for group in cluster_queue.groups for name in group.flavors]
     flavors = snapshot.flavors
     return all(name in flavors and flavors[name].topology for name in names)
 
 
 _COMBINATIONS = 16
+"""How many combinations of flavors are listed; the run time of each is looked up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorChoice:
-    """One flavor that a part of a Workload may get, and what it would use of it."""
+    """One flavor that a part of a Workload may get, and what it would be charged there."""
 
     flavor: str
     usage: tuple[tuple[FlavorResource, int], ...]
@@ -230,32 +250,35 @@ class FlavorChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """Parts of a Workload, each with its choices in the order in which Kueue tries them."""
+    """What a Workload asks of a ClusterQueue, with the flavors that each part may get.
+
+    A part is what one pod set asks of one resource group.
+    """
 
     parts: tuple[tuple[FlavorChoice, ...], ...]
-
+    """Each part's choices in the order in which Kueue tries them."""
     combinations: tuple[str, ...]
-    """The flavors that a Workload may get, as ``model.forecasts.Estimates`` names them; Kueue's
-    first choice is the first. At most so many that looking each up is cheap."""
+    """The sets of flavors that the Workload may get, named as in ``model.forecasts.Estimates``;
+    Kueue's first choice is the first. At most ``_COMBINATIONS``."""
 
     @property
     def is_possible(self) -> bool:
-        """Tell whether some flavor is there for each part."""
+        """Return whether each part has a flavor that can serve it."""
         return all(self.parts)
 
     @property
     def cells(self) -> frozenset[FlavorResource]:
-        """List what it may use."""
+        """Return every flavor and resource that the Workload may use."""
         parts = (choice.usage for part in self.parts for choice in part)
         return frozenset(cell for usage in parts for cell, amount in usage if amount)
 
 
 NOWHERE = Demand(parts=((),), combinations=())
-"""That of a Workload that can only wait."""
+"""The demand of a Workload that the ClusterQueue can never admit."""
 
 
 def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: Snapshot) -> Demand:
-    """Find the flavors that each pod set may get from each group of resources.
+    """Return the flavors that each pod set may get; ``NOWHERE`` if one can never be admitted.
 
     Raises:
         FieldError: a toleration or an affinity term of a template cannot be read.
@@ -275,11 +298,13 @@ def _choices(flavors: Sequence[Flavor]) -> Iterator[FlavorChoice]:
         if flavor.unreadable is not None:
             raise FieldError(flavor.unreadable.path, flavor.unreadable.message)
         if flavor.refusal is None:
+            # All amounts are of the same flavor, so any of them names it.
             (name, _), *_ = flavor.amounts
             yield FlavorChoice(flavor=name, usage=tuple(flavor.amounts.items()))
 
 
 def _combinations(parts: Sequence[tuple[FlavorChoice, ...]]) -> tuple[str, ...]:
+    # ``product`` begins with the first choice of every part, which Kueue tries first.
     names = product(*([choice.flavor for choice in part] for part in parts))
     found = {",".join(sorted(set(each))): None for each in islice(names, _COMBINATIONS)}
     return tuple(found)

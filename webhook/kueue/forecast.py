@@ -1,6 +1,8 @@
-"""Profiles of ClusterQueues from what runs and waits in them: the event loop run to its end.
+"""Profiles of ClusterQueues, from the Workloads that hold quota and those that are pending.
 
-Cohort trees do not touch one another: those that nothing changed in need not be asked for again.
+The event loop of each cohort tree is run to its end, and the free quota after each scheduling cycle
+becomes a step of a profile. Trees share no quota, so a tree in which nothing changed need not be
+forecast again. Nothing here knows of policies or of the Job that is to be decided.
 """
 
 from __future__ import annotations
@@ -37,35 +39,42 @@ from webhook.model.queues import (
 
 STEPS = 128
 MOST_LEVELS = 5
-"""Places among the priorities that wait, for each of which a profile has tables of its own."""
+"""Priorities of newcomers that a profile tells apart at most, each with tables of its own."""
 _MAX_EVENTS = 20_000
 _STEPS_BEFORE_MERGING = 2 * STEPS
 _MORE_THAN_THERE_IS = 1 << 61
 
 
 class StartRecord:
-    """Steps of usage, as a Schedule goes through its events."""
+    """The usage of a cohort tree over time: one step for each cycle that changed it."""
 
     def __init__(self, schedule: Schedule, newcomers: Collection[int] = ()) -> None:
-        """*newcomers*: the priorities that one may have."""
+        """Record *schedule*; *newcomers* are the priorities that new Jobs may have."""
         self._schedule = schedule
         self.priorities = schedule.priorities()
         self.ranks = _ranks(schedule, self.priorities, newcomers)
         schedule.attend([_turn(rank, self.priorities) for rank in self.ranks])
         self.times: list[float] = []
+        """When each step begins, in seconds since the beginning of the schedule."""
         self.used: list[list[int]] = []
+        """For each step the tree's usage, with what is set aside for heads."""
         self.before: list[list[list[int]]] = []
-        """For each step and each of *ranks*: what was used when its turn came."""
+        """For each step and each of *ranks* the usage when its turn came in the cycle."""
         self.spread: list[float] = []
+        """Standard deviation of each of *times*, in seconds."""
         self.is_whole = True
-        """False: it was cut short, and nothing is free from there on."""
+        """False: it was cut short after too many events, and nothing is free from there on."""
 
     def note(self) -> None:
-        """Take down what is used from now on, what was at each turn, and what is set aside."""
+        """Add a step for the last cycle, if it changed the usage or admitted anything."""
         used, before = self._schedule.used()
+        # A turn after which something was admitted is kept even where the usage is the same
+        # again: at that moment a newcomer of its rank would have found room.
         is_new = any(each is not used for each in before)
         if self.used and used == self.used[-1] and not is_new:
             return
+        # Two cycles at one time are one step: what both leave free is free, and a turn may come
+        # in either of them.
         if self.times and self._schedule.now <= self.times[-1]:
             self.used[-1] = list(map(max, self.used[-1], used))
             self.before[-1] = _least([self.before[-1], before])
@@ -78,9 +87,9 @@ class StartRecord:
             self.merge()
 
     def merge(self) -> None:
-        """Keep at most STEPS of the steps, those that lie furthest from the ones before them.
+        """Keep at most STEPS of the steps, and join each of the others to the one before it.
 
-        Whose turn comes in any of the steps put together may start there.
+        Only what is free in all joined steps counts as free; a turn may come in any one of them.
         """
         kept = kept_steps(self.times, STEPS)
         parts = list(zip(kept, (*kept[1:], len(self.times)), strict=True))
@@ -98,7 +107,7 @@ class StartRecord:
         self.times = [self.times[index] for index in kept]
 
     def close(self) -> None:
-        """Let everything be used from now on, where what comes is not known."""
+        """End the record with a step in which nothing is free, because the rest is not known."""
         self.times.append(max(self._schedule.now, self.times[-1]) + 1.0)
         self.used.append([_MORE_THAN_THERE_IS] * len(self.used[-1]))
         self.before.append([self.used[-1]] * len(self.ranks))
@@ -109,9 +118,13 @@ class StartRecord:
 def _ranks(
     schedule: Schedule, waiting: Sequence[int], newcomers: Collection[int]
 ) -> tuple[Rank, ...]:
-    """List the ranks that newcomers may have, in order; whoever is last needs none."""
+    """Return the ranks that newcomers may have, in the order of their turns.
+
+    The rank after all pending Workloads is left out: it finds the usage after the cycle.
+    """
     last = len(waiting)
     levels = sorted({served_before(waiting, each) for each in (*newcomers, *waiting)})
+    # Each rank costs a table in the profile, which goes over the pipe to the server.
     if len(levels) > MOST_LEVELS:
         levels = levels[: MOST_LEVELS - 1] + levels[-1:]
     shares = any(parent >= 0 for parent in schedule.tree.parents)
@@ -120,11 +133,13 @@ def _ranks(
 
 
 def _turn(rank: Rank, waiting: Sequence[int]) -> Turn:
+    """Return the place in a cycle after which a newcomer of this rank is served."""
     borrows, served = rank
     return int(borrows), -waiting[served - 1] if served else -inf
 
 
 def _least(before: Sequence[list[list[int]]]) -> list[list[int]]:
+    """Return for each rank the least usage of several steps, cell by cell."""
     return [
         rows[0] if all(row is rows[0] for row in rows) else list(map(min, *rows))
         for rows in map(list, zip(*before, strict=True))
@@ -132,10 +147,14 @@ def _least(before: Sequence[list[list[int]]]) -> list[list[int]]:
 
 
 def recorded(schedule: Schedule, newcomers: Collection[int] = ()) -> StartRecord:
-    """Run a Schedule to its end; *newcomers*: the priorities that one may have."""
+    """Run a Schedule to its end, and record its usage.
+
+    *newcomers* are the priorities that new Jobs may have.
+    """
     record = StartRecord(schedule, newcomers)
     schedule.start_what_fits()
     record.note()
+    # The bound keeps one tree's forecast from taking all the CPU that forecasts may have.
     for _ in range(_MAX_EVENTS):
         if schedule.next_event() == inf:
             record.merge()
@@ -155,7 +174,7 @@ def profile(
     computed_at: float,
     uncertain: tuple[str, ...],
 ) -> Profile:
-    """Say what a newcomer would find in one ClusterQueue of the tree."""
+    """Return what a newcomer would find free in one ClusterQueue of the tree."""
     cells = tuple(cell for group in queue.groups for cell in group.quotas)
     rows = _Rows(schedule, queue, cells)
     kept: list[int] = []
@@ -166,6 +185,8 @@ def profile(
             row,
             *(rows.at(rank, each) for rank, each in zip(record.ranks, before, strict=True)),
         )
+        # A rank's table holds at the moment of its step alone, so a step at which it has more
+        # than is left afterwards is kept, however much it is like the one before.
         if not free or found != free[-1] or any(map(_has_more, found[1:], repeat(row))):
             kept.append(index)
             free.append(found)
@@ -188,11 +209,15 @@ def profile(
 
 
 def _has_more(row: tuple[int, ...], than: tuple[int, ...]) -> bool:
+    """Tell whether any cell of *row* has more free than in *than*."""
     return row is not than and any(map(gt, row, than))
 
 
 class _Rows:
-    """What is free in one ClusterQueue, of each of its cells."""
+    """Free quota of one ClusterQueue by usage, for each of its (flavor, resource) cells.
+
+    CPU is in milli-CPU, all other resources are in whole units.
+    """
 
     def __init__(
         self, schedule: Schedule, queue: ClusterQueue, cells: Sequence[FlavorResource]
@@ -203,14 +228,16 @@ class _Rows:
         self._has_cohort = schedule.tree.parents[self._leaf] >= 0
 
     def free(self, used: Sequence[int]) -> tuple[int, ...]:
+        """Return what is free, borrowing included; a stopped ClusterQueue has nothing free."""
         if not self._is_open:
             return (0,) * len(self._columns)
         available, leaf = self._tree.available, self._leaf
         return tuple(max(0, available(leaf, column, used)) for column in self._columns)
 
     def at(self, rank: Rank, used: Sequence[int]) -> tuple[int, ...]:
-        """Leave out what would be borrowed, where the turn of those that borrow is later."""
+        """Return what is free at the turn of a rank: without borrowing, unless the rank borrows."""
         row = self.free(used)
+        # Kueue admits heads that borrow after all that do not, so they have ranks of their own.
         if rank[0] or not self._has_cohort:
             return row
         own, first = self._tree.subtree, self._leaf * self._tree.width
@@ -222,7 +249,10 @@ class _Rows:
 
 
 def _last_starts(schedule: Schedule, queue: ClusterQueue) -> Mapping[int, float]:
-    """Say when the last of each priority starts; there is one priority at least."""
+    """Map each priority to when its last pending Workload starts; inf: some never start.
+
+    In seconds since the beginning of the schedule; priority 0 is always among them.
+    """
     last = {0: 0.0} | schedule.waits.get(queue.name, {})
     for line in schedule.waiting():
         if line.queue.name == queue.name:
@@ -231,7 +261,10 @@ def _last_starts(schedule: Schedule, queue: ClusterQueue) -> Mapping[int, float]
 
 
 def _behind(last: Mapping[int, float]) -> tuple[tuple[int, float], ...]:
-    """Say when all of at least each priority have started."""
+    """Return for each priority when all with at least that priority have started.
+
+    In seconds since the beginning of the schedule, the highest priority first.
+    """
     found: list[tuple[int, float]] = []
     seconds = 0.0
     for priority in sorted(last, reverse=True):
@@ -241,27 +274,27 @@ def _behind(last: Mapping[int, float]) -> tuple[tuple[int, float], ...]:
 
 
 GRAIN = 0.01
-"""Events closer than this part of the time from now are looked at together."""
+"""Events closer than this part of the time from now share one scheduling cycle."""
 UNKNOWN_SECONDS = 600.0
-"""The run time of Workloads in queues where none is known."""
+"""The run time of Workloads in ClusterQueues in which no run time is known."""
 _NEVER = "Never"
 
 _Placed: TypeAlias = "tuple[str, QueuedGroup]"
-"""With the ClusterQueue in which it competes."""
+"""The ClusterQueue in which Workloads compete, and these Workloads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupant:
-    """Workloads that hold quota."""
+    """Equal Workloads that hold quota in a ClusterQueue."""
 
     cluster_queue: str
     usage: Amounts
     """Of all of them together."""
     job_class: str = ""
     started_at: float | None = None
-    """On the clock of *now*; None: reserved, and not admitted yet."""
+    """When they were admitted, on the clock of *now*; None: quota is reserved, but they are not."""
     limit_seconds: int = 0
-    """They are ended after so long a run; 0: they are not."""
+    """The time limit of their runs; 0: there is none."""
     count: int = 1
     priority: int | None = None
     """None: it is not known."""
@@ -269,38 +302,40 @@ class Occupant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedGroup:
-    """Pending Workloads, in Kueue's order with others."""
+    """Equal pending Workloads; their place in a sequence of groups is Kueue's order."""
 
     arrival: Arrival
-    """A count of 0: they are gone, and the unknown run times there still go by theirs."""
+    """With a count of 0 they do not compete; unknown run times are still estimated by theirs."""
     job_class: str = ""
     at: float = 0.0
-    """On the clock of *now*, when they begin to compete: the end of a backoff."""
+    """When they begin to compete, on the clock of *now*: the end of a backoff; 0: at once."""
     limit_seconds: int = 0
     """As in ``Occupant``."""
     is_variant: bool = False
-    """Others stand for the same Job: the first of them that fits is admitted alone."""
+    """One of several Workloads of one Job, of which Kueue admits only the first that fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
-    """All that does not differ between trees."""
+    """What the forecasts of all trees have in common."""
 
     snapshot: Snapshot
     forest: Forest
     run_time_of: RunTimeOf
     now: float
+    """On the clock of ``Snapshot.as_of``."""
     keep: bool = False
-    """Take down who starts when."""
+    """Record when each pending Workload starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """Profiles, and what they come from."""
+    """Profiles, and the starts of pending Workloads that they come from."""
 
     profiles: Mapping[str, Profile]
+    """ClusterQueue to its profile."""
     begun: tuple[StartedWorkloads, ...]
-    """Starts of those that wait, by their keys; who never starts is not among them."""
+    """Starts, in seconds from *now*; Workloads that never start are not among them."""
 
 
 def forecast(
@@ -311,7 +346,10 @@ def forecast(
     now: float,
     only: Collection[str] | None = None,
 ) -> Mapping[str, Profile]:
-    """Forecast all ClusterQueues, or those whose trees hold one of *only*."""
+    """Return the profile of each ClusterQueue, or of those that share a tree with one of *only*.
+
+    *now* is on the clock of ``Snapshot.as_of``, in seconds; *waiting* is in Kueue's order.
+    """
     case = _Case(
         snapshot=snapshot,
         forest=quota.plant(snapshot.cluster_queues, snapshot.cohorts).forest,
@@ -329,7 +367,7 @@ def planned(
     now: float,
     only: Collection[str] | None = None,
 ) -> Planned:
-    """Do the same, and say when each of *waiting* starts and is done."""
+    """Return the same profiles as ``forecast``, and when each of *waiting* starts and finishes."""
     case = _Case(
         snapshot=snapshot,
         forest=quota.plant(snapshot.cluster_queues, snapshot.cohorts).forest,
@@ -371,7 +409,7 @@ def _planned(
 
 
 class _Targets:
-    """Finds the ClusterQueue in which an Arrival competes; "": in none."""
+    """Finds the ClusterQueue in which an arrival competes; "": it competes in none."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -388,6 +426,7 @@ class _Targets:
         local_queue = snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
         if local_queue is None or local_queue.stop_policy is not StopPolicy.NONE:
             return ""
+        # Kueue keeps Workloads pending whose namespace the ClusterQueue's selector leaves out.
         queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
         labels = namespace_labels(snapshot, arrival.namespace)
         return queue.name if queue is not None and queue.namespaces.matches(labels) else ""
@@ -396,6 +435,7 @@ class _Targets:
 def _of_tree(
     case: _Case, root: int, occupants: Sequence[Occupant], queued: Sequence[_Placed]
 ) -> Planned:
+    """Return the profiles of one cohort tree, and the starts in it if they are recorded."""
     tree = UsageTree(case.forest, root)
     queues = [case.snapshot.cluster_queues[name] for name in tree.leaves]
     schedule = Schedule(
@@ -408,6 +448,7 @@ def _of_tree(
     run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
     unseen = _fill(schedule, case, run_times, occupants, queued)
     record = recorded(schedule, _newcomers(case.snapshot))
+    # A record that was cut short knows nothing of later starts, so all its ranges are widened.
     bound = () if record.is_whole else ("depth",)
     found = {}
     for queue in queues:
@@ -424,13 +465,15 @@ def _of_tree(
 
 
 def _newcomers(snapshot: Snapshot) -> Collection[int]:
-    """List the priorities that a newcomer may have."""
+    """Return the priorities that a newcomer may have: those of all priority classes, and 0."""
     classes = snapshot.priority_classes.values(), snapshot.pod_priorities.values()
     return {0, snapshot.default_priority}.union(*classes)
 
 
 def _unordered(queue: ClusterQueue, queued: Sequence[_Placed], snapshot: Snapshot) -> str:
-    """Say why it is not known which of those that wait is served next; empty: it is."""
+    """Say why Kueue's order among the pending Workloads is not modelled; empty: it is."""
+    # Such a start is unknown, and by one that is not known no Job leaves its preferred option
+    # (decision 0023).
     others = any(name != queue.name for name, _ in queued)
     has_minimum = any(
         need.min_count is not None for _, each in queued for need in each.arrival.needs
@@ -451,17 +494,20 @@ def _fill(
     occupants: Sequence[Occupant],
     queued: Sequence[_Placed],
 ) -> tuple[Unseen, ...]:
-    """Let all in, and say of whom no run time is known.
+    """Add all Workloads to the schedule.
 
-    Every run time is looked up before: the unknown are taken to run as the known do.
+    Returns those of which neither a run time nor a time limit is known.
     """
     demands = _Demands(case.snapshot)
     asked = [(name, each, demands.of(name, each.arrival)) for name, each in queued]
     unseen: Counter[tuple[frozenset[FlavorResource], int | None]] = Counter()
+    # All are looked up before the first is added, because an unknown run is taken to last as
+    # long as the median of the known ones in its ClusterQueue.
     for occupant in occupants:
         flavors = _flavors(occupant.usage)
         known = run_times.learn(occupant.cluster_queue, occupant.job_class, flavors)
         if not (known or occupant.limit_seconds):
+            # What holds quota keeps newcomers of every priority waiting, hence None.
             unseen[frozenset(occupant.usage), None] += occupant.count
     for name, each, shape in asked:
         flavors_of = shape.combinations if shape is not None else ()
@@ -481,10 +527,13 @@ def _fill(
 
 
 def _flavors(usage: Amounts) -> str:
+    """Name the flavors in use, as run times are looked up by: sorted, unique, with commas."""
     return ",".join(sorted({flavor for flavor, _ in usage}))
 
 
 def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
+    """Expect how much longer Workloads run that hold quota."""
+    # What has reserved quota and is not admitted yet has its whole run before it.
     elapsed = 0.0 if occupant.started_at is None else max(0.0, now - occupant.started_at)
     flavors = _flavors(occupant.usage)
     seconds, spread = run_times.left(
@@ -507,6 +556,7 @@ def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
 def _waiting(
     name: str, queued: QueuedGroup, shape: Demand, now: float, run_times: Durations
 ) -> PendingGroup:
+    """Expect how long pending Workloads will run on each combination of flavors."""
     runs = {
         flavors: run_times.whole(name, queued.job_class, flavors, limit=queued.limit_seconds)
         for flavors in shape.combinations
@@ -528,6 +578,8 @@ def _waiting(
 def _uncertain(
     queue: ClusterQueue, tree: Sequence[ClusterQueue], snapshot: Snapshot
 ) -> tuple[str, ...]:
+    """Say why a ClusterQueue's forecast is uncertain; each reason widens its ranges."""
+    # The event loop models neither preemption nor fair sharing (decision 0010).
     preempts = queue.preemption.within_cluster_queue != _NEVER
     reclaims = queue.preemption.reclaim_within_cohort != _NEVER
     others = any(
@@ -545,15 +597,15 @@ def _uncertain(
 
 
 class _Demands:
-    """What each shape may use in each ClusterQueue, worked out once."""
+    """Finds what pod sets may use in a ClusterQueue, once for all that need the same."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        # The needs are kept with their id, so that it stays theirs.
+        # The needs are kept beside their id: a freed object's id could be given to another.
         self._known: dict[tuple[str, int], tuple[tuple[PodSetNeeds, ...], Demand | None]] = {}
 
     def of(self, cluster_queue: str, arrival: Arrival) -> Demand | None:
-        """None: it cannot be read, so it can only wait."""
+        """Return what an arrival may use; None: a template of it cannot be read."""
         key = cluster_queue, id(arrival.needs)
         if key not in self._known:
             queue = self._snapshot.cluster_queues[cluster_queue]

@@ -1,8 +1,8 @@
-"""An Occupancy that is kept up to date: what changes costs, and what does not change costs nothing.
+"""An ``Occupancy`` that is kept up to date as snapshots and placements come and go.
 
-Cohort trees do not touch one another, so only those in which something changed are folded again;
-and placements of one shape are folded in one step. So a long ledger beside many events delays no
-review.
+Cohort trees share no quota, so only those in which something changed are counted again, and
+placements of one shape are counted in one step: many placements and events then delay no review
+(docs/decisions/0003). Where snapshots come from is not known here.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from webhook.kueue.outlook import PlacedJob, StartTimes, placed
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot, in_order
 
 _UNTIL_ROOT = 64
-"""Cohorts above a ClusterQueue at most; a cycle of parents must not loop."""
+"""How many cohorts above a ClusterQueue are followed; it ends the search in a cycle of cohorts."""
 _RUNS_IN_ORDER = 16
-"""Beyond so many in a tree, placements join an earlier run of their shape: as with Workloads that
-have been pending for long, what stands between them matters only at the margin."""
+"""With so many runs in a tree, a placement joins any earlier run of its shape: as with Workloads
+that have been pending for long, their exact order matters only at the margin."""
 _ALONE = "queue "
+"""How the name of a tree begins that is one ClusterQueue without a cohort."""
 _Shape: TypeAlias = tuple[object, ...]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Run:
-    """Placements of one shape in a tree, folded in one step."""
+    """Placements of one shape in a tree, which are counted in one step."""
 
     root: str
     """The name of the tree."""
@@ -41,23 +42,24 @@ class _Run:
 
 
 class LiveOccupancy:
-    """``occupancy`` is the snapshot with its own arrivals, then the placements, folded in order."""
+    """Keeps ``occupancy``: the snapshot with its own arrivals, then the placements, in order."""
 
     def __init__(self) -> None:
         self.occupancy = occupancy.build(Snapshot())
         self._roots: Mapping[str, str] = {}
         """ClusterQueue to the name of its tree."""
         self._members: Mapping[str, tuple[str, ...]] = {}
+        """Tree to its ClusterQueues."""
         self._runs: defaultdict[str, list[_Run]] = defaultdict(list)
         self._placed: dict[str, _Run] = {}
-        """Key of each placement to its run."""
+        """Key of each placement to the run that it is part of."""
         self._foreseen: dict[str, PlacedJob] = {}
-        """Key to each placement that counts in forecasts."""
+        """Key of each placement that is part of the forecasts to what it adds to them."""
         self._stale: set[str] = set()
-        """Trees that have to be folded again."""
+        """Trees that have to be counted again."""
 
     def adopt(self, snapshot: Snapshot) -> None:
-        """Take over a snapshot, and what was dropped since the last one."""
+        """Replace the snapshot, and count again the trees that it or ``drop`` has changed."""
         before = self.occupancy.snapshot
         outlook = self.occupancy.outlook.adopt(snapshot)
         self.occupancy = replace(self.occupancy, snapshot=snapshot, outlook=outlook)
@@ -71,11 +73,12 @@ class LiveOccupancy:
         self._stale.clear()
 
     def add(self, placement: Arrival) -> None:
-        """Add a placement as the newest; one of the same key is replaced."""
+        """Add a placement as the newest; it replaces one of the same key."""
         replaced = self._placed.get(placement.key)
         self.drop((placement,))
         root = self._root_of(placement)
         self._append(root, placement)
+        # What is new comes last, so it can be counted on top where the tree is up to date.
         if replaced is None and root not in self._stale:
             self.occupancy = occupancy.with_arrival(self.occupancy, placement)
         else:
@@ -83,9 +86,10 @@ class LiveOccupancy:
             self.adopt(self.occupancy.snapshot)
 
     def foresee(self, placement: Arrival, now: float) -> bool:
-        """Let a placement count in forecasts until ``forget``; *now* is on the snapshot's clock.
+        """Add a placement to the forecasts until ``forget``; return False if it cannot be.
 
-        False: it goes to a queue that is not forecast.
+        It cannot be where its queue has no forecast or its template cannot be read. *now*: seconds
+        on the clock of ``Snapshot.as_of``.
         """
         self.forget((placement,))
         found = placed(placement, self.occupancy.snapshot, now)
@@ -96,7 +100,12 @@ class LiveOccupancy:
         return True
 
     def forget(self, gone: Iterable[Arrival]) -> None:
-        """Take placements out of the forecasts: these contain them by now, or they never came."""
+        """Take placements out of the forecasts.
+
+        Either newer profiles contain their Workloads, or these were never created.
+        """
+        # Profiles are older than the counts, so ``drop`` and ``forget`` come at different times
+        # (docs/decisions/0010).
         found = (self._foreseen.pop(placement.key, None) for placement in gone)
         known = [each for each in found if each is not None]
         if known:
@@ -106,7 +115,7 @@ class LiveOccupancy:
         self.occupancy = replace(self.occupancy, outlook=outlook)
 
     def drop(self, placements: Iterable[Arrival]) -> None:
-        """Forget placements; it takes effect with the next ``adopt``."""
+        """Remove placements from the counts; this takes effect with the next ``adopt``."""
         for placement in placements:
             run = self._placed.pop(placement.key, None)
             if run is not None:
@@ -117,7 +126,10 @@ class LiveOccupancy:
         self._join(root, _shape(placement), placement, placement.key)
 
     def _join(self, root: str, shape: _Shape, placement: Arrival, key: str) -> None:
-        """Let a placement join the last run of its tree, where that is of its shape."""
+        """Add a placement to the last run of its tree if it has the same shape, else to a new one.
+
+        From ``_RUNS_IN_ORDER`` runs on, any run of the same shape will do.
+        """
         runs = self._runs[root]
         near = runs[-1:] if len(runs) < _RUNS_IN_ORDER else runs
         run = next((each for each in near if each.shape == shape), None)
@@ -128,17 +140,19 @@ class LiveOccupancy:
         self._placed[key] = run
 
     def _fold_again(self, root: str) -> None:
+        """Count a tree again: what it holds, its pending Workloads, then its placements."""
         runs = self._runs[root] = [run for run in self._runs[root] if run.count]
         names = self._members.get(root) or (root.removeprefix(_ALONE),)
         found = occupancy.as_held(self.occupancy, names)
         competing = found.snapshot.competing
         waiting = in_order(competing[name] for name in sorted(names) if name in competing)
+        # Placements come last: their Workloads are younger than all that have been observed.
         self.occupancy = occupancy.with_arrivals(
             found, (*waiting, *(run.arrival() for run in runs))
         )
 
     def _plant(self, snapshot: Snapshot) -> None:
-        """Begin anew where more than counts has changed."""
+        """Build all trees again, because more than the counts has changed."""
         outlook = self.occupancy.outlook
         self.occupancy = replace(occupancy.idle(snapshot), outlook=outlook)
         parents = {name: cohort.parent for name, cohort in snapshot.cohorts.items()}
@@ -151,8 +165,9 @@ class LiveOccupancy:
             members[self._root_of_queue(name)] += (name,)
         self._members = dict(members)
         self._stale = set(members)
-        # One by one, in the order in which they were made: those of two trees that become one may
-        # have come in turn. The tree is found once a run, as there may be thousands.
+        # Placements are added one by one, in the order in which they were made, because those of
+        # two trees that are now one may alternate. There may be thousands, so the tree is found
+        # once for each run.
         roots = {run: self._root_of(run.first) for run in dict.fromkeys(self._placed.values())}
         before, self._placed = self._placed, {}
         self._runs.clear()
@@ -160,16 +175,17 @@ class LiveOccupancy:
             self._join(roots[run], run.shape, run.first, key)
 
     def _note(self, before: Mapping[str, object], after: Mapping[str, object]) -> None:
-        """Find the trees in which something about a ClusterQueue has changed."""
+        """Mark the trees to be counted again in which a ClusterQueue's value differs."""
         if after is before:
             return
         for name in {**before, **after}:
             old, new = before.get(name), after.get(name)
+            # Identity is compared first, because it is much cheaper than equality.
             if old is not new and old != new:
                 self._stale.add(self._root_of_queue(name))
 
     def _root_of(self, arrival: Arrival) -> str:
-        """Name its tree; what names no queue changes nothing, in whatever tree it is."""
+        """Return the name of an arrival's tree; without a LocalQueue, any name would do."""
         place = arrival.namespace, arrival.local_queue
         queue = self.occupancy.snapshot.local_queues.get(place)
         return self._root_of_queue(queue.cluster_queue if queue is not None else "")
@@ -179,7 +195,7 @@ class LiveOccupancy:
 
 
 def _shape(arrival: Arrival) -> _Shape:
-    """Name everything about a placement that folding looks at."""
+    """Return all that decides how a placement is counted in."""
     return (
         arrival.namespace,
         arrival.local_queue,
@@ -192,6 +208,7 @@ def _shape(arrival: Arrival) -> _Shape:
 
 def _shape_of_pods(needs: PodSetNeeds) -> _Shape:
     template = needs.template
+    # The fields of a template that decide which flavors it may get; see ``flavor_plan``.
     return (
         needs.count,
         needs.per_pod,
@@ -212,7 +229,8 @@ def _root(cohort: str, parents: Mapping[str, str]) -> str:
 
 
 def _same_topology(before: Snapshot, after: Snapshot) -> bool:
-    """Tell whether folding differs by counts alone."""
+    """Return whether two snapshots differ in counts alone."""
+    # Identity is enough: equal objects that are not the same only cost a needless recount.
     return (
         before.cluster_queues is after.cluster_queues
         and before.local_queues is after.local_queues
@@ -224,16 +242,16 @@ def _same_topology(before: Snapshot, after: Snapshot) -> bool:
 
 
 _NOBODY: Mapping[str, tuple[Arrival, ...]] = {}
-"""One value, so that it is seen not to change."""
+"""Always the same object, so that comparing by identity finds no change."""
 
 
 class OccupancyOfSnapshots:
-    """Remembers what the last snapshot came to, so that the next one costs what has changed."""
+    """Counts the pending Workloads of each snapshot, at the cost of what changed since the last."""
 
     def __init__(self) -> None:
         self._fold = LiveOccupancy()
 
     def __call__(self, snapshot: Snapshot) -> Snapshot:
-        """Return the same snapshot in which nobody competes, counted as Kueue would take them."""
+        """Return *snapshot* with ``competing`` counted into ``held`` as Kueue would decide."""
         self._fold.adopt(snapshot)
         return replace(snapshot, held=self._fold.occupancy.holdings, competing=_NOBODY)

@@ -1,4 +1,7 @@
-"""The worker clusters behind a ClusterQueue: where MultiKueue would send what is admitted there."""
+"""The worker clusters behind a ClusterQueue: where MultiKueue sends what gets quota there.
+
+Only the manager's objects are read; what the workers hold is not known here (docs/decisions/0016).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ def is_multikueue(cluster_queue: ClusterQueue, snapshot: Snapshot) -> bool:
 
 
 def behind(cluster_queue: ClusterQueue, snapshot: Snapshot) -> tuple[str, ...]:
-    """Name its clusters, in the order of their MultiKueueConfig; none: it is no such queue."""
+    """Return the worker clusters behind a ClusterQueue, in the order of its MultiKueueConfig.
+
+    Empty if the ClusterQueue has no AdmissionCheck of MultiKueue.
+    """
     return tuple(
         name
         for check in _checks(cluster_queue, snapshot)
@@ -21,7 +27,7 @@ def behind(cluster_queue: ClusterQueue, snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def reached(snapshot: Snapshot) -> tuple[str, ...]:
-    """Name the clusters behind any ClusterQueue, each once."""
+    """Return the worker clusters behind any ClusterQueue, each once."""
     queues = snapshot.cluster_queues.values()
     return tuple(dict.fromkeys(name for queue in queues for name in behind(queue, snapshot)))
 
@@ -29,7 +35,7 @@ def reached(snapshot: Snapshot) -> tuple[str, ...]:
 def unknown(
     cluster_queue: ClusterQueue, snapshot: Snapshot, known: Collection[str]
 ) -> tuple[str, ...]:
-    """Name the active clusters behind a ClusterQueue that are not among those that are *known*."""
+    """Return the active worker clusters behind a ClusterQueue that are not among *known*."""
     return tuple(
         name
         for name in behind(cluster_queue, snapshot)
@@ -38,7 +44,7 @@ def unknown(
 
 
 def flavors_behind(snapshot: Snapshot) -> frozenset[str]:
-    """Name the manager's ResourceFlavors that stand for what workers have."""
+    """Return the manager's ResourceFlavors whose quota represents the workers' capacity."""
     return frozenset(
         flavor
         for queue in snapshot.cluster_queues.values()
@@ -49,7 +55,7 @@ def flavors_behind(snapshot: Snapshot) -> frozenset[str]:
 
 
 def inactive(name: str, snapshot: Snapshot) -> str:
-    """Say why Kueue sends nothing to a cluster; empty: it does."""
+    """Return why Kueue sends nothing to a worker cluster; empty: it does send there."""
     cluster = snapshot.worker_clusters.get(name)
     if cluster is None:
         return "not found"
@@ -60,12 +66,18 @@ def inactive(name: str, snapshot: Snapshot) -> str:
 
 
 def only_multikueue(cluster_queue: ClusterQueue, snapshot: Snapshot) -> bool:
-    """Tell whether nothing but another cluster decides on what has quota there."""
+    """Return whether all AdmissionChecks of a ClusterQueue are MultiKueue's.
+
+    True also where it has none.
+    """
+    # Then a Workload with quota waits for a worker cluster alone, and for no other controller.
     return len(_checks(cluster_queue, snapshot)) == len(cluster_queue.checks)
 
 
 def _checks(cluster_queue: ClusterQueue, snapshot: Snapshot) -> tuple[str, ...]:
-    """Name the parameters of its MultiKueue checks; there is at most one in Kueue."""
+    """Return the MultiKueueConfigs that the MultiKueue checks of a ClusterQueue name."""
+    # A ClusterQueue with more than one is inactive in Kueue:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/clusterqueue.go
     if not cluster_queue.checks:
         return ()
     found = (snapshot.checks.get(name) for name in cluster_queue.checks)

@@ -1,4 +1,8 @@
-"""A snapshot with its pending Workloads folded into its counts, and what it says of a newcomer."""
+"""A snapshot with its pending Workloads counted in, and how it would take a new Workload.
+
+Whether each pending Workload reserves quota is predicted by Kueue's own rules, whatever Kueue has
+written about it so far (docs/decisions/0003). Preemption and fair sharing are not predicted.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +38,23 @@ NO_OUTLOOK = StartTimes()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
+    """What each ClusterQueue holds once Kueue has tried the arrivals, and when new Jobs start."""
+
     snapshot: Snapshot
     quotas: Quotas
     holdings: Mapping[str, Held]
-    """ClusterQueue to what it holds, arrivals included."""
+    """ClusterQueue to its Workloads and usage, arrivals included."""
     heads: tuple[str, ...] = ()
-    """ClusterQueues that quota is set aside for."""
+    """ClusterQueues for whose head quota is set aside."""
     outlook: StartTimes = NO_OUTLOOK
+    """The start times that are forecast, placements included."""
     clusters: Mapping[str, Occupancy] = field(default_factory=dict)
-    """The worker clusters that are watched, as of their own last signs of life."""
+    """Watched worker cluster to its own occupancy, as last observed."""
     unheard: Mapping[str, float] = field(default_factory=dict)
-    """Others that are watched and have told nothing yet, and since when they are."""
+    """Watched worker cluster of which nothing is observed yet, to since when it is watched, in
+    seconds on the clock of ``Snapshot.as_of``."""
     stale: Mapping[str, str] = field(default_factory=dict)
-    """Of all these, which are not to be counted on any longer, and why."""
+    """Worker cluster whose state is too old to be used, to the reason in words."""
 
     def held(self, cluster_queue: str) -> Held:
         return self.holdings.get(cluster_queue, EMPTY)
@@ -59,7 +67,7 @@ def assignment(
     *,
     priority: int = 0,
 ) -> Assignment:
-    """Find out how *cluster_queue* would take a Job with these needs.
+    """Return how *cluster_queue* would take a Job with these needs.
 
     Raises:
         FieldError: a toleration or an affinity term of a template cannot be read.
@@ -85,11 +93,11 @@ def reserves_now(
     *,
     priority: int = 0,
 ) -> bool:
-    """Tell whether Kueue would reserve quota for it as soon as it sees it.
+    """Return whether Kueue would reserve quota for a new Workload in its next cycle.
 
-    Under BestEffortFIFO the older Workloads that are pending were tried and do not fit, so a new
-    one that fits overtakes them; under StrictFIFO it waits for them, and so does one of another
-    queue that needs what is set aside for them.
+    Under BestEffortFIFO the older pending Workloads have been tried and do not fit, so a new one
+    that fits overtakes them. Under StrictFIFO it waits behind them, and a Workload of another
+    ClusterQueue also waits if it needs the quota that is set aside for their head.
     """
     return (
         found.fit is Fit.FITS
@@ -110,7 +118,8 @@ def starts_now(
     *,
     priority: int = 0,
 ) -> bool:
-    """Tell whether it would start at once: reserved, and no check or slow start holds it back."""
+    """Return whether Kueue would admit a new Workload in its next cycle, with no check to pass."""
+    # Kueue admits a Workload only when it has quota and all AdmissionChecks are Ready.
     return not cluster_queue.checks and passes_now(
         occupancy, found, local_queue, cluster_queue, priority=priority
     )
@@ -124,11 +133,13 @@ def passes_now(
     *,
     priority: int = 0,
 ) -> bool:
-    """Tell whether nothing but AdmissionChecks would hold it back.
+    """Return whether only AdmissionChecks could keep a new Workload from being admitted next.
 
-    With ``waitForPodsReady.blockAdmission`` one Workload whose pods are not ready blocks all
-    others; which ones are ready is not known, so any that reserves quota counts as not ready.
+    With ``waitForPodsReady.blockAdmission``, one admitted Workload without ready pods blocks all
+    others. Which pods are ready is not known here, so any Workload with quota counts as not ready.
     """
+    # ``PodsReadyForAllAdmittedWorkloads`` in Kueue:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/cache.go#L241
     return reserves_now(occupancy, found, local_queue, cluster_queue, priority=priority) and not (
         occupancy.snapshot.kueue.block_admission and _somebody_reserves(occupancy)
     )
@@ -147,11 +158,13 @@ def _is_behind(held: Held, cluster_queue: ClusterQueue) -> bool:
 def _is_kept_out(
     occupancy: Occupancy, found: Assignment, cluster_queue: ClusterQueue, priority: int
 ) -> bool:
-    """Tell whether it fits only with what Kueue sets aside for others that it looks at before.
+    """Return whether it fits only with quota that Kueue sets aside for heads that it tries before.
 
-    Kueue looks first at those that borrow from nearer by, then at higher priorities, then at older
-    ones (``makeClassicalIterator`` in its ``scheduler.go``); nobody is younger than a new one.
+    A cycle tries the heads that borrow from a lower height first, then those of higher priority,
+    then the older ones.
     """
+    # ``makeClassicalIterator`` in Kueue:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L1094
     quotas = without_set_aside(occupancy, found, priority)
     return quotas is not occupancy.quotas and any(
         quota.available(quotas, cluster_queue.name, cell) < amount
@@ -160,10 +173,14 @@ def _is_kept_out(
 
 
 def without_set_aside(occupancy: Occupancy, found: Assignment, priority: int) -> Quotas:
-    """Charge what Kueue sets aside for others that it looks at before."""
+    """Charge the quota that Kueue sets aside for heads that it tries before a new Workload.
+
+    *found* and *priority* are those of the new Workload.
+    """
     quotas = occupancy.quotas
     for name in occupancy.heads:
         head = occupancy.held(name).head
+        # At equal height and priority the head is tried first, because it is older.
         if head is not None and (head.height, -head.priority) <= (found.height, -priority):
             quotas = quota.charge(quotas, name, head.set_aside)
     return quotas
@@ -177,13 +194,13 @@ _ANY_NUMBER = sys.maxsize
 
 
 def build(snapshot: Snapshot, placements: Sequence[Arrival] = ()) -> Occupancy:
-    """Fold the snapshot's own arrivals, then *placements*, in order."""
+    """Count in the snapshot's own arrivals, then *placements*, in order."""
     occupancy = as_held(idle(snapshot), snapshot.held)
     return with_arrivals(occupancy, (*snapshot.arrivals, *placements))
 
 
 def idle(snapshot: Snapshot) -> Occupancy:
-    """Begin with queues that hold nothing."""
+    """Return an occupancy in which the ClusterQueues hold nothing."""
     quotas = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
     return Occupancy(
         snapshot=snapshot, quotas=quotas, holdings={}, outlook=NO_OUTLOOK.adopt(snapshot)
@@ -191,7 +208,7 @@ def idle(snapshot: Snapshot) -> Occupancy:
 
 
 def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
-    """Put some queues back to what the snapshot says that they hold."""
+    """Reset some ClusterQueues to what the snapshot says they hold, without any arrivals."""
     held, holdings, quotas = occupancy.snapshot.held, dict(occupancy.holdings), occupancy.quotas
     heads = {name for name in occupancy.heads if name not in cluster_queues}
     for name in cluster_queues:
@@ -200,12 +217,13 @@ def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
             holdings[name] = after
         if after.head is not None:
             heads.add(name)
+        # Only the difference is charged, so that the usage of all other queues is kept.
         quotas = quota.charge(quotas, name, _difference(before.usage, after.usage))
     return replace(occupancy, quotas=quotas, holdings=holdings, heads=tuple(heads))
 
 
 def with_arrivals(occupancy: Occupancy, arrivals: Iterable[Arrival]) -> Occupancy:
-    """Add them one after another; those without room, as most in a long queue, at little cost."""
+    """Count in arrivals one after another; in a long queue most have no room, and cost little."""
     joined: defaultdict[str, list[Arrival]] = defaultdict(list)
     for arrival in arrivals:
         found = _queues_of(occupancy.snapshot, arrival)
@@ -215,6 +233,8 @@ def with_arrivals(occupancy: Occupancy, arrivals: Iterable[Arrival]) -> Occupanc
         if found[1].queueing is Queueing.STRICT or _has_room(occupancy.quotas, arrival, found[1]):
             occupancy = with_arrival(_with_joined(occupancy, name, joined.pop(name, ())), arrival)
         else:
+            # Under BestEffortFIFO one without room takes no quota and blocks nobody, so it is
+            # added to the pending together with others.
             joined[name].append(arrival)
     for name, of_queue in joined.items():
         occupancy = _with_joined(occupancy, name, of_queue)
@@ -222,13 +242,14 @@ def with_arrivals(occupancy: Occupancy, arrivals: Iterable[Arrival]) -> Occupanc
 
 
 def _with_joined(occupancy: Occupancy, name: str, joined: Sequence[Arrival]) -> Occupancy:
-    """Let Workloads pend in a ClusterQueue."""
+    """Add arrivals to the pending Workloads of a ClusterQueue."""
     return _holding(occupancy, name, _joined(occupancy.held(name), joined)) if joined else occupancy
 
 
 def _queues_of(snapshot: Snapshot, arrival: Arrival) -> tuple[LocalQueue, ClusterQueue] | None:
-    """Find where Workloads want quota; None: nowhere."""
+    """Return the queues of an arrival; None: they do not exist, or its LocalQueue is stopped."""
     local_queue = snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
+    # Kueue does not queue the Workloads of a stopped LocalQueue.
     if local_queue is None or local_queue.stop_policy is not StopPolicy.NONE:
         return None
     cluster_queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
@@ -236,7 +257,7 @@ def _queues_of(snapshot: Snapshot, arrival: Arrival) -> tuple[LocalQueue, Cluste
 
 
 def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
-    """Add Workloads of one shape: each reserves quota if Kueue would give it at once, or pends."""
+    """Count in Workloads of one shape: each reserves quota if it could at once, or is pending."""
     queues = _queues_of(occupancy.snapshot, arrival)
     if queues is None:
         return occupancy
@@ -251,6 +272,7 @@ def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
         if not reserves_now(
             occupancy, found, local_queue, cluster_queue, priority=arrival.priority
         ):
+            # The others have the same shape, so they cannot reserve quota either.
             return _waiting(occupancy, arrival, found, cluster_queue, left)
         count = min(left, _alike(occupancy, found, cluster_queue, arrival.priority))
         usage = {cell: amount * count for cell, amount in found.usage.items()}
@@ -262,7 +284,7 @@ def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
 
 
 def is_kept_waiting(occupancy: Occupancy, arrival: Arrival) -> bool:
-    """Tell whether Kueue would let it pend."""
+    """Return whether Kueue would leave some of an arrival's Workloads pending."""
     queues = _queues_of(occupancy.snapshot, arrival)
     if queues is None:
         return False
@@ -272,7 +294,7 @@ def is_kept_waiting(occupancy: Occupancy, arrival: Arrival) -> bool:
 
 
 def with_waiting(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
-    """Add Workloads of one shape that Kueue has looked at and lets wait, whatever is free."""
+    """Count in Workloads of one shape as pending, because Kueue has tried them and they wait."""
     queues = _queues_of(occupancy.snapshot, arrival)
     if queues is None:
         return occupancy
@@ -282,7 +304,11 @@ def with_waiting(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
 
 
 def _has_room(quotas: Quotas, arrival: Arrival, cluster_queue: ClusterQueue) -> bool:
-    """Tell whether it might fit, which most of a long queue do not; only quotas are looked at."""
+    """Return False if an arrival cannot fit by quota alone; True means that it may fit.
+
+    This is cheap, and rules out most of a long queue. Flavors are not matched with its pods, and
+    each pod set is compared by itself.
+    """
     return all(
         any(
             all(
@@ -300,9 +326,9 @@ def _has_room(quotas: Quotas, arrival: Arrival, cluster_queue: ClusterQueue) -> 
 def _alike(
     occupancy: Occupancy, found: Assignment, cluster_queue: ClusterQueue, priority: int
 ) -> int:
-    """Count the Workloads of one shape that get the very same flavors, one after another.
+    """Return how many Workloads of one shape get the same flavors one after another; at least 1.
 
-    As long as nothing is borrowed, the first flavor that fits stays the first that fits.
+    As long as nothing is borrowed, the first flavor that fits remains the first that fits.
     """
     quotas = without_set_aside(occupancy, found, priority)
     rooms = (
@@ -320,9 +346,11 @@ def _waiting(
     cluster_queue: ClusterQueue,
     count: int,
 ) -> Occupancy:
-    """Add to the pending; the first one under StrictFIFO may have quota set aside for it."""
+    """Add to the pending Workloads; the head of a StrictFIFO queue may get quota set aside."""
     before = occupancy.held(cluster_queue.name)
     held = _joined(before, (replace(arrival, count=count),))
+    # Kueue tries a StrictFIFO head in every cycle. One of a BestEffortFIFO queue that does not fit
+    # is inadmissible until quota is released, and keeps nothing free until then.
     if cluster_queue.queueing is Queueing.STRICT and not before.pending and found.set_aside:
         head = Head(priority=arrival.priority, height=found.height, set_aside=found.set_aside)
         held = replace(held, head=head)
@@ -340,13 +368,14 @@ def _assignment_of(
     try:
         return assignment(occupancy, arrival.needs, cluster_queue, priority=arrival.priority)
     except FieldError as error:
-        # Kueue cannot judge it either: it stays pending.
+        # Kueue cannot read the template either, so the Workload stays pending.
         return Assignment(fit=Fit.WAITS, detail=str(error))
 
 
 def _joined(held: Held, arrivals: Sequence[Arrival]) -> Held:
     guests = dict(held.guests)
     for arrival in arrivals:
+        # Only Workloads that were decided by a policy count as its guests.
         if arrival.policy:
             guest = arrival.policy, arrival.option, arrival.namespace
             guests[guest] = guests.get(guest, 0) + arrival.count
@@ -375,6 +404,7 @@ def _with_guests(held: Held, arrival: Arrival, count: int) -> Mapping[Guest, int
 
 
 def _lowest(held: Held, priority: int) -> int | None:
+    # None with reserving Workloads means that their priorities are unknown, and so is the lowest.
     if held.lowest_priority is None:
         return None if held.reserving else priority
     return min(held.lowest_priority, priority)

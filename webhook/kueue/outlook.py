@@ -1,7 +1,8 @@
-"""When a newcomer would start, by the profiles in use and what was placed since they were computed.
+"""When a new Job would start, by the published profiles and the placements that they lack.
 
-Profiles are computed off the path of reviews and may be seconds old; a placement stays here until
-they contain its Workload. Its start is found once, when a queue of its tree is next looked at.
+Profiles are computed beside the reviews and may be seconds old, so a placement is kept until they
+contain its Workload. Its own start is worked out once, when a profile of its tree is next needed.
+Policies and decisions are not known here.
 """
 
 from __future__ import annotations
@@ -23,43 +24,48 @@ from webhook.model.run_keys import home_of, of_queue
 
 _SIGMAS_OF_80_PERCENT = 2.5631
 _ALONE = "queue "
+"""Prefix of the name of a tree that is one ClusterQueue without a cohort."""
 _UNTIL_ROOT = 64
-"""Cohorts above a ClusterQueue at most; a cycle of parents must not loop."""
+"""Most cohorts above a ClusterQueue, so that a cycle of parents does not loop for ever."""
 _RUNS_IN_ORDER = 16
-"""Beyond so many in a tree, placements join an earlier run of equals: see ``live_occupancy``."""
+"""From so many groups in a tree on, a placement joins an earlier group of equals out of order."""
 _TURNS = 16
-"""Equal placements of which so many wait for one another are followed; of more, the rest is taken
-to run in turns of equal length."""
+"""Waves of equal placements whose starts are worked out; the rest is taken to run in waves of
+equal length after the last of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedJob:
-    """Equal Jobs that go to a ClusterQueue and that its profile does not know of."""
+    """Equal Jobs placed in a ClusterQueue whose profile does not contain their Workloads yet."""
 
     cluster_queue: str
     demand: Demand
     priority: int = 0
     at: float
-    """When the first of them came, on the clock of ``Snapshot.as_of``."""
+    """When the first of them was decided, on the clock of ``Snapshot.as_of``."""
     seconds: float | None = None
-    """Expected run time; None: as long as the profile takes unknown ones to run."""
+    """Expected run time; None: not known, so ``Profile.unknown_seconds`` stands in for it."""
     spread: float = 0.0
-    """One sigma of ``seconds``."""
+    """Standard deviation of ``seconds``, in seconds."""
     count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """What equal Jobs will use, and when; seconds from ``Profile.computed_at``."""
+    """What equal Jobs that start together will use, and when."""
 
     cluster_queue: str
     usage: Amounts
+    """Of all of them together."""
     at: float
+    """In seconds since ``Profile.computed_at``."""
     seconds: float
+    """For how long they hold the quota, with the waves that follow them."""
     spread: float
+    """Standard deviation of when they release it, in seconds."""
     priority: int
     unseen: Unseen | None = None
-    """Nothing is known of their run times."""
+    """Given where nothing is known of their run times."""
 
 
 _Batch: TypeAlias = tuple[PlacedJob, ...]
@@ -67,37 +73,42 @@ _Batch: TypeAlias = tuple[PlacedJob, ...]
 
 @dataclass(slots=True)
 class _Tree:
-    """The placements of one tree of profiles, as far as they were followed."""
+    """The placements of one cohort tree whose starts have been worked out."""
 
     bases: dict[str, Profile] = field(default_factory=dict)
+    """ClusterQueue to its published profile on which the starts rest."""
     placed: _Batch = ()
     starts: list[_Start] = field(default_factory=list)
-    """Of *placed*, in order."""
+    """The starts of *placed*, in their order."""
     reached: dict[str, tuple[int, Profile]] = field(default_factory=dict)
-    """ClusterQueue to its profile with the first so many of *starts*."""
+    """ClusterQueue to the number of *starts* added so far, and its profile with these."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartTimes:
-    """A value: adding and dropping return another one, which shares what was worked out."""
+    """Published profiles with the placements that they lack; each change returns another value.
+
+    The new value shares the starts that the old one has worked out.
+    """
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     roots: Mapping[str, str] = field(default_factory=dict)
-    """ClusterQueue to the name of its tree, where it is not alone."""
+    """ClusterQueue to its root cohort; those without a cohort are left out."""
     placed: Mapping[str, _Batch] = field(default_factory=dict)
-    """Tree to its placements, oldest first."""
+    """Cohort tree to its placements, oldest first."""
     _trees: dict[str, _Tree] = field(default_factory=dict, compare=False, repr=False)
 
     def adopt(self, snapshot: Snapshot) -> StartTimes:
-        """Take over newly published profiles."""
+        """Return these placements on the profiles of *snapshot*."""
         if snapshot.profiles is self.profiles:
             return self
+        # What rests on profiles that did not change stays valid, so ``_trees`` is handed on.
         roots = roots_of(snapshot)
         found = StartTimes(snapshot.profiles, roots, self.placed, self._trees or {})
         return found if roots == self.roots else found._planted()
 
     def add(self, placement: PlacedJob) -> StartTimes:
-        """Let equal Jobs come now, after all others."""
+        """Add a placement after all others; one in a ClusterQueue without a profile is ignored."""
         if placement.cluster_queue not in self.profiles:
             return self
         root = self._root(placement.cluster_queue)
@@ -105,7 +116,7 @@ class StartTimes:
         return replace(self, placed={**self.placed, root: runs})
 
     def drop(self, gone: Iterable[PlacedJob]) -> StartTimes:
-        """Forget placements: the profiles contain them, or they never came."""
+        """Remove placements that the profiles contain by now, or whose Workloads never came."""
         placed = dict(self.placed)
         for placement in gone:
             root = self._root(placement.cluster_queue)
@@ -117,7 +128,10 @@ class StartTimes:
     def start_of(
         self, cluster_queue: str, demand: Demand, *, now: float, priority: int = 0
     ) -> FoundStart | None:
-        """Find when a newcomer would start; None: nothing is forecast for this queue."""
+        """Return when a new Job would start after all placements; None: there is no profile.
+
+        *now* is on the clock of ``Snapshot.as_of``; the start is in seconds from *now* on.
+        """
         profile = self.profile(cluster_queue)
         if profile is None:
             return None
@@ -125,12 +139,15 @@ class StartTimes:
         return start_of(profile, demand, priority=priority, elapsed=elapsed)
 
     def profile(self, cluster_queue: str) -> Profile | None:
-        """Return the profile with all placements of its tree: what is borrowed is gone for all."""
+        """Return a ClusterQueue's profile with all placements of its tree; None: it has none."""
+        # Those in other ClusterQueues count too: what they borrow is gone for the whole tree.
         if cluster_queue not in self.profiles:
             return None
         root = self._root(cluster_queue)
         placed = self.placed.get(root, ())
         tree = self._trees.get(root)
+        # Starts are added in order, so what was worked out is of use only while nothing of it was
+        # dropped and no profile under it was published anew.
         news = _news(tree.placed, placed) if tree is not None and self._holds(tree) else None
         if tree is None or news is None:
             tree, news = _Tree(), placed
@@ -141,10 +158,11 @@ class StartTimes:
         return self._reach(tree, cluster_queue)
 
     def _root(self, cluster_queue: str) -> str:
+        """Name the cohort tree of a ClusterQueue."""
         return self.roots.get(cluster_queue) or f"{_ALONE}{cluster_queue}"
 
     def _planted(self) -> StartTimes:
-        """Find anew which tree each placement belongs to."""
+        """Return the same placements under the cohort trees that they belong to now."""
         placed: dict[str, _Batch] = {}
         for run in chain.from_iterable(self.placed.values()):
             root = self._root(run.cluster_queue)
@@ -152,10 +170,11 @@ class StartTimes:
         return replace(self, placed=placed)
 
     def _holds(self, tree: _Tree) -> bool:
+        """Tell whether the profiles on which a tree's starts rest are still the published ones."""
         return all(self.profiles.get(name) is base for name, base in tree.bases.items())
 
     def _reach(self, tree: _Tree, name: str) -> Profile | None:
-        """Bring the profile of one queue up to all starts known so far."""
+        """Return a ClusterQueue's profile with all starts so far; None: it has no profile."""
         base = self.profiles.get(name)
         if base is None:
             return None
@@ -167,7 +186,7 @@ class StartTimes:
         return profile
 
     def _follow(self, tree: _Tree, run: PlacedJob) -> None:
-        """Find the starts of equal Jobs, as many at once as start together."""
+        """Work out the starts of equal Jobs, wave by wave: as many as have room start together."""
         left = run.count
         for turn in count(1):
             profile = self._reach(tree, run.cluster_queue) if left else None
@@ -175,10 +194,12 @@ class StartTimes:
                 return
             elapsed = max(0.0, run.at - profile.computed_at)
             found = start_of(profile, run.demand, priority=run.priority, elapsed=elapsed)
+            # What never starts takes no quota from anybody.
             if found.start.seconds == inf:
                 return
             at = elapsed + found.start.seconds
             together = min(left, max(1, _room(profile, at, found.usage)))
+            # Following hundreds of waves would cost a review more than it has time for.
             turns = ceil(left / together) if turn == _TURNS else 1
             tree.starts.append(_start(run, found, profile, at, together, turns))
             left -= together * turns
@@ -187,10 +208,11 @@ class StartTimes:
 def _start(
     run: PlacedJob, found: FoundStart, profile: Profile, at: float, together: int, turns: int
 ) -> _Start:
-    """So many start together, and as many in each turn after it."""
+    """Return one start for *together* Jobs at once, and as many in each of the *turns* waves."""
     seconds, spread = run.seconds, run.spread
     if seconds is None:
         seconds, spread = profile.unknown_seconds, profile.unknown_seconds
+    # Start and run are taken to vary independently, so their variances add up at the release.
     waits = (found.start.high - found.start.low) / _SIGMAS_OF_80_PERCENT
     return _Start(
         cluster_queue=run.cluster_queue,
@@ -204,13 +226,15 @@ def _start(
 
 
 def _unseen(run: PlacedJob, found: FoundStart, count: int) -> Unseen:
-    """Who starts at once is waited for by all; who waits, by those of no higher priority."""
+    """Describe Jobs of unknown run time for those that come later."""
+    # Once they hold quota all wait for them; while pending, only those of no higher priority do.
     priority = run.priority if found.start.seconds > 0.0 else None
     return Unseen(cells=frozenset(found.usage), priority=priority, count=count)
 
 
 def _with(runs: _Batch, placement: PlacedJob) -> _Batch:
-    """Add a placement to the last run, or to an earlier one of equal ones where there are many."""
+    """Return *runs* with a placement added: to the last group if equal, or as a new group."""
+    # Among many groups the exact order matters little, and each group costs a review time.
     first = len(runs) - 1 if len(runs) < _RUNS_IN_ORDER else 0
     for index in range(max(first, 0), len(runs)):
         run = runs[index]
@@ -221,7 +245,7 @@ def _with(runs: _Batch, placement: PlacedJob) -> _Batch:
 
 
 def _without(runs: _Batch, placement: PlacedJob) -> _Batch:
-    """Take a placement out of the oldest run of equal ones."""
+    """Return *runs* with a placement taken out of the oldest group of equals, if there is one."""
     for index, run in enumerate(runs):
         if _shape(run) == _shape(placement):
             left = run.count - placement.count
@@ -231,7 +255,7 @@ def _without(runs: _Batch, placement: PlacedJob) -> _Batch:
 
 
 def _news(before: _Batch, now: _Batch) -> _Batch | None:
-    """List what was added; None: something was dropped."""
+    """Return what *now* has more than *before*; None: something was dropped or reordered."""
     found: list[PlacedJob] = []
     for old, run in zip_longest(before, now):
         if old is None:
@@ -244,6 +268,7 @@ def _news(before: _Batch, now: _Batch) -> _Batch | None:
 
 
 def _shape(placement: PlacedJob) -> tuple[object, ...]:
+    """Return what equal placements have in common: all but their time and number."""
     return (
         placement.cluster_queue,
         placement.priority,
@@ -254,14 +279,16 @@ def _shape(placement: PlacedJob) -> tuple[object, ...]:
 
 
 def _room(profile: Profile, at: float, usage: Amounts) -> int:
-    """Count the Jobs that find room at once in the step that *at* falls into."""
+    """Count the Jobs, each with this usage, for which a profile has room together at *at*."""
     index = bisect_right(profile.times, at) - 1
     free = dict(zip(profile.cells, profile.free[index], strict=True))
     return min((free.get(cell, 0) // n for cell, n in usage.items() if n), default=1)
 
 
 def _taken(profile: Profile, start: _Start, *, is_own: bool) -> Profile:
-    # Who waits elsewhere is in nobody's way but for what it uses.
+    """Return a profile with a start added; *is_own*: the start is in the same ClusterQueue."""
+    # Under StrictFIFO it blocks later Workloads of its own ClusterQueue only; those of others
+    # merely lack the quota that it uses.
     found = with_placement(
         profile if is_own else replace(profile, behind=()),
         start.usage,
@@ -276,7 +303,7 @@ def _taken(profile: Profile, start: _Start, *, is_own: bool) -> Profile:
 
 
 def roots_of(snapshot: Snapshot) -> Mapping[str, str]:
-    """Name the tree of each ClusterQueue that is in a cohort."""
+    """Map each ClusterQueue that is in a cohort to its root cohort, which names its tree."""
     parents = {name: cohort.parent for name, cohort in snapshot.cohorts.items()}
     found = {}
     for queue in snapshot.cluster_queues.values():
@@ -291,7 +318,11 @@ def roots_of(snapshot: Snapshot) -> Mapping[str, str]:
 
 
 def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> PlacedJob | None:
-    """Find what a placement, made at *now*, will use; None: nothing, or it cannot be told."""
+    """Return a placement decided at *now* with its demand and run time.
+
+    *now* is on the clock of ``Snapshot.as_of``. None: its ClusterQueue is not known or has no
+    profile, or a template cannot be read.
+    """
     local_queue = snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
     name = local_queue.cluster_queue if local_queue is not None else ""
     queue = snapshot.cluster_queues.get(name)
@@ -302,6 +333,7 @@ def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> PlacedJob | None
     except FieldError:
         return None
     run = arrival.run
+    # Without a decision only time limits are known of its run; what its class took comes first.
     if run is None or arrival.job_class is not None:
         run = _expected(arrival, name, wanted, snapshot) or run
     seconds, spread = (None, 0.0) if run is None else remaining(run)
@@ -319,7 +351,10 @@ def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> PlacedJob | None
 def _expected(
     arrival: Arrival, cluster_queue: str, wanted: Demand, snapshot: Snapshot
 ) -> RunTime | None:
-    """Expect what its class took on the flavors it gets first, or what any class took there."""
+    """Return the run time learned of its class, or else of any class in the ClusterQueue.
+
+    It is that on the flavors that Kueue tries first; None: too few runs are known.
+    """
     for flavors in wanted.combinations[:1]:
         found = arrival.job_class
         known = found and learned_on(snapshot.run_times, found, flavors)

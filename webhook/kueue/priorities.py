@@ -1,4 +1,7 @@
-"""Which priority a Job's Workload has: ``ExtractPriority`` in Kueue's ``jobframework``."""
+"""The priority of a Job's Workload, found as Kueue's ``ExtractPriority`` finds it.
+
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from webhook.model.queues import Snapshot
 
 
 def priority_of(job: Job, option: Option, snapshot: Snapshot) -> int:
-    """Return the priority of the Job's Workload under an option."""
+    """Return the priority of the Job's Workload if the Job takes an option."""
+    # The priority class for guests becomes the Job's label, so it comes before the Job's own.
     guests = option.guests.priority_class if option.guests else ""
     return snapshot.priority_classes.get(guests, 0) if guests else own_priority(job, snapshot)
 
@@ -16,9 +20,11 @@ def priority_of(job: Job, option: Option, snapshot: Snapshot) -> int:
 def own_priority(job: Job, snapshot: Snapshot) -> int:
     """Return the priority that the Job itself asks for.
 
-    That of the WorkloadPriorityClass in its label, else of the first PriorityClass that its pods
-    name, else of the cluster's default PriorityClass. A class that is not there counts as 0.
+    This is the value of the WorkloadPriorityClass in its label, else of the first PriorityClass
+    that its pod sets name, else of the cluster's default PriorityClass.
     """
+    # A class that does not exist counts as 0. Kueue makes no Workload for such a Job, and it is
+    # left as submitted (``unmodelled``).
     name = job.labels.get(PRIORITY_LABEL, "")
     if name:
         return snapshot.priority_classes.get(name, 0)
@@ -27,7 +33,10 @@ def own_priority(job: Job, snapshot: Snapshot) -> int:
 
 
 def unknown_class(job: Job, snapshot: Snapshot) -> str:
-    """Name the class that the Job's priority is said by and that is not there; empty: it is."""
+    """Return the kind and name of the Job's priority class where it does not exist; else "".
+
+    A Job that names no class uses the default, which always exists.
+    """
     name = job.labels.get(PRIORITY_LABEL, "")
     if name:
         return "" if name in snapshot.priority_classes else f"WorkloadPriorityClass {name}"

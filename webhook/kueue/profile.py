@@ -1,6 +1,7 @@
-"""Looking a Job's start up in a profile, and adding to a profile what was placed since.
+"""When a new Job would start, by the profile of a ClusterQueue; and profiles with placements added.
 
-A few microseconds each: a profile has little more than a hundred steps.
+Each takes a few microseconds, as a review has a millisecond and a profile some hundred steps. What
+runs and what is pending is not known here: the profile already contains it.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ from webhook.model.forecasts import Profile, Start
 from webhook.model.queues import Amounts, FlavorResource
 
 MAX_STEPS = 256
-"""With placements added; of more, some are put together, so that no start looks earlier,"""
+"""Most steps of a profile with placements; with more, some are joined to the one before."""
 _STEPS_LEFT = 192
-"""and so many are left."""
+"""Steps that are left then, so that the next few placements need not join any."""
 _SIGMAS = 1.2816
-"""Either side of the mean lie 40 % of a normal distribution."""
+"""Half the width of the middle 80 % of a normal distribution, in standard deviations."""
 _WIDER = 1.5
-"""What each reason for uncertainty does to a range,"""
+"""Factor by which each reason for uncertainty widens a range."""
 _LEAST_PART = 0.25
-"""which then is at least so much of the wait, either way."""
+"""Least half-width of an uncertain range, as a part of the wait."""
 PRIORITIES = "priorities"
-"""Why it is not known who is served next: more ranks wait than a profile tells apart."""
+"""A reason why the order is not known: the profile does not tell this priority's turn apart."""
 _Table: TypeAlias = tuple[tuple[int, ...], ...]
-"""Step after step, what is free of each cell."""
+"""For each step what is free of each cell: milli-CPU, or whole units of other resources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundStart:
-    """A start, and what the Job would use from then on. Both empty where it never starts."""
+    """A Job's expected start, and the flavors and quota it would get (empty: it never starts)."""
 
     start: Start
     flavors: tuple[str, ...] = ()
@@ -42,19 +43,20 @@ class FoundStart:
 
     @property
     def names(self) -> str:
-        """Name the flavors as ``model.forecasts.Estimates`` does."""
+        """The flavors as ``model.forecasts.Estimates`` names them, joined by commas."""
         return ",".join(sorted(set(self.flavors)))
 
 
 def start_of(
     profile: Profile, demand: Demand, *, priority: int = 0, elapsed: float = 0.0
 ) -> FoundStart:
-    """Find when a newcomer would start; *elapsed* seconds after the profile was computed.
+    """Return the expected start of a Job that comes *elapsed* seconds after the profile was made.
 
-    Seconds of the answer count from that moment. Of those who wait only they are served before it
-    that have at least its priority, and none that borrow as long as it need not. It comes when
-    all have been served whose turn it was, and waits for the next turn that leaves it room.
+    The start is in seconds from then on; inf: it never starts. Of the pending Workloads those of
+    at least its priority are admitted before it, and none that borrow as long as it need not.
     """
+    # In a cycle its turn comes after all pending heads of its rank (decision 0023), and it waits
+    # for the first cycle in which it finds room at its turn.
     columns = {cell: index for index, cell in enumerate(profile.cells)}
     for index, at, tables in _turns(profile, priority, elapsed) if demand.is_possible else ():
         found = (_flavors_at(table[index], columns, demand) for table in tables)
@@ -75,10 +77,11 @@ def with_placement(
     spread: float = 0.0,
     priority: int = 0,
 ) -> Profile:
-    """Take *usage* from what is free for *run_seconds* from *start_seconds* on.
+    """Return the profile with *usage* taken for *run_seconds* from *start_seconds* on.
 
-    Both count from ``computed_at``; *spread* is one sigma of the moment at which the run ends.
-    Who comes later under StrictFIFO, with no higher priority, starts no earlier than this one.
+    *start_seconds* counts from ``computed_at``; *spread* is the standard deviation of the time at
+    which the run ends, in seconds. Under StrictFIFO, Jobs that come later with no higher priority
+    start no earlier than this one.
     """
     taken = tuple(usage.get(cell, 0) for cell in profile.cells)
     end = start_seconds + run_seconds
@@ -88,7 +91,10 @@ def with_placement(
         served = served_before(profile.priorities, priority)
 
         def less(table: _Table, *, comes_before: bool) -> _Table:
-            """Whose turn comes before finds its place free when it would start, and not after."""
+            """Take the usage from a table; *comes_before*: its turn comes before the placement's.
+
+            Such a turn still finds the quota free in the step in which the placement starts.
+            """
             return tuple(
                 tuple(max(0, n - each) for n, each in zip(row, taken, strict=True))
                 if (start_seconds < at if comes_before else start_seconds <= at) and at < end
@@ -109,7 +115,11 @@ def with_placement(
 def _turns(
     profile: Profile, priority: int, elapsed: float
 ) -> Iterator[tuple[int, float, Sequence[_Table]]]:
-    """List the moments at which a newcomer may start: step, seconds, and what is free to it."""
+    """Yield when a newcomer may start: a step's index, a time, and what is free for it then.
+
+    The time is in seconds since the profile was computed.
+    """
+    # Under StrictFIFO nothing starts before all that are older, of at least its priority.
     behind = max((at for each, at in profile.behind if each >= priority), default=0.0)
     earliest = max(elapsed, behind)
     if earliest == inf:
@@ -117,22 +127,25 @@ def _turns(
     first = bisect_right(profile.times, earliest) - 1
     tables = _tables(profile, priority)
     for index in range(first, len(profile.times)):
-        # Whoever is ahead of it has been served by then.
+        # It comes in the middle of its first step: all pending have been tried by then, and only
+        # from the next cycle on does its turn come before that of others.
         at = max(earliest, profile.times[index])
         yield index, at, (profile.free,) if index == first else tables
 
 
 def _tables(profile: Profile, priority: int) -> Sequence[_Table]:
-    """List what is free when its turn comes, without borrowing and with it."""
+    """Return what is free at a priority's turns: first without borrowing, then with it."""
     served = served_before(profile.priorities, priority)
     found = [profile.ranked.get((borrows, served)) for borrows in (False, True)]
+    # The very last turn has no table of its own: it finds what is free after the cycle.
     if found[0] is not None and found[1] is None:
         found[1] = profile.free if served == len(profile.priorities) else None
     return [each for each in found if each is not None] or [profile.free]
 
 
 def _with_doubts(start: Start, profile: Profile, demand: Demand, priority: int) -> Start:
-    """Say what is not known of a start that is to come: who is served before, how long they run."""
+    """Add to a start what is not known of it: run times ahead of it, or the order of admission."""
+    # A Job that starts at once waits for nobody, so nothing about others can be wrong.
     if start.seconds == 0.0:
         return start
     cells = demand.cells
@@ -151,11 +164,9 @@ def _with_doubts(start: Start, profile: Profile, demand: Demand, priority: int) 
 
 
 def _is_ranked(profile: Profile, priority: int) -> bool:
-    """Tell whether the profile tells apart who comes with this priority.
-
-    Who is before others in a StrictFIFO queue would keep them waiting that the profile lets pass.
-    """
+    """Tell whether the profile knows when a newcomer of this priority has its turn."""
     served, waiting = served_before(profile.priorities, priority), len(profile.priorities)
+    # In front of a StrictFIFO queue it would block Workloads that this profile lets start.
     overtakes = any(each < priority for each, _ in profile.behind)
     return not overtakes and (served == waiting or (False, served) in profile.ranked)
 
@@ -163,7 +174,10 @@ def _is_ranked(profile: Profile, priority: int) -> bool:
 def _flavors_at(
     free: tuple[int, ...], columns: Mapping[FlavorResource, int], demand: Demand
 ) -> tuple[FlavorChoice, ...] | None:
-    """Choose flavors in Kueue's order; later parts see what earlier ones take."""
+    """Return the first flavor that fits for each part of a demand; None: some part has none.
+
+    Later parts find taken what earlier ones take.
+    """
     taken: dict[FlavorResource, int] = {}
     chosen: list[FlavorChoice] = []
     for choices in demand.parts:
@@ -191,11 +205,12 @@ def _found(start: Start, chosen: tuple[FlavorChoice, ...]) -> FoundStart:
 
 
 def _spread(profile: Profile, index: int, at: float) -> float:
-    """Return the spread of the step that *at* falls into, or of the step it waits for."""
+    """Return the standard deviation, in seconds, of a start at *at* or with the step *index*."""
     return profile.spread[index] if at > 0.0 else 0.0
 
 
 def _start(profile: Profile, seconds: float, spread: float) -> Start:
+    """Return a start with the range that holds about 80 % of cases, wider where uncertain."""
     least = _LEAST_PART * seconds if profile.uncertain else 0.0
     width = max(_SIGMAS * spread, least) * _WIDER ** len(profile.uncertain)
     return Start(
@@ -207,7 +222,7 @@ def _start(profile: Profile, seconds: float, spread: float) -> Start:
 
 
 def _cut(profile: Profile, at: float, spread: float) -> Profile:
-    """Let a step begin at a given moment."""
+    """Return the profile with a step that begins at *at*, in seconds since it was computed."""
     index = bisect_right(profile.times, at)
     if index == 0 or profile.times[index - 1] == at:
         return profile
@@ -216,7 +231,7 @@ def _cut(profile: Profile, at: float, spread: float) -> Profile:
         times=(*profile.times[:index], at, *profile.times[index:]),
         free=_with_row(profile.free, index, profile.free[index - 1]),
         ranked={
-            # Nobody's turn comes at this moment.
+            # No cycle runs at this time, so no turn comes: all find what is free after the last.
             rank: _with_row(table, index, profile.free[index - 1])
             for rank, table in profile.ranked.items()
         },
@@ -233,11 +248,12 @@ def _with_row(table: _Table, index: int, row: tuple[int, ...]) -> _Table:
 
 
 def _shortened(profile: Profile) -> Profile:
-    """Where there are too many steps, keep a part of them, so that the next few are no work."""
+    """Return the profile with fewer steps, if it has more than MAX_STEPS."""
     times = profile.times
     if len(times) <= MAX_STEPS:
         return profile
     kept = kept_steps(times, _STEPS_LEFT)
+    # Quota counts as free only where it is in all joined steps; a turn may come in any of them.
     return replace(
         profile,
         times=tuple(times[index] for index in kept),
@@ -248,7 +264,7 @@ def _shortened(profile: Profile) -> Profile:
 
 
 def _put_together(table: _Table, kept: Sequence[int], choose: Callable[..., int]) -> _Table:
-    """Put the rows between two kept ones together, cell by cell."""
+    """Join the rows from each kept one up to the next, cell by cell."""
     ends = (*kept[1:], len(table))
     return tuple(
         tuple(map(choose, *table[first:end])) if end - first > 1 else table[first]
@@ -259,7 +275,10 @@ def _put_together(table: _Table, kept: Sequence[int], choose: Callable[..., int]
 def _with_behind(
     behind: tuple[tuple[int, float], ...], priority: int, at: float
 ) -> tuple[tuple[int, float], ...]:
-    """Add one who waits until *at*; the highest priority first, seconds never falling."""
+    """Return *behind* with a Workload added that waits until *at*.
+
+    The highest priority is first, and the seconds never fall.
+    """
     levels = dict(behind)
     levels[priority] = max(at, levels.get(priority, 0.0))
     found: list[tuple[int, float]] = []
@@ -271,18 +290,21 @@ def _with_behind(
 
 
 def served_before(waiting: Sequence[int], priority: int) -> int:
-    """Count the priorities among *waiting* that are served before a newcomer's."""
+    """Count the priorities among *waiting* that are admitted before a newcomer's."""
+    # Of equal priorities Kueue takes the older Workload first, and a newcomer is the youngest.
     return sum(each >= priority for each in waiting)
 
 
 def kept_steps(times: Sequence[float], steps: int) -> list[int]:
-    """Choose which steps begin one of at most *steps*: with equal relative distances at least.
+    """Return the indices of at most *steps* steps to keep, the first always among them.
 
-    The first stays. What is left out joins the kept one before it.
+    The others join the kept one before them. The ratio of consecutive times kept has a lower
+    bound: the further away a start is, the less its exact time matters.
     """
     if len(times) <= steps:
         return list(range(len(times)))
     ratio = max(times[-1] / times[1], 1.0) ** (1 / steps) if times[1] > 0 else 1.0
+    # The first ratio may keep one or two steps too many, so it is widened until it does not.
     while True:
         kept = _spaced(times, ratio)
         if len(kept) <= steps:
@@ -291,6 +313,7 @@ def kept_steps(times: Sequence[float], steps: int) -> list[int]:
 
 
 def _spaced(times: Sequence[float], ratio: float) -> list[int]:
+    """Return the indices of times that are each at least *ratio* times the one kept before."""
     kept = [0]
     for index in range(1, len(times)):
         if times[index] >= times[kept[-1]] * ratio:

@@ -1,7 +1,8 @@
-"""Pending Workloads of one tree in lines: those of one line wait for the very same quota.
+"""The heads of ClusterQueues in one cohort tree, and which flavors and quota a head would get.
 
-Under BestEffortFIFO a line holds one shape of one ClusterQueue, so when its first does not fit none
-does; under StrictFIFO it holds the whole ClusterQueue, and nobody overtakes.
+Under StrictFIFO a ClusterQueue has one head, which nothing overtakes. Under BestEffortFIFO it has
+one head for each shape that is pending: equal Workloads wait for the same quota, so where the
+oldest of them does not fit, none does. Time and the order among queues are left to the caller.
 """
 
 from __future__ import annotations
@@ -20,57 +21,61 @@ from webhook.model.queues import ClusterQueue, Queueing
 
 _Choices: TypeAlias = tuple[tuple[str, Taken], ...]
 Key: TypeAlias = tuple[int, int, int, int]
-"""What stands in front: own quota before borrowed (0, 1), priority down, age, a serial number."""
+"""Order of heads, the least first: borrows (0, 1), negated priority, age, a serial number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingGroup:
-    """Equal Workloads that want quota, one after another."""
+    """Equal Workloads that are pending in one ClusterQueue and are admitted one by one."""
 
     cluster_queue: str
     demand: Demand
     seconds: float
     """Expected run time."""
     spread: float = 0.0
-    """One sigma of ``seconds``."""
+    """Standard deviation of ``seconds``, in seconds."""
     by_flavors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Flavors, joined by commas, to seconds and spread where they differ."""
+    """Flavors (sorted, unique, joined by commas) to (seconds, spread); empty: the same on all."""
     priority: int = 0
     count: int = 1
     at: float = 0.0
-    """When it begins to compete."""
+    """When it begins to compete for quota, in seconds since the beginning of the schedule."""
     key: str = ""
+    """A name by which the caller finds its start again; need not be unique."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitting:
-    """How a Workload fits, or would once there is room (then ``fits`` is False)."""
+    """The flavors and quota that one Workload gets, or would get if there were room."""
 
     fits: bool
+    """False: it has to wait, and the rest says what it waits for."""
     taken: Taken
     flavors: tuple[str, ...]
+    """One for each part of the demand."""
     height: int = 0
-    """How far up the cohorts it borrows from; 0: not at all."""
+    """Levels of cohorts above the ClusterQueue that it borrows from; 0: it does not borrow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shape:
-    """A Demand in a tree's own indices, without flavors that have too little even when idle."""
+    """A Demand in the tree's own indices, without flavors too small even when all is idle."""
 
     parts: tuple[_Choices, ...]
     only: Taken | None
-    """What it takes where there is nothing to choose."""
+    """All that it takes, where each part has exactly one flavor; None: there is a choice."""
     outcomes: tuple[Fitting, Fitting, Fitting] | None
-    """Where there is nothing to choose: it fits, it fits with borrowing, it does not fit."""
+    """For ``only``: it fits, it fits by borrowing, it does not fit. None: there is a choice."""
 
     @property
     def is_possible(self) -> bool:
+        """Whether each part has a flavor that could hold it if the tree were idle."""
         return all(self.parts)
 
 
 @dataclass(slots=True, eq=False)
 class QueueEntry:
-    """Equal Workloads in a row, and how many of them are left."""
+    """A group of equal Workloads in a queue, and how many of them are still pending."""
 
     shape: Shape
     waiting: PendingGroup
@@ -79,15 +84,17 @@ class QueueEntry:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class FullQueues:
-    """Lines that one look at a node tells to have no room."""
+    """Queues whose heads can be passed over together when one node has too little free quota."""
 
     node: int
     wanted: Taken | None = None
-    """What the first of each line must find free there; None: to be found out line by line."""
+    """What the head of each queue needs free at the node; None: it differs from head to head."""
     heap: list[tuple[Key, ClusterQueueHeads]] = field(default_factory=list)
 
     def top(self) -> Key | None:
-        """Return the key of the first line; what is out of date is thrown away."""
+        """Return the key of the first head, dropping outdated ones; None: there is no head."""
+        # A queue that moves to another key is not searched for here: its old key is left in the
+        # heap, and is recognized by not being the one in ``stored``.
         heap = self.heap
         while heap:
             key, line = heap[0]
@@ -99,19 +106,23 @@ class FullQueues:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ClusterQueueHeads:
+    """Pending groups of one ClusterQueue of which only the first may be admitted."""
+
     queue: ClusterQueue
     leaf: int
     is_strict: bool
     bucket: FullQueues | None = None
     entries: list[tuple[int, int, QueueEntry]] = field(default_factory=list)
-    """A heap: the highest priority, then the oldest."""
+    """A heap of (negated priority, age, group): the highest priority first, then the oldest."""
     stored: Key | None = None
-    """Under which it stands in its bucket; None: only a release of its own may bring it back."""
+    """Its key in ``bucket``; None: out of the heap until its ClusterQueue releases quota."""
 
     def add(self, entry: QueueEntry, order: int) -> None:
+        """Queue a group; the least *order* is the oldest."""
         heapq.heappush(self.entries, (-entry.waiting.priority, order, entry))
 
     def take(self, count: int) -> None:
+        """Remove *count* Workloads of the first group."""
         entry = self.entries[0][2]
         entry.count -= count
         if not entry.count:
@@ -120,12 +131,12 @@ class ClusterQueueHeads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FlavorTry:
-    """What comes of one flavor."""
+    """What one flavor would mean for one part of a demand."""
 
     level: Level
-    """Of the resource that fares worst."""
+    """That of the resource with the worst one."""
     height: int
-    """The largest of all its resources: one may borrow while another waits."""
+    """The greatest of all resources: one may borrow while another has the worst mode."""
     flavor: str
     taken: Taken
 
@@ -134,21 +145,26 @@ _NOTHING = _FlavorTry(level=(PreemptionMode.EXCEEDS, 0), height=0, flavor="", ta
 
 
 class Claims:
-    """Whose quota could be taken back by preemption: who holds some, of which priority."""
+    """Priorities of the Workloads that hold quota, which preemption could take back."""
 
     def __init__(self, *, fair_sharing: bool) -> None:
         self.fair_sharing = fair_sharing
         self._holding: defaultdict[int, Counter[int | None]] = defaultdict(Counter)
+        """ClusterQueue's node to priority to the number of Workloads that hold quota."""
 
     def hold(self, leaf: int, priority: int | None, count: int) -> None:
-        """Let so many hold quota, or below 0 give it back; None: of an unknown priority."""
+        """Count *count* more Workloads as holding quota (below 0: fewer).
+
+        A *priority* of None is an unknown one.
+        """
         holding = self._holding[leaf]
         holding[priority] += count
         if not holding[priority]:
             del holding[priority]
 
     def lower_runs(self, leaf: int, priority: int) -> bool:
-        """Tell whether one of a lower priority may run there."""
+        """Tell whether a Workload of a lower or unknown priority holds quota in a ClusterQueue."""
+        # A Workload of unknown priority might be a candidate for Kueue's preemption.
         holding = self._holding.get(leaf, ())
         return any(each is None or each < priority for each in holding)
 
@@ -158,7 +174,7 @@ def is_strict(queue: ClusterQueue) -> bool:
 
 
 def shape_of(tree: UsageTree, leaf: int, demand: Demand) -> Shape:
-    """Translate; a part without choices can never be served."""
+    """Translate a demand into the tree's indices; a part without choices can never be admitted."""
     parts: list[_Choices] = []
     for choices in demand.parts:
         found = []
@@ -168,6 +184,7 @@ def shape_of(tree: UsageTree, leaf: int, demand: Demand) -> Shape:
                 continue
             taken = tuple((tree.indices[cell], amount) for cell, amount in usage)
             first = leaf * tree.width
+            # Kueue goes on to the next flavor where the amount exceeds the potential capacity.
             if all(tree.potentials[first + cell] >= amount for cell, amount in taken):
                 found.append((choice.flavor, taken))
         parts.append(tuple(found))
@@ -176,6 +193,7 @@ def shape_of(tree: UsageTree, leaf: int, demand: Demand) -> Shape:
 
 
 def _outcomes(parts: list[_Choices], only: Taken | None) -> tuple[Fitting, Fitting, Fitting] | None:
+    """Prepare the three possible answers, so that a cycle need not build one for each head."""
     if only is None:
         return None
     flavors = tuple(choices[0][0] for choices in parts)
@@ -197,7 +215,11 @@ def _only(parts: list[_Choices]) -> Taken | None:
 
 
 def wanted_above(tree: UsageTree, leaf: int, only: Taken) -> Taken:
-    """Say what the cohort must have free: less what the ClusterQueue lends to nobody and has."""
+    """Return what the cohort must have free for a Workload of one ClusterQueue.
+
+    That is its usage less what the ClusterQueue has free of the quota that it lends to nobody.
+    """
+    # ``lendingLimit`` keeps a part of the nominal quota out of the cohort's reach.
     first = leaf * tree.width
     return tuple(
         (cell, amount - min(amount, max(0, tree.local[first + cell] - tree.used[first + cell])))
@@ -206,7 +228,10 @@ def wanted_above(tree: UsageTree, leaf: int, only: Taken) -> Taken:
 
 
 def owns(tree: UsageTree, leaf: int, only: Taken) -> bool:
-    """Tell whether it would not borrow."""
+    """Tell whether a ClusterQueue's unused nominal quota covers *only*, so that none is borrowed.
+
+    Others may have borrowed that quota: see ``has``.
+    """
     first = leaf * tree.width
     subtree, used = tree.subtree, tree.used
     for cell, amount in only:  # noqa: SIM110 - twice as fast as all()
@@ -216,6 +241,7 @@ def owns(tree: UsageTree, leaf: int, only: Taken) -> bool:
 
 
 def has(tree: UsageTree, node: int, taken: Taken) -> bool:
+    """Tell whether a node has that much free, borrowing included."""
     available = tree.available
     for cell, amount in taken:  # noqa: SIM110 - twice as fast as all()
         if available(node, cell) < amount:
@@ -224,20 +250,23 @@ def has(tree: UsageTree, node: int, taken: Taken) -> bool:
 
 
 def has_room(tree: UsageTree, node: int, shape: Shape) -> bool:
-    """Tell whether it may fit there; where nothing is to choose, whether it fits."""
+    """Tell whether a Workload may fit at a node; certain where it has no choice of flavors."""
     if shape.only is not None:
         return has(tree, node, shape.only)
+    # Parts are checked one by one here; together they may still need more than there is.
     return all(any(has(tree, node, taken) for _, taken in choices) for choices in shape.parts)
 
 
 def fitting(
     tree: UsageTree, line: ClusterQueueHeads, claims: Claims, *, exact_height: bool
 ) -> Fitting:
-    """See how the first of a line fits; later parts see what earlier ones take.
+    """Return the flavors and quota for a queue's head, by the usage of now.
 
-    Without *exact_height* 1 may stand for any height above 0.
+    Later parts of its demand find taken what earlier ones take. Without *exact_height* a height
+    of 1 may stand for any above 0.
     """
     shape = line.entries[0][2].shape
+    # Without a choice of flavors, fungibility decides nothing, and one check of quota is enough.
     if shape.only is not None and shape.outcomes is not None and not exact_height:
         if not has(tree, line.leaf, shape.only):
             return shape.outcomes[2]
@@ -261,7 +290,7 @@ def _best(
     usage: Mapping[int, int],
     claims: Claims,
 ) -> _FlavorTry:
-    """Find the flavor that Kueue's fungibility takes, as ``kueue.assignment`` does."""
+    """Return the flavor that Kueue's fungibility chooses, by the rules of ``kueue.assignment``."""
     best = _NOTHING
     for flavor, taken in choices:
         wanted = tuple((cell, amount + usage.get(cell, 0)) for cell, amount in taken)
@@ -277,11 +306,12 @@ def _best(
 def _level(
     tree: UsageTree, line: ClusterQueueHeads, wanted: Taken, claims: Claims
 ) -> tuple[Level, int]:
-    """Weigh the resources of one flavor: how the worst fares, and how far up any borrows from."""
+    """Return the worst level of a flavor's resources, and the greatest height of any of them."""
     worst, height = (PreemptionMode.FITS, 0), 0
     for cell, amount in wanted:
         above, reclaims = tree.height(line.leaf, cell, amount)
         mode = PreemptionMode.FITS
+        # Kueue judges each resource by itself; the worst of a flavor's resources decides.
         if tree.available(line.leaf, cell) < amount:
             mode = _short(
                 tree, line, cell, claims, has_right=reclaims or _has(tree, line, cell, amount)
@@ -295,6 +325,7 @@ def _level(
 def _short(
     tree: UsageTree, line: ClusterQueueHeads, cell: int, claims: Claims, *, has_right: bool
 ) -> PreemptionMode:
+    """Return the mode of a resource of which too little is free."""
     preemption = line.queue.preemption
     if not assignment.may_claim(preemption, fair_sharing=claims.fair_sharing, has_right=has_right):
         return PreemptionMode.WAITS
@@ -306,12 +337,12 @@ def _short(
 
 
 def _has(tree: UsageTree, line: ClusterQueueHeads, cell: int, amount: int) -> bool:
-    """Tell whether its nominal quota is enough, whoever uses it."""
+    """Tell whether the ClusterQueue's nominal quota covers *amount*, ignoring all usage."""
     return tree.nominal[line.leaf * tree.width + cell] >= amount
 
 
 def _may_claim(tree: UsageTree, line: ClusterQueueHeads, wanted: Taken, claims: Claims) -> bool:
-    """Tell whether all that is short is quota that it has a right to and that others hold."""
+    """Tell whether preemption could bring every resource of which too little is free."""
     return all(
         tree.available(line.leaf, cell) >= amount
         or assignment.may_claim(
@@ -324,14 +355,16 @@ def _may_claim(tree: UsageTree, line: ClusterQueueHeads, wanted: Taken, claims: 
 
 
 def alike(tree: UsageTree, line: ClusterQueueHeads, found: Fitting, *, keeps_height: bool) -> int:
-    """Count how many of the first entry get the same flavors, and borrow alike, one by one.
+    """Count the Workloads of the first group that can be admitted together with its first one.
 
-    As long as nothing is borrowed, the first flavor that fits stays the first that fits.
+    Admitted one by one they would get the same flavors; with *keeps_height* they would also all
+    borrow, or none of them.
     """
     entry = line.entries[0][2]
     if entry.count == 1:
         return 1
     if entry.shape.only is None:
+        # As long as nothing is borrowed, the first flavor that fits stays the first that fits.
         return max(1, min(entry.count, tree.own_room(line.leaf, found.taken)))
     if keeps_height and found.height == 0:
         return min(entry.count, tree.own_room(line.leaf, found.taken))
@@ -339,16 +372,19 @@ def alike(tree: UsageTree, line: ClusterQueueHeads, found: Fitting, *, keeps_hei
 
 
 def set_aside(tree: UsageTree, line: ClusterQueueHeads, found: Fitting, claims: Claims) -> Taken:
-    """Say what Kueue keeps free for a StrictFIFO head; see ``kueue.assignment``.
+    """Return what Kueue keeps free for a StrictFIFO head that does not fit; empty: nothing.
 
-    Only where it has a right to quota that others hold, and may not take it back by preemption.
+    Quota is kept where the head could get it by preemption, but not always reclaim it.
     """
     is_possible = line.entries[0][2].shape.is_possible
+    # Who may always reclaim needs nothing kept: ``CanAlwaysReclaim`` in Kueue's ``scheduler.go``.
     if line.queue.preemption.reclaim_within_cohort == "Any" or not is_possible:
         return ()
     if not _may_claim(tree, line, found.taken, claims):
         return ()
     kept: list[tuple[int, int]] = []
+    # As ``quotaResourcesToReserve`` does, no more is kept than the ClusterQueue's own limits let
+    # it use: its nominal quota, plus the borrowing limit where it borrows.
     for cell, amount in found.taken:
         ceiling = tree.ceiling(line.leaf, cell, borrows=found.height > 0)
         kept.append((cell, amount if ceiling is None else min(amount, ceiling)))

@@ -1,7 +1,9 @@
-"""Kueue's rule for quota in trees of cohorts: what is free, what could ever be, charging.
+"""Quota in trees of cohorts: what is available, what could ever be, and charging usage.
 
-The rule is that of Kueue's ``resource_node.go``. What does not depend on usage is worked out once a
-topology (``Forest``); usage is kept for each node and changed along one path at a time.
+Mirrors Kueue's ``resourceNode``. ``Forest`` holds what usage does not change; ``Quotas`` adds usage
+as a value for reviews, ``UsageTree`` as mutable state for forecasts. Amounts are as in
+``model.quantity``. Workloads, priorities and preemption are not known here.
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/resource_node.go
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from webhook.model.queues import Amounts, ClusterQueue, Cohort, FlavorResource, 
 _Limits: TypeAlias = "dict[FlavorResource, int]"
 _NO_PARENT = -1
 _COHORT_WITHOUT_CHILDREN = 1
-"""Any height above 0 would do: it tells a cohort from a ClusterQueue."""
+"""Above 0, as height 0 marks a ClusterQueue. (In Kueue's ``getNodeHeight`` such a cohort has 0.)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,31 +25,33 @@ class Node:
     """A ClusterQueue or a cohort, with everything about it that usage does not change."""
 
     parent: int
-    """Its index in the forest; ``_NO_PARENT`` for a root."""
+    """The parent's index in the forest; ``_NO_PARENT`` for a root."""
     root: int
+    """The index of the root of its tree; a root's is its own."""
     height: int
-    """Steps to its furthest ClusterQueue; 0 for a ClusterQueue."""
+    """Steps down to its furthest ClusterQueue; 0 for a ClusterQueue."""
     nominal: Mapping[FlavorResource, int]
     borrowing: Mapping[FlavorResource, int]
     """Borrowing limits, where one is set."""
     subtree: Mapping[FlavorResource, int]
-    """Its own quota and what its children lend to it."""
+    """Its own nominal quota and what its children lend to it (Kueue's ``SubtreeQuota``)."""
     local: Mapping[FlavorResource, int]
-    """The part of ``subtree`` that it lends to nobody, where it is not zero."""
+    """The part of ``subtree`` that its lending limit keeps from its parent (Kueue's
+    ``localQuota``), where that is not zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forest:
-    """All cohort trees. A ClusterQueue under a cycle of cohorts is in none of them."""
+    """All trees, without usage; a ClusterQueue under a cycle of cohorts is in none of them."""
 
     nodes: tuple[Node, ...]
     places: Mapping[str, int]
-    """ClusterQueue to its node."""
+    """ClusterQueue to the index of its node."""
     potentials: tuple[Mapping[FlavorResource, int], ...]
-    """For each node what it could use were everything idle."""
+    """For each node, what it could use if nothing were used."""
 
     def path(self, cluster_queue: str) -> Iterator[int]:
-        """Walk from a ClusterQueue to its root."""
+        """Yield the indices of a ClusterQueue's node and of its ancestors, the root last."""
         index = self.places.get(cluster_queue, _NO_PARENT)
         while index != _NO_PARENT:
             yield index
@@ -56,21 +60,23 @@ class Forest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotas:
-    """A forest and what is used of it. Never changed: charging gives another one."""
+    """A forest and its usage; immutable, so charging returns another one."""
 
     forest: Forest
     used: tuple[Mapping[FlavorResource, int], ...] = field(default=())
-    """For each node; at a cohort only what its children use of what they lend or borrow."""
+    """For each node, its usage; a cohort's is what its children use beyond their local quota."""
 
     def holds(self, cluster_queue: str) -> bool:
         return cluster_queue in self.forest.places
 
 
 def plant(cluster_queues: Mapping[str, ClusterQueue], cohorts: Mapping[str, Cohort]) -> Quotas:
-    """Build the trees, with nothing used. Cohorts that are only named exist too."""
+    """Build the trees, with nothing used."""
     parents = _rooted(cluster_queues, cohorts)
+    # Parents come before their children, and cohorts before ClusterQueues.
     order = sorted(parents, key=lambda name: _depth(name, parents))
     indices = {name: index for index, name in enumerate(order)}
+    # Like Kueue's snapshot, leave out the ClusterQueues under a cycle of cohorts.
     leaves = [queue for queue in cluster_queues.values() if queue.cohort in ("", *indices)]
     kin = [(indices.get(parents[name], _NO_PARENT), cohorts.get(name)) for name in order]
     nodes = _nodes(
@@ -83,24 +89,26 @@ def plant(cluster_queues: Mapping[str, ClusterQueue], cohorts: Mapping[str, Coho
 
 
 def available(quotas: Quotas, cluster_queue: str, resource: FlavorResource) -> int:
-    """Say how much a ClusterQueue may still take now, borrowing included; never below zero."""
+    """Return how much a ClusterQueue may still use, borrowing included; at least 0."""
     index = quotas.forest.places.get(cluster_queue)
+    # Kueue's value is negative while more is used than there is quota, and then nothing fits.
     return 0 if index is None else max(0, _available(quotas, index, resource))
 
 
 def potential(quotas: Quotas, cluster_queue: str, resource: FlavorResource) -> int:
-    """Say how much a ClusterQueue could take were everything idle."""
+    """Return how much a ClusterQueue could use if nothing were used (``potentialAvailable``)."""
     index = quotas.forest.places.get(cluster_queue)
     return 0 if index is None else quotas.forest.potentials[index].get(resource, 0)
 
 
 def own_room(quotas: Quotas, cluster_queue: str, resource: FlavorResource) -> int:
-    """Say how much a ClusterQueue may still take now without borrowing."""
+    """Return how much a ClusterQueue may still use without borrowing; at least 0."""
     index = quotas.forest.places.get(cluster_queue)
     if index is None:
         return 0
     used = quotas.used[index].get(resource, 0)
     own = quotas.forest.nodes[index].subtree.get(resource, 0) - used
+    # Others may have borrowed of its quota, so what is available is a limit as well.
     return max(0, min(own, _available(quotas, index, resource)))
 
 
@@ -112,7 +120,11 @@ def nominal(quotas: Quotas, cluster_queue: str, resource: FlavorResource) -> int
 def ceiling(
     quotas: Quotas, cluster_queue: str, resource: FlavorResource, *, borrows: bool
 ) -> int | None:
-    """Say how much more a ClusterQueue may use by its own limits alone; None: no limit."""
+    """Return how much more a ClusterQueue may use by its own limits alone; None: no limit.
+
+    *borrows*: its borrowing limit counts in addition to its nominal quota. The value is negative
+    where more than that is used already.
+    """
     index = quotas.forest.places[cluster_queue]
     node = quotas.forest.nodes[index]
     limit = node.borrowing.get(resource) if borrows else 0
@@ -122,9 +134,9 @@ def ceiling(
 
 
 def charge(quotas: Quotas, cluster_queue: str, amounts: Amounts) -> Quotas:
-    """Add usage to a ClusterQueue, and to its cohorts what exceeds its own part.
+    """Add usage to a ClusterQueue, and to each ancestor what exceeds its child's local quota.
 
-    Negative amounts release: what was charged and is released leaves no trace.
+    Negative amounts release usage, and undo exactly what the same positive amounts charged.
     """
     if not quotas.holds(cluster_queue) or not amounts:
         return quotas
@@ -140,6 +152,7 @@ def charge(quotas: Quotas, cluster_queue: str, amounts: Amounts) -> Quotas:
             old = before.get(resource, 0)
             after[resource] = old + amount
             local = node.local.get(resource, 0)
+            # As ``addUsage`` and ``removeUsage``: the parent sees only usage beyond local quota.
             passed_on = max(0, old + amount - local) - max(0, old - local)
             if passed_on:
                 above[resource] = passed_on
@@ -150,11 +163,12 @@ def charge(quotas: Quotas, cluster_queue: str, amounts: Amounts) -> Quotas:
 def borrowing_height(
     quotas: Quotas, cluster_queue: str, resource: FlavorResource, amount: int
 ) -> tuple[int, bool]:
-    """Find the lowest subtree whose own quota would hold *amount* more.
+    """Return the height of the lowest subtree with quota for *amount* more, and if it has a parent.
 
-    Returns its height (0: the ClusterQueue's own nominal quota is enough), and whether it is less
-    than the whole tree, which is what gives a right to reclaim from the rest of it.
+    Height 0: the ClusterQueue's own quota is enough; if no subtree's is, the height of the tree.
+    Where the subtree has a parent, its quota may be reclaimed from the rest of the tree.
     """
+    # ``FindHeightOfLowestSubtreeThatFits`` in Kueue's ``hierarchical_preemption.go``.
     remaining = amount
     height = 0
     for index in quotas.forest.path(cluster_queue):
@@ -165,13 +179,16 @@ def borrowing_height(
         if node.subtree.get(resource, 0) >= used + remaining:
             return height, has_parent
         if node.height == 0 and not has_parent:
+            # A ClusterQueue without a cohort has nobody to borrow from.
             return 0, False
+        # What fits into a node's local quota is not taken from its parent.
         remaining -= max(0, node.local.get(resource, 0) - used)
     return height, False
 
 
 def over_nominal(quotas: Quotas, cluster_queue: str, resource: FlavorResource) -> bool:
-    """Tell whether another ClusterQueue of the same tree uses more than its nominal quota."""
+    """Return whether another ClusterQueue of the same tree uses more than its nominal quota."""
+    # Kueue reclaims only from ClusterQueues that do.
     forest = quotas.forest
     own = forest.places[cluster_queue]
     root = forest.nodes[own].root
@@ -192,6 +209,7 @@ def _available(quotas: Quotas, index: int, resource: FlavorResource) -> int:
     local = node.local.get(resource, 0)
     limit = node.borrowing.get(resource)
     if limit is not None:
+        # What it lends and nobody uses also comes from the parent, but is not borrowed.
         above = min(above, subtree - local - max(0, used - local) + limit)
     return max(0, local - used) + above
 
@@ -200,6 +218,7 @@ def _rooted(
     cluster_queues: Mapping[str, ClusterQueue], cohorts: Mapping[str, Cohort]
 ) -> dict[str, str]:
     """Map each cohort to its parent ("" for a root), without those on or below a cycle."""
+    # A cohort exists also where only a ClusterQueue or a child cohort names it.
     named = {queue.cohort for queue in cluster_queues.values()} | set(cohorts)
     named |= {cohort.parent for cohort in cohorts.values()}
     parents = {name: cohorts[name].parent if name in cohorts else "" for name in named if name}
@@ -207,7 +226,7 @@ def _rooted(
 
 
 def _depth(name: str, parents: Mapping[str, str]) -> int:
-    """Count the steps to the root; -1 where the way leads into a cycle."""
+    """Return the number of steps to the root; -1 if they lead into a cycle."""
     depth = 0
     while parents[name]:
         name, depth = parents[name], depth + 1
@@ -217,7 +236,10 @@ def _depth(name: str, parents: Mapping[str, str]) -> int:
 
 
 def _nodes(kin: list[tuple[int, tuple[ResourceGroup, ...], bool]]) -> tuple[Node, ...]:
-    """Work from the leaves up; *kin* lists parents before their children."""
+    """Build the nodes from the leaves up; *kin* lists parents before their children.
+
+    Each of *kin* is the parent's index, the resource groups, and whether it is a ClusterQueue.
+    """
     lent: list[_Limits] = [{} for _ in kin]
     heights = [0 if is_leaf else _COHORT_WITHOUT_CHILDREN for _, _, is_leaf in kin]
     roots: list[int] = []
@@ -244,6 +266,7 @@ def _node(
         resource: nominal_quota.get(resource, 0) + lent.get(resource, 0)
         for resource in {**nominal_quota, **lent}
     }
+    # Without a lending limit everything is lent, and local quota is 0.
     kept = {
         resource: max(0, subtree[resource] - cell.lending_limit)
         for resource, cell in cells.items()
@@ -269,7 +292,7 @@ def _cells(groups: Iterable[ResourceGroup]) -> Mapping[FlavorResource, Quota]:
 
 
 def _potentials(nodes: tuple[Node, ...]) -> tuple[Mapping[FlavorResource, int], ...]:
-    """Work from the roots down; *nodes* lists parents before their children."""
+    """Return what each node could use if nothing were used; parents come before their children."""
     found: list[Mapping[FlavorResource, int]] = []
     for node in nodes:
         if node.parent == _NO_PARENT:
@@ -289,14 +312,19 @@ def _potentials(nodes: tuple[Node, ...]) -> tuple[Mapping[FlavorResource, int], 
 
 
 Taken: TypeAlias = tuple[tuple[int, int], ...]
-"""What one Workload uses: (cell's index, amount)."""
+"""What one Workload uses: (index of the cell, amount). A cell is one resource of one flavor."""
 _NO_LIMIT = 1 << 62
+"""The borrowing limit where none is set."""
 
 
 class UsageTree:
-    """A cohort tree, or a ClusterQueue alone. Nodes and cells are known by their index."""
+    """One cohort tree, or a ClusterQueue without a cohort, with usage that changes in place.
+
+    Nodes and cells are known by their index. Amounts are lists with ``width`` cells for each node.
+    """
 
     def __init__(self, forest: Forest, root: int) -> None:
+        # Forecasts ask and charge in their innermost loops, so names become indices once, here.
         members = [index for index, node in enumerate(forest.nodes) if node.root == root]
         local = {index: position for position, index in enumerate(members)}
         nodes = [forest.nodes[index] for index in members]
@@ -306,15 +334,16 @@ class UsageTree:
         self.leaves = {
             name: local[index] for name, index in forest.places.items() if index in local
         }
-        """ClusterQueue to its node."""
+        """ClusterQueue to the index of its node in this tree."""
         self.parents = [local.get(node.parent, _NO_PARENT) for node in nodes]
         self.heights = [node.height for node in nodes]
         self.nominal = [node.nominal.get(cell, 0) for node in nodes for cell in self.cells]
         self.subtree = [node.subtree.get(cell, 0) for node in nodes for cell in self.cells]
         self.local = [node.local.get(cell, 0) for node in nodes for cell in self.cells]
-        """The part that a node lends to nobody."""
+        """Local quota: what a node's lending limit keeps from its parent."""
         self.keeps = any(self.local)
         self.limits = [node.borrowing.get(cell, _NO_LIMIT) for node in nodes for cell in self.cells]
+        # Without lending and borrowing limits, the tree's quota is one pool.
         self._shares_all = not self.keeps and min(self.limits, default=0) == _NO_LIMIT
         self.potentials = [
             forest.potentials[index].get(cell, 0) for index in members for cell in self.cells
@@ -323,19 +352,19 @@ class UsageTree:
         self.width = len(self.cells)
 
     def path(self, node: int) -> Iterator[int]:
-        """Walk from a node to the root."""
+        """Yield a node and its ancestors, the root last."""
         while node != _NO_PARENT:
             yield node
             node = self.parents[node]
 
     def available(self, node: int, cell: int, used: Sequence[int] | None = None) -> int:
-        """Say how much a node may still take, borrowing included; may be negative.
+        """Return how much of a cell a node may still use, borrowing included.
 
-        *used* stands in for the usage of now.
+        It is negative where more is used than there is quota. *used* replaces the tree's own usage.
         """
         amounts = self.used if used is None else used
         if self._shares_all:
-            # Then the root alone counts, and it is the first node.
+            # What the root has left decides alone; the root is node 0.
             return self.subtree[cell] - amounts[cell]
         at = node * self.width + cell
         parent = self.parents[node]
@@ -348,11 +377,14 @@ class UsageTree:
         return above + max(0, local - taken)
 
     def room(self, node: int, taken: Taken) -> int:
-        """Count the Workloads that a node could take."""
+        """Return how many such Workloads still fit into a node, borrowing included.
+
+        It is negative where more is used than there is quota.
+        """
         return min((self.available(node, cell) // each for cell, each in taken), default=_NO_LIMIT)
 
     def own_room(self, node: int, taken: Taken) -> int:
-        """Count the Workloads that a node could take without borrowing."""
+        """Return how many such Workloads still fit into a node without borrowing."""
         first = node * self.width
         rooms = (
             (self.subtree[first + cell] - self.used[first + cell]) // each for cell, each in taken
@@ -360,7 +392,7 @@ class UsageTree:
         return min(self.room(node, taken), min(rooms, default=_NO_LIMIT))
 
     def height(self, node: int, cell: int, amount: int) -> tuple[int, bool]:
-        """Find the lowest subtree whose own quota holds *amount* more; see ``kueue.quota``."""
+        """Return what ``borrowing_height`` does, for a node and a cell of this tree."""
         remaining = amount
         height = 0
         for each in self.path(node):
@@ -375,7 +407,7 @@ class UsageTree:
         return height, False
 
     def others_borrow(self, leaf: int, cell: int) -> bool:
-        """Tell whether another ClusterQueue uses more than its nominal quota."""
+        """Return whether a ClusterQueue other than *leaf* uses more than its nominal quota."""
         width, used, nominal = self.width, self.used, self.nominal
         return any(
             used[other * width + cell] > nominal[other * width + cell]
@@ -384,7 +416,7 @@ class UsageTree:
         )
 
     def charge(self, node: int, taken: Taken, times: int = 1) -> None:
-        """Add usage; cohorts get what exceeds a child's own part. *times* below 0 releases."""
+        """Add the usage of *times* Workloads to a node and its ancestors; below 0, release it."""
         used, local, width, parents = self.used, self.local, self.width, self.parents
         for cell, amount in taken:
             here, rising = node, amount * times
@@ -392,12 +424,13 @@ class UsageTree:
                 at = here * width + cell
                 old = used[at]
                 used[at] = old + rising
+                # As in ``quota.charge``: only usage beyond local quota reaches the parent.
                 if kept := local[at]:
                     rising = max(0, used[at] - kept) - max(0, old - kept)
                 here = parents[here]
 
     def ceiling(self, node: int, cell: int, *, borrows: bool) -> int | None:
-        """Say how much more a node may use by its own limits alone; None: no limit."""
+        """Return how much more a node may use by its own limits alone; None: no limit."""
         at = node * self.width + cell
         limit = self.limits[at] if borrows else 0
         return None if limit == _NO_LIMIT else self.nominal[at] + limit - self.used[at]

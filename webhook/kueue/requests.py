@@ -1,7 +1,10 @@
-"""What a pod asks for, computed as Kueue computes it before it looks at quotas.
+"""What the pods of a Job ask for, computed as Kueue does before it compares it with quota.
 
-The order of the steps is Kueue's ``AdjustResources`` and ``totalRequestsFromPodSets``; the sum over
-containers is ``PodRequests`` of k8s.io/component-helpers, sidecars included (KEP-753).
+The steps are those of Kueue's ``AdjustResources`` and ``totalRequestsFromPodSets``, in their order;
+the sum over containers is ``PodRequests`` of k8s.io/component-helpers, with sidecars (KEP-753).
+Queues and quota are not known here.
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/resources.go
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ from webhook.model.pods import Container, PodTemplate, Resources
 from webhook.model.queues import KueueConfig, LimitRangeItem, PodSetNeeds, Snapshot, Transformation
 
 _Nanos: TypeAlias = "dict[str, int | Fraction]"
-"""Resource to billionths of its unit."""
+"""Resource to an exact amount in billionths of its unit; it is rounded once, at the end."""
+# The resources, besides huge pages, for which Kubernetes supports requests of the whole pod.
 _POD_LEVEL = frozenset({"cpu", "memory"})
 
 
 def needs(job: Job, snapshot: Snapshot) -> tuple[PodSetNeeds, ...]:
-    """Say what each pod set of *job* asks for.
+    """Return what each pod set of *job* asks for, in the order of its pod sets.
 
     Raises:
         FieldError: a quantity cannot be read.
@@ -60,15 +64,19 @@ def per_pod(
     kueue: KueueConfig,
     path: str = "spec.template",
 ) -> Mapping[str, int]:
-    """Compute one pod's requests; *path* is the template's place, for errors.
+    """Return what one pod asks for: cpu in milli-CPU, all else in whole units, rounded up.
+
+    *path* is the template's path in the object, for errors.
 
     Raises:
         FieldError: a quantity cannot be read.
 
     """
     asked = _of_containers(template, limit_ranges, path)
+    # ``PodRequests`` adds the overhead after pod-level requests have replaced the sum.
     asked.update(_of_the_pod(template, limit_ranges, path))
     _add(asked, _overhead(template, overheads, path))
+    # Kueue excludes before it transforms, so an excluded resource is never an input.
     kept = {
         resource: amount
         for resource, amount in asked.items()
@@ -77,6 +85,7 @@ def per_pod(
     if kueue.transformations:
         kept = _transformed(kept, kueue.transformations)
     return {
+        # Kueue rounds up first and then floors at zero (``FloorToZero``).
         resource: max(0, quantity.from_nano(amount, resource=resource))
         for resource, amount in kept.items()
     }
@@ -85,9 +94,10 @@ def per_pod(
 def _of_containers(
     template: PodTemplate, limit_ranges: tuple[LimitRangeItem, ...], path: str
 ) -> _Nanos:
-    """Take the larger of what runs at the end and of each step of the start, by resource.
+    """Return, for each resource, the most that is asked for at any time of a pod's life.
 
-    Sidecars started earlier run beside every later init container and beside the containers.
+    Init containers run one after another, then all containers at once. A sidecar runs beside every
+    later init container and beside the containers.
     """
     defaults = _defaults(limit_ranges, "Container")
     total: _Nanos = {}
@@ -100,6 +110,7 @@ def _of_containers(
         if container.sidecar:
             _add(total, asked)
             _add(sidecars, asked)
+            # At this moment the sidecars so far run alone.
             _raise_to(start, sidecars)
         else:
             _add(asked, sidecars)
@@ -111,7 +122,7 @@ def _of_containers(
 def _of_the_pod(
     template: PodTemplate, limit_ranges: tuple[LimitRangeItem, ...], path: str
 ) -> _Nanos:
-    """Read pod-level requests; they stand in place of the containers' sum (KEP-2837)."""
+    """Read pod-level requests, which replace the sum over the containers (KEP-2837)."""
     if template.resources is None:
         return {}
     here = child(child(path, "spec"), "resources")
@@ -126,6 +137,7 @@ def _of_the_pod(
 def _overhead(
     template: PodTemplate, overheads: Mapping[str, Mapping[str, str]], path: str
 ) -> _Nanos:
+    # As in ``handlePodOverhead``, the RuntimeClass counts where the template has no overhead.
     found = template.overhead or overheads.get(template.runtime_class or "", EMPTY)
     return _read(found, child(child(path, "spec"), "overhead"))
 
@@ -139,12 +151,14 @@ def _placed(
 
 
 def _defaults(limit_ranges: tuple[LimitRangeItem, ...], kind: str) -> Resources | None:
-    """Sum up a namespace's LimitRanges: of several defaults the first stands."""
+    """Merge the defaults of a namespace's LimitRanges for one kind; None: there are none."""
     items = [item for item in limit_ranges if item.type == kind]
     if not items:
         return None
     default: dict[str, str] = {}
     default_request: dict[str, str] = {}
+    # Of several defaults of a resource the first wins, as in ``Summarize`` of Kueue's
+    # ``pkg/util/limitrange``.
     for item in reversed(items):
         default.update(item.default)
         default_request.update(item.default_request)
@@ -153,6 +167,7 @@ def _defaults(limit_ranges: tuple[LimitRangeItem, ...], kind: str) -> Resources 
 
 def _filled(resources: Resources, defaults: Resources | None, path: str) -> _Nanos:
     """Read requests; a missing one is its default, else its limit, else its default limit."""
+    # Kueue fills in the defaults first, and then uses limits as the requests that are missing.
     asked = {**resources.limits, **resources.requests}
     if defaults is not None:
         asked = {
@@ -165,6 +180,12 @@ def _filled(resources: Resources, defaults: Resources | None, path: str) -> _Nan
 
 
 def _read(amounts: Mapping[str, str], path: str) -> _Nanos:
+    """Parse quantities.
+
+    Raises:
+        FieldError: one cannot be read; its path ends with the resource.
+
+    """
     try:
         return {resource: quantity.nano(amount) for resource, amount in amounts.items()}
     except FieldError as error:
@@ -184,10 +205,10 @@ def _raise_to(total: _Nanos, other: Mapping[str, int | Fraction]) -> None:
 
 
 def _transformed(asked: _Nanos, transformations: tuple[Transformation, ...]) -> _Nanos:
-    """Apply Kueue's ``resources.transformations``.
+    """Apply the ``resources.transformations`` of Kueue's configuration.
 
-    What they generate is summed apart and floored at zero, so that a negative factor lowers other
-    outputs but never what was asked for.
+    Outputs are summed apart from what the pod asks for and floored at zero, so a negative factor
+    lowers other outputs but never what was asked for.
     """
     by_input = {item.input: item for item in transformations}
     retained: _Nanos = {}
@@ -203,6 +224,7 @@ def _transformed(asked: _Nanos, transformations: tuple[Transformation, ...]) -> 
 
 
 def _outputs(rule: Transformation, amount: int | Fraction, asked: _Nanos) -> _Nanos:
+    # The amount of ``multiplyBy`` scales the outputs only; a retained input stays as it is.
     if rule.multiply_by in asked:
         amount = amount * Fraction(asked[rule.multiply_by], quantity.NANO)
     return {

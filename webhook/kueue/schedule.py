@@ -1,7 +1,8 @@
-"""The one event loop: when Workloads of a cohort tree start and finish, as Kueue would start them.
+"""When the Workloads of a cohort tree start and finish, as Kueue would admit them: an event loop.
 
-Forecasts run it to its end on expected run times, ``simulate`` step by step on true ones. Trees do
-not touch one another, so each has a Schedule of its own. Preemption is not modelled.
+Forecasts run it to its end on expected run times, ``simulate`` step by step on true ones. Trees
+share no quota, so each has a Schedule of its own. It knows no clock: all times are seconds since
+the beginning of the schedule. Preemption is not modelled.
 """
 
 from __future__ import annotations
@@ -28,54 +29,71 @@ from webhook.model.queues import Amounts, ClusterQueue, KueueConfig, StopPolicy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedWorkloads:
-    """Workloads that started, or finished."""
+    """Equal Workloads that started together on the same flavors."""
 
     at: float
+    """When they started, in seconds since the beginning of the schedule."""
     key: str
     cluster_queue: str
     flavors: tuple[str, ...]
+    """One for each part of the demand."""
     usage: Taken
+    """Of all of them together."""
     count: int
     finish: float
+    """When they finish, or are expected to, in seconds since the beginning of the schedule."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RunningGroup:
+    """Workloads that hold quota and give it back at the same time."""
+
     leaf: int
     taken: Taken
+    """Of all of them together."""
     count: int
     variance: float
+    """Of the run time of each one, in seconds squared."""
     priority: int | None = None
     """None: it is not known."""
     begun: StartedWorkloads | None = None
+    """Their start; None: it was before the schedule began, or starts are not recorded."""
     is_over: bool = False
-    """Its quota lies idle."""
+    """They have finished, and their quota lies idle until Kueue's next requeue batch."""
 
 
 class Runs:
-    """A heap of runs.
+    """Running groups, ordered by when they finish or release their quota.
 
-    *idle*: for how many seconds quota lies idle that a leaf releases. If *live*, as it happens:
-    not where nobody waits, and until the tree's next look; else always, as newcomers find it who
-    wait for it from now on.
+    *idle* maps a ClusterQueue's node to the seconds for which quota that it releases lies idle.
+    With *live* quota lies idle only where Workloads are pending, and until the tree's next requeue
+    batch; otherwise always, because a newcomer that waits for the quota is pending then.
     """
 
     def __init__(self, idle: Mapping[int, float], *, live: bool = False) -> None:
         self.ended: list[StartedWorkloads] = []
-        """What is over, if live, since it was last emptied;"""
+        """With *live*, what has finished since the caller last emptied this list."""
         self.released: list[StartedWorkloads] = []
-        """and whose quota no longer lies idle."""
+        """With *live*, what has released its quota since the caller last emptied this list."""
         self._idle, self._is_live = idle, live
         self._heap: list[tuple[float, int, RunningGroup]] = []
         self._order = 0
         self._looks_at = -inf
-        """When what was released is looked at again."""
+        """When Kueue's next requeue batch comes, in seconds since the beginning."""
 
     def add(self, until: float, run: RunningGroup) -> None:
+        """Add a group that finishes at *until*."""
+        # Kueue gathers releases for ``requeueBatchPeriod`` before it tries Workloads again that
+        # did not fit (decision 0010). No run time contains that, so it is added here.
         self._push(until if self._is_live else until + self._idle[run.leaf], run)
 
     def end(self, key: str, at: float) -> None:
-        """Let what runs under a key end: how long it would was not known when it began."""
+        """Let the group with this key finish at *at*, whatever was expected when it started.
+
+        Raises:
+            StopIteration: no group with this key is running.
+
+        """
         number, (_, order, run) = next(
             (number, each)
             for number, each in enumerate(self._heap)
@@ -87,11 +105,15 @@ class Runs:
         heapq.heapify(self._heap)
 
     def next_at(self) -> float:
-        """Say when a run is over or its quota looked at, whichever is first; inf: never."""
+        """Return when the next group finishes or releases its quota; inf: nothing runs."""
         return self._heap[0][0] if self._heap else inf
 
     def pop(self, is_awaited: Callable[[], bool]) -> tuple[float, RunningGroup | None]:
-        """Go on to the next of these moments; None: the run is over, and its quota lies idle."""
+        """Remove the next event, and return its time and the group that releases its quota.
+
+        None instead of a group: one has finished, and its quota still lies idle. *is_awaited*
+        tells whether any Workload is pending in the tree.
+        """
         at, _, run = heapq.heappop(self._heap)
         if not self._is_live or run.begun is None:
             return at, run
@@ -99,6 +121,8 @@ class Runs:
             run.is_over = True
             self.ended.append(run.begun)
             idle = self._idle[run.leaf]
+            # Where nothing is pending nothing was tried in vain, so no batch is waited for. All
+            # that finishes before the batch is released with it.
             if idle and is_awaited():
                 if self._looks_at <= at:
                     self._looks_at = at + idle
@@ -114,14 +138,15 @@ class Runs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """Workloads that hold quota, and for how many seconds from now on."""
+    """Workloads that hold quota when they are added to a Schedule."""
 
     cluster_queue: str
     usage: Amounts
     """Of all of them together."""
     seconds: float
+    """Expected run time that is left."""
     spread: float = 0.0
-    """One sigma of ``seconds``."""
+    """Standard deviation of ``seconds``, in seconds."""
     count: int = 1
     key: str = ""
     priority: int | None = None
@@ -129,14 +154,14 @@ class Running:
 
 
 class Schedule:
-    """The Workloads of one tree.
+    """The running and pending Workloads of one cohort tree, event by event.
 
-    *kueue*: whether sharing is fair, and how long released quota lies idle. *grain* is the part of
-    the time since the beginning within which events are looked at together: 0 is exact. Within a
-    grain each start gets the moment of a release of that grain, so that quota is neither idle in
-    between nor used twice.
+    *kueue* says whether sharing is fair, and how long released quota lies idle. *grain* is the
+    part of the time since the beginning within which events share one scheduling cycle: 0 is
+    exact. Each start then gets the time of a release within the grain, so that quota neither lies
+    idle in between nor is used twice.
 
-    *keep*: take down who starts; *live*: and who ends, step by step as it happens (see ``Runs``).
+    *keep* records what starts; *live* also what finishes, step by step (see ``Runs``).
     """
 
     def __init__(
@@ -151,17 +176,20 @@ class Schedule:
     ) -> None:
         self.tree = tree
         self.now = 0.0
+        """Seconds since the beginning of the schedule."""
         self.begun: list[StartedWorkloads] = []
-        """What started since it was last emptied, if kept."""
+        """With *keep* or *live*, what has started since the caller last emptied this list."""
         self.running = 0
+        """Number of Workloads that hold quota."""
         self.done_variance = 0.0
-        """Of the run times that have ended."""
+        """Sum of the variances of the runs that have finished, in seconds squared."""
         self.spread = 0.0
-        """One sigma of ``now``, as the moment at which quota was released."""
+        """Standard deviation of the time at which quota was last released, in seconds."""
         self.waits: dict[str, dict[int, float]] = {}
-        """ClusterQueue to priority to when the last of it started."""
+        """ClusterQueue to priority to when the last Workload with it started."""
         self._queues = {queue.name: queue for queue in queues if queue.name in tree.leaves}
         self._grain, self._keep = grain, keep or live
+        # A StrictFIFO head stays in the queue, and is tried again without a requeue batch.
         idle = {
             tree.leaves[queue.name]: 0.0 if is_strict(queue) else kueue.requeue_seconds
             for queue in self._queues.values()
@@ -174,8 +202,14 @@ class Schedule:
         self._is_first = True
 
     def add_running(self, run: Running) -> None:
-        """Let Workloads run that started before."""
+        """Add Workloads that hold quota already, and charge it.
+
+        Raises:
+            KeyError: their ClusterQueue is not in this tree.
+
+        """
         indices = self.tree.indices
+        # Usage of a flavor that has no quota in this tree limits nobody.
         taken = tuple((indices[cell], n) for cell, n in run.usage.items() if cell in indices)
         leaf = self.tree.leaves[run.cluster_queue]
         self.tree.charge(leaf, taken)
@@ -192,15 +226,17 @@ class Schedule:
         )
 
     def add_waiting(self, waiting: PendingGroup, *, age: int | None = None) -> None:
-        """Let Workloads wait; those of one priority in the order in which they are added.
+        """Queue Workloads; those of one priority count as older the earlier they are added.
 
-        After the first look they are looked at with the next event, which may be now. *age*: the
-        place in that order, the least the oldest; for all of a Schedule or for none.
+        After the first cycle they compete from the next event on, which may be now. Those of an
+        unknown or stopped ClusterQueue are ignored. *age* replaces the order of adding, the least
+        is the oldest; it must be given for all Workloads of a Schedule or for none.
         """
         queue = self._queues.get(waiting.cluster_queue)
         if queue is None or not is_open(queue):
             return
         entry = QueueEntry(self._shape_of(waiting), waiting, waiting.count)
+        # Age stands for the creation time by which Kueue orders Workloads of one priority.
         self._order += 1
         order = self._order if age is None else age
         if waiting.at > self.now or not self._is_first:
@@ -209,7 +245,8 @@ class Schedule:
             self._hall.join(queue, entry, order)
 
     def withdraw(self, key: str) -> None:
-        """Take a Workload away that waits; what can never start does not even wait."""
+        """Remove the pending Workloads with this key, if there are any."""
+        # Without an arrival of this key it has joined a queue, or could never fit and was dropped.
         left = [each for each in self._arrivals if each[3].waiting.key != key]
         if len(left) < len(self._arrivals):
             self._arrivals = left
@@ -218,24 +255,31 @@ class Schedule:
             self._hall.withdraw(key)
 
     def next_event(self) -> float:
-        """Say when something happens next, the first look included; inf: never."""
+        """Return the time of the next event, the first cycle included; inf: there is none.
+
+        In seconds since the beginning of the schedule.
+        """
         if self._is_first:
             return self.now
         arrival = self._arrivals[0][0] if self._arrivals else inf
         return max(self.now, min(arrival, self.runs.next_at()))
 
     def start_what_fits(self) -> int:
-        """Start what fits now, and say how many."""
+        """Run a scheduling cycle now, and return how many groups of equal Workloads started."""
         return self._begin(())
 
     def step(self) -> None:
-        """Go on to the next event, and to those within the grain after it."""
+        """Advance to the next event and all within the grain after it, then run one cycle.
+
+        The first step runs the first cycle without advancing.
+        """
         if self._is_first:
             self.start_what_fits()
             return
         first = self.next_event()
         until = first + self._grain * first
         releases = self._release(until)
+        # Arrivals within the grain compete in the same cycle, so that their order is Kueue's.
         while self._arrivals and self._arrivals[0][0] <= until:
             at, order, name, entry = heapq.heappop(self._arrivals)
             self.now = max(self.now, at)
@@ -243,31 +287,35 @@ class Schedule:
         self._begin(releases)
 
     def waiting(self) -> Iterator[ClusterQueueHeads]:
-        """List those who wait now."""
+        """Return the queues in which Workloads are pending now."""
         return self._hall.waiting()
 
     @property
     def kept(self) -> Sequence[tuple[int, Taken]]:
-        """What is set aside for heads after the last look: (node, amounts)."""
+        """Quota set aside for heads after the last cycle: (node, amounts)."""
         return [(leaf, aside) for _, _, leaf, aside in self._hall.kept]
 
     def attend(self, turns: Sequence[Turn]) -> None:
-        """Let each look from now on tell what is used at these turns; the first come first."""
+        """Let each cycle from now on record the usage at these turns, in ascending order."""
         self._hall.turns = turns
 
     def used(self) -> tuple[list[int], list[list[int]]]:
-        """Copy what is used after the last look, and what was at each turn that is attended."""
+        """Return the usage after the last cycle, and that at each turn given to ``attend``.
+
+        What is set aside for heads counts as used.
+        """
         after = with_set_aside(self.tree, self._hall.kept)
         before = self._hall.before
         return after, before + [after] * (len(self._hall.turns) - len(before))
 
     def priorities(self) -> tuple[int, ...]:
-        """List the priorities of those who wait or will, the highest first."""
+        """Return the priorities of all that are pending or still to come, the highest first."""
         waiting = {each.waiting.priority for line in self.waiting() for _, _, each in line.entries}
         coming = {entry.waiting.priority for _, _, _, entry in self._arrivals}
         return tuple(sorted(waiting | coming, reverse=True))
 
     def _release(self, until: float) -> list[tuple[float, int]]:
+        """Release quota up to *until*, and return (time, number of Workloads) of each release."""
         releases: list[tuple[float, int]] = []
         leaves: set[int] = set()
         variance = 0.0
@@ -280,6 +328,7 @@ class Schedule:
             self._hall.claims.hold(run.leaf, run.priority, -run.count)
             leaves.add(run.leaf)
             releases.append((at, run.count))
+            # Errors of earlier runs shift later starts, averaged over all Workloads that run.
             self.spread = sqrt(self.done_variance / max(1, self.running) ** 2 + run.variance)
             variance += run.variance * run.count
         for leaf in leaves:
@@ -289,14 +338,17 @@ class Schedule:
         return releases
 
     def _begin(self, releases: Sequence[tuple[float, int]]) -> int:
+        """Run one cycle, and return how many groups started; *releases* are those before it."""
         found = self._hall.starts()
         self._is_first = False
         moments = _Moments(releases, sum(start.count for start in found), self.now)
         for start in found:
+            # The mean of the releases may lie before a Workload began to compete.
             self._note(start, max(start.entry.waiting.at, moments.of(start.count)))
         return len(found)
 
     def _note(self, start: StartedGroup, at: float) -> None:
+        """Let a group run from *at* on, for as long as runs take on its flavors."""
         waiting, line, found = start.entry.waiting, start.line, start.found
         seconds, spread = waiting.seconds, waiting.spread
         if waiting.by_flavors:
@@ -333,13 +385,13 @@ class Schedule:
         key = waiting.cluster_queue, id(waiting.demand)
         if key not in self._shapes:
             leaf = self.tree.leaves[waiting.cluster_queue]
-            # The demand is kept with its id, so that it stays its own.
+            # The demand is kept beside its id: a freed one's id could be given to another demand.
             self._shapes[key] = waiting.demand, shape_of(self.tree, leaf, waiting.demand)
         return self._shapes[key][1]
 
 
 class _Moments:
-    """Deals the moments of releases out to starts in order, in equal shares."""
+    """Shares out the times of releases among starts, in order and in equal parts."""
 
     def __init__(self, releases: Sequence[tuple[float, int]], starts: int, now: float) -> None:
         self._now = now
@@ -352,21 +404,22 @@ class _Moments:
         self._is_one = not releases or releases[0][0] == releases[-1][0] == now
 
     def of(self, count: int) -> float:
-        """Return the mean moment of the next *count* starts.
+        """Return the mean time of the next *count* starts, in seconds since the beginning.
 
-        Starts that need several releases each have the moment of the last one of them.
+        Where there are more releases than starts, a start has the time of the last of its share.
         """
         if self._is_one:
             return self._now
         share = self._counts[-1] / self._starts
         low, high = self._dealt * share, (self._dealt + count) * share
         self._dealt += count
+        # A start that needs several releases cannot come before the last of them.
         if share > 1:
             low = high - 1
         return (self._sum_to(high) - self._sum_to(low)) / (high - low)
 
     def _sum_to(self, position: float) -> float:
-        """Add up the moments of the first releases, a part of the last one included."""
+        """Sum up the times of the first *position* released Workloads; it may be a fraction."""
         index = min(bisect_left(self._counts, position), len(self._counts) - 1)
         if index == 0:
             return 0.0
@@ -376,5 +429,6 @@ class _Moments:
 
 
 def is_open(queue: ClusterQueue) -> bool:
-    """Tell whether Kueue starts anybody in it."""
+    """Tell whether Kueue admits Workloads in this ClusterQueue."""
+    # ``stopPolicy`` Hold and HoldAndDrain both keep pending Workloads from being admitted.
     return queue.active and queue.stop_policy is StopPolicy.NONE

@@ -1,8 +1,8 @@
-"""Who of those that wait in one tree starts at a look, in Kueue's order.
+"""One scheduling cycle of Kueue for a cohort tree: which pending Workloads are admitted, in order.
 
-A look costs little where little has changed: lines that ask the same of the same cohort are told
-together that there is no room, and a line that its own limits keep out is not looked at before its
-own ClusterQueue releases something.
+A cycle costs little where little has changed: heads that need the same of the same cohort are
+passed over together when it has no room, and a head that its own ClusterQueue's limits keep out is
+not tried again before that ClusterQueue releases quota. Nothing here knows of time.
 """
 
 from __future__ import annotations
@@ -20,36 +20,39 @@ from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import ClusterQueue
 
 Turn: TypeAlias = tuple[int, float]
-"""After those of this key are served: borrowed quota (0, 1), priority down."""
+"""A place in the order of a cycle, after all heads with this key: borrows (0, 1), negated
+priority."""
 Kept: TypeAlias = tuple[int, int, int, Taken]
-"""Of a head: height, priority down, node, what is set aside."""
+"""Quota set aside for a head: its height, its negated priority, its node, the amounts."""
 _Kept: TypeAlias = "list[Kept]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedGroup:
-    """Equal Workloads that start; how many of an entry."""
+    """Workloads of one group that reserve quota in a cycle, with the same flavors."""
 
     line: ClusterQueueHeads
     entry: QueueEntry
     found: Fitting
+    """The flavors and quota of each one of them."""
     count: int
 
 
 class SchedulingCycle:
-    """All that wait in one tree."""
+    """The pending Workloads of one cohort tree, and the cycles that admit them."""
 
     def __init__(
         self, tree: UsageTree, queues: Iterable[ClusterQueue], *, fair_sharing: bool = False
     ) -> None:
         self.kept: Sequence[Kept] = ()
-        """What is set aside for heads after the last look."""
+        """Quota set aside for heads after the last cycle."""
         self.turns: Sequence[Turn] = ()
-        """Turns of which to take down what is used when they come, the first first."""
+        """Turns at which the usage is to be recorded, in ascending order."""
         self.before: list[list[int]] = []
-        """What was used, and set aside, at the last look when each of these came. Shorter than
-        *turns* where nobody was served after the turn, so that the end of the look says it."""
+        """Usage, with what was set aside, at each of *turns* in the last cycle. Shorter than
+        *turns* where nothing was admitted after a turn: then the usage at the end holds for it."""
         self._come = 0
+        """How many of *turns* have passed in this cycle."""
         self._tree = tree
         self.claims = queue_lines.Claims(fair_sharing=fair_sharing)
         self._has_cohort = any(parent >= 0 for parent in tree.parents)
@@ -61,7 +64,9 @@ class SchedulingCycle:
         self._serial = count()
 
     def join(self, queue: ClusterQueue, entry: QueueEntry, order: int) -> None:
-        """Let equal Workloads wait; *order* is their age."""
+        """Queue a group of equal Workloads; the least *order* is the oldest."""
+        # What can never fit is in nobody's way under BestEffortFIFO, but under StrictFIFO it
+        # blocks all that come after it.
         if not entry.shape.is_possible and not queue_lines.is_strict(queue):
             return
         key = queue.name if queue_lines.is_strict(queue) else (queue.name, entry.shape)
@@ -73,7 +78,7 @@ class SchedulingCycle:
             self._store(line, 0)
 
     def withdraw(self, key: str) -> None:
-        """Take away what waits under a key."""
+        """Remove the pending group with this key, if there is one."""
         for line in self._lines.values():
             for place, (_, _, entry) in enumerate(line.entries):
                 if entry.waiting.key != key:
@@ -87,29 +92,32 @@ class SchedulingCycle:
                 return
 
     def released(self, leaf: int) -> None:
-        """Look again at lines that a release of their own ClusterQueue has helped."""
+        """Let the next cycle try the heads again that a release of their ClusterQueue may help."""
         if not self._has_cohort:
             return
         for line in self._of_leaf[leaf]:
             if not line.entries:
                 continue
+            # A head that need no longer borrow comes before all that do.
             if line.stored is None or (line.stored[0] and self._owns(line)):
                 self._store(line, 0)
+            # With quota that it lends to nobody, what it needs of the cohort has changed, too.
             elif self._tree.keeps and self._bucket(line) is not line.bucket:
                 self._store(line, line.stored[0])
 
     def is_awaited(self) -> bool:
-        """Tell whether anybody waits."""
+        """Tell whether any Workload is pending."""
         return any(line.entries for line in self._lines.values())
 
     def waiting(self) -> Iterator[ClusterQueueHeads]:
         return (line for line in self._lines.values() if line.entries)
 
     def starts(self) -> list[StartedGroup]:
-        """Start what fits: own quota first, then priority, then age.
+        """Run one cycle, and return what reserves quota, in order.
 
-        At the very first look priority and age alone count, as in ``kueue.occupancy``: most of
-        those who wait then have just come, and Kueue has taken them one by one.
+        As in Kueue's ``makeClassicalIterator``, heads that do not borrow come first, then higher
+        priorities, then older ones. In the very first cycle only priority and age count, as in
+        ``kueue.occupancy``: most of the pending have just come, and Kueue took them one by one.
         """
         started: list[StartedGroup] = []
         kept: _Kept = []
@@ -118,6 +126,7 @@ class SchedulingCycle:
         self._come, self.before = 0, []
         while ready:
             key, bucket = heapq.heappop(ready)
+            # Its first head may have moved since, or others may have taken the quota.
             if bucket.top() is not key or not self._may_fit(bucket):
                 continue
             while self._come < len(self.turns) and self.turns[self._come] < key[:2]:
@@ -140,12 +149,14 @@ class SchedulingCycle:
         kept: _Kept,
         put_back: list[ClusterQueueHeads],
     ) -> None:
+        """Admit a queue's head, store it under another key, or pass it over in this cycle."""
         borrows = line.stored[0] if line.stored else 0
         if self._tree.keeps and self._bucket(line) is not line.bucket:
             self._store(line, borrows)
             return
         found = queue_lines.fitting(self._tree, line, self.claims, exact_height=self._sets_aside)
         if found.fits and self._borrows(found) > borrows:
+            # It turns out to borrow, so all heads that fit without borrowing come before it.
             self._store(line, 1)
         elif found.fits and not self._is_kept_out(line, found, kept):
             self._take_down(kept)
@@ -160,7 +171,11 @@ class SchedulingCycle:
         return line
 
     def _bucket(self, line: ClusterQueueHeads) -> FullQueues:
-        """Find where to look whether there is room: at the cohort, for lines that ask the same."""
+        """Return the bucket of a queue's head, which it shares with all that need the same.
+
+        It is checked at the cohort; a head in StrictFIFO, with a choice of flavors or without a
+        cohort has a bucket of its own at the ClusterQueue.
+        """
         tree, shape = self._tree, line.entries[0][2].shape
         parent = tree.parents[line.leaf]
         if line.is_strict or shape.only is None or parent < 0:
@@ -175,6 +190,7 @@ class SchedulingCycle:
         return self._buckets[key]
 
     def _ready(self) -> list[tuple[Key, FullQueues]]:
+        """Return a heap of the buckets whose first head may fit."""
         ready = [
             (key, bucket)
             for bucket in self._buckets.values()
@@ -187,11 +203,13 @@ class SchedulingCycle:
         if bucket.wanted is not None:
             return queue_lines.has(self._tree, bucket.node, bucket.wanted)
         line = bucket.heap[0][1]
+        # A StrictFIFO head must be tried even without room: quota may be set aside for it.
         if self._sets_aside and line.is_strict:
             return True
         return queue_lines.has_room(self._tree, bucket.node, line.entries[0][2].shape)
 
     def _store(self, line: ClusterQueueHeads, borrows: int) -> None:
+        """Put a queue's head into its bucket; *borrows* (0, 1) is the first part of its key."""
         priority, order, _ = line.entries[0]
         key = line.stored = borrows, priority, order, next(self._serial)
         line.bucket = self._bucket(line)
@@ -205,6 +223,7 @@ class SchedulingCycle:
         return 0 if self._is_first or not found.height else 1
 
     def _take(self, line: ClusterQueueHeads, found: Fitting, *, is_alone: bool) -> StartedGroup:
+        """Charge a queue's head, and with *is_alone* also those after it that fare alike."""
         entry = line.entries[0][2]
         keeps_height = self._has_cohort and not self._is_first
         number = (
@@ -226,23 +245,25 @@ class SchedulingCycle:
         kept: _Kept,
         put_back: list[ClusterQueueHeads],
     ) -> None:
+        """Let a queue's head wait, and set quota aside for it where Kueue does."""
         line.stored = None
         if line.is_strict and not found.fits and self._sets_aside:
             aside = queue_lines.set_aside(self._tree, line, found, self.claims)
             self._take_down(kept)
             kept.append((found.height, line.entries[0][0], line.leaf, aside))
         has_choice = line.entries[0][2].shape.only is None
+        # These may fit in the next cycle without a release of their own ClusterQueue.
         if found.fits or line.is_strict or has_choice:
             put_back.append(line)
 
     def _take_down(self, kept: _Kept) -> None:
-        """Note what is used, for the turns that have come since somebody was last served."""
+        """Record the usage for the turns that have passed since the last change to it."""
         missing = self._come - len(self.before)
         if missing:
             self.before += [with_set_aside(self._tree, kept)] * missing
 
     def _is_kept_out(self, line: ClusterQueueHeads, found: Fitting, kept: _Kept) -> bool:
-        """Tell whether it fits only with what is set aside for heads that come before it."""
+        """Tell whether a head that fits needs quota set aside for heads that come before it."""
         mine = found.height, line.entries[0][0]
         before = [(leaf, aside) for height, order, leaf, aside in kept if (height, order) <= mine]
         if not before:
@@ -256,7 +277,8 @@ class SchedulingCycle:
 
 
 def with_set_aside(tree: UsageTree, kept: Iterable[Kept]) -> list[int]:
-    """Copy what is used, with what is set aside for heads."""
+    """Return a copy of the tree's usage, with what is set aside for heads added."""
+    # The tree is charged and released again, because that also counts what reaches the cohorts.
     asides = [(leaf, aside) for _, _, leaf, aside in kept if aside]
     for leaf, aside in asides:
         tree.charge(leaf, aside)

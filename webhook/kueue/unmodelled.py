@@ -1,4 +1,7 @@
-"""What a Job asks of Kueue that is not modelled here, so that it is left where it was submitted."""
+"""What a Job asks of Kueue that is not modelled here, so that the Job is left as submitted.
+
+A decision about such a Job would be a guess (docs/decisions/0019).
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,20 @@ MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 
 
 def unmodelled(job: Job, queue: str, snapshot: Snapshot) -> str:
-    """Name what of a Job, submitted to a LocalQueue, is not modelled; empty: nothing.
+    """Return what is not modelled about a Job in a LocalQueue, in words; empty: nothing.
 
     Raises:
         FieldError: a quantity of the Job cannot be read.
 
     """
+    # Only quota is modelled, not which nodes of a topology have room.
     if any(asks_for_topology(pod_set.template) for pod_set in job.pod_sets):
         return "its topology request"
     if name := unknown_class(job, snapshot):
         return f"the priority of {name}, which is not there,"
     if any(_claims(pod_set.template) for pod_set in job.pod_sets):
         return "the use of resource claims"
+    # With partial admission Kueue may admit fewer pods than the Job asks for.
     if MIN_PARALLELISM in job.annotations:
         return f"its annotation {MIN_PARALLELISM}"
     return _mapped_device(job, queue, snapshot)
@@ -36,11 +41,16 @@ def _claims(template: PodTemplate) -> bool:
 
 
 def _mapped_device(job: Job, queue: str, snapshot: Snapshot) -> str:
-    """Name an extended resource that Kueue may count as devices of a DeviceClass.
+    """Return an extended resource that Kueue may count as devices of a DeviceClass; empty: none.
 
-    Which class stands for which resource is said by DeviceClasses; what no quota covers by its own
-    name may be covered by theirs (``pkg/dra/extended_resources.go`` in Kueue).
+    A resource that no quota covers by its own name may be covered by that of its DeviceClass, which
+    is not known here.
+
+    Raises:
+        FieldError: a quantity of the Job cannot be read.
+
     """
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/dra/extended_resources.go
     local_queue = snapshot.local_queues.get((job.namespace, queue))
     name = local_queue.cluster_queue if local_queue is not None else ""
     cluster_queue = snapshot.cluster_queues.get(name)
@@ -48,5 +58,6 @@ def _mapped_device(job: Job, queue: str, snapshot: Snapshot) -> str:
         return ""
     covered = {resource for group in cluster_queue.groups for resource in group.resources}
     asked = {resource for each in needs(job, snapshot) for resource in each.per_pod}
+    # The name of an extended resource has a domain, and so a slash.
     found = sorted(each for each in asked - covered if "/" in each)
     return f"{found[0]} by deviceClassMappings" if found else ""

@@ -1,1 +1,1 @@
-"""Which pending Jobs are moved to another option. Pure."""
+"""Which pending Jobs are moved to another option of their policy. Pure."""

@@ -1,6 +1,7 @@
-"""From pending Jobs and the queues they wait in to the moves that are worth making.
+"""The moves worth making, from pending Jobs, their policies and the contents of their queues.
 
-The forecasts are those that decisions are made on.
+It says which Jobs may be moved and why others may not, and leaves the choice among moves to
+``plan``. It reads no objects and writes none.
 """
 
 from __future__ import annotations
@@ -25,16 +26,21 @@ from webhook.state.workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenMoves:
+    """The moves of one reconsideration, and what was found out on the way."""
+
     moves: tuple[Move, ...] = ()
     arrivals: tuple[Arrival, ...] = ()
-    """What would stand in line after each of the moves."""
+    """For each move what would be pending after it."""
     candidates: int = 0
+    """Number of Jobs that could be moved."""
     obstacles: Mapping[tuple[str, Obstacle], int]
-    """(policy, why) to the Jobs that cannot be moved."""
+    """(policy, obstacle) to the number of Jobs that cannot be moved."""
 
 
 def policies_of(snapshot: Snapshot) -> tuple[FallbackPolicy, ...]:
-    """List the policies whose Jobs are looked at while they are pending."""
+    """Return the policies that move Jobs while they are pending."""
+    # Restrained policies are in mode Observe here already: beside an untested Kueue nothing is
+    # moved (decision 0019).
     return tuple(
         policy
         for policy in snapshot.policies
@@ -43,12 +49,12 @@ def policies_of(snapshot: Snapshot) -> tuple[FallbackPolicy, ...]:
 
 
 def trees(snapshot: Snapshot) -> frozenset[str]:
-    """Name the ClusterQueues whose Workloads must be known."""
+    """Name the ClusterQueues whose Workloads must be known: the trees of these policies' queues."""
     return forecast_input.trees_of(policies_of(snapshot), snapshot)
 
 
 def choose_moves(world: ReconsiderInput, jobs: Iterable[Pending], *, most: int) -> ChosenMoves:
-    """Choose at most *most* moves."""
+    """Return at most *most* moves, those that are worth most first."""
     obstacles: Counter[tuple[str, Obstacle]] = Counter()
     asked: list[MoveQuestion] = []
     for pending in jobs:
@@ -57,6 +63,7 @@ def choose_moves(world: ReconsiderInput, jobs: Iterable[Pending], *, most: int) 
             asked.append(found)
         elif found is not None:
             obstacles[found] += 1
+    # The queues' contents are forecast only where a Job may be moved at all.
     if not asked or most < 1:
         return ChosenMoves(obstacles=obstacles)
     lines = Lineup(world, {each.pending.key: each for each in asked})
@@ -79,13 +86,17 @@ def choose_moves(world: ReconsiderInput, jobs: Iterable[Pending], *, most: int) 
 
 
 def _asked(pending: Pending, world: ReconsiderInput) -> MoveQuestion | tuple[str, Obstacle] | None:
-    """Tell whether a Job may be moved; if not, by whose rules and why; None: nobody asks."""
+    """Return the question where a Job may be moved to, or its policy's name and the obstacle.
+
+    None: no policy that reconsiders applies to the Job.
+    """
     policy = _policy_of(pending, world)
     rules = policy.spec.reconsider if policy is not None else None
     if policy is None or rules is None or policy.spec.mode is not Mode.ENFORCE:
         return None
     if match.skip(pending.job, world.snapshot) is not None:
         return None
+    # A Job without a decision can be moved only if it runs as some option would have it.
     option = pending.option or _option_by_queue(pending, policy, world.snapshot)
     if not option:
         return None
@@ -101,9 +112,11 @@ def _asked(pending: Pending, world: ReconsiderInput) -> MoveQuestion | tuple[str
 
 
 def _policy_of(pending: Pending, world: ReconsiderInput) -> FallbackPolicy | None:
+    """Return the policy that decided on a Job, or one that adopts it; None: there is none."""
     snapshot = world.snapshot
     if pending.policy and pending.option:
         return next((each for each in snapshot.policies if each.name == pending.policy), None)
+    # A Job that was left as submitted belongs to whatever policy would match it now.
     try:
         policy = match.policy_for(pending.job, snapshot, own_namespace=world.own_namespace)
     except FieldError:
@@ -113,7 +126,10 @@ def _policy_of(pending: Pending, world: ReconsiderInput) -> FallbackPolicy | Non
 
 
 def _option_by_queue(pending: Pending, policy: FallbackPolicy, snapshot: Snapshot) -> str:
-    """Name the option that a Job without a decision is in: by its queue, changing nothing else."""
+    """Name the option whose queue a Job without a decision is in; empty: there is none.
+
+    An option that changes more than the queue does not count: the Job lacks its changes.
+    """
     local_queue = snapshot.local_queues.get((pending.job.namespace, pending.queue))
     for option in policy.spec.options:
         is_there = option.queue == pending.queue or (
@@ -125,6 +141,8 @@ def _option_by_queue(pending: Pending, policy: FallbackPolicy, snapshot: Snapsho
 
 
 def _limited(pending: Pending, rules: Reconsider, unix: float) -> Obstacle | None:
+    """Return the limit that keeps a Job from being moved now; None: there is none."""
+    # Both limits keep noise in forecasts from moving a Job to and fro (decision 0013).
     if pending.moves >= rules.max_moves:
         return Obstacle.MAX_MOVES
     since = max(pending.created, pending.changed)
@@ -132,6 +150,7 @@ def _limited(pending: Pending, rules: Reconsider, unix: float) -> Obstacle | Non
 
 
 def _workload_of(pending: Pending, world: ReconsiderInput) -> Workload | Obstacle:
+    """Return a Job's only Workload, or why it keeps the Job from being moved."""
     found = world.workloads.get(pending.key, ())
     if not found:
         return Obstacle.NO_WORKLOAD
@@ -142,6 +161,7 @@ def _workload_of(pending: Pending, world: ReconsiderInput) -> Workload | Obstacl
         return workload.obstacle
     if workload.requeue_at > 0 and workload.requeue_at > world.unix:
         return Obstacle.BACKOFF
+    # Until Kueue has followed an earlier move, the Workload names the queue that was left.
     return Obstacle.MISMATCH if workload.queue != pending.queue else workload
 
 
@@ -164,7 +184,7 @@ def _candidate(each: MoveQuestion, offers: JobOptions) -> MoveCandidate:
 
 
 def by_job(workloads: Iterable[Workload]) -> Mapping[str, Sequence[Workload]]:
-    """Find the Workloads of each Job."""
+    """Map ``namespace/name`` of each Job to its Workloads."""
     found: defaultdict[str, list[Workload]] = defaultdict(list)
     for workload in workloads:
         if workload.job:

@@ -1,6 +1,7 @@
-"""Who runs and who waits, in Kueue's order, with each Job that may be moved under its own key.
+"""How all pending Workloads would fare if some Jobs were moved, by the forecasts of decisions.
 
-The forecasts are those that decisions are made on.
+Running and pending Workloads go in once, in Kueue's order, each Job that may be moved under its own
+key; every set of moves is then forecast on them. Which moves are worth making is not known here.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from webhook.state.workload import Workload
 
 
 class Lineup:
-    """Who runs and who waits, with each candidate under its key."""
+    """Running and pending Workloads, with each Job that may be moved under its own key."""
 
     def __init__(self, world: ReconsiderInput, asked: Mapping[str, MoveQuestion]) -> None:
         self._world = world
@@ -46,44 +47,53 @@ class Lineup:
         self._waiting.sort(key=lambda each: each.arrival.created)
         self.length = sum(each.arrival.count for each in self._waiting)
         self._offers: dict[tuple[str, str], QueuedGroup] = {}
+        """(key, option) to what would be pending in that option after a move."""
         self._here = {
             key: class_text_of_workload(each, each.option, world.snapshot)
             for key, each in asked.items()
         }
         """Key to the class by which its run time is looked up where it is."""
         self._ranks = {key: rank_of(each) for key, each in asked.items()}
-        """Key to whose sake it is that those under it are done sooner."""
+        """Key to the rank for which its finish counts."""
         self._counts: defaultdict[Rank, int] = defaultdict(int)
+        """Rank to the number of its pending Workloads."""
         self._waiting = [self._ranked(self._with_class(each)) for each in self._waiting]
         plan = self._planned(self._waiting)
         self._as_it_is = self._prospect(plan)
+        # Options are assessed on the same profiles that moves are compared by.
         self.occupancy = _occupancy(replace(world.snapshot, profiles=plan.profiles))
 
     def offer(self, each: MoveQuestion, offers: JobOptions) -> None:
-        """Take down what would stand in line if a Job were moved."""
+        """Add the options that a Job could be moved to."""
         key = each.pending.key
+        # Kueue follows a move with the same Workload, whose creation time stays (decision 0013),
+        # so the Job keeps its place in the order.
         for offer in offers.offers:
             arrival = replace(offer.arrival, key=key, created=each.workload.created)
             queued = QueuedGroup(arrival=arrival, job_class=offer.job_class)
             self._offers[key, offer.way.option] = queued
 
     def arrival(self, move: Move) -> Arrival:
-        """Say what stands in line after a move."""
+        """Return what would be pending after a move."""
         return self._offers[move.candidate.key, move.way.option].arrival
 
     def foresee(self, moved: Moved) -> Prospect:
+        """Forecast when all pending Workloads finish if these Jobs were moved."""
         if not moved:
             return self._as_it_is
         waiting: list[QueuedGroup] = []
         for each in self._waiting:
             arrival = each.arrival
             if arrival.key in moved:
+                # The group stays with a count of 0, so that unknown run times are estimated alike.
                 waiting.append(self._offers[arrival.key, moved[arrival.key].option])
                 arrival = replace(arrival, count=0)
             waiting.append(replace(each, arrival=arrival))
         return self._prospect(self._planned(waiting))
 
     def _prospect(self, plan: forecast.Planned) -> Prospect:
+        """Sum up the finishes of a forecast, by rank."""
+        # Workloads that never start are in no forecast, and count with NEVER_SECONDS each.
         of_ranks = {rank: count * NEVER_SECONDS for rank, count in self._counts.items()}
         for begun in plan.begun:
             sooner = (begun.finish - NEVER_SECONDS) * begun.count
@@ -92,7 +102,7 @@ class Lineup:
         return Prospect(finishes=finishes, total=sum(of_ranks.values()), of_ranks=of_ranks)
 
     def _ranked(self, each: QueuedGroup) -> QueuedGroup:
-        """Put those who stand alone for themselves, and the others under a key for their rank."""
+        """Return a group with a key: a movable Job's own, or one for all others of its rank."""
         arrival = each.arrival
         if arrival.key not in self._here:
             rank = Rank(arrival.policy, arrival.namespace, arrival.priority)
@@ -102,7 +112,7 @@ class Lineup:
         return replace(each, arrival=arrival)
 
     def _with_class(self, each: QueuedGroup) -> QueuedGroup:
-        """Look the run times of candidates up as their policy says, decided by it or not."""
+        """Return a movable Job's group with the class by which its policy expects run times."""
         found = self._here.get(each.arrival.key)
         return each if found is None else replace(each, job_class=found)
 
@@ -114,11 +124,12 @@ class Lineup:
 
 
 def rank_of(each: MoveQuestion) -> Rank:
-    """Rank a Job by the priority that it has where it is."""
+    """Return a Job's rank, with the priority that its Workload has now."""
     return Rank(each.policy.name, each.pending.job.namespace, each.workload.priority)
 
 
 def _occupancy(snapshot: Snapshot) -> Occupancy:
+    """Return the occupancy of a snapshot with its pending Workloads counted in."""
     fold = LiveOccupancy()
     fold.adopt(snapshot)
     return fold.occupancy

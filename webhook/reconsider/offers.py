@@ -1,6 +1,7 @@
-"""What a pending Job could be moved to: options that its policy has and nothing speaks against.
+"""The options of its policy that a pending Job could be moved to, or the obstacle if there is none.
 
-Worked out once for all Jobs that differ in name and age alone.
+They are assessed as at the Job's creation, and once for all Jobs that differ only in name and age.
+Whether a move is worth making is not decided here.
 """
 
 from __future__ import annotations
@@ -34,37 +35,39 @@ _KIND = KINDS["batch", "v1", "Job"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconsiderInput:
-    """All that a look depends on, at one instant."""
+    """All that a reconsideration of pending Jobs depends on, at one instant."""
 
     snapshot: Snapshot
     censuses: Mapping[str, QueueContents]
-    """Of the ClusterQueues of ``trees``."""
+    """ClusterQueue to its contents, for those that ``choose.trees`` names."""
     workloads: Mapping[str, Sequence[Workload]]
     """``namespace/name`` of a Job to its Workloads."""
     now: float
-    """On the clock of ``Snapshot.as_of``."""
+    """In seconds, on the clock of ``Snapshot.as_of``."""
     unix: float
+    """The same instant, in seconds since 1970."""
     own_namespace: str = ""
     changes_resources: bool = True
-    """The API server lets a suspended Job's resources change: Kubernetes 1.36 and later."""
+    """Whether a suspended Job's resources may change: from Kubernetes 1.36 on."""
     min_gain_probability: float = 0.8
-    """How likely a move must be a gain."""
+    """The least probability with which a move must be a gain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveQuestion:
-    """A Job whose policy wants it to be looked at."""
+    """A pending Job that its policy lets be moved, if there is an option to move it to."""
 
     pending: Pending
     policy: FallbackPolicy
     rules: Reconsider
     option: str
+    """The option that it is in."""
     workload: Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveTarget:
-    """An option that a Job could be moved to, and what would then stand in line there."""
+    """An option that a Job could be moved to, and what would then be pending in its queue."""
 
     way: Way
     arrival: Arrival
@@ -73,26 +76,30 @@ class MoveTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """What Jobs of one kind could be moved to; the same for all of them."""
+    """What Jobs could be moved to that differ only in name and age."""
 
     runs: float
+    """Expected run time where they are, in seconds."""
     cluster_queue: str
+    """The ClusterQueue that they are in."""
     offers: tuple[MoveTarget, ...]
     obstacle: Obstacle | None = None
-    """Why there is none."""
+    """Why *offers* is empty; None: it is not."""
     number: int = 0
-    """Of the kind, in its catalog."""
+    """Tells these Jobs from others in the same ``MoveOptions``."""
 
 
 class MoveOptions:
-    """What Jobs could be moved to, worked out once for all that differ in name and age alone."""
+    """Finds what Jobs could be moved to, once for all that differ only in name and age."""
 
     def __init__(self, world: ReconsiderInput, occupancy: Occupancy) -> None:
         self._world, self._occupancy = world, occupancy
         self._known: dict[tuple[object, ...], tuple[object, JobOptions]] = {}
 
     def of(self, each: MoveQuestion) -> JobOptions:
+        """Return what a Job could be moved to."""
         job = each.pending.job
+        # The nearer a deadline, the fewer options are in time, so Jobs with one differ by age too.
         key = (
             id(job.pod_sets),
             job.namespace,
@@ -106,7 +113,7 @@ class MoveOptions:
             each.pending.created if wishes.DEADLINE in job.annotations else 0.0,
         )
         if key not in self._known:
-            # The pod sets are kept with their id, so that it stays theirs.
+            # The pod sets are kept beside their id: a freed object's id could be given to others.
             found = replace(self._work_out(each), number=len(self._known))
             self._known[key] = job.pod_sets, found
         return self._known[key][1]
@@ -122,6 +129,12 @@ class MoveOptions:
             return _none(Obstacle.OPTION_REFUSED)
 
     def _assess(self, each: MoveQuestion) -> tuple[Assessment, ...]:
+        """Assess all options of a Job's policy, in their order, as at its creation.
+
+        Raises:
+            FieldError: the Job, or what an option makes of it, cannot be read.
+
+        """
         job, policy = each.pending.job, each.policy
         found = options.assess(
             job.as_created,
@@ -143,12 +156,15 @@ class MoveOptions:
     def _offers(
         self, each: MoveQuestion, here: Assessment, others: Iterable[Assessment]
     ) -> JobOptions:
+        """Return those of the other options that the Job could be moved to from *here*."""
         runs, stands = _runs(here), each.pending.job
         if each.pending.option and here.job is not None:
-            # As it was written at its decision; who has none stands as it was submitted.
+            # It is as its decision adapted it; without a decision it is as it was submitted.
             stands = here.job
         if runs is None:
             return _none(Obstacle.OPTION_REFUSED)
+        # By a start that is not known no Job is moved, as none is sent elsewhere by it at its
+        # creation (decision 0023).
         if not _is_known(here):
             return _none(Obstacle.START_UNKNOWN)
         offers: list[MoveTarget] = []
@@ -164,6 +180,7 @@ class MoveOptions:
                 because = against
                 continue
             offer = self._offer(each, item, there)
+            # Both starts may be off, independently of one another.
             off = hypot(_half_width(here), _half_width(item))
             way = replace(offer.way, unsure=margin(off, self._world.min_gain_probability))
             offers.append(replace(offer, way=way))
@@ -176,15 +193,19 @@ class MoveOptions:
         )
 
     def _against(self, each: MoveQuestion, stands: Job, option: str, there: Job) -> Obstacle | None:
+        """Return why a Job cannot be moved from *stands* to *there*; None: it can."""
         changes = _KIND.edits(stands, there)
         if found := obstacle(changes):
             return found
+        # A move of the queue alone leaves the pod template without the option's mark, by which
+        # guests of the option are counted (decision 0013).
         if not changes_template(changes):
             is_uncounted = marks.would_be_uncounted(each.policy, option, each.workload.policy)
             return Obstacle.UNCOUNTED_GUEST if is_uncounted else None
         return None if self._world.changes_resources else Obstacle.OLDER_KUBERNETES
 
     def _offer(self, each: MoveQuestion, item: Assessment, runs: float) -> MoveTarget:
+        """Describe a move to an assessed option, where the Job runs for *runs* seconds."""
         job, policy = each.pending.job, each.policy
         option = next(option for option in policy.spec.options if option.name == item.option)
         finish = item.forecast.finish if item.forecast is not None else None
@@ -213,31 +234,39 @@ def _none(because: Obstacle) -> JobOptions:
 
 
 def _runs(item: Assessment) -> float | None:
+    """Return the seconds for which a Job holds quota in an option; None: not known."""
     run = expected_runs.lasting(item.forecast)
     return run.seconds if run is not None else None
 
 
 def _is_known(item: Assessment) -> bool:
-    """Tell whether its start may be decided by; of one that is not forecast nobody says no."""
+    """Tell whether a move may rest on an option's start; without a forecast nothing forbids it."""
     return item.forecast is None or item.forecast.start.is_known
 
 
 def _half_width(item: Assessment) -> float:
-    """Say by how much its start may be off; nothing is said of one that is never."""
+    """Return half the width of a start's range, in seconds; 0: no forecast, or no upper end."""
     start = item.forecast.start if item.forecast is not None else None
     return 0.0 if start is None or start.high == inf else (start.high - start.low) / 2
 
 
 def class_text_of_workload(each: MoveQuestion, option: str, snapshot: Snapshot) -> str:
+    """Return the name by which a Job's run time in an option is looked up."""
     found = match.class_of(each.pending.job, each.policy, snapshot)
     return forecast_input.class_name(found, each.policy.name, option)
 
 
 def _wishes(each: MoveQuestion, unix: float) -> Wishes:
-    """Read them as of now: a deadline comes nearer."""
+    """Read a Job's wishes, with its deadline counted from now on.
+
+    Raises:
+        FieldError: an annotation of the Job cannot be read.
+
+    """
     created = each.pending.created
     own_keys.check(each.pending.job, each.policy)
     found = wishes.read_wishes(each.pending.job.annotations, created)
     if found.deadline is None:
         return found
+    # It is read as seconds since the Job's creation, of which some have passed.
     return replace(found, deadline=found.deadline - (unix - created))

@@ -1,4 +1,7 @@
-"""Jobs as the controller follows them while some policy reconsiders: those that still wait."""
+"""Pending Jobs, read from the Job objects that the controller follows while a policy reconsiders.
+
+Whether and where a Job should move is not known here, only what of the Job itself forbids it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _OVER: Final = frozenset({"Complete", "Failed", "FailureTarget", "SuccessCriteri
 
 
 def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> ReadObject:
-    """Read one, for a ``Follower``; without a value: it is over, or was never moved and runs.
+    """Read a Job for a ``Follower``; without a value where ``read_job`` returns None.
 
     A decision that is not signed with one of the *keys* keeps the Job from being moved.
     """
@@ -35,7 +38,9 @@ FOLLOWED: Final = Resource(kind=PENDING_JOBS, path="/apis/batch/v1/jobs", requir
 
 
 def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pending | None:
-    """Read a whole Job; *keys* as for ``read``.
+    """Read a Job that may be moved, or was; None: it is over, or runs and was never moved.
+
+    *keys* are as for ``read``.
 
     Raises:
         FieldError: it cannot be read as a Job.
@@ -50,6 +55,8 @@ def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pend
     moves = recorded.moves if recorded is not None else 0
     obstacle = KIND.held_back(source) or _foreign(raw, keys, created)
     undone = marks.of(raw.annotations, UNDONE)
+    # A moved or undone Job is followed on while it runs: Kueue may have admitted its Workload in
+    # the queue that it left (decision 0013).
     if obstacle is Obstacle.NOT_SUSPENDED and not moves and not undone:
         return None
     if created == inf:
@@ -73,25 +80,34 @@ def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pend
 
 
 def has_left(job: Job, recorded: decision_record.Recorded | None) -> bool:
-    """Tell whether it was sent from one queue to another while it waited."""
+    """Tell whether a Job was moved or undone while it was pending, and so may have left a queue."""
     return bool(job.annotations.get(UNDONE)) or (recorded is not None and recorded.moves > 0)
 
 
 def _left(raw: Job, recorded: decision_record.Recorded | None) -> Left | None:
-    """Read from where it was sent away last; of a Job whose decision was undone, by the undo."""
+    """Return the last move or undo of a Job, and the queues it may have left; None: not known."""
+    # An undone Job carries no decision any more, so the undo has an annotation of its own.
     if UNDONE_FROM in raw.annotations:
         return read_left(raw.annotations[UNDONE_FROM])
     if recorded is None or not recorded.moves:
         return None
+    # Its other options are taken from the decision: their queues may have been made anew since.
     return Left(unix=recorded.moved_unix, cluster_queues=recorded.elsewhere(raw.queue))
 
 
 def _started(status: Mapping[str, Any]) -> float:
+    """Return when a Job was started, in seconds since 1970; 0: it was not.
+
+    Raises:
+        FieldError: ``status.startTime`` is not a time.
+
+    """
     time = fields.text(status, "startTime", "status")
     return fields.seconds_since_1970(time, "status.startTime") if time else 0.0
 
 
 def _is_over(source: Mapping[str, Any]) -> bool:
+    """Tell whether a Job has ended, or is bound to as soon as its pods are gone."""
     status = fields.mapping(source, "status", "")
     return any(
         each.get("status") == "True" and each.get("type") in _OVER
@@ -102,12 +118,14 @@ def _is_over(source: Mapping[str, Any]) -> bool:
 def recorded_on(
     job: Job, keys: SigningKeys | None, *, created: float
 ) -> decision_record.Recorded | None:
-    """Read the decision on a Job as ``create.recorded_on`` does, but for one of a newer version."""
+    """Return the decision recorded on a Job; None: there is none that may be relied on."""
     found = create.recorded_on(job, keys, created=created)
+    # What a newer version has written may mean something else than it would here.
     return None if found is None or found.is_newer else found
 
 
 def _foreign(job: Job, keys: SigningKeys | None, created: float) -> Obstacle | None:
+    """Return an obstacle if a Job's decision was not signed by this installation; else None."""
     text = job.annotations.get(DECISION)
     is_own = text is None or is_own_record(text, job.namespace, keys, created=created)
     return None if is_own else Obstacle.FOREIGN_DECISION
@@ -116,8 +134,10 @@ def _foreign(job: Job, keys: SigningKeys | None, created: float) -> Obstacle | N
 def _submitted(
     source: Mapping[str, Any], raw: Job, recorded: decision_record.Recorded | None
 ) -> Job:
+    """Return a Job as it was submitted, or as it is where that cannot be read back."""
     if recorded is None:
         return marks.unmarked(raw)
+    # Options are assessed on the submitted Job, as at its creation: adaptations do not add up.
     try:
         original = originals.from_json(recorded.original)
         return marks.unmarked(KIND.read(originals.undone(source, original, KIND.allowed)))

@@ -1,12 +1,8 @@
-"""Which of the pending Jobs to move, looked at together: so that all of them are done sooner.
+"""Which of the pending Jobs to move, chosen together so that all pending Workloads finish sooner.
 
-What counts is the sum of the times until everybody who waits is done, those included whom a moved
-Job overtakes. A Job is itself made later only for the sake of its equals (``_gain``).
-Each candidate move is tried on the event loop; what the queues would be like is asked of the
-caller, so that it is the same forecast that decisions are made on.
-
-A Job keeps its place in line wherever it is moved, so nothing is lost by waiting: it is moved when
-it is about to start, here or there, and by then more is known.
+A move is judged by the sum of all their finishes, as the caller forecasts them (decision 0013), and
+is made only when the Job is about to start: it keeps its place in Kueue's order wherever it goes,
+so nothing is lost by waiting. Queues, quota and policies are not known here.
 """
 
 from __future__ import annotations
@@ -18,32 +14,33 @@ from math import inf
 from typing import NamedTuple, TypeAlias
 
 NEVER_SECONDS = 30 * 86_400.0
-"""What a Job counts for that would not start at all."""
+"""The finish, in seconds from now, of a Job that would never start."""
 _WORK = 4_000
-"""Workloads scheduled in one look, about: what it costs is a second of CPU at most."""
+"""Pending Workloads forecast in all tries together, about: at most a second of CPU."""
 _LEAST_TRIES, _MOST_TRIES = 2, 200
 SOON_SECONDS = 10.0
-"""A Job is about to start when no more is left until then: several looks, and what a move takes,"""
+"""A Job is about to start when it starts within this time: several reconsiderations and a move."""
 SOON_PART = 0.1
-"""or no more than this part of its run, so that many long Jobs can follow one another."""
+"""It is also about to start within this part of its run, so that long Jobs can follow in time."""
 MUCH_LATER = 1.5
-"""Times as long as where it is, from which on a Job that is moved for the sake of others must bring
-at least as much as it loses itself: the place that it takes may soon be worth more to another."""
+"""A Job that finishes later than this many times its finish where it is must gain others at least
+as much as it loses: the place that it takes may soon be worth more to another (decision 0013)."""
 _BACK_FACTOR = 2.0
-"""Each move of a Job makes its next one this much dearer, so that none goes to and fro."""
+"""Factor by which each move of a Job raises what its next one must gain."""
 _LATER_SECONDS = 1e-3
-"""By more than this a Job is made later; less is what adding up leaves."""
+"""A Job finishes later only by more than this: less is a rounding error of sums."""
 
 
 class Rank(NamedTuple):
-    """Whose a Job is, and how it ranks among theirs."""
+    """A Job's policy and namespace, and its priority among the Jobs of these."""
 
     policy: str
     namespace: str
     priority: int
 
     def may_give_way_to(self, other: Rank) -> bool:
-        """Tell whether a Job of this rank may be made later for the sake of one of the other."""
+        """Tell whether a Job of this rank may finish later so that one of *other* gains."""
+        # Nobody else's Job, and none of lower priority, is worth a Job's own loss (decision 0018).
         is_theirs = (self.policy, self.namespace) == (other.policy, other.namespace)
         return is_theirs and other.priority >= self.priority
 
@@ -58,12 +55,12 @@ class Way:
     option: str
     cluster_queue: str
     runs: float
-    """Expected seconds there."""
+    """Expected run time there, in seconds."""
     priced: float = inf
-    """When it would be done there as the last in line, seconds from now."""
+    """When it would finish there as the last in the queue, in seconds from now; inf: not known."""
     unsure: float = 0.0
-    """Seconds that it must gain besides, so that it gains with enough probability, as far as the
-    starts here and there may be off."""
+    """Seconds that it must gain besides, so that it gains with enough probability although both
+    starts are uncertain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,59 +70,65 @@ class MoveCandidate:
     key: str
     policy: str
     option: str
-    """Where it is."""
+    """The option that it is in."""
     cluster_queue: str
     runs: float
-    """Expected seconds where it is."""
+    """Expected run time where it is, in seconds."""
     kind: str
-    """Jobs of one kind differ in nothing that matters here but their age."""
+    """Equal for Jobs that differ only in name and age."""
     order: int
-    """The older come first."""
+    """When its Workload was created; the least is the oldest."""
     ways: tuple[Way, ...]
     moved: int = 0
     """How often it was moved before."""
     least_seconds: float = 0.0
+    """What a move must gain at least, in seconds."""
     least_part: float = 0.0
-    """What a move must gain at least: so many seconds, and such a part of what is left to it."""
+    """What a move must gain at least, as a part of the time until it finishes where it is."""
     rank: Rank = _OF_NOBODY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prospect:
-    """How all that wait would fare."""
+    """When all pending Workloads would finish, in seconds from now."""
 
     finishes: Mapping[str, float]
-    """Key to seconds from now; a Job that never starts is not in it."""
+    """Key of a Job to its finish; a Job that never starts is not among them."""
     total: float
-    """Seconds, of all that wait together;"""
+    """Sum of the finishes of all pending Workloads."""
     of_ranks: Mapping[Rank, float] = field(default_factory=dict)
-    """and of those of each rank, a moved Job counted where it was."""
+    """The same for each rank; a moved Job counts with the rank that it had before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
+    """A move to be made, and what is expected of it."""
+
     candidate: MoveCandidate
     way: Way
     gain: float
-    """Seconds that all who wait are done sooner, together."""
+    """Seconds by which all pending Workloads together finish sooner."""
     before: float
-    """Seconds until it would be done where it is,"""
+    """When it would finish where it is, in seconds from now; inf: never."""
     after: float
-    """and where it goes."""
+    """When it would finish where it goes, in seconds from now; inf: never."""
 
 
 Moved: TypeAlias = "Mapping[str, Way]"
-"""Key to where it is taken to be."""
+"""Key of a Job to the option that it is taken to be moved to."""
 Foresee: TypeAlias = Callable[[Moved], Prospect]
+"""Forecasts all pending Workloads as if these Jobs were moved."""
 
 
 @dataclass(slots=True)
 class _MovePlan:
-    """What has been accepted so far."""
+    """The moves accepted so far."""
 
     foresee: Foresee
     now: Prospect
+    """The forecast with these moves."""
     tries: int
+    """How many more forecasts may be asked for."""
     moved: dict[str, Way] = field(default_factory=dict)
     found: list[Move] = field(default_factory=list)
 
@@ -133,11 +136,16 @@ class _MovePlan:
 def plan_moves(
     candidates: Sequence[MoveCandidate], foresee: Foresee, *, waiting: int, most: int
 ) -> tuple[Move, ...]:
-    """Choose at most *most* moves, of *waiting* Workloads in all; the first are worth most."""
+    """Return at most *most* moves, in the order in which they were found worth most.
+
+    *waiting* is the number of pending Workloads in all forecast queues.
+    """
     if not candidates or most < 1:
         return ()
+    # A forecast costs by the number of pending Workloads, so with more of them fewer are tried.
     tries = min(_MOST_TRIES, max(_LEAST_TRIES, _WORK // max(1, waiting)))
     state = _MovePlan(foresee=foresee, now=foresee({}), tries=tries - 1)
+    # With thousands pending there is time for two forecasts, so a whole batch is tried at once.
     size = most if tries == _LEAST_TRIES else 1
     while state.tries > 0 and len(state.found) < most:
         size = min(size, most - len(state.found))
@@ -146,6 +154,7 @@ def plan_moves(
         elif size == 1:
             break
         else:
+            # No batch of this size gains enough; part of one still may.
             size //= 2
     return tuple(state.found)
 
@@ -156,7 +165,10 @@ _Batch: TypeAlias = "tuple[tuple[MoveCandidate, Way], ...]"
 def _best(
     state: _MovePlan, candidates: Sequence[MoveCandidate], size: int
 ) -> tuple[_Batch, Prospect] | None:
-    """Find the batch that brings the sum down most, of those for which it is enough."""
+    """Return the batch that gains most above what it must gain, and the forecast with it.
+
+    None: no batch gains enough.
+    """
     best: tuple[float, _Batch, Prospect] | None = None
     for batch in _batches(state, candidates, size):
         if state.tries <= 0:
@@ -169,7 +181,8 @@ def _best(
 
 
 def _tried(state: _MovePlan, batch: _Batch) -> tuple[_Batch, Prospect]:
-    """Move a batch and see; those who need not be moved yet stay, and it is seen again."""
+    """Return the part of a batch that is due to be moved, and the forecast with that part moved."""
+    # Without those that are not due the forecast is another one, so it is made again.
     state.tries -= 1
     after = state.foresee({**state.moved, **{each.key: way for each, way in batch}})
     due = tuple((each, way) for each, way in batch if _is_due(each, way, state.now, after))
@@ -177,16 +190,17 @@ def _tried(state: _MovePlan, batch: _Batch) -> tuple[_Batch, Prospect]:
 
 
 def _is_due(candidate: MoveCandidate, way: Way, now: Prospect, after: Prospect) -> bool:
-    """Tell whether it is about to start, where it is or where it goes."""
+    """Tell whether a Job is about to start, where it is or where it would go."""
+    # Jobs moved earlier used up ``maxMoves`` on what later Jobs changed again (decision 0013).
     here = now.finishes.get(candidate.key, NEVER_SECONDS) - candidate.runs
     there = after.finishes.get(candidate.key, NEVER_SECONDS) - way.runs
     return min(here, there) <= max(SOON_SECONDS, SOON_PART * way.runs)
 
 
 def _batches(state: _MovePlan, candidates: Sequence[MoveCandidate], size: int) -> Iterator[_Batch]:
-    """List what to try: of each kind the first in line, who let most others pass, and the last.
+    """Yield the batches to try: for each kind and option the last *size* Jobs, or the first.
 
-    Those come first who lose least by running elsewhere.
+    Those that lose least by running elsewhere come first.
     """
     kinds: defaultdict[tuple[str, str], list[tuple[MoveCandidate, Way]]] = defaultdict(list)
     for candidate in candidates:
@@ -195,6 +209,7 @@ def _batches(state: _MovePlan, candidates: Sequence[MoveCandidate], size: int) -
                 kinds[candidate.kind, way.option].append((candidate, way))
     groups = sorted(kinds.values(), key=lambda group: _loss(state, *group[-1]))
     tried: set[tuple[tuple[str, str], ...]] = set()
+    # Jobs of one kind are alike, so those between the ends of a queue would bring little else.
     for of_ends in (True, False):
         for group in groups:
             ordered = sorted(group, key=lambda each: each[0].order)
@@ -206,19 +221,19 @@ def _batches(state: _MovePlan, candidates: Sequence[MoveCandidate], size: int) -
 
 
 def _loss(state: _MovePlan, candidate: MoveCandidate, way: Way) -> tuple[float, float]:
-    """Compare first by what running there costs, then by what it gains itself."""
+    """Return what a Job loses by a move, in seconds: of its run time, then of its own finish."""
     stays = state.now.finishes.get(candidate.key, NEVER_SECONDS)
     return way.runs - candidate.runs, way.priced - stays
 
 
 def _gain(now: Prospect, after: Prospect, batch: _Batch) -> float:
-    """Say how much sooner all are done who count.
+    """Return by how many seconds the finishes that count come sooner, all together.
 
-    Where the moved Jobs are done no later themselves, nobody gives anything up for another: all who
-    wait count, whoever they are, those who lose by it as well as those who gain. Where one of them
-    is done later, those gain for whose sake it may be: Jobs of its own policy and namespace, and of
-    the same priority or a higher one. Of all others only what they lose counts.
+    Where no moved Job finishes later, all pending Workloads count, with what they gain and lose.
+    Where one does, gains count only for Jobs of its own policy and namespace with the same or a
+    higher priority; of all others only what they lose counts.
     """
+    # A Job gives up its own time for its equals only (decision 0018).
     if not any(_is_made_later(candidate, now, after) for candidate, _ in batch):
         return now.total - after.total
     gained = 0.0
@@ -230,12 +245,13 @@ def _gain(now: Prospect, after: Prospect, batch: _Batch) -> float:
 
 
 def _is_made_later(candidate: MoveCandidate, now: Prospect, after: Prospect) -> bool:
+    """Tell whether a Job finishes later in *after* than in *now*."""
     stays = now.finishes.get(candidate.key, NEVER_SECONDS)
     return after.finishes.get(candidate.key, NEVER_SECONDS) > stays + _LATER_SECONDS
 
 
 def _needed(now: Prospect, after: Prospect, batch: _Batch) -> float:
-    """Sum up what each must gain; what loses much, or was moved before, must gain more."""
+    """Return what the moves of a batch must gain together, in seconds."""
     found = 0.0
     for candidate, way in batch:
         stays = now.finishes.get(candidate.key, NEVER_SECONDS)
@@ -244,11 +260,13 @@ def _needed(now: Prospect, after: Prospect, batch: _Batch) -> float:
         if goes > MUCH_LATER * stays:
             least = max(least, goes - stays)
         least += min(way.unsure, stays)
+        # Doubling with each move keeps noise in forecasts from moving a Job to and fro.
         found += least * _BACK_FACTOR**candidate.moved
     return found
 
 
 def _accept(state: _MovePlan, batch: _Batch, after: Prospect) -> None:
+    """Add a batch to the plan; the gain is shared evenly among its moves."""
     gain = (state.now.total - after.total) / len(batch)
     for candidate, way in batch:
         state.moved[candidate.key] = way
