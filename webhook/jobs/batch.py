@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from webhook.jobs import template
@@ -25,6 +24,7 @@ from webhook.model.job import (
 )
 from webhook.model.pods import read_template
 from webhook.model.reasons import Obstacle
+from webhook.model.recall import Memo
 
 TEMPLATE: Path = ("spec", "template")
 _MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"
@@ -33,8 +33,10 @@ _STOPPING = "kueue.x-k8s.io/stopping"
 _ENDED = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 _WITHOUT_REFERENCES = 2
 """The version of ``marshal`` that writes equal values as equal bytes."""
+_shared: Memo[PodSets] = Memo(most=512, most_bytes=192 * 1024)
+"""A template of a few lines takes 1 to 2 kB: so many recur that at least a hundred are kept."""
 _LONGEST_SHARED = 32 * 1024
-"""Bytes of a template that is shared; with larger ones the cache would take too much memory."""
+"""Bytes of a template that is kept; a larger one would put many others out."""
 _LONGEST_UNCHECKED = 16 * 1024
 """Bytes of a template that is too small to have too many entries, containers excepted."""
 
@@ -161,14 +163,17 @@ def _read_pod_sets(spec: Mapping[str, Any]) -> PodSets:
 
 def forget() -> None:
     """Drop the cache of shared templates."""
-    _shared_pod_sets.cache_clear()
+    _shared.clear()
 
 
-@lru_cache(maxsize=512)
 def _shared_pod_sets(count: int, written: bytes) -> PodSets:
     """Return the very same pod sets for equal templates, so work on them is done once."""
-    # Read from the bytes, because the review's own object is patched later (decision 0008).
-    return _pod_sets(count, marshal.loads(written))  # noqa: S302 - written above
+
+    def read() -> PodSets:
+        # Read from the bytes, because the review's own object is patched later (decision 0008).
+        return _pod_sets(count, marshal.loads(written))  # noqa: S302 - written above
+
+    return _shared.recall((count, written), len(written), read)
 
 
 def _pod_sets(count: int, source: Mapping[str, Any]) -> PodSets:
