@@ -1,1 +1,1 @@
-"""I/O with the API server: requests, lists and watches, errors, Leases."""
+"""I/O with the API server: calls, lists and watches, errors, kubeconfigs, Leases."""

@@ -1,7 +1,8 @@
-"""Speaks raw JSON with the API server.
+"""HTTP calls to an API server, from its kubeconfig to parsed JSON.
 
-It takes configuration, credentials and connection pool of the Kubernetes client and no models:
-building those costs more than everything else together, and they drop fields that they do not know.
+It uses configuration, credentials and connection pool of the Kubernetes client but not its models:
+building those costs more than everything else together, and they drop fields unknown to them. What
+objects mean is not known here.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from webhook.api.resources import KUEUE_GROUP
 from webhook.model.fields import DEEPEST
 
 _TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]')
-"""Texts, and what nests."""
+"""Strings, and opening and closing brackets."""
 
 
 def parse(content: bytes) -> Mapping[str, Any]:
@@ -41,9 +42,9 @@ def parse(content: bytes) -> Mapping[str, Any]:
 
 
 def _loaded(content: bytes) -> Any:
-    """Read JSON; what is nested deeper than anything we read becomes null.
+    """Parse JSON; what is nested deeper than anything we read becomes null.
 
-    Whoever may create a Job may nest its ``managedFields`` thousands deep.
+    Anyone who may create a Job may nest its ``managedFields`` thousands deep.
     """
     try:
         return json.loads(content)
@@ -76,17 +77,17 @@ def events(response: urllib3.BaseHTTPResponse) -> Iterator[Mapping[str, Any]]:
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise Unreachable(str(error)) from error
     finally:
-        # A watch that was left early still has bytes under way: not to be used again.
+        # A watch that was abandoned still has bytes in flight, so its connection is not reused.
         response.close()
 
 
 def warnings(response: urllib3.BaseHTTPResponse) -> tuple[str, ...]:
-    """List what admission and the API server warn of."""
+    """Return the warnings of admission and of the API server."""
     return tuple(map(_text, response.headers.getlist("Warning")))
 
 
 def refusal(response: urllib3.BaseHTTPResponse) -> tuple[str, tuple[Cause, ...]]:
-    """Read the Status that says no: its message, and which fields are to blame for what."""
+    """Return message and causes (field and reason) of the Status in a failed response."""
     try:
         found = json.loads(response.read())
     except (urllib3.exceptions.HTTPError, OSError, ValueError):
@@ -107,7 +108,7 @@ def _causes(status: Mapping[str, Any]) -> Iterator[Cause]:
 
 
 def _text(header: str) -> str:
-    """Take the text out of ``299 - "text"``."""
+    """Return the text in ``299 - "text"``."""
     _, _, quoted = header.partition('"')
     return re.sub(r"\\(.)", r"\1", quoted.removesuffix('"'))
 
@@ -118,7 +119,7 @@ _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 def connection(
     kubeconfig: str | Mapping[str, Any], *, connections: int
 ) -> tuple[Configuration, urllib3.PoolManager]:
-    """Read *kubeconfig*, a file or what stands in one, none given: what is found; make a pool.
+    """Load *kubeconfig* (a file, its content, or empty for the default one) and make a pool.
 
     Raises:
         Unreachable: there is none, or it cannot be used.
@@ -130,14 +131,14 @@ def connection(
 
 
 def default_namespace(kubeconfig: str = "") -> str:
-    """Name the namespace that is meant where none is given, as ``kubectl`` has it."""
+    """Return the namespace that applies where none is given, as for ``kubectl``."""
     if not kubeconfig and _OWN_NAMESPACE.exists():
         return _OWN_NAMESPACE.read_text(encoding="utf-8").strip()
     contexts: Any = config.list_kube_config_contexts
     try:
         _, current = contexts(kubeconfig or None)
     except (config.ConfigException, OSError, yaml.YAMLError):
-        # Whoever connects says what is wrong.
+        # Connecting reports what is wrong.
         return "default"
     return str((current.get("context") or {}).get("namespace") or "default")
 
@@ -169,7 +170,7 @@ def _loaded_from(kubeconfig: Mapping[str, Any], configuration: Configuration) ->
     try:
         from_mapping(copy.deepcopy(dict(kubeconfig)), client_configuration=configuration)
     except (ValueError, TypeError, KeyError, AttributeError):
-        # What is wrong may quote what is secret.
+        # The error may quote a secret.
         raise Unreachable("the kubeconfig cannot be used") from None
     return configuration
 
@@ -179,17 +180,17 @@ _READ_SECONDS = 30.0
 _METADATA_OF_LISTS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _METADATA_OF_EVENTS = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _CONNECTIONS = 32
-"""A watch holds one each."""
+"""In the pool; each watch occupies one."""
 _KUEUE_VERSIONS = ("v1beta2", "v1beta1")
-"""The one with the most exact fields first."""
+"""The one with the most precise fields first."""
 
 
 class Client:
-    """One API server. Threads may share it.
+    """A connection to one API server, which threads may share.
 
-    The configuration is *kubeconfig*, a file or what stands in one, else the pod's ServiceAccount,
-    else KUBECONFIG or ``~/.kube/config``; it is read again after a 401, so that rotated
-    credentials are picked up.
+    The configuration is *kubeconfig*, a file or its content, else the pod's ServiceAccount, else
+    KUBECONFIG or ``~/.kube/config``; it is read again after a 401, so that rotated credentials are
+    picked up.
     """
 
     def __init__(
@@ -199,9 +200,9 @@ class Client:
         metadata_only: bool = False,
         answer_seconds: float = _READ_SECONDS,
     ) -> None:
-        """Speak with the API server; *metadata_only*: lists and watches carry nothing else.
+        """Connect on first use; with *metadata_only* lists and watches carry only metadata.
 
-        *answer_seconds* of silence end a call, but not a watch.
+        A call, but not a watch, fails after *answer_seconds* without data.
         """
         self._kubeconfig = kubeconfig
         self._answer_seconds = answer_seconds
@@ -216,7 +217,7 @@ class Client:
         return self._call("GET", path, params)
 
     def get_text(self, path: str) -> str:
-        """Get what is no JSON, such as metrics through the API server's proxy."""
+        """Get what is not JSON, such as metrics through the API server's proxy."""
         response = self._open("GET", path, {}, headers={"Accept": "*/*"})
         try:
             return response.read().decode(errors="replace")
@@ -236,7 +237,7 @@ class Client:
     def post_with_warnings(
         self, path: str, body: object, params: Mapping[str, str] | None = None
     ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Create an object, and also return what the API server warns of."""
+        """Create an object; return it and the API server's warnings."""
         return self._ask("POST", path, params, body=body, content_type="application/json")
 
     def patch(
@@ -252,7 +253,7 @@ class Client:
     def patch_with_warnings(
         self, path: str, body: object, params: Mapping[str, str] | None = None
     ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Patch an object as ``patch`` does, and also return what the API server warns of."""
+        """Patch an object as ``patch`` does; return it and the API server's warnings."""
         return self._ask(
             "PATCH", path, params, body=body, content_type="application/merge-patch+json"
         )
@@ -266,13 +267,14 @@ class Client:
     ) -> Iterator[Mapping[str, Any]]:
         """Open a watch; return its events once the API server has accepted it.
 
-        *read_seconds* of silence end it as unreachable; it ends cleanly when the server closes it.
+        After *read_seconds* without data it raises Unreachable; it ends cleanly when the server
+        closes it.
         """
         response = self._open("GET", path, {**params, "watch": "true"}, read_seconds=read_seconds)
         return events(response)
 
     def kueue_version(self) -> str | None:
-        """Name Kueue's newest served version that is understood; None: no Kueue there."""
+        """Return the best served version of Kueue's API that is understood; None: no Kueue."""
         if self._kueue_version is None:
             try:
                 group = self.get(f"/apis/{KUEUE_GROUP}")
@@ -283,7 +285,7 @@ class Client:
         return self._kueue_version
 
     def forget_versions(self) -> None:
-        """Ask again which versions are served: Kueue has been installed, upgraded or removed."""
+        """Discover the served versions again: Kueue was installed, upgraded or removed."""
         self._kueue_version = None
 
     def _call(
@@ -385,7 +387,7 @@ class Client:
 
 
 def connect(kubeconfig: str = "") -> Client:
-    """Make a client and let it answer once.
+    """Return a client that was able to make one call.
 
     Raises:
         Unreachable: there is no configuration, or no answer.
@@ -402,7 +404,7 @@ MutablePodResourcesForSuspendedJobs"""
 
 
 def lets_resources_change(version: Mapping[str, object]) -> bool:
-    """Tell whether the resources of a suspended Job may change; an emulated version counts."""
+    """Return whether a suspended Job's resources may change; an emulated version counts."""
     written = (
         str(version.get(f"emulation{part.title()}") or version.get(part, "")).rstrip("+")
         for part in ("major", "minor")

@@ -1,4 +1,4 @@
-"""What can go wrong between us and the API server, told apart by what is to be done about it."""
+"""Errors of calls to the API server, distinguished by what the caller has to do about them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 
 class ClusterError(Exception):
-    """Any of the below."""
+    """Base of all errors of calls to an API server."""
 
 
 class Unreachable(ClusterError):  # noqa: N818 - names a condition of the cluster
-    """No answer, or one that asks to try again later; also: nowhere to connect to."""
+    """No answer, or one that says to try again later; also: no configuration to connect with."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -50,14 +50,14 @@ class Gone(ClusterError):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What is wrong with one field, of the causes in a Status."""
+    """One of the causes in a Status: which field is wrong, and why."""
 
     field: str
     reason: str
 
 
 class Refused(ClusterError):  # noqa: N818
-    """The API server understood and said no (conflict, invalid, ...)."""
+    """The API server rejected the call (conflict, invalid, ...)."""
 
     def __init__(self, status: int, message: str, causes: tuple[Cause, ...] = ()) -> None:
         super().__init__(status, message)
@@ -67,9 +67,9 @@ class Refused(ClusterError):  # noqa: N818
 
     @property
     def keeps_template(self) -> bool:
-        """Tell whether a Job's pod template may not change at all, not even what pods ask for.
+        """Return whether the Job's pod template may not change at all, not even its resources.
 
-        Where it may, Kubernetes names ``spec.template.spec`` for what else would change:
+        Where resources may change, Kubernetes names ``spec.template.spec`` for the other fields:
         ``validatePodTemplateUpdate`` in its ``pkg/apis/batch/validation``.
         """
         return Cause("spec.template", "FieldValueInvalid") in self.causes

@@ -1,7 +1,7 @@
-"""Reads how to reach worker clusters: one Secret each, again and again.
+"""Reads the kubeconfigs of worker clusters, one Secret each, every few seconds.
 
-By its name, so that no right to list is needed; every few seconds, so that a rotated one needs no
-restart.
+A Secret is read by name, so that no right to list is needed, and again and again, so that a
+rotated one needs no restart. What could run a program or read a local file is rejected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from webhook.model import fields
 from webhook.model.fields import FieldError, as_mapping
 
 PREFIX: Final = "kueue-fallback-worker-"
-"""Of the Secrets; the MultiKueueCluster's name follows."""
+"""Prefix of the Secrets' names; the MultiKueueCluster's name follows."""
 KEY: Final = "kubeconfig"
 AGAIN_SECONDS: Final = (3.0, 5.0)
 
@@ -27,9 +27,9 @@ _NOT_OURS: Final = {
     "cluster": ("certificate-authority", "insecure-skip-tls-verify", "proxy-url"),
     "user": ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key"),
 }
-"""What would run a program, read a file of ours or trust anybody; Kueue takes none of it either."""
+"""What would run a program, read a local file or skip verification; Kueue rejects it, too."""
 _TEXTS: Final = ("server", "tls-server-name", "token")
-"""What is used as it stands."""
+"""What is used verbatim."""
 
 
 class Kubeconfig(NamedTuple):
@@ -37,12 +37,12 @@ class Kubeconfig(NamedTuple):
 
     cluster: str
     content: Mapping[str, Any] | None
-    """None: not at all, and *problem* says why."""
+    """None: the cluster cannot be reached, and *problem* says why."""
     problem: str = ""
 
 
 class KubeconfigReader:
-    """Tells of each cluster when what is known of it has changed."""
+    """Reads the clusters' Secrets in a loop and reports all that is known after each pass."""
 
     def __init__(
         self,
@@ -53,7 +53,10 @@ class KubeconfigReader:
         *,
         wait: Callable[[], None],
     ) -> None:
-        """Look after the clusters that *names* lists; *wait* is called between two looks."""
+        """Read the kubeconfigs of the clusters that *names* returns.
+
+        *wait* is called after each pass.
+        """
         self._namespace = namespace
         self._transport = transport
         self._names = names
@@ -66,7 +69,7 @@ class KubeconfigReader:
             self.step()
 
     def step(self) -> None:
-        """Read all, tell all there is, and wait until it is time again."""
+        """Read all kubeconfigs, report those that are known, and wait."""
         before, self._known = self._known, {}
         for name in self._names():
             found = self._read(name) or before.get(name)
@@ -76,7 +79,7 @@ class KubeconfigReader:
         self._wait()
 
     def _read(self, name: str) -> Kubeconfig | None:
-        """Read one; None: as before, because nobody answers."""
+        """Read one; None: keep the previous one, because the API server does not answer."""
         secret = f"{PREFIX}{name}"
         try:
             source = self._transport.get(f"/api/v1/namespaces/{self._namespace}/secrets/{secret}")
@@ -86,7 +89,7 @@ class KubeconfigReader:
         except Forbidden as error:
             return Kubeconfig(name, None, str(error))
         except FieldError as error:
-            # Its message must not quote what is secret.
+            # Its message must not quote a secret.
             return Kubeconfig(name, None, f"Secret {secret}: {error}")
         except ClusterError:
             return None
@@ -109,9 +112,13 @@ def _content(secret: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _check_texts(source: Mapping[str, Any], path: str) -> None:
-    """Refuse what would only fail in the watch's threads, in words that quote it.
+    """Reject texts that would only fail later, in the watch's threads, with errors that quote them.
 
-    HTTP takes no line's end in a header, and a token that was read from a file often has one.
+    HTTP allows no line break in a header, and a token that was read from a file often has one.
+
+    Raises:
+        FieldError: a text is not one line of ASCII.
+
     """
     for name in _TEXTS:
         text = fields.text(source, name, path)

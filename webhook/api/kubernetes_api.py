@@ -1,4 +1,4 @@
-"""What is asked of an API server: the one protocol of whoever reads and writes objects there."""
+"""The one protocol for reading and writing objects of an API server; ``Client`` implements it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,16 @@ class KubernetesApi(Protocol):
     def watch(
         self, path: str, params: Mapping[str, str], *, read_seconds: float
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield watch events until the server ends the watch, or is silent for so long."""
+        """Yield watch events until the server ends the watch.
+
+        After *read_seconds* without data ``Unreachable`` is raised.
+        """
 
     def kueue_version(self) -> str | None:
-        """Return the version of Kueue's API that is served, as ``v1beta2``; None: none we know."""
+        """Return the served version of Kueue's API, as ``v1beta2``.
+
+        None: none that is understood.
+        """
 
     def forget_versions(self) -> None:
-        """Ask anew for Kueue's version when it is next wanted."""
+        """Discover Kueue's version again at the next call."""

@@ -1,8 +1,8 @@
-"""Decides by a Lease which one of several replicas leads.
+"""Leader election by a Lease: which one of several replicas leads.
 
-Time is measured by our own monotonic clock, from when the Lease was first seen as it is; clocks of
-machines are never compared. Each write is of the version that was read: whoever is second is
-refused, and then somebody else has won. The functions decide, the class asks the API server.
+Time is measured by our own monotonic clock, from when the Lease was first read in its present
+version; clocks of machines are never compared. Each write names the version that was read, so the
+second of two candidates gets a conflict. The functions decide, the class calls the API server.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from webhook.api.kubernetes_api import KubernetesApi
 
 NAME: Final = "kueue-fallback-controller"
 LEASE_SECONDS: Final = 12
-"""After so long without any change of the Lease another may claim it."""
+"""After so long without any change of the Lease another replica may claim it."""
 GIVE_UP_SECONDS: Final = 8.0
-"""So long after the last renewal was sent its holder leads no more. What is left of the Lease is
-for writes that are on their way, and for clocks that do not run alike."""
+"""So long after its last renewal was sent the holder stops leading. The rest of the Lease's time is
+for writes in flight, and for clocks that run at different speeds."""
 RENEW_SECONDS: Final = 3.0
 STEP_SECONDS: Final = 1.0
-"""Between two looks of who does not lead, and after a failure: two of them and the Lease are what
-a take-over takes."""
+"""Between two reads of a replica that does not lead, and after a failure: a takeover takes two of
+them and the Lease."""
 _CONFLICT: Final = 409
 
 
@@ -33,25 +33,25 @@ class LeaseRecord:
     """What the Lease says."""
 
     version: str
-    """The resourceVersion; empty: it has been deleted since."""
+    """The resourceVersion; empty: the Lease was deleted afterwards."""
     holder: str
-    """Empty: given back."""
+    """Empty: released."""
     seconds: float
-    """How long it lasts without a change."""
+    """How long it is valid without a change."""
     acquired: str
     transitions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """What one candidate knows; all times are by its own monotonic clock."""
+    """What one candidate knows; all times are of its own monotonic clock."""
 
     record: LeaseRecord | None = None
-    """None: no Lease was ever seen."""
+    """None: no Lease was ever read."""
     changed_at: float = -math.inf
-    """When it was first seen as it is."""
+    """When it was first read in its present version."""
     heard_at: float = -math.inf
-    """When another holder was last seen to renew it."""
+    """When another holder was last read to renew it."""
     held_until: float = -math.inf
     terms: int = 0
     """How often leadership was gained."""
@@ -61,12 +61,12 @@ class Holder:
 
 
 def saw(standing: Holder, record: LeaseRecord | None, *, identity: str, now: float) -> Holder:
-    """Take over an answer that came at *now*; None: there is no Lease."""
+    """Apply a read of the Lease that was made at *now*; a *record* of None: there is no Lease."""
     before = standing.record
     if record is None:
         if before is None:
             return standing
-        # Whoever held it may not know yet, and has as much time as with any other change.
+        # Its holder may not know yet, and gets as much time as with any other change.
         record = replace(before, version="")
     if before is not None and record.version == before.version:
         return standing
@@ -89,7 +89,7 @@ def may_claim(standing: Holder, *, identity: str, now: float) -> bool:
 
 
 def claim(standing: Holder, *, identity: str, stamp: str) -> Mapping[str, Any]:
-    """Write the spec by which we hold the Lease from *stamp* on, or go on to hold it."""
+    """Return the spec with which we acquire the Lease at *stamp*, or renew it."""
     record = standing.record
     is_ours = record is not None and record.holder == identity
     transitions = 0 if record is None else record.transitions + (not is_ours)
@@ -103,7 +103,7 @@ def claim(standing: Holder, *, identity: str, stamp: str) -> Mapping[str, Any]:
 
 
 def held(standing: Holder, record: LeaseRecord, *, asked: float, now: float) -> Holder:
-    """Take over that the claim which was sent at *asked* was granted, as is known at *now*."""
+    """Apply that the claim sent at *asked* was granted, as is known at *now*."""
     return replace(
         standing,
         record=record,
@@ -122,7 +122,7 @@ def read(source: Mapping[str, Any]) -> LeaseRecord:
     return LeaseRecord(
         version=str(source["metadata"]["resourceVersion"]),
         holder=str(spec.get("holderIdentity") or ""),
-        # A shorter one would leave its holder leading for a while.
+        # With a shorter one we could claim it while its holder still leads.
         seconds=float(max(LEASE_SECONDS, spec.get("leaseDurationSeconds") or 0)),
         acquired=str(spec.get("acquireTime") or ""),
         transitions=int(spec.get("leaseTransitions") or 0),
@@ -130,7 +130,10 @@ def read(source: Mapping[str, Any]) -> LeaseRecord:
 
 
 class Elector:
-    """One thread calls ``step`` and in the end ``resign``; any may ask who leads."""
+    """Takes part in the election: one thread calls ``step`` and finally ``resign``.
+
+    Any may ask who leads.
+    """
 
     def __init__(
         self,
@@ -141,7 +144,7 @@ class Elector:
         clock: Callable[[], float],
         stamp: Callable[[], str],
     ) -> None:
-        """Stand as *identity*, which no other process may have; *clock* is monotonic."""
+        """Take part as *identity*, which must be unique to this process; *clock* is monotonic."""
         self._transport = transport
         self._namespace = namespace
         self._identity = identity
@@ -150,20 +153,23 @@ class Elector:
         self._place = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._standing = Holder()
         self.trouble = ""
-        """What went wrong at the last step."""
+        """What failed at the last step; empty: nothing."""
 
     def term(self) -> int:
-        """Count the terms of office up to this one; 0: we do not lead."""
+        """Return how often leadership was gained, this term included; 0: we do not lead."""
         standing = self._standing
         return standing.terms if standing.leads(self._clock()) else 0
 
     @property
     def heard_at(self) -> float:
-        """When another leader last gave a sign of life."""
+        """Monotonic time at which another leader was last read to renew; -inf: never."""
         return self._standing.heard_at
 
     def step(self) -> float:
-        """Look at the Lease, and hold it if that may be; return how long to wait, at most."""
+        """Read the Lease, and acquire or renew it if allowed.
+
+        Return the longest time to wait, in seconds.
+        """
         try:
             self._look_at_lease()
         except ClusterError as error:
@@ -174,7 +180,7 @@ class Elector:
         return RENEW_SECONDS if self.term() else STEP_SECONDS
 
     def resign(self) -> None:
-        """Lead no more, and give the Lease back, so that another one can hold it at once."""
+        """Stop leading and release the Lease, so that another replica can acquire it at once."""
         self._standing = resigned(self._standing)
         try:
             source = self._get()

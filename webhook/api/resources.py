@@ -1,4 +1,7 @@
-"""A resource as it is listed and watched, the names of those that are, and one object, read."""
+"""What a listed and watched resource is, the names of all of them, and the reading of one object.
+
+It makes no call; what an object's fields mean is its reader's to know.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ KUEUE_GROUP = "kueue.x-k8s.io"
 
 
 def kueue_path(version: str | None, rest: str) -> str:
-    """Say where an object or a list of Kueue's is found.
+    """Return the path of an object or a list of Kueue's.
 
     Raises:
         NotServed: *version* is None, as the API server serves none of Kueue's that is understood.
@@ -30,17 +33,17 @@ def kueue_path(version: str | None, rest: str) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
     kind: str
-    """The plural name; ConfigMaps, and Kueue's Deployment, go by their own."""
+    """The plural name; for ConfigMaps, Secrets and Kueue's Deployment, the object's own name."""
     path: str
-    """With ``{kueue}`` in the place of Kueue's served version."""
+    """URL path, with ``{kueue}`` in place of Kueue's served version."""
     read: Callable[[str, Mapping[str, Any]], Any]
-    """Kind and object to an ``Entry``."""
+    """Makes a ``ReadObject`` of kind and object."""
     field_selector: str = ""
     label_selector: str = ""
     required: bool = True
-    """Without it the state is not synced, and its silence is the state's age."""
+    """Without it the state is not synced, and the time without its updates is the state's age."""
     awaited: bool = False
-    """Not synced before it was listed once, or it was said that we may not."""
+    """The state is not synced before it was listed once, or was found to be forbidden."""
 
     @property
     def params(self) -> dict[str, str]:
@@ -73,15 +76,15 @@ RUN_TIMES_LABEL = "kueue-fallback.dev/records"
 RUN_TIMES_VALUE = "run-times"
 JOURNAL = "kueue-fallback-journal"
 JOURNAL_VALUE = "journal"
-"""Of the same label."""
+"""Value of the same label."""
 
 
 Key: TypeAlias = tuple[str, str]
-"""(namespace, name); the namespace of what has none is empty."""
+"""(namespace, name); the namespace of a cluster-scoped object is empty."""
 
 
 class ReadObject(NamedTuple):
-    """One object, read. Without a value it counts as absent, and *problem* says why."""
+    """One object, read; with a value of None it counts as absent, and *problem* says why."""
 
     key: Key
     value: Any
@@ -96,7 +99,7 @@ def key_of(source: Mapping[str, Any]) -> Key:
 def read_by(
     reader: Callable[[Mapping[str, Any]], Any], kind: str, source: Mapping[str, Any]
 ) -> ReadObject:
-    """Read one object; all that is read of the cluster comes through here."""
+    """Read one object; everything that is read of the cluster comes through here."""
     key, problem = attempted(lambda: key_of(source), FieldError)
     if key is None:
         return ReadObject(("", ""), None, f"{kind}: {problem}")

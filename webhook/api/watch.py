@@ -1,8 +1,8 @@
-"""Follows one resource: lists it in pages, watches from there, and lists again where it must.
+"""Follows one resource: lists it in pages, watches from there, and lists again when it must.
 
-Watches are short and resumed from the last resourceVersion, so that a quiet cluster gives a sign
-of life every few seconds: an event, a bookmark, a clean close. That a watch could be opened is
-none: the API server says only afterwards that it is too late to go on from there.
+Watches are short and resumed from the last resourceVersion, so that even a quiet cluster proves
+every few seconds that it is up: by an event, a bookmark, a clean close. That a watch could be
+opened proves nothing: the API server says only afterwards that the resourceVersion is too old.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from webhook.api.resources import ReadObject, Resource
 _Item = TypeVar("_Item")
 
 WORK_SECONDS = 0.0005
-"""About what the server takes for a review."""
+"""About as long as the server takes for a review."""
 REST_SECONDS = 0.00005
-"""As short as a sleep can be: Linux lets it end later by about as much again."""
+"""As short as a sleep can be: Linux ends it about as much later again."""
 
 
 def paced(
     items: Iterable[_Item], *, clock: Callable[[], float], sleep: Callable[[float], object]
 ) -> Iterator[_Item]:
-    """Yield *items*, with a rest whenever those taken so far were worked on for a while."""
+    """Yield *items*, with a pause whenever they were worked on for ``WORK_SECONDS``."""
     since: float | None = None
     for item in items:
         now = clock()
@@ -39,19 +39,19 @@ def paced(
 
 
 PAGE = 200
-"""Larger ones hold up other requests of the API server and of this process."""
+"""Larger pages hold up other calls to the API server and in this process."""
 WATCH_SECONDS = (6.0, 9.0)
-"""Between two signs of life of a quiet watch; the limit for the state's age is 15 s, and a loaded
+"""Range for the length of a quiet watch; the limit for the state's age is 15 s, and a loaded
 machine needs some of that itself."""
 _FIRST_WATCH_SECONDS = 2.0
-"""After a list or a failure: its close proves soon that all is well."""
+"""After a list or a failure: its close soon proves that the watch works."""
 _GRACE_SECONDS = 2.0
-"""Silence beyond the watch's own end after which the connection is taken for dead."""
+"""Silence after the watch's own end until the connection counts as dead."""
 _FIRST_WAIT_SECONDS = 0.1
 _LONGEST_WAIT_SECONDS = 3.0
 """State must be right within 10 s of the API server's return."""
 _PROBE_SECONDS = 8.0
-"""Between looks at what is not served, or not allowed: below the age at which state is stale."""
+"""Between attempts at what is not served, or forbidden: below the age at which state is stale."""
 _TOO_SHORT_SECONDS = 1.0
 _FAILURES_BEFORE_LIST = 8
 _GONE = 410
@@ -59,7 +59,7 @@ _GONE = 410
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchUpdate:
-    """What one step has found out; all of it is as of *at*, unless *error* says that it failed."""
+    """What one step has found, as of *at* (monotonic), unless *error* says that it failed."""
 
     kind: str
     at: float
@@ -75,7 +75,7 @@ class WatchUpdate:
 
 
 def path_of(transport: KubernetesApi, resource: Resource) -> str:
-    """Fill in the version in which Kueue is served.
+    """Return the resource's path with Kueue's served version filled in.
 
     Raises:
         NotServed: there is no Kueue.
@@ -92,7 +92,7 @@ def path_of(transport: KubernetesApi, resource: Resource) -> str:
 def list_pages(
     transport: KubernetesApi, path: str, params: Mapping[str, str]
 ) -> Iterator[Mapping[str, Any]]:
-    """Get a list page by page; all of it is as of one resourceVersion."""
+    """Yield a list page by page; all pages are of one resourceVersion."""
     asked = {**params, "limit": str(PAGE)}
     while True:
         page = transport.get(path, asked)
@@ -106,7 +106,7 @@ def list_pages(
 
 
 def _is_list(page: Mapping[str, Any]) -> bool:
-    """Tell a list from what something else than an API server may answer with."""
+    """Return whether it is a list, not what something else than an API server may answer with."""
     items = page.get("items") or []
     return _is_object(page) and isinstance(items, list) and all(map(_is_object, items))
 
@@ -116,7 +116,7 @@ def _is_object(source: object) -> bool:
 
 
 class Follower:
-    """One resource's list-then-watch. Clock, sleep and random come from outside."""
+    """The list and watch of one resource; clock, sleep and random are passed in."""
 
     def __init__(
         self,
@@ -136,17 +136,17 @@ class Follower:
         self._uniform = uniform
         self._read = resource.read
         self._version = ""
-        """The resourceVersion to go on from; empty: list first."""
+        """The resourceVersion to watch from; empty: list first."""
         self._failures = 0
         self._proven = False
-        """The last watch went well to its end."""
+        """The last watch ended cleanly."""
 
     def run(self) -> None:
         while True:
             self.step()
 
     def step(self) -> None:
-        """List if need be, then watch until the watch ends; wait as long as a failure demands."""
+        """List if necessary, then watch until the watch ends; wait as long as a failure demands."""
         try:
             path = path_of(self._transport, self._resource)
             if not self._version:
@@ -172,7 +172,7 @@ class Follower:
         entries: list[ReadObject] = []
         at, version = self._clock(), ""
         for page in list_pages(self._transport, path, self._resource.params):
-            # Cut down page by page: whole objects of a large list would fill the memory.
+            # Each page is reduced at once: whole objects of a large list would fill the memory.
             items = paced(page.get("items") or (), clock=self._clock, sleep=self._sleep)
             entries.extend(self._read(self._resource.kind, item) for item in items)
             version = str((page.get("metadata") or {}).get("resourceVersion") or "")
@@ -215,7 +215,7 @@ class Follower:
         self._version = str(version or self._version)
 
     def _miss(self) -> None:
-        """Believe that there is nothing when it is said twice: what was there was served once."""
+        """Report an empty list after two 404s in a row: an API may be missing for a moment."""
         if self._version:
             self._version = ""
             self._back_off()

@@ -1,4 +1,4 @@
-"""``check``: says about policies in files what ``kubectl apply`` would, without a cluster."""
+"""``check``: validates policies in files as ``kubectl apply`` would, without a cluster."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def command(
 
 
 def check(file: str) -> Iterator[Finding]:
-    """Check each document of a file, in order; a file without a policy is a mistake too."""
+    """Check each document of a file, in order; a file without a policy is a mistake, too."""
     name = "stdin" if file == "-" else file
     policies = 0
     try:
@@ -143,7 +143,7 @@ def _check(found: manifest.ManifestObject) -> Iterator[Finding]:
 
 
 def _judged(value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield (kind, path, message): each mistake, or that there is none and what to know of it."""
+    """Yield (kind, path, message): each mistake, or that it is valid and what to know of it."""
     try:
         policy = read_policy(value)
     except PolicyError as error:

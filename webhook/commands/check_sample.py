@@ -1,7 +1,7 @@
 """A sample Job as each option of a policy would make it, tried on the cluster by a dry run.
 
-The Job goes past the webhook, opted out. A pod is tried too: LimitRanges, quotas and pod security
-speak only when pods are created, and then the Job's author would wait in vain.
+The Job opts out of the webhook. A pod is tried, too: LimitRanges, quotas and pod security apply
+only when pods are created, and by then the Job's author would wait in vain.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ _LABELS_OF_A_RUN = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What came of one option."""
+    """The result of one option."""
 
     policy: str
     option: str
     queue: str
     refusals: tuple[str, ...] = ()
-    """The API server's texts; or ours, where it need not be asked."""
+    """The API server's texts; or ours, if it was not asked."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -106,7 +106,7 @@ def tried_on_cluster(
 
 
 def as_submitted(source: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Take off what a cluster has put on a Job; its name would be taken there.
+    """Remove what a cluster has added to a Job, and its name, which would be taken there.
 
     A decision is undone as far as it can be read.
     """
@@ -118,12 +118,12 @@ def as_submitted(source: Mapping[str, Any]) -> Mapping[str, Any]:
             return found
         return originals.undone(found, originals.from_json(recorded.original), kind.allowed)
     except FieldError:
-        # Whoever reads it says what is wrong.
+        # Reading the Job reports what is wrong.
         return found
 
 
 def without_run(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy a Job without what the API server and the Job controller have put on it."""
+    """Copy a Job without what the API server and the Job controller have added to it."""
     metadata = {key: text for key, text in source["metadata"].items() if key not in _OF_A_RUN}
     found: dict[str, Any] = copy.deepcopy({**source, "metadata": metadata})
     found.pop("status", None)
@@ -132,7 +132,7 @@ def without_run(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nameless(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Let the API server make a name up, for a dry run beside the Job that has the name."""
+    """Let the API server generate a name, for a dry run beside the Job that has the name."""
     metadata = dict(source["metadata"])
     name = metadata.pop("name", None)
     metadata.setdefault("generateName", f"{name or 'sample'}-")
@@ -140,7 +140,7 @@ def nameless(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _take_off(spec: dict[str, Any]) -> None:
-    """Take off by what the Job controller finds its pods."""
+    """Remove the selector and labels by which the Job controller finds its pods."""
     if spec.get("manualSelector"):
         return
     spec.pop("selector", None)
@@ -178,7 +178,7 @@ class _Trials:
             yield self._tried(trial, variant)
 
     def _queue(self, option: Option) -> tuple[str, str]:
-        """Name the LocalQueue that is meant, and say what is wrong with it."""
+        """Return the option's LocalQueue, and what is wrong with it; empty: nothing."""
         known, where = self._queues, f"of namespace {self._namespace}"
         if known is None:
             cannot = f"which LocalQueue {where} points to it cannot be seen"
@@ -194,7 +194,7 @@ class _Trials:
         return "", f"{number} {where} for ClusterQueue {option.cluster_queue}"
 
     def _variant(self, policy: FallbackPolicy, option: Option, queue: str) -> Mapping[str, Any]:
-        """Make the very object that admission would make, opted out of admission."""
+        """Return the very object that admission would make, opted out of admission."""
         taken = Assessment(option=option.name, queue=queue)
         adapted = options.adapted(self._job, option, policy)
         under = carry_out.under(
@@ -225,7 +225,10 @@ class _Trials:
     def _kept_from_undo(
         self, variant: Mapping[str, Any], created: Mapping[str, Any]
     ) -> Obstacle | None:
-        """Say why this Job could not be undone in place; *created* is what became of *variant*."""
+        """Return why this Job could not be undone in place; None: it could.
+
+        *created* is what became of *variant*.
+        """
         if self._kind.read(created).managed_by == MULTIKUEUE:
             return Obstacle.MANAGED_BY
         raw = self._kind.read(variant)
@@ -275,7 +278,7 @@ def _is_older(client: Client) -> bool:
 
 
 def _local_queues(client: Client, namespace: str) -> Mapping[str, str] | None:
-    """List LocalQueues with their ClusterQueues; None: the user may not."""
+    """Return LocalQueues to their ClusterQueues; None: the user may not list them."""
     try:
         path = kueue_path(client.kueue_version(), f"namespaces/{namespace}/localqueues")
         return {

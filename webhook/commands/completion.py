@@ -1,4 +1,4 @@
-"""``completion``: the script by which a shell completes words, and what kubectl asks for them.
+"""``completion``: the script by which a shell completes words, and the candidates for kubectl.
 
 kubectl completes a plugin's words with a program ``kubectl_complete-<plugin>`` on the path: it gets
 the words, the last one unfinished, and prints one candidate a line and then ``:`` and a number that
@@ -46,7 +46,7 @@ def command(ctx: click.Context, shell: str) -> None:
 
 
 def for_kubectl(main: click.Command) -> None:
-    """Answer kubectl: candidates for the last of the words."""
+    """Print candidates for the last of the words, in kubectl's form."""
     *words, incomplete = sys.argv[1:] or [""]
     click.echo("\n".join(candidates(main, words, incomplete)))
 
@@ -64,17 +64,17 @@ def _line(item: CompletionItem) -> str:
 
 
 _SECONDS = 2.0
-"""Whoever presses a key waits no longer."""
+"""Longest wait after a key press."""
 _MOST = "500"
 
 
 def jobs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Sequence[str]:
-    """Name the Jobs of the namespace."""
+    """Return the names of the namespace's Jobs."""
     return _job_names(ctx, incomplete, {})
 
 
 def decided_jobs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> Sequence[str]:
-    """Name the Jobs that carry the label of a decision."""
+    """Return the names of Jobs that carry the label of a decision."""
     return _job_names(ctx, incomplete, {"labelSelector": OPTION_LABEL})
 
 
@@ -100,7 +100,7 @@ def _listed(ctx: click.Context, path: str, params: Mapping[str, str]) -> Iterabl
     try:
         found: Mapping[str, Any] = client.get(path, {**params, "limit": _MOST})
     except ClusterError:
-        # There is nobody to tell: the shell shows what is on standard output as words.
+        # No error can be shown: the shell shows what is on standard output as words.
         return ()
     return [item["metadata"]["name"] for item in found.get("items") or ()]
 

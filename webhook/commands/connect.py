@@ -1,4 +1,7 @@
-"""A cluster for a command, or an end with exit code 3 and one line that says why."""
+"""Connects a command to a cluster, or ends it with exit code 3 and one line that says why.
+
+Also the namespace and the Job that are meant, as kubectl finds them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 
 UNREACHED = 3
-"""Exit code: the cluster cannot be reached, or does not let us."""
+"""Exit code: the cluster cannot be reached, or forbids it."""
 PAGE = "200"
 
 kubeconfig_option: Callable[[Any], Any] = click.option(
@@ -41,14 +44,14 @@ def connected(kubeconfig: str | None, *, metadata_only: bool = False) -> Iterato
 
 
 def namespace_or_current(namespace: str | None, kubeconfig: str | None) -> str:
-    """Name the namespace that is meant, as kubectl has it."""
+    """Return the namespace that is meant, as kubectl has it."""
     from webhook.api.client import default_namespace
 
     return namespace or default_namespace(kubeconfig or "")
 
 
 def name_of(job: str) -> str:
-    """Take a Job's name as kubectl does: ``train``, ``job/train``, ``jobs.batch/train``."""
+    """Return a Job's name from ``train``, ``job/train`` or ``jobs.batch/train``, like kubectl."""
     kind, slash, name = job.partition("/")
     return name if slash and kind in ("job", "jobs", "job.batch", "jobs.batch") else job
 
@@ -62,7 +65,7 @@ def jobs_path(namespace: str = "", name: str = "") -> str:
 def pages(
     client: Client, path: str, params: Mapping[str, str] | None = None
 ) -> Iterator[Mapping[str, Any]]:
-    """List in pages that hold up nobody; yield each."""
+    """Yield the pages of a list, each small enough to delay no other call."""
     params = {**(params or {}), "limit": PAGE}
     while True:
         page = client.get(path, params)
@@ -74,7 +77,7 @@ def pages(
 
 
 def missing_job(client: Client, namespace: str, name: str) -> str:
-    """Say that there is no such Job, and which one may have been meant."""
+    """Return that there is no such Job, and which one may have been meant."""
     from webhook.model.words import nearest
 
     hint = nearest(name, _names(client, namespace))
@@ -82,7 +85,7 @@ def missing_job(client: Client, namespace: str, name: str) -> str:
 
 
 def _names(client: Client, namespace: str) -> Sequence[str]:
-    """Name the Jobs of a namespace; none where they may not be listed."""
+    """Return the names of a namespace's Jobs; empty if they may not be listed."""
     from webhook.api.errors import ClusterError
 
     try:
@@ -97,7 +100,7 @@ _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations
 
 
 def configurations(client: Client) -> Sequence[Mapping[str, Any]]:
-    """List the configurations by which the API server calls us.
+    """Return the webhook configurations by which the API server calls us.
 
     Raises:
         Forbidden: the user may not list them.
@@ -112,7 +115,7 @@ def configurations(client: Client) -> Sequence[Mapping[str, Any]]:
 
 
 def namespace_of(found: Sequence[Mapping[str, Any]]) -> str:
-    """Name the namespace to whose Service the API server sends reviews; empty: to none."""
+    """Return the namespace to whose Service the API server sends reviews; empty: to none."""
     for hook in (hook for item in found for hook in item["webhooks"]):
         service = hook.get("clientConfig", {}).get("service") or {}
         if service.get("namespace"):
@@ -121,7 +124,7 @@ def namespace_of(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def release_namespace_of(client: Client, given: str | None) -> str:
-    """Name our namespace: the one that is given, else where the API server sends reviews to."""
+    """Return our namespace: the given one, else the one to which the API server sends reviews."""
     if given:
         return given
     try:

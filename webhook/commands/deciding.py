@@ -1,4 +1,4 @@
-"""A state to decide on and the very function that admission runs, for commands."""
+"""A state to decide on, from a file or a cluster, and admission's own function, for commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidingView:
-    """What a decision is made on, and when it was so, in seconds since 1970."""
+    """The state that a decision is made on, and its time in seconds since 1970."""
 
     snapshot: Snapshot
     unix: float
@@ -42,7 +42,7 @@ class DecidingView:
 
 
 def view_of_file(path: str, policies: tuple[str, ...]) -> DecidingView:
-    """Read a saved state; it is from when the last thing in it happened.
+    """Read a saved state; its time is that of the last event in it.
 
     Raises:
         FieldError: a file cannot be read.
@@ -55,7 +55,7 @@ def view_of_file(path: str, policies: tuple[str, ...]) -> DecidingView:
 def view_of_cluster(
     client: Client, policies: tuple[str, ...] = (), *, without_job: tuple[str, str] | None = None
 ) -> DecidingView:
-    """List the cluster's state; *without_job* (namespace, name): as if that Job were not there.
+    """List the cluster's state; *without_job* (namespace, name): as if that Job did not exist.
 
     Raises:
         Forbidden: the user may not list something that decisions need.
@@ -81,10 +81,10 @@ def _view(state: State, unix: float, policies: tuple[str, ...]) -> DecidingView:
 
 
 def kind_of(job: Mapping[str, Any]) -> JobKind:
-    """Find out how the Job is read.
+    """Return how the Job is read.
 
     Raises:
-        FieldError: it is of a version that is not known.
+        FieldError: it is of an unknown version.
 
     """
     api_version = str(job.get("apiVersion", "batch/v1"))
@@ -109,7 +109,7 @@ def consider_manifest(job: Mapping[str, Any], view: DecidingView) -> Outcome:
         unix=view.unix,
         time=datetime.fromtimestamp(view.unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         uid="0",
-        # What was decided seconds ago is not taken for a decision of this very admission.
+        # A decision made seconds ago must not count as one of this very admission.
         visible=frozenset() if recorded is None else frozenset({recorded.id}),
     )
     rules = create.Rules(own_namespace=view.own_namespace)
@@ -117,7 +117,7 @@ def consider_manifest(job: Mapping[str, Any], view: DecidingView) -> Outcome:
 
 
 def untested(view: DecidingView) -> str:
-    """Say that the webhook may only observe here, whatever is decided; empty: nothing says so.
+    """Return a sentence that the webhook may only observe here; empty: no reason is known.
 
     Its settings are not known here, and may state a version that cannot be read.
     """
@@ -130,7 +130,7 @@ def untested(view: DecidingView) -> str:
 
 
 def missing_queue(job: Mapping[str, Any], view: DecidingView) -> str:
-    """Say that the Job names a LocalQueue that is not there, and which may be meant; empty: no."""
+    """Return that the Job's LocalQueue does not exist, and which may be meant; empty: it exists."""
     metadata = job["metadata"]
     name, namespace = (metadata.get("labels") or {}).get(QUEUE_LABEL), metadata["namespace"]
     known = [queue for where, queue in view.snapshot.local_queues if where == namespace]
@@ -140,7 +140,7 @@ def missing_queue(job: Mapping[str, Any], view: DecidingView) -> str:
 
 
 def patched(job: Mapping[str, Any], outcome: Outcome) -> Any:
-    """Apply the patch that admission would send with what everybody else applies patches with."""
+    """Apply the patch that admission would send, by a library that others apply patches with."""
     import jsonpatch
 
     from webhook.admission import patch

@@ -1,4 +1,4 @@
-"""A decision laid out for a terminal: the options with their numbers and reasons."""
+"""A decision as text for a terminal: the options with their numbers and reasons."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ WIDTH = 100
 _LEAST = 40
 """Narrower terminals break lines themselves."""
 _NUMBERS_WIDTH = 46
-"""What the columns take that are no names."""
+"""Width of the columns that are not names."""
 _NAME_LEAST = 8
 _WHY_WIDTH = 28
-"""With less room than this the reasons stand on lines of their own."""
+"""With less room than this the reasons get lines of their own."""
 _WHY = "WHY"
 _NAMES = ("OPTION", "QUEUE", "CLUSTERQUEUE", "CLUSTER")
 _CLUSTER = _NAMES.index("CLUSTER")
-"""The column that is shown where some option has a worker cluster."""
+"""The column that is shown only if some option has a worker cluster."""
 _COUNTED = (*_NAMES, "FITS", "PENDING", "RESERVING", _WHY)
 _FORECAST = (*_NAMES, "PENDING", "STARTS", "RUNS", "DONE", _WHY)
 
 
 def table(outcome: Outcome, width: int = WIDTH) -> str:
-    """Lay a decision out for so many columns: the options with numbers and reasons."""
+    """Return a decision in at most *width* columns: the options with numbers and reasons."""
     width = max(width, _LEAST)
     if outcome.decision is None:
         why = outcome.skip.meaning if outcome.skip is not None else "nothing to decide"
@@ -114,7 +114,7 @@ def _moment(seconds: float) -> str:
 
 
 def _rests_on(found: Forecast) -> str:
-    """Say how sure it is, and why no surer."""
+    """Return how sure it is, and why not surer."""
     if found.run is None:
         return "no run time is known"
     waits = (found.dispatch, found.delay)

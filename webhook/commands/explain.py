@@ -1,4 +1,4 @@
-"""``explain``: the very function that admission runs, on a file or a Job that is there."""
+"""``explain``: the decision on a manifest or an existing Job, by the very function of admission."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ENDED = {"Complete": "complete", "Failed": "failed"}
 def explained(
     client: Client, namespace: str, name: str, *, policies: tuple[str, ...], output: str
 ) -> str:
-    """Explain one Job; ends the program where there is none."""
+    """Return the explanation of one Job; end the program if it does not exist."""
     try:
         job = client.get(jobs_path(namespace, name_of(name)))
     except NotServed:
@@ -69,7 +69,7 @@ def explained(
 
 
 def as_if_created(job: Mapping[str, Any], unix: float) -> Mapping[str, Any]:
-    """Make of a Job one that is created at *unix*: what is left of its deadline stays the same."""
+    """Return a Job as if created at *unix*: what is left of its deadline stays the same."""
     metadata = job["metadata"]
     annotations = metadata.get("annotations") or {}
     if DEADLINE not in annotations:
@@ -78,7 +78,7 @@ def as_if_created(job: Mapping[str, Any], unix: float) -> Mapping[str, Any]:
     try:
         seconds = read_wishes({DEADLINE: annotations[DEADLINE]}, created).deadline or 0.0
     except FieldError:
-        # Whoever decides says what is wrong with it.
+        # Deciding reports what is wrong with it.
         return job
     deadline = datetime.fromtimestamp(created + seconds, UTC).isoformat()
     return {**job, "metadata": {**metadata, "annotations": {**annotations, DEADLINE: deadline}}}
@@ -117,7 +117,7 @@ def _as_text(
 
 
 def state_of(job: Mapping[str, Any]) -> str:
-    """Say in a word how far a Job is."""
+    """Return in a word how far a Job is."""
     for condition in job.get("status", {}).get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in _ENDED:
             return _ENDED[condition["type"]]
@@ -230,7 +230,7 @@ def _consider(job: Mapping[str, Any], found: ManifestObject, view: DecidingView)
 
 
 def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> str:
-    """Let the API server ask the webhook: for those who may create Jobs and list nothing."""
+    """Have the API server ask the webhook, for users who may create Jobs but list nothing."""
     from webhook.api.errors import Refused
     from webhook.commands import recorded
 
@@ -257,7 +257,7 @@ def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
     except Refused as error:
         if error.status != _CONFLICT or "name" not in metadata:
             raise
-    # It is there already; under another name it is decided all the same.
+    # The Job exists already; under another name it gets the same decision.
     metadata["generateName"] = f"{metadata.pop('name')}-"
     return client.post(path, {**job, "metadata": metadata}, params)
 

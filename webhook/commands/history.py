@@ -1,4 +1,4 @@
-"""What a cluster or a file tells of Jobs: the journal, and what is still there."""
+"""The history of Jobs, from a cluster or a file: the journal, and Workloads that still exist."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _NAMESPACED = (resources.WORKLOADS, _JOBS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterHistory:
-    """What was found; entries of each Workload once."""
+    """What was found; one entry for each Workload."""
 
     state: State | None
-    """None: queues and policies may not be read, so that nothing can be replayed."""
+    """None: queues and policies may not be read, so nothing can be replayed."""
     entries: tuple[JournalEntry, ...]
     left_out: int
     """Jobs that the journal had no room for."""
@@ -40,7 +40,7 @@ class ClusterHistory:
 
     @property
     def until(self) -> float:
-        """Say when the last of it happened, in seconds since 1970."""
+        """Return the time of the last event, in seconds since 1970."""
         return max((max(each.created, each.finished) for each in self.entries), default=0.0)
 
 
@@ -109,7 +109,7 @@ def from_file(path: str) -> ClusterHistory:
 
 
 def from_cluster(client: KubernetesApi, *, own_namespace: str, namespace: str) -> ClusterHistory:
-    """List with the rights of whoever asks; *namespace* is theirs, where they may see no other.
+    """List with the user's rights; *namespace* is theirs, if they may not list others.
 
     Raises:
         Forbidden: even the Workloads of that namespace may not be listed.

@@ -1,4 +1,4 @@
-"""YAML files as kubectl reads them, with the line of each path for messages.
+"""YAML files as kubectl reads them, with the line of each path, and the Jobs and policies in them.
 
 kubectl's YAML is Go's: a plain scalar is resolved by other rules than PyYAML's (no dates, no base
 60, ``1e3`` is a number, ``y`` is true).
@@ -33,7 +33,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
 
 class ManifestError(ValueError):
-    """A file cannot be read: *line* is where, 0 where no line is to blame."""
+    """A file cannot be read: *line* is where, 0 if no line is wrong."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message, line)
@@ -50,14 +50,14 @@ class Document:
     """Keys that were set before in the same map, with their lines; the last one counts."""
 
     def line(self, path: str) -> int:
-        """Tell the line of a path, or of what is nearest above it."""
+        """Return the line of a path, or of the nearest path above it."""
         while path and path not in self.lines:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.lines[path]
 
 
 def read(text: str) -> Iterator[Document]:
-    """Read the documents of a file; empty ones are left out.
+    """Yield the documents of a file; empty ones are left out.
 
     Raises:
         ManifestError: *text* is not YAML.
@@ -150,14 +150,14 @@ class ManifestObject:
     value: Any
     file: str
     prefix: str
-    """Where it stands in its document: empty, or ``items[0].``."""
+    """Path of the object in its document: empty, or ``items[0].``."""
     document: Document
 
     def line(self, path: str) -> int:
         return self.document.line((self.prefix + path).rstrip("."))
 
     def wrong(self, path: str, message: str) -> FieldError:
-        """Make an error whose path begins with file and line."""
+        """Return an error whose path begins with file and line."""
         where = f"{self.file}:{self.line(path)}"
         return FieldError(f"{where}: {path}" if path else where, message)
 
@@ -166,7 +166,7 @@ def read_text(file: str) -> str:
     """Read a file, or standard input.
 
     Raises:
-        ManifestError: it cannot be read, or is no text.
+        ManifestError: it cannot be read, or is not text.
 
     """
     try:
@@ -180,7 +180,7 @@ def read_text(file: str) -> str:
 
 
 def objects(file: str) -> Iterator[ManifestObject]:
-    """List the objects of a file; lists are taken apart, as kubectl does.
+    """Yield the objects of a file; a List yields its items, as with kubectl.
 
     Raises:
         ManifestError: it cannot be read, or is not YAML.

@@ -1,4 +1,4 @@
-"""``probe``: whether the API server calls the webhook, shown by an answer that comes back."""
+"""``probe``: shows by a dry run whether the API server calls the webhook."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def command(namespace: str, wait: float, kubeconfig: str | None) -> None:
 
 
 def _ask(client: Client, namespace: str) -> str:
-    """Send one probe; return who saw it, or nothing."""
+    """Send one probe; return which replica answered it, or nothing."""
     from webhook.admission import probe_answer
 
     nonce = secrets.token_hex(8)
@@ -87,7 +87,7 @@ def _ask(client: Client, namespace: str) -> str:
 
 
 def _job(nonce: str) -> dict[str, Any]:
-    """Make a Job that any admission policy should like: it asks for nothing."""
+    """Return a Job that any admission policy should accept: it asks for nothing."""
     from webhook.model.job import PROBE
 
     container = {

@@ -1,4 +1,4 @@
-"""The decision that stands on a Job, as it was written: for people, with all numbers of then."""
+"""The decision that a Job carries, as text for people, with the numbers of when it was made."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _HEADER = (
     "WHY NOT",
 )
 _CLUSTER = _HEADER.index("CLUSTER")
-"""The column that is shown where some option has a worker cluster."""
+"""The column that is shown only if some option has a worker cluster."""
 _BELOW = " " * 6
 _MOVES = ("SINCE", "OPTION", "REASON")
 
 
 def decision_on(job: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Read what was decided, without what is needed to undo it; None: nothing that can be read."""
+    """Return the decision without what undoing it needs; None: there is none that can be read."""
     text = (job["metadata"].get("annotations") or {}).get(DECISION)
     try:
         found = json.loads(text or "null")
@@ -47,7 +47,7 @@ def decision_on(job: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def undone_on(job: Mapping[str, Any]) -> str:
-    """Say how the decision that stood on a Job was undone; empty: it was not."""
+    """Return how a Job's decision was undone; empty: it was not."""
     annotations = job["metadata"].get("annotations") or {}
     if DECISION in annotations or annotations.get(POLICY) != OPT_OUT:
         return ""
@@ -58,7 +58,7 @@ def undone_on(job: Mapping[str, Any]) -> str:
 
 
 def as_text(decision: Mapping[str, Any], limit: int | None) -> list[str]:
-    """Lay it out: the sentence, each option with its numbers of then, and the moves."""
+    """Return the lines: the sentence, each option with its numbers, and the moves."""
     sentence = f"Policy {_text(decision, 'policy')} ({_text(decision, 'mode')}): "
     sentence += _text(decision, "reason")
     columns = limit or terminal.WRAPPED
@@ -79,7 +79,7 @@ def as_text(decision: Mapping[str, Any], limit: int | None) -> list[str]:
 
 
 def _table(options: Sequence[Mapping[str, Any]], taken: str, limit: int | None) -> Iterator[str]:
-    """Lay the options out; why one was refused stands beside its numbers, or below for room."""
+    """Yield the options; the reason of a rejection is beside its numbers, or below for room."""
     rows: list[tuple[str, ...]] = [_row(option, taken=taken) for option in options]
     header: tuple[str, ...] = ("  " + _HEADER[0], *_HEADER[1:])
     if not any(_text(option, "cluster") for option in options):
@@ -96,14 +96,14 @@ def _table(options: Sequence[Mapping[str, Any]], taken: str, limit: int | None) 
 
 
 def when(decision: Mapping[str, Any]) -> str:
-    """Say when it was made: ``2026-12-01T08:00:00Z, 5 min ago``."""
+    """Return when it was made: ``2026-12-01T08:00:00Z, 5 min ago``."""
     text = _text(decision, "time")
     unix = unix_of(text)
     return text if unix is None else f"{text}, {terminal.ago(max(0.0, time.time() - unix))}"
 
 
 def unix_of(text: str) -> float | None:
-    """Read a time, in seconds since 1970; None: it is none."""
+    """Parse a time to seconds since 1970; None: it is not one."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -1,7 +1,7 @@
-"""``undo --recreate``: a Job that waits deleted, and created anew as it was submitted.
+"""``undo --recreate``: deletes a pending Job and creates it again as it was submitted.
 
-At no time is it in danger: what would be created is tried before anything is deleted, and stands in
-a file from before the deletion until it is there again.
+The Job is never lost: its manifest is tried by a dry run before anything is deleted, and is kept in
+a file until the new Job exists.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from webhook.api.client import Client
 
 GONE_SECONDS = 30.0
-"""How long the old Job may take to be gone."""
+"""How long the old Job may take to disappear."""
 _POLL_SECONDS = 0.5
 _SENTENCE = f"undone: deleted and created anew as submitted; decided no more ({POLICY}: {OPT_OUT})"
 _COSTS = """\
@@ -73,10 +73,10 @@ def recreate(client: Client, target: Target, *, is_sure: bool) -> Mapping[str, A
 
 
 def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Write a Job that waits as it was submitted, and opted out.
+    """Return a pending Job as it was submitted, and opted out.
 
     Raises:
-        NotUndoneError: it does not wait, or its decision cannot be read.
+        NotUndoneError: it is not pending, or its decision cannot be read.
 
     """
     try:
@@ -121,7 +121,7 @@ def _read(client: Client, target: Target) -> Mapping[str, Any]:
 
 
 def _without_managed_by(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Leave out what Kueue sets where a queue stands for other clusters, and sets again there."""
+    """Remove what Kueue sets for a queue of other clusters, and will set again."""
     spec = dict(job.get("spec") or {})
     if spec.get("managedBy") == MULTIKUEUE:
         del spec["managedBy"]
@@ -142,7 +142,7 @@ def _ask(target: Target, manifest: Mapping[str, Any], *, is_sure: bool) -> None:
 
 @contextlib.contextmanager
 def _kept(target: Target, manifest: Mapping[str, Any]) -> Iterator[None]:
-    """Keep the manifest in a file while the Job may not be there."""
+    """Keep the manifest in a file while the Job may not exist."""
     handle, name = tempfile.mkstemp(prefix=f"{target.name}-", suffix=".yaml")
     os.close(handle)
     Path(name).write_text(terminal.dump(manifest, "yaml") + "\n", encoding="utf-8")
@@ -162,7 +162,12 @@ def _kept(target: Target, manifest: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _delete(client: Client, target: Target, job: Mapping[str, Any]) -> None:
-    """Delete this very Job as it was read; whatever has happened to it since keeps it."""
+    """Delete the Job by its UID and resourceVersion; one that has changed since is kept.
+
+    Raises:
+        NotUndoneError: it was not deleted.
+
+    """
     metadata = job["metadata"]
     conditions = {name: metadata[name] for name in ("uid", "resourceVersion")}
     options = {
@@ -201,7 +206,7 @@ def _create(
 
 
 def _is_still_there(client: Client, target: Target, old: str) -> bool:
-    """Tell the old Job, or none, from one that somebody else has created under its name."""
+    """Return whether the Job is the old one, or missing, and not a new one of the same name."""
     try:
         return bool(client.get(target.path)["metadata"]["uid"] == old)
     except NotServed:

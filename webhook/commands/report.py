@@ -1,4 +1,4 @@
-"""``report``: what was gained, and what was learned, from the cluster or from a saved state."""
+"""``report``: what policies gained, and what was learned, from the cluster or a saved state."""
 
 from __future__ import annotations
 

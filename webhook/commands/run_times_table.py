@@ -1,4 +1,4 @@
-"""What was learned of run times as rows: for a terminal of 100 columns, and for programs."""
+"""Learned run times as rows, for a terminal of 100 columns, and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 def as_json(found: Learned) -> dict[str, Any]:
-    """Seconds as numbers, times as RFC 3339; the class that ended last comes first."""
+    """Return seconds as numbers, times as RFC 3339; the class that ended last comes first."""
     return {
         "runTimes": list(_run_times(found)),
         "startDelays": list(_delays("flavors", found.starts)),
@@ -77,7 +77,7 @@ def _range(known: RunTime) -> dict[str, float]:
 
 
 def _begun(shown: Mapping[str, Any]) -> Iterator[tuple[str, _Row, list[_Row]]]:
-    """Yield the tables of what goes by before a run: title, header, rows."""
+    """Yield the tables of the delays before a run: title, header, rows."""
     titles = {
         "startDelays": ("flavors", "From admission until all pods are ready:"),
         "dispatches": ("clusterQueue", "From quota until AdmissionChecks are passed:"),
@@ -139,7 +139,7 @@ def _clipped(text: str, width: int) -> str:
 
 
 def _lasting(seconds: float) -> str:
-    """Tell a duration in two figures or more: ``7.5s``, ``70s``, ``12.5m``, ``3.0h``, ``2.1d``."""
+    """Return a duration in two figures or more: ``7.5s``, ``70s``, ``12.5m``, ``3.0h``."""
     for unit, name, below in ((1, "s", 100), (_MINUTE, "m", 100), (_HOUR, "h", 48)):
         amount = seconds / unit
         if amount < below:

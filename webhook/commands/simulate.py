@@ -1,4 +1,4 @@
-"""``simulate``: a scenario's Jobs, replayed under several strategies, side by side."""
+"""``simulate``: a scenario or a decision log, replayed under several strategies, side by side."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _OPTION = "--cluster"
 
 
 def read(given: Sequence[str], manager: Snapshot) -> Mapping[str, Worker]:
-    """Read what was given as NAME=FILE; a replay begins with empty queues.
+    """Read worker clusters given as NAME=FILE; a replay begins with empty queues.
 
     Raises:
-        FieldError: one is not written so, nothing leads to it, or its file cannot be read.
+        FieldError: one has another form, no queue leads to it, or its file cannot be read.
 
     """
     found: dict[str, Worker] = {}
@@ -63,7 +63,7 @@ def scenario(
     *,
     clusters: tuple[str, ...] = (),
 ) -> Scenario:
-    """Read all files; with *policies*, those decide in the place of the snapshot's.
+    """Read all files; *policies*, if given, decide in place of the snapshot's.
 
     Raises:
         FieldError: one cannot be read.
@@ -193,7 +193,7 @@ def command(**given: Any) -> None:
 
 
 def _replayed(asked: SimulateOptions) -> Scenario:
-    """Read what is to be replayed: a scenario, or a log with what belongs to it."""
+    """Read what is to be replayed: a scenario, or a log and what belongs to it."""
     if (asked.file is None) == (asked.decisions is None):
         raise FieldError("", "expected one of --filename and --decisions")
     if asked.file is not None:
@@ -210,7 +210,7 @@ def _replayed(asked: SimulateOptions) -> Scenario:
 
 
 def _check_plot(path: str | None) -> None:
-    """Fail before the replay, not after it."""
+    """Fail before the replay, not after it, if the picture cannot be written."""
     if path is None:
         return
     from webhook.simulate.plot import FORMATS
@@ -250,7 +250,7 @@ def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
 
 
 def _located(errors: Sequence[FieldError], name: str, document: manifest.Document) -> str:
-    """Write one line for each mistake, with the line in the scenario where it has one."""
+    """Return one line for each mistake, with its line in the scenario if it has one."""
     return "\n".join(
         f"{name}:{document.line(error.path)}: {error}"
         if _first(error.path) in document.lines
@@ -271,7 +271,7 @@ def _text(path: Path) -> str:
 
 
 def _results(scenario: Scenario, arms: Sequence[Arm], file: str) -> list[Result]:
-    """Replay each strategy; what none of them does is replayed too, to compare each Job with."""
+    """Replay each strategy, and always the static one, to compare each Job with it."""
     from webhook.simulate.comparison import replay_all
     from webhook.simulate.results import compared
 
@@ -286,7 +286,7 @@ def _results(scenario: Scenario, arms: Sequence[Arm], file: str) -> list[Result]
 
 @contextlib.contextmanager
 def _progress(count: int) -> Iterator[Callable[[int], None]]:
-    """Show how many Jobs have come, where somebody watches and it takes a while."""
+    """Show how many Jobs have arrived, on a terminal and if it takes a while."""
     if not sys.stderr.isatty() or count < PROGRESS_FROM:
         yield lambda _: None
         return

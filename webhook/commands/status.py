@@ -1,4 +1,4 @@
-"""``status``: what runs, how fresh it is, what queues hold, and what needs a look."""
+"""``status``: what runs, how fresh it is, what queues hold, and what needs attention."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from webhook.commands.status_parts import StatusPart
 
 _PROXY_SECONDS = 5.0
-"""A server that the API server cannot reach is waited for no longer."""
+"""Longest wait for a server that the API server cannot reach."""
 
 
 @click.command("status", short_help="Show policies, queues, and what needs a look.")
@@ -115,7 +115,7 @@ def _parts(
 
 
 def _kubernetes(client: Client) -> str:
-    """Ask for the version, which everybody may: here it shows whether the cluster answers."""
+    """Return Kubernetes' version, which all may read: it shows whether the cluster answers."""
     from webhook.api.errors import Forbidden
 
     try:

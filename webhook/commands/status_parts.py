@@ -1,4 +1,8 @@
-"""Looks at what is ours: policies, the off switch, the leader, certificates, and Kueue itself."""
+"""The parts of a status, each read from the cluster with the user's rights.
+
+Policies, off switch, leader, certificates, worker clusters, queues, servers and Kueue itself; how
+they are shown is not known here.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +40,16 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusPart:
     shown: Any = None
-    """Objects, lists and plain values, as programs get them."""
+    """Objects, lists and plain values, as in JSON output."""
     forbidden: str = ""
-    """The API server's words, where the user may not see it."""
+    """The API server's message, if the user may not see it."""
     unknown: str = ""
     """Why nothing is known of it."""
     trouble: tuple[str, ...] = ()
 
     @property
     def hidden(self) -> str:
-        """Say in one word and more why nothing is shown; empty: it is."""
+        """Return why nothing is shown; empty: it is."""
         if self.forbidden:
             return f"forbidden: {self.forbidden}"
         return f"unknown: {self.unknown}" if self.unknown else ""
@@ -60,7 +64,7 @@ ReadPart: TypeAlias = Callable[[], StatusPart]
 
 
 def part_of(read: ReadPart) -> StatusPart:
-    """Look; what the user may not see is a part of the answer, not a failure."""
+    """Read a part; what the user may not see becomes part of the answer, not a failure."""
     try:
         return read()
     except Forbidden as error:
@@ -140,7 +144,7 @@ def leader(client: Client, namespace: str, unix: float) -> StatusPart:
 
 
 def certificates(found: Sequence[Mapping[str, Any]], unix: float) -> StatusPart:
-    """Tell how long the API server's trust lasts: what it believes, by the ``caBundle``."""
+    """Return until when the API server trusts us, by the ``caBundle`` of our configurations."""
     if not found:
         return StatusPart(
             shown=[], trouble=("the API server calls no webhook: it is not configured",)
@@ -190,7 +194,7 @@ def kueue(client: Client, namespace: str, kubernetes: str) -> StatusPart:
 
 
 def untested(told: StatusPart, policies: StatusPart, replicas: StatusPart) -> StatusPart:
-    """Add to what is told of Kueue why it is untested: as policies say, else the servers."""
+    """Add to Kueue's part why it is untested: by the policies' conditions, else by the servers."""
     judged = [each for each in policies.shown or () if each["kueueMessage"]]
     messages = {each["kueueMessage"] for each in judged if not each["kueueTested"]}
     if not judged:
@@ -203,7 +207,7 @@ def untested(told: StatusPart, policies: StatusPart, replicas: StatusPart) -> St
 
 
 def clusters(client: Client) -> StatusPart:
-    """List the worker clusters behind MultiKueue, and whether Kueue reaches them.
+    """Return the worker clusters behind MultiKueue, and whether Kueue reaches them.
 
     Raises:
         Forbidden: the user may not list them.
@@ -235,7 +239,7 @@ def _cluster(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kueues_image(client: Client, namespace: str) -> str | None:
-    """Tell Kueue's version by the tag of its image; None: it is not told."""
+    """Return Kueue's version by the tag of its image; None: it is not known."""
     try:
         found = client.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{KUEUE_DEPLOYMENT}")
     except (NotServed, Forbidden):
@@ -257,7 +261,7 @@ _IN_BYTES = ("memory", "ephemeral-storage", "hugepages-")
 
 
 def cluster_queues(client: Client, namespace: str, kueue_namespace: str) -> StatusPart:
-    """Count them from Workloads, as decisions do, and foresee them.
+    """Return ClusterQueues, counted from Workloads as in decisions, with forecasts.
 
     Raises:
         Forbidden: the user may not list something of it.
@@ -277,7 +281,7 @@ def cluster_queues(client: Client, namespace: str, kueue_namespace: str) -> Stat
 
 
 def local_queues(client: Client, namespace: str) -> StatusPart:
-    """List those of one namespace, with what Kueue says of them: for who may see no more.
+    """Return the LocalQueues of one namespace, for users who may see no ClusterQueues.
 
     Raises:
         Forbidden: the user may not list them either.
@@ -336,7 +340,10 @@ def _quotas(queue: ClusterQueue, held: Held, profile: Profile | None) -> Iterato
 
 
 def _next_free(profile: Profile | None, cell: FlavorResource) -> dict[str, Any]:
-    """Foresee when a new Job gets one unit, after all who wait; None: that is not in sight."""
+    """Return when a new Job gets one unit, after all pending ones.
+
+    Null: not within the forecast.
+    """
     if profile is None:
         return {"nextFreeIn": None, "uncertain": []}
     choice = FlavorChoice(flavor=cell[0], usage=((cell, _unit(cell[1])),))
@@ -346,7 +353,7 @@ def _next_free(profile: Profile | None, cell: FlavorResource) -> dict[str, Any]:
 
 
 def _unit(resource: str) -> int:
-    """Take a core, a GiB or a device for what the next Job asks for at least."""
+    """Return a core, a GiB or a device as the least that the next Job asks for."""
     if resource == CPU:
         return 1000
     return _GIBI if resource.startswith(_IN_BYTES) else 1
@@ -361,7 +368,7 @@ _UNTESTED = "untested_"
 
 
 def replicas(client: Client, namespace: str, unix: float) -> StatusPart:
-    """Ask each server.
+    """Return the state of each server, read from its metrics.
 
     Raises:
         Forbidden: the user may not list pods there.
@@ -437,7 +444,7 @@ def _replica(client: Client, pod: Mapping[str, Any], unix: float) -> dict[str, A
 
 
 def _told(text: str) -> Mapping[str, float]:
-    """Read the samples that matter."""
+    """Parse the samples that are shown."""
     from prometheus_client.parser import text_string_to_metric_families
 
     found: dict[str, float] = {}

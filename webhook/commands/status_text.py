@@ -1,4 +1,4 @@
-"""A status laid out for people: one line a part, the tables, and what needs attention last."""
+"""A status as text for people: one line a part, the tables, and what needs attention last."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _replica(shown: Mapping[str, Any]) -> tuple[str, ...]:
 def _clusters(
     shown: Sequence[Mapping[str, Any]], replicas: Sequence[Mapping[str, Any]]
 ) -> list[tuple[str, ...]]:
-    """Say of each cluster what Kueue says, and its age at the server that has it oldest."""
+    """Return what Kueue says of each cluster, and the greatest age of its state at any server."""
     ages: dict[str, float] = {}
     for told in (replica["clusterStateAgeSeconds"] for replica in replicas):
         ages |= {name: max(age, ages.get(name, age)) for name, age in told.items()}
@@ -119,7 +119,7 @@ def _policy(shown: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _queue(shown: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Say a queue's name once, above its quotas."""
+    """Return the rows of a queue's quotas, with its name in the first alone."""
     first = (shown["name"], shown["state"], str(shown["pending"]), str(shown["reserving"]))
     if not shown["quotas"]:
         return [(*first, "-", "-", "-", "-", "-")]
@@ -148,7 +148,7 @@ def _local_queue(shown: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _nothing(_: Any) -> str:
-    """Say nothing: what was seen is a table."""
+    """Return nothing: the part is a table."""
     return ""
 
 

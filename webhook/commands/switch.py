@@ -116,7 +116,7 @@ def _where(found: Off) -> str:
 def _change(
     release_namespace: str | None, kubeconfig: str | None, change: Callable[[Off], Off]
 ) -> tuple[Off, Off]:
-    """Change where it is off, at once: at no moment is it on that was off and stays off."""
+    """Change where it is off in one write: a namespace that stays off is off at every moment."""
     from webhook.api.errors import Refused
     from webhook.commands.connect import release_namespace_of
 
@@ -138,7 +138,7 @@ def _change(
 
 
 def off_of(found: Mapping[str, Any] | None) -> Off:
-    """Tell where the ConfigMap says that it is off."""
+    """Return where the ConfigMap says that it is off."""
     from webhook.api.resources import OFF_SWITCH
     from webhook.state.readers import read
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _WATCH_SECONDS = 240.0
 _GRACE_SECONDS = 10.0
 _TOO_SHORT_SECONDS = 0.5
-"""A server that closes watches at once is not asked all the time."""
+"""After a shorter watch there is a pause: some servers close watches at once."""
 _FAILURES = 6
 _LONGEST_WAIT_SECONDS = 8.0
 _GONE = 410
@@ -62,13 +62,13 @@ class DecisionLine:
 
 
 class Decisions:
-    """What stands on the Jobs, as far as it has been seen."""
+    """The last known decision of each Job."""
 
     def __init__(self) -> None:
         self._known: dict[Key, tuple[str, DecisionLine]] = {}
 
     def replace(self, jobs: list[Mapping[str, Any]]) -> list[DecisionLine]:
-        """Take over a whole list; return what has changed, the oldest first."""
+        """Apply a whole list; return what has changed, the oldest first."""
         keys = {_key(job) for job in jobs}
         for key in [key for key in self._known if key not in keys]:
             del self._known[key]
@@ -76,7 +76,7 @@ class Decisions:
         return sorted(found, key=lambda line: line.time)
 
     def put(self, job: Mapping[str, Any]) -> DecisionLine | None:
-        """Take over one Job; return a line if its decision is another one than before."""
+        """Apply one Job; return a line if its decision has changed."""
         key = _key(job)
         uid, before = self._known.pop(key, ("", None))
         if uid != _uid(job):
@@ -103,13 +103,13 @@ class Decisions:
 def lines(
     client: Client, namespace: str, *, since: float | None, until: float | None
 ) -> Iterator[DecisionLine]:
-    """Follow the Jobs of a namespace (empty: of all).
+    """Yield the decisions in a namespace (empty: all) as they are made.
 
-    Begin with decisions made since then (in seconds since 1970; None: with none), and end at
-    *until*, on the monotonic clock.
+    It begins with decisions made after *since* (in seconds since 1970; None: none) and ends at
+    *until*, by the monotonic clock.
 
     Raises:
-        Unreachable: the API server was asked again and again in vain.
+        Unreachable: several calls in a row have failed.
 
     """
     decisions, version, failures = Decisions(), "", 0

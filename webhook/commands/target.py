@@ -1,4 +1,4 @@
-"""The Job that an undo is asked of, and why it may not be undone."""
+"""The Job to undo, and why it may not be undone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ To have it left alone all the same:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The Job that is meant."""
+    """The Job to undo."""
 
     namespace: str
     name: str
@@ -40,7 +40,7 @@ class Target:
 
 
 class NotUndoneError(Exception):
-    """The Job is as it was, and why; or what has become of it."""
+    """The Job was not undone: why not, or what has become of it."""
 
     def __init__(self, text: str, code: int = _NO) -> None:
         super().__init__(text, code)
@@ -49,12 +49,12 @@ class NotUndoneError(Exception):
 
 
 def missing(client: Client, target: Target) -> str:
-    """Say that the Job is not there."""
+    """Return that the Job does not exist."""
     return missing_job(client, target.namespace, target.name)
 
 
 def without_decision(target: Target, job: Mapping[str, Any]) -> str:
-    """Say that no decision stands on the Job; empty: one does."""
+    """Return that the Job carries no decision; empty: it does."""
     if DECISION in (job["metadata"].get("annotations") or {}):
         return ""
     alone = _ALONE.format(name=target.name, namespace=target.namespace)

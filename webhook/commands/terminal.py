@@ -1,6 +1,6 @@
-"""What a person at a terminal sees: tables that fit its width, colours, and times in words.
+"""Text for people at a terminal: tables that fit its width, colours, and times in words.
 
-Where nobody looks (a pipe, a file) nothing is cut and nothing is coloured.
+If the output is not a terminal (a pipe, a file), nothing is cut and nothing is coloured.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import click
 ELLIPSIS: Final = "…"
 GAP: Final = "  "
 WRAPPED: Final = 100
-"""The width of sentences where nobody looks."""
+"""Width of sentences if the output is not a terminal."""
 _ENDLESS: Final = 10_000
 _NARROWEST: Final = 8
-"""No column is cut to less, nor below its header."""
+"""Least width that a column is cut to; its header is never cut."""
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 TONES: Final[Mapping[str, str]] = {
     "accepted": "green",
@@ -34,38 +34,38 @@ TONES: Final[Mapping[str, str]] = {
     "stale": "red",
     "undone": "magenta",
 }
-"""Words that are told apart by colour too."""
+"""Words that have a colour."""
 _OURS: Final = re.compile("(\x1b\\[(?:0|1|3[1-7])m)")
-"""What ``tinted`` and ``strong`` write; all else that is not printable comes from a stranger."""
+"""What ``tinted`` and ``strong`` write; other control characters come from elsewhere."""
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print a text of any number of lines; what comes from a cluster or a file steers nothing."""
+    """Print a text of any number of lines, without control characters from a cluster or a file."""
     whole = "\n".join(map(_painted, text.split("\n")))
     click.echo(whole, err=err)
 
 
 def width(output: str = "text") -> int | None:
-    """Tell how many columns there are; None: as many as it takes."""
+    """Return how many columns there are; None: no limit."""
     if output == "wide" or not (_is_terminal() or os.environ.get("COLUMNS")):
         return None
     return shutil.get_terminal_size().columns
 
 
 def columns(output: str = "text") -> int:
-    """Tell at which column sentences are wrapped."""
+    """Return the column at which sentences are wrapped."""
     if output == "wide":
         return _ENDLESS
     return width() or WRAPPED
 
 
 def has_colours() -> bool:
-    """Tell whether to colour: only on a terminal, and never with NO_COLOR (no-color.org)."""
+    """Return whether to colour: only on a terminal, and never with NO_COLOR (no-color.org)."""
     return _is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def tinted(text: str, *, like: str = "") -> str:
-    """Colour a word of the closed list; *like* names the word whose colour *text* gets."""
+    """Colour a word of ``TONES``; *like* is the word whose colour *text* gets, if another."""
     tone = TONES.get((like or text).strip())
     return click.style(text, fg=tone) if tone and has_colours() else text
 
@@ -75,7 +75,7 @@ def strong(text: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """Take out of a text what would steer the terminal: who wrote it is not known."""
+    """Replace control characters in a text, which could come from anyone."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
@@ -94,7 +94,7 @@ def cut(text: str, limit: int | None) -> str:
 def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, limit: int | None, indent: str = ""
 ) -> list[str]:
-    """Lay rows out in columns; where they do not fit, the widest columns are cut."""
+    """Return rows in columns; if they do not fit, the widest columns are cut."""
     cells = [tuple(header), *(tuple(harmless(cell) or "-" for cell in row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     if limit is not None:
@@ -123,7 +123,7 @@ def _line(
 
 
 def spoken(seconds: float) -> str:
-    """Say how long something takes or is ago: ``40 s``, ``12 min``, ``3 h``, ``29 days``."""
+    """Return a duration in words: ``40 s``, ``12 min``, ``3 h``, ``29 days``."""
     for unit, name, below in ((1, "s", 120), (_MINUTE, "min", 120), (_HOUR, "h", 48)):
         if seconds / unit < below:
             return f"{seconds / unit:.0f} {name}"
@@ -131,12 +131,12 @@ def spoken(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """Say when something was, so many seconds before now; below zero it is still to come."""
+    """Return when something was, *seconds* before now; if negative, it is still to come."""
     return f"in {spoken(-seconds)}" if seconds < 0 else f"{spoken(seconds)} ago"
 
 
 def dump(found: Mapping[str, Any], output: str) -> str:
-    """Write what programs read: JSON or YAML."""
+    """Return JSON or YAML for programs."""
     if output == "json":
         return json.dumps(found, indent=2)
     import yaml

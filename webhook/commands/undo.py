@@ -1,4 +1,4 @@
-"""``undo``: asks the webhook to put a pending Job back as it was submitted, and says what came."""
+"""``undo``: asks the webhook to restore a pending Job as submitted, and reports the result."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _in_place(client: Client, target: Target) -> Mapping[str, Any]:
 
 
 def _ask(client: Client, target: Target) -> tuple[Mapping[str, Any], Sequence[str]]:
-    """Ask the webhook in an update of the Job as it is now; return it as it is then."""
+    """Ask the webhook by an update of the Job; return the updated Job and warnings."""
     from webhook.api.errors import NotServed, Refused
 
     for _ in range(TRIES):
@@ -138,7 +138,7 @@ def _because(error: Refused) -> str:
 
 
 def _refusal(target: Target, job: Mapping[str, Any]) -> str:
-    """Say why there is nothing to ask for; empty: there is."""
+    """Return why an undo cannot be asked for; empty: it can."""
     from webhook.jobs.batch import held_back
     from webhook.model.fields import FieldError
     from webhook.model.reasons import Obstacle
@@ -157,7 +157,7 @@ def _refusal(target: Target, job: Mapping[str, Any]) -> str:
 
 
 def _way_out(target: Target, job: Mapping[str, Any]) -> str:
-    """Name what can be done where the Job cannot change in place; empty: nothing."""
+    """Return what can be done if the Job cannot change in place; empty: nothing."""
     from webhook.commands.recreate import can_be_recreated
 
     if not can_be_recreated(target, job):
@@ -171,7 +171,7 @@ def _wish(job: Mapping[str, Any]) -> Mapping[str, Any]:
         "annotations": {MOVE_TO: UNDO},
     }
     if OPTION_LABEL not in (job["metadata"].get("labels") or {}):
-        # By this label the webhook is asked at all; it takes it off.
+        # This label makes the API server call the webhook, which removes it.
         metadata["labels"] = {OPTION_LABEL: UNDO}
     return {"metadata": metadata}
 
@@ -186,7 +186,7 @@ def _check(client: Client, target: Target, after: Mapping[str, Any]) -> None:
 
 
 def _take_off(client: Client, target: Target, after: Mapping[str, Any]) -> None:
-    """Take the wish off, so that nobody wonders later, and the label if it came with it."""
+    """Remove the annotation that asked for the undo, and the label if it was added with it."""
     from webhook.api.errors import ClusterError
 
     if target.is_dry_run:

@@ -1,4 +1,4 @@
-"""``unfinished``: the Jobs that still carry a decision, for whoever takes the webhook away."""
+"""``unfinished``: the Jobs that still carry a decision, to read before an uninstall."""
 
 from __future__ import annotations
 

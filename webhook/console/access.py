@@ -1,4 +1,7 @@
-"""Who may see what: the API server's answer about a bearer token, remembered for seconds."""
+"""Who may see what: the API server's answers about a bearer token, cached for seconds.
+
+What is shown is not known here, only names, namespaces and rights.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,17 @@ from webhook.model.fields import FieldError
 
 
 class Seer(Protocol):
-    """Somebody who asks."""
+    """A user of the console, and what they may see."""
 
     def may_get(self, names: Iterable[str], *, group: str, resource: str) -> frozenset[str]:
-        """Say which of these objects without a namespace they may get."""
+        """Return which of these cluster-scoped objects they may get."""
 
     def may_list_jobs(self, namespaces: Iterable[str]) -> frozenset[str]:
-        """Say in which namespaces they may list Jobs."""
+        """Return the namespaces in which they may list Jobs."""
 
 
 class Everybody:
-    """Whoever reaches loopback: port-forward asks for rights of its own."""
+    """Everyone who reaches loopback, with all rights: port-forward requires rights of its own."""
 
     def may_get(self, names: Iterable[str], *, group: str, resource: str) -> frozenset[str]:  # noqa: ARG002 - they may see all
         return frozenset(names)
@@ -36,11 +39,11 @@ class Everybody:
 
 
 REMEMBERED_SECONDS = 10.0
-"""A right that is taken away works for so long, at most."""
+"""A right that was revoked works for so long, at most."""
 REMEMBERED = 5_000
-"""Answers, of which the oldest are forgotten."""
+"""Cached answers; beyond, the oldest are dropped."""
 ASKED = 200
-"""Names about which is asked one by one, for one answer; the rest is left out."""
+"""Names checked one by one for one response; the rest is left out."""
 LONGEST_TOKEN = 16_384
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -52,7 +55,7 @@ class Unknown(Exception):  # noqa: N818 - a refusal, not an error
 
 
 class Unanswered(Exception):  # noqa: N818 - likewise
-    """The API server did not say."""
+    """The API server did not answer."""
 
 
 class AccessQuery(NamedTuple):
@@ -74,7 +77,7 @@ class Viewer:
 
 
 class Remembered(Generic[_Value]):
-    """Answers by what was asked, for a while, and no more than so many; any thread may ask."""
+    """A cache bounded in age and size, for any thread."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -82,7 +85,7 @@ class Remembered(Generic[_Value]):
         self._lock = threading.Lock()
 
     def get(self, key: object, ask: Callable[[], _Value]) -> _Value:
-        """Return the answer remembered, else ask; what is raised is not remembered."""
+        """Return the cached answer, else the result of *ask*; exceptions are not cached."""
         with self._lock:
             until, value = self._found.get(key, (0.0, None))
             if value is not None and until > self._clock():
@@ -111,18 +114,18 @@ class Reviews:
         self._allowed: Remembered[bool] = Remembered(clock)
 
     def seer(self, authorization: str) -> Seer:
-        """Find out who sends a header ``Authorization``.
+        """Return the user who sent a header ``Authorization``.
 
         Raises:
-            Unknown: it holds no token of anybody.
-            Unanswered: nobody says whose.
+            Unknown: it holds no token, or nobody's.
+            Unanswered: the API server did not answer.
 
         """
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
             raise Unknown
-        # The token itself is kept nowhere.
+        # The token itself is stored nowhere.
         key = hashlib.sha256(token.encode()).digest()
         user = self._users.get(key, lambda: self._user(token))
         if not isinstance(user, Viewer):
@@ -130,16 +133,16 @@ class Reviews:
         return _Reviewed(self, user)
 
     def allows(self, user: Viewer, asked: AccessQuery) -> bool:
-        """Say whether a user has a right.
+        """Return whether a user has a right.
 
         Raises:
-            Unanswered: nobody says so.
+            Unanswered: the API server did not answer.
 
         """
         return self._allowed.get((user, asked), lambda: self._is_allowed(user, asked))
 
     def _user(self, token: str) -> Viewer | bool:
-        """Ask whose token it is; False: nobody's."""
+        """Return whose token it is; False: nobody's."""
         spec: dict[str, Any] = {"token": token}
         if self._audience:
             spec["audiences"] = [self._audience]
@@ -147,7 +150,7 @@ class Reviews:
             status = self._asked(_TOKENS, "authentication.k8s.io/v1", "TokenReview", spec)
             if status.get("authenticated") is not True:
                 return False
-            # Who does not know of audiences names none: then the token is the API server's own.
+            # An API server without audiences names none: then the token is its own.
             if self._audience and self._audience not in fields.strings(status, "audiences", ""):
                 return False
             return _read_user(fields.mapping(status, "user", ""))
@@ -174,7 +177,7 @@ class Reviews:
 
 
 class _Reviewed:
-    """A user whom the API server knows."""
+    """A user known to the API server."""
 
     def __init__(self, reviews: Reviews, user: Viewer) -> None:
         self._reviews, self._user = reviews, user
@@ -188,7 +191,7 @@ class _Reviewed:
         )
 
     def may_list_jobs(self, namespaces: Iterable[str]) -> frozenset[str]:
-        # The newest decisions come first, so these are asked about.
+        # The newest decisions come first, so their namespaces are checked.
         wanted = tuple(dict.fromkeys(namespaces))
         if len(wanted) > 1 and self._has("list", "batch", "jobs"):
             return frozenset(wanted)

@@ -1,4 +1,7 @@
-"""From the state, forecasts and decisions to what the console shows of one moment. Pure."""
+"""State, forecasts and decisions to the view of one moment, and the part that a user may see.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _NOBODY = Admitted(0, {})
 
 
 class Judged(NamedTuple):
-    """What the controller says of a policy."""
+    """The conditions that the controller wrote on a policy."""
 
     is_ready: bool
     message: str
@@ -43,7 +46,7 @@ class Leads(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleInput:
-    """All that is known at one moment."""
+    """Everything that is known at one moment."""
 
     now: float
     """On the clock of ``Snapshot.as_of``."""
@@ -55,10 +58,10 @@ class ConsoleInput:
     decisions: tuple[ShownDecision, ...] = ()
     lookback: Lookback = gained.NOTHING
     judged: Mapping[str, Judged]
-    """Policy to what was said of it."""
+    """Policy to its conditions."""
     leads: Leads | None = None
     workers: Mapping[str, Counted | None] = field(default_factory=dict)
-    """Worker cluster that is watched to what is known of it; None: nothing yet."""
+    """Each watched worker cluster's state; None: not known yet."""
 
 
 def collect(known: ConsoleInput) -> View:
@@ -90,7 +93,7 @@ def collect(known: ConsoleInput) -> View:
 
 
 def restricted(view: View, seer: Seer) -> View:
-    """Leave out what a seer may not see, and sum up again what is left.
+    """Return the part of a view that *seer* may see, with its sums computed again.
 
     Who may get a ClusterQueue here may see that of the same name in each worker cluster.
     """
@@ -101,7 +104,7 @@ def restricted(view: View, seer: Seer) -> View:
         (policy.name for policy in view.policies), group=GROUP, resource="fallbackpolicies"
     )
     kept = tuple(queue for queue in view.queues if queue.name in queues)
-    # Whoever sees figures of a cluster sees how old they are.
+    # A user who sees figures of a cluster also sees their age.
     clusters = seen_clusters(view, seer) | {queue.cluster for queue in kept}
     named_in = [each.namespace for each in view.decisions]
     named_in += [each.namespace for each in view.gained]
@@ -129,7 +132,7 @@ def restricted(view: View, seer: Seer) -> View:
 
 
 def seen_clusters(view: View, seer: Seer) -> frozenset[str]:
-    """Name the worker clusters that a seer may know of."""
+    """Return the worker clusters that a user may know of."""
     names = (each.name for each in view.clusters)
     return seer.may_get(names, group=KUEUE_GROUP, resource="multikueueclusters")
 
@@ -163,7 +166,7 @@ def _decided(
 
 
 def savings(decisions: Iterable[ShownDecision]) -> Savings | None:
-    """Sum what decisions that were carried out gained, as far as forecasts told; None: no telling.
+    """Return the gain of decisions that were carried out, by their forecasts; None: unknown.
 
     A Job's first option is the one that it would have had without a policy.
     """
@@ -211,7 +214,7 @@ def _off_in(names: Iterable[str]) -> str:
 
 
 def _seen_off(view: View, seer: Seer) -> dict[str, Any]:
-    """Say of namespaces that are switched off only those in which a seer may list Jobs."""
+    """Return the off switch, with only the namespaces in which the user may list Jobs."""
     if not view.off_in:
         return {}
     seen = seer.may_list_jobs(view.off_in)

@@ -1,4 +1,8 @@
-"""The console in the observer: what it is told, what it asks for, and where it is served."""
+"""The console in the observer: takes what the observer knows, builds views, and starts the server.
+
+It neither decides nor watches more than ``followed`` does, and costs next to nothing until it is
+first used.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +28,13 @@ from webhook.settings import Settings
 from webhook.state.feed import Counted
 
 FRESH_SECONDS = 0.25
-"""For so long one view serves all who ask."""
+"""For so long one view serves all users."""
 ANSWER_SECONDS = 3.0
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.5, 10.0
 
 
 class Console:
-    """Costs next to nothing until somebody asks; then a view some times a second at most."""
+    """Collects views, at most some a second, and only when they are requested."""
 
     def __init__(self, settings: Settings, log: Callable[[str], None]) -> None:
         self._settings, self._log = settings, log
@@ -49,19 +53,22 @@ class Console:
         threading.Thread(target=self._serve, name=THREADS, daemon=True).start()
 
     def offer(self, counted: Counted | None, workers: Mapping[str, Counted | None]) -> None:
-        """Take over the state of all clusters as it is now; called for each update."""
+        """Replace the state of all clusters; called for each update."""
         self._counted = counted, workers
 
     def take_certificates(self, certificates: Certificates) -> None:
-        """Take over what the keeper of certificates has found out."""
+        """Replace what the keeper of certificates has reported."""
         self._sent.take(certificates)
 
     def take_line(self, line: bytes) -> None:
-        """Take over a line of the server's decision log."""
+        """Add a line of the server's decision log."""
         self._book.put_line(line)
 
     def view(self) -> View:
-        """Collect what is known, if that was not done just now; any thread may ask."""
+        """Return the view, collected again if it is older than ``FRESH_SECONDS``.
+
+        Any thread may call.
+        """
         self._followed.begin()
         with self._lock:
             now = time.monotonic()
@@ -89,7 +96,10 @@ class Console:
         return self._looker.found(counted.snapshot, known)
 
     def _serve(self) -> None:
-        """Serve for good; another observer may still have the address for a moment."""
+        """Serve until the process ends.
+
+        Another observer may still have the address for a moment.
+        """
         # Flask takes half a second of CPU to import, which the first sync needs more.
         from webhook.console.routes import LOOPBACK, create_app  # noqa: PLC0415
 
@@ -111,7 +121,7 @@ class Console:
         serve_again(serve, say, clock=time.monotonic, sleep=time.sleep)
 
     def _context(self) -> Source | None:
-        """Serve tokens' owners with the webhook's own certificate; loopback needs none.
+        """Return the TLS source: the webhook's own certificate; None on loopback, which needs none.
 
         Raises:
             OSError: it cannot be read.
@@ -136,9 +146,9 @@ def serve_again(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> NoReturn:
-    """Serve for good; wait longer from fault to fault, and name a fault that stays once.
+    """Call *serve* forever, waiting longer after each failure in a row.
 
-    What goes wrong after it was served for a while is a new fault.
+    A failure that repeats is logged once; one after it was served for a while counts as a new one.
     """
     wait, told = _FIRST_WAIT_SECONDS, ""
     while True:

@@ -1,6 +1,6 @@
-"""Decisions as the server tells of them and as they stand on Jobs, to what the console shows.
+"""Decisions, from the server's log lines and from Jobs' annotations, to what the console shows.
 
-Both are JSON that somebody else wrote; what cannot be read is left out.
+Both are JSON that others wrote; what cannot be read is left out. The store merges both sources.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from webhook.model.job import DECISION, QUEUE_LABEL
 _OPTIONS = 16
 """Twice as many as a policy may have."""
 _AGES = 1 << 33
-"""Seconds; what lies beyond is no time of this machine's."""
+"""Seconds; a time beyond is not plausible."""
 _DAY: Final = 86_400.0
 _SAME_SECONDS: Final = 5.0
-"""Between a decision and its Job's creation, by the clocks of two machines."""
+"""Longest time between a decision and its Job's creation, by the clocks of two machines."""
 _AT = f"metadata.annotations[{DECISION}]"
 
 
 def from_line(text: str | bytes) -> ShownDecision | None:
-    """Read a line of the decision log; None: it is none of a decision."""
+    """Read a line of the decision log; None: it is not that of a decision."""
     try:
         line = fields.as_mapping(_loaded(text), "")
         name = _text(line, "name", "")
@@ -49,8 +49,8 @@ def from_line(text: str | bytes) -> ShownDecision | None:
 def from_job(source: Mapping[str, Any]) -> ShownDecision | None:
     """Read a Job, or its metadata alone; None: no decision can be read from it.
 
-    Whoever may write the Job may have written the decision, so its time counts only as far as the
-    API server's own times bear it out.
+    Who may write the Job may have written the decision, so its time counts only as far as the API
+    server's own times confirm it.
     """
     try:
         metadata = fields.mapping(source, "metadata", "")
@@ -69,10 +69,10 @@ def from_job(source: Mapping[str, Any]) -> ShownDecision | None:
 
 
 def _borne_out(decision: ShownDecision, metadata: Mapping[str, Any]) -> float:
-    """Tell when a Job was decided, by what the API server says of it.
+    """Return when a Job was decided, confirmed by the API server's times.
 
     Raises:
-        FieldError: not when the decision says.
+        FieldError: the decision's time contradicts them.
 
     """
     created = _unix(_text(metadata, "creationTimestamp", "metadata"))
@@ -82,7 +82,7 @@ def _borne_out(decision: ShownDecision, metadata: Mapping[str, Any]) -> float:
         return decision.at
     entries = fields.objects(metadata, "managedFields", "metadata")
     changed = [_unix(_text(entry, "time", here)) for entry, here in entries if "time" in entry]
-    # A later one is that of a move, which was a change of the Job.
+    # A later time is that of a move, which was an update of the Job.
     return min(decision.at, max((created, *changed))) if decision.moves else created
 
 
@@ -117,14 +117,14 @@ def _decision(source: Mapping[str, Any], *, namespace: str, job: str, queue: str
 
 
 def _moves(source: Mapping[str, Any]) -> tuple[ShownMove, ...]:
-    """Read the last moves; the first stay of all is no move."""
+    """Return the last moves; the first entry is where the Job began, not a move."""
     stays = fields.objects(source, "history", _AT)[-HISTORY_KEPT:]
     count = max(0, min(fields.integer(source, "moves", _AT) or 0, len(stays)))
     return tuple(_move(*each) for each in stays[len(stays) - count :])
 
 
 def _queue(source: Mapping[str, Any], queue: str) -> str:
-    """Find the queue of the option taken: where only advice is given, the Job is in another."""
+    """Return the queue of the option taken: under Advise, the Job is in another."""
     taken = _text(source, "option", _AT)
     for option, here in fields.objects(source, "options", _AT):
         if taken and option.get("name") == taken:
@@ -154,7 +154,7 @@ def _move(source: Mapping[str, Any], path: str) -> ShownMove:
 
 
 def _text(source: Mapping[str, Any], key: str, path: str) -> str:
-    """Read a text that can be written as UTF-8; JSON can spell others too."""
+    """Read a text that can be written as UTF-8; JSON can hold others, too."""
     return fields.text(source, key, path).encode(errors="replace").decode()
 
 
@@ -186,27 +186,27 @@ def _unix(time: str) -> float:
 
 KEPT = 500
 _SLACK = 100
-"""So many more before the oldest are looked for."""
+"""So many beyond the limit before the oldest are searched for."""
 
 
 class DecisionStore:
-    """Lines are read only when somebody asks: most observers are never asked."""
+    """The newest decisions; lines are parsed only when they are requested, which most never are."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._lines: deque[bytes] = deque(maxlen=kept)
         self._found: dict[tuple[str, str], ShownDecision] = {}
-        """By namespace and id: nobody can take another namespace's place."""
+        """By namespace and id: no namespace can replace another's."""
         self._of_jobs: dict[Key, str] = {}
-        """Jobs to the ids of what they say."""
+        """Jobs to the ids of the decisions that they carry."""
         self._lock = threading.Lock()
 
     def put_line(self, line: bytes) -> None:
-        """Take over a line of the server's decision log."""
+        """Add a line of the server's decision log."""
         self._lines.append(line)
 
     def put(self, job: Key, decision: ShownDecision | None) -> None:
-        """Take over what a Job says; of one Job only the last of it is kept."""
+        """Add what a Job carries; of one Job only the last decision is kept."""
         with self._lock:
             before = self._of_jobs.get(job)
             if before is not None and (decision is None or decision.id != before):
@@ -216,7 +216,7 @@ class DecisionStore:
                 self._put(decision)
 
     def forget_others(self, jobs: Container[Key]) -> None:
-        """Forget what Jobs said that are gone."""
+        """Forget what was read from Jobs that do not exist any more."""
         with self._lock:
             for job in [each for each in self._of_jobs if each not in jobs]:
                 self._drop(job)
@@ -228,7 +228,7 @@ class DecisionStore:
             del self._found[key]
 
     def newest(self) -> tuple[ShownDecision, ...]:
-        """List what is known, the newest first."""
+        """Return what is known, the newest first."""
         with self._lock:
             while self._lines:
                 found = from_line(self._lines.popleft())
@@ -253,9 +253,9 @@ class DecisionStore:
 
 
 def _together(before: ShownDecision, decision: ShownDecision) -> ShownDecision:
-    """Put a move after its Job's creation; of the same instant, what the log told stands.
+    """Merge a Job's decisions: a move comes after the creation; for one instant, the log's is kept.
 
-    A whole name stays, too: the log knows only what a generated one was made from.
+    A complete name is kept, too: the log knows only the prefix of a generated one.
     """
     if before.at < decision.at:
         return decision

@@ -1,4 +1,8 @@
-"""What only the console wants to know of the cluster: followed from when on somebody asks."""
+"""What only the console reads of the cluster: watched from its first use on.
+
+Decisions on Jobs, the conditions of policies and the controllers' Lease; for updates of the server
+they do not count.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,7 @@ LEASES: Final = "leases"
 
 
 class NewestJobs:
-    """Reads Jobs, and leaves those out of which newer ones were seen in number.
+    """Reads Jobs, except those older than enough others that were read.
 
     A list can have many thousands, each with an annotation of some thousand characters.
     """
@@ -49,7 +53,7 @@ class NewestJobs:
     def _is_among(self, created: str, uid: str) -> bool:
         if uid in self._uids:
             return True
-        # Times of one form: their order is that of the texts.
+        # The times have one form, so their order is that of the texts.
         heapq.heappush(self._found, (created, uid))
         self._uids.add(uid)
         if len(self._found) > self._kept:
@@ -59,7 +63,7 @@ class NewestJobs:
 
 
 def read_judged(kind: str, source: Mapping[str, Any]) -> ReadObject:
-    """Read what the controller says of a policy."""
+    """Read the conditions that the controller wrote on a policy."""
     return read_by(_judged, kind, source)
 
 
@@ -85,7 +89,7 @@ def _leads(source: Mapping[str, Any]) -> Leads:
 
 
 class Followed:
-    """Followers of their own: their news is nobody's business but the console's."""
+    """The console's own watches and what they have found."""
 
     def __init__(self, book: DecisionStore, settings: Settings, log: Callable[[str], None]) -> None:
         self._book, self._settings, self._log = book, settings, log
@@ -95,11 +99,11 @@ class Followed:
         self._listed = {kind: threading.Event() for kind in (JOBS, POLICIES, LEASES)}
         self._lock = threading.Lock()
         self._until: float | None = None
-        """When the first answer waits no longer; None: nobody has asked yet."""
+        """Until when the first views wait for the lists; None: the console was not used yet."""
 
     @property
     def judged(self) -> Mapping[str, Judged]:
-        """Policy to what the controller says of it."""
+        """Policy to the conditions that the controller wrote on it."""
         with self._lock:
             return {name: found for (_, name), found in self._judged.items()}
 
@@ -109,7 +113,7 @@ class Followed:
             return next(iter(self._leads.values()), None)
 
     def begin(self) -> None:
-        """Follow from now on, and wait a little for what there is."""
+        """Start the watches, and wait a little for their first lists."""
         with self._lock:
             is_first = self._until is None
             until = self._until = self._until or time.monotonic() + FIRST_SECONDS
@@ -124,7 +128,7 @@ class Followed:
             listed.wait(max(0.0, until - time.monotonic()))
 
     def take(self, message: WatchUpdate) -> None:
-        """Take over what a follower has found out."""
+        """Apply a watch update."""
         before = self._troubles.get(message.kind, "")
         self._troubles[message.kind] = message.error
         if message.error:
@@ -143,7 +147,7 @@ class Followed:
             self._listed[message.kind].set()
 
     def _take_jobs(self, message: WatchUpdate) -> None:
-        """Remember decisions of Jobs; of those that are gone only what the log told, too."""
+        """Store decisions of Jobs; of deleted ones only those that the log reported, too."""
         if message.entries is not None:
             for entry in message.entries:
                 self._book.put(entry.key, entry.value)
@@ -166,7 +170,7 @@ class Followed:
 
 
 def _apply(message: WatchUpdate, known: dict[Key, Any]) -> None:
-    """Bring what is known up to date; what cannot be read is not known."""
+    """Apply a watch update to *known*; objects that cannot be read are removed."""
     if message.entries is not None:
         known.clear()
         known.update({e.key: e.value for e in message.entries if e.value is not None})
@@ -186,7 +190,7 @@ JUDGED: Final = Resource(
 
 
 def lease_in(namespace: str) -> Resource:
-    """Name the Lease by which one of the controllers leads."""
+    """Return the Lease by which one of the controllers leads."""
     return Resource(
         kind=LEASES,
         path=f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
@@ -197,7 +201,7 @@ def lease_in(namespace: str) -> Resource:
 
 
 def jobs(newest: NewestJobs) -> Resource:
-    """Name the Jobs that a policy sent somewhere."""
+    """Return the Jobs that a policy has sent to an option."""
     return Resource(
         kind=JOBS,
         path="/apis/batch/v1/jobs",

@@ -1,7 +1,7 @@
-"""What a look back at the journal adds to what is shown: decisions made elsewhere, and gains. Pure.
+"""Adds the result of a look back to what is shown: decisions made elsewhere, and gains. Pure.
 
-A Job of a policy that observes carries nothing, so only the replica that decided knows it; the
-others show what a replay decides, until they know better.
+A Job of a policy that observes carries no decision, so only the replica that decided knows it; the
+others show what a replay decides.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from webhook.console.view import JOURNAL, Gained, Savings, ShownDecision
 from webhook.model.policy.fallback_policy import Mode
 
 SAME_SECONDS: Final = 3.0
-"""A decision and the creation of its Job are told by two clocks, both in whole seconds."""
+"""Longest time between a decision and its Job's creation: two clocks, both in whole seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookback:
     decisions: tuple[ShownDecision, ...] = ()
-    """Of Jobs that carry none which can be found by their label."""
+    """Decisions on Jobs that cannot be found by the label of a decision."""
     gained: tuple[Gained, ...] = ()
 
 
@@ -32,9 +32,9 @@ NOTHING: Final = Lookback()
 def merged(
     known: Sequence[ShownDecision], told: Iterable[ShownDecision]
 ) -> tuple[ShownDecision, ...]:
-    """Add those that a look back tells of other Jobs than the *known* ones; the newest first.
+    """Return the *known* decisions and those of other Jobs from a look back; the newest first.
 
-    A line of the log knows of a Job with a generated name only what the name was made from.
+    A line of the log has only the prefix of a generated name.
     """
     waiting: defaultdict[tuple[str, str], list[ShownDecision]] = defaultdict(list)
     for decision in known:
@@ -57,12 +57,12 @@ def _is_same(known: ShownDecision, told: ShownDecision) -> bool:
 
 
 def enforced(gained: Iterable[Gained]) -> Savings | None:
-    """Sum up what decisions that were carried out have gained; None: nothing was replayed."""
+    """Return what decisions that were carried out have gained; None: nothing was replayed."""
     return _summed([each for each in gained if each.mode == Mode.ENFORCE])
 
 
 def promised(gained: Iterable[Gained]) -> Savings | None:
-    """Sum up what those of policies that observe or advise would have gained."""
+    """Return what those of policies that observe or advise would have gained; None: unknown."""
     return _summed([each for each in gained if each.mode != Mode.ENFORCE])
 
 

@@ -1,6 +1,7 @@
-"""Looks back at the journal when somebody asks, in a thread, and seldom.
+"""Looks back at the journal in a thread, when the console is used and at long intervals.
 
-Nobody is kept waiting: who asks gets what was found out the last time.
+No user waits for it: each gets the result of the last look back. What is replayed is
+``hindsight``'s.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from webhook.state.forecast_input import queues_of
 from webhook.state.watched import watched
 
 MOST_ENTRIES: Final = 5_000
-"""Of the journal, the newest; what is replayed twice costs about a millisecond each."""
+"""Newest entries of the journal that are replayed, twice; each costs about a millisecond."""
 AGAIN_SECONDS: Final = 60.0
-"""Between the end of one look and the next."""
+"""Between the end of one look back and the next."""
 RETRY_SECONDS: Final = 600.0
-"""After one that went wrong: no right to read the journal, for example."""
+"""After a failure, such as no right to read the journal."""
 PART: Final = 20
-"""And so many times as long as it took: one part of twenty-one of this process's time at most."""
+"""The wait is at least so many times as long as it took: at most 1/21 of the process's time."""
 BREATH_SECONDS: Final = 0.001
-"""After each Job, so that the thread that publishes finds the interpreter free."""
+"""Pause after each Job, so that the thread that publishes gets the interpreter."""
 
 
 class Looker:
@@ -48,7 +49,7 @@ class Looker:
         unix: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Look at the journal in *namespace*."""
+        """Read the journal in *namespace*."""
         self._connect, self._namespace, self._log = connect, namespace, log
         self._clock, self._unix, self._sleep = clock, unix, sleep
         self._found = NOTHING
@@ -58,9 +59,9 @@ class Looker:
         self._looking = False
 
     def found(self, snapshot: Snapshot, workers: Mapping[str, Snapshot] = EMPTY) -> Lookback:
-        """Return what was found out, and begin to look again if it is time; any thread may ask.
+        """Return the last result, and begin another look back if it is time; any thread may call.
 
-        *workers*: the worker clusters that are watched; of others nothing is counted.
+        *workers*: the worker clusters that are watched; Jobs of others are not counted.
         """
         with self._lock:
             begins = not self._looking and self._clock() >= self._due and bool(snapshot.policies)
@@ -79,9 +80,9 @@ class Looker:
             self._looking = False
 
     def step(self, snapshot: Snapshot, workers: Mapping[str, Snapshot] = EMPTY) -> None:
-        """Look once, and say when it is time again."""
+        """Look back once, and set the time of the next one."""
         began, said, wait = self._clock(), "", AGAIN_SECONDS
-        # Should anything go wrong, it is not tried again at once.
+        # After a failure it is not tried again at once.
         self._due = began + RETRY_SECONDS
         try:
             self._found = self._looked(snapshot, workers)
@@ -94,7 +95,7 @@ class Looker:
         self._due = now + max(wait, PART * (now - began))
 
     def _looked(self, snapshot: Snapshot, workers: Mapping[str, Snapshot]) -> Lookback:
-        # Only those who are asked pay for the import.
+        # Imported on first use: most observers never need it.
         from webhook.console import replayed  # noqa: PLC0415
         from webhook.hindsight import look_back  # noqa: PLC0415
         from webhook.simulate.scenario import Worker, emptied  # noqa: PLC0415
@@ -122,9 +123,9 @@ class Looker:
 def _running(
     transport: KubernetesApi, namespace: str, snapshot: Snapshot
 ) -> Iterator[JournalEntry]:
-    """List what holds quota now, as it is: others were kept waiting by it.
+    """Yield the Workloads that hold quota now, since others waited for it.
 
-    Its Jobs' metadata are not asked for, so it stays where it is in every replay.
+    The metadata of their Jobs are not read, so they stay where they are in every replay.
     """
     resources = watched(namespace=namespace, kueue_namespace="")
     workloads = next(each for each in resources if each.kind == WORKLOADS)

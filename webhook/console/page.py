@@ -1,4 +1,7 @@
-"""Draw a View as the page for people: HTML that needs nothing but itself."""
+"""Draws a View as the page for people: HTML without outside resources.
+
+What may be seen was decided before; here it is only written.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from webhook.console.view import Queue, ShownDecision, View
 from webhook.console.view_filters import Filters
 
 QUEUES_AT_ONCE: Final = 12
-"""ClusterQueues shown before the reader asks for the rest."""
+"""ClusterQueues shown before the reader expands the rest."""
 
 
 def render(view: View, nonce: str, asked: Filters = view_filters.NONE) -> str:
-    """Draw what *asked* leaves of *view*.
+    """Return the page of the part of *view* that *asked* selects.
 
     *nonce* is the one in the header ``Content-Security-Policy`` of this very response.
     """
@@ -51,7 +54,7 @@ def _busiest_first(queue: Queue) -> tuple[bool, int, str, str]:
 
 
 def _suggested(view: View) -> dict[str, list[str]]:
-    """List the names that each filter can be filled in with."""
+    """Return the names to suggest for each filter."""
     return {
         "namespace": sorted({each.namespace for each in view.decisions}),
         "policy": sorted({each.name for each in view.policies}),
@@ -68,7 +71,7 @@ def _colors(view: View) -> dict[tuple[str, str], str]:
 
 
 def outcome(decision: ShownDecision) -> str:
-    """Say what became of the Job, or in Observe and Advise what would have."""
+    """Return what became of the Job, or under Observe and Advise what would have."""
     if not decision.option:
         return "left alone"
     return decision.option if decision.mode == "Enforce" else f"would be {decision.option}"
@@ -91,6 +94,6 @@ def _environment() -> Environment:
 
 @cache
 def _asset(name: str) -> Markup:
-    """Read our own style or script, which no name of a cluster is ever put into."""
+    """Read our own style or script, which never contains a name from the cluster."""
     source = resources.files("webhook.console") / "templates" / name
     return Markup(source.read_text(encoding="utf-8"))  # noqa: S704

@@ -1,4 +1,4 @@
-"""Amounts and times as people read them on the page."""
+"""Amounts and times to the words in which the page shows them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _THREE_FIGURES: Final = 100
 
 
 def amount(value: int, resource: str) -> str:
-    """Write an amount with about three figures: ``1.5``, ``24``, ``12.5 Gi``."""
+    """Return an amount with about three figures: ``1.5``, ``24``, ``12.5 Gi``."""
     if resource == quantity.CPU:
         return _figures(value / 1000)
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
@@ -41,7 +41,7 @@ def _figures(value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Spell a time with two units at most: ``40 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 d 4 h``."""
+    """Return a time with two units at most: ``40 s``, ``3 min 20 s``, ``2 h 5 min``."""
     if seconds is None or not isfinite(seconds):
         return NOT_KNOWN
     whole = max(0, round(seconds))
@@ -66,7 +66,7 @@ def signed_duration(seconds: float) -> str:
 
 
 def rests(savings: Savings) -> str:
-    """Say what savings rest on, and how far they can be trusted."""
+    """Return what savings are based on, and how far they can be trusted."""
     if savings.rests != JOURNAL:
         return "as the decisions forecast it, against each Job's first option"
     margin = duration(savings.margin_seconds)
@@ -74,7 +74,7 @@ def rests(savings: Savings) -> str:
 
 
 def start(seconds: float | None) -> str:
-    """Say when something starts that starts in *seconds*."""
+    """Return when something starts that starts in *seconds*."""
     return "now" if seconds is not None and round(seconds) <= 0 else duration(seconds)
 
 
@@ -99,7 +99,7 @@ def day_and_minute(at: float) -> str:
 
 
 def machine_time(at: float) -> str:
-    """Write a time for the attribute ``datetime``."""
+    """Return a time for the attribute ``datetime``."""
     return _utc(at).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -1,4 +1,7 @@
-"""The Quota API: what is asked about, and the answer or why there is none. Pure."""
+"""The Quota API: parameters to the JSON of quota, Workloads and decisions, or to a problem.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ from webhook.console.view import Queue, ShownCluster, View, cell_json, plain
 
 RETRY_SECONDS = 5
 LIMIT = 100
-"""Decisions in an answer, by default."""
+"""Decisions in a response, by default."""
 _LONGEST = 253
 """Characters of a Kubernetes name."""
 
 
 class Problem(Exception):  # noqa: N818 - an answer as good as others
-    """Why there is no other answer; *more* goes with the text."""
+    """Why there is no result; *more* is added to the text."""
 
     def __init__(self, status: HTTPStatus, text: str, **more: Any) -> None:
         super().__init__(text)
@@ -29,7 +32,7 @@ class Problem(Exception):  # noqa: N818 - an answer as good as others
 
 
 def quota(view: View, given: Mapping[str, str], seer: Seer) -> Mapping[str, Any]:
-    """Say what one flavor's quota of one resource comes to, or all that fit what is given."""
+    """Return one flavor's quota of one resource, or all that match what is given."""
     queue = _queue(view, given, seer)
     flavor, resource = given.get("flavor"), given.get("resource")
     cells = [cell for cell in queue.cells if flavor in (None, cell.flavor)]
@@ -47,7 +50,7 @@ def quota(view: View, given: Mapping[str, str], seer: Seer) -> Mapping[str, Any]
 
 
 def workloads(view: View, given: Mapping[str, str], seer: Seer) -> Mapping[str, Any]:
-    """Count Workloads as Kueue does."""
+    """Return the counts of Workloads as Kueue counts them."""
     queue = _queue(view, given, seer)
     return {
         **_named(queue),
@@ -58,7 +61,7 @@ def workloads(view: View, given: Mapping[str, str], seer: Seer) -> Mapping[str, 
 
 
 def decisions(view: View, given: Mapping[str, str], seer: Seer) -> Mapping[str, Any]:
-    """List the newest decisions, of one namespace or of all that the seer may see."""
+    """Return the newest decisions, of one namespace or of all that the user may see."""
     limit = _limit(given.get("limit"))
     if (namespace := given.get("namespace")) is not None:
         if namespace not in seer.may_list_jobs((namespace,)):
@@ -92,7 +95,7 @@ def _cluster(view: View, name: str, seer: Seer) -> ShownCluster:
     if found is not None:
         return found
     if view.is_stale:
-        # Which clusters there are is part of this cluster's state.
+        # The list of clusters is part of this cluster's state.
         raise _stale(view.age)
     close = difflib.get_close_matches(name[:_LONGEST], sorted(seen_clusters(view, seer)))
     hint = f"; nearest: {', '.join(close)}" if close else ""

@@ -1,4 +1,4 @@
-"""From what replays of the journal have told to what the console shows of it. Pure."""
+"""Replays of the journal to the decisions and gains that the console shows. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from webhook.hindsight.look_back import Hindsight, ReplayedJob
 from webhook.model.policy.fallback_policy import Mode
 
 SINCE_SECONDS: Final = 86_400.0
-"""What has come before counts for no gain; it only stood in the way, as in ``report``."""
+"""Jobs from before count as load, but for no gain, as in ``report``."""
 
 
 def lookback(hindsight: Hindsight, *, now: float) -> Lookback:
-    """Take over what counts at *now*, in seconds since 1970."""
+    """Return what counts at *now*, in seconds since 1970."""
     came = [each.entry.created for each in hindsight.told]
     since = max(now - SINCE_SECONDS, min(came, default=now))
     rows = gains(hindsight, since=since, until=now).rows
@@ -44,7 +44,7 @@ def _gained(rows: tuple[Row, ...], since: float) -> Iterator[Gained]:
 
 
 def _decision(told: ReplayedJob) -> ShownDecision | None:
-    """Read the advice that stood on the Job, or what a replay makes of one that carries nothing."""
+    """Return the advice that the Job carries, or a replay's decision for one that carries none."""
     entry = told.entry
     if entry.mode == Mode.ADVISE:
         return _advised(entry)
@@ -98,5 +98,5 @@ def _advised(entry: JournalEntry) -> ShownDecision:
 
 
 def _id(entry: JournalEntry) -> str:
-    """Name it by its Job: the decision's own id is not in the journal."""
+    """Return an id made from its Job: the decision's own id is not in the journal."""
     return f"job-{entry.uid or entry.key}"

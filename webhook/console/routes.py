@@ -1,4 +1,4 @@
-"""The console's WSGI application: routes, rights, and headers that keep answers where they are."""
+"""The console's WSGI application: routes, rights, and headers that keep a response private."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _DIRECTIVES = (
     "img-src data:",
     "connect-src 'self'",
     "base-uri 'none'",
-    # The filters are a form that is sent by GET where there is no script.
+    # Without a script, the filters are a form sent by GET.
     "form-action 'self'",
     "frame-ancestors 'none'",
 )
 
 
 def new_nonce() -> str:
-    """Make a nonce; each response needs its own."""
+    """Return a new nonce; each response needs its own."""
     return secrets.token_urlsafe(16)
 
 
@@ -43,7 +43,7 @@ def content_security_policy(nonce: str) -> str:
 
 
 def headers(nonce: str) -> Mapping[str, str]:
-    """Return all headers that the page is to be served with."""
+    """Return all headers to serve the page with."""
     return {
         "Content-Security-Policy": content_security_policy(nonce),
         "Content-Type": "text/html; charset=utf-8",
@@ -56,7 +56,7 @@ def headers(nonce: str) -> Mapping[str, str]:
 
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-"""Names by which port-forward is reached; a page of another site could use any other."""
+"""Names by which port-forward is reached; another site's page could use any other."""
 _ABOUT = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -73,7 +73,7 @@ _API: Mapping[str, tuple[frozenset[str], _Answer]] = {
     "/decisions": (frozenset({"limit", "namespace"}), quota_api.decisions),
     "/view": (frozenset(), lambda view, _, seer: view_json(restricted(view, seer))),
 }
-"""Path to the parameters that it takes and what answers it."""
+"""Path to its parameters and the function that answers it."""
 
 
 def create_app(
@@ -83,9 +83,9 @@ def create_app(
     hosts: tuple[str, ...] = (),
     on_error: Callable[[Exception], None],
 ) -> Flask:
-    """Build it; *seer* makes of a header ``Authorization`` the one who asks.
+    """Build the application; *seer* returns the user for a header ``Authorization``.
 
-    Only *hosts* are answered for, by default any.
+    It answers only for *hosts*, by default for any.
     """
     app = Flask(__name__, static_folder=None)
     description = yaml.safe_load(
@@ -174,7 +174,7 @@ def _answer_errors(app: Flask, on_error: Callable[[Exception], None]) -> None:
 
 
 def _given(names: frozenset[str]) -> Mapping[str, str]:
-    """Read the parameters, each known, given once, and not empty."""
+    """Read the parameters; each must be known, given once, and not empty."""
     found: dict[str, str] = {}
     for name, values in request.args.lists():
         if name not in names:

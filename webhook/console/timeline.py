@@ -1,4 +1,4 @@
-"""Where Jobs went, over time: a lane for each option of a policy, with a column for each step."""
+"""Decisions over time as a picture: a lane for each option of a policy, a column for each step."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from webhook.console import phrases
 from webhook.console.view import Cell, Policy, ShownDecision, View
 
 HEIGHT: Final = 32
-"""Of a lane, in pixels; the room for the marks of moves above it is apart."""
+"""Of a lane, in pixels, without the room for the marks of moves above it."""
 MOST_LANES: Final = 12
 _MOST_COLUMNS: Final = 48
 _STEPS: Final = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
 _LONG_STEP: Final = 3600
-"""Seconds; from here on hours of several days are seen."""
+"""Seconds; from here on the picture spans several days."""
 _LEAST_VISIBLE: Final = 3
 _SERIES: Final = 4
-"""Colors of options; what comes after shares the last."""
+"""Colors of options; later ones share the last."""
 Key = tuple[str, str]
 """Policy and option; the option is empty for Jobs that were left alone."""
 
@@ -77,7 +77,7 @@ class _Axis:
 
 
 def timeline(view: View) -> Timeline | None:
-    """Draw all decisions of *view*; None: there are none."""
+    """Return the picture of all decisions in *view*; None: there are none."""
     if not view.decisions:
         return None
     axis = _axis(min(each.at for each in view.decisions), view.at)
@@ -111,7 +111,7 @@ def _axis(first: float, now: float) -> _Axis:
 
 
 def _keys(policies: Sequence[Policy], decisions: Sequence[ShownDecision]) -> dict[Key, str]:
-    """Return lanes in the policies' order, each with its color; what no policy has is last."""
+    """Return lanes in the policies' order, each with its color; options of no policy come last."""
     present = {(each.policy, each.option) for each in decisions}
     present |= {(each.policy, move.option) for each in decisions for move in each.moves}
     colors = {
@@ -125,7 +125,7 @@ def _keys(policies: Sequence[Policy], decisions: Sequence[ShownDecision]) -> dic
 
 
 def _busiest(keys: Mapping[Key, str], decisions: Sequence[ShownDecision]) -> set[str]:
-    """Return the policies that most Jobs were decided by, with as many lanes as there is room."""
+    """Return the policies that decided most Jobs, as many as there is room for."""
     lanes = Counter(policy for policy, _ in keys)
     kept: set[str] = set()
     room = MOST_LANES
@@ -138,7 +138,7 @@ def _busiest(keys: Mapping[Key, str], decisions: Sequence[ShownDecision]) -> set
 
 
 def color(option: str, place: int) -> str:
-    """Name the color of a policy's option by its place among them."""
+    """Return the color of a policy's option by its position among them."""
     return f"series-{min(place, _SERIES - 1)}" if option else "series-none"
 
 
@@ -177,7 +177,7 @@ def _lane(
 
 
 def _sentence(columns: Mapping[int, int], moves: int, axis: _Axis) -> str:
-    """Say what the picture shows to those who do not see it."""
+    """Return the picture's content in words, for those who cannot see it."""
     found = []
     if columns:
         highest = max(columns, key=lambda index: columns[index])

@@ -1,4 +1,4 @@
-"""What the console shows of one moment, as plain values: page and JSON are drawn from it."""
+"""The view: what the console shows of one moment, as plain values, for the page and JSON alike."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Final
 from webhook.model.quantity import CPU
 
 FORECASTS: Final = "forecasts"
-"""Savings rest on what each decision expected, against the Job's first option."""
+"""Savings by each decision's forecasts, compared with the Job's first option."""
 JOURNAL: Final = "journal"
-"""Savings rest on replays of what happened."""
+"""Savings by replays of what happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,13 +22,13 @@ class Cell:
     resource: str
     nominal: int
     reserved: int
-    """Of Workloads that hold quota, admitted or not."""
+    """Usage of Workloads with quota reserved, admitted or not."""
     borrowed: int
-    """What *reserved* exceeds *nominal* by."""
+    """Amount by which *reserved* exceeds *nominal*."""
     available: int
-    """What a newcomer could reserve now, borrowing included; 0 where the queue admits nobody."""
+    """What a new Workload could reserve now, borrowing included; 0 if the queue admits none."""
     used: int = 0
-    """Of what is reserved the part of admitted Workloads."""
+    """The part of *reserved* that admitted Workloads use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +38,12 @@ class Queue:
     name: str
     cohort: str
     trouble: str
-    """Why it admits nobody; empty: it does."""
+    """Why it admits no Workload; empty: it does."""
     pending: int
     reserving: int
     admitted: int
     waits: float | None
-    """Seconds until all that is pending would have started; None: nobody has forecast it."""
+    """Seconds until all pending Workloads would have started; None: no forecast."""
     cells: tuple[Cell, ...]
     cluster: str = ""
     """The worker cluster that it is in; empty: this one."""
@@ -51,17 +51,17 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownCluster:
-    """A worker cluster that is watched."""
+    """A watched worker cluster."""
 
     name: str
     age: float
-    """Of what is known of it, in seconds; infinite before it was first seen."""
+    """Age of its state, in seconds; infinite before the first one."""
     is_stale: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownOption:
-    """How one option of a decision looked then; seconds from the decision on, None: not known."""
+    """One option as the decision weighed it; seconds from the decision on, None: not known."""
 
     name: str
     queue: str
@@ -80,7 +80,7 @@ class ShownMove:
     at: float
     """Seconds since 1970."""
     option: str
-    """Where to."""
+    """The option that it was moved to."""
     reason: str
 
 
@@ -96,14 +96,14 @@ class ShownDecision:
     option: str
     """Empty: left alone."""
     queue: str
-    """Where the Job went; in Observe and Advise, where it would have."""
+    """Queue that the Job went to; under Observe and Advise, would have."""
     reason: str
     options: tuple[ShownOption, ...]
     moves: tuple[ShownMove, ...] = ()
     is_replayed: bool = False
-    """Made by a replay of the journal, in the place of one that only another replica knows."""
+    """Made by a replay of the journal, in place of one that only another replica knows."""
     is_unverified: bool = False
-    """Said by the Job alone, and not by the decision log of this replica."""
+    """Read from the Job alone, and not in the decision log of this replica."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +120,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gained:
-    """What one policy's decisions on Jobs that are over have gained in one namespace.
+    """What one policy's decisions on finished Jobs have gained in one namespace.
 
-    Two replays of the journal are compared: with these decisions and without. Where the policy
+    Two replays of the journal are compared: with these decisions and without. If the policy
     observes or advises, it is what they would have gained.
     """
 
@@ -160,29 +160,29 @@ class View:
     at: float
     """Seconds since 1970."""
     age: float
-    """Of the state, in seconds; infinite before the first one."""
+    """Age of the state, in seconds; infinite before the first one."""
     is_stale: bool
     off: str
     """What the off switch stops; empty: nothing."""
     leader: str
-    """Who holds the controller's Lease; empty: nobody is known to."""
+    """Holder of the controller's Lease; empty: not known, or none."""
     queues: tuple[Queue, ...]
     """Those of this cluster, then those of each worker cluster."""
     policies: tuple[Policy, ...]
     decisions: tuple[ShownDecision, ...]
     """The newest first."""
     savings: Savings | None
-    """Of decisions that were carried out."""
+    """Gain of decisions that were carried out; None: unknown."""
     off_in: tuple[str, ...] = ()
     """The namespaces that *off* names."""
     clusters: tuple[ShownCluster, ...] = ()
     would_save: Savings | None = None
-    """What those of policies that observe or advise would have; None: no telling."""
+    """Gain that those of policies that observe or advise would have had; None: unknown."""
     gained: tuple[Gained, ...] = ()
 
 
 def amount(value: int, resource: str) -> float:
-    """Write an amount in base units: cpu in cores, everything else as it is counted."""
+    """Return an amount in base units: cpu in cores, everything else in its own unit."""
     if resource != CPU or value % 1000 == 0:
         return value // 1000 if resource == CPU else value
     return value / 1000
@@ -194,7 +194,7 @@ def view_json(view: View) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Turn values into what JSON knows; it knows no infinity, which becomes null."""
+    """Convert values to what JSON can hold; infinity becomes null."""
     if isinstance(value, Cell):
         return cell_json(value)
     if isinstance(value, Policy):

@@ -1,4 +1,4 @@
-"""What a reader asks the page for, by the parameters of its address, and that part of a View."""
+"""The page's filters, read from and written to its address, and the part of a View they keep."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ NONE: Final = Filters()
 
 
 def read(parameters: Mapping[str, str]) -> Filters:
-    """Read an address's parameters; others are passed over."""
+    """Read an address's parameters; unknown ones are ignored."""
     names = ("namespace", "policy", "queue", "before")
     return Filters(**{name: parameters.get(name, "").strip()[:_LONGEST] for name in names})
 
 
 def address(filters: Filters, *, before: str = "") -> str:
-    """Write the relative address that asks for *filters* and the decisions older than *before*."""
+    """Return the relative address with *filters* and the decisions older than *before*."""
     asked = {
         "namespace": filters.namespace,
         "policy": filters.policy,
@@ -51,7 +51,7 @@ def address(filters: Filters, *, before: str = "") -> str:
 
 
 def narrowed(view: View, filters: Filters) -> View:
-    """Keep what *filters* ask for; which page of decisions is another question."""
+    """Return the part of *view* that *filters* select; the page of decisions is chosen later."""
     if not filters.narrow:
         return view
     return replace(
@@ -89,18 +89,17 @@ class Page:
 
     decisions: tuple[ShownDecision, ...]
     first: int
-    """The number of the first one, from 1 on."""
+    """Number of the first one, from 1."""
     total: int
     newer: str | None
-    """The address of the latest; None: these are they."""
+    """Address of the newest decisions; None: this page lists them."""
     older: str | None
 
 
 def page(decisions: tuple[ShownDecision, ...], filters: Filters) -> Page:
-    """Find the decisions to list.
+    """Return the decisions to list.
 
-    They are found by an id and not by a number, so that what is being read stays when new ones
-    arrive.
+    The page begins at an id, not at a number, so that it stays the same when new decisions arrive.
     """
     ids = [decision.id for decision in decisions]
     start = ids.index(filters.before) + 1 if filters.before in ids else 0

@@ -1,4 +1,7 @@
-"""A small threaded HTTP server: few connections at once, each for a bounded time."""
+"""A small threaded HTTP server for the console: few connections at once, each for a bounded time.
+
+It knows sockets and TLS, but not what the application answers.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import WSGIApplication
 
 THREADS = "console"
-"""How the names of its threads begin: what goes wrong in them ends nothing else."""
+"""Prefix of its threads' names: a failure in one of them does not end the process."""
 AT_ONCE = 8
-"""Connections; others wait in line. Each answer takes the interpreter that the observer needs."""
+"""Connections; others wait. Each response takes the interpreter that the observer needs."""
 SILENT_SECONDS = 10.0
 LONGEST_SECONDS = 30.0
 _STEP_SECONDS = 0.5
@@ -26,7 +29,7 @@ class _Handler(WSGIRequestHandler):
     timeout = SILENT_SECONDS
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
-        """Keep requests out of the log; what goes wrong is told by the application."""
+        """Keep HTTP requests out of the log; the application logs failures."""
 
     def handle(self) -> None:
         with contextlib.suppress(OSError):  # the client has gone, or said nothing for long
@@ -47,10 +50,10 @@ class ConsoleServer(ThreadingMixIn, WSGIServer):
         log: Callable[[str], None],
         context: Callable[[], ssl.SSLContext | None] | None = None,
     ) -> None:
-        """Bind at once; *context* gives each connection's TLS context, None: close it, not now.
+        """Bind at once; *context* returns each connection's TLS context, None: close it for now.
 
         Raises:
-            OSError: the address cannot be had.
+            OSError: the address cannot be bound.
 
         """
         self._log, self._context = log, context
@@ -61,7 +64,7 @@ class ConsoleServer(ThreadingMixIn, WSGIServer):
         self.set_app(app)
 
     def server_bind(self) -> None:
-        """Bind without asking anybody for this machine's name."""
+        """Bind without a DNS lookup of this machine's name."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = _named(self.server_address)
         self.setup_environ()
@@ -83,7 +86,7 @@ class ConsoleServer(ThreadingMixIn, WSGIServer):
             self._free.release()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        # The handshake is the client's to delay: never in the thread that accepts.
+        # A client can delay its handshake, so it is never done in the thread that accepts.
         connection = self._secured(request)
         if connection is None:
             return
@@ -109,7 +112,7 @@ class ConsoleServer(ThreadingMixIn, WSGIServer):
         return context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
 
     def service_actions(self) -> None:
-        """End what has lasted too long, as often as connections are waited for."""
+        """Close connections that have lasted too long; called on each poll of the socket."""
         before = time.monotonic() - LONGEST_SECONDS
         for request, since in tuple(self._since.items()):
             if since < before:

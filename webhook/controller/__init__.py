@@ -1,1 +1,1 @@
-"""The controller: writes what the webhook, which never writes, has to say about policies."""
+"""The controller: writes what the webhook, which never writes, cannot: statuses, moves, records."""

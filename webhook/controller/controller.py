@@ -1,7 +1,8 @@
-"""The controller's loop: follows the cluster and looks again when something changed.
+"""The controller's process: it leads or not, follows the cluster, and calls each part in a loop.
 
-It follows everything that the webhook does, of Workloads their runs alone, and the metadata of
-Jobs. Of several replicas all follow and judge, so that each can take over at once, and one writes.
+It follows what the webhook does, of Workloads only their runs, and the metadata of Jobs. All
+replicas follow and judge, so that each can take over at once, but only the leader writes. What the
+parts do (status, moves, events, records, keys) is their own.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from webhook.state.signing_keys import KeyRing, proven
 from webhook.state.watched import signing_keys, watched
 
 ANSWER_SECONDS: Final = 3.0
-"""For the calls about the Lease: one that stays unanswered leaves time for another before
+"""Timeout of calls about the Lease: after one without an answer there is time for another before
 leadership must be given up."""
 _END_SECONDS: Final = 10.0
 
@@ -62,7 +63,7 @@ class Leadership:
         log: Callable[[str], None],
         uniform: Callable[[float, float], float],
     ) -> None:
-        """Call *on_change* from the thread when leadership was gained or lost."""
+        """Call *on_change*, in the thread, when leadership is gained or lost."""
         self._elector = elector
         self._on_change = on_change
         self._log = log
@@ -73,18 +74,18 @@ class Leadership:
         self._thread = threading.Thread(target=self._strive, name="lease", daemon=True)
 
     def start(self) -> None:
-        """Strive from now on, unless it does so already."""
+        """Start taking part in the election, unless it has been started."""
         if self._thread.ident is None:
             self._thread.start()
 
     def stop(self) -> None:
-        """Give the Lease back; whoever calls must not act on leadership any more."""
+        """Release the Lease; the caller must not act as leader any more."""
         self._ending.set()
         if self._thread.ident is not None:
             self._thread.join(_END_SECONDS)
 
     def term(self) -> int:
-        """Tell one time of leading from another; 0: we do not lead."""
+        """Return a number that identifies this term of leading; 0: we do not lead."""
         return self._elector.term()
 
     def is_leader(self) -> bool:
@@ -92,11 +93,11 @@ class Leadership:
 
     @property
     def heard_at(self) -> float:
-        """When another leader last gave a sign of life, by the monotonic clock."""
+        """Monotonic time at which another leader was last known to lead."""
         return self._elector.heard_at
 
     def notice(self) -> str:
-        """Say why we could not lead; empty: we could."""
+        """Return why we could not lead; empty: we could."""
         trouble = self._elector.trouble
         return f"the Lease cannot be held: {trouble}" if trouble else ""
 
@@ -104,13 +105,13 @@ class Leadership:
         while not self._ending.is_set():
             wait = self._elector.step()
             self._report()
-            # Replicas that started together shall not go on asking together.
+            # Replicas that started together must not stay in step.
             self._ending.wait(wait * self._uniform(0.8, 1.0))
         self._elector.resign()
 
     def _report(self) -> None:
         term, notice = self.term(), self.notice()
-        # The connection's own words differ from try to try; said once, they stay said.
+        # The connection's message differs from try to try, so only the first is logged.
         if bool(notice) != self._failed:
             self._failed = bool(notice)
             self._log(notice or "the Lease can be held again")
@@ -120,16 +121,16 @@ class Leadership:
 
 
 COALESCE_SECONDS: Final = 0.2
-"""Changes that come together cost one look."""
+"""Changes within so long are reconciled together."""
 AGAIN_SECONDS: Final = 1.0
-"""Until the next look after a failed one."""
+"""Until the next try after a failed one."""
 IDLE_SECONDS: Final = 5.0
 NAMED_A_MINUTE: Final = 10
 """Jobs created without a review that are named in the log; the others are only counted."""
 
 
 class Controller:
-    """The loop; what it needs of the world comes in."""
+    """The loop; clients, elector and log are passed in."""
 
     def __init__(
         self,
@@ -155,14 +156,14 @@ class Controller:
             *proven(workloads, ring),
             replace(pending_jobs.FOLLOWED, read=ring.reading(pending_jobs.read)),
         )
-        """Followed once a policy reconsiders, or a Job was moved: most need no such memory."""
+        """Followed only once a policy reconsiders or a Job was moved, to save memory."""
         self._follows_pending = False
         self._messages: queue.SimpleQueue[WatchUpdate | None] = queue.SimpleQueue()
         self.leadership = Leadership(
             elector, on_change=lambda: self.put(None), log=log, uniform=random.uniform
         )
         self._term = 0
-        """In which it was last looked whether we lead."""
+        """Our term of leading, as of the last step."""
         restraint = Restraint(
             stated_version=settings.kueue_version, enforces=settings.untested_kueue == "enforce"
         )
@@ -174,7 +175,7 @@ class Controller:
         )
         self._keys = KeyKeeper(client, settings.namespace, is_leader=self.is_leader, unix=time.time)
         self._looked_at = -1
-        """Generation of the snapshot at the last look."""
+        """Generation of the snapshot that was last reconciled."""
         self._due = False
         self._failures = Failures(log)
         self._survive = self._failures.survive
@@ -203,7 +204,7 @@ class Controller:
         self._naming = RateLimit(NAMED_A_MINUTE, time.monotonic)
 
     def run(self) -> None:
-        """Follow and look until the process ends."""
+        """Follow and step until the process ends."""
         followed = [(one, self._client) for one in self._resources]
         reading = self._ring.reading
         followed += [
@@ -216,11 +217,11 @@ class Controller:
             self.step()
 
     def put(self, message: WatchUpdate | None) -> None:
-        """Take a message of a follower, from any thread; None: it is time for the next step."""
+        """Queue a watch update, from any thread; None: start the next step."""
         self._messages.put(message)
 
     def step(self) -> None:
-        """Take what has come in; look at the policies if that may change a condition."""
+        """Apply the queued updates; reconcile the policies if a condition may have changed."""
         idle = STEP_SECONDS if self._follows_pending else IDLE_SECONDS
         self._gather(AGAIN_SECONDS if self._due else idle)
         update, _ = self._survive("state", self._take_update)
@@ -230,7 +231,7 @@ class Controller:
             return
         if not update.synced:
             return
-        # Not earlier: who knows nothing yet shall not take the Lease from who could act.
+        # Not earlier: a replica without state must not take the Lease from one that could act.
         self.leadership.start()
         self._note_term()
         self._survive("keys", lambda: self._log_all(self._keys.step(time.monotonic())))
@@ -252,9 +253,9 @@ class Controller:
         return update
 
     def is_leader(self) -> bool:
-        """Tell whether we may write; to be asked right before each write, and costs nothing.
+        """Return whether we may write; cheap, and to be called right before each write.
 
-        Who has come to lead since the step began writes from the next one on.
+        A leadership gained during a step counts from the next step on.
         """
         return self._term > 0 and self.leadership.term() == self._term
 
@@ -279,7 +280,7 @@ class Controller:
         threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
 
     def _follow_pending(self) -> None:
-        """Follow all that moves rest on, from the first time on that there may be any."""
+        """Start to follow what moves depend on, the first time that there may be moves."""
         if self._follows_pending:
             return
         if self._leavers.seen or choose.policies_of(self._snapshot):
@@ -305,7 +306,7 @@ class Controller:
             if takers is not None:
                 continue
             changed = message.entries is not None or message.event is not None
-            # A policy that cannot be read changes no snapshot, yet its status must say so.
+            # A policy that cannot be read changes no snapshot, but its status must say so.
             self._due = self._due or (changed and message.kind == POLICIES)
             if changed:
                 until = min(until, time.monotonic() + COALESCE_SECONDS)
@@ -323,7 +324,7 @@ class Controller:
         )
 
     def _note_term(self) -> None:
-        """Look at everything again where we have come to lead: what was due may not be written."""
+        """Reconcile everything again after we became the leader: due writes may be missing."""
         before, self._term = self._term, self.leadership.term()
         if self._term == before:
             return
@@ -354,7 +355,10 @@ class Controller:
         self._report(found)
 
     def _changes_resources(self) -> bool:
-        """Tell whether this Kubernetes lets a suspended Job's resources change, if it says so."""
+        """Return whether Kubernetes lets a suspended Job's resources change.
+
+        True if it is unknown.
+        """
         try:
             return lets_resources_change(self._client.get("/version"))
         except ClusterError:
@@ -433,7 +437,7 @@ def serve(settings: Settings) -> None:
 
 
 def _end_with(failure: threading.ExceptHookArgs) -> None:
-    """Be started anew rather than go on with one resource unwatched."""
+    """End the process, to be restarted, rather than go on without one watch."""
     try:
         threading.__excepthook__(failure)
     finally:
@@ -441,7 +445,7 @@ def _end_with(failure: threading.ExceptHookArgs) -> None:
 
 
 def stamp() -> str:
-    """Tell the time as a Lease does."""
+    """Return the current time in the form of a Lease."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

@@ -1,4 +1,4 @@
-"""The controller's metrics: names, texts and label values stand here and only here."""
+"""The controller's metrics: their names, help texts and label values are defined only here."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class ControllerMetrics:
         gained: Mapping[str, float],
         obstacles: Mapping[tuple[str, Obstacle], int] | None,
     ) -> None:
-        """Take over what a step came to; obstacles only after a look."""
+        """Apply the result of a step; *obstacles* is None if none were determined in it."""
         for place, count in outcomes.items():
             self._moved.labels(*place).inc(count)
         for policy, seconds in gained.items():
@@ -95,7 +95,7 @@ class ControllerMetrics:
                 self._not_moved.labels(policy, str(obstacle)).set(count)
 
     def count_writes(self, what: str, *, written: int, failed: int) -> None:
-        """Count ConfigMaps of the run times, or of the journal."""
+        """Count writes of ConfigMaps with run times, or of the journal."""
         counter = self.journal_writes if what == "journal" else self.record_writes
         counter.labels("written").inc(written)
         counter.labels("failed").inc(failed)
@@ -125,7 +125,7 @@ class ControllerMetrics:
     def show_failing(
         self, counts: Mapping[tuple[str, str], int], policies: tuple[FallbackPolicy, ...]
     ) -> None:
-        """Take over how many classes each option but a policy's first is refused to."""
+        """Set how many classes are refused each option but the policy's first."""
         places = {
             (policy.name, option.name) for policy in policies for option in policy.spec.options[1:]
         }
@@ -136,7 +136,7 @@ class ControllerMetrics:
                 self._keeps_failing.remove(*labels.values())
 
     def show(self, ready: Mapping[str, bool]) -> None:
-        """Take over the condition Ready of every policy there is; those that are gone go here."""
+        """Set the condition Ready of every policy; remove the series of deleted ones."""
         for state in (True, False):
             count = sum(1 for one in ready.values() if one is state)
             self._policies.labels(str(state)).set(count)
@@ -149,7 +149,7 @@ class ControllerMetrics:
                     metric.remove(*labels.values())
 
     def expect(self, snapshot: Snapshot) -> None:
-        """Start at zero for each policy that leaves decisions: an increase is seen from there."""
+        """Start the series of each policy that writes decisions at 0, so that increases show."""
         for policy in filter(_leaves_decisions, snapshot.policies):
             self.unreviewed.labels(policy.name)
             if policy.spec.reconsider is not None:

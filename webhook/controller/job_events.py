@@ -1,7 +1,7 @@
-"""Events on Jobs that were decided otherwise than submitted, moved or undone, by whomever.
+"""Writes Events on Jobs that a decision changed, moved or restored, whichever replica decided.
 
-All is told from the Jobs' metadata, once: an Event's name follows from what it tells of, so that
-neither a restart nor another leader tells it again. Who does not lead follows along silently.
+An Event is derived from the Job's metadata, including its name, so that neither a restart nor
+another leader writes it twice. A replica that does not lead follows along and writes nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RateLimit:
         self._passed: deque[float] = deque(maxlen=most)
 
     def lets_pass(self) -> bool:
-        """Tell whether one more may pass in the minute before now, and count it if so."""
+        """Return whether one more may pass within this minute, and count it if so."""
         now = self._clock()
         if len(self._passed) == self._passed.maxlen and self._passed[0] > now - _MINUTE:
             return False
@@ -41,9 +41,9 @@ class RateLimit:
 
 
 RECENT_SECONDS: Final = 300.0
-"""What happened longer ago is told no more: it was, or nobody could while it was news."""
+"""No Event is written of what happened longer ago."""
 HANDED_OVER_SECONDS: Final = 15.0
-"""In which a leader has told of a Job; another one tells of those since."""
+"""Within so long a leader has written a Job's Event; the next leader writes those after."""
 MOST_AT_ONCE: Final = 20
 EVENTS_A_MINUTE: Final = 240
 MOST_WAITING: Final = 1000
@@ -59,16 +59,16 @@ class Posting(Protocol):
 
 
 class Happening(NamedTuple):
-    """The last that was done to a Job, as its metadata tells."""
+    """The last thing that was done to a Job, as its metadata shows."""
 
     reason: EventReason
     message: str
     unix: float
-    """When, in seconds since 1970; 0: it does not say."""
+    """Time in seconds since 1970; 0: not known."""
 
     @property
     def mark(self) -> str:
-        """Tell it from what else happens to the same Job."""
+        """Return what distinguishes it from other happenings of the same Job."""
         return f"{self.reason} {self.unix:.0f}"
 
 
@@ -80,7 +80,7 @@ class _Due(NamedTuple):
 
 
 def happening_of(job: Job, recorded: decision_record.Recorded | None) -> Happening | None:
-    """Tell what was last done to a Job that carries this decision; None: nothing to tell of."""
+    """Return what was last done to a Job that carries this decision; None: nothing to report."""
     if recorded is None:
         by = job.annotations.get(UNDONE) if DECISION not in job.annotations else None
         where = f"in {job.queue} " if job.queue else ""
@@ -109,14 +109,14 @@ class JobEvents:
         self._is_leader = is_leader
         self._unix = unix
         self._told: dict[str, str] = {}
-        """UID of each Job to which something was done, to the mark of the last."""
+        """UID of each Job with a happening, to the mark of its last one."""
         self._due: deque[_Due] = deque()
         self._left_out = 0
         self._error = ""
         self._pace = RateLimit(EVENTS_A_MINUTE, clock)
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
-        """Take over what the follower of Jobs has found out; there is nothing to log."""
+        """Apply a watch update of Jobs; return the lines to log, of which there are none."""
         if message.entries is not None:
             before, self._told = self._told, {}
             for entry in message.entries:
@@ -131,7 +131,7 @@ class JobEvents:
         return ()
 
     def step(self) -> tuple[str, ...]:
-        """Write what is due, as far as the pace allows; return what is to be logged."""
+        """Write due Events, within the rate limit; return the lines to log."""
         now = self._unix()
         kept = RECENT_SECONDS if self._is_leader() else HANDED_OVER_SECONDS
         while self._due and self._due[0].since < now - kept:
@@ -159,7 +159,7 @@ class JobEvents:
             return
         self._told[glimpse.uid] = happening.mark
         now = self._unix()
-        # Of what has no time it is known to be news where something else was known of the Job.
+        # A happening without a time is new only if another one was known of the Job.
         has_changed = last is not None and not happening.unix
         at = happening.unix or glimpse.created
         if last == happening.mark or not (has_changed or at >= now - RECENT_SECONDS):
@@ -175,7 +175,7 @@ class JobEvents:
         try:
             self._transport.post(path, event(due.key, due.uid, due.happening, unix=now))
         except Refused as error:
-            # One of the same name was written before a restart, or by another leader.
+            # An Event of the same name was written before a restart, or by another leader.
             if error.status != _CONFLICT:
                 return [f"Job {namespace}/{name}: no Event written: {error}"]
         return []
@@ -184,7 +184,7 @@ class JobEvents:
 def event(
     key: tuple[str, str], uid: str, happening: Happening, *, unix: float
 ) -> Mapping[str, Any]:
-    """Write the Event of a Job; for the same happening it has the same name."""
+    """Return the Event of a Job; for the same happening it has the same name."""
     namespace, name = key
     at = datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     cause = blake2b(f"{uid} {happening.mark}".encode(), digest_size=8).hexdigest()

@@ -1,7 +1,7 @@
-"""Keeps the keys that decisions are signed with: made once, renewed with overlap, never reused.
+"""Keeps the keys that decisions are signed with: made once, rotated with overlap, never reused.
 
-A new key signs only when every server has had time to read it, and an old one goes on to verify,
-so that no decision is lost when the key changes. Whoever deletes the Secret revokes all of them.
+A new key signs only after every server has had time to read it, and an old one goes on verifying,
+so that no decision is lost when the key changes. Deleting the Secret revokes all keys.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from webhook.model.signatures import SigningKey, SigningKeys
 from webhook.state.signing_keys import read_keys, to_secret
 
 KEEP_SECONDS: Final = 30.0
-"""Between two looks."""
+"""Between two reads of the Secret."""
 RENEW_SECONDS: Final = 90 * 86_400
 OVERLAP_SECONDS: Final = 120
-"""From when a key is published until it signs; and after the first one for so long unsigned
-decisions are believed, as a server may have decided before it knew the key."""
+"""From the publication of a key until it signs; and for so long after the first key unsigned
+decisions are accepted, as a server may have decided before it knew the key."""
 MOST_KEYS: Final = 5
-"""Beyond, the oldest goes: what it signed a year ago is then nobody's."""
+"""Beyond, the oldest is dropped, and what it signed a year ago does not count any more."""
 _SECRET_BYTES: Final = 32
 _CONFLICT: Final = 409
 
@@ -48,7 +48,10 @@ def new_key(unix: float) -> SigningKey:
 def renewed(
     keys: SigningKeys | None, unix: float, make: Callable[[float], SigningKey] = new_key
 ) -> SigningKeys:
-    """Return the keys as they should be now; the very same object where nothing is due."""
+    """Return the keys as they should be now; the very same object if nothing is due.
+
+    *unix* is the current time in seconds since 1970.
+    """
     if keys is None:
         first = make(unix)
         return SigningKeys(keys=(first,), signing=first.id, since=int(unix) + OVERLAP_SECONDS)
@@ -69,7 +72,7 @@ class KeyKeeper:
         is_leader: Callable[[], bool],
         unix: Callable[[], float],
     ) -> None:
-        """Keep the Secret in *namespace*; *is_leader* is asked before each write."""
+        """Keep the Secret in *namespace*; *is_leader* is called before each write."""
         self._transport = transport
         self._path = f"/api/v1/namespaces/{namespace}/secrets"
         self._is_leader = is_leader
@@ -78,7 +81,7 @@ class KeyKeeper:
         self._said = ""
 
     def step(self, now: float) -> tuple[str, ...]:
-        """Renew what is due, if it is time and we lead; return what is to be logged."""
+        """Rotate keys that are due, if we lead; return the lines to log. *now* is monotonic."""
         if now < self._next or not self._is_leader():
             return ()
         self._next = now + KEEP_SECONDS
@@ -86,7 +89,7 @@ class KeyKeeper:
             line = self._keep()
         except ClusterError as error:
             if isinstance(error, Refused) and error.status == _CONFLICT:
-                # Somebody else wrote it in between, and is right.
+                # It was changed in between: read it again at once.
                 self._next = now
                 return ()
             line = f"signing keys: {error}"

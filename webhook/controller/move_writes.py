@@ -1,4 +1,7 @@
-"""What is written for a move: the patch that asks for it, and repairs."""
+"""The writes and reads of a move: the patch that asks for it, and of Workloads for repairs.
+
+Which Job is moved, and when, is not known here.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,13 @@ _JOBS: Final = "/apis/batch/v1/namespaces/{}/jobs/{}"
 
 
 def ask(transport: KubernetesApi, job: Pending, move: Move) -> Mapping[str, Any]:
-    """Ask the webhook for a move: one annotation, if the Job is still as it was; return the Job."""
+    """Ask the webhook for a move by one annotation; return the Job as patched.
+
+    Raises:
+        Refused: the Job has changed since, or the patch was rejected.
+        ClusterError: the write failed otherwise.
+
+    """
     return transport.patch(_JOBS.format(job.job.namespace, job.job.name), _patch(job, move))
 
 
@@ -28,7 +37,7 @@ def to_workload(transport: KubernetesApi, workload: Workload, wanted: Mapping[st
 
 
 def read_anew(transport: KubernetesApi, workload: Workload) -> Mapping[str, Any] | None:
-    """Read a Workload as it is now, by the right to list them; None: it is gone."""
+    """Return a Workload as it is now, read by the right to list them; None: it was deleted."""
     named = {"fieldSelector": f"metadata.name={workload.name}"}
     found = transport.get(_workloads(transport, workload), named)
     items: Sequence[Mapping[str, Any]] = found.get("items") or ()
@@ -46,7 +55,7 @@ def _patch(job: Pending, move: Move) -> Mapping[str, Any]:
         "annotations": {MOVE_TO: move.way.option, MOVE_REASON: _because(move)},
     }
     if not job.option:
-        # By this label the webhook is asked at all; it writes the right one.
+        # This label makes the API server call the webhook, which corrects its value.
         metadata["labels"] = {OPTION_LABEL: move.candidate.option}
     return {"metadata": metadata}
 
@@ -64,7 +73,7 @@ def sentence(move: Move) -> str:
 
 
 def has_arrived(key: str, queue: str, found: Sequence[Workload], snapshot: Snapshot) -> bool:
-    """Tell whether the Workload is where the Job was moved to, and holds no quota elsewhere."""
+    """Return whether a Workload is in the Job's new queue, and holds no quota elsewhere."""
     local_queue = snapshot.local_queues.get((key.split("/", maxsplit=1)[0], queue))
     return any(
         workload.queue == queue

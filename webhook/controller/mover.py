@@ -1,7 +1,7 @@
-"""Moves pending Jobs: looks, asks the webhook for edits, waits for the Workload, repairs races.
+"""Moves pending Jobs: chooses moves, asks for them, waits for the Workload, and repairs races.
 
 A move is one patch of an annotation, with the Job's resourceVersion; the edits are the webhook's.
-It is done when the Workload shows it. Kueue may admit the Workload where it was at that moment:
+It is done when the Workload shows it. Kueue may admit the Workload in its old queue at that moment:
 see ``repairs``.
 """
 
@@ -30,12 +30,12 @@ from webhook.state.workload import Workload
 
 STEP_SECONDS: Final = 2.0
 JOBS_A_SECOND: Final = 1000
-"""What so many pending Jobs add to the time between two looks: thousands cost a second of CPU."""
+"""So many pending Jobs add a second between two choices: thousands cost a second of CPU."""
 MOST_IN_FLIGHT: Final = 16
 CONFIRM_SECONDS: Final = 20.0
-"""A move that no Workload shows by then is given up, and seen anew as what it has become."""
+"""A move that no Workload shows by then is given up; the Job is then judged as it is."""
 REFUSED_SECONDS: Final = 60.0
-"""Until a Job is asked again that the webhook or the API server refused to move."""
+"""Until a Job is tried again that the webhook or the API server refused to move."""
 OLDER_SECONDS: Final = 600.0
 _CONFLICT: Final = 409
 _NEW_ENOUGH: Final = (1, 36)
@@ -43,7 +43,7 @@ _NEW_ENOUGH: Final = (1, 36)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flight:
-    """A move that has been written and that no Workload shows yet."""
+    """A move that was written and that no Workload shows yet."""
 
     move: Move
     queue: str
@@ -52,15 +52,15 @@ class Flight:
 
 @dataclass(slots=True, kw_only=True)
 class Stepped:
-    """What one step came to."""
+    """The result of one step."""
 
     lines: list[str] = field(default_factory=list)
     moved: list[Move] = field(default_factory=list)
     """Confirmed."""
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(policy, what became of a move) to how many: see ``model.reasons.OUTCOMES``."""
+    """(policy, outcome of a move) to how many: see ``model.reasons.OUTCOMES``."""
     obstacles: Mapping[tuple[str, Obstacle], int] | None = None
-    """After a look: (policy, why) to pending Jobs that cannot be moved."""
+    """(policy, why) to the number of pending Jobs that cannot be moved; None: no moves chosen."""
 
 
 class Mover:
@@ -73,7 +73,7 @@ class Mover:
         min_gain_probability: float = 0.8,
         may_write: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Look at nothing that is older than *max_state_age* seconds."""
+        """Choose moves only while the state is at most *max_state_age* seconds old."""
         self._transport = transport
         self._own_namespace = own_namespace
         self._max_state_age = max_state_age
@@ -83,9 +83,9 @@ class Mover:
         self._listed = False
         self._flying: dict[str, Flight] = {}
         self._confirmed = 1
-        """Moves seen to arrive since one failed: so many may be in flight."""
+        """Moves confirmed since one was lost, plus 1: so many may be in flight."""
         self._refused: dict[str, float] = {}
-        """Job to when it may be asked again."""
+        """Job to the monotonic time from which it may be tried again."""
         self._repairs = Repairs(transport, may_write)
         self._next = 0.0
         self._older_until = 0.0
@@ -97,7 +97,7 @@ class Mover:
         return len(self._flying)
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
-        """Take over what the follower of Jobs has found out; return what is to be logged."""
+        """Apply a watch update of Jobs; return the lines to log."""
         before, self._error = self._error, message.error
         if message.error:
             return () if before else (f"{message.kind}: {message.error}",)
@@ -115,12 +115,15 @@ class Mover:
         return (f"{message.kind}: readable again",) if before else ()
 
     def begin(self) -> None:
-        """Begin anew where we have come to lead: what another has in flight is its Jobs' state."""
+        """Reset after we became the leader: another's moves show in the state of their Jobs."""
         self._flying.clear()
         self._confirmed = 1
 
     def step(self, feed: Feed, snapshot: Snapshot, *, now: float, unix: float) -> Stepped:
-        """Follow up what is under way; look for more if it is time."""
+        """Follow up moves in flight and repairs; choose more moves if it is time.
+
+        *now* is monotonic, *unix* the same instant in seconds since 1970.
+        """
         stepped = Stepped()
         policies = choose.policies_of(snapshot)
         if not self._listed or not feed.lists_workloads or not self._may_write():
@@ -189,7 +192,7 @@ class Mover:
     def _note_refusal(self, move: Move, error: Refused, now: float, stepped: Stepped) -> None:
         key, policy = move.candidate.key, move.candidate.policy
         if error.status == _CONFLICT:
-            # It has changed meanwhile: it may have been admitted. The next look sees it anew.
+            # It has changed meanwhile, and may have been admitted. The next step judges it again.
             stepped.outcomes[policy, "conflict"] += 1
             return
         self._refused[key] = now + REFUSED_SECONDS

@@ -1,7 +1,7 @@
-"""Says of each policy what stands in its way: conditions Ready and KueueTested.
+"""Reconciles the status of policies: judges conditions Ready and KueueTested, and writes them.
 
-Ready: its options can be taken as the cluster stands. KueueTested: this Kueue is one that forecasts
-are made for; it is the same for all policies, and stands where people look.
+Ready: the policy's options can be taken in the cluster as it is. KueueTested: forecasts are made
+for this version and configuration of Kueue; it is the same for all policies.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LONGEST_MESSAGE: Final = 32768
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """The condition Ready, but for when it last changed: that depends on what was written."""
+    """The condition Ready without its time of change, which depends on what was written before."""
 
     ready: bool
     reason: Ready
@@ -61,9 +61,9 @@ def condition_of(
     own_namespace: str = "",
     changes_resources: bool = True,
 ) -> Condition:
-    """Judge a valid policy: not ready where an option can never be taken, with its path.
+    """Judge a valid policy: not ready if an option can never be taken, with its path.
 
-    *changes_resources*: Kubernetes lets those of a suspended Job change. Where that or the policy
+    *changes_resources*: Kubernetes lets those of a suspended Job change. If that or the policy
     keeps decisions from being undone in place, the message of a ready one says so.
     """
     namespaces = _selected(policy, snapshot, own_namespace)
@@ -88,7 +88,7 @@ def condition_of(
 
 
 def invalid(error: PolicyError, generation: int) -> Condition:
-    """Judge a policy that the webhook must pass over: stored before the rules it breaks."""
+    """Judge a policy that the webhook must skip: stored before the rules it breaks."""
     return Condition(
         ready=False,
         reason=Ready.INVALID,
@@ -100,7 +100,10 @@ def invalid(error: PolicyError, generation: int) -> Condition:
 def status_of(
     found: Condition, snapshot: Snapshot, before: Mapping[str, Any], *, now: str
 ) -> Mapping[str, Any] | None:
-    """Write the status that holds *found*; None where *before*, the status as it is, says it."""
+    """Return the status with *found*; None if *before*, the current status, has it already.
+
+    *now* is RFC 3339.
+    """
     conditions = [item for item in before.get("conditions") or () if isinstance(item, dict)]
     ready: Mapping[str, Any] = {
         "type": READY,
@@ -142,7 +145,7 @@ def _kueue_condition(state: str, reason: KueueTested, message: str) -> Mapping[s
 def _dated(
     said: Mapping[str, Any], before: Iterable[Mapping[str, Any]], now: str
 ) -> Mapping[str, Any]:
-    """Say since when: the time of the last change of the condition's status."""
+    """Return the condition with the time of the last change of its status."""
     old = next((item for item in before if item.get("type") == said["type"]), {})
     changed = old.get("status") != said["status"]
     return {**said, "lastTransitionTime": now if changed else old.get("lastTransitionTime", now)}
@@ -239,13 +242,13 @@ _CONFLICT: Final = 409
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyReport:
-    """What one look came to."""
+    """The result of one reconciliation."""
 
     ready: Mapping[str, bool] = field(default_factory=dict)
-    """Every policy, and whether it is."""
+    """Policy to whether it is ready."""
     written: tuple[tuple[str, Condition], ...] = ()
     failed: tuple[tuple[str, str], ...] = ()
-    """Policy and what the API server said about the write."""
+    """Policies with the API server's error about the write."""
     again: bool = False
     """A policy changed meanwhile."""
 
@@ -259,9 +262,9 @@ def reconcile_policies(
     is_leader: Callable[[], bool],
     changes_resources: bool = True,
 ) -> PolicyReport:
-    """Write the condition of every policy whose status does not say it yet.
+    """Write the condition of every policy whose status lacks it.
 
-    *is_leader* is asked before each write; *changes_resources* is as for ``policy_status``.
+    *is_leader* is called before each write; *changes_resources* is as for ``condition_of``.
 
     Raises:
         ClusterError: the policies cannot be read.

@@ -1,4 +1,8 @@
-"""What the leader keeps in the cluster: learned run times, the journal, and what keeps failing."""
+"""What the leader keeps in the cluster: learned run times, the journal, and Events of what fails.
+
+``Keeper`` merges runs into ConfigMaps, ``Teller`` writes Events of classes that keep failing, and
+``Records`` runs both with the journal. Estimates are made elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +38,14 @@ from webhook.state.feed import Feed
 from webhook.state.workload import read_workload
 
 WRITE_SECONDS: Final = 20.0
-"""Between two writes; what ended since is still told by its Workload."""
+"""Between two writes; a run that ended since is still known from its Workload."""
 MOST_WRITTEN: Final = 8
-"""Shards at one time; the others wait for the next."""
+"""Shards written in one step; the others wait for the next."""
 _CONFLICT: Final = 409
 
 
 def read_run(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> ReadObject:
-    """Read what a Workload that is over tells, for a ``Follower``; None: it goes on.
+    """Read a finished Workload, for a ``Follower``; a value of None: it is not finished.
 
     *keys* as for ``read_workload``.
     """
@@ -67,17 +71,17 @@ class Keeper:
     def __init__(
         self, transport: KubernetesApi, namespace: str, *, is_leader: Callable[[], bool]
     ) -> None:
-        """Keep them in *namespace*; *is_leader* is asked before each write."""
+        """Keep the records in *namespace*; *is_leader* is called before each write."""
         self._transport = transport
         self._namespace = namespace
         self._is_leader = is_leader
         self._runs = RunTimeLearner()
         self._changed: set[str] = set()
-        """Classes since the last call of ``take_changed``."""
+        """Classes changed since the last call of ``take_changed``."""
         self._due: dict[int, None] = {}
-        """Shards that are to be written; the first to begin with the one that waits longest."""
+        """Shards to write, the one that waits longest first."""
         self._versions: dict[int, str] = {}
-        """resourceVersion of the shards that have been read; empty: it is not there."""
+        """Shards that were read to their resourceVersion; empty: it does not exist."""
         self._texts: dict[int, str] = {}
         self._next = 0.0
         self._error = ""
@@ -87,7 +91,7 @@ class Keeper:
         return self._runs.records
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
-        """Take over what the follower of Workloads has found out; return what is to be logged."""
+        """Apply a watch update of Workloads; return the lines to log."""
         before, self._error = self._error, message.error
         if message.error:
             return () if before else (f"{message.kind}: {message.error}",)
@@ -101,18 +105,18 @@ class Keeper:
         return (f"{message.kind}: readable again",) if before else ()
 
     def take_changed(self) -> frozenset[str]:
-        """List the classes of which more is known than at the last call."""
+        """Return the classes whose records have changed since the last call."""
         taken = frozenset(self._changed)
         self._changed.clear()
         return taken
 
     def read_again(self) -> None:
-        """Read at the next look what others have written meanwhile."""
+        """Read at the next step what other leaders have written."""
         self._versions.clear()
         self._next = 0.0
 
     def step(self, now: float) -> Written:
-        """Write the shards that have changed, some of them, if it is time."""
+        """Write some of the shards that have changed, if it is time. *now* is monotonic."""
         is_read = len(self._versions) == SHARDS
         has_work = not is_read or (self._due and self._is_leader())
         if now < self._next or not has_work:
@@ -149,12 +153,15 @@ class Keeper:
             self._versions[shard] = found.version
             self._texts[shard] = found.text
             if records and _text(config_map(shard, records)) != found.text:
-                # What could not be read, or is kept no more, shall not stay there.
+                # Lines that cannot be read or are not kept any more must not stay there.
                 self._due[shard] = None
         self._note()
 
     def _write(self, shard: int, records: Mapping[str, ClassRecord]) -> bool:
-        """Write one shard if it says something else; another's write in between puts it off."""
+        """Write one shard if its text has changed.
+
+        After a conflict it is read and written later.
+        """
         body = config_map(shard, records)
         text, version = _text(body), self._versions[shard]
         if text == self._texts[shard]:
@@ -162,7 +169,7 @@ class Keeper:
         try:
             answer = self._send(shard, body, version)
         except (NotServed, Refused) as error:
-            # It has come, gone or changed meanwhile: what it says now is taken over first.
+            # It was created, deleted or changed meanwhile: read and merge it first.
             del self._versions[shard]
             if isinstance(error, Refused) and error.status != _CONFLICT:
                 raise
@@ -190,17 +197,17 @@ def _text(body: Mapping[str, Any]) -> str:
 
 
 EVENTS: Final = "/api/v1/namespaces/default/events"
-"""Where Events on objects without a namespace belong."""
+"""Events on cluster-scoped objects belong here."""
 MOST_AT_ONCE: Final = 20
-"""Events of one look; those beyond are only logged and counted."""
+"""Events written in one step; those beyond are only logged and counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailingReport:
-    """What one look came to."""
+    """The result of one step."""
 
     counts: Mapping[tuple[str, str], int]
-    """(policy, option) to the classes that it is refused to."""
+    """(policy, option) to the number of classes that are refused it."""
     lines: tuple[str, ...] = ()
     """For the log."""
 
@@ -211,7 +218,7 @@ class Teller:
         self._is_leader = is_leader
         self._failing = Failing()
         self._told: set[Refusal] = set()
-        """By this process; those that another one told are told again when this one leads."""
+        """Refusals that this process has reported; another leader's are reported again."""
 
     def step(
         self,
@@ -220,7 +227,7 @@ class Teller:
         policies: tuple[FallbackPolicy, ...],
         unix: float,
     ) -> FailingReport:
-        """Tell of the refusals that are new at *unix*; *changed* as ``Failing.look`` has it."""
+        """Report the refusals that are new at *unix*; *changed* is as for ``Failing.step``."""
         found = self._failing.step(records, changed, policies, unix)
         self._told &= found
         lines = []
@@ -245,7 +252,7 @@ class Teller:
         except ClusterError as error:
             if not (isinstance(error, Refused) and error.status == _CONFLICT):
                 return [f"FallbackPolicy {policy}: no Event written: {error}"]
-            # The one of the same name was written before a restart, or by another controller.
+            # An Event of the same name was written before a restart, or by another controller.
         return []
 
 
@@ -267,7 +274,7 @@ def _owners(home: str) -> str:
 
 
 def event(refusal: Refusal, text: str, *, uid: str, end: float, unix: float) -> Mapping[str, Any]:
-    """Write the Event; for the same failures it has the same name."""
+    """Return the Event; for the same failures it has the same name."""
     key, policy, option = refusal
     told = f"{uid} {key} {option} {end:.0f}".encode()
     at = _time(unix)
@@ -314,23 +321,23 @@ class Records:
         self._metrics = metrics
         self._log = log
         self._said: dict[str, tuple[str, ...]] = {}
-        """What went wrong with what is kept, at the last look."""
+        """Kind of record to its errors at the last step."""
 
     def take_jobs(self, message: WatchUpdate) -> tuple[str, ...]:
-        """Take over what the follower of Jobs has found out; return what is to be logged."""
+        """Apply a watch update of Jobs; return the lines to log."""
         return self._journal.take_jobs(message)
 
     def take_runs(self, message: WatchUpdate) -> tuple[str, ...]:
-        """Do the same with Workloads that are over."""
+        """Apply a watch update of finished Workloads; return the lines to log."""
         return (*self._keeper.take(message), *self._journal.take_over(message))
 
     def read_again(self) -> None:
-        """Believe nothing of what stands in the cluster: another one has written it."""
+        """Read everything in the cluster again: another leader has written it."""
         self._keeper.read_again()
         self._journal.read_again()
 
     def step(self, feed: Feed, snapshot: Snapshot) -> None:
-        """Write what was learned of runs, and tell what keeps failing."""
+        """Write what was learned of runs, and report what keeps failing."""
         now = time.monotonic()
         self._tell_writes("run times", self._keeper.step(now))
         self._tell_writes("journal", self._journal.step(snapshot, now))

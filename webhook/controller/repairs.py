@@ -1,9 +1,8 @@
-"""Takes quota back that Kueue gave a Job in a queue that it was just leaving, and no other quota.
+"""Takes back quota that Kueue reserved for a Job in a queue that it was just leaving, and no other.
 
-Kueue writes an admission without a resourceVersion: one that it chose before a move may land after
-it. Then the Workload is deactivated until it has given its quota back, and goes on in the queue
-that it belongs to. All that tells such a race stands on Job and Workload, so that neither a restart
-nor another leader changes what is found.
+Kueue writes an admission without a resourceVersion, so one that it chose before a move may land
+after it. Then the Workload is deactivated until it has given its quota back, and activated again in
+its new queue. Such a race shows on Job and Workload alone, so restarts and leaders do not matter.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ from webhook.model.reasons import EventReason
 from webhook.state.workload import REPAIR, Workload, read_workload
 
 RACE_SECONDS: Final = 60.0
-"""Between a move and a reservation that it raced, either way, as Kueue says when it chose and not
-when it wrote; and the longest that such a Workload may have been admitted, or its Job started."""
+"""Longest time between a move and a reservation that raced it, either way, as Kueue records when it
+chose and not when it wrote; and the longest for which such a Workload may have been admitted."""
 LOST_SECONDS: Final = 20.0
-"""After a move; what then still holds quota where it was is told, as it stays there."""
+"""After a move; a Workload that then still holds quota in its old queue is reported and stays."""
 AGAIN_SECONDS: Final = 5.0
-"""Until a Workload that does not show what was written to it is looked at again."""
+"""Until a Workload that does not show what was written to it is checked again."""
 _CONFLICT: Final = 409
 
 
 @dataclass(slots=True, kw_only=True)
 class Repaired:
-    """What one step came to."""
+    """The result of one step."""
 
     lines: list[str] = field(default_factory=list)
     policies: list[str] = field(default_factory=list)
-    """By whose decision the Jobs were moved from which quota was taken."""
+    """Policies whose moved Jobs lost such quota, one entry a Job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +55,12 @@ class Repairs:
         self._transport = transport
         self._may_write = may_write
         self._later: dict[tuple[str, str], float] = {}
-        """Job and what is to be done, to when it may be done again."""
+        """(Job, action) to the monotonic time from which it may be repeated."""
 
     def step(
         self, jobs: Iterable[Pending], workloads: Mapping[str, Sequence[Workload]], at: Instant
     ) -> Repaired:
-        """Look at all Jobs that were moved or undone while they waited."""
+        """Check all Jobs that were moved or undone while they were pending, and repair races."""
         repaired = Repaired()
         self._later = {each: until for each, until in self._later.items() if until > at.now}
         for job in jobs:
@@ -96,7 +95,7 @@ class Repairs:
         return []
 
     def _take_back(self, workload: Workload, job: Pending, at: Instant, repaired: Repaired) -> None:
-        """Read it anew, as it may be running by now, and write only if it is still that one."""
+        """Read the Workload again, as it may be running by now; deactivate it if it still raced."""
         try:
             source = move_writes.read_anew(self._transport, workload)
             if source is None or not is_raced(source, job, at):
@@ -104,7 +103,7 @@ class Repairs:
             move_writes.to_workload(self._transport, workload, _deactivated(source, workload))
         except (ClusterError, FieldError) as error:
             if isinstance(error, Refused) and error.status == _CONFLICT:
-                # The next step sees it as it has become.
+                # It has changed: the next step checks it again.
                 del self._later[job.key, "take back"]
                 return
             repaired.lines.append(f"Job {job.key}: its Workload is not repaired: {error}")
@@ -128,15 +127,15 @@ class Repairs:
         except ClusterError as error:
             if not (isinstance(error, Refused) and error.status == _CONFLICT):
                 return [f"Job {job.key}: no Event written: {error}"]
-            # Another leader has told it.
+            # Another leader has written it.
         return [f"Job {job.key}: {text}"]
 
 
 def is_overtaken(workload: Workload, job: Pending, at: Instant) -> bool:
-    """Tell whether it holds quota where its Job was until a move or an undo within this minute.
+    """Return whether it holds quota where its Job was until a move or an undo within this minute.
 
-    A LocalQueue that points elsewhere by now makes no difference: what counts is which ClusterQueue
-    the Job's other options had when it was moved.
+    Where a LocalQueue points by now makes no difference: what counts is which ClusterQueues the
+    Job's other options had when it was moved.
     """
     if workload.stage is not Stage.RESERVING or job.left is None:
         return False
@@ -151,7 +150,7 @@ def is_overtaken(workload: Workload, job: Pending, at: Instant) -> bool:
 
 
 def is_raced(source: Mapping[str, Any], job: Pending, at: Instant) -> bool:
-    """Tell it of a Workload as it stands, of which nothing may have run that anybody would miss.
+    """Return whether the Workload, as just read, raced a move, and nothing of it has run for long.
 
     Raises:
         FieldError: it cannot be read.

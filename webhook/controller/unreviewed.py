@@ -1,8 +1,8 @@
-"""Finds Jobs that a policy matched and that the webhook was not asked about at their creation.
+"""Finds Jobs that a policy matched and that were created without a review by the webhook.
 
-Under Enforce and Advise a review leaves a decision on every Job that a policy matches, even where
-it leaves the Job as it is. So one without was not reviewed, if from shortly before its creation
-until now the state has said that one and the same policy applies.
+Under Enforce and Advise a review writes a decision on every Job that a policy matches, even if it
+leaves the Job unchanged. A Job without one was not reviewed if, from shortly before its creation
+until now, one and the same policy applied.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ from webhook.reconsider import pending_jobs
 
 KIND: Final = KINDS["batch", "v1", "Job"]
 _MEANT: Final = (OURS, "kueue.x-k8s.io/")
-"""Prefixes of the annotations that anything depends on; others can be long."""
+"""Prefixes of the annotations that are used; others can be long."""
 
 
 class WatchedJob(NamedTuple):
     uid: str
     created: float
-    """Seconds since 1970, by the API server's clock, which tells whole ones."""
+    """Seconds since 1970, by the API server's clock, which has whole seconds."""
     job: Job | None
-    """Without anything of its spec; None where a decision stands on it."""
+    """Without its spec; None if it carries a decision."""
     known: JobMetadata | None = None
     """What the journal needs of it."""
     has_left: bool = False
-    """Whether it was sent from one queue to another while it waited."""
+    """Whether it was moved or undone while it was pending."""
     happening: Happening | None = None
-    """What was last done to it, for its Events."""
+    """What was last done to it, for Events."""
 
 
 class MovedJobs:
-    """Notes whether some Job was sent to another queue while it waited.
+    """Records whether any Job was moved or undone while it was pending.
 
-    Its Workload may have to be repaired, though no policy reconsiders any more.
+    Its Workload may have to be repaired, even if no policy reconsiders any more.
     """
 
     def __init__(self) -> None:
         self.seen = False
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
-        """Take over what the follower of Jobs has found out; there is nothing to log."""
+        """Apply a watch update of Jobs; return the lines to log, of which there are none."""
         found = [*(message.entries or ()), *((message.event[1],) if message.event else ())]
         self.seen = self.seen or any(
             each.value is not None and each.value.has_left for each in found
@@ -66,7 +66,7 @@ class MovedJobs:
 
 
 def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> ReadObject:
-    """Read one, for a ``Follower``; a decision that *keys* did not sign counts for nothing."""
+    """Read a Job's metadata, for a ``Follower``; a decision not signed with *keys* is ignored."""
     return read_by(lambda found: _glimpse(found, keys), kind, source)
 
 
@@ -101,18 +101,18 @@ def _undecided(job: Job) -> Job | None:
 
 
 MARGIN_SECONDS: Final = 5.0
-"""What changed so shortly before a Job came may not have been known to the webhook. Also room for
-the clocks of two machines, and for times that are told in whole seconds."""
+"""The webhook may not have known of a change so shortly before a Job's creation. Also room for the
+clocks of two machines, and for times in whole seconds."""
 KEPT_SECONDS: Final = 300.0
-"""How far back the state is known; what an API server's restart takes, and more."""
+"""How far back snapshots are kept; longer than an API server's restart takes."""
 MOST_WAITING: Final = 10_000
 MOST_FETCHED: Final = 100
-"""In one look: each is a call."""
+"""In one step: each is a call."""
 JUDGED_SECONDS: Final = 15.0
-"""In which a leader has judged a Job, as its watches are never older while all is well."""
+"""Within so long a leader has judged a Job, as its watches are normally never older."""
 
 Fetch = Callable[[str, str], Mapping[str, Any] | None]
-"""(namespace, name) to the whole Job, None where it is gone; may raise ClusterError."""
+"""(namespace, name) to the whole Job, None if it was deleted; may raise ClusterError."""
 
 
 class Getting(Protocol):
@@ -122,10 +122,10 @@ class Getting(Protocol):
 
 
 def fetching(client: Getting) -> Fetch:
-    """Let whole Jobs be fetched one by one."""
+    """Return a function that gets single Jobs by the right to list them."""
 
     def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
-        # A list of one: so the right to list Jobs is all that is needed.
+        # As a list of one, so that only the right to list Jobs is needed.
         path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
         items = client.get(path, {"fieldSelector": f"metadata.name={name}"}).get("items")
         return items[0] if items else None
@@ -135,12 +135,12 @@ def fetching(client: Getting) -> Fetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreviewedJobs:
-    """What one look came to."""
+    """The result of one step."""
 
     unreviewed: tuple[tuple[str, str], ...] = ()
     """(policy, ``namespace/name``)"""
     unjudged: int = 0
-    """Jobs that were let go because too many waited."""
+    """Jobs that were dropped because too many waited."""
 
 
 class SnapshotHistory:
@@ -156,7 +156,7 @@ class SnapshotHistory:
             self._past.popleft()
 
     def since(self, unix: float) -> tuple[Snapshot, ...]:
-        """List what was in force from then until now; nothing where that is not known."""
+        """Return the snapshots in force from *unix* until now; empty if that is not known."""
         if not self._past or self._past[0][0] > unix:
             return ()
         found = []
@@ -168,24 +168,24 @@ class SnapshotHistory:
 
 
 class Unreviewed:
-    """Judges each Job once, when every watch has given a sign of life since the Job was seen."""
+    """Judges each new Job once, when every watch is known to be newer than the Job."""
 
     def __init__(self, fetch: Fetch, own_namespace: str) -> None:
         self._fetch = fetch
         self._own_namespace = own_namespace
         self._history = SnapshotHistory()
         self._known: set[str] | None = None
-        """UIDs of the Jobs there are; None: not listed yet, so that none is known to be new."""
+        """UIDs of all Jobs; None: not listed yet, so that none is known to be new."""
         self._waiting: deque[tuple[float, WatchedJob]] = deque()
         self._unjudged = 0
         self._error = ""
 
     def note(self, snapshot: Snapshot, unix: float) -> None:
-        """Remember a state that is in force from now on."""
+        """Remember a snapshot that is in force from *unix* on."""
         self._history.note(snapshot, unix)
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
-        """Take over what the follower of Jobs has found out; return what is to be logged."""
+        """Apply a watch update of Jobs; return the lines to log."""
         before, self._error = self._error, message.error
         if message.error:
             if message.unreadable:
@@ -198,7 +198,7 @@ class Unreviewed:
         return (f"{message.kind}: readable again",) if before else ()
 
     def step(self, *, as_of: float) -> UnreviewedJobs:
-        """Judge those that were seen before *as_of*, when all watches were last alive."""
+        """Judge the Jobs observed before *as_of*, when all watches were last alive."""
         found: list[tuple[str, str]] = []
         fetched = 0
         while self._waiting and self._waiting[0][0] < as_of and fetched < MOST_FETCHED:
@@ -216,9 +216,9 @@ class Unreviewed:
         return UnreviewedJobs(unreviewed=tuple(found), unjudged=unjudged)
 
     def leave(self, *, leader_at: float) -> None:
-        """Forget those that another has judged, who led at that instant.
+        """Forget the Jobs that another leader, known to lead at *leader_at*, has judged.
 
-        Who leads next judges the others, and those of the last seconds a second time.
+        The next leader judges the others, and those of the last seconds a second time.
         """
         while self._waiting and self._waiting[0][0] < leader_at - JUDGED_SECONDS:
             self._waiting.popleft()
@@ -262,7 +262,10 @@ class Unreviewed:
         return [(policy, f"{job.namespace}/{job.name}")] if policy else []
 
     def _missed_by(self, job: Job, past: tuple[Snapshot, ...]) -> str | None:
-        """Name the policy that applied all the time and would have left a decision."""
+        """Return the policy that applied all the time and would have written a decision.
+
+        Else None.
+        """
         names = {_applying(job, snapshot, self._own_namespace) for snapshot in past}
         return names.pop() if len(names) == 1 else None
 
@@ -278,7 +281,7 @@ def _applying(job: Job, snapshot: Snapshot, own_namespace: str) -> str | None:
 
 
 def _is_sent(job: Job, snapshot: Snapshot) -> bool:
-    """Tell whether our configuration asks for reviews there; without one, it should."""
+    """Return whether our configuration asks for reviews there; True if there is none."""
     selectors = snapshot.reviewed_namespaces
     labels = snapshot.namespaces.get(job.namespace, {})
     return not selectors or any(selector.matches(labels) for selector in selectors)

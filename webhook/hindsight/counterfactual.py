@@ -1,4 +1,7 @@
-"""How long a Job would have run where it did not, by its own run and what is known. Pure."""
+"""How long a Job would have run elsewhere, from its own run and what is known of its class.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +19,21 @@ from webhook.model.run_keys import JobClass
 
 
 class Rests(StrEnum):
-    """What such a run time rests on, the most trusted first."""
+    """What such a run time is based on, the most trusted first."""
 
     LEARNED = "learned"
     """Runs of its class on both flavors."""
     DECISION = "decision"
     """What was expected when it was decided."""
     SLOWDOWN = "slowdown"
-    """The policy's."""
+    """The policy's slowdown."""
     SAME = "same"
-    """Nothing: it is taken to run as long as it did."""
+    """Nothing: it is assumed to run as long as it did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
-    """One Job's run times, by flavor and by option, with what those of options rest on."""
+    """One Job's run times in seconds, by flavor; and by option what they are based on."""
 
     seconds: Mapping[str, float]
     rests: Mapping[str, Rests]
@@ -44,7 +47,7 @@ def elsewhere(
     snapshot: Snapshot,
     learned: Estimates,
 ) -> Elsewhere:
-    """Say how long it runs on every flavor there is; where it ran, it is what it took."""
+    """Return the Job's run time on every flavor; on its own, the *own_seconds* that it took."""
     seconds = dict.fromkeys(snapshot.flavors, own_seconds)
     rests: dict[str, Rests] = {}
     options = policy.spec.options if policy else ()
@@ -62,7 +65,7 @@ def elsewhere(
 
 
 def _own(entry: JournalEntry, options: tuple[Option, ...]) -> Option | None:
-    """Find the option that it ran in, decided or not."""
+    """Return the option that it ran in, decided or not; None: in no option."""
     named = (option for option in options if option.name == entry.option)
     placed = (option for option in options if option.queue == entry.queue)
     return next(placed, None) or next(named, None)

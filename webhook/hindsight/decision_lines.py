@@ -1,4 +1,7 @@
-"""The decision log to a scenario: the Jobs as they came, to be decided by another policy. Pure."""
+"""The decision log to a scenario: its Jobs as they came, to be decided by another policy. Pure.
+
+Run times come from the journal, records, the log's own expectations or an argument, in this order.
+"""
 
 from __future__ import annotations
 
@@ -25,43 +28,43 @@ from webhook.simulate.scenario import Scenario, Submission, Worker, emptied
 
 NAME: Final = "decisions"
 NEAR_SECONDS: Final = 60.0
-"""Between a review and its Job's creation, by two clocks."""
+"""Longest time between a review and its Job's creation, by two clocks."""
 _KIND: Final = KINDS["batch", "v1", "Job"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What tells how long Jobs run, besides the log itself."""
+    """Where run times come from, besides the log itself, and the cluster to replay in."""
 
     snapshot: Snapshot
-    """Queues, without what they hold; and the policies that are to decide."""
+    """The queues, whose contents are ignored, and the policies that are to decide."""
     learned: Learned
     entries: Iterable[JournalEntry] = ()
-    """Of Jobs that are over: what is in the log and here ran as long as it did."""
+    """Finished Jobs: one that is in the log and here runs as long as it did."""
     run_seconds: float | None = None
-    """Of those of which nothing else tells."""
+    """Run time of Jobs for which there is no other source."""
     workers: Mapping[str, Worker] = field(default_factory=dict)
-    """The clusters behind MultiKueue whose queues are known."""
+    """The worker clusters whose queues are known, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
     at: float
     number: int
-    """In the file, from 1."""
+    """Line number in the file, from 1."""
     source: Mapping[str, Any]
-    """The Job, cut down."""
+    """The Job's manifest, reduced."""
     job: Job
     name: str
     expected: Mapping[str, float]
-    """LocalQueue to how long the Job was expected to run there."""
+    """LocalQueue to the seconds that the Job was expected to run there."""
 
 
 def read(lines: Iterable[str], sources: Sources, *, file: str = NAME) -> Scenario:
-    """Read the Jobs that reviews have let in; other lines are passed over.
+    """Read the Jobs that reviews have admitted; other lines are skipped.
 
     Raises:
-        FieldError: no Job is there, or nothing tells how long one runs.
+        FieldError: there is no Job, or one whose run time is not known.
 
     """
     found = sorted(_lines(lines, file), key=lambda each: each.at)
@@ -115,7 +118,7 @@ def _lines(lines: Iterable[str], file: str) -> Iterator[_Line]:
         except FieldError as error:
             raise FieldError(f"{file}:{number}", str(error)) from error
         except (ValueError, TypeError):
-            # Cut off, or of another program that writes to the same place.
+            # A truncated line, or one of another program that writes to the same stream.
             continue
 
 
@@ -162,7 +165,7 @@ def _is_queued(job: Job, snapshot: Snapshot) -> bool:
 def _run_seconds(
     line: _Line, sources: Sources, over: Mapping[tuple[str, str], JournalEntry], file: str
 ) -> Mapping[str, float]:
-    """Say how long it runs on each flavor: as it did, else as is learned, expected or said."""
+    """Return its run time on each flavor: as it ran, else as learned, expected or stated."""
     snapshot, policy = sources.snapshot, _policy(line.job, sources.snapshot)
     entry = over.get((line.job.namespace, line.name))
     if entry is not None and entry.admitted and abs(entry.created - line.at) < NEAR_SECONDS:

@@ -1,4 +1,4 @@
-"""From a Job's metadata and its Workload to an entry of the journal. Pure.
+"""A finished Workload and its Job's metadata to an entry of the journal. Pure.
 
 The Job's own pod template is not needed: its Workload has the same one, and the decision on the Job
 says what it was before.
@@ -41,10 +41,10 @@ LONGEST_TEMPLATE: Final = 32_768
 
 
 class FinishedWorkload(NamedTuple):
-    """Times in seconds since 1970; 0: it has not come to that."""
+    """What is kept of a finished Workload; times in seconds since 1970, 0: not reached."""
 
     key: str
-    """Its uid."""
+    """The Workload's uid."""
     namespace: str
     name: str
     job_uid: str
@@ -54,13 +54,13 @@ class FinishedWorkload(NamedTuple):
     admitted: int
     finished: int
     outcome: str
-    """As in a journal's entry; empty: it is not over."""
+    """As in a journal's entry; empty: it is not finished."""
     queue: str
     cluster_queue: str
     flavors: str
     pods: int
     template: str
-    """Its pod template as JSON, without what deciding does not need; equal ones are one text."""
+    """Its pod template as JSON, reduced to what decisions need; equal ones are one object."""
     job_class: str
     coarse: str
     cluster: str = ""
@@ -68,7 +68,7 @@ class FinishedWorkload(NamedTuple):
 
 
 class FinishedRun(NamedTuple):
-    """What is learned from a Workload that is over, and what is remembered of it."""
+    """What is learned from a finished Workload, and what the journal keeps of it."""
 
     ended: Ended | None
     past: FinishedWorkload | None
@@ -77,11 +77,10 @@ class FinishedRun(NamedTuple):
 def read_finished(
     source: Mapping[str, Any], keys: SigningKeys | None = None
 ) -> FinishedWorkload | None:
-    """Read one that is over or not; None: no replay can submit it.
+    """Read a Workload; None: no replay can submit it.
 
-    It has several pod sets, or a template that would take the room of hundreds of others.
-
-    *keys* as for ``read_workload``.
+    That is one of several pod sets, or with a template as large as hundreds of others. *keys* as
+    for ``read_workload``.
 
     Raises:
         FieldError: it cannot be read.
@@ -126,7 +125,7 @@ def read_finished(
 
 
 def is_over(source: Mapping[str, Any]) -> bool:
-    """Tell whether there is anything to remember: it has ended, or is about to be gone."""
+    """Return whether the Workload has ended, or is being deleted."""
     metadata, status = (fields.mapping(source, key, "") for key in ("metadata", "status"))
     return bool(_end(metadata, status)[1])
 
@@ -149,7 +148,10 @@ def _owner(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _pruned(template: Mapping[str, Any], path: str) -> str:
-    """Keep what is decided by; what differs from Job to Job, and what may be secret, goes."""
+    """Keep what decisions depend on.
+
+    What differs from Job to Job, and may be secret, is dropped.
+    """
     metadata, spec = (fields.mapping(template, key, path) for key in ("metadata", "spec"))
     kept: dict[str, Any] = {key: spec[key] for key in USED_OF_SPEC if key in spec}
     for key in ("containers", "initContainers"):
@@ -165,12 +167,12 @@ def _pruned(template: Mapping[str, Any], path: str) -> str:
 _LEFT_ALONE: Final = frozenset(map(str, LeftAlone))
 _KIND: Final = KINDS["batch", "v1", "Job"]
 _ALMOST_A_SECOND: Final = 0.999
-"""Times are told in whole seconds: a Job came within the one that its creation names."""
+"""Times are in whole seconds: a Job was created within the second that it names."""
 _KEPT: Final = ("name", "namespace", "uid", "labels", "creationTimestamp")
 
 
 def metadata_of(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep of a Job's metadata what ``entry`` needs."""
+    """Return the part of a Job's metadata that ``entry`` needs."""
     metadata = fields.mapping(source, "metadata", "")
     annotations = fields.mapping(metadata, "annotations", "metadata")
     found = {key: metadata[key] for key in _KEPT if key in metadata}
@@ -195,10 +197,10 @@ def entry(
     seen: float = 0.0,
     keys: SigningKeys | None = None,
 ) -> JournalEntry:
-    """Put a Workload and its Job's metadata together.
+    """Combine a Workload and its Job's metadata to an entry.
 
-    *seen*: when the Job was first seen, in seconds since 1970; it tells apart those that came
-    within one second. A decision that is not signed with one of the *keys* counts for nothing.
+    *seen*: when the Job was first observed, in seconds since 1970, to order Jobs created within one
+    second. A decision not signed with one of the *keys* is ignored.
 
     Raises:
         FieldError: the Job cannot be read.
@@ -278,7 +280,10 @@ def _decided(
 
 
 def _why(recorded: decision_record.Recorded, *, has_options: bool) -> str:
-    """Say why a Job was left as submitted; of a version that did not write it, what is likely."""
+    """Return why a Job was left as submitted.
+
+    For versions that did not write it, what is likely.
+    """
     if recorded.option is not None:
         return ""
     likely = LeftAlone.NO_OPTION if has_options else LeftAlone.STALE

@@ -1,7 +1,7 @@
-"""What was gained, by policy and namespace, from what a look back has told. Pure.
+"""What decisions gained, by policy and namespace, from a look back at the journal. Pure.
 
-Where a policy enforces, that is what its decisions have gained; where it observes or advises, it
-is what they would have. Both compare two replays of the same arrivals.
+For a policy that enforces, what its decisions have gained; for one that observes or advises, what
+they would have. Both compare two replays of the same arrivals.
 """
 
 from __future__ import annotations
@@ -20,23 +20,26 @@ from webhook.simulate.results import JobResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confidence:
-    """How far the replay of what happened is off what happened, in percent."""
+    """By how many percent the replay of what happened differs from what happened."""
 
     jobs: int
     turnaround: float
-    """Of the sum of all turnarounds."""
+    """Difference of the sum of all turnarounds."""
     makespan: float
     one_job: float
-    """Median over Jobs, of each one's own turnaround."""
+    """Median over Jobs, in percent of each one's own turnaround."""
     forecasts: int
-    """Decisions whose forecast of the finish could be checked."""
+    """Number of decisions whose forecast of the finish could be checked."""
     forecast: float | None
-    """By how much they were off, median, in percent of the turnaround."""
+    """Their median error, in percent of the turnaround; None: none could be checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Makespans:
-    """From the first arrival to the last end of all Jobs; None: not replayed, or nobody ended."""
+    """Seconds from the first arrival to the last end of all Jobs.
+
+    None: not replayed, or none ended.
+    """
 
     real: float | None = None
     happened: float | None = None
@@ -67,7 +70,7 @@ def confidence_of(told: Sequence[ReplayedJob]) -> Confidence | None:
 
 
 def _checked(told: Iterable[ReplayedJob]) -> Iterator[float]:
-    """List by how much forecasts of finishes were off, as parts of the turnaround."""
+    """Yield by how much forecasts of finishes were off, as parts of the turnaround."""
     for each in told:
         entry = each.entry
         if entry.moves or not each.is_enforced or each.turnaround <= 0:
@@ -93,18 +96,18 @@ def _span(ends: Iterable[float | None], first: float) -> float | None:
 
 
 NOBODY: Final = ""
-"""In the place of a policy: Jobs that none matches, in the queues that the others use."""
+"""In place of a policy: Jobs that none matches, in the queues that the others use."""
 _NOTICED_SECONDS: Final = 1.0
-"""A Job that ends later by less was not made slower; times are told in whole seconds."""
+"""A Job that ends later by less does not count as slower; times are in whole seconds."""
 _NOTICED_PART: Final = 0.02
 _ASSUMED_PART: Final = 0.3
-"""By which a run time may be wrong that rests on a policy's slowdown alone, as forecasts have it.
-All of one policy are wrong together, so that they add up."""
+"""Error of a run time that is based on a policy's slowdown alone, as in forecasts. All of one
+policy are wrong in the same direction, so their errors add up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Jobs of one policy in one namespace; seconds summed up over those that are over."""
+    """Jobs of one policy in one namespace; seconds are sums over those that have ended."""
 
     policy: str
     namespace: str
@@ -112,26 +115,26 @@ class Row:
     """Empty for Jobs that no policy matches."""
     seen: int
     moved: int
-    """At their creation or later; under Observe and Advise, that would have been."""
+    """Moved at their creation or later; under Observe and Advise, that would have been."""
     reconsidered: int
     """Moved while they were pending."""
     stayed: Mapping[str, int]
-    """Why to how many."""
+    """Reason to the number of Jobs."""
     over: int
     """That have ended, and count for what follows."""
     saved: float | None
-    """None: nobody can tell."""
+    """None: unknown."""
     margin: float
-    """By so many seconds *saved* may be wrong."""
+    """Error of *saved*, in seconds."""
     slower: int
     assumed: int
-    """Of the moved, those whose run time in the other option rests on the policy alone."""
+    """Of the moved, those whose run time in the other option is based on the policy alone."""
     unseen: int = 0
-    """Of the seen, those that were in no replay: of a worker cluster nothing is known."""
+    """Of the seen, those in no replay, because a worker cluster's state is not known."""
 
     @property
     def is_told(self) -> bool:
-        """Tell whether it can be said who would have moved."""
+        """Return whether it is known who would have moved."""
         return self.mode in ("Enforce", "") or self.unseen < self.seen
 
     @property
@@ -151,7 +154,7 @@ class ClusterGains:
     over: int
     """That have ended, and count for what follows."""
     saved: float | None
-    """Seconds of all of them; None: nobody can tell."""
+    """Sum over all of them, in seconds; None: unknown."""
     slower: int
 
 
@@ -167,7 +170,7 @@ class Gains:
     clusters: tuple[ClusterGains, ...] = ()
     """Empty: no Job is known to have run in a worker cluster."""
     unseen: tuple[str, ...] = ()
-    """Worker clusters of which nothing is known, so that Jobs were left out of replays."""
+    """Worker clusters without a known state, so that Jobs were left out of replays."""
 
 
 def gains(
@@ -178,9 +181,9 @@ def gains(
     namespace: str | None = None,
     policy: str | None = None,
 ) -> Gains:
-    """Sum up the Jobs that came from *since* on; earlier ones only stood in their way.
+    """Sum up the Jobs created from *since* on; earlier ones count only as load.
 
-    *namespace* and *policy* leave the others' out.
+    *since* and *until* are in seconds since 1970; *namespace* and *policy* exclude the others.
     """
     told = [
         each
@@ -274,7 +277,7 @@ def _slower(pairs: Iterable[tuple[ReplayedJob, float, float]]) -> int:
 
 
 def _margin(pairs: Iterable[tuple[ReplayedJob, float, float]], part: float) -> float:
-    """Add up what replays are off by, and what run times may be off by that were never seen."""
+    """Return, in seconds, the error of the replays plus that of run times never observed."""
     margin = 0.0
     for told, before, after in pairs:
         margin += part * max(before, after)
@@ -284,7 +287,7 @@ def _margin(pairs: Iterable[tuple[ReplayedJob, float, float]], part: float) -> f
 
 
 def _run_elsewhere(told: ReplayedJob) -> float:
-    """Tell how long it ran in the replay in which it ran where it did not."""
+    """Return how long it ran in the replay in which it ran elsewhere."""
     found = told.static if told.acts else told.promised
     if found is None or found.start is None or found.finish is None:
         return 0.0
@@ -314,7 +317,7 @@ def _why(told: ReplayedJob) -> str:
 
 
 def _pairs(members: Iterable[ReplayedJob]) -> Iterator[tuple[ReplayedJob, float, float]]:
-    """List turnarounds without and with decisions, of Jobs that are over in both replays."""
+    """Yield turnarounds without and with decisions, of Jobs that ended in both replays."""
     for each in members:
         if not _is_compared(each):
             yield from _by_forecast(each)
@@ -328,7 +331,7 @@ def _pairs(members: Iterable[ReplayedJob]) -> Iterator[tuple[ReplayedJob, float,
 
 
 def _by_forecast(told: ReplayedJob) -> Iterator[tuple[ReplayedJob, float, float]]:
-    """Without a replay: what the decision expected of where the Job was submitted."""
+    """Without a replay, compare with the decision's forecast for the queue it was submitted to."""
     if told.happened is not None or not (told.is_over and told.is_enforced):
         return
     offers = (each for each in told.entry.offers if each.queue == told.submitted_queue)
@@ -344,7 +347,7 @@ def _sides(told: ReplayedJob) -> tuple[JobResult | None, JobResult | None]:
 
 
 def _is_assumed(told: ReplayedJob) -> bool:
-    """Tell whether one of the two run times that are compared was never seen."""
+    """Return whether one of the two compared run times was never observed."""
     if told.acts:
         first = told.policy.spec.options[0].name if told.policy else ""
         basis = told.elsewhere.rests.get(first)

@@ -1,4 +1,4 @@
-"""What was gained, for a terminal of 100 columns and for programs. Pure."""
+"""Gains laid out for a terminal of 100 columns, and as JSON for programs. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def as_text(gains: Gains, *, wide: bool = False) -> str:
 
 
 def as_json(gains: Gains) -> dict[str, Any]:
-    """Seconds as numbers, instants as RFC 3339; unknown is null."""
+    """Return seconds as numbers, instants as RFC 3339; unknown is null."""
     spans = gains.makespans
     return {
         "version": VERSION,

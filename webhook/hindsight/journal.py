@@ -1,6 +1,7 @@
-"""What is remembered of a Job that is over: as it came, what was decided, and what then happened.
+"""The journal: entries of finished Jobs, their lines of JSON, and their ConfigMaps.
 
-A journal is a set of such entries. One is a line of JSON; equal templates are written once.
+An entry holds how a Job was submitted, decided and run; equal templates are written once. Each
+ConfigMap holds the entries of one hour, bounded so that no namespace crowds out another.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ FAILED: Final = "Failed"
 GONE: Final = "Gone"
 """Deleted, or ended by Kueue, before its pods were done."""
 _LONGEST_LINE: Final = 400_000
-"""Characters; what is written has a few thousand, and had as many as an object may be large."""
+"""Characters; an entry has a few thousand, in older versions up to the size of an object."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeighedOption:
-    """One option as the decision saw it; seconds from the decision on, None: not known."""
+    """One option as the decision weighed it; seconds from the decision on, None: not known."""
 
     option: str
     queue: str
@@ -49,21 +50,21 @@ class WeighedOption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """One Workload of a Job; times in seconds since 1970, 0: it has not come to that."""
+    """One Workload of a Job; times in seconds since 1970, 0: not reached."""
 
     key: str
     """The Workload's uid."""
     uid: str
-    """The Job's; empty: something else owns it."""
+    """The Job's uid; empty: something else owns it."""
     namespace: str
     name: str
     created: float
     admitted: int = 0
     finished: int = 0
     outcome: str = ""
-    """Empty: it is not over."""
+    """Empty: it is not finished."""
     queue: str
-    """The LocalQueue that it ended up in."""
+    """The LocalQueue that it was last in."""
     cluster_queue: str = ""
     cluster: str = ""
     """The worker cluster that it was sent to; empty: none, or it is not known."""
@@ -71,20 +72,20 @@ class JournalEntry:
     job_class: str = ""
     coarse: str = ""
     submitted: str
-    """The spec that it was submitted with, cut down, as JSON."""
+    """The spec that it was submitted with, reduced, as JSON."""
     ran: str
-    """The same for what it became; equal where nothing was adapted."""
+    """The spec that it ran with, likewise; equal if nothing was adapted."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """As it was submitted."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     policy: str = ""
-    """That decided; empty: no decision stands on it."""
+    """The policy that decided; empty: it carries no decision."""
     mode: str = ""
     option: str = ""
     """Empty: left as submitted."""
     left_alone: str = ""
     decided_in: float = 0.0
-    """Seconds from its creation to the decision that stands on it; moves are later."""
+    """Seconds from its creation to its last decision; moves count."""
     moves: int = 0
     offers: tuple[WeighedOption, ...] = ()
 
@@ -110,7 +111,7 @@ _TEXTS: Final = {
 
 
 def write(entries: Iterable[JournalEntry]) -> str:
-    """Write entries one a line, in the order of their keys, after a line with their templates."""
+    """Return entries one a line, in the order of their keys, after a line with their templates."""
     templates: dict[str, str] = {}
     lines = []
     for entry in sorted(entries, key=lambda each: each.key):
@@ -121,12 +122,12 @@ def write(entries: Iterable[JournalEntry]) -> str:
 
 
 def write_one(entry: JournalEntry) -> str:
-    """Write one entry's line, which names its templates."""
+    """Return one entry's line, which names its templates."""
     return _ENCODER.encode(_line(entry))
 
 
 def read(text: str) -> tuple[JournalEntry, ...]:
-    """Read what ``write`` wrote; damaged lines are passed over.
+    """Read what ``write`` wrote; damaged lines are skipped.
 
     Raises:
         FieldError: the templates cannot be read.
@@ -200,22 +201,22 @@ def _digest(text: str) -> str:
 
 SHARDS: Final = 32
 SLOT_SECONDS: Final = 3600
-"""All of them hold a day and some hours."""
+"""All slots together hold a day and some hours."""
 MOST_ENTRIES: Final = 5_000
-"""Of one hour; others are counted and left out."""
+"""In one hour; others are counted and left out."""
 MOST_BYTES: Final = 700_000
-"""Of one object, compressed; etcd takes 1 MiB."""
+"""Of one ConfigMap, compressed; etcd takes 1 MiB."""
 _MOST_TEXT: Final = 32_000_000
-"""Of one object, as text: what is larger was not written by us."""
+"""Of one ConfigMap, as text: what is larger was not written by us."""
 _SHED_AT_ONCE: Final = 8
-"""One part in so many goes before it is packed again."""
+"""One part in so many is dropped before it is packed again."""
 _LONGEST_NUMBER: Final = 15
 _VERSION: Final = "1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """What ended within one hour."""
+    """The entries of Jobs that ended within one hour."""
 
     number: int
     """Hours since 1970."""
@@ -224,9 +225,9 @@ class Slot:
     left_out: int = 0
 
     def merged(self, entries: Iterable[JournalEntry]) -> Slot:
-        """Add entries; of those that are known, the known ones stay.
+        """Add entries; known keys keep their entry.
 
-        Where they are too many, those of the namespace that has most of them go.
+        If there are too many, those of the namespace that has most of them are dropped.
         """
         found = dict(self.entries)
         for each in entries:
@@ -247,14 +248,14 @@ def name_of(slot: int) -> str:
 
 
 def oldest_kept(now: float) -> int:
-    """Name the oldest slot whose place is not taken by a newer one."""
+    """Return the oldest slot whose ConfigMap no newer one has replaced."""
     return slot_of(now) - SHARDS + 1
 
 
 def config_map(slot: Slot) -> Mapping[str, Any]:
-    """Write one slot; without namespace and version.
+    """Return the ConfigMap of one slot; without namespace and resourceVersion.
 
-    Where it is too large, the largest entries go, of the namespace that takes most of the room.
+    If it is too large, the largest entries are dropped, of the namespace that takes most room.
     """
     entries = sorted(slot.entries.values(), key=_age)
     while len(packed := _packed(entries)) > MOST_BYTES:
@@ -298,11 +299,11 @@ def _number(text: str) -> int:
 class NewestEntries(NamedTuple):
     entries: tuple[JournalEntry, ...]
     left_out: int
-    """Of the hours that were read; and what is older than the entries is not counted."""
+    """In the hours that were read; entries older than these are not counted."""
 
 
 def newest(transport: KubernetesApi, namespace: str, unix: float, most: int) -> NewestEntries:
-    """Read the newest entries, at most *most*, object by object as ``shards`` does.
+    """Read the newest entries, at most *most*, ConfigMap by ConfigMap.
 
     Raises:
         ClusterError: one cannot be read.
@@ -326,9 +327,9 @@ def newest(transport: KubernetesApi, namespace: str, unix: float, most: int) -> 
 def _without(
     entries: Iterable[JournalEntry], surplus: int, weight: Callable[[JournalEntry], int]
 ) -> list[JournalEntry]:
-    """Leave out so much, always of the namespace that weighs most: its heaviest, then its newest.
+    """Drop *surplus* weight, always of the heaviest namespace: its heaviest, then its newest.
 
-    So whatever one namespace brings costs the others nothing until it has no more than they.
+    So what one namespace adds costs the others nothing until it has no more than they.
     """
     kept: defaultdict[str, list[tuple[int, int, str, JournalEntry]]] = defaultdict(list)
     for each in entries:
@@ -349,7 +350,7 @@ def _without(
 
 
 def _sizes(entries: Sequence[JournalEntry]) -> Mapping[str, int]:
-    """Tell how many characters each adds; a template is shared by all that have it."""
+    """Return how many characters each entry adds; a template is shared by all that have it."""
     users = Counter(text for each in entries for text in {each.submitted, each.ran})
     return {
         each.key: len(write_one(each))
@@ -368,7 +369,7 @@ def _packed(entries: Sequence[JournalEntry]) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What one look came to."""
+    """The result of one step."""
 
     tried: bool = False
     """False: it was not time yet."""

@@ -1,6 +1,6 @@
-"""Keeps the journal: remembers each Job that is over until it stands in a ConfigMap.
+"""Keeps the journal: collects finished Jobs from the watches and writes them to its ConfigMaps.
 
-Who does not lead remembers the last minutes, and writes nothing.
+A replica that does not lead keeps the last minutes in memory, and writes nothing.
 """
 
 from __future__ import annotations
@@ -27,32 +27,31 @@ from webhook.state.run_records_reader import path_of
 WRITE_SECONDS: Final = 20.0
 """Between two writes."""
 MOST_WRITTEN: Final = 4
-"""ConfigMaps at one time."""
+"""ConfigMaps written in one step."""
 SETTLED_SECONDS: Final = 2.0
-"""After its end: by then its Job's last change is known too."""
+"""Wait after a Workload's end: by then its Job's last change is known, too."""
 MOST_JOBS: Final = 20_000
-"""Jobs whose metadata are known, at about a kilobyte each; beyond, the first to be forgotten is
-the one that was created first."""
+"""Jobs whose metadata are kept, at about a kilobyte each; beyond, the oldest is forgotten."""
 MOST_BYTES: Final = 60_000_000
-"""Of all of them."""
+"""Of the metadata of all Jobs."""
 LONGEST_KNOWN: Final = 8_192
 """Bytes of one Job's metadata, compressed; a Job that has more gets no entry."""
 MOST_ENDED: Final = 20_000
 KEPT_SECONDS: Final = 300.0
-"""What ended, where another leads; by then it has written it."""
+"""How long a replica that does not lead keeps what ended; by then the leader has written it."""
 GONE_SECONDS: Final = 60.0
-"""For which a deleted Job is remembered: its Workload's end may be told later."""
+"""How long a deleted Job is kept: its Workload's end may be reported later."""
 _CONFLICT: Final = 409
 
 
 class JobMetadata(NamedTuple):
-    """A Job's metadata."""
+    """A Job's metadata, compressed."""
 
     uid: str
     seen: float
-    """When it came, in seconds since 1970, where that was seen; 0: it was there before."""
+    """When it was created, in seconds since 1970, if that was observed; 0: it was there before."""
     packed: bytes
-    """Empty: more than is kept."""
+    """Empty: too large to be kept."""
 
 
 @dataclass(slots=True)
@@ -72,34 +71,34 @@ class Journal:
         is_leader: Callable[[], bool],
         unix: Callable[[], float],
     ) -> None:
-        """Keep it in *namespace*; *is_leader* is asked before each write."""
+        """Keep the journal in *namespace*; *is_leader* is called before each write."""
         self._transport = transport
         self._namespace = namespace
         self._is_leader = is_leader
         self._unix = unix
         self._jobs: OrderedDict[str, JobMetadata] = OrderedDict()
         self._bytes = 0
-        """Of all that is known of Jobs."""
+        """Bytes of all metadata kept."""
         self._gone: deque[tuple[float, str]] = deque()
         self._ended: deque[tuple[float, FinishedWorkload]] = deque()
         self._due: dict[int, list[JournalEntry]] = {}
-        """Slot to what is to be added to it."""
+        """Slot to the entries to add to it."""
         self._places: dict[int, _Place] = {}
         self._next = 0.0
 
     def known(self) -> tuple[JobMetadata, ...]:
-        """List the Jobs whose metadata are known, those that came first first."""
+        """Return the Jobs whose metadata are known, the oldest first."""
         return tuple(self._jobs.values())
 
     def take_jobs(self, message: WatchUpdate) -> tuple[str, ...]:
-        """Take over what the follower of Jobs has found out."""
+        """Apply a watch update of Jobs; return the lines to log, of which there are none."""
         for event_type, value in _each(message):
             if isinstance(known := getattr(value, "known", None), JobMetadata):
                 self._take_job(event_type, known)
         return ()
 
     def take_over(self, message: WatchUpdate) -> tuple[str, ...]:
-        """Take over what the follower of Workloads has found out."""
+        """Apply a watch update of finished Workloads; return the lines to log: none."""
         for _, value in _each(message):
             if not isinstance(value, FinishedRun) or value.past is None:
                 continue
@@ -119,12 +118,12 @@ class Journal:
             self._bytes -= len(self._jobs.popitem(last=False)[1].packed)
 
     def read_again(self) -> None:
-        """Read at the next look what others have written meanwhile."""
+        """Read at the next step what other leaders have written."""
         self._places.clear()
         self._next = 0.0
 
     def step(self, snapshot: Snapshot, now: float) -> Written:
-        """Write what has ended, if it is time and we lead."""
+        """Write what has ended, if it is time and we lead. *now* is monotonic."""
         self._forget()
         if now < self._next or not (self._ended or self._due):
             return Written()
@@ -155,7 +154,7 @@ class Journal:
             self._ended.popleft()
 
     def _sort_in(self, snapshot: Snapshot) -> None:
-        """Turn what has ended into entries of those queues that a policy can send Jobs to."""
+        """Turn finished Workloads of queues that policies use into entries, by slot."""
         unix = self._unix()
         queues, oldest = queues_of(snapshot), journal.oldest_kept(unix)
         while self._ended and self._ended[0][0] <= unix - SETTLED_SECONDS:
@@ -174,11 +173,11 @@ class Journal:
             return None
         metadata = None if known is None else json.loads(zlib.decompress(known.packed))
         seen = known.seen if known else 0.0
-        # Without an entry, whatever is wrong with the Job: a journal is of many.
+        # Whatever is wrong with a Job, it only gets no entry: the others do.
         return attempted(lambda: entries.entry(ended, metadata, seen=seen, keys=keys))[0]
 
     def _write(self, slot: int) -> bool:
-        """Add to one slot; another's write in between puts it off."""
+        """Add to one slot; after a conflict it is read and written later."""
         place = self._places.get(slot) or self._read(slot)
         if place.slot.number > slot:
             del self._due[slot]
@@ -219,14 +218,14 @@ class Journal:
         return self._transport.patch(path, {**body, "metadata": metadata})
 
     def _let_go(self) -> None:
-        """Keep only the last hours at hand; others are read again where they get more."""
+        """Keep only the last hours in memory; others are read again when they get more entries."""
         newest = journal.slot_of(self._unix())
         for slot in [slot for slot in self._places if slot < newest - 1]:
             del self._places[slot]
 
 
 def known_of(source: Mapping[str, Any]) -> JobMetadata:
-    """Cut a Job's metadata down, for a ``Follower``.
+    """Return a Job's metadata, reduced and compressed, for a ``Follower``.
 
     Raises:
         FieldError: it cannot be read.
@@ -239,7 +238,7 @@ def known_of(source: Mapping[str, Any]) -> JobMetadata:
 
 
 def _each(message: WatchUpdate) -> Iterator[tuple[str, Any]]:
-    """List the values of a message, with the type of the event that brought them."""
+    """Yield the values of a watch update, with the type of the event that brought them."""
     for entry in message.entries or ():
         yield "", entry.value
     if message.event is not None:

@@ -1,7 +1,7 @@
-"""What happened, replayed as it happened and as it could have gone, from the entries of a journal.
+"""Replays a journal's entries: as it happened, without decisions, and as policies would decide.
 
-A replay of what happened, beside what really happened, tells how far the others can be trusted;
-what all of them are off by cancels out in their differences. Pure.
+A replay of what happened, beside what really happened, shows how far the others can be trusted;
+errors that all of them share cancel out in their differences. Pure.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ class LookBackInput:
     """What is known besides the entries."""
 
     snapshot: Snapshot
-    """Queues and policies, as they are now; what the queues hold does not matter."""
+    """Queues and policies, as they are now; the contents of queues are ignored."""
     learned: Learned = NOTHING
-    """Of runs, by now."""
+    """What is known of runs by now."""
     now: float
     """Seconds since 1970."""
     workers: Mapping[str, Worker] = field(default_factory=dict)
-    """The clusters behind MultiKueue whose queues are known, by name."""
+    """The worker clusters whose queues are known, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedJob:
-    """One Job with what became of it in each of the replays; None: it was not in this one."""
+    """One Job with its result in each of the replays; None: it was not in this one."""
 
     entry: JournalEntry
     policy: FallbackPolicy | None
-    """That decided, or would; None: none matches."""
+    """The policy that decided, or would; None: none matches."""
     elsewhere: Elsewhere
     submitted_queue: str
     unseen: tuple[str, ...] = ()
-    """Worker clusters that bear on it and of which nothing is known: it was in no replay."""
+    """Worker clusters without a known state that it depends on: if any, it was in no replay."""
     happened: JobResult | None = None
     static: JobResult | None = None
     promised: JobResult | None = None
@@ -71,7 +71,7 @@ class ReplayedJob:
 
     @property
     def acts(self) -> bool:
-        """Tell whether the comparison is with what would have been without decisions."""
+        """Return whether it is compared with a replay without decisions."""
         return self.is_enforced or (self.policy is None and self.static is not None)
 
     @property
@@ -86,7 +86,7 @@ class ReplayedJob:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hindsight:
     told: tuple[ReplayedJob, ...]
-    """By creation."""
+    """In the order of their creation."""
     left_out: int = 0
     """Jobs that a replay cannot submit: their queues are gone, or they cannot be read."""
     handover_seconds: float = 0.0
@@ -98,7 +98,7 @@ _AS_IT_COULD_BE: Final = "as policies say"
 
 
 def age_of(entry: JournalEntry) -> tuple[float, float, str]:
-    """Put those of one second that nobody saw come in the order in which they were admitted."""
+    """Return a sort key; Jobs created in the same second are ordered by their admission."""
     return entry.created, entry.admitted or float("inf"), entry.key
 
 
@@ -165,9 +165,9 @@ class Replays:
         return {job.name: job for job in found.jobs}
 
     def _known_before(self) -> RunTimeLearner:
-        """Return what was known of runs when the first of them came, by the classes of a replay.
+        """Return what was known of runs when the first Job came, by the classes of a replay.
 
-        A replay's Jobs are cut down, and so their classes have other names.
+        A replay's Jobs are reduced, and so their classes have other names.
         """
         first = min((each.entry.created for each in self._told), default=0.0)
         policies = {each.policy.name: each.policy for each in self._told if each.policy}
@@ -198,7 +198,7 @@ def _before(record: ClassRecord, unix: float, coarse: str) -> ClassRecord:
 
 
 def _over(found: Mapping[str, Packed], unix: float) -> Mapping[str, Packed]:
-    """Leave out what was not over at *unix*, in seconds since 1970."""
+    """Keep only the runs that were over at *unix*, in seconds since 1970."""
     kept = {
         place: pack_runs(run for run in unpack_runs(packed) if run.finished < unix)
         for place, packed in found.items()
@@ -215,12 +215,12 @@ def _went(entry: JournalEntry) -> float:
 
 
 def submitted_manifest(entry: JournalEntry) -> dict[str, Any]:
-    """Write the Job as it was submitted."""
+    """Return the Job as it was submitted."""
     return _manifest(entry, entry.submitted, entry.labels)
 
 
 def ran_manifest(entry: JournalEntry) -> dict[str, Any]:
-    """Write the Job as it became, so that without any policy it goes where it went."""
+    """Return the Job as it ran, so that without any policy it goes where it went."""
     return _manifest(entry, entry.ran, {**entry.labels, QUEUE_LABEL: entry.queue})
 
 
@@ -234,9 +234,9 @@ def _manifest(entry: JournalEntry, spec: str, labels: Mapping[str, str]) -> dict
 
 
 WAITED_SECONDS: Final = 2.0
-"""Who waited at least so long took over quota that another gave back."""
+"""A Job that waited at least so long got quota that another gave back."""
 HANDED_OVER_SECONDS: Final = 10.0
-"""A longer gap has other reasons than that quota is handed over."""
+"""A longer gap has other causes than the handover of quota."""
 
 
 def look_back(
@@ -259,7 +259,7 @@ def look_back(
             left_out += 1
         else:
             told.append(found)
-    # A replay knows Kueue's own part of it.
+    # A replay models Kueue's own part of it.
     besides = max(0.0, handover - world.snapshot.kueue.requeue_seconds)
     runs = {each.entry.key: _seconds(each, besides) for each in told}
     replays = Replays(world, told, runs, progress)
@@ -282,9 +282,10 @@ def look_back(
 
 
 def _without_guesses(told: Sequence[ReplayedJob], world: LookBackInput) -> Iterator[ReplayedJob]:
-    """Drop what replays have said of Jobs that worker clusters bear on that nobody has told of.
+    """Drop the results of Jobs that depend on worker clusters without a known state.
 
-    What those with policies would do to others rests on it too, but not what was without them.
+    A replay by policies depends on all of these clusters, one without decisions only on the Job's
+    own.
     """
     unseen = [_unseen(each, world) for each in told]
     all_unseen = tuple(sorted(set(chain.from_iterable(unseen))))
@@ -308,7 +309,7 @@ def _unseen(told: ReplayedJob, world: LookBackInput) -> tuple[str, ...]:
 
 
 def untold(entries: Iterable[JournalEntry]) -> Hindsight:
-    """Say what the entries alone tell, where queues and policies are not known."""
+    """Return the entries alone, without replays, if queues and policies are not known."""
     found = sorted(_latest(entries), key=age_of)
     nothing = Elsewhere(seconds={}, rests={})
     return Hindsight(
@@ -332,7 +333,7 @@ def _latest(entries: Iterable[JournalEntry]) -> Iterator[JournalEntry]:
         before = by_job.get(key)
         if before is None or _rank(entry) > _rank(before):
             by_job[key] = entry
-    # What never held quota and is gone has kept nobody waiting.
+    # A Workload that never held quota has kept no other waiting.
     return (each for each in by_job.values() if each.admitted or not each.outcome)
 
 
@@ -341,7 +342,7 @@ def _rank(entry: JournalEntry) -> tuple[bool, float]:
 
 
 def _handover(entries: Sequence[JournalEntry]) -> float:
-    """Tell how long quota lies idle between two Jobs, on average, where one waits for it."""
+    """Return for how many seconds, on average, quota is idle between two Jobs if one waits."""
     by_queue: defaultdict[str, list[JournalEntry]] = defaultdict(list)
     for entry in entries:
         by_queue[entry.cluster_queue].append(entry)
@@ -387,7 +388,7 @@ def _policy(entry: JournalEntry, job: Job, snapshot: Snapshot) -> FallbackPolicy
 
 
 def _own_seconds(entry: JournalEntry, world: LookBackInput) -> float:
-    """Tell how long it ran, or will have run where it is not over."""
+    """Return how long it ran, or is expected to run if it is not finished."""
     if entry.outcome:
         return max(0.0, float(entry.finished - entry.admitted))
     known = world.learned.estimates.get((entry.job_class, entry.flavors))

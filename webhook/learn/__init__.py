@@ -1,1 +1,1 @@
-"""What ended runs teach about the next ones: run times, delays, failures. Pure."""
+"""What past runs teach about the next ones: run times, delays, failures. Pure."""

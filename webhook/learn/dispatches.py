@@ -1,4 +1,4 @@
-"""How long AdmissionChecks take in each ClusterQueue: of late, and for those that wait now.
+"""How long AdmissionChecks take in each ClusterQueue, from recent passes and those that wait now.
 
 Behind MultiKueue this is how long it takes until a worker cluster has reserved quota.
 """
@@ -16,15 +16,15 @@ from webhook.learn.run_records import Packed, unpack_runs
 from webhook.model.forecasts import Dispatch
 
 _SLACK: Final = 64
-"""Entries of a heap that may stand for nobody any more."""
+"""Stale entries that a heap may have."""
 
 
 @dataclass(slots=True)
 class WaitingDispatches:
-    """Those in one ClusterQueue that have quota and wait for AdmissionChecks."""
+    """Workloads in one ClusterQueue that have quota and wait for AdmissionChecks."""
 
     since: dict[Key, int] = field(default_factory=dict)
-    """To seconds since 1970."""
+    """Workload to the time of its reservation, in seconds since 1970."""
     _heap: list[tuple[int, Key]] = field(default_factory=list, compare=False)
 
     def add(self, key: Key, reserved: int) -> None:
@@ -38,10 +38,10 @@ class WaitingDispatches:
         self.since.pop(key, None)
 
     def oldest(self, passed: int) -> int:
-        """Tell since when the one waits that has waited longest; 0: there is none.
+        """Return since when the longest wait lasts, in seconds since 1970; 0: none waits.
 
-        Whoever got quota before *passed* was overtaken by one that waits no more: what holds it
-        back is its own affair.
+        A Workload with quota from before *passed* was overtaken by one that has passed: what holds
+        it back is its own, so it is ignored.
         """
         while self._heap:
             since, key = self._heap[0]
@@ -52,7 +52,7 @@ class WaitingDispatches:
 
 
 class DispatchCounts(Protocol):
-    """What is needed of ``tally.Tally``."""
+    """What is needed of ``QueueCounts``."""
 
     @property
     def waiting(self) -> WaitingDispatches: ...
@@ -60,11 +60,11 @@ class DispatchCounts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """What is known of those that wait no more."""
+    """What is known of Workloads that have passed."""
 
     dispatch: Dispatch
     passed: int
-    """When the last of them that got quota got it, in seconds since 1970."""
+    """Latest reservation among them, in seconds since 1970."""
 
 
 _NOTHING: Final = _Past(Dispatch(), 0)
@@ -85,7 +85,7 @@ class Dispatches:
         dispatched: Collection[str],
         clock: float,
     ) -> Mapping[str, Dispatch]:
-        """Say what is known; the same mapping as before if that is so.
+        """Return what is known of each ClusterQueue; the same mapping as before if nothing changed.
 
         *clock* is what to add to seconds since 1970 for the clock of ``Snapshot.as_of``.
         """
@@ -106,7 +106,7 @@ class Dispatches:
         return self._found
 
     def _one(self, name: str, past: Dispatch, since: int, clock: float) -> Dispatch:
-        """Add who waits now; as long as it is the same one, since the same moment."""
+        """Add the longest current wait; while it is the same one, its start does not move."""
         before = self._found.get(name, past)
         moment = before.waiting_since if self._since.get(name) == since else since + clock
         self._since[name] = since

@@ -1,6 +1,7 @@
-"""What is remembered of all classes, and what is learned from it, kept up to date run by run.
+"""Run times and delays learned from runs, for all classes, updated run by run.
 
-What did not change is the same object afterwards, so that only what changed is published.
+A robust mean of logarithms estimates each place; records are pooled by coarse class and bounded in
+number. What did not change is the same object afterwards, so that only changes are published.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.run_keys import JobClass, home_of, of_queue
 
 HALF_LIFE = 9.0
-"""Runs after which one weighs half; when run times change, a few more than that show it."""
+"""Runs after which one weighs half; a change of run times shows after a few more than that."""
 PRIOR_SIGMA = 0.6
-"""Spread of the logarithms of one class' run times, before any of them were seen."""
+"""Spread of the logarithms of one class's run times, before any were observed."""
 PRIOR_RUNS = 4.0
-"""How many runs that guess counts for, beside a few;"""
+"""How many runs that prior counts for, beside a few;"""
 FEW_RUNS = 5.0
-"""beside more than so many it fades with their cube, as they tell enough of themselves."""
+"""beside more than so many it fades with their cube, as they are enough by themselves."""
 TENTH = 1.2816
 """Sigmas from the middle of a normal distribution to its tenth and its ninetieth percent."""
 
@@ -59,14 +60,14 @@ _Weighted = Sequence[tuple[float, float]]
 def estimate(runs: Iterable[Run], *, prior_sigma: float = PRIOR_SIGMA) -> RunTime | None:
     """Estimate from successful runs, the oldest first; None: there are none.
 
-    *prior_sigma*: the spread of logarithms to expect of runs like these, until enough were seen.
+    *prior_sigma*: the spread of logarithms to expect of such runs until enough were observed.
     """
     weighted = _weighted(runs)
     if not weighted:
         return None
     middle = _middle(weighted)
     below, above = _sigmas(weighted, middle, prior_sigma)
-    # The middle itself is off by as much as the mean of so many runs.
+    # The middle itself has the error of a mean of so many runs.
     error = math.sqrt(1 + 1 / _effective_runs(weighted))
     return RunTime(
         seconds=math.exp(middle),
@@ -78,11 +79,11 @@ def estimate(runs: Iterable[Run], *, prior_sigma: float = PRIOR_SIGMA) -> RunTim
 
 
 def spread_of(elsewhere: Iterable[Iterable[Run]]) -> float:
-    """Return the spread of logarithms that a class' runs had in other places.
+    """Return the spread of logarithms that a class's runs had in other places.
 
     What makes one run of a class longer than another, its data and its steps, does so on every
-    flavor: so few runs here, beside many there, are no reason to know nothing of their spread.
-    Without runs elsewhere it is ``PRIOR_SIGMA``.
+    flavor: so few runs here, beside many there, do not leave their spread unknown. Without runs
+    elsewhere it is ``PRIOR_SIGMA``.
     """
     squares, total = 0.0, 0.0
     for runs in elsewhere:
@@ -102,12 +103,12 @@ def _weighted(runs: Iterable[Run]) -> _Weighted:
 
 @lru_cache
 def _weights(count: int) -> tuple[float, ...]:
-    """Weigh so many runs, the newest first."""
+    """Return the weights of so many runs, the newest first."""
     return tuple(0.5 ** (age / HALF_LIFE) for age in range(count))
 
 
 def _middle(weighted: _Weighted) -> float:
-    """Find the M-estimate with Tukey's biweight, from the weighted median on.
+    """Return the M-estimate with Tukey's biweight, starting from the weighted median.
 
     Huber & Ronchetti, Robust Statistics, 2nd edition, 4.8; the scale stays at that of the median.
     """
@@ -129,7 +130,7 @@ def _middle(weighted: _Weighted) -> float:
 
 
 def _sigmas(weighted: _Weighted, middle: float, prior_sigma: float) -> tuple[float, float]:
-    """Find the spread below and above the middle, with the guess in as long as runs are few."""
+    """Return the spread below and above the middle; the prior counts as long as runs are few."""
     runs = _effective_runs(weighted)
     telling = runs - 1  # one run alone tells nothing of spread
     guessed = PRIOR_RUNS * min(1.0, (FEW_RUNS / runs) ** 3)
@@ -144,7 +145,7 @@ def _sigmas(weighted: _Weighted, middle: float, prior_sigma: float) -> tuple[flo
 
 
 def _effective_runs(weighted: _Weighted) -> float:
-    """Count how many runs of equal weight would tell as much (Kish)."""
+    """Return how many runs of equal weight would carry as much information (Kish)."""
     total = sum(weight for _, weight in weighted)
     return total * total / sum(weight * weight for _, weight in weighted)
 
@@ -167,7 +168,7 @@ def _quantile(weighted: _Weighted, part: float) -> float:
 OF_ALL: Final = ""
 """Stands for the class where all classes are meant."""
 MOST_PLACES: Final = 2_000
-"""Flavors, and ClusterQueues; beyond so many the ones that came first are forgotten."""
+"""Flavors, and ClusterQueues; beyond so many the first ones are forgotten."""
 
 _Place: TypeAlias = tuple[str, str]
 """(class or ``OF_ALL``, flavors)"""
@@ -178,14 +179,14 @@ class Delays:
         """Learn of each class what *records* say of it."""
         self._records = records
         self._starts: dict[str, Packed] = {}
-        """Flavors to the newest of all classes."""
+        """Flavors to the newest delays of all classes."""
         self._dispatches: dict[str, Packed] = {}
         self._published: Estimates = {}
         self._stale: dict[_Place, None] = {}
         self._dispatched: set[str] = set()
 
     def take(self, key: str, before: ClassRecord | None, after: ClassRecord) -> None:
-        """Take over how the runs of one class began."""
+        """Apply how the runs of one class began."""
         known = before or ClassRecord()
         for flavors, packed in after.starts.items():
             if known.starts.get(flavors) != packed:
@@ -199,11 +200,14 @@ class Delays:
                 _limit(self._dispatches)
 
     def forget(self, key: str, record: ClassRecord) -> None:
-        """Forget a class; what it told of the places stays."""
+        """Forget a class; what was learned of the places from it stays."""
         self._stale.update(dict.fromkeys((key, flavors) for flavors in record.starts))
 
     def starts(self, at_once: int | None) -> Estimates:
-        """Say how long pods take to be ready; the same mapping as before if that is so."""
+        """Return how long pods take to be ready; the same mapping as before if nothing changed.
+
+        At most *at_once* places are estimated again; None: all.
+        """
         taken = list(self._stale)[:at_once]
         for place in taken:
             del self._stale[place]
@@ -212,11 +216,11 @@ class Delays:
 
     @property
     def dispatches(self) -> Mapping[str, Packed]:
-        """ClusterQueue to how long its AdmissionChecks took of late."""
+        """ClusterQueue to how long its AdmissionChecks took recently."""
         return self._dispatches
 
     def take_dispatched(self) -> frozenset[str]:
-        """Name the ClusterQueues of which more is known than at the last call."""
+        """Return the ClusterQueues of which more is known than at the last call."""
         taken = frozenset(self._dispatched)
         self._dispatched.clear()
         return taken
@@ -229,11 +233,11 @@ class Delays:
 
 
 def renewed(before: Estimates, learnt: Mapping[_Place, RunTime | None]) -> Estimates:
-    """Take over what is learnt, None: nothing any more; *before* itself where nothing differs."""
+    """Return *before* with new estimates, None removing one; *before* itself if nothing differs."""
     changed = {place: each for place, each in learnt.items() if each != before.get(place)}
     if not changed:
         return before
-    # One mapping, and not one to publish beside one to work on: of 10,000 classes that counts.
+    # One mapping serves work and publication: with 10,000 classes a second one would cost much.
     found = {**before, **changed}
     return {place: each for place, each in found.items() if each is not None}
 
@@ -246,9 +250,9 @@ def _limit(places: dict[str, Packed]) -> None:
 MOST_CLASSES: Final = 10_000
 """Beyond so many, those of the home that has the most are forgotten, the oldest first."""
 AT_ONCE: Final = 500
-"""Estimates made in one go, at about a tenth of a millisecond each; the others wait a turn."""
+"""Estimates made in one go, at about a tenth of a millisecond each; the others come next time."""
 _FORGOTTEN_AT_ONCE: Final = 20
-"""One in so many: to find the oldest costs a look at all."""
+"""One in so many is forgotten at once, as finding the oldest reads all of them."""
 
 
 class RunTimeLearner:
@@ -264,25 +268,25 @@ class RunTimeLearner:
         self._changed: set[str] = set()
         self.delays = Delays(self._records)
         self._floors: dict[str, int] = {}
-        """By home: what ended no later than this was forgotten and is not taken up again."""
+        """Home to a time: records that ended no later were forgotten and are not merged again."""
 
     @property
     def records(self) -> Mapping[str, ClassRecord]:
-        """Class to what is remembered of it."""
+        """Class to its record."""
         return self._records
 
     def add(self, ended: Ended) -> None:
-        """Take over a run; one that is known already changes nothing."""
+        """Merge a run; one that is known already changes nothing."""
         self.merge(ended.key, ended.record())
         if ended.cluster_queue and ended.succeeded:
             self.merge(of_queue(ended.cluster_queue, home_of(ended.key)), pooled(ended))
 
     def begin(self, job_class: JobClass, began: Began) -> None:
-        """Take over how a run began that goes on."""
+        """Merge how a run in progress began."""
         self.merge(job_class.key, began.record()._replace(coarse=job_class.coarse))
 
     def merge(self, key: str, record: ClassRecord) -> None:
-        """Take over what is known of a class from elsewhere."""
+        """Merge a record of a class."""
         before = self._records.get(key)
         if before is None and record.last <= self._floors.get(home_of(key), -1):
             return
@@ -300,13 +304,16 @@ class RunTimeLearner:
             self._forget()
 
     def take_changed(self) -> frozenset[str]:
-        """List the classes of which more, or nothing any more, is known than at the last call."""
+        """Return the classes whose records were changed or forgotten since the last call."""
         taken = frozenset(self._changed)
         self._changed.clear()
         return taken
 
     def estimates(self, at_once: int | None = AT_ONCE) -> Estimates:
-        """Say what is learned; the same mapping as before where that has not changed."""
+        """Return the learned run times; the same mapping as before if nothing changed.
+
+        At most *at_once* places are estimated again; None: all.
+        """
         taken = list(self._stale)[:at_once]
         for place in taken:
             del self._stale[place]
@@ -344,7 +351,7 @@ class RunTimeLearner:
             self._drop_estimates(record.coarse, self._pools.pop(record.coarse, {}))
 
     def _forget(self) -> None:
-        """Forget what ended longest ago of whoever has the most: nobody pushes others out."""
+        """Forget the oldest records of the home that has the most: no home crowds out another."""
         most = len(self._records) - self._most + self._most // _FORGOTTEN_AT_ONCE
         ones = dict.fromkeys(self._records, 1)
         for key in tuple(islice(crowded_out(ones, self._records), most)):
@@ -357,7 +364,7 @@ class RunTimeLearner:
             self._leave(record)
 
     def _drop_estimates(self, key: str, flavors: Iterable[str]) -> None:
-        # They are made anew of nothing, and so go.
+        # Estimated again from nothing, they disappear.
         self._stale.update(dict.fromkeys((key, each) for each in flavors))
 
 
@@ -377,7 +384,7 @@ NOTHING: Final = Learned(records={}, estimates={}, refusals={})
 
 
 def remembered(runs: RunTimeLearner, policies: tuple[FallbackPolicy, ...], unix: float) -> Learned:
-    """Sum up what is known at *unix*, in seconds since 1970."""
+    """Return all that is known at *unix*, in seconds since 1970."""
     failing = Failing()
     failing.step(runs.records, runs.records, policies, unix)
     starts, dispatches = runs.delays.starts(None), runs.delays.dispatches

@@ -1,11 +1,9 @@
-"""How long a Job is expected to run in an option, and what that rests on.
+"""The run time and the delays to expect of a Job in an option, and what the expectation rests on.
 
-What the Job's owner wrote stands above all that was learned of others: as it is in the first
-option, elsewhere by how much longer runs were seen to take there, else by the policy's slowdown.
-Where nothing is written, in this order: runs of its class on these flavors; runs of its coarse
-class there; its runs on the first option's flavors, slowed down; what the policy says. A few runs
-of others in its coarse class come last: they say less of this Job than who wrote the policy.
-Otherwise it is not known, and nothing is made up.
+The annotation of the Job's owner comes first, scaled to other options by learned ratios or the
+policy's slowdown; then runs of the class, of its coarse class, of the first option slowed down, the
+policy's run time, and last a few runs of other classes. Otherwise it is unknown: nothing is made
+up.
 """
 
 from __future__ import annotations
@@ -39,16 +37,16 @@ from webhook.model.words import spoken
 MAX_EXECUTION = "kueue.x-k8s.io/max-exec-time-seconds"
 """The label by which Kueue ends a Workload that has run for so long."""
 _LONGEST_LIMIT = 9
-"""Digits of a time limit in seconds; thirty years have nine."""
+"""Digits of a time limit in seconds; nine are thirty years."""
 _TELLING_SECONDS = 5.0
-"""What must be left of a run for it to be told apart from its start: Kueue's times are whole
-seconds, and pods that have ended count as ready."""
+"""Least rest of a run after its start delay is subtracted: Kueue's times are whole seconds, and
+pods that have ended count as ready."""
 _COARSE_SIGMA = 0.5
-"""Between the classes of one coarse class, at the least: their numbers differ."""
+"""Least spread between the classes of one coarse class: the numbers in their commands differ."""
 _SAID_SIGMA = 0.4
-"""Of what a Job's owner or a policy says."""
+"""Spread of a run time that a Job's owner or a policy states."""
 _SLOWDOWN_SIGMA = 0.3
-"""Of a slowdown that a policy says."""
+"""Spread of a slowdown that a policy states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +57,15 @@ class Expecting:
     job_class: JobClass
     policy: FallbackPolicy
     first_flavors: str = ""
-    """What it would get in the first option; empty: not known."""
+    """Flavors that it would get in the first option; empty: not known."""
     said: float | None = None
     """The Job's annotation ``run-time``, in seconds."""
     start_delays: Estimates = field(default_factory=dict)
-    """Of which the one in the first option is no slower elsewhere."""
+    """Start delays by class and flavors; they are not scaled by a slowdown."""
 
 
 def estimate(expecting: Expecting, option: Option, flavors: str) -> RunTime | None:
-    """Expect a run time under *option*, on *flavors*; None: nothing is known."""
+    """Return the expected run time under *option*, on *flavors*; None: nothing is known."""
     if expecting.said is not None:
         return _of_owner(expecting, expecting.said, option, flavors)
     found = _on(expecting, flavors)
@@ -77,7 +75,7 @@ def estimate(expecting: Expecting, option: Option, flavors: str) -> RunTime | No
 
 
 def _of_owner(expecting: Expecting, said: float, option: Option, flavors: str) -> RunTime | None:
-    """Take what the Job says of its run in the first option, as much longer as it is elsewhere."""
+    """Return the annotated run time, scaled from the first option to this one."""
     first = _around(said, _SAID_SIGMA, Basis.ANNOTATION)
     if option.name == expecting.policy.spec.options[0].name:
         return first
@@ -90,7 +88,7 @@ def _by_slowdown(expecting: Expecting, first: RunTime, option: Option) -> RunTim
 
 
 def _scaled(expecting: Expecting, first: RunTime, flavors: str) -> RunTime | None:
-    """Scale a run in the first option as learned runs differ; None: too few were seen of either."""
+    """Scale a run in the first option by the ratio of learned runs; None: too few of either."""
     here, there = _on(expecting, flavors), _on(expecting, expecting.first_flavors)
     if here is None or there is None or min(here.runs, there.runs) < ENOUGH_RUNS:
         return None
@@ -108,7 +106,7 @@ def _scaled(expecting: Expecting, first: RunTime, flavors: str) -> RunTime | Non
 
 
 def _believed(expecting: Expecting, option: Option) -> RunTime | None:
-    """Take the run in the first option, slowed down: as learned there, or as it is said."""
+    """Return the run in the first option, slowed down: as learned there, or as the policy says."""
     slowdown = slowdown_of(expecting.policy, option)
     if slowdown is None:
         return None
@@ -123,15 +121,15 @@ def _believed(expecting: Expecting, option: Option) -> RunTime | None:
 
 
 def _is_hearsay(expecting: Expecting, flavors: str, found: RunTime) -> bool:
-    """Tell whether it rests on a few runs of other classes alone."""
+    """Return whether it rests on only a few runs of other classes."""
     own = (expecting.job_class.key, flavors) in expecting.run_times
     return not own and found.runs < ENOUGH_RUNS
 
 
 def within_limits(job: Job) -> RunTime | None:
-    """Take a run that is ended after some time to last any part of it; None: none is ended.
+    """Return a run of unknown length that a limit ends; None: there is no limit.
 
-    Its range holds the middle 80 %.
+    Any length up to the limit is equally likely; the range holds the middle 80 %.
     """
     limit = min((seconds for _, seconds in limits_of(job)), default=0)
     if not limit:
@@ -140,7 +138,7 @@ def within_limits(job: Job) -> RunTime | None:
 
 
 def limits_of(job: Job) -> Iterator[tuple[str, int]]:
-    """List what ends a run of the Job: its name, and after how many seconds."""
+    """Yield what ends a run of the Job: its name, and after how many seconds."""
     if job.active_deadline_seconds is not None:
         yield "activeDeadlineSeconds", job.active_deadline_seconds
     written = job.labels.get(MAX_EXECUTION, "")
@@ -149,14 +147,14 @@ def limits_of(job: Job) -> Iterator[tuple[str, int]]:
 
 
 def slowdown_of(policy: FallbackPolicy, option: Option) -> float | None:
-    """Tell an option's slowdown; the first one's is 1, an other's is known only if it is given."""
+    """Return an option's slowdown: 1 for the first option, None if the policy gives none."""
     return 1.0 if option.name == policy.spec.options[0].name else option.slowdown
 
 
 def _without_start(expecting: Expecting, learned: RunTime, flavors: str) -> RunTime:
-    """Take off what the class' pods took to be ready on *flavors*.
+    """Subtract the time until the class's pods are ready on *flavors*.
 
-    A run that is short beside that tells little of itself: there the whole stands for it.
+    A run that is short beside that is used whole, as the rest would say little.
     """
     found = expecting.start_delays.get((expecting.job_class.key, flavors))
     if found is None or found.runs < ENOUGH_RUNS:
@@ -173,7 +171,7 @@ def _said(expecting: Expecting) -> RunTime | None:
 
 
 def _on(expecting: Expecting, flavors: str) -> RunTime | None:
-    """Take what is learned on given flavors, from the class or by way of its coarse class."""
+    """Return what is learned on given flavors, from the class or by way of its coarse class."""
     run_times, job_class = expecting.run_times, expecting.job_class
     exact = run_times.get((job_class.key, flavors))
     if exact is not None and exact.runs >= ENOUGH_RUNS:
@@ -185,7 +183,7 @@ def _on(expecting: Expecting, flavors: str) -> RunTime | None:
 
 
 def _coarse(expecting: Expecting, flavors: str) -> RunTime | None:
-    """Take the coarse class' runs, scaled by how the class' own differ in the first option."""
+    """Return the coarse class's runs, scaled by how the class's own differ in the first option."""
     run_times, (key, coarse) = expecting.run_times, expecting.job_class
     found = run_times.get((coarse, flavors))
     if found is None:
@@ -199,7 +197,7 @@ def _coarse(expecting: Expecting, flavors: str) -> RunTime | None:
 
 
 def _together(exact: RunTime, coarse: RunTime) -> RunTime:
-    """Weigh a few runs of the class against its coarse class by what each leaves uncertain.
+    """Weigh a few runs of the class against its coarse class by their uncertainties.
 
     Both as normal distributions of logarithms: the prior's variance against that of a mean.
     """
@@ -245,14 +243,14 @@ def _sigma(found: RunTime) -> float:
 _Ranged: TypeAlias = Start | Delay | RunTime
 _OF_ALL = ""
 _UNSURE = math.exp(TENTH * PRIOR_SIGMA)
-"""How many times as long as somebody has waited the wait may well become."""
+"""Factor on a wait so far to the end of its range."""
 
 
 def dispatch(found: Dispatch | None, now: float) -> Delay | None:
-    """Expect how long AdmissionChecks take; None: nobody has passed or waited for them yet.
+    """Return how long AdmissionChecks take; None: none has passed or waited for them yet.
 
-    Who waits at *now*, on the clock of ``Snapshot.as_of``, has not been dispatched: it takes at
-    least as long as that.
+    A Workload that waits at *now*, on the clock of ``Snapshot.as_of``, is not dispatched yet: the
+    expectation is at least its wait.
     """
     if found is None:
         return None
@@ -270,10 +268,10 @@ def dispatch(found: Dispatch | None, now: float) -> Delay | None:
 
 
 def transfer(found: Dispatch | None, option: Option) -> Delay | None:
-    """Expect how long the way to a worker cluster takes of which it is known who waits there.
+    """Return how long it takes to reach a worker cluster whose own queue is known; None: unknown.
 
-    No longer than the option's ``startDelay``: a dispatch lasts until the worker has quota, so
-    after a burst even the shortest one of late has waited there.
+    At most the option's ``startDelay``: a dispatch lasts until the worker has quota, so after a
+    burst even the shortest recent one contains a wait there.
     """
     if found is None or found.learned is None:
         return None
@@ -285,11 +283,11 @@ def transfer(found: Dispatch | None, option: Option) -> Delay | None:
 
 
 def later(start: Start, lasts: Delay | RunTime | None) -> Start:
-    """Tell when it is over, if it lasts so long from a start on; both vary independently."""
+    """Return the end of what lasts so long from a start on; both vary independently."""
     if lasts is None or start.seconds == inf:
         return start
     middle, low, high = _added(start, lasts)
-    # Not by replace(): this is on the way of reviews.
+    # Not by replace(), which is slow: this runs in reviews.
     return Start(
         seconds=middle,
         low=low,
@@ -302,7 +300,10 @@ def later(start: Start, lasts: Delay | RunTime | None) -> Start:
 
 
 def start_up(starts: Estimates, job_class: JobClass, flavors: str) -> Delay | None:
-    """Expect how long pods take to be ready: of the class, or of all; None: too few were seen."""
+    """Return how long pods take to be ready: of the class, or of all.
+
+    None: too few were observed.
+    """
     for key in (job_class.key, job_class.coarse, _OF_ALL):
         found = starts.get((key, flavors))
         if found is not None and found.runs >= ENOUGH_RUNS:
@@ -314,7 +315,7 @@ def start_up(starts: Estimates, job_class: JobClass, flavors: str) -> Delay | No
 def before_run(
     option: Option, run: RunTime | None, *, on_way: Delay | None, started: Delay | None
 ) -> Delay | None:
-    """Tell what comes on top of AdmissionChecks, or of the way to a cluster, before the run.
+    """Return the delay before the run, besides AdmissionChecks or the way to a cluster; None: none.
 
     The option's ``startDelay`` is that and *on_way* together, until either is learned.
     """
@@ -336,7 +337,7 @@ def added(one: Delay | None, other: Delay | None) -> Delay | None:
 
 
 def lasting(forecast: Forecast | None) -> RunTime | None:
-    """Expect how long quota is held: the run, and all that goes by before it."""
+    """Return how long quota is held: the run, and all delays before it; None: unknown."""
     if forecast is None or forecast.run is None:
         return None
     return after(added(forecast.dispatch, forecast.delay), forecast.run)
@@ -366,7 +367,7 @@ def lent(
     cluster_queues: Mapping[str, ClusterQueue],
     checks: Mapping[str, AdmissionCheck],
 ) -> Mapping[str, Mapping[str, RunTime]]:
-    """Choose what is known of each class in each cluster of *names*, else in any of them."""
+    """Return the surest estimate of each class in each cluster of *names*, else in any of them."""
     behind = multikueue.flavors_behind(Snapshot(cluster_queues=cluster_queues, checks=checks))
     found: dict[str, dict[str, RunTime]] = {"": {}, **{name: {} for name in names}}
     for (job_class, place), each in recorded.items():
@@ -384,7 +385,7 @@ def lent(
 def together(
     lent_here: Mapping[str, RunTime], own: Estimates, cluster_queues: Mapping[str, ClusterQueue]
 ) -> Estimates:
-    """Let the manager's records stand for what was not seen in this cluster itself, or seldom."""
+    """Fill a cluster's own estimates, where runs are few, with those of the manager's records."""
     groups = chain.from_iterable(queue.groups for queue in cluster_queues.values())
     flavors = {flavor for group in groups for flavor in group.flavors}
     borrowed = {(name, flavor): each for name, each in lent_here.items() for flavor in flavors}
@@ -392,7 +393,7 @@ def together(
 
 
 def _own(own: RunTime, other: RunTime | None) -> RunTime:
-    """Prefer what is nearer, unless it rests on a few runs and the other on more."""
+    """Return the nearer estimate, unless it rests on a few runs and the other on more."""
     return own if other is None or own.runs >= ENOUGH_RUNS else _surer(own, other)
 
 

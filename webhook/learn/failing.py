@@ -1,4 +1,4 @@
-"""The classes that keep failing in an option, kept up to date class by class."""
+"""The classes that keep failing in an option, updated class by class, and so are refused it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from webhook.learn.run_records import FAILURES_THAT_TELL, ClassRecord, RunOutcom
 from webhook.model.policy.fallback_policy import FallbackPolicy
 
 REFUSED_SECONDS = 86_400.0
-"""Since the last failure, and at most since the last success in the first option."""
+"""Duration of a refusal: from the last failure, and at most from the last success in the first
+option."""
 _AS_SUBMITTED = ("", "")
 
 
 def refused(
     record: ClassRecord, policy: FallbackPolicy, unix: float
 ) -> Iterator[tuple[str, float]]:
-    """List the options that a class is refused, each with when that ends, since 1970.
+    """Yield the options that a class is refused, each with the end of that in seconds since 1970.
 
     It failed there at least three times and never succeeded under the policy as it is now, while
     Jobs of the class succeed in the first option, or as they were submitted.
@@ -67,7 +68,7 @@ class Failing:
 
     @property
     def ends(self) -> Mapping[Refusal, float]:
-        """When each refusal ends, in seconds since 1970, as of the last look."""
+        """Refusal to its end, in seconds since 1970, as of the last ``step``."""
         return self._ends
 
     def step(
@@ -77,7 +78,7 @@ class Failing:
         policies: tuple[FallbackPolicy, ...],
         unix: float,
     ) -> frozenset[Refusal]:
-        """Say what is refused at *unix*; the same object as before where that has not changed.
+        """Return what is refused at *unix*; the same object as before if that has not changed.
 
         *changed* are the classes whose records have changed since the last call.
         """

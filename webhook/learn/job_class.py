@@ -1,12 +1,8 @@
-"""Which Jobs run alike: a Job's class, by which run times and failures are remembered.
+"""A Job's class: which Jobs run alike, so that run times and failures are remembered together.
 
-A class is worked out from a Job as it was submitted or from the pod sets of its Workload, where
-Kueue stores the same template, perhaps with limits written as requests: both come to the same.
-Defaults of LimitRanges, overheads and Kueue's transformations are left out, as a Workload alone
-does not tell them.
-
-A class has a home: the Job's namespace, or what a policy's ``sharedNamespaces`` have in common.
-What Jobs of one home did tells nothing of those of another: nobody can teach for somebody else.
+It is computed from a Job as submitted or from its Workload's pod sets, with the same result; what a
+Workload alone does not show (LimitRange defaults, overheads) is left out. A class has a home, the
+Job's namespace or those that share under a policy: runs of one home teach nothing about another's.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ from webhook.model.queues import KueueConfig
 from webhook.model.run_keys import JobClass
 
 COARSE = "~"
-"""What the names of coarse classes begin with."""
+"""Prefix of the names of coarse classes."""
 LONGEST_NAME = 60
 
 _MARK = re.compile(
@@ -34,38 +30,38 @@ _MARK = re.compile(
     r" (?P<coarse>~[0-9a-f]{1,16}) (?P<generation>[0-9]{1,10})"
     r"(?: (?P<home>\*[a-z0-9.-]+))?"
 )
-"""Nothing that stands for several classes at once can be a key: see ``runs.of_queue``."""
+"""No key can be the name of several classes at once: see ``of_queue``."""
 _MOST_GENERATION = (1 << 32) - 1
 _DIGEST_BYTES = 8
 _SHARED = "*"
 _PLAIN = KueueConfig()
 _MASKED_CHARACTERS = 4096
-"""Of the words in which numbers are masked: what follows them counts as it stands."""
+"""Of the words in which numbers are masked; what follows is used verbatim."""
 _HEX = r"(?P<hex>\b[0-9a-f][0-9a-f-]{7,}\b)(?=(?P<rest>[0-9a-f-]*))"
 _NUMBER = r"[0-9]+(?:[.,_:][0-9]+)*(?:e[+-]?[0-9]+)?"
 _NUMBERS = re.compile(f"{_HEX}|{_NUMBER}", re.IGNORECASE)
-"""Numbers, times, and the digests and UUIDs that generated names end in. Whether a digit is in a
-digest is for ``_mask`` to say: asked of each place ahead, it would cost the square of the text."""
+"""Numbers, times, and the digests and UUIDs that generated names end in. ``_mask`` checks whether a
+digest has a digit: a lookahead at each place would take quadratic time."""
 _DIGIT = re.compile(r"[0-9]")
 
 
 class Mark(NamedTuple):
-    """What a decision writes on the pod template for whoever learns from its Workload."""
+    """What a decision writes on the pod template, to be read from the Workload."""
 
     job_class: JobClass
     generation: int
-    """Of the policy that decided."""
+    """Generation of the policy that decided."""
 
 
 def shared_home(policy: str) -> str:
-    """Name what the namespaces that share under a policy have for a home: no namespace's name."""
+    """Return the home of the namespaces that share under a policy; it is no namespace's name."""
     return f"{_SHARED}{policy}"
 
 
 def of_job(job: Job, label: str | None = None, *, shared: str = "") -> JobClass:
-    """Tell a Job's class; *label* is the policy's ``jobClassLabel``.
+    """Return a Job's class; *label* is the policy's ``jobClassLabel``.
 
-    *shared*: the home that its namespace shares with others; empty: none but itself.
+    *shared*: the home that its namespace shares with others; empty: only its own.
 
     Raises:
         FieldError: a quantity cannot be read.
@@ -78,7 +74,7 @@ def of_job(job: Job, label: str | None = None, *, shared: str = "") -> JobClass:
 
 
 def of_pods(pod_sets: Iterable[PodSet]) -> JobClass:
-    """Tell the class of pods by images, commands, arguments and what they ask for; without home.
+    """Return the class of pods by images, commands, arguments and resources; without home.
 
     Raises:
         FieldError: a quantity cannot be read.
@@ -99,9 +95,9 @@ def of_pods(pod_sets: Iterable[PodSet]) -> JobClass:
 
 @lru_cache(maxsize=4096)
 def written(mark: Mark) -> str:
-    """Write a mark; equal ones become the very same text, by which work is recalled.
+    """Return a mark as text; equal marks become the same object, by which results are cached.
 
-    The home is written where it is not the namespace of who carries the mark.
+    The home is written unless it is the namespace of the Job that carries the mark.
     """
     home, _, key = mark.job_class.key.partition("/")
     coarse = mark.job_class.coarse.partition("/")[2]
@@ -111,10 +107,7 @@ def written(mark: Mark) -> str:
 
 @lru_cache(maxsize=4096)
 def read(text: str, namespace: str) -> Mark | None:
-    """Read what ``written`` wrote on something in *namespace*, as ``marks.of`` found it.
-
-    None: it is something else.
-    """
+    """Parse what ``written`` wrote on an object in *namespace*; None: it is something else."""
     parts = _MARK.fullmatch(text)
     if parts is None or int(parts["generation"]) > _MOST_GENERATION:
         return None
@@ -123,9 +116,9 @@ def read(text: str, namespace: str) -> Mark | None:
 
 
 def name_of(image: str, command: Iterable[Any]) -> str:
-    """Name a class for people: the image, and the program that the *command* begins with.
+    """Return a name of a class for people: the image, and the program that *command* begins with.
 
-    Nothing else of it, and no argument: they can be passwords, and names are read by many.
+    No argument is shown: it can be a password, and names are read by many.
     """
     program = str(next(iter(command), "")).split()[:1]
     parts = [each.rpartition("/")[2] for each in (image, *program)]
@@ -134,14 +127,14 @@ def name_of(image: str, command: Iterable[Any]) -> str:
 
 
 def masked(text: str) -> str:
-    """Put one sign for each number; of a long text only in its beginning."""
+    """Replace each number by one sign; of a long text only in its beginning."""
     found = _NUMBERS.sub(_mask, text[:_MASKED_CHARACTERS])
     rest = text[_MASKED_CHARACTERS:]
     return found + _digest(rest) if rest else found
 
 
 def _mask(found: re.Match[str]) -> str:
-    """Leave words such as ``facade-beef`` as they are: a digest has a digit."""
+    """Keep words such as ``facade-beef``: a digest has a digit."""
     is_word = found["hex"] and not _DIGIT.search(found["hex"] + found["rest"])
     return found[0] if is_word else "#"
 

@@ -1,4 +1,4 @@
-"""Runs that ended, kept in few bytes: of each class the newest ones, by the flavors they ran on.
+"""Records of ended runs, in few bytes: the newest of each class by flavors, and their ConfigMaps.
 
 Records of one class from several sources merge to the same record in whatever order and however
 often: a record is a set of runs, of which the newest are kept.
@@ -25,11 +25,11 @@ MOST_RUNS = 40
 """Successful runs kept of a class on given flavors; ``learn.estimates`` weighs them by age."""
 MOST_FAILED = 8
 MOST_BEGUN = 6
-"""Delays kept of a class in one place, and of all classes together: 10,000 classes shall take less
+"""Delays kept of a class in one place, and of all classes together: 10,000 classes must take less
 than 50 MB, with all else that is kept of them."""
 FAILURES_THAT_TELL = 3
 MOST_PLACES = 8
-"""Flavors, and options, that are kept of one class: the newest."""
+"""Flavors, and options, kept of one class: the newest."""
 
 _RUN = struct.Struct("<IHI")
 _OUTCOME = struct.Struct("<IHI?")
@@ -39,10 +39,10 @@ _NO_OUTCOMES: Mapping[tuple[str, str], Packed] = {}
 
 
 class Run(NamedTuple):
-    """What is the same in all three is the same run."""
+    """One run; equal values in all three fields are the same run."""
 
     finished: int
-    """Seconds since 1970, by the API server's clock, which tells whole ones."""
+    """Seconds since 1970, by the API server's clock, which has whole seconds."""
     uid: int
     """16 bits of a digest of its Workload's uid."""
     seconds: int
@@ -55,7 +55,7 @@ class RunOutcome(NamedTuple):
     finished: int
     uid: int
     generation: int
-    """Of the policy when it decided."""
+    """Generation of the policy when it decided."""
     succeeded: bool
 
 
@@ -78,29 +78,29 @@ class ClassRecord(NamedTuple):
 
     @property
     def last(self) -> int:
-        """Tell when the newest of all ended or began, in seconds since 1970."""
+        """The time of the newest run's end or start, in seconds since 1970; 0: there is none."""
         found = (self.runs, self.failed, self.starts, self.dispatches)
         packed = [each for mapping in found for each in mapping.values()]
         return max((unpack_runs(each[-_RUN.size :])[0].finished for each in packed), default=0)
 
 
 class Began(NamedTuple):
-    """How a run has begun so far; moments in seconds since 1970, 0: it has not come to that."""
+    """How a run has begun so far; times in seconds since 1970, 0: not reached."""
 
     cluster_queue: str
     flavors: str
     cluster: str
     """Where MultiKueue has sent it; empty: it runs here."""
     uid: int
-    """As in a ``RunningGroup``."""
+    """As in a ``Run``."""
     reserved: int
-    """0 also where no AdmissionCheck stands between reservation and admission."""
+    """0 also if no AdmissionCheck is between reservation and admission."""
     admitted: int
     ready: int = 0
     """When all its pods were ready for the first time."""
 
     def record(self) -> ClassRecord:
-        """Tell what is learned from it."""
+        """Return what is learned from it."""
         starts, dispatches = {}, {}
         if self.flavors and self.ready >= self.admitted > 0:
             start = pack_runs([Run(self.ready, self.uid, self.ready - self.admitted)])
@@ -144,9 +144,9 @@ class Ended(NamedTuple):
 
 
 def crowded_out(sizes: Mapping[str, int], records: Mapping[str, ClassRecord]) -> Iterator[str]:
-    """List records in the order in which they make room, so that nobody pushes others out.
+    """Yield the keys of records in the order in which they are dropped to make room.
 
-    Of the home that takes the most, the one that ended longest ago.
+    Of the home that takes the most, the one that ended longest ago: no home crowds out another.
     """
     taken: Counter[str] = Counter()
     oldest: defaultdict[str, deque[str]] = defaultdict(deque)
@@ -169,23 +169,23 @@ def crowded_out(sizes: Mapping[str, int], records: Mapping[str, ClassRecord]) ->
 
 
 def places(flavors: str, cluster: str) -> tuple[str, ...]:
-    """Name what a run is remembered under: its flavors, and these in the cluster it was sent to."""
+    """Return the keys of a run: its flavors, and these in the cluster it was sent to."""
     return (flavors, f"{flavors}{IN_CLUSTER}{cluster}") if cluster else (flavors,)
 
 
 def pooled(ended: Ended) -> ClassRecord:
-    """Keep of a run what tells of others in its ClusterQueue."""
+    """Return what a run teaches about others in its ClusterQueue."""
     return ClassRecord(runs=ended.record().runs)
 
 
 def split_place(place: str) -> tuple[str, str]:
-    """Take flavors and worker cluster apart."""
+    """Split a key into flavors and worker cluster."""
     flavors, _, cluster = place.partition(IN_CLUSTER)
     return flavors, cluster
 
 
 def merged(one: ClassRecord, other: ClassRecord) -> ClassRecord:
-    """Put two records of one class together."""
+    """Merge two records of one class."""
     if one == other:
         return one
     return ClassRecord(
@@ -214,7 +214,12 @@ def pack_runs(runs: Iterable[Run]) -> Packed:
 
 
 def unpack_runs(packed: Packed) -> tuple[Run, ...]:
-    """Raise ValueError where it is not what ``pack_runs`` made."""
+    """Unpack runs.
+
+    Raises:
+        ValueError: it is not what ``pack_runs`` made.
+
+    """
     return tuple(map(Run._make, _unpacked(_RUN, packed)))
 
 
@@ -237,7 +242,7 @@ def _merged_failed(one: Packed, other: Packed) -> Packed:
 
 
 def _merged_outcomes(one: Packed, other: Packed) -> Packed:
-    """Keep the newest success, and as many failures as tell something."""
+    """Keep the newest success, and as many failures as a refusal needs."""
     both = sorted({*unpack_outcomes(one), *unpack_outcomes(other)})
     failures = [outcome for outcome in both if not outcome.succeeded][-FAILURES_THAT_TELL:]
     successes = [outcome for outcome in both if outcome.succeeded][-1:]
@@ -263,10 +268,10 @@ def _least(one: str, other: str) -> str:
 
 SHARDS: Final = 32
 MOST_BYTES: Final = 700_000
-"""Of one object; beyond, classes of the home that takes the most are left out."""
+"""Limit for one ConfigMap; beyond, classes of the home that takes the most are left out."""
 _VERSION: Final = "1"
 _NAME: Final = "program"
-"""Under ``name`` stood arguments, too: they are not read, and so are not written again."""
+"""Older records held arguments under ``name``: it is not read, and so not written again."""
 
 
 def shard_of(key: str) -> int:
@@ -278,7 +283,7 @@ def name_of(shard: int) -> str:
 
 
 def read_shard(source: Mapping[str, Any]) -> Mapping[str, ClassRecord]:
-    """Read classes and their records; lines of another version, or damaged, are passed over."""
+    """Read classes and their records; lines that are damaged or of another version are skipped."""
     data = fields.texts(source, "data", "")
     if data.get("version") != _VERSION:
         return {}
@@ -287,7 +292,7 @@ def read_shard(source: Mapping[str, Any]) -> Mapping[str, ClassRecord]:
 
 
 def config_map(shard: int, records: Mapping[str, ClassRecord]) -> Mapping[str, Any]:
-    """Write the records of one shard's classes; without namespace and version."""
+    """Return the ConfigMap of one shard's records; without namespace and resourceVersion."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -297,7 +302,7 @@ def config_map(shard: int, records: Mapping[str, ClassRecord]) -> Mapping[str, A
 
 
 def _written(records: Mapping[str, ClassRecord]) -> str:
-    """Write one class a line, in the order of their keys: equal records are equal texts."""
+    """Return one class a line, in the order of their keys: equal records are equal texts."""
     lines = {key: _line(key, record) for key, record in records.items()}
     sizes = {key: len(line.encode()) + 1 for key, line in lines.items()}
     for key in _too_many(sizes, records):
@@ -306,7 +311,7 @@ def _written(records: Mapping[str, ClassRecord]) -> str:
 
 
 def _too_many(sizes: Mapping[str, int], records: Mapping[str, ClassRecord]) -> Iterator[str]:
-    """List the classes for which there is no room."""
+    """Yield the classes for which there is no room."""
     over = sum(sizes.values()) - MOST_BYTES
     if over > 0:
         for key in crowded_out(sizes, records):

@@ -1,4 +1,7 @@
-"""What a Workload tells of its run: its class, where it ran, since when, and how it ended."""
+"""What a Workload shows of its run: its class, where it ran, since when, and how it ended.
+
+Marks count only if they are signed; what is learned from a run is not known here.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ from webhook.model.signatures import SigningKeys, are_own_marks
 
 NOT_SAID: Final = ("", "", "")
 SUCCEEDED: Final = "Succeeded"
-"""Reason of the condition Finished, as Kueue writes it; others than these two end no run."""
+"""Reason of the condition Finished, as Kueue writes it; other reasons than these two end no run."""
 FAILED: Final = "Failed"
 
 _RECOVERED: Final = "Recovered"
-"""Reason of the condition PodsReady when its pods were ready before."""
+"""Reason of the condition PodsReady if its pods were ready before."""
 _REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
 _USED_OF_CONTAINERS = ("image", "command", "args", "resources", "restartPolicy")
 _USED_OF_SPEC = ("overhead", "resources")
@@ -64,22 +67,22 @@ def is_finished(source: Mapping[str, Any]) -> bool:
 
 
 def since(conditions: Conditions, name: str) -> int:
-    """Tell since when a condition is True, in seconds since 1970; 0: it is not."""
+    """Return since when a condition is True, in seconds since 1970; 0: it is not."""
     status, _, time = conditions.get(name, NOT_SAID)
     return _seconds(time, "status.conditions") if status == "True" else 0
 
 
 def admitted_at(conditions: Conditions) -> int:
-    """Tell when it was last admitted, in seconds since 1970; 0: it is not."""
+    """Return the time of its last admission, in seconds since 1970; 0: it is not admitted."""
     return since(conditions, "Admitted")
 
 
 def read_began(
     metadata: Mapping[str, Any], status: Mapping[str, Any], conditions: Conditions
 ) -> Began | None:
-    """Read how its run has begun so far; None: it holds no quota, or nothing stood in between.
+    """Return how its run has begun so far; None: it has no quota, or there is nothing to learn.
 
-    PodsReady is there unless Kueue's ``waitForPodsReady`` was taken away by its feature gate.
+    PodsReady exists unless the feature gate of Kueue's ``waitForPodsReady`` is off.
     """
     admission = fields.mapping(status, "admission", "status")
     checked = fields.sequence(status, "admissionChecks", "status")
@@ -108,9 +111,9 @@ def seconds_of(source: Mapping[str, Any], key: str, path: str) -> int:
 def read_mark(
     spec: Mapping[str, Any], annotations: Mapping[str, Any], namespace: str
 ) -> Mark | None:
-    """Find the class that a decision left, or work it out from the pod sets.
+    """Return the class that a decision wrote, or compute it from the pod sets.
 
-    None: what they ask for cannot be read.
+    None: their resources cannot be read.
     """
     if mark := job_class.read(marks.of(annotations, JOB_CLASS), namespace):
         return mark
@@ -128,9 +131,9 @@ def read_mark(
 def own_marks(
     metadata: Mapping[str, Any], spec: Mapping[str, Any], keys: SigningKeys | None
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Find the annotations and labels by which a decision marked the first pod template.
+    """Return the annotations and labels by which a decision marked the first pod template.
 
-    Both are empty where somebody else wrote the marks: who may create Jobs can write any.
+    Both are empty if the marks are not signed by us: who may create Jobs can write any.
     """
     annotations, labels = _of_first_template(spec)
     found = annotations.get(DECIDED_BY), labels.get(OPTION_LABEL), annotations.get(JOB_CLASS)
@@ -161,7 +164,7 @@ def _of_first_template(
 
 
 def read_flavors(admission: Mapping[str, Any]) -> str:
-    """Name the flavors that it is on, sorted, unique, joined by commas."""
+    """Return the flavors of its reservation, sorted, unique, joined by commas."""
     names = {
         name
         for item, here in fields.objects(admission, "podSetAssignments", "status.admission")
@@ -171,9 +174,9 @@ def read_flavors(admission: Mapping[str, Any]) -> str:
 
 
 def read_ended(source: Mapping[str, Any], mark: Mark, place: RunPlace) -> Ended | None:
-    """Read a run that ended well or badly while it was admitted; None: it is no such run.
+    """Return a run that succeeded or failed while it was admitted; None: it is no such run.
 
-    A Workload that takes over from another slice has run for longer than it says.
+    A Workload that replaces another slice has run longer than it shows, and is left out.
     """
     status, metadata = (fields.mapping(source, key, "") for key in ("status", "metadata"))
     conditions = read_conditions(status)

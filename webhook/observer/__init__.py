@@ -1,1 +1,1 @@
-"""The child process that watches the cluster and keeps forecasts for its server."""
+"""The server's child process: it watches the cluster, keeps forecasts current and sends updates."""

@@ -1,4 +1,7 @@
-"""Runs the keeper of certificates in the observer; its reports become what the pipe carries."""
+"""Runs the keeper of certificates in a thread of the observer, and turns its reports into updates.
+
+How certificates are made and stored is the keeper's, not known here.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from webhook.settings import Settings
 
 
 class Certifier:
-    """Looks in a thread of its own; ``news`` is what it has found out since it was last asked."""
+    """Keeps certificates in its own thread; ``news`` returns them once after each change."""
 
     def __init__(self, settings: Settings, log: Callable[[str], None], failures: Failures) -> None:
         self._keeper = keeper(settings, log)
@@ -42,11 +45,11 @@ class Certifier:
     def _run(self) -> None:
         while True:
             self.step()
-            # Replicas that started together shall not stay in step.
+            # Replicas that started together must not stay in step.
             time.sleep(self._keeper.wait.total_seconds() * random.uniform(0.8, 1.0))  # noqa: S311
 
     def step(self) -> None:
-        """Take a look; one that fails leaves everything as it is until the next."""
+        """Run the keeper once; if that fails, everything stays as it is until the next run."""
         report, _ = self._failures.survive(CERTIFICATES, self._keeper.look)
         if report is not None:
             self._take(report)

@@ -1,9 +1,8 @@
-"""Follows the worker clusters behind MultiKueue, for the observer.
+"""Watches the worker clusters behind MultiKueue, for the observer.
 
-Each has threads, connections and forecasts of its own: what is known of one that is slow or gone
-grows old, and nobody else waits for it.
-
-Called by the observer's own thread, but for the threads that it starts, which only tell.
+Each has threads, connections and forecasts of its own: the state of one that is slow or gone only
+gets older, and nothing else waits for it. All is called by the observer's own thread; the threads
+started here only send it what they have found.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from webhook.state.signing_keys import KeyRing, proven
 from webhook.state.watched import watched_on_worker
 
 _SIGN_OF_LIFE_SECONDS = 0.5
-"""Between two updates of a cluster in which nothing happens."""
+"""Between two updates of a cluster without changes."""
 
 T = TypeVar("T")
 Connect: TypeAlias = Callable[[Mapping[str, Any]], KubernetesApi]
@@ -38,7 +37,7 @@ Connect: TypeAlias = Callable[[Mapping[str, Any]], KubernetesApi]
 
 @dataclass(frozen=True, slots=True)
 class FromCluster:
-    """Something that a thread of a cluster's watch has found out."""
+    """A message from a thread of one cluster's watch."""
 
     watch: ClusterWatch
     found: WatchUpdate | ForecastResult
@@ -46,7 +45,7 @@ class FromCluster:
 
 @dataclass(frozen=True, slots=True)
 class Reachable:
-    """How each of the worker clusters is reached now."""
+    """The kubeconfigs of all worker clusters, as now known."""
 
     kubeconfigs: tuple[Kubeconfig, ...]
 
@@ -55,20 +54,23 @@ Tell: TypeAlias = Callable[["FromCluster | Reachable"], None]
 
 
 class ClusterWatch:
-    """One worker cluster, reached in one way; another kubeconfig makes another watch."""
+    """The watch of one worker cluster, by one kubeconfig.
+
+    Another kubeconfig makes another watch.
+    """
 
     def __init__(
         self, kubeconfig: Mapping[str, Any], kueue_namespace: str, tell: Tell, ring: KeyRing
     ) -> None:
         self.kubeconfig = kubeconfig
         self.policies: tuple[FallbackPolicy, ...] = ()
-        """The manager's: they say which queues are forecast."""
+        """The manager's policies: they determine which queues are forecast."""
         self.lent = NOTHING_LENT
-        """What the manager has recorded of runs in this cluster,"""
+        """What the manager has recorded of runs in this cluster, by class,"""
         self.lent_starts = NOTHING_LENT
-        """and of how long their pods took to be ready."""
+        """and of the time until their pods were ready."""
         self._tell = tell
-        # What the manager's decisions have marked goes to the workers with its marks.
+        # MultiKueue copies Workloads with the marks of the manager's decisions.
         found = watched_on_worker(kueue_namespace=kueue_namespace)
         self._resources = proven(found, ring)
         self._settler = OccupancyOfSnapshots()
@@ -81,7 +83,7 @@ class ClusterWatch:
         self._has_news = False
 
     def go_on_from(self, before: ClusterWatch) -> None:
-        """Begin with what the watch before this one was told and forecast.
+        """Start with the policies, run times and forecasts of the watch before this one.
 
         Without forecasts a full queue would be the first choice until there are some.
         """
@@ -109,14 +111,17 @@ class ClusterWatch:
         self._foresight.stop()
 
     def take(self, found: WatchUpdate | ForecastResult) -> tuple[str, ...]:
-        """Take over what was found out; return what is to be logged."""
+        """Apply a message; return the lines to log."""
         if isinstance(found, ForecastResult):
             return self._foresight.take(found, self._feed)
         self._has_news |= found.entries is not None or found.event is not None
         return self._feed.take(found)
 
     def update(self, now: float, unix: float) -> Update | None:
-        """Say what has changed; None: nothing, and the last sign of life is not long ago."""
+        """Return what has changed.
+
+        None: nothing, and the last update is younger than half a second.
+        """
         if not self._has_news and now - self._updated < _SIGN_OF_LIFE_SECONDS:
             return None
         self._updated, self._has_news = now, False
@@ -126,7 +131,7 @@ class ClusterWatch:
 
     @property
     def counted(self) -> Counted | None:
-        """Return what the last snapshot was settled from."""
+        """Return what the last snapshot was settled from; None: there was none yet."""
         return self._feed.counted
 
     def _settle(self, snapshot: Snapshot) -> Snapshot:
@@ -147,7 +152,7 @@ class ClusterWatch:
 
 
 class ClusterWatches:
-    """All worker clusters of a manager for which there is a kubeconfig."""
+    """The watches of all worker clusters of a manager that have a kubeconfig."""
 
     def __init__(
         self,
@@ -159,7 +164,7 @@ class ClusterWatches:
         kueue: str,
         ring: KeyRing,
     ) -> None:
-        """Find kubeconfigs in *namespace*, and Kueue's configuration on workers in *kueue*."""
+        """Read kubeconfigs in *namespace*, and Kueue's configuration on workers in *kueue*."""
         self._connect = connect
         self._tell = tell
         self._kueue = kueue
@@ -183,7 +188,10 @@ class ClusterWatches:
         threading.Thread(target=self._reader.run, name="kubeconfigs", daemon=True).start()
 
     def follow(self, manager: Snapshot | None) -> None:
-        """Take over which clusters there are, and by which policies they are forecast."""
+        """Apply the manager's clusters, policies and run times.
+
+        None: its state is not known yet.
+        """
         if manager is None:
             return
         names = tuple(manager.worker_clusters)
@@ -199,7 +207,7 @@ class ClusterWatches:
             watch.lent_starts = starts.get(name, NOTHING_LENT)
 
     def take(self, found: FromCluster | Reachable) -> tuple[str, ...]:
-        """Take over what was found out; return what is to be logged."""
+        """Apply a message; return the lines to log."""
         if isinstance(found, Reachable):
             return self._reach(found.kubeconfigs)
         for name, watch in self._watches.items():
@@ -208,7 +216,7 @@ class ClusterWatches:
         return ()
 
     def told(self, update: Update, now: float, unix: float) -> Update:
-        """Add the worker clusters to what is published of their manager."""
+        """Return the manager's update with those of its worker clusters."""
         news = ((name, watch.update(now, unix)) for name, watch in self._watches.items())
         return replace(
             update,
@@ -217,7 +225,7 @@ class ClusterWatches:
         )
 
     def counted(self) -> Mapping[str, Counted | None]:
-        """Return what is known of each cluster that is watched; None: nothing yet."""
+        """Return the state of each watched cluster; None: nothing is known yet."""
         return {name: watch.counted for name, watch in self._watches.items()}
 
     def _reach(self, found: tuple[Kubeconfig, ...]) -> tuple[str, ...]:
@@ -254,7 +262,7 @@ class ClusterWatches:
 
 
 class _Unchanged(Generic[T]):
-    """Works something out again only if it is asked of other objects than the last time."""
+    """A function that is computed again only if an argument is another object than before."""
 
     def __init__(self, work: Callable[..., T]) -> None:
         self._work = work

@@ -1,4 +1,8 @@
-"""Keeps forecasts current in a thread of the observer, for a bounded part of one CPU."""
+"""Keeps forecasts current in a thread of the observer, for a bounded part of one CPU.
+
+It decides which trees to forecast and when, and keeps the profiles; how they are computed is the
+forecast's. What one Workload breaks costs only the forecast of its own tree.
+"""
 
 from __future__ import annotations
 
@@ -19,29 +23,32 @@ from webhook.state.forecast_input import ForecastInput, ForecastInputs, Trees, w
 from webhook.state.workload import SeenWorkload
 
 DUTY = 0.25
-"""Part of one CPU, at most: publishing what has changed must not wait."""
+"""Largest part of one CPU: publishing what has changed must not wait."""
 LONGEST_REST_SECONDS = 0.5
-"""For all trees in which something has changed, together: forecasts are at most two seconds old,
-so many long ones have to do with more than their part."""
+"""For all changed trees together: forecasts are at most two seconds old, so many long ones may
+exceed ``DUTY``."""
 AT_ONCE = 2000
-"""Workloads in the trees of one survey, if these are more than one."""
+"""Most Workloads in one forecast input, unless a single tree has more."""
 _SOONEST_SECONDS, _LATEST_SECONDS = 1.0, 30.0
-"""After so long a forecast of a queue in which nothing changed is made anew: when the first run in
-it should have ended, and did not."""
+"""Range of the age at which an unchanged queue is forecast again: when the first run in it should
+have ended, and did not."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForecastResult:
-    """What came of a survey; none: only time for the next one."""
+    """What a forecast returned; without profiles: the thread is ready for the next one."""
 
     profiles: Mapping[str, Profile] | None = None
     seen: tuple[SeenWorkload, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
-    """Trees that cannot be forecast, and the error of ours that keeps them from it."""
+    """Trees that cannot be forecast, with the error in our code."""
 
 
 class Forecaster:
-    """``offer`` and ``take`` are called by the observer's own thread, which waits for ``tell``."""
+    """Forecasts of one cluster.
+
+    ``offer`` and ``take`` are called by the observer's own thread, which gets results by ``tell``.
+    """
 
     def __init__(
         self,
@@ -62,34 +69,37 @@ class Forecaster:
         self._trees = Trees()
         self._changed: set[str] = set()
         self._since: dict[str, float] = {}
-        """Tree to when the first of the changes came that no forecast contains."""
+        """Tree to the time of its first change that no forecast contains."""
         self._surveyed: Mapping[str, float] = {}
-        """The same for the trees that are being forecast."""
+        """The same for the trees being forecast at the moment."""
         self._failed: dict[str, str] = {}
-        """Trees that have no forecast because of an error of ours, until one works out,"""
+        """Trees without a forecast because of an error in our code, until one succeeds,"""
         self._missing: dict[str, float] = {}
-        """and since when they have none."""
+        """and the time since when they have none."""
         self._share = 1.0
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="foresight", daemon=True).start()
 
     def stop(self) -> None:
-        """End after the forecast that is being made."""
+        """End after the forecast that is being computed."""
         self._surveys.put(None)
 
     @property
     def waiting(self) -> int:
-        """Count the surveys that no forecast was made of yet."""
+        """Return the number of inputs not forecast yet."""
         return self._surveys.qsize()
 
     def as_of(self, now: float) -> float:
-        """Say up to when all that has happened is in the forecasts."""
+        """Return the monotonic time up to which the forecasts contain all events."""
         waiting = (self._since, self._surveyed, self._missing)
         return min(chain.from_iterable(each.values() for each in waiting), default=now)
 
     def offer(self, feed: Feed, unix: float) -> None:
-        """Have forecast where something has changed, if the last forecast is done."""
+        """Start a forecast of what has changed, if the last one is done.
+
+        *unix* is the current time in seconds since 1970.
+        """
         snapshot, now = feed.published, self._clock()
         recounted = feed.take_recounted()
         if snapshot is None:
@@ -99,13 +109,13 @@ class Forecaster:
         for name in self._changed:
             self._since.setdefault(self._trees.root(name), now)
         if not self._watched:
-            # Nobody will ask which Workloads a forecast contains.
+            # Without forecasts, which Workloads one contains does not matter.
             feed.survey(())
         if self._is_free:
             self._survey(feed, snapshot, now, unix)
 
     def _survey(self, feed: Feed, snapshot: Snapshot, now: float, unix: float) -> None:
-        """Ask for the trees that have waited longest."""
+        """Queue the trees that have waited longest for a forecast."""
         due = {name for name, at in self._due.items() if at <= now and name in self._watched}
         wait = dict(self._since)
         for name in due:
@@ -137,7 +147,7 @@ class Forecaster:
         )
 
     def take(self, foreseen: ForecastResult, feed: Feed) -> tuple[str, ...]:
-        """Take over what a forecast came to; return what is to be logged."""
+        """Apply a result and publish its profiles to *feed*; return the lines to log."""
         if foreseen.profiles is None:
             self._is_free = True
             return ()
@@ -155,7 +165,7 @@ class Forecaster:
         return lines
 
     def _note_failed(self, failed: Mapping[str, str]) -> tuple[str, ...]:
-        """Leave trees without a forecast, the one before included, and try again some time."""
+        """Drop the forecasts of trees that failed, the old ones too, and schedule a retry."""
         now = self._clock()
         lines = tuple(
             f"{root} cannot be forecast: {error}"
@@ -174,7 +184,7 @@ class Forecaster:
         return lines
 
     def _size(self, root: str, snapshot: Snapshot) -> int:
-        """Count the Workloads of a tree."""
+        """Return the number of Workloads of a tree."""
         names = self._trees.members(root)
         found = (snapshot.held.get(name) for name in names)
         counted = sum(held.pending + held.reserving for held in found if held is not None)
@@ -182,7 +192,7 @@ class Forecaster:
         return counted + sum(arrival.count for arrival in competing)
 
     def _look(self, snapshot: Snapshot, now: float) -> None:
-        """Find out which queues to watch; all are forecast anew where more than counts changed."""
+        """Find the queues to forecast; all are forecast again if more than counts has changed."""
         depends_on = (
             snapshot.policies,
             snapshot.cluster_queues,
@@ -203,7 +213,7 @@ class Forecaster:
         self._since = {self._trees.root(name): since for name in self._watched}
 
     def step(self) -> bool:
-        """Make the next forecast, wait for a survey if there is none, and rest afterwards.
+        """Compute the next forecast, waiting for input, and rest afterwards.
 
         False: it was stopped.
         """
@@ -219,7 +229,7 @@ class Forecaster:
         return True
 
     def _forecast(self, survey: ForecastInput) -> tuple[Mapping[str, Profile], Mapping[str, str]]:
-        """Forecast all trees; where that fails, each by itself, so that one costs no other."""
+        """Forecast all trees; if that fails, each by itself, so that one costs no other."""
         try:
             return self._surveyor.profiles(survey), {}
         except Exception:  # noqa: BLE001 - what one Workload says must not end the observer
@@ -242,6 +252,6 @@ class Forecaster:
 
 
 def _lasts(profile: Profile) -> float:
-    """Say for how long a profile holds if nothing happens: until something should."""
+    """Return for how many seconds a profile is valid without an event: until one is expected."""
     first = profile.times[1] if len(profile.times) > 1 else _LATEST_SECONDS
     return min(max(first, _SOONEST_SECONDS), _LATEST_SECONDS)

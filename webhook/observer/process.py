@@ -1,8 +1,8 @@
-"""The child process that watches the cluster and publishes what has changed over a pipe.
+"""The observer's process: it follows the cluster and writes what has changed to a pipe.
 
 ``python -m webhook.observer SETTINGS`` (JSON of ``Settings``; else KUEUE_FALLBACK_SETTINGS) writes
 ``Update`` frames to its standard output, log lines to standard error, and ends when its standard
-input or output closes.
+input or output closes. It connects the parts; what changes mean is the feed's to know.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from webhook.state.signing_keys import KeyRing, proven
 from webhook.state.watched import signing_keys, watched
 
 COALESCE_SECONDS = 0.005
-"""Changes that come together are published together."""
+"""Changes within so long are published together."""
 HEARTBEAT_SECONDS = 0.5
 _Found: TypeAlias = WatchUpdate | ForecastResult | FromCluster | Reachable
 MESSAGES, STATE, _ = OBSERVER_PARTS
 _PR_SET_PDEATHSIG = 1
 """https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html"""
 NICENESS = 5
-"""Where there is too little CPU for all, the server answers first and the state gets older."""
+"""When CPU is short, the server answers first and the state gets older."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watching:
-    """What the observer's own thread keeps: of its cluster, and of the workers behind it."""
+    """What the observer's own thread keeps: the state of its cluster and of the workers."""
 
     feed: Feed
     foresight: Forecaster
@@ -63,7 +63,7 @@ class Watching:
     failures: Failures
 
     def take(self, message: _Found) -> tuple[str, ...]:
-        """Take over one message; return what is to be logged."""
+        """Apply one message; return the lines to log."""
         if isinstance(message, ForecastResult):
             return self.foresight.take(message, self.feed)
         if isinstance(message, WatchUpdate):
@@ -79,7 +79,7 @@ def main() -> NoReturn:
     os.nice(NICENESS)
     end_with_the_server()
     frames = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # Nothing else may end up between two frames.
+    # Nothing else may be written between two frames.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     threading.excepthook = end_with
     console = Console(settings, _log)
@@ -138,7 +138,7 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
 
 
 def _resources(settings: Settings, ring: KeyRing) -> tuple[Resource, ...]:
-    """List what is followed; marks on Workloads are believed by the keys of the *ring*."""
+    """Return what is followed; marks on Workloads are verified by the keys of the *ring*."""
     found = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
     return (*proven(found, ring), signing_keys(settings.namespace))
 
@@ -150,7 +150,10 @@ def _restraint(settings: Settings) -> Restraint:
 
 
 def _certificates(settings: Settings, failures: Failures) -> Callable[[], Certificates | None]:
-    """Start looking after certificates, where that is ours; return what asks for news of them."""
+    """Start keeping certificates, if that is ours.
+
+    Return the function that returns news of them.
+    """
     if settings.certificates == "files":
         return lambda: None
     from webhook.observer.certificates import Certifier  # noqa: PLC0415 - cryptography for those who need it
@@ -201,7 +204,7 @@ def publish(
 
 
 def _sign_of_life(watching: Watching, news: Certificates | None) -> bytes:
-    """Put together what makes nothing any fresher, in the place of what cannot be told."""
+    """Return a frame without the cluster's state, for when that cannot be computed."""
     watching.feed.publish_anew()
     update = watching.feed.sign_of_life(time.monotonic())
     counts = dict(watching.failures.counts)
@@ -209,7 +212,7 @@ def _sign_of_life(watching: Watching, news: Certificates | None) -> bytes:
 
 
 def _frame(watching: Watching, news: Certificates | None) -> bytes:
-    """Put together what has changed since the last turn."""
+    """Return a frame with what has changed since the last one."""
     feed, foresight, workers = watching.feed, watching.foresight, watching.workers
     now, unix = time.monotonic(), time.time()
     update = feed.update(now, unix)
@@ -227,7 +230,7 @@ def _frame(watching: Watching, news: Certificates | None) -> bytes:
 
 
 def _gather(watching: Watching, messages: queue.SimpleQueue[_Found]) -> None:
-    """Take all messages of the next few milliseconds; none: return for a heartbeat."""
+    """Apply all messages of the next few milliseconds; return after half a second without any."""
     wait = HEARTBEAT_SECONDS
     until = time.monotonic() + wait
     while wait > 0:
@@ -253,7 +256,7 @@ def _is_news(message: WatchUpdate | FromCluster | Reachable) -> bool:
 
 
 def _settle() -> None:
-    """Take what the first sync has built out of the collector's sight: it stays."""
+    """Exempt what the first sync has built from garbage collection: it stays."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
@@ -265,7 +268,7 @@ def _log(text: str) -> None:
 
 
 def end_with(failure: threading.ExceptHookArgs) -> None:
-    """Let the server start us anew rather than go on with one resource unwatched."""
+    """End the process, to be restarted by the server, rather than go on without one watch."""
     try:
         threading.__excepthook__(failure)
     finally:
@@ -274,9 +277,9 @@ def end_with(failure: threading.ExceptHookArgs) -> None:
 
 
 def end_with_the_server() -> None:
-    """Let the kernel end this process with the server, even where no thread gets to run any more.
+    """Have the kernel kill this process when the server ends, even if no thread runs any more.
 
-    On Linux; elsewhere the end of standard input is what tells.
+    On Linux only; elsewhere the end of standard input ends it.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
@@ -284,7 +287,7 @@ def end_with_the_server() -> None:
 
 
 def listen(take_line: Callable[[bytes], None]) -> None:
-    """Take the server's lines over, and end with it."""
+    """Pass the server's lines on, and end with the server."""
     for line in sys.stdin.buffer:
         take_line(line)
     os._exit(0)

@@ -1,4 +1,7 @@
-"""One client: a TLS socket that never blocks, what it has sent, and what it is still to get."""
+"""One TLS connection: a socket that never blocks, the bytes received, and the answer still to send.
+
+It does not know the poller, other connections or what a message means; ``connections`` drives it.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,15 @@ MAX_BODY = (3 << 20) + (256 << 10)
 _CHUNK = 64 << 10
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_RECEIVED = slice(52, 56)
-"""Where Linux's ``struct tcp_info`` has the milliseconds since data came last."""
+"""Where Linux's ``struct tcp_info`` has the milliseconds since data was last received."""
 
 
 class Connection:
-    """Its steps return None when done, else the event after which to call them again."""
+    """One client's connection, without blocking calls.
+
+    ``shake_hands``, ``receive`` and ``send`` return None when they are done, else the ``selectors``
+    event to wait for before calling them again.
+    """
 
     __slots__ = (
         "_outgoing",
@@ -48,23 +55,23 @@ class Connection:
         self.sock = context.wrap_socket(client, server_side=True, do_handshake_on_connect=False)
         self.inbox = MessageReader(MAX_BODY)
         self.message: HttpMessage | None = None
-        """Whole, and waiting to be answered."""
+        """A complete message that waits to be answered."""
         self._outgoing = memoryview(b"")
         self.held = 0
-        """Bytes counted for it."""
+        """Bytes of this connection that ``Clients`` has counted towards ``MAX_HELD``."""
         self.deadline = self.scheduled = math.inf
         self.since = 0.0
-        """When it last began to wait for a message."""
+        """Monotonic time at which it last began to wait for a message."""
         self.polled: tuple[int, Callable[[Connection], None]] | None = None
-        """On which events the poller does what with it."""
+        """Registered events and the step to call on them; None: not registered."""
         self.greeted = False
         """The handshake is done."""
         self.begun = False
-        """A part of a message is here, and the time for it runs."""
+        """Part of a message has been received, and its deadline is set."""
         self.queued = False
-        """A step of it waits for its turn."""
+        """One of its steps is queued."""
         self.closing = False
-        """What it is to get is the last."""
+        """The answer being sent is the last one."""
         self.closed = False
 
     @property
@@ -73,11 +80,14 @@ class Connection:
 
     @property
     def has_more(self) -> bool:
-        """Tell whether bytes are here already, of which the poller would not tell."""
+        """Return whether bytes have been received already that the poller would not report."""
         return bool(len(self.inbox) or self.sock.pending())
 
     def waited_seconds(self) -> float:
-        """Seconds since its last byte reached this machine; 0 where the kernel does not say."""
+        """Return the seconds since the last byte reached this machine.
+
+        0 if the kernel does not say.
+        """
         try:
             told = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_RECEIVED.stop)
         except OSError:
@@ -85,7 +95,10 @@ class Connection:
         return int.from_bytes(told[_LAST_RECEIVED], sys.byteorder) / 1000
 
     def client_names(self) -> frozenset[str]:
-        """Return the names in the client's certificate; one that none was asked for has none."""
+        """Return the names (common and alternative) in the client's certificate.
+
+        Empty without one.
+        """
         found = self.sock.getpeercert() or {}
         subject: Any = found.get("subject", ())
         others: Any = found.get("subjectAltName", ())
@@ -96,11 +109,11 @@ class Connection:
         return _attempt(self.sock.do_handshake)
 
     def receive(self) -> int | None:
-        """Read what is there, until ``message`` is a whole one.
+        """Read what has arrived, until ``message`` is a complete one.
 
         Raises:
-            Refused: it cannot be taken.
-            OSError: the client is gone.
+            BadMessage: the message cannot be accepted.
+            OSError: the client closed the connection.
 
         """
         while (message := self.inbox.take()) is None:
@@ -131,12 +144,18 @@ class Connection:
             self._outgoing = self._outgoing[self.sock.send(self._outgoing) :]
 
     def hang_up(self) -> None:
-        """Say that no more comes; closing at once could take the last answer from the client."""
+        """Close the sending side only.
+
+        Closing both at once could cost the client the last answer.
+        """
         self.inbox.clear()
         self.sock.shutdown(socket.SHUT_WR)
 
     def discard(self) -> bool:
-        """Throw away what still comes; False: the client has hung up, too."""
+        """Read and drop what still arrives.
+
+        Return False once the client has closed its side, too.
+        """
         try:
             return bool(self.sock.recv(_CHUNK))
         except BlockingIOError:

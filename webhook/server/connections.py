@@ -1,7 +1,7 @@
-"""All connections of the worker, and the steps that the poller's events take them through.
+"""All connections of the worker, and the steps that take each from handshake to answer.
 
-Handshake, message, answer, and again; each has its time, all together have their room, and no step
-waits for a client.
+Every step has a deadline, all connections together have limits in number and bytes, and no step
+waits for a client. The bytes of HTTP are ``http1``'s, what an answer says the application's.
 """
 
 from __future__ import annotations
@@ -22,20 +22,24 @@ from webhook.server.http1 import BadMessage
 
 HANDSHAKE_SECONDS = 10.0
 MESSAGE_SECONDS = 2.0
-"""From a message's first byte to its last, and for taking an answer: the webhook's own time-out;
+"""From a message's first byte to its last, and for reading an answer: the webhook's own timeout;
 anything later is of no use to the API server."""
 HANG_UP_SECONDS = 1.0
-"""For a client to read its last answer and hang up, too."""
+"""For a client to read its last answer and close its side, too."""
 FRESH_SECONDS = 1.0
-"""While ending, how long a connection may still bring what it was dialled for."""
+"""While the worker ends, how long a connection may still send what it was opened for."""
 MAX_HELD = 64 << 20
-"""Bytes of messages, unfinished or waiting, held at once over all connections."""
+"""Bytes of incomplete and waiting messages, held at once over all connections."""
 GREETING_SECONDS = 0.01
-"""Of handshakes before messages have their turn again."""
+"""Time for handshakes before complete messages are answered again."""
 
 
 class Clients:
-    """Registers with *poller* pairs of a step and its subject, to be called on an event."""
+    """All connections of the worker, with a queue of handshakes and a queue of complete messages.
+
+    It registers each socket with *poller*; the data of the key is a step and its argument, to be
+    called on an event.
+    """
 
     def __init__(
         self,
@@ -47,7 +51,7 @@ class Clients:
         on_error: Callable[[str], object],
         names: Collection[str] = (),
     ) -> None:
-        """Take clients whose certificate has one of the *names*; none: all that come this far."""
+        """Accept clients whose certificate has one of the *names*; without names, any client."""
         self._poller = poller
         self._application = application
         self._limit = limit
@@ -56,7 +60,7 @@ class Clients:
         self._names = frozenset(names)
         self._deadlines = Deadlines()
         self._open: set[Connection] = set()
-        # In the order in which they were last heard of; those being answered are not in it.
+        # In order of their last activity; those being answered are not in it.
         self._silent: dict[Connection, None] = {}
         self._greeting: deque[Connection] = deque()
         self._whole: deque[Connection] = deque()
@@ -64,28 +68,28 @@ class Clients:
         self._answering = False
         self._ending = False
         self.draining = False
-        """Each answer is its connection's last."""
+        """Every answer from now on is the last of its connection."""
         self.unanswered: Counter[str] = Counter()
-        """What came to no answer of the application, by reason: a status or what went wrong."""
+        """Count of connections and messages without an answer of the application, by reason."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     def in_flight(self) -> int:
-        """Count the messages that wait, and the one being answered."""
+        """Count the complete messages that wait, and the one being answered."""
         return len(self._whole) + int(self._answering)
 
     def idle_seconds(self, now: float) -> float:
-        """Say how long the poller may wait."""
+        """Return how many seconds the poller may wait for events."""
         if self._whole or self._greeting:
             return 0.0
         return max(0.0, self._deadlines.next_at() - now)
 
     def work(self) -> None:
-        """Answer what is whole, then shake some hands, then close what is overdue."""
+        """Answer complete messages, then do some handshakes, then close what is overdue."""
         for _ in range(len(self._whole)):
             self._next(self._whole, self._answer)
-        # Handshakes are dear, and a client whose connection comes free may need no new one.
+        # Handshakes are expensive, and a client whose connection becomes free may need no new one.
         until = time.monotonic() + GREETING_SECONDS
         while self._greeting and time.monotonic() < until:
             self._next(self._greeting, self._shake_hands)
@@ -96,7 +100,7 @@ class Clients:
             self._drop(conn)
 
     def welcome(self, client: socket.socket, context: ssl.SSLContext | None) -> None:
-        """Take a new connection; without a certificate, or without room, it is closed."""
+        """Set up a new connection; close it if there is no certificate yet or no room."""
         if len(self._open) >= self._limit:
             self.make_room()
         if context is None or len(self._open) >= self._limit:
@@ -112,14 +116,17 @@ class Clients:
         self._wait(conn, selectors.EVENT_READ, self._greet)
 
     def make_room(self) -> bool:
-        """Close who was silent longest: an API server's connections are in use, or dialled anew."""
+        """Close the connection that was silent longest; return False if there is none.
+
+        An API server's connections are in use, or it dials anew; old silent ones are a stranger's.
+        """
         if not self._silent:
             return False
         self._drop(next(iter(self._silent)))
         return True
 
     def let_go(self) -> None:
-        """Hang up on the idle ones; the others get what they are waiting for, but not long."""
+        """Hang up on idle connections, and give the others a short time to finish."""
         self.draining = self._ending = True
         now = time.monotonic()
         for conn in tuple(self._silent):
@@ -138,7 +145,7 @@ class Clients:
         for conn in tuple(self._open):
             self._drop(conn)
 
-    # The steps.
+    # Steps of one connection.
 
     def _next(self, waiting: deque[Connection], step: Callable[[Connection], None]) -> None:
         conn = waiting.popleft()
@@ -157,7 +164,7 @@ class Clients:
         except (OSError, ValueError):
             self.unanswered["handshake"] += 1
             if len(self._open) < self._limit // 2:
-                # Closed at once, what says why is lost with what the client has sent meanwhile.
+                # Closing at once would lose the TLS alert, which tells the client why.
                 self._hang_up(conn)
             else:
                 self._drop(conn)
@@ -172,7 +179,7 @@ class Clients:
             self._rest(conn)
 
     def _rest(self, conn: Connection) -> None:
-        """Wait for the next message."""
+        """Wait for the connection's next message."""
         conn.begun = False
         self._heard_of(conn, FRESH_SECONDS if self._ending else self._keep_alive_seconds)
         if conn.has_more:
@@ -204,7 +211,7 @@ class Clients:
         self._wait(conn, wanted, self._collect)
 
     def _refuse(self, conn: Connection, status: str) -> None:
-        """Say no more than the status, and hang up."""
+        """Answer with the status alone, and hang up."""
         self._silent.pop(conn, None)
         self.unanswered[status[:3]] += 1
         conn.put(wsgi.failure(status), close=True)
@@ -262,10 +269,13 @@ class Clients:
         if not left:
             self._drop(conn)
 
-    # What they share.
+    # What the steps share.
 
     def _goes_on(self, conn: Connection) -> bool:
-        """Take in what came in time while this process stood still."""
+        """Receive what arrived before the deadline; return whether nothing is left to be closed.
+
+        The process may have stood still past the deadline while bytes waited in the kernel.
+        """
         if not conn.polled or conn.polled[1] != self._collect:
             return False
         self._collect(conn)

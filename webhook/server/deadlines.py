@@ -1,4 +1,4 @@
-"""When connections' time is up: a heap that costs nothing while deadlines only move away."""
+"""Deadlines of connections, in a heap in which moving a deadline later costs nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from webhook.server.connection import Connection
 
 
 class Deadlines:
-    """One live entry a connection; a later deadline is looked up when the entry comes up."""
+    """A heap with one live entry a connection.
+
+    A deadline that moves later leaves its entry where it is; the entry is pushed again, with the
+    new deadline, when it comes up.
+    """
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Connection]] = []
@@ -32,10 +36,10 @@ class Deadlines:
         return self._heap[0][0] if self._heap else math.inf
 
     def overdue(self, now: float) -> Iterator[Connection]:
-        """Take out the connections whose time is up."""
+        """Remove and yield the connections whose deadline is at or before *now* (monotonic)."""
         while self._heap and self._heap[0][0] <= now:
             at, _, conn = heapq.heappop(self._heap)
-            # Entries that an earlier one has overtaken, and those of closed connections.
+            # Skip entries that an earlier one has replaced, and those of closed connections.
             if conn.closed or at > conn.scheduled:
                 continue
             conn.scheduled = math.inf

@@ -1,4 +1,4 @@
-"""gunicorn's settings that are not the admin's: one process, whole messages, no surprises."""
+"""Settings of gunicorn that are fixed: one worker process of our own class, never reloaded."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ workers = 1
 worker_class = "webhook.server.worker.PollingWorker"
 worker_connections = 2000
 backlog = 2048
-# Restarting a worker would throw the state away; nothing leaks that a restart would mend.
+# A restarted worker loses its state, and nothing leaks that a restart would cure.
 max_requests = 0
-# Also how long one decision may hang before the worker is started anew.
+# Seconds; also how long one decision may hang before the worker is restarted.
 timeout = 30
-# Its heartbeat file shall not wait for a disk, and works in a read-only container.
+# The heartbeat file must not wait for a disk, and must work in a read-only container.
 worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
 accesslog = None
 errorlog = "-"

@@ -1,4 +1,4 @@
-"""gunicorn around the worker: the settings it needs, and what signals mean here."""
+"""gunicorn's application and arbiter around the worker: its settings, and what signals do here."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _AFTER_DRAIN_SECONDS = 5
 
 
 class Server(BaseApplication):  # type: ignore[misc]
-    """*load_application* is called in the worker: threads and children belong to it.
+    """The gunicorn application: what the arbiter and the worker read and report.
 
-    *context* gives the TLS context of a new connection; None: there is no certificate yet.
+    *load_application* is called in the worker, which owns the threads and children that it starts.
+    *context* returns the TLS context for a new connection, or None while there is no certificate.
     """
 
     def __init__(
@@ -37,11 +38,11 @@ class Server(BaseApplication):  # type: ignore[misc]
         self.client_names = client_names
         self.drain_seconds = drain_seconds
         self.draining = False
-        """Set by the worker: this server is about to end, and not ready for new clients."""
+        """Set by the worker: this server is shutting down, and not ready for new clients."""
         self.in_flight: Callable[[], int] = int
-        """Set by the worker: counts the messages that are whole and not yet answered."""
+        """Set by the worker: returns the count of complete messages not yet answered."""
         self.unanswered: Mapping[str, int] = {}
-        """Set by the worker: counts what came to no answer of the application, by reason."""
+        """Set by the worker: count of what got no answer of the application, by reason."""
         self._load_application = load_application
         self._given = {
             "bind": listen,
@@ -63,13 +64,13 @@ class Server(BaseApplication):  # type: ignore[misc]
 
 
 class OneWorkerArbiter(Arbiter):  # type: ignore[misc]
-    """Starts the worker again when it dies, and passes on that it is to end."""
+    """Restarts the worker when it dies, and passes on signals to end; reloads are off."""
 
     _asked_to_end = False
 
     def signal(self, sig: int, frame: object) -> None:
         if sig == signal.SIGTERM:
-            # gunicorn drops a second SIGTERM; a second SIGQUIT makes it hurry.
+            # gunicorn ignores a second SIGTERM; sent as SIGQUIT, it ends the drain at once.
             sig = signal.SIGQUIT if self._asked_to_end else sig
             self._asked_to_end = True
         super().signal(sig, frame)

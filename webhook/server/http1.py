@@ -1,6 +1,6 @@
-"""Bytes of one connection in, whole HTTP/1.1 messages out; it knows no sockets.
+"""Parses the bytes of one connection into complete HTTP/1.1 messages; it knows no sockets.
 
-Strict, as nothing but an API server is expected: what RFC 9112 lets a server refuse is refused.
+Strict, since only an API server is expected: what RFC 9112 lets a server reject is rejected.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BAD = "400 Bad Request"
 
 
 class BadMessage(Exception):  # noqa: N818 - it is an answer, not a failure of ours
-    """The message cannot be taken; ``status`` is the HTTP status line's text that says why."""
+    """The message cannot be accepted; ``status`` is the status line's text to answer with."""
 
     def __init__(self, status: str) -> None:
         super().__init__(status)
@@ -29,7 +29,7 @@ class BadMessage(Exception):  # noqa: N818 - it is an answer, not a failure of o
 class HttpMessage:
     method: str
     path: str
-    """As sent, percent signs and all."""
+    """As sent, still percent-encoded."""
     query: str
     headers: Mapping[str, str]
     """By name in lower case; values of the same name are joined by commas."""
@@ -39,7 +39,7 @@ class HttpMessage:
 
 
 class MessageReader:
-    """Collects what a client sends until a whole message is there."""
+    """Collects what a client sends until a message is complete."""
 
     __slots__ = ("_buffer", "_head", "_max_body", "_seen", "wants_continue")
 
@@ -49,7 +49,7 @@ class MessageReader:
         self._head: _Head | None = None
         self._seen = 0
         self.wants_continue = False
-        """The client waits for leave to send its body; whoever gives it sets this to False."""
+        """The client waits for ``100 Continue`` before its body; the caller resets this."""
 
     def __len__(self) -> int:
         return len(self._buffer)
@@ -61,10 +61,10 @@ class MessageReader:
         self._buffer.clear()
 
     def take(self) -> HttpMessage | None:
-        """Hand out the next whole message; None: more bytes are needed.
+        """Remove and return the next complete message; None: more bytes are needed.
 
         Raises:
-            Refused: malformed, too large, or of a length that is not said beforehand.
+            BadMessage: malformed, too large, or without a length that is known beforehand.
 
         """
         head = self._head or self._read_head()
@@ -84,7 +84,7 @@ class MessageReader:
         )
 
     def _read_head(self) -> _Head | None:
-        # A head that comes byte by byte is not searched from its start each time.
+        # A head that arrives byte by byte is not searched from its start each time.
         end = self._buffer.find(_END, max(0, self._seen - len(_END)))
         self._seen = len(self._buffer)
         if max(end, self._seen if end < 0 else 0) > _HEAD_MAX:
@@ -108,7 +108,7 @@ class _Head:
     headers: Mapping[str, str]
     closing: bool
     end: int
-    """Bytes up to the body."""
+    """Bytes before the body."""
     length: int
     """Bytes of the body."""
 
@@ -127,7 +127,7 @@ def _parse(text: bytes, max_body: int) -> _Head:
         path=path,
         query=query,
         headers=headers,
-        # HTTP/1.0 has no keep-alive worth the name.
+        # No keep-alive for HTTP/1.0, where it was never specified well.
         closing=line[3] == b"0" or "close" in options,
         end=len(text) + len(_END),
         length=_length(headers, max_body),
@@ -148,7 +148,7 @@ def _length(headers: Mapping[str, str], max_body: int) -> int:
     if "transfer-encoding" in headers:
         raise BadMessage("411 Length Required")
     text = headers.get("content-length", "0")
-    # Said twice, with a sign or in other digits, it would be read otherwise by others.
+    # Other parsers might read a repeated length, a sign or non-ASCII digits differently.
     if not (text.isascii() and text.isdigit()):
         raise BadMessage(_BAD)
     if len(text) > len(str(max_body)) or int(text) > max_body:

@@ -1,7 +1,8 @@
-"""Plain HTTP for machines: a table of paths, each with what answers it, and nothing else.
+"""A plain HTTP server for probes and scrapes, and the addresses and paths that settings give.
 
-Its port is open to all pods by default, in the process that decides: so connections are few, each
-is answered once, and who does not ask at once gives way to who comes next.
+It answers a table of paths and nothing else. Its port is open to all pods by default, in the
+process that decides: so connections are few, each is answered once, and one that sends nothing is
+closed in favor of a new one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SEGMENT = re.compile(r"([A-Za-z0-9_-]{24,64})?")
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split ``host:port``.
+    """Split ``host:port``; an empty host is all addresses.
 
     Raises:
         ValueError: *address* is not of that form.
@@ -40,7 +41,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether only this machine (or pod) can reach a host; a name may be anything."""
+    """Return whether only this machine (or pod) can reach *host*; False for names but localhost."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -48,7 +49,7 @@ def is_loopback(host: str) -> bool:
 
 
 def read_paths(file: str) -> tuple[bytes, ...]:
-    """Read the last segments of the paths from a *file*; without one, ``/mutate`` is all there is.
+    """Read the webhook's URL paths from a JSON *file* of last segments; no file: ``/mutate`` alone.
 
     Raises:
         OSError, ValueError: it cannot be read, or is not a list of segments.
@@ -59,7 +60,7 @@ def read_paths(file: str) -> tuple[bytes, ...]:
         raise ValueError("must be a list of at least one segment")
     for segment in segments:
         if not isinstance(segment, str) or not _SEGMENT.fullmatch(segment):
-            # It is secret, and this text is printed.
+            # The segment is secret and this text is printed, so it is not quoted.
             raise ValueError("a segment must be 24 to 64 letters, digits, - or _; or empty")
     return tuple((f"{PATH}/{segment}" if segment else PATH).encode() for segment in segments)
 
@@ -82,9 +83,10 @@ def routes(
     notice: Callable[[], str] = lambda: "",
     before_scrape: Callable[[], None] = lambda: None,
 ) -> Routes:
-    """Answer ``/healthz``, ``/readyz``, ``/metrics``.
+    """Build the table for ``/healthz``, ``/readyz`` and ``/metrics``.
 
-    *not_ready* says why not, empty: ready; *notice* what an admin should know all the same.
+    *not_ready* returns why this process is not ready, empty if it is; *notice* what an admin should
+    know although it is ready.
     """
 
     def ready() -> Answer:
@@ -101,14 +103,14 @@ def routes(
 
 
 AT_ONCE = 16
-"""Connections, each with a thread; more than kubelet and every scraper of a cluster need."""
+"""Connections at once, each with a thread; more than kubelet and all scrapers need."""
 SILENT_SECONDS = 2.0
 LONGEST_SECONDS = 10.0
-"""From a connection's first moment to its last: a scrape takes some milliseconds."""
+"""Longest life of a connection: a scrape takes some milliseconds."""
 
 
 class BoundedServer(ThreadingHTTPServer):
-    """Ends the oldest connection that has not asked yet where there is no room for a new one."""
+    """A server that, when full, closes the oldest connection that has sent nothing."""
 
     daemon_threads = True
     block_on_close = False
@@ -116,9 +118,9 @@ class BoundedServer(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._since: dict[Any, float] = {}
-        """Connections and when they began, the oldest first."""
+        """Open connections to the monotonic time of their start, oldest first."""
         self._settled: set[Any] = set()
-        """Those of them that have asked, or have to go."""
+        """Those that have asked for a path, or are being closed."""
         self._lock = threading.Lock()
         super().__init__(address, handler)
 
@@ -139,7 +141,7 @@ class BoundedServer(ThreadingHTTPServer):
             if idle is None or count >= 2 * AT_ONCE:
                 return False
             self._settled.add(idle)
-        # Its thread ends in a moment.
+        # Its thread notices and ends by itself.
         _hang_up(idle)
         return True
 
@@ -154,7 +156,10 @@ class BoundedServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """End what has lasted too long, as often as connections are waited for."""
+        """Close connections that have lasted too long.
+
+        Called on each poll of the listening socket.
+        """
         before = time.monotonic() - LONGEST_SECONDS
         with self._lock:
             late = [each for each, since in self._since.items() if since < before]
@@ -162,7 +167,7 @@ class BoundedServer(ThreadingHTTPServer):
             _hang_up(each)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Keep who hung up or said nonsense out of the log."""
+        """Keep clients that hung up or sent nonsense out of the log."""
 
 
 def _hang_up(request: Any) -> None:
@@ -171,7 +176,12 @@ def _hang_up(request: Any) -> None:
 
 
 def serve(address: str, table: Routes) -> BoundedServer:
-    """Serve the table in a daemon thread."""
+    """Serve the table in a daemon thread.
+
+    Raises:
+        OSError, ValueError: the address cannot be bound, or is not ``host:port``.
+
+    """
 
     class Handler(BaseHTTPRequestHandler):
         timeout = SILENT_SECONDS

@@ -1,4 +1,4 @@
-"""gunicorn's own lines as JSON like all others; of an error class and place, never the text."""
+"""gunicorn's own log lines as JSON; of an error only its class and place, never its text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ServerLog(Logger):  # type: ignore[misc]
 
     def info(self, msg: str, *args: Any, **kwargs: Any) -> None:
         if msg.startswith("Listening at"):
-            # gunicorn takes us for plain HTTP: it is not told of the certificates.
+            # gunicorn does not know of the certificates, and so logs plain HTTP.
             args = tuple(str(arg).replace("http:", "https:") for arg in args)
         super().info(msg, *args, **kwargs)
 

@@ -1,6 +1,7 @@
-"""The TLS context in force: built whole, and swapped by one reference.
+"""The TLS context in force, from files that change or from certificates that the observer sends.
 
-Changing a live context in place is not atomic (certificate first, then key) and loses handshakes.
+A context is built as a whole and swapped by one reference: changing a live one in place is not
+atomic (certificate first, then key) and loses handshakes. It knows no connections.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from pathlib import Path
 from typing import Protocol
 
 CHECK_SECONDS = 5.0
-"""How often the files are looked at; a kubelet takes longer to show a new Secret."""
+"""How often the files are checked; a kubelet takes longer to show a new Secret."""
 _Signature = tuple[tuple[str, int, int], ...]
 _MARGIN_SECONDS = 3600.0
-"""A certificate that is valid for less is about to be refused, clocks being what they are."""
+"""A certificate valid for less may be refused soon, as clocks differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validity:
-    """Seconds since 1970."""
+    """When a certificate is valid, in seconds since 1970."""
 
     begins: float
     ends: float
 
     def fault(self, now: float) -> str:
-        """Say why it is not to be relied on; empty: it is."""
+        """Return why the certificate cannot be relied on; empty if it can."""
         if now >= self.ends:
             return "the certificate has expired"
         margin = min(_MARGIN_SECONDS, (self.ends - self.begins) / 10)
@@ -41,7 +42,10 @@ class Validity:
 
 
 class Source(Protocol):
-    """Where the contexts come from, and what is to be told about them."""
+    """Where TLS contexts come from.
+
+    Called for the context of a new connection, None: there is none.
+    """
 
     on_reload: Callable[[str], None]
 
@@ -57,7 +61,10 @@ class Source(Protocol):
 
 
 class LiveContext:
-    """Files that somebody else renews. Call it for the context of a new connection."""
+    """Contexts from files that another program renews.
+
+    Call it for the context of a new connection.
+    """
 
     def __init__(
         self,
@@ -85,7 +92,7 @@ class LiveContext:
         return self._context
 
     def take(self, certificates: Certificates) -> None:
-        """Leave it: the files are in force."""
+        """Ignore them: the files are in force."""
 
     def not_ready(self) -> str:
         leaf = self._validities().get("leaf")
@@ -95,7 +102,7 @@ class LiveContext:
         return ""
 
     def expirations(self) -> Mapping[str, float]:
-        """Return kind to seconds since 1970."""
+        """Return the expiry of each certificate by kind (leaf, ca), in seconds since 1970."""
         return {kind: each.ends for kind, each in self._validities().items()}
 
     def _validities(self) -> Mapping[str, Validity]:
@@ -137,7 +144,7 @@ class LiveContext:
 
 
 class SentContext:
-    """Certificates that the observer makes. Before the first one there is no context."""
+    """Contexts from certificates that the observer makes; None until the first one arrives."""
 
     def __init__(
         self,
@@ -183,7 +190,7 @@ class SentContext:
         return self._told.notice
 
     def expirations(self) -> Mapping[str, float]:
-        """Return kind to seconds since 1970."""
+        """Return the expiry of each certificate by kind (leaf, ca), in seconds since 1970."""
         leaf = self._served.expires if self._served else None
         found = {"leaf": leaf, "ca": self._told.authority_expires}
         return {kind: at for kind, at in found.items() if at is not None}
@@ -201,7 +208,7 @@ class SentContext:
         self.on_reload("success")
 
     def _renew_clients(self) -> None:
-        """Build anew when the clients' authorities are others than those in force."""
+        """Build the context again if the file of the clients' authorities has changed."""
         with self._lock:
             served = self._served
             if served is None or not self._has_other_clients() or not self._put_in_force(served):
@@ -228,9 +235,10 @@ class SentContext:
 
 
 def is_time_for(offered: Served, served: Served | None, *, now: float, clock: float) -> bool:
-    """Say whether to go over: not from what every API server trusts, as long as it is valid.
+    """Return whether to switch to *offered* now.
 
-    *now* is in seconds since 1970, *clock* monotonic.
+    A certificate that every API server trusts is kept, while it is valid, until all trust the new
+    authority. *now* is in seconds since 1970, *clock* monotonic.
     """
     if served is None or served.authority == offered.authority:
         return True
@@ -239,7 +247,10 @@ def is_time_for(offered: Served, served: Served | None, *, now: float, clock: fl
 
 
 def _signature(*paths: str | Path) -> _Signature:
-    """Return what changes with the files; an empty path is none."""
+    """Return what changes whenever a file does: path, mtime and inode of each.
+
+    Empty paths are skipped.
+    """
     found = ((str(path), Path(path).stat()) for path in paths if path)
     return tuple((name, stat.st_mtime_ns, stat.st_ino) for name, stat in found)
 
@@ -258,7 +269,7 @@ def _context(certificate: str | Path, key: str | Path, *, client_ca: str = "") -
 
 
 def _context_of(pem: bytes, *, client_ca: str) -> ssl.SSLContext:
-    """Build a context without a file: OpenSSL reads from a path, so it gets one in memory."""
+    """Build a context without a file on disk: OpenSSL wants a path, so it gets one in memory."""
     file = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:
         os.write(file, pem)
@@ -269,7 +280,7 @@ def _context_of(pem: bytes, *, client_ca: str) -> ssl.SSLContext:
 
 
 def _validity(pem: bytes) -> Validity:
-    # Only those who are asked for it pay for the import: a start does not.
+    # Imported here so that a start does not pay for it.
     from cryptography import x509  # noqa: PLC0415
 
     found = x509.load_pem_x509_certificate(pem)
@@ -280,10 +291,10 @@ def _validity(pem: bytes) -> Validity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """A certificate to serve with; times in seconds since 1970, unless they say otherwise."""
+    """A certificate to serve with; times are seconds since 1970 unless noted otherwise."""
 
     pem: bytes = field(repr=False)
-    """Certificate and key; in memory alone, and never in a log."""
+    """Certificate and key; kept in memory only, and never logged."""
     authority: bytes
     """Fingerprint of the certificate that signed it."""
     made: float
@@ -294,9 +305,9 @@ class Served:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificates:
-    """What the observer's keeper of certificates has to say."""
+    """What the observer reports of its certificates."""
 
     served: Served | None = None
     authority_expires: float | None = None
     notice: str = ""
-    """What is not as it should be with the authority; empty: all is well."""
+    """What is wrong with the authority; empty: nothing."""

@@ -1,7 +1,7 @@
-"""A gunicorn worker of one thread that waits for nobody.
+"""A gunicorn worker of one thread that polls all sockets and blocks on none of them.
 
-Only whole messages are answered, and where they were read: the handler waits for nothing either,
-so that threads would add only the hand-overs between them.
+A message is answered where it was read, once it is complete: the handler waits for nothing
+either, so that threads would add only the hand-overs between them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from gunicorn.workers.base import Worker
 from webhook.server.connections import Clients
 
 END_SECONDS = 4.0
-"""From the drain's end to the worker's, at most."""
+"""From the end of the drain to the end of the worker, at most."""
 HURRY_SECONDS = 1.5
-"""The same when asked to hurry; gunicorn kills after 2."""
+"""The same after SIGQUIT; gunicorn kills the worker after 2."""
 _ACCEPTED_AT_ONCE = 32
 _PAUSE_SECONDS = 0.5
 _ENOUGH_FILES = 4096
 _SPARE_FILES = 100
-"""Left for the observer's pipes, probes and certificates."""
+"""Kept free for the observer's pipes, probes and certificates."""
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _BROKEN = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})
 
@@ -41,15 +41,15 @@ class PollingWorker(Worker):  # type: ignore[misc]
         self._listen_at = self._notified = 0.0
         self._stop_at = self._end_at = math.inf
 
-    # The arbiter's signals; the byte that they leave in the worker's pipe wakes the poller.
+    # The arbiter's signals; the byte that each writes to the worker's pipe wakes the poller.
 
     def handle_exit(self, sig: int, frame: object) -> None:  # noqa: ARG002
-        """SIGTERM: serve on for the drain, with each answer its connection's last."""
+        """On SIGTERM, serve on for the drain, with each answer the last of its connection."""
         self.app.draining = True
         self._stop_at = min(self._stop_at, time.monotonic() + self.app.drain_seconds)
 
     def handle_quit(self, sig: int, frame: object) -> None:  # noqa: ARG002
-        """SIGQUIT, SIGINT: answer what is here, then end."""
+        """On SIGQUIT or SIGINT, answer what has been received, then end."""
         self.app.draining = True
         self._stop_at = min(self._stop_at, time.monotonic())
         self._end_at = min(self._end_at, time.monotonic() + HURRY_SECONDS)
@@ -98,7 +98,7 @@ class PollingWorker(Worker):  # type: ignore[misc]
                 self._poller.register(listener, selectors.EVENT_READ, (self._accept, listener))
 
     def _stop(self, now: float) -> None:
-        """Take in who has dialled already, then nobody more, and let everyone go."""
+        """Accept the connections that wait, stop listening, and let all connections finish."""
         self._end_at = min(self._end_at, now + END_SECONDS)
         for listener in self.sockets if self._listening else ():
             while self._accept(listener) and self._listening:
@@ -115,7 +115,7 @@ class PollingWorker(Worker):  # type: ignore[misc]
                 self._poller.unregister(listener)
 
     def _accept(self, listener: Any) -> bool:
-        """Take in some of those who wait; tell whether there may be more."""
+        """Accept some waiting connections; return whether there may be more."""
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 client, _address = listener.accept()
@@ -123,7 +123,8 @@ class PollingWorker(Worker):  # type: ignore[misc]
                 if error.errno in _BROKEN:
                     raise
                 if error.errno in _NO_ROOM and not self._clients.make_room():
-                    # The files are not ours to close: accepting again at once would only spin.
+                    # No connection of ours can be closed, so accepting again at once would only
+                    # spin.
                     self._pause()
                     self._listen_at = time.monotonic() + _PAUSE_SECONDS
                 return False
@@ -137,11 +138,11 @@ def _empty(pipe: int) -> None:
 
 
 def _files() -> int:
-    """Say how many files may be open, after taking as many as we may need and get."""
+    """Return how many files may be open, after raising the soft limit as far as needed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(
         soft, _ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_FILES)
     )
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    # However few it is, some clients can be served.
+    # However few files are allowed, some clients can be served.
     return max(wanted, 2 * _SPARE_FILES)

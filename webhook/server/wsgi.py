@@ -1,6 +1,7 @@
-"""A whole message to the WSGI application, its answer to bytes; it knows no sockets.
+"""Passes a complete message to the WSGI application and its answer back as bytes.
 
-Much less than gunicorn's own way, which costs more than a decision: no streams, no chunks.
+Much less than gunicorn's own way, which costs more than a decision: no streams, no chunks. It
+knows no sockets.
 """
 
 from __future__ import annotations
@@ -32,13 +33,16 @@ _CONSTANT = {
     "wsgi.input_terminated": True,
 }
 _OURS = frozenset({"connection", "content-length", "date", "keep-alive", "transfer-encoding"})
-"""Headers of an answer that are not the application's to say."""
+"""Headers of an answer that the application does not set."""
 
 
 def respond(
     application: Application, message: HttpMessage, *, waited_seconds: float, close: bool
 ) -> bytes:
-    """Ask the application; *close* says that this is the connection's last answer."""
+    """Call the application and return its whole answer.
+
+    *close* says that this is the connection's last answer.
+    """
     started: list[tuple[str, list[tuple[str, str]]]] = []
     body: list[bytes] = []
 
@@ -59,7 +63,7 @@ def respond(
 
 
 def failure(status: str) -> bytes:
-    """Write an answer that ends its connection and says no more than the status."""
+    """Return an answer that ends its connection and says no more than the status."""
     return _to_bytes(status, [], b"", method="", close=True)
 
 
@@ -76,7 +80,7 @@ def _environ(message: HttpMessage) -> dict[str, Any]:
         "wsgi.errors": sys.stderr,
     }
     for name, value in headers.items():
-        # A name with an underscore would pass for the one with a hyphen.
+        # A name with an underscore could not be told from the one with a hyphen.
         if "_" not in name and not name.startswith("content-"):
             environ["HTTP_" + name.upper().replace("-", "_")] = value
     return environ

@@ -1,1 +1,1 @@
-"""From a request to an answer: the server's composition root and what it remembers."""
+"""From an admission review to its answer: the server's composition root, handler and ledger."""

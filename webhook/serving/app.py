@@ -1,4 +1,8 @@
-"""The server's composition root: Flask, the handler, the observer's link, probes and the log."""
+"""The server's composition root: connects Flask, handler, observer, certificates, probes and log.
+
+It hands the observer's updates to those that use them, says whether the server is ready, and counts
+decisions. What a review is answered is the handler's to decide.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,12 @@ from webhook.state.pipe import Update
 def create_app(
     handler: Handler, metrics: Metrics, log: DecisionLog, *, path_segments: str = ""
 ) -> Flask:
-    """Build the WSGI application: ``POST /mutate``, answered before Flask takes a call apart."""
+    """Build the WSGI application; ``POST /mutate`` is answered before Flask handles the call.
+
+    Raises:
+        OSError, ValueError: the file *path_segments* cannot be read.
+
+    """
     app = Flask(__name__)
     paths = read_paths(path_segments)
     mutate = Mutate(app.wsgi_app, handler, metrics, log, paths=paths)
@@ -41,7 +50,7 @@ def create_app(
 
 
 class ServerState(Protocol):
-    """What the server around the application knows."""
+    """What gunicorn's side of the server reports to the application."""
 
     draining: bool
     in_flight: Callable[[], int]
@@ -49,7 +58,7 @@ class ServerState(Protocol):
 
 
 def serve_forever(settings: Settings, *, certificates: Source, state: ServerState) -> Flask:
-    """Start everything a worker process needs; returns the WSGI application."""
+    """Start everything that a worker process needs; return the WSGI application."""
     server = _Server(settings, certificates, state)
     threading.excepthook = server.end_with
     server.start()
@@ -58,7 +67,7 @@ def serve_forever(settings: Settings, *, certificates: Source, state: ServerStat
 
 
 class _Server:
-    """What one worker process has, and who hands what to whom."""
+    """The parts of one worker process, and what each passes to the others."""
 
     def __init__(self, settings: Settings, certificates: Source, state: ServerState) -> None:
         self._settings = settings
@@ -92,7 +101,7 @@ class _Server:
         )
 
     def start(self) -> None:
-        """Start the observer, then what tells of it."""
+        """Start the observer, then the port for probes and metrics."""
         atexit.register(self.log.close)
         self.metrics.observer_pid = lambda: self._link.pid
         self._link.start()
@@ -105,7 +114,7 @@ class _Server:
         probes.serve(self._settings.metrics_listen, table)
 
     def end_with(self, failure: threading.ExceptHookArgs) -> NoReturn:
-        """Be started anew by gunicorn rather than go on without one of the threads."""
+        """End the process when a thread failed; gunicorn then starts the worker again."""
         try:
             if failure.exc_value is not None:
                 self.log.put({"level": "error", "msg": "ending", **_told(failure.exc_value)})
@@ -161,14 +170,14 @@ def _told(error: BaseException) -> dict[str, str]:
 
 
 def _freeze() -> None:
-    """Let the collector leave alone what stays: its pauses were the server's worst."""
+    """Exempt what is there from garbage collection: its pauses were the server's longest."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
     sys.setswitchinterval(0.0005)
 
 
 class FirstSync:
-    """Knows whether the state has ever been there, and freezes the collector when it is."""
+    """Records whether the state was ever synced, and freezes the garbage collector once it is."""
 
     def __init__(self, freeze: Callable[[], None] = _freeze) -> None:
         self.done = False
@@ -182,7 +191,10 @@ class FirstSync:
             self._freeze()
 
     def not_ready(self, age: float, *, limit: float) -> str:
-        """Say why nothing can be decided, and which kinds cannot be read."""
+        """Return why nothing can be decided and which kinds cannot be read; empty: ready.
+
+        *age* and *limit* are in seconds.
+        """
         missing = f": {', '.join(self._waiting)}" if self._waiting else ""
         if not self.done:
             return f"not synced yet{missing}"
@@ -227,5 +239,8 @@ def _count_move(metrics: Metrics, outcome: Outcome) -> None:
 
 
 def observer_command(settings: Settings) -> tuple[str, ...]:
-    """Name the observer's program and its settings; it imports nothing from the folder it is in."""
+    """Return the command line of the observer.
+
+    ``-P`` keeps the current folder out of its imports.
+    """
     return (sys.executable, "-P", "-m", "webhook.observer.process", settings.model_dump_json())

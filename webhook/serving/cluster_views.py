@@ -1,8 +1,8 @@
-"""The worker clusters behind MultiKueue as the handler sees them, each with its own placements.
+"""The handler's view of each cluster, this one or a MultiKueue worker: snapshot and placements.
 
-A Job that goes to a cluster is counted there until its Workload has come, which takes a second or
-two. As long as it waits for the manager's quota it is on its way to none, and counts at the manager
-alone; so each Job that waits counts once.
+A Job that goes to a worker cluster counts there until its Workload appears, which takes a second
+or two. While it waits for the manager's quota it is sent to no cluster and counts at the manager
+alone, so that each waiting Job counts once. Time comes in; the caller holds the lock.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from webhook.state.workload import SeenWorkload
 
 class ClusterView:
     def __init__(self, ttl_seconds: float, *, healthy_seconds: float = -1.0) -> None:
-        """Begin with an empty snapshot; a placement is forgotten after *ttl_seconds*.
+        """Begin with an empty snapshot; a placement expires after *ttl_seconds*.
 
-        While the snapshot is no older than *healthy_seconds* it is forgotten after a few seconds.
+        While the snapshot is at most *healthy_seconds* old, it expires after a few seconds.
         """
         self._healthy_seconds = healthy_seconds
         self.snapshot = Snapshot()
         self.forecasts_as_of = 0.0
         self._ledger = Ledger(ttl_seconds=ttl_seconds)
         self._unforeseen = Ledger(ttl_seconds=ttl_seconds)
-        """Placements that the forecasts in use do not contain."""
+        """Placements that the forecasts in use do not contain yet."""
         self._fold = LiveOccupancy()
 
     @property
@@ -43,7 +43,7 @@ class ClusterView:
         return len(self._ledger)
 
     def update(self, update: Update, now: float) -> Sequence[Arrival]:
-        """Take over what was published; return the placements whose Workloads never came."""
+        """Apply an update; return the placements that expired without a Workload."""
         self.snapshot = apply_update(self.snapshot, update)
         if update.synced:
             self.forecasts_as_of = update.forecasts_as_of
@@ -54,7 +54,7 @@ class ClusterView:
         return gone
 
     def expire(self, now: float) -> Sequence[Arrival]:
-        """Forget and return the placements whose Workloads never came."""
+        """Drop and return the placements that expired without a Workload."""
         if gone := self._drop_expired(now):
             self._fold.adopt(self.snapshot)
         return gone
@@ -66,14 +66,14 @@ class ClusterView:
             self._unforeseen.enter(arrival, now)
 
     def has_room(self, arrival: Arrival) -> bool:
-        """Tell whether one more placement of its namespace counts."""
+        """Return whether one more placement of its namespace counts."""
         return self._ledger.has_room(arrival)
 
     def is_healthy(self, now: float) -> bool:
         return now - self.snapshot.as_of <= self._healthy_seconds
 
     def drop(self, placements: Iterable[Arrival]) -> None:
-        """Forget placements that have come to nothing."""
+        """Drop placements that led to no Workload."""
         if gone := self._ledger.drop(placements):
             self._fold.drop(gone)
             self._fold.forget(self._unforeseen.drop(gone))
@@ -83,7 +83,7 @@ class ClusterView:
         return self._ledger.knows(key)
 
     def leave(self, seen: Iterable[SeenWorkload]) -> Sequence[tuple[SeenWorkload, Arrival]]:
-        """Forget and return placements that have turned up in another cluster."""
+        """Drop and return placements whose Workloads were observed in another cluster."""
         found = [(each, gone) for each in seen for gone in self._ledger.seen((each,))]
         if gone := [arrival for _, arrival in found]:
             self._fold.drop(gone)
@@ -101,7 +101,7 @@ class ClusterView:
 
 
 _WAITING_SECONDS = 3600.0
-"""Who waits longer for the manager's quota, or is deleted meanwhile, is not taken up again."""
+"""A placement that waits longer for the manager's quota, or was deleted, is forgotten."""
 
 
 class ClusterViews:
@@ -109,36 +109,37 @@ class ClusterViews:
         self._ttl_seconds = ttl_seconds
         self._standings: dict[str, ClusterView] = {}
         self._unheard: dict[str, float] = {}
-        """Clusters that are watched and have told nothing yet, and since when they are."""
+        """Watched clusters without an update so far, to the monotonic time since when."""
         self._waiting = Ledger(ttl_seconds=_WAITING_SECONDS)
-        """Those that will go to a cluster once they have the manager's quota."""
+        """Placements that are sent to a cluster once the manager reserves quota for them."""
 
     def __len__(self) -> int:
         return len(self._standings)
 
     def ages(self, now: float) -> dict[str, float]:
-        """Tell for how many seconds each cluster may have been silent."""
+        """Return for how many seconds at most each cluster has sent nothing."""
         heard = {name: each.snapshot.as_of for name, each in self._standings.items()}
         return {name: max(0.0, now - at) for name, at in {**self._unheard, **heard}.items()}
 
     def update(self, update: Update, here: Occupancy, now: float) -> None:
-        """Take over what was published of worker clusters; those not watched any more go.
+        """Apply an update to the worker clusters; drop those that are no longer watched.
 
-        *here* is the manager with this update.
+        *here* is the manager, with this update applied.
         """
         if update.watched_clusters is not None:
             self._watch(update.watched_clusters, now)
         self._hold_back(update.seen, here, now)
         self._send(update.reserved, now)
         for name, news in update.clusters.items():
-            # Of one that is not synced, what was known before stands, and grows old.
+            # A cluster that is not synced keeps its last snapshot, which ages.
             if news.synced:
                 self._take(name, news, now)
 
     def _hold_back(self, seen: Iterable[SeenWorkload], here: Occupancy, now: float) -> None:
-        """Let those wait at the manager that have come to a queue there in which some wait.
+        """Take placements back to the manager if their Workloads wait there for quota.
 
-        What was placed as if the manager had quota may find none: other replicas decide, too.
+        A Job was placed in a cluster as if the manager had quota for it, and may find none, since
+        other replicas decide, too.
         """
         waiting = {each.key: each for each in seen if _is_long(here, each)}
         for name, standing in self._standings.items():
@@ -147,11 +148,11 @@ class ClusterViews:
                 self._waiting.enter(replace(arrival, key=each.key, cluster=name), now)
 
     def _send(self, reserved: Iterable[SeenWorkload], now: float) -> None:
-        """Count those in their clusters that have got the manager's quota."""
+        """Count Workloads in their clusters once the manager has reserved quota for them."""
         for each in reserved:
             for arrival in self._waiting.seen((each,)):
                 if arrival.cluster in self._standings:
-                    # By now even one without a name is known by it.
+                    # By now even a Job from generateName has its name.
                     self._standings[arrival.cluster].enter(replace(arrival, key=each.key), now)
 
     def _take(self, name: str, news: Update, now: float) -> None:
@@ -169,15 +170,15 @@ class ClusterViews:
             standing.expire(now)
 
     def drop(self, placements: Iterable[Arrival]) -> None:
-        """Forget those whose Workloads never came to the manager."""
+        """Drop placements whose Workloads never appeared at the manager."""
         self._waiting.drop(placements)
         for standing in self._standings.values():
             standing.drop(placements)
 
     def enter(self, arrival: Arrival, here: Occupancy, now: float) -> None:
-        """Count a placement in the cluster that it goes to, if it goes to one that is known.
+        """Count a placement in the worker cluster that it goes to, if that is known.
 
-        *here* is the manager without it.
+        *here* is the manager without the placement.
         """
         if not self._standings:
             return
@@ -191,7 +192,7 @@ class ClusterViews:
             self._standings[name].enter(arrival, now)
 
     def around(self, here: Occupancy) -> Occupancy:
-        """Add the worker clusters to their manager."""
+        """Return the manager's occupancy with those of its worker clusters."""
         if not self._standings and not self._unheard:
             return here
         found = {name: standing.occupancy for name, standing in self._standings.items()}
@@ -205,6 +206,6 @@ class ClusterViews:
 
 
 def _is_long(here: Occupancy, seen: SeenWorkload) -> bool:
-    """Tell whether somebody waits in its queue."""
+    """Return whether any Workload waits in the ClusterQueue that it is for."""
     queue = here.snapshot.local_queues.get((seen.namespace, seen.local_queue))
     return queue is not None and here.held(queue.cluster_queue).pending > 0

@@ -1,4 +1,4 @@
-"""One JSON line a decision, written by a thread: a stalled stdout delays no admission."""
+"""One JSON line a decision, written by a thread, so that a stalled stdout delays no review."""
 
 from __future__ import annotations
 
@@ -21,14 +21,19 @@ from webhook.serving.server_metrics import DECIDED, NO_OPTION
 
 CAPACITY = 10_000
 _TOGETHER = 20
-"""Lines in one write: more would keep the interpreter from a review for long."""
+"""Lines in one write: more would keep the interpreter from a review for too long."""
 PAUSE_SECONDS = 0.05
-"""Between two looks of the writer. It is not woken for each line: that alone took an eighth of a
+"""Between two passes of the writer. It is not woken for each line: that alone took an eighth of a
 review's time."""
 
 
 def _written(value: Any) -> Any:
-    """Cut a Job down when its line is written: the thread that answers has no time for it."""
+    """Convert a Job to its manifest, in the writer's thread, since a review has no time for it.
+
+    Raises:
+        TypeError: the value is no Job.
+
+    """
     if not isinstance(value, Job):
         raise TypeError(f"expected a Job, got {type(value).__name__}")
     try:
@@ -42,7 +47,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), default=_written)
 
 
 class DecisionLog:
-    """Bounded lines and their writer; when there are too many, lines are dropped and counted."""
+    """A bounded queue of lines and its writer; lines beyond the bound are dropped and counted."""
 
     def __init__(
         self,
@@ -50,7 +55,7 @@ class DecisionLog:
         on_dropped: Callable[[], None],
         pass_on: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Write lines to *stream*; *pass_on* gets those of decisions too, some at a time."""
+        """Write lines to *stream*; *pass_on* gets those of decisions too, several at a time."""
         self._stream = stream
         self._on_dropped = on_dropped
         self._pass_on = pass_on
@@ -70,7 +75,7 @@ class DecisionLog:
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Write what is there, and end; whoever asks may be the writer itself."""
+        """Write the lines that wait, and end; may be called by the writer itself."""
         self._closing.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout=2)
@@ -93,7 +98,10 @@ class DecisionLog:
                 self._lines.popleft()
 
     def _encoded(self, line: Mapping[str, Any]) -> str:
-        """Write a line as JSON; one that cannot be is dropped, and another says so."""
+        """Return a line as JSON.
+
+        Empty if it cannot be encoded: it is dropped, and an error logged.
+        """
         try:
             return _ENCODER.encode(line)
         except Exception as error:  # noqa: BLE001 - one line must not end the server
@@ -111,11 +119,11 @@ class DecisionLog:
 
     def _write_together(self, lines: list[str]) -> None:
         try:
-            # Each write lets go of the interpreter and asks for it back in the midst of a review.
+            # Each write releases the interpreter and wants it back in the middle of a review.
             self._stream.write("\n".join((*lines, "")))
             self._stream.flush()
         except Exception:  # noqa: BLE001 - no stream, and no text, must end the writer
-            # Whoever read it may come back; a thread that has ended writes nothing any more.
+            # The reader may come back; a thread that has ended would write nothing any more.
             for _ in lines:
                 self._on_dropped()
 
@@ -125,9 +133,9 @@ def _described(error: Exception) -> dict[str, str]:
 
 
 def line(considered: Considered, seconds: float) -> dict[str, Any]:
-    """Describe one review for the log, *seconds* after it came; the Job's spec is not in it.
+    """Return the log line of one review, without the Job's spec, *seconds* after it came in.
 
-    ``queue`` is where the Job goes; option and reason are the metrics' own.
+    ``queue`` is where the Job goes; option and reason are the labels of the metrics.
     """
     review, outcome = considered.review, considered.outcome
     found: dict[str, Any] = {
@@ -153,12 +161,12 @@ def line(considered: Considered, seconds: float) -> dict[str, Any]:
 
 
 def _is_shown(line: Mapping[str, Any]) -> bool:
-    """Say whether the console shows it: a decision on a Job that comes to be."""
+    """Return whether the console shows it: a decision on a Job that is really created."""
     return "decision" in line and not line.get("dry_run")
 
 
 def with_job(line: Mapping[str, Any], considered: Considered) -> Mapping[str, Any]:
-    """Add the Job as it was submitted, so that `simulate` can replay its arrival."""
+    """Return the line with the Job as submitted, so that `simulate` can replay its arrival."""
     outcome = considered.outcome
     if outcome is None or outcome.job is None or considered.review.dry_run:
         return line
@@ -166,7 +174,7 @@ def with_job(line: Mapping[str, Any], considered: Considered) -> Mapping[str, An
 
 
 def about(review: Review) -> dict[str, Any]:
-    """Say which review it is; a Job that the API server has yet to name goes by what it gave."""
+    """Return which review it is; a Job without a name yet is identified by its generateName."""
     name = review.name or _text(review.object, "name")
     named = {"name": name} if name else {"generateName": _text(review.object, "generateName")}
     return {
@@ -178,12 +186,15 @@ def about(review: Review) -> dict[str, Any]:
 
 
 def taken(decision: Decision) -> tuple[str, str]:
-    """Name option and reason as the metrics do."""
+    """Return option and reason as the labels of the metrics have them."""
     return decision.option or NO_OPTION, str(decision.left_alone or DECIDED)
 
 
 def observers(text: str) -> dict[str, Any]:
-    """Take up a line of the observer: JSON as it is, anything else (a traceback) as text."""
+    """Parse a line of the observer's log.
+
+    Anything but a JSON object (a traceback) becomes its text.
+    """
     try:
         found = json.loads(text)
     except ValueError:
@@ -192,7 +203,7 @@ def observers(text: str) -> dict[str, Any]:
 
 
 def _text(source: Mapping[str, Any], *path: str) -> str:
-    """Read a text below ``metadata``, which may be anything in a review that failed."""
+    """Return a text below ``metadata``, or empty; in a review that failed it may be anything."""
     found: Any = source.get("metadata")
     for part in path:
         found = found.get(part) if isinstance(found, dict) else None

@@ -1,7 +1,7 @@
-"""Review in, verdict out: reads the wire, holds the state and the ledger, asks flow, remembers.
+"""Answers one review: from the state and the ledger, by asking flow, to a verdict and a placement.
 
 One lock spans reading placements, deciding, verifying and entering, so that a burst is decided as
-if its Jobs had come one after the other. No API call is made here.
+if its Jobs had come one after the other. No API call is made here, and HTTP is not known.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from webhook.serving.server_metrics import BLIND, TOO_MANY, UNSEEN, Metrics
 from webhook.state.pipe import Update
 
 _VISIBLE_KEPT = 10_000
-"""Ids of Workloads seen lately, kept to tell a copied Job from a reinvocation."""
+"""Keys of Workloads observed lately, kept to tell a copied Job from a reinvocation."""
 _HEALTHY_SECONDS = 10.0
-"""Age of a state in which what happens is seen: a quiet watch is resumed every 6 to 9 s."""
+"""A younger state comes from a live watch: a quiet one is resumed every 6 to 9 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """One review with what came of it, for log and metrics."""
+    """One review with its verdict and outcome, for log and metrics."""
 
     review: Review
     verdict: Verdict
     outcome: Outcome | None
     restored: int = 0
     is_move: bool = False
-    """It was asked to send the Job to another option, or back to where it came from."""
+    """The review asked for a move to another option, or for an undo."""
 
 
 class Handler:
@@ -79,25 +79,25 @@ class Handler:
         return self._here.snapshot
 
     def placements(self) -> int:
-        # Scrapes ask from a thread of their own: walking the ledger meanwhile would fail.
+        # Scrapes call this from their own thread, in which the ledger must not be iterated.
         return len(self._here)
 
     def state_age_seconds(self) -> float:
         return max(0.0, self._clock() - self.snapshot.as_of)
 
     def forecast_age_seconds(self) -> float:
-        """Say for how long something has happened that is in no forecast; 0 where there is none."""
+        """Return for how long the forecasts have lacked an event; 0: there are none."""
         if not self.snapshot.profiles:
             return 0.0
         return max(0.0, self._clock() - self._here.forecasts_as_of)
 
     def cluster_ages(self) -> Mapping[str, float]:
-        """Tell for how many seconds each worker cluster that is watched may have been silent."""
+        """Return for how many seconds at most each watched worker cluster has sent nothing."""
         with self._lock:
             return self._clusters.ages(self._clock())
 
     def update(self, update: Update) -> None:
-        """Take over what the observer published; placements that it contains leave the ledger."""
+        """Apply what the observer published; placements that it contains leave the ledger."""
         with self._lock:
             now = self._clock()
             self._forget(self._here.update(update, now), now)
@@ -111,7 +111,8 @@ class Handler:
         """Answer one review.
 
         Raises:
-            FieldError: the object in it cannot be read as the Job it says it is.
+            FieldError: the object in it cannot be read as a Job of its kind.
+            PatchError: the patch did not verify.
 
         """
         kind = KINDS.get(review.kind)
@@ -161,7 +162,7 @@ class Handler:
             self._metrics.expired.labels(reason).inc(len(gone))
 
     def _enter(self, arrival: Arrival, skip: Skip | None, now: float) -> None:
-        # Of a reinvocation, only what another replica has decided is news.
+        # In a reinvocation, only another replica's decision is not in the ledger yet.
         if skip is Skip.DECIDED_ALREADY and self._here.knows(arrival.key):
             return
         if not self._here.has_room(arrival):
@@ -191,7 +192,10 @@ class Handler:
         )
 
     def _update(self, review: Review, kind: JobKind) -> Considered:
-        """Give decided values back where a manifest was applied again; and move, where asked to."""
+        """Restore decided values if a manifest was applied again.
+
+        Move the Job if that is asked for.
+        """
         old = review.old_object or {}
         edits, warnings = reapply.restored(old, review.object, kind, self.snapshot.signing)
         if patch.too_large(review.object, edits):
@@ -204,7 +208,7 @@ class Handler:
         return Considered(review=review, verdict=verdict, outcome=None, restored=len(restored))
 
     def _move(self, review: Review, kind: JobKind, restored: list[Operation]) -> Considered:
-        """Move a Job; no placement is entered, because its Workload is there already."""
+        """Move a Job; no placement is entered, because its Workload exists already."""
         source = {**review.object, "metadata": _with_namespace(review)}
         if reapply.changes_decision(review.old_object or {}, review.object):
             outcome = recovered.refused(source, kind, Obstacle.DECISION_CHANGED)
@@ -229,9 +233,9 @@ class Handler:
         )
 
     def _blocked(self, source: Mapping[str, Any]) -> Obstacle | None:
-        """Say what a Job's Workload has against a change of the Job.
+        """Return what in a Job's Workload forbids a change of the Job; None: nothing does.
 
-        None also where the state is too old to tell: an undo then goes by the Job alone.
+        None also if the state is too old to know: an undo is then decided by the Job alone.
         """
         if self.state_age_seconds() > self._rules.max_state_age_seconds:
             return None
@@ -245,7 +249,7 @@ def _written(unix_seconds: int) -> str:
 
 
 def _is_unmarked(outcome: Outcome) -> bool:
-    """Tell whether nothing on the Job would say, if it came again, that it came before."""
+    """Return whether the Job carries no mark that would show in a second review of it."""
     return not outcome.edits and outcome.skip is not Skip.DECIDED_ALREADY
 
 
@@ -269,7 +273,7 @@ def _audit(outcome: Outcome) -> dict[str, str]:
 
 
 def rejections(outcome: Outcome) -> Sequence[tuple[str, str]]:
-    """List (option, reason) of every option that was refused."""
+    """Return (option, reason) of every option that was rejected."""
     if outcome.decision is None:
         return ()
     return tuple(

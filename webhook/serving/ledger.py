@@ -1,7 +1,7 @@
 """Placements: decisions whose Workloads are not yet part of the snapshot in use.
 
-A pure state machine; whoever holds it guards it with a lock and drops a placement in the same step
-in which the snapshot that contains its Workload comes into use: so it is never counted twice.
+A pure state machine. Its owner guards it with a lock and drops a placement in the same step in
+which the snapshot with its Workload comes into use, so that it is never counted twice.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ _LONGEST_BASE = 58
 _RANDOM = 5
 """What the API server makes of a generateName: at most 58 characters of it, and 5 more."""
 _NAMES_KEPT_SECONDS = 900.0
-"""Longer than the observer, started again, tells of Workloads it finds there."""
+"""Longer than a restarted observer goes on reporting the Workloads that it finds."""
 SOON_SECONDS = 5.0
-"""Within these a Workload is seen whose Job came to be, by far: Kueue makes it in milliseconds."""
+"""By then the Workload of a created Job is observed: Kueue makes it in milliseconds."""
 _TIMES = 4.0
-"""Of the longest that it took lately, where that comes to more than ``SOON_SECONDS``."""
+"""Factor on the longest recent time, if that makes more than ``SOON_SECONDS``."""
 _LESS_EACH_TIME = 0.9
-"""How the longest time is forgotten with each Workload that took less."""
+"""Factor by which the longest time decays with each Workload that took less."""
 MOST_UNSEEN = 256
-"""Placements of one namespace that count while their Workloads are not yet seen."""
+"""Placements of one namespace that may count while their Workloads are not observed."""
 LEAST_UNSEEN = 8
-"""The same where many have come to nothing."""
+"""The same after many that led to no Workload."""
 _PER_PLACEMENT = 8
-"""By so many fewer count for each that came to nothing, and again more for each that was seen."""
+"""So many fewer count after each without a Workload, and more again after each with one."""
 
 
 class Ledger:
     def __init__(self, ttl_seconds: float) -> None:
         self._ttl_seconds = ttl_seconds
         self._entries: dict[str, tuple[Arrival, float]] = {}
-        """Each with when it was entered."""
+        """Key to the placement and the time at which it was entered."""
         self._unseen: Counter[str] = Counter()
-        """Namespace to its placements."""
+        """Namespace to the count of its placements."""
         self._lost: Counter[str] = Counter()
         """Namespace to how many fewer of its placements count."""
         self._longest = 0.0
-        """Seconds that it took lately until a Workload was seen."""
+        """Longest recent time until a Workload was observed, in seconds."""
         self._names: dict[str, float] = {}
-        """Jobs without a decision that were seen, and when they may be forgotten."""
+        """Keys of Workloads that claimed by name, to the time at which they may be forgotten."""
         self._clock = 0.0
 
     def enter(self, arrival: Arrival, now: float) -> None:
@@ -58,7 +58,7 @@ class Ledger:
         self._unseen[arrival.namespace] += 1
 
     def has_room(self, arrival: Arrival) -> bool:
-        """Tell whether one more of its namespace counts."""
+        """Return whether one more of its namespace counts."""
         most = max(LEAST_UNSEEN, MOST_UNSEEN - self._lost[arrival.namespace])
         return arrival.key in self._entries or self._unseen[arrival.namespace] < most
 
@@ -76,27 +76,27 @@ class Ledger:
         return tuple(gone)
 
     def drop(self, placements: Iterable[Arrival]) -> tuple[Arrival, ...]:
-        """Drop what is known to come to nothing; returns those that were here."""
+        """Drop placements that will lead to no Workload; return those that were here."""
         found = (self._pop(placement.key) for placement in placements)
         return tuple(entry[0] for entry in found if entry is not None)
 
     def expire(self, now: float, *, healthy: bool = False) -> tuple[Arrival, ...]:
-        """Drop and return those whose Workloads never came.
+        """Drop and return the placements whose Workloads never appeared.
 
-        *healthy*: the watch is, so that what did not come within seconds does not come any more.
+        *healthy*: the watch is live, so that a Workload not observed within seconds does not exist.
         """
         self._clock = max(self._clock, now)
         life = self._ttl_seconds
         if healthy:
             life = min(life, max(SOON_SECONDS, self._longest * _TIMES))
-        # Both are in the order in which they were entered, so the oldest stand first.
+        # Both are in the order in which they were entered: the oldest come first.
         ended = itertools.takewhile(lambda entry: entry[1] + life <= now, self._entries.values())
         gone = tuple(arrival for arrival, _ in ended)
         for arrival in gone:
             self._pop(arrival.key)
             if healthy:
                 self._trust(arrival.namespace, _PER_PLACEMENT)
-        # A busy cluster names thousands, and this is asked with each review: no copy of them all.
+        # There may be thousands of names, and this runs with each review: do not copy them all.
         names = itertools.takewhile(lambda entry: entry[1] <= now, self._names.items())
         for key in [key for key, _ in names]:
             del self._names[key]
@@ -106,16 +106,17 @@ class Ledger:
         return len(self._entries)
 
     def entries(self) -> tuple[Arrival, ...]:
-        """List the placements, oldest first."""
+        """Return the placements, oldest first."""
         return tuple(arrival for arrival, _ in self._entries.values())
 
     def knows(self, key: str) -> bool:
         return key in self._entries
 
     def _claim_unnamed(self, workload: SeenWorkload) -> tuple[Arrival, float] | None:
-        """Let a Workload stand for the oldest unnamed placement that may be its own.
+        """Drop and return the oldest unnamed placement that may be this Workload's.
 
-        Each Job does so once, however often it is told of.
+        None: there is none, or it has claimed one: each Job claims once, however often it is
+        reported.
         """
         if not workload.key.startswith(BY_NAME) or workload.key in self._names:
             return None

@@ -1,6 +1,7 @@
-"""``POST /mutate`` as WSGI middleware: the wire on one side, the handler on the other.
+"""``POST /mutate`` as WSGI middleware: HTTP on one side, the handler on the other.
 
-What goes wrong ends here: counted, logged without its text, and the Job admitted as it was.
+Every error ends here: counted, logged without its text, and the Job admitted unchanged. It knows
+nothing of how a review is decided.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ StartResponse = Callable[[str, list[tuple[str, str]]], object]
 Environ = dict[str, Any]
 
 _SHORTEST_TIMEOUT_SECONDS = 1.0
-"""The least ``timeoutSeconds`` that a webhook configuration may have."""
+"""The smallest ``timeoutSeconds`` that a webhook configuration may have."""
 _TIMEOUT = re.compile(r"(?:^|&)timeout=(\d{1,4}(?:\.\d{1,9})?)s(?:&|$)")
 
 
 class Mutate:
-    """Answers before the application takes a call apart: that took a tenth of a review's time."""
+    """Answers reviews before Flask handles the call: that took a tenth of a review's time."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class Mutate:
         return (body,)
 
     def _answers_at(self, path: str) -> bool:
-        """Compare with every path, each in a time that tells nothing about it."""
+        """Compare with every path, in a time that does not depend on where they differ."""
         given = path.encode("latin-1")
         return sum(hmac.compare_digest(given, each) for each in self._paths) > 0
 
@@ -88,7 +89,7 @@ class Mutate:
         return "200 OK", "application/json", answer
 
     def _unread(self, body: bytes, error: FieldError) -> tuple[str, str, bytes]:
-        """Admit what would keep others waiting while it is read; only its uid is known."""
+        """Admit a review that would take too long to read; only its uid is known."""
         uid = reviews.uid_of(body)
         if not uid:
             return self._refuse(error)
@@ -101,7 +102,10 @@ class Mutate:
         return "400 Bad Request", "text/plain; charset=utf-8", f"{error}\n".encode()
 
     def _admit(self, review: reviews.Review) -> tuple[reviews.Verdict, str]:
-        """Admit, whatever happens: an error of ours is counted and logged, never the user's."""
+        """Return verdict and metric label.
+
+        An error of ours is counted, logged, and admits the Job.
+        """
         try:
             return self._handler.admit(review), "200"
         except FieldError as error:
@@ -117,13 +121,13 @@ class Mutate:
             return reviews.Verdict(uid=review.uid), "error"
 
     def _late(self, review: reviews.Review) -> tuple[reviews.Verdict, str]:
-        """Decide nothing: the API server has gone on without us, and the Job is as it was."""
+        """Decide nothing: the API server has stopped waiting, and the Job is unchanged."""
         _report(self._log, review, "late", "its time was over before its turn came")
         return reviews.Verdict(uid=review.uid), "late"
 
 
 def _is_late(environ: Environ) -> bool:
-    """Compare the time since the review came with the ``timeout`` that the API server names."""
+    """Return whether the review waited longer than the ``timeout`` that the API server names."""
     waited = environ.get(wsgi.WAITED, 0.0)
     if waited < _SHORTEST_TIMEOUT_SECONDS:
         return False

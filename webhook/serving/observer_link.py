@@ -1,4 +1,7 @@
-"""The server's end of the pipe: starts the observer, reads its updates, starts it again."""
+"""The server's end of the pipe: starts the observer, reads its updates, and restarts it.
+
+It does not know what is in an update or in a log line.
+"""
 
 from __future__ import annotations
 
@@ -15,33 +18,33 @@ from webhook.state.pipe import Update, read_update
 _FIRST_WAIT_SECONDS = 0.2
 _LONGEST_WAIT_SECONDS = 5.0
 SILENT_SECONDS = 60.0
-"""Without a frame; there are two a second. To start, and to take over the first lists, takes some
-seconds, and on a machine that has no CPU to spare many more. The state is too old long before."""
+"""Longest time without a frame; there are two a second. Starting and sending the first lists takes
+seconds, on a machine without spare CPU many more. The state is too old long before."""
 _STEP_SECONDS = 5.0
 _RECENT_SECONDS = 60.0
 _STARTS_KEPT = 100
 _HEALTHY_SECONDS = 30.0
-"""A child that lived so long is started again at once."""
+"""After a child that lived so long, the wait before a restart is the shortest again."""
 
 
 class PipeWriter:
-    """Whole lines into a pipe; what it does not take at once is dropped, and never waited for."""
+    """Writes whole lines to a pipe without blocking; what the pipe has no room for is dropped."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
         self._rest = b""
-        """Of a line that the pipe took in part."""
+        """Rest of a line that was written in part."""
 
     def put(self, text: bytes) -> None:
-        """Write a line, or several at once, if there is room."""
+        """Write one line or several, if there is room."""
         if self._write_rest():
             self._rest = text + b"\n"
             if not self._write_rest() and len(self._rest) > len(text):
                 self._rest = b""
 
     def _write_rest(self) -> bool:
-        """Write what is left; False: not all of it was taken."""
+        """Write what is left; return whether all of it was written."""
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             while self._rest:
                 self._rest = self._rest[os.write(self._descriptor, self._rest) :]
@@ -49,10 +52,10 @@ class PipeWriter:
 
 
 class ObserverLink:
-    """Keeps one observer running. *on_update* and *on_log* are called from threads of its own.
+    """Keeps one observer running; *on_update* and *on_log* are called from its own threads.
 
-    The child ends when its standard input closes, so it never outlives this process. One that is
-    silent, because it hangs or goes round in circles, is killed and started anew.
+    The child ends when its standard input closes, so it never outlives this process. One that sends
+    nothing, because it hangs or loops, is killed and started again.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class ObserverLink:
         self._on_start = on_start
         self._silent_seconds = silent_seconds
         self._heard: float | None = None
-        """When the child last gave a sign of life; None: what it said is being taken over."""
+        """Monotonic time of the child's last frame; None: its update is being applied."""
         self._starts: deque[float] = deque(maxlen=_STARTS_KEPT)
         self._stopped = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
@@ -81,19 +84,19 @@ class ObserverLink:
 
     @property
     def pid(self) -> int | None:
-        """The child's; None: there is none at the moment."""
+        """Process id of the child; None: none is running."""
         return self._child.pid if self._child and self._child.poll() is None else None
 
     def notice(self) -> str:
-        """Say that the child was started again within the last minute; empty: it was not."""
+        """Return that the child was started again within the last minute; empty: it was not."""
         since = time.monotonic() - _RECENT_SECONDS
-        # The first start of all is none.
+        # The very first start is not a restart.
         count = sum(at > since for at in tuple(self._starts)[1:])
         times = "once" if count == 1 else f"{count} times"
         return f"the observer was started again {times} within a minute" if count else ""
 
     def silent_for(self) -> float:
-        """Tell for how many seconds the child has given no sign of life."""
+        """Return for how many seconds the child has sent nothing; 0 while an update is applied."""
         heard = self._heard
         return 0.0 if heard is None else time.monotonic() - heard
 
@@ -101,7 +104,7 @@ class ObserverLink:
         self._thread.start()
 
     def tell(self, text: bytes) -> None:
-        """Hand the child lines, if there is a child, and room for them in its pipe."""
+        """Write lines to the child, if there is one and its pipe has room."""
         with self._open:
             if self._lines is not None:
                 self._lines.put(text)
@@ -127,11 +130,11 @@ class ObserverLink:
             wait = min(_LONGEST_WAIT_SECONDS, 2 * wait)
 
     def _follow_one_or_say(self) -> str:
-        """Follow one child to its end; returns how it ended."""
+        """Run one child to its end; return a sentence about how it ended."""
         try:
             return f"the observer ended with {self._follow_one()}"
         except OSError as error:
-            # No process, no memory or no file to be had just now: that passes.
+            # No process, memory or file available at the moment: that passes.
             return f"the observer cannot be run: {error}"
 
     def _follow_one(self) -> int:
@@ -165,7 +168,7 @@ class ObserverLink:
             return child.wait()
 
     def _guard(self, child: subprocess.Popen[bytes], ended: threading.Event) -> None:
-        """Kill a child that says nothing for too long."""
+        """Kill the child if it sends nothing for too long."""
         left = self._silent_seconds
         while not ended.wait(min(left, _STEP_SECONDS)):
             left = self._silent_seconds - self.silent_for()

@@ -1,8 +1,8 @@
-"""Tell a reinvocation from a second Job, for Jobs that we left without a mark.
+"""Tells a reinvocation from a second Job, for Jobs that were left without a mark.
 
-Kueue's webhook suspends a Job after ours has seen it, so the API server asks us about the same
-creation again. A decision of ours is known by its annotation; a Job left untouched only by this:
-the same name comes again at once, and now it is suspended.
+Kueue's webhook suspends a Job after ours has reviewed it, so the API server sends the same creation
+again. A decision is recognized by its annotation, an untouched Job only by this: the same name
+comes again at once, and now it is suspended.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import deque
 
 ECHO_SECONDS = 2.0
-"""The webhook's time-out: the second call of one admission does not come later."""
+"""The webhook's timeout: the second review of one creation does not come later."""
 
 
 class RepeatedReviews:
-    """Remembers creations that Kueue will answer with a suspension, for a moment."""
+    """Remembers, for two seconds, creations that Kueue's webhook will suspend."""
 
     def __init__(self) -> None:
         self._expected: dict[str, deque[float]] = {}
@@ -27,7 +27,10 @@ class RepeatedReviews:
         self._order.append((now, name))
 
     def is_echo(self, name: str, now: float) -> bool:
-        """Tell whether a suspended Job is one noted before; each is an echo once."""
+        """Return whether a suspended Job was noted before.
+
+        Each note answers one repeated review.
+        """
         self._expire(now)
         expected = self._expected.get(name)
         if not expected:

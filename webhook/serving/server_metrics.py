@@ -1,4 +1,4 @@
-"""The metrics of the server: names, texts, label values and buckets stand here and only here."""
+"""The server's metrics: their names, help texts, label values and buckets are defined only here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REVIEW_BUCKETS: Final = (
 DECIDED: Final = "decided"
 """Reason of a decision that took an option."""
 NO_OPTION: Final = "none"
-"""Option of a decision that took none; no policy may name one so."""
+"""Option of a decision that took none; no policy may use this name."""
 
 A_CLUSTER: Final = "a worker cluster that is watched"
 OPERATIONS: Final = ("CREATE", "UPDATE", "other", "unknown")
@@ -48,11 +48,11 @@ UNANSWERED: Final = (
 )
 SCOPES: Final = ("everywhere", "namespaces")
 UNSEEN: Final = "unseen"
-"""Nothing came of a placement within seconds, with a watch that would have told."""
+"""No Workload was observed within seconds, although the watch was live."""
 BLIND: Final = "blind"
-"""The same within its whole time to live, while the watch was silent."""
+"""No Workload was observed within the time to live, while the watch was silent."""
 TOO_MANY: Final = "tooMany"
-"""So many of its namespace were waited for that it did not count."""
+"""Too many placements of its namespace were without a Workload, so it did not count."""
 UNTESTED: Final = tuple(each for each in KueueTested if each is not KueueTested.TESTED)
 
 
@@ -65,7 +65,7 @@ class Metrics:
         table.version()
         table.process()
         self.observer_pid: Callable[[], int | None] = lambda: None
-        """To be set by whoever starts one."""
+        """Set by the composition root, which starts the observer."""
         table.child("observer", self._pid_of_observer)
         self.watches = Watches(table)
         self._reviews(table)
@@ -197,7 +197,7 @@ class Metrics:
         return self.observer_pid()
 
     def show(self, snapshot: Snapshot, *, placements: int, forecast_age: float) -> None:
-        """Bring up to date what is looked at only when it is scraped."""
+        """Set the gauges that are computed only at a scrape; *forecast_age* is in seconds."""
         off = snapshot.off
         self.forecasts.set(len(snapshot.profiles))
         self.forecast_age.set(forecast_age)
@@ -210,18 +210,18 @@ class Metrics:
         self._forget_all_but(snapshot.policies)
 
     def show_clusters(self, ages: Mapping[str, float]) -> None:
-        """Take over how old each worker cluster's state is; those that are gone go."""
+        """Set the age in seconds of each worker cluster's state; remove clusters that are gone."""
         self.cluster_age.clear()
         for name, age in ages.items():
             self.cluster_age.labels(name).set(age)
 
     def show_messages(self, *, in_flight: int, unanswered: Mapping[str, int]) -> None:
-        """Take over what the worker counts."""
+        """Set what the worker counts."""
         self.in_flight.set(in_flight)
         self.unanswered.catch_up(unanswered)
 
     def _forget_all_but(self, policies: Iterable[FallbackPolicy]) -> None:
-        """Remove the series of policies, and of options, that are gone."""
+        """Remove the series of policies and options that no longer exist."""
         known = {
             (policy.name, name)
             for policy in policies

@@ -1,1 +1,1 @@
-"""Replaying Jobs against a model of Kueue, decided by the very code that admission runs."""
+"""Replays Jobs against a model of Kueue, each decided by the very code that admission runs."""

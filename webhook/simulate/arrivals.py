@@ -1,4 +1,7 @@
-"""When Jobs come: written out or generated, all before the replay. Pure; chance comes in."""
+"""When Jobs arrive: written in the scenario or generated, all before the replay.
+
+Pure: randomness and the lines of files come in. What the Jobs are is not known here.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,12 @@ from webhook.simulate.scenario_spec import (
 _RATE_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 Turns: TypeAlias = Callable[[int], str]
-"""Number of an arrival to its Job."""
+"""Number of an arrival to the name of its Job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coming:
-    """A Job comes; ``run_seconds`` where the arrival says how long it runs."""
+    """The arrival of a Job; ``run_seconds`` if the arrival says how long it runs."""
 
     at: float
     job: str
@@ -37,7 +40,7 @@ class Coming:
 
 
 def generate(spec: ArrivalsSpec, random: Random) -> Iterator[Coming]:
-    """List one entry's arrivals, ascending; files are read elsewhere."""
+    """Yield one entry's arrivals, ascending; files are read elsewhere."""
     if spec.at is not None and spec.job is not None:
         run = None if spec.run_time is None else seconds(spec.run_time)
         yield Coming(at=seconds(spec.at), job=spec.job, run_seconds=run)
@@ -50,7 +53,7 @@ def generate(spec: ArrivalsSpec, random: Random) -> Iterator[Coming]:
 
 
 def per_second(rate: str) -> float:
-    """Read a valid rate such as ``120/h``."""
+    """Convert a valid rate such as ``120/h`` to Jobs a second."""
     number, _, unit = rate.partition("/")
     return float(number) / _RATE_SECONDS[unit]
 
@@ -81,7 +84,7 @@ _UNITS = {"milliseconds": 0.001, "seconds": 1.0, "minutes": 60.0, "hours": 3600.
 
 
 def read(spec: Csv, lines: Iterable[str], path: str) -> list[Coming]:
-    """Turn rows into arrivals, ascending from the first one's; *path* is the entry's own.
+    """Convert rows to arrivals, ascending, relative to the first; *path* is the entry's own.
 
     Raises:
         FieldError: a column is missing, a value cannot be read, or no row is left.
@@ -153,7 +156,7 @@ def _holds(condition: ConditionSpec, row: Mapping[str, str]) -> bool:
     if condition.at_least is None and condition.at_most is None:
         return True
     if not text:
-        # A value that is not known is in no range.
+        # An unknown value is in no range.
         return False
     value = _number(text, condition.column)
     low = condition.at_least is None or value >= condition.at_least
@@ -175,7 +178,7 @@ def _run_time(text: str | None, column: str) -> float:
 
 
 def _instant(text: str | None, form: str, column: str) -> float:
-    """Read an arrival in seconds since some origin; times without a zone are UTC."""
+    """Parse an arrival to seconds since some origin; times without a zone are UTC."""
     if form in _UNITS:
         return _number(text, column) * _UNITS[form]
     try:

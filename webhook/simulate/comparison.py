@@ -1,4 +1,8 @@
-"""Results as people and programs read them: a row for each strategy, and JSON. Pure."""
+"""Runs the replays of all strategies, in parallel if they are long, and compares their results.
+
+The comparison is a table for people and JSON for programs; how one strategy is replayed is not
+known here.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +22,9 @@ from webhook.simulate.scenario import STATIC, Arm, Scenario
 
 VERSION: Final = 1
 _MOST_KINDS: Final = 8
-"""Of Jobs; more would not fit a line."""
+"""Of Jobs; more would not fit in a line."""
 HERE: Final = "(manager)"
-"""In the place of a worker cluster."""
+"""In place of a worker cluster."""
 _HEADER: Final = (
     "STRATEGY",
     "MAKESPAN",
@@ -35,7 +39,7 @@ _HEADER: Final = (
 
 
 def table(scenario: Scenario, results: Sequence[Result]) -> str:
-    """Lay strategies side by side; fits 100 columns with names of usual length."""
+    """Return the strategies side by side; fits 100 columns with names of usual length."""
     lines = [_title(scenario), "", *aligned([_HEADER, *(_row(each, results) for each in results)])]
     if 1 < len(scenario.templates) <= _MOST_KINDS:
         header = ("MEAN TURNAROUND", *scenario.templates)
@@ -50,7 +54,7 @@ def table(scenario: Scenario, results: Sequence[Result]) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: int = 1) -> list[str]:
-    """Put the first columns left and the others right."""
+    """Align the first columns left and the others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -99,7 +103,7 @@ def _row(result: Result, results: Sequence[Result]) -> tuple[str, ...]:
 
 
 def saved(result: Result, results: Sequence[Result]) -> float | None:
-    """Tell how many percent shorter its makespan is than the static one; None without one."""
+    """Return how many percent shorter its makespan is than the static one; None without one."""
     static = next((each.totals.makespan for each in results if each.strategy == STATIC), None)
     makespan = result.totals.makespan
     if not static or makespan is None or result.strategy == STATIC:
@@ -121,7 +125,7 @@ _TEN_HOURS = 600  # minutes
 
 
 def duration(seconds: float | None) -> str:
-    """Spell a time with three figures or so: ``12.3 s``, ``14 m 05 s``, ``31 h 07 m``."""
+    """Return a time with about three figures: ``12.3 s``, ``14 m 05 s``, ``31 h 07 m``."""
     if seconds is None:
         return "-"
     if seconds < _TEN_MINUTES:
@@ -133,7 +137,7 @@ def duration(seconds: float | None) -> str:
 
 
 def to_json(scenario: Scenario, results: Sequence[Result], *, seed: int) -> Mapping[str, Any]:
-    """Return what programs read; seconds as numbers, keys in camelCase."""
+    """Return the results for programs; seconds as numbers, keys in camelCase."""
     return {
         "version": VERSION,
         "scenario": scenario.name,
@@ -187,14 +191,14 @@ def _camel(name: str) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    """Round to milliseconds: finer differences are those of floating point."""
+    """Round to milliseconds: finer differences come from floating point."""
     if isinstance(value, Mapping):
         return {key: _rounded(item) for key, item in value.items()}
     return round(value, 3) if isinstance(value, float) else value
 
 
 LONG_FROM = 2_000
-"""Jobs. A process takes a tenth of a second to begin, and so many Jobs take half a second."""
+"""Jobs. A process takes a tenth of a second to start, and so many Jobs take half a second."""
 _STEP_SECONDS = 0.2
 _TELL_EVERY = 100
 
@@ -202,12 +206,12 @@ _TELL_EVERY = 100
 def replay_all(
     scenario: Scenario, arms: Sequence[Arm], *, progress: Callable[[int], None] = lambda _: None
 ) -> Mapping[str, Result]:
-    """Replay all *arms*; *progress* is told how many Jobs have come, over all of them.
+    """Replay all *arms*; *progress* gets the number of arrived Jobs, over all of them.
 
-    What is found does not depend on whether they ran at the same time.
+    The results do not depend on whether they ran in parallel.
 
     Raises:
-        FieldError: as ``replay`` has it.
+        FieldError: as for ``replay``.
 
     """
     processes = min(len(arms), _processors())
@@ -217,7 +221,7 @@ def replay_all(
 
 
 def _processors() -> int:
-    # Elsewhere a process begins with nothing, and would have to be sent the whole scenario.
+    # Without fork a process starts empty, and would have to be sent the whole scenario.
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
@@ -256,7 +260,7 @@ def _at_once(
                 for each in ended:
                     each.result()
         finally:
-            # After a failure, what has not begun is not to begin.
+            # After a failure, replays that have not begun are not started.
             pool.shutdown(wait=False, cancel_futures=True)
     return {arm.name: futures[number].result() for number, arm in enumerate(arms)}
 
@@ -266,7 +270,7 @@ def _forecasts(arm: Arm) -> bool:
 
 
 _INHERITED: list[tuple[Scenario, Sequence[Arm], MutableSequence[int]]] = []
-"""Of a process that was forked: what its parent had, without having been sent."""
+"""In a forked process: its parent's data, which did not have to be sent."""
 
 
 def _inherit(scenario: Scenario, arms: Sequence[Arm], counts: MutableSequence[int]) -> None:

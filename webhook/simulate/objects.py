@@ -1,4 +1,4 @@
-"""Kubernetes objects that a scenario names: read from its files or from the scenario itself.
+"""The Kubernetes objects of a scenario, from its files or from the scenario itself.
 
 Pure but for the files, which a function given here reads.
 """
@@ -17,7 +17,7 @@ from webhook.state.snapshot_file import objects_in
 
 Object: TypeAlias = Mapping[str, Any]
 Placed: TypeAlias = tuple[Object, str]
-"""An object, and the place that errors name."""
+"""An object, and the place to name in errors."""
 ReadText: TypeAlias = Callable[[str], str]
 """Path as written in the scenario to the file's content; raises FieldError."""
 
@@ -36,7 +36,7 @@ def text(read_text: ReadText, file: str, path: str) -> str:
 
 
 def listed(spec: Objects, path: str, read_text: ReadText) -> Iterator[Placed]:
-    """List objects, first the files'; what runs in a cluster is no part of a scenario."""
+    """Yield objects, first the files'; Workloads in files are left out."""
     for number, file in enumerate(spec.files):
         content = text(read_text, file, f"{path}.files[{number}]")
         for source, place in objects_in(content, file):
@@ -52,7 +52,7 @@ def policy(source: Object, place: str) -> FallbackPolicy:
     try:
         return read_policy(source)
     except PolicyError as error:
-        # Without a place is what the API server could not check because of the rest.
+        # An error without a place is one that follows from others.
         placed = (each for each in error.errors if each.path != _NOWHERE)
         raise SpecError(
             tuple(FieldError(f"{place}.{each.path}", each.message) for each in placed)
@@ -60,7 +60,7 @@ def policy(source: Object, place: str) -> FallbackPolicy:
 
 
 def template(spec: JobTemplate, path: str, read_text: ReadText) -> Object:
-    """Read a Job without what only one run of it has."""
+    """Read a Job without what belongs to only one run of it."""
     source, place = _manifest(spec, path, read_text)
     metadata = fields.mapping(source, "metadata", place)
     kept = {key: value for key, value in metadata.items() if key not in _OF_A_RUN}
@@ -95,7 +95,7 @@ def _manifest(spec: JobTemplate, path: str, read_text: ReadText) -> Placed:
 
 
 def with_namespaces(placed: Sequence[Placed], templates: Iterable[Object]) -> list[Placed]:
-    """Add the namespaces that nobody wrote, and the label that every namespace has."""
+    """Add namespaces that are only named, and the label that every namespace has."""
     written = [each for each in placed if each[0].get("kind") == "Namespace"]
     rest = [each for each in placed if each[0].get("kind") != "Namespace"]
     named = {_metadata(source, place).get("name", "") for source, place in written}

@@ -1,4 +1,4 @@
-"""Parameters of a scenario: ``${NAME}`` anywhere in its file becomes a value. Pure."""
+"""Parameters of a scenario: ``${NAME}`` anywhere in its document becomes a value. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REFERENCE = re.compile(r"\$(\$?)\{([^{}]*)\}")
 
 
 def assignments(given: Sequence[str]) -> Mapping[str, Scalar]:
-    """Read ``NAME=VALUE`` words; a number becomes one.
+    """Parse ``NAME=VALUE`` words; a number becomes one.
 
     Raises:
         FieldError: a word has no ``=``, or names a parameter again.
@@ -41,10 +41,10 @@ def _value(text: str) -> Scalar:
 
 
 def fill(source: Mapping[str, Any], given: Mapping[str, Scalar]) -> Mapping[str, Any]:
-    """Put the parameters' values in their places; ``$${`` stands for ``${`` itself.
+    """Replace the parameters by their values; ``$${`` becomes ``${`` itself.
 
     Raises:
-        FieldError: a parameter is unknown, has no value, or stands nowhere.
+        FieldError: a parameter is unknown, has no value, or is not used.
 
     """
     declared = source.get("parameters")
@@ -68,7 +68,7 @@ def fill(source: Mapping[str, Any], given: Mapping[str, Scalar]) -> Mapping[str,
 
 
 class _Filler:
-    """Walks a document and notes which parameters it met."""
+    """Walks a document and records which parameters it uses."""
 
     def __init__(self, values: Mapping[str, Scalar]) -> None:
         self._values = values

@@ -1,4 +1,4 @@
-"""Results as a picture: for each strategy and queue who ran when, and how many waited."""
+"""Results as a picture: for each strategy and queue which Jobs ran when, and how many waited."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ COLOURS: Final = (
 )  # fmt: skip
 WAITING_COLOUR: Final = "#c0392b"
 MOST_BARS: Final = 3_000
-"""With more Jobs than this, how many run is drawn instead of each one's bar."""
+"""With more Jobs than this, the number that run is drawn instead of each one's bar."""
 _PIXELS_PER_INCH: Final = 110
 
 
 def draw(results: Sequence[Result], path: str, *, title: str) -> None:
-    """Write the picture; the path's ending says whether PNG or SVG.
+    """Write the picture; the path's ending selects PNG or SVG.
 
     Raises:
         ImportError: the extra `plots` is not installed.
@@ -67,11 +67,11 @@ def draw(results: Sequence[Result], path: str, *, title: str) -> None:
 
 
 def queues(results: Sequence[Result]) -> list[tuple[str, str]]:
-    """Name the queues, those first that Jobs were created for, and the cluster behind each."""
+    """Return queues and the cluster behind each, first those that Jobs were created for."""
     jobs = [job for result in results for job in result.jobs]
     first = {job.submitted for job in jobs}
     places = {_place(job) for job in jobs}
-    # A queue that nobody stayed in is shown too: that it was empty is to be seen.
+    # An unused queue is shown, too, so that it is seen to be empty.
     places |= {(name, "") for name in first - {queue for queue, _ in places}}
     return sorted(places, key=lambda place: (place[0] not in first, place))
 
@@ -85,7 +85,7 @@ def _kind(job: JobResult) -> str:
 
 
 def lanes(jobs: Sequence[JobResult]) -> list[tuple[int, JobResult]]:
-    """Give each Job that ran the lowest line that is free when it starts."""
+    """Assign each Job that ran the lowest line that is free when it starts."""
     ends: list[float] = []
     found = []
     for job in sorted(
@@ -99,7 +99,7 @@ def lanes(jobs: Sequence[JobResult]) -> list[tuple[int, JobResult]]:
 
 
 def steps(changes: Sequence[tuple[float, int]]) -> tuple[list[float], list[int]]:
-    """Sum changes at moments into a line: moments ascending, and how many there are from each."""
+    """Accumulate changes to a step function: ascending times, and the value from each on."""
     moments, counts = [0.0], [0]
     for moment, change in sorted(changes):
         if moment > moments[-1]:

@@ -1,6 +1,7 @@
-"""A replay of a scenario under one strategy: the event loop on true run times, admission on it.
+"""A replay of a scenario under one strategy: the event loop over arrivals, starts, ends and moves.
 
-Each Job is decided by ``flow.create`` on what admission would know at that moment.
+Each Job is decided by ``flow.create`` on what admission would know at that moment, and runs for its
+true run time, which decisions do not know.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ MOST_AT_ONCE = 16
 
 
 class Moving:
-    """The Jobs that a policy reconsiders, as long as they wait."""
+    """The pending Jobs that a policy reconsiders, and when."""
 
     def __init__(self, snapshot: Snapshot, forecasts: Forecasts) -> None:
         self._policies = {each.name for each in choose.policies_of(snapshot)}
@@ -43,16 +44,16 @@ class Moving:
         self._forecasts = forecasts
         self._pending: dict[str, Pending] = {}
         self._arrived = 1
-        """Moves made so far, and one: so many are made at once."""
+        """Moves made so far, plus 1: so many are made at once."""
         self._at = inf
 
     @property
     def next_look(self) -> float:
-        """Say when to look again; inf: there is nobody to look at."""
+        """Return when to choose moves again; inf: no Job is reconsidered."""
         return self._at if self._pending else inf
 
     def join(self, key: str, job: Job, arrival: Arrival, now: float) -> None:
-        """Let a Job wait that was created now, or moved."""
+        """Add a Job that was created now, or moved."""
         if arrival.policy not in self._policies:
             return
         if not self._pending:
@@ -72,7 +73,7 @@ class Moving:
         self._pending.pop(key, None)
 
     def step(self, snapshot: Snapshot, now: float) -> Sequence[tuple[str, Arrival]]:
-        """Choose moves: the keys, and what then stands in line in their place."""
+        """Choose moves; return the keys, each with the arrival that replaces its Workload."""
         self._at = now + STEP_SECONDS
         world = offers.ReconsiderInput(
             snapshot=snapshot,
@@ -113,12 +114,12 @@ def replay(
     progress: Callable[[int], None] = lambda _: None,
     run_times: RunTimeLearner | None = None,
 ) -> Result:
-    """Run all Jobs through the queues; *progress* is told how many have arrived.
+    """Run all Jobs through the queues; *progress* gets the number that have arrived.
 
-    *run_times* is what is learned before, None: nothing; what is learned here is added to it.
+    *run_times* is what was learned before, None: nothing; what is learned here is added to it.
 
     Raises:
-        FieldError: a Job cannot be queued, or is given flavors on which its run time is not said.
+        FieldError: a Job cannot be queued, or gets flavors for which it has no run time.
 
     """
     return _Replay(scenario, arm, run_times or RunTimeLearner()).run(progress)
@@ -135,9 +136,9 @@ class _Replay:
         self._policies = {policy.name: policy for policy in arm.policies}
         self._own = len(self._here.schedules)
         self._schedules = self._here.schedules + self._workers.schedules
-        """The first are the own cluster's, the others its workers'."""
+        """First the own cluster's, then the workers'."""
         self._agenda: list[tuple[float, int]] = []
-        """A heap of moments at which something may happen in a tree."""
+        """A heap of (time, schedule) at which something may happen in a tree."""
         self._number = 0
         self._results: dict[str, JobResult] = {}
 
@@ -162,14 +163,14 @@ class _Replay:
                 for other in self._workers.arrive(index, at):
                     heapq.heappush(agenda, (at, other))
             schedule = self._schedules[index]
-            # Else what was to happen at this moment has happened, or was taken back.
+            # Otherwise the event has happened already, or was withdrawn.
             if schedule.next_event() <= at:
                 schedule.step()
                 self._note(index)
                 self._expect(index)
 
     def _reconsider(self, now: float) -> None:
-        """Move whom the controller would move at this moment."""
+        """Move the Jobs that the controller would move at this moment."""
         view = self._here.known.at(self._forecasts.snapshot(now), self._here.heads())
         for key, arrival in self._moving.step(view.snapshot, now):
             one = self._here.queued[key]
@@ -236,7 +237,7 @@ class _Replay:
             heapq.heappush(self._agenda, (now, index))
 
     def _note(self, index: int) -> None:
-        """Take down who ended and who started in the last step."""
+        """Record which Workloads ended and started in the last step."""
         if index >= self._own:
             for taken in self._workers.note(index):
                 self._begin_there(taken)
@@ -265,7 +266,7 @@ class _Replay:
         schedule.begun.clear()
 
     def _begin_there(self, taken: Taken) -> None:
-        """Let a Workload run in a worker cluster, and hold the manager's quota as long."""
+        """Start a Workload in a worker cluster, and hold the manager's quota as long."""
         begun = taken.begun
         self._results[begun.key] = replace(
             self._results[begun.key],

@@ -1,6 +1,7 @@
-"""Forecasts and run times as the observer would publish them, followed through a replay.
+"""Forecasts and run times during a replay, as the observer would publish them.
 
-Of Workloads it is told what the API server would tell: whole seconds of admissions and run times.
+It learns only what the API server would show of Workloads: admissions and run times in whole
+seconds. True run times of pending Jobs are not known here.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ class _Checked:
 
 class Dispatched:
     def __init__(self, run_times: RunTimeLearner) -> None:
-        """Know what *run_times* tells, and teach it more."""
+        """Start from *run_times*, and add what is learned."""
         self._run_times = run_times
         self._queues: defaultdict[str, _Checked] = defaultdict(_Checked)
         self._dispatches = Dispatches()
         self._recounted: set[str] = set()
         self._learned = set(run_times.delays.dispatches)
-        """Queues of which it was known before."""
+        """Queues whose delays were known before."""
 
     def reserve(self, cluster_queue: str, begun: StartedWorkloads) -> Began:
-        """Let a Workload wait that has quota."""
+        """Note a Workload that has quota and waits for AdmissionChecks."""
         reserved = int(begun.at) + EPOCH
         self._queues[cluster_queue].waiting.add(("", begun.key), reserved)
         self._recounted.add(cluster_queue)
@@ -63,9 +64,9 @@ class Dispatched:
         )
 
     def admit(self, key: str, before: Began, job_class: JobClass, at: float, cluster: str) -> Began:
-        """Let it run in a cluster, and learn from that.
+        """Note that it was admitted in a cluster, and learn from the delay.
 
-        When its pods are ready is not told: a true run time has their start in it.
+        When its pods are ready is left out: a true run time includes their start.
         """
         self._queues[before.cluster_queue].waiting.remove(("", key))
         self._recounted.add(before.cluster_queue)
@@ -74,7 +75,7 @@ class Dispatched:
         return began
 
     def step(self) -> Mapping[str, Dispatch]:
-        """Say what the observer would publish."""
+        """Return what the observer would publish."""
         delays = self._run_times.delays
         found = self._dispatches.step(
             self._queues,
@@ -93,12 +94,12 @@ def digest(key: str) -> int:
 
 
 FRESH_SECONDS = 1.0
-"""Until then a forecast is used with the placements since, as admission uses it;"""
+"""A younger forecast is used with the placements since, as admission does;"""
 FRESH_PART = 0.05
-"""or for so much of the time that the last of those who wait is expected to wait."""
+"""or one younger than so much of the longest expected wait."""
 _Shape: TypeAlias = tuple[object, ...]
 Known: TypeAlias = Callable[[Estimates, Estimates], tuple[Estimates, Estimates]]
-"""What was learned of runs and of start-ups, to what is known of both."""
+"""Learned estimates of runs and start-ups, to all that is known of both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +112,7 @@ class Joining:
     demand: Demand
     job_class: JobClass
     generation: int = 0
-    """Of the policy that decided."""
+    """Generation of the policy that decided."""
 
 
 @dataclass(slots=True)
@@ -130,7 +131,7 @@ class _Queue:
 
 
 class Forecasts:
-    """Without a policy that decides by them there are none, and they cost nothing."""
+    """Without a policy that decides by forecasts there are none, and they cost nothing."""
 
     def __init__(
         self,
@@ -140,9 +141,9 @@ class Forecasts:
         ruling: Snapshot | None = None,
         known: Known = lambda *own: own,
     ) -> None:
-        """*run_times*: what is learned already; it learns more here.
+        """Start from *run_times*, what is learned already; it learns more here.
 
-        Of a worker cluster, *ruling* is its manager, where decisions are made, and *known* adds
+        For a worker cluster, *ruling* is its manager, where decisions are made, and *known* adds
         what is known of runs and start-ups from there.
         """
         self._snapshot = snapshot
@@ -156,14 +157,14 @@ class Forecasts:
         self._dispatched = Dispatched(run_times)
         self._outlook: StartTimes = NO_OUTLOOK
         self.published = snapshot
-        """With the last forecasts."""
+        """The snapshot with the last forecasts."""
         self._number = 0
         self._fresh_until = -inf
 
     def seen(self, job: Job, now: float) -> Snapshot:
-        """Return what the observer would have published, but for counts.
+        """Return what the observer would have published, without counts.
 
-        Where *job* has no choice, older forecasts will do.
+        If *job* has no choice, older forecasts are used.
         """
         if not self._watched:
             return replace(self._snapshot, as_of=now)
@@ -179,11 +180,11 @@ class Forecasts:
         return policy is not None and len(policy.spec.options) > 1
 
     def foreseen(self, view: Occupancy) -> Occupancy:
-        """Let decisions see the placements since the last forecast."""
+        """Return the view with the profiles updated by the placements since the last forecast."""
         return replace(view, outlook=self._outlook)
 
     def snapshot(self, now: float) -> Snapshot:
-        """Return the queues with what is learned of runs, and of what goes by before them."""
+        """Return the queues with what is learned of runs and of the delays before them."""
         run_times, starts = self.learned()
         return replace(
             self._snapshot,
@@ -206,13 +207,13 @@ class Forecasts:
         return {name: self._queues[name].census() for name in names}
 
     def waiting(self) -> Iterator[Workload]:
-        """List all Workloads that wait in queues that are followed."""
+        """Yield all Workloads that wait in followed queues."""
         for queue in self._queues.values():
             for _, members in queue.waiting.values():
                 yield from members.values()
 
     def leave(self, key: str) -> int | None:
-        """Forget a Workload that waits, and return its age; None: its queue is not followed."""
+        """Remove a pending Workload, and return its age; None: its queue is not followed."""
         if key not in self._joined:
             return None
         joining, shape = self._joined.pop(key)
@@ -244,7 +245,7 @@ class Forecasts:
         self._hold(key, usage, admitted=int(at) + EPOCH)
 
     def reserve(self, begun: StartedWorkloads, usage: Amounts) -> None:
-        """Let a Workload hold quota that waits for its AdmissionChecks."""
+        """Note that a Workload has quota and waits for its AdmissionChecks."""
         self._hold(begun.key, usage, admitted=0)
         if begun.key not in self._joined:
             return
@@ -253,7 +254,7 @@ class Forecasts:
         holding[begun.key] = holding[begun.key]._replace(began=began)
 
     def admit(self, key: str, at: float, cluster: str) -> None:
-        """Let a Workload that holds quota run in a cluster."""
+        """Note that a Workload with quota was admitted in a cluster."""
         if key not in self._joined:
             return
         joining, _ = self._joined[key]
@@ -279,7 +280,7 @@ class Forecasts:
         self._changed.add(joining.cluster_queue)
 
     def end(self, key: str, at: float, finish: float, flavors: str) -> None:
-        """Let a run that began at *at* be learned from."""
+        """Learn from a run that began at *at*."""
         if key not in self._joined:
             return
         joining, _ = self._joined.pop(key)
@@ -322,7 +323,7 @@ class Forecasts:
 
 
 def _pending(joining: Joining, order: int) -> Workload:
-    """Write it as the observer knows it; *order* stands for its age."""
+    """Return it as the observer would read it; *order* is in place of its age."""
     arrival = joining.arrival
     return Workload(
         namespace=arrival.namespace,

@@ -1,4 +1,7 @@
-"""What a replay came to: each Job's way, and the figures by which strategies are compared. Pure."""
+"""The result of a replay: each Job's way, and the figures by which strategies are compared.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from webhook.model.queues import Amounts
 
 _SECONDS_PER_HOUR = 3600.0
 _NOTICED_SECONDS = 0.5
-"""A Job that ends later by less than this was not made slower."""
+"""A Job that ends later by less does not count as slower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +33,11 @@ class JobResult:
     option: str = ""
     """Empty: no policy decided."""
     policy: str = ""
-    """That decided, be it that the Job stays."""
+    """The policy that decided, even if the Job stays."""
     why: str = ""
     """Why it is not moved; empty: it is, or no policy decided."""
     start: float | None = None
-    """None: never within the replay."""
+    """None: it never started within the replay."""
     finish: float | None = None
     static_finish: float | None = None
     """When it ends under no policy at all; None: unknown, or never."""
@@ -47,7 +50,7 @@ class JobResult:
 
     @property
     def is_slower(self) -> bool:
-        """Tell whether it ends noticeably later than it would have without any policy."""
+        """Return whether it ends noticeably later than it would have without any policy."""
         if self.static_finish is None:
             return False
         return self.finish is None or self.finish > self.static_finish + _NOTICED_SECONDS
@@ -55,26 +58,26 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Figures over Jobs that finished; times in seconds, None where none did."""
+    """Figures over Jobs that finished; times in seconds, None if none did."""
 
     jobs: int
     finished: int
     makespan: float | None
-    """From the first arrival to the last finish."""
+    """Time from the first arrival to the last finish."""
     mean_turnaround: float | None
-    """Of arrival to finish."""
+    """Mean time from arrival to finish."""
     p95_turnaround: float | None
     mean_wait: float | None
-    """Of arrival to start."""
+    """Mean time from arrival to start."""
     device_hours: Mapping[str, float]
-    """By flavor of accelerators."""
+    """Hours of accelerators in use, by flavor."""
     moved: int
     slower: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What one strategy came to."""
+    """The result of one strategy."""
 
     strategy: str
     jobs: tuple[JobResult, ...]
@@ -110,7 +113,7 @@ def totals(jobs: Sequence[JobResult]) -> Totals:
 
 
 def compared(result: Result, static: Result) -> Result:
-    """Note on each Job when it ends under no policy."""
+    """Return the result with each Job's finish under no policy."""
     ends = {job.name: job.finish for job in static.jobs}
     jobs = (replace(job, static_finish=ends.get(job.name)) for job in result.jobs)
     return replace(result, jobs=tuple(jobs))

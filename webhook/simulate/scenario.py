@@ -1,7 +1,7 @@
-"""A scenario: queues, policies, Jobs and when they come; what a replay starts from.
+"""A scenario: queues, policies, Jobs and their arrivals, and the strategies to replay it under.
 
-Times are seconds since the scenario's start. Everything is drawn before the replay, so that each
-strategy meets the same Jobs with the same true run times.
+Times are seconds since the scenario's start. Everything random is drawn before the replay, so that
+each strategy gets the same Jobs with the same true run times.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ScenarioError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """One Job that comes."""
+    """The submission of one Job."""
 
     at: float
     name: str
@@ -52,12 +52,14 @@ class Submission:
     joined by commas, or by option. What else holds quota is in them."""
 
     def seconds_on(self, flavors: str, option: str = "", *, sent_by: str = "") -> float:
-        """Tell how long the Job really runs on these flavors; what names them wins.
+        """Return how many seconds the Job really runs on these flavors.
 
-        *sent_by*: in a worker cluster, the manager's flavors, by which it may be said too.
+        The time for exactly these flavors comes first, then the option's, then that of one of the
+        flavors. *sent_by*: in a worker cluster, the manager's flavors, by which it may be given,
+        too.
 
         Raises:
-            FieldError: the scenario does not say.
+            FieldError: the scenario gives no time for them.
 
         """
         for key in (flavors, option, *flavors.split(","), sent_by):
@@ -85,7 +87,7 @@ class Worker:
     snapshot: Snapshot
     """Empty queues."""
     watched: bool = True
-    """Decisions know what is free and waits there."""
+    """Decisions know its free quota and pending Workloads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,7 @@ class Scenario:
     snapshot: Snapshot
     """Empty queues, without policies."""
     objects: tuple[Mapping[str, Any], ...]
-    """The same queues, flavors and namespaces as they were written."""
+    """The same queues, flavors and namespaces as objects, as they were written."""
     policies: tuple[FallbackPolicy, ...]
     policy_objects: tuple[Mapping[str, Any], ...]
     templates: Mapping[str, Mapping[str, Any]]
@@ -104,7 +106,7 @@ class Scenario:
     submissions: tuple[Submission, ...]
     """Ascending by time."""
     workers: Mapping[str, Worker] = field(default_factory=dict)
-    """By name; none: what has quota runs, also behind MultiKueue."""
+    """Worker clusters by name; empty: a Workload with quota runs, even behind MultiKueue."""
 
     def manifest(self, submission: Submission) -> Mapping[str, Any]:
         """Return the Job as it is submitted."""
@@ -112,7 +114,7 @@ class Scenario:
         return {**template, "metadata": {**template["metadata"], "name": submission.name}}
 
     def faster(self, factor: float) -> Scenario:
-        """Divide arrivals and run times; durations in policies stay."""
+        """Divide arrivals and run times by *factor*; durations in policies stay."""
         return replace(
             self,
             submissions=tuple(
@@ -126,7 +128,7 @@ class Scenario:
         )
 
     def arms(self, names: Sequence[str] = ()) -> tuple[Arm, ...]:
-        """Find strategies by name: static, a type, or policies; none: static and each type here.
+        """Return strategies by name: static, a type, or policies; no names: static and each type.
 
         Raises:
             FieldError: there is no such strategy.
@@ -155,12 +157,12 @@ class Scenario:
 
 
 def emptied(snapshot: Snapshot) -> Snapshot:
-    """Leave out what the queues hold: a replay begins with empty ones, and nothing is off."""
+    """Return the snapshot with empty queues and no off switch, as a replay begins."""
     return replace(snapshot, off=None, held={}, competing={}, profiles={}, dispatches={})
 
 
 def enforced(name: str, policies: Sequence[FallbackPolicy], **changes: object) -> Arm:
-    """Let policies decide, whatever their mode: a replay is to show what they would do."""
+    """Return a strategy in which *policies* decide, whatever their mode."""
     specs = [each.spec.model_copy(update={"mode": Mode.ENFORCE, **changes}) for each in policies]
     found = (
         policy.model_copy(update={"spec": spec})

@@ -1,4 +1,4 @@
-"""A scenario's document to the scenario: checked, its files read, everything drawn.
+"""A scenario's document to the scenario: validated, its files read, everything random drawn.
 
 Pure but for the files, which a function given here reads.
 """
@@ -39,10 +39,10 @@ def read_worker_clusters(
     templates: Collection[Object],
     read_text: ReadText,
 ) -> Mapping[str, Worker]:
-    """Read all clusters; none given: the manager's quota is all there is.
+    """Read all worker clusters; without any, the manager's quota is all there is.
 
     Raises:
-        FieldError: one cannot be read, nothing leads to it, or one is missing.
+        FieldError: one cannot be read, no queue leads to it, or one is missing.
 
     """
     found: dict[str, Worker] = {}
@@ -58,7 +58,7 @@ def read_worker_clusters(
 def _worker(
     spec: ClusterSpec, path: str, templates: Collection[Object], read_text: ReadText
 ) -> Worker:
-    # Decisions are made at the manager: policies of a worker are about its own users.
+    # Decisions are made at the manager: policies of a worker apply to its own users.
     placed = [each for each in objects.listed(spec, path, read_text) if each[0].get("kind") != KIND]
     snapshot = snapshot_of(objects.with_namespaces(placed, templates))
     return Worker(snapshot=replace(snapshot, policies=()), watched=spec.watched)
@@ -78,21 +78,21 @@ def _check_name(name: str, before: Collection[str], manager: Snapshot, path: str
 
 
 def _check_all(found: Collection[str], manager: Snapshot) -> None:
-    """Refuse a cluster in which Jobs would be lost because nothing is said of it."""
+    """Reject a scenario with a worker cluster that Jobs would go to and that is not described."""
     for queue in manager.cluster_queues.values():
         for name in multikueue.unknown(queue, manager, found):
             raise FieldError("clusters", f"expected {name} too: a ClusterQueue leads there")
 
 
 Plan: TypeAlias = Sequence[tuple[str, RunTimeSpec]]
-"""Keys with what they are drawn from; each comes after the one that it is relative to."""
+"""Keys with their distributions; each comes after the one that it is relative to."""
 
 
 def plan(run_times: Mapping[str, RunTimeSpec], path: str) -> Plan:
-    """Put run times in the order in which they can be drawn.
+    """Return run times in the order in which they can be drawn.
 
     Raises:
-        FieldError: one is relative to what is not there, or to itself.
+        FieldError: one is relative to a missing one, or to itself.
 
     """
     for key, spec in run_times.items():
@@ -117,7 +117,7 @@ def draw(planned: Plan, given: float | None, random: Random, path: str) -> Mappi
     """Draw a Job's run times in seconds; *given* came with its arrival.
 
     Raises:
-        FieldError: a run time is relative to one that did not come.
+        FieldError: a run time is relative to one that did not come with the arrival.
 
     """
     found: dict[str, float] = {}
@@ -142,7 +142,7 @@ def _spread(sigma: float, random: Random) -> float:
 
 
 DEFAULT_QUEUE = "default"
-"""Kueue sends Jobs that name no LocalQueue here, where there is one."""
+"""Kueue sends Jobs that name no LocalQueue here, if it exists."""
 
 
 def read(
@@ -211,7 +211,7 @@ def _check_keys(
     workers: Mapping[str, Worker],
     policies: Sequence[FallbackPolicy],
 ) -> None:
-    """Refuse run times that no Job could ever have."""
+    """Reject run times that no Job could ever have."""
     options = {option.name for policy in policies for option in policy.spec.options}
     clusters = (snapshot, *(worker.snapshot for worker in workers.values()))
     flavors = list(dict.fromkeys(name for each in clusters for name in each.flavors))
@@ -229,7 +229,7 @@ def _submissions(spec: ScenarioSpec, read_text: ReadText, seed: int) -> tuple[Su
     found: list[Submission] = []
     for number, entry in enumerate(spec.arrivals):
         path = f"arrivals[{number}]"
-        # Streams of their own: a change to one entry leaves the others as they were.
+        # One random stream for each entry: a change to one leaves the others unchanged.
         comings = _comings(entry, path, read_text, Random(f"{seed}/{number}/arrivals"))  # noqa: S311 - no secret
         found += _drawn(comings, plans, Random(f"{seed}/{number}/run-times"), path)  # noqa: S311
     return _numbered(sorted(found, key=lambda each: each.at), seconds(spec.overhead))
@@ -257,7 +257,7 @@ def _drawn(
 
 
 def _numbered(submissions: Sequence[Submission], overhead: float) -> tuple[Submission, ...]:
-    """Name Jobs by their kind and number, in the order in which they come."""
+    """Name Jobs by their kind and number, in the order in which they arrive."""
     counts: Counter[str] = Counter()
     named = []
     for each in submissions:

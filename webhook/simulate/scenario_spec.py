@@ -1,4 +1,7 @@
-"""A scenario file's fields."""
+"""The fields of a scenario file as pydantic models, validated with a path for each error.
+
+What objects, policies and templates mean is checked elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -250,7 +253,7 @@ class SpecError(ValueError):
 
 
 def validated(source: Mapping[str, Any]) -> ScenarioSpec:
-    """Check a document.
+    """Validate a document.
 
     Raises:
         SpecError: with every mistake.
@@ -270,7 +273,7 @@ def validated(source: Mapping[str, Any]) -> ScenarioSpec:
 
 
 def _follows(error: ErrorDetails, errors: list[ErrorDetails]) -> bool:
-    """Tell whether a list is said to be too short only because its items are wrong."""
+    """Return whether a list counts as too short only because its items are wrong."""
     here = error["loc"]
     return error["type"] == "too_short" and any(
         len(other["loc"]) > len(here) and other["loc"][: len(here)] == here for other in errors
@@ -280,7 +283,7 @@ def _follows(error: ErrorDetails, errors: list[ErrorDetails]) -> bool:
 def _path(location: tuple[str | int, ...]) -> str:
     path = ""
     for part in location:
-        # Which form was read is no place in the file.
+        # The name of the union's form is not a place in the file.
         if part not in ("<list>", "<map>", "[key]"):
             path = child(path, part)
     return path

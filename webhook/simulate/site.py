@@ -1,4 +1,8 @@
-"""One cluster in a replay: who waits and runs there, and what admission would know of it."""
+"""One cluster in a replay: its queues and Workloads, and what admission would know of it.
+
+Kueue's rules come from the same schedules as forecasts, with true run times instead of expected
+ones.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +39,14 @@ from webhook.simulate.scenario import Submission
 
 @dataclass(slots=True)
 class _Tally:
-    """What one ClusterQueue holds."""
+    """Counts of one ClusterQueue."""
 
     pending: int = 0
     reserving: int = 0
     usage: Counter[FlavorResource] = field(default_factory=Counter)
     guests: Counter[Guest] = field(default_factory=Counter)
     priorities: Counter[int] = field(default_factory=Counter)
-    """Of the reserving."""
+    """Priorities of Workloads with quota reserved."""
 
     def held(self) -> Held:
         return Held(
@@ -55,7 +59,7 @@ class _Tally:
 
 
 class KnownOccupancy:
-    """Counts of all ClusterQueues, and the Occupancy that they come to."""
+    """Counts of all ClusterQueues, and the Occupancy made of them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._view = occupancy.build(snapshot)
@@ -69,7 +73,7 @@ class KnownOccupancy:
 
     @property
     def sets_aside(self) -> bool:
-        """Tell whether there are StrictFIFO queues, whose heads may keep others out."""
+        """Return whether there are StrictFIFO queues, whose heads may keep others out."""
         return bool(self._with_heads)
 
     def join(self, cluster_queue: str, arrival: Arrival) -> None:
@@ -80,14 +84,14 @@ class KnownOccupancy:
             tally.guests[arrival.policy, arrival.option, arrival.namespace] += 1
 
     def leave(self, cluster_queue: str, arrival: Arrival) -> None:
-        """Count a pending Workload no more: it is moved."""
+        """Remove a pending Workload from the counts: it is moved."""
         tally = self._tally(cluster_queue)
         tally.pending -= 1
         if arrival.policy:
             tally.guests[arrival.policy, arrival.option, arrival.namespace] -= 1
 
     def start(self, cluster_queue: str, arrival: Arrival, usage: Amounts) -> None:
-        """Let a pending Workload reserve quota."""
+        """Count a pending Workload as reserving quota."""
         tally = self._tally(cluster_queue)
         tally.pending -= 1
         tally.reserving += 1
@@ -95,7 +99,7 @@ class KnownOccupancy:
         tally.priorities[arrival.priority] += 1
 
     def end(self, cluster_queue: str, arrival: Arrival, usage: Amounts) -> None:
-        """Let a Workload release its quota and go."""
+        """Remove a Workload and its usage from the counts."""
         tally = self._tally(cluster_queue)
         tally.reserving -= 1
         tally.usage.subtract(usage)
@@ -104,9 +108,9 @@ class KnownOccupancy:
             tally.guests[arrival.policy, arrival.option, arrival.namespace] -= 1
 
     def at(self, snapshot: Snapshot, heads: Mapping[str, Arrival]) -> Occupancy:
-        """Fold what has changed; *snapshot* says the rest.
+        """Return the occupancy with the latest counts; all else is from *snapshot*.
 
-        *heads*: who waits first in StrictFIFO ClusterQueues that start anybody.
+        *heads*: the first pending Workload of each StrictFIFO ClusterQueue that admits any.
         """
         names = self._changed | self._with_heads
         held = {**self._view.snapshot.held}
@@ -118,7 +122,7 @@ class KnownOccupancy:
         self._changed.clear()
         for name, head in heads.items():
             pending = self._tallies[name].pending
-            # Whose policy's guests they are is counted already.
+            # They are counted as guests of their policy already.
             alike = replace(head, policy="", option="", count=pending)
             view = occupancy.with_waiting(view, alike)
         self._view = view
@@ -130,21 +134,21 @@ class KnownOccupancy:
 
 
 Runs: TypeAlias = Mapping[str, tuple[float, float]]
-"""Flavors, joined by commas, to how long a Job really runs there, and a spread."""
+"""Flavors, joined by commas, to the seconds that a Job really runs there, and a spread."""
 UNTIL_TOLD: Runs = {}
-"""Of Workloads that hold quota until something else ends them."""
+"""For Workloads that hold quota until something else ends them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedJob:
-    """A Job that was let in, and where its Workload is."""
+    """An admitted review's Job, and where its Workload is."""
 
     submission: Submission
     arrival: Arrival
     job: Job
     job_class: JobClass
     generation: int
-    """Of the policy that decided; 0: none did."""
+    """Generation of the policy that decided; 0: none did."""
     cluster_queue: str = ""
 
     @property
@@ -153,7 +157,7 @@ class QueuedJob:
 
 
 class Site:
-    """Begins with empty queues."""
+    """A cluster; it begins with empty queues."""
 
     def __init__(self, snapshot: Snapshot, forecasts: Forecasts) -> None:
         self.snapshot, self.forecasts = snapshot, forecasts
@@ -166,24 +170,27 @@ class Site:
         }
         """ClusterQueue to the number of its schedule."""
         self.queued: dict[str, QueuedJob] = {}
-        """What waits or holds quota, by key."""
+        """Workloads that wait or hold quota, by key."""
         self._demands: dict[Demand, Demand] = {}
-        """Equal ones are one, so that those who ask the same stand in one line."""
+        """Equal demands are one object, so that Workloads with the same one share a line."""
 
     def view(self, job: Job, now: float) -> Occupancy:
-        """Say what admission would know when *job* is decided."""
+        """Return what admission would know when *job* is decided."""
         view = self.known.at(self.forecasts.seen(job, now), self.heads())
         return self.forecasts.foreseen(view)
 
     def cluster_queue(self, arrival: Arrival) -> ClusterQueue | None:
-        """Find where a Workload waits; None: Kueue lets nobody in."""
+        """Return where a Workload waits; None: Kueue does not queue it."""
         place = self.snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
         if place is None or place.stop_policy is not StopPolicy.NONE:
             return None
         return self.snapshot.cluster_queues.get(place.cluster_queue)
 
     def join(self, one: QueuedJob, runs: Runs, *, now: float, age: int) -> int | None:
-        """Let a Workload wait; return the number of its schedule, None: it is never looked at."""
+        """Add a pending Workload.
+
+        Return the number of its schedule, None: Kueue never considers it.
+        """
         arrival, queue = one.arrival, self.cluster_queue(one.arrival)
         if queue is None:
             return None
@@ -215,34 +222,34 @@ class Site:
         return index
 
     def leave(self, key: str) -> int | None:
-        """Take away what waits; return its age if forecasts follow it."""
+        """Remove a pending Workload; return its age if forecasts follow it."""
         one = self.queued.pop(key)
         self.schedules[self.places[one.cluster_queue]].withdraw(key)
         self.known.leave(one.cluster_queue, one.arrival)
         return self.forecasts.leave(key)
 
     def begin(self, begun: StartedWorkloads, usage: Amounts) -> QueuedJob:
-        """Let what waited hold quota."""
+        """Let a pending Workload reserve quota."""
         one = self.queued[begun.key]
         self.known.start(one.cluster_queue, one.arrival, usage)
         return one
 
     def end(self, ended: StartedWorkloads, *, ran_from: float) -> None:
-        """Let a run be learned from."""
+        """Learn from a run."""
         flavors = ",".join(sorted(set(ended.flavors)))
         self.forecasts.end(ended.key, ran_from, ended.finish, flavors)
 
     def release(self, begun: StartedWorkloads, usage: Amounts) -> None:
-        """Let what held quota go.
+        """Release a Workload's quota.
 
-        Quota that lies idle is not known to be free before: those that wait are taken to have it,
-        as ``kueue.occupancy`` takes them to.
+        Idle quota is not known to be free before its handover: waiting Workloads count as holding
+        it, as in ``kueue.occupancy``.
         """
         one = self.queued.pop(begun.key)
         self.known.end(one.cluster_queue, one.arrival, usage)
 
     def heads(self) -> Mapping[str, Arrival]:
-        """Name who waits first in StrictFIFO queues."""
+        """Return the first pending Workload of each StrictFIFO queue."""
         if not self.known.sets_aside:
             return {}
         return {
@@ -259,16 +266,16 @@ class Site:
         try:
             found = demand(arrival.needs, queue, self.snapshot)
         except FieldError:
-            # Kueue cannot judge it either: it stays pending.
+            # Kueue cannot assign it either: it stays pending.
             found = NOWHERE
         return self._demands.setdefault(found, found)
 
 
 class TrueRunTimes(Runs):
-    """Flavors to how long one Job really runs there: what is never needed need not be said."""
+    """Flavors to how long one Job really runs there; a time that is never needed may be missing."""
 
     def __init__(self, one: QueuedJob, *, sent_by: str = "") -> None:
-        """*sent_by*: in a worker cluster, the manager's flavors."""
+        """Use the run times of *one*; *sent_by*: in a worker cluster, the manager's flavors."""
         self._submission, self._option = one.submission, one.arrival.option
         self._sent_by = sent_by
 
@@ -288,7 +295,7 @@ def amounts(schedule: Schedule, begun: StartedWorkloads) -> Amounts:
 
 
 def _schedules(snapshot: Snapshot) -> Iterator[Schedule]:
-    """Begin with empty queues; nobody waits at the first look."""
+    """Yield a schedule for each tree, with empty queues."""
     forest = quota.plant(snapshot.cluster_queues, snapshot.cohorts).forest
     for root in sorted({forest.nodes[index].root for index in forest.places.values()}):
         schedule = Schedule(

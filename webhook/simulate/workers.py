@@ -1,7 +1,7 @@
 """The worker clusters of a replay, as MultiKueue's AllAtOnce dispatcher uses them.
 
-What has quota at the manager is sent to all its active clusters, after the start delay of the
-options that lead there. The first that has quota takes it, and the others drop it.
+A Workload with quota at the manager is sent to all its active clusters, after the start delay of
+the options that lead there. The first with quota for it takes it, and the others drop it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from webhook.simulate.site import QueuedJob, Site, TrueRunTimes, amounts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A Workload that a cluster has quota for."""
+    """A Workload that a cluster has reserved quota for."""
 
     cluster: str
     begun: StartedWorkloads
@@ -50,23 +50,23 @@ class _Cluster:
     site: Site
     is_watched: bool
     first: int
-    """The number of its first schedule, of all in the replay."""
+    """Number of its first schedule, among all in the replay."""
     coming: dict[str, _Coming]
 
 
 class Workers:
-    """All of them; schedules are numbered after those of the manager."""
+    """All worker clusters; their schedules are numbered after those of the manager."""
 
     def __init__(
         self, given: Mapping[str, Worker], manager: Site, policies: Sequence[FallbackPolicy]
     ) -> None:
-        """*policies*: all of the scenario, whoever decides; their start delays are true."""
+        """Begin with empty clusters; the start delays of all *policies* are the true ones."""
         self._manager, self._policies = manager, policies
         self._clusters: dict[str, _Cluster] = {}
         self._of_schedule: list[tuple[str, Schedule]] = []
         self._delays: dict[tuple[str, str], float] = {}
         self._began: dict[str, float] = {}
-        """Key to when it began in a cluster."""
+        """Key to the time at which it began in a cluster."""
         self._number = 0
         for name, worker in given.items():
             self._add(name, worker)
@@ -99,9 +99,9 @@ class Workers:
         return tuple(schedule for _, schedule in self._of_schedule)
 
     def leads_away(self, cluster_queue: str) -> bool:
-        """Tell whether what has quota in a ClusterQueue of the manager runs elsewhere.
+        """Return whether a Workload with quota in a ClusterQueue of the manager runs elsewhere.
 
-        Where not all of its clusters are known, the manager's quota is all there is.
+        If not all of the queue's clusters are known, the manager's quota is all there is.
         """
         if not self._clusters:
             return False
@@ -112,7 +112,7 @@ class Workers:
         )
 
     def around(self, here: Occupancy, job: Job, now: float) -> Occupancy:
-        """Add what admission would know of the clusters that are watched."""
+        """Add what admission would know of the watched clusters."""
         found = {
             name: _with_coming(name, each, job, now)
             for name, each in self._clusters.items()
@@ -121,14 +121,17 @@ class Workers:
         return replace(here, clusters=found) if found else here
 
     def expected(self, arrival: Arrival, view: Occupancy) -> Arrival:
-        """Say where a Job is expected that nobody decided on."""
+        """Return where a Job without a decision is expected to go."""
         if arrival.cluster or not self._clusters:
             return arrival
         place = arrival.namespace, arrival.local_queue
         return replace(arrival, cluster=remote_options.likely(view, place))
 
     def send(self, one: QueuedJob, begun: StartedWorkloads) -> Iterator[tuple[float, int]]:
-        """Send what has quota at the manager; yield when something happens in which schedule."""
+        """Send a Workload with quota at the manager.
+
+        Yield when something happens in which schedule.
+        """
         here = self._manager.snapshot
         self._number += 1
         coming = _Coming(
@@ -146,7 +149,7 @@ class Workers:
             yield coming.comes, each.first
 
     def arrive(self, number: int, now: float) -> Iterator[int]:
-        """Let those wait that have come to the cluster of a schedule; yield their schedules."""
+        """Queue the Workloads that have reached a schedule's cluster; yield their schedules."""
         name, _ = self._of_schedule[number - len(self._manager.schedules)]
         each = self._clusters[name]
         for key in [key for key, coming in each.coming.items() if coming.comes <= now]:
@@ -157,7 +160,7 @@ class Workers:
                 yield each.first + index
 
     def note(self, number: int) -> Iterator[Taken]:
-        """Take down who ended and who started in the last step of a schedule."""
+        """Record which Workloads ended and started in the last step of a schedule."""
         name, schedule = self._of_schedule[number - len(self._manager.schedules)]
         site = self._clusters[name].site
         for ended in schedule.runs.ended:
@@ -176,7 +179,7 @@ class Workers:
         schedule.begun.clear()
 
     def began(self, ended: StartedWorkloads) -> float:
-        """Tell when a Workload of the manager began to run, here or there."""
+        """Return when a Workload of the manager began to run, here or in a worker cluster."""
         return self._began.pop(ended.key, ended.at)
 
     def _drop(self, key: str, *, but: str) -> None:
@@ -186,7 +189,7 @@ class Workers:
                 each.site.leave(key)
 
     def _delay(self, one: QueuedJob) -> float:
-        """Find how long the way to a worker takes, as the policies say of this queue."""
+        """Return how many seconds the way to a worker takes, by the policies' start delays."""
         place = one.arrival.local_queue, one.cluster_queue
         if place not in self._delays:
             self._delays[place] = max(
@@ -202,7 +205,7 @@ class Workers:
 
 
 def _with_coming(name: str, each: _Cluster, job: Job, now: float) -> Occupancy:
-    """Count those that are on their way where they are expected, as admission does."""
+    """Count the Workloads on their way in the cluster where admission expects them."""
     view, snapshot = each.site.view(job, now), each.site.forecasts.published
     for coming in each.coming.values():
         arrival = coming.one.arrival

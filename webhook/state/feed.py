@@ -1,4 +1,7 @@
-"""Messages of all followers in, updates for the server out. Pure; the observer brings the clock."""
+"""Watch updates of all resources in, updates for the server out.
+
+Pure: the clock comes in, and neither threads nor the pipe are known.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from webhook.state.workloads import Admitted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """What was so at one instant, while nobody's admission is foretold."""
+    """The last snapshot before it was settled, with what is admitted and the profiles."""
 
     snapshot: Snapshot
     admitted: Mapping[str, Admitted]
@@ -28,7 +31,10 @@ class Counted:
 
 
 class Feed:
-    """Until every required resource has been listed nothing but signs of life is published."""
+    """The state behind the updates.
+
+    Before all required resources are listed, only health is published.
+    """
 
     def __init__(
         self,
@@ -36,7 +42,7 @@ class Feed:
         now: float,
         settle: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
     ) -> None:
-        """Publish snapshots as *settle* returns them."""
+        """Begin at *now*; *settle* is applied to each snapshot before it is published."""
         self._settle = settle
         resources = tuple(resources)
         self._required = {resource.kind for resource in resources if resource.required}
@@ -51,7 +57,7 @@ class Feed:
         self._not_surveyed: list[SeenWorkload] = []
         self._foreseen: list[SeenWorkload] = []
         self._state = State()
-        # Not proven until it is read.
+        # The webhooks' order counts as unproven until their configurations are read.
         self._state.replace(WEBHOOKS, ())
 
     @property
@@ -61,7 +67,10 @@ class Feed:
 
     @property
     def counted(self) -> Counted | None:
-        """Return what the last snapshot was settled from; any thread may read it."""
+        """Return what the last snapshot was settled from, for any thread.
+
+        None: there was none yet.
+        """
         return self._counted
 
     @property
@@ -70,15 +79,15 @@ class Feed:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Name the kinds without which nothing is synced."""
+        """Return the kinds that keep the state from being synced."""
         return tuple(sorted(self._required - self._listed | self._awaited))
 
     def not_ready(self) -> str:
-        """Say what is waited for; empty: nothing."""
+        """Return a sentence about what is waited for; empty: the state is synced."""
         return f"not synced yet: {', '.join(self.waiting)}" if self.waiting else ""
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
-        """Take over one message; return what is to be logged."""
+        """Apply one watch update to the state; return the lines to log."""
         kind = message.kind
         if message.error:
             return self._fail(message)
@@ -95,9 +104,9 @@ class Feed:
         return (*problems, f"{kind}: readable again") if recovered else problems
 
     def hear(self, message: WatchUpdate) -> tuple[str, ...]:
-        """Take a message for a sign of life, and note what cannot be read; return what to log.
+        """Note only that the watch is alive and which objects cannot be read; return lines to log.
 
-        What it says else is another's to take over.
+        The objects themselves are counted elsewhere.
         """
         self._live(message)
         if message.entries is not None:
@@ -115,7 +124,7 @@ class Feed:
         return tuple(f"skipped: {problem}" for problem in self._state.take_problems())
 
     def expect(self, kind: str, now: float) -> None:
-        """Let the silence of one more resource be the state's age."""
+        """Let the age of one more resource count for the state's age."""
         self._alive.setdefault(kind, now)
 
     @property
@@ -123,23 +132,23 @@ class Feed:
         return WORKLOADS in self._listed
 
     def workloads(self) -> Iterable[Workload]:
-        """List all Workloads, as of now."""
+        """Return all Workloads, as of now."""
         return self._state.workloads()
 
     def census(self, name: str) -> QueueContents:
-        """List the Workloads of a ClusterQueue, as of the last update."""
+        """Return the Workloads of a ClusterQueue, as of the last update."""
         return self._state.census(name)
 
     def remember(self, records: Mapping[str, ClassRecord]) -> None:
-        """Take over what another knows of runs."""
+        """Merge records of runs that another process has kept, by class."""
         self._state.replace_read(RUN_TIMES, (ReadObject(("", ""), records),))
 
     def survey(
         self, names: Iterable[str], later: Collection[str] = ()
     ) -> tuple[Mapping[str, QueueContents], tuple[SeenWorkload, ...]]:
-        """List the Workloads of some ClusterQueues, and those seen since the last survey.
+        """Return contents of ClusterQueues to forecast, and Workloads reported since the last call.
 
-        Those seen in the ClusterQueues of *later* are left for the survey that lists these.
+        Those reported in the ClusterQueues of *later* are kept for the call that names these.
         """
         queues = self._published.local_queues if self._published is not None else {}
         now: list[SeenWorkload] = []
@@ -152,21 +161,21 @@ class Feed:
         return {name: self._state.census(name) for name in names}, tuple(now)
 
     def take_recounted(self) -> frozenset[str]:
-        """Name the ClusterQueues whose Workloads have changed since the last call."""
+        """Return the ClusterQueues whose Workloads have changed since the last call."""
         return self._state.take_recounted()
 
     def foresee(self, profiles: Mapping[str, Profile], seen: Iterable[SeenWorkload]) -> None:
-        """Publish profiles from now on, the first to contain the Workloads *seen*."""
+        """Publish *profiles* from now on, the first to contain the Workloads in *seen*."""
         self._profiles = profiles
         self._foreseen += seen
 
     def publish_anew(self) -> None:
-        """Let the next update carry everything: what the last one was to carry may be lost."""
+        """Make the next update complete: the last one may have been lost."""
         self._published = None
         self._state.build_anew()
 
     def update(self, now: float, unix: float) -> Update:
-        """Say what has changed since the last update, and how old the state is.
+        """Return what has changed since the last update, and as of when the state is.
 
         *unix* is the same instant as *now*, in seconds since 1970.
         """
@@ -194,7 +203,7 @@ class Feed:
         )
 
     def sign_of_life(self, now: float) -> Update:
-        """Say how the watches are, and nothing of the cluster."""
+        """Return an update on the watches alone, without the cluster's state."""
         return Update(
             waiting=self.waiting,
             ages={kind: now - at for kind, at in self._alive.items()},
@@ -208,7 +217,7 @@ class Feed:
             self._awaited.discard(message.kind)
             if message.kind not in self._required:
                 self._state.replace(message.kind, ())
-        # The connection's own words differ from try to try; said once, they stay said.
+        # The connection's message differs from try to try, so only the first is logged.
         if message.kind in self._errors:
             return ()
         self._errors[message.kind] = message.error

@@ -1,4 +1,8 @@
-"""From the Workloads of ClusterQueues to their profiles: what a forecast is made of."""
+"""Workloads of ClusterQueues to forecast input, and from there to the profiles of their queues.
+
+It chooses which queues to forecast, groups equal Workloads, and looks up their run times; how
+Kueue would admit them is the forecast's to know.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +26,24 @@ from webhook.state.workload import Group, QueueContents, SeenWorkload, Workload
 EXACT = 1000
 """Pending Workloads of all queues that are forecast one after another;"""
 CHUNKS = 256
-"""of more, the order is kept between so many parts of the queues, and in a part equal ones go
-together."""
+"""of more, order is kept between so many parts of the queues, and within a part equal ones are
+grouped."""
 SHORT = 32
-"""A queue of no more is forecast one after another, however long the others are."""
+"""A queue of at most so many is forecast one by one, however long the others are."""
 _BETWEEN = "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastInput:
-    """What is needed to forecast anew."""
+    """What a new forecast starts from."""
 
     snapshot: Snapshot
     counted: Mapping[str, QueueContents]
     """The ClusterQueues that have changed."""
     due: frozenset[str] = frozenset()
-    """Those that have not, and are to be forecast anew all the same."""
+    """ClusterQueues that have not changed, but are to be forecast again."""
     seen: tuple[SeenWorkload, ...] = ()
-    """The Workloads that these counts are the first to contain."""
+    """The Workloads that these contents are the first to contain."""
     now: float
     """On the clock of ``Snapshot.as_of``."""
     unix: float
@@ -47,7 +51,7 @@ class ForecastInput:
 
     @property
     def asked(self) -> frozenset[str]:
-        """Name the ClusterQueues to be forecast; of a tree they bring the others with them."""
+        """Return the ClusterQueues to forecast; others of the same tree are forecast with them."""
         return self.due.union(self.counted)
 
     def only(self, names: frozenset[str]) -> ForecastInput:
@@ -66,7 +70,7 @@ class Trees:
         self._members = dict(members)
 
     def root(self, name: str) -> str:
-        """Name the tree of a ClusterQueue."""
+        """Return the name of a ClusterQueue's tree."""
         found = self._roots.get(name)
         return f"queue {name}" if found is None else f"cohort {found}"
 
@@ -75,7 +79,7 @@ class Trees:
 
 
 class ForecastInputs:
-    """Remembers what each ClusterQueue holds, so that the next forecast costs what has changed."""
+    """Keeps the contents of each ClusterQueue, so that a forecast costs only what has changed."""
 
     def __init__(self) -> None:
         self._running: dict[str, tuple[Occupant, ...]] = {}
@@ -83,7 +87,10 @@ class ForecastInputs:
         self._lengths: dict[str, int] = {}
 
     def profiles(self, survey: ForecastInput) -> Mapping[str, Profile]:
-        """Forecast the trees of all ClusterQueues that a survey names."""
+        """Forecast the trees of all ClusterQueues in the input.
+
+        Return the profile of each queue.
+        """
         clock = survey.now - survey.unix
         self._forget_all_but(survey.snapshot.cluster_queues.keys())
         for name, census in survey.counted.items():
@@ -113,7 +120,10 @@ class ForecastInputs:
 
 
 def foreseen(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
-    """Add the profiles to a snapshot of *state*, taken at *unix*, in seconds since 1970."""
+    """Return a snapshot of *state* with its profiles.
+
+    *unix* is its instant in seconds since 1970.
+    """
     survey = ForecastInput(
         snapshot=snapshot,
         counted={name: state.census(name) for name in watched(snapshot)},
@@ -124,14 +134,14 @@ def foreseen(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
 
 
 def watched(snapshot: Snapshot) -> frozenset[str]:
-    """Name the ClusterQueues that must be counted: the trees of what decisions forecast."""
+    """Return the ClusterQueues that must be counted: the trees that decisions need forecasts of."""
     finish_time = StrategyType.FINISH_TIME
     policies = (each for each in snapshot.policies if each.spec.strategy.type is finish_time)
     return trees_of(policies, snapshot)
 
 
 def trees_of(policies: Iterable[FallbackPolicy], snapshot: Snapshot) -> frozenset[str]:
-    """Name the ClusterQueues that share quota with an option of one of *policies*."""
+    """Return the ClusterQueues that share quota with an option of one of *policies*."""
     wanted: set[str] = set()
     for policy in policies:
         wanted |= _cluster_queues(policy.spec.options, snapshot)
@@ -143,7 +153,7 @@ def trees_of(policies: Iterable[FallbackPolicy], snapshot: Snapshot) -> frozense
 
 
 def queues_of(snapshot: Snapshot) -> frozenset[tuple[str, str]]:
-    """List the LocalQueues of all ClusterQueues that share quota with an option of a policy."""
+    """Return the LocalQueues of all ClusterQueues that share quota with an option of a policy."""
     wanted = trees_of(snapshot.policies, snapshot)
     return frozenset(
         key for key, queue in snapshot.local_queues.items() if queue.cluster_queue in wanted
@@ -177,7 +187,7 @@ def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[
 
 
 def width_of(length: int, pending: int) -> int:
-    """Say how many of a queue are one part of it, where *pending* wait in all."""
+    """Return how many Workloads of a queue form one part, if *pending* wait in all queues."""
     if length <= SHORT or pending <= EXACT:
         return 1
     return -(-length // max(2, CHUNKS * length // pending))
@@ -189,9 +199,9 @@ def queued(
     width: int = 1,
     key_of: Callable[[Workload], str] = lambda _: "",
 ) -> Iterator[QueuedGroup]:
-    """Put them in Kueue's order: priority, then age; runs of equal ones together.
+    """Return Workloads in Kueue's order (priority, then age), runs of equal ones grouped.
 
-    Those that *key_of* gives a key stand alone, under it.
+    Those with a key by *key_of* stay ungrouped, under that key.
     """
     ranked = sorted(
         (
@@ -235,7 +245,7 @@ def queued(
 
 
 def class_text(workload: Workload) -> str:
-    """Name what a run time is looked up by: class, and who decided on which option."""
+    """Return the key to look a run time up by: class, and which policy chose which option."""
     found = workload.job_class or JobClass("", "")
     return class_name(found, workload.policy, workload.option)
 
@@ -245,9 +255,9 @@ def class_name(found: JobClass, policy: str, option: str) -> str:
 
 
 class LentRunTimes:
-    """Expected run times of Workloads, as far as they tell of themselves what matters.
+    """Expected run times of Workloads, as far as Workloads themselves give what is needed.
 
-    From the admission on: what pods take to be ready is in them.
+    They count from the admission on, so the time until pods are ready is included.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -279,7 +289,7 @@ class LentRunTimes:
         return run if run is None else after(before, run)
 
     def _first_flavors(self, policy: FallbackPolicy, job_class: JobClass) -> str:
-        """Guess which flavors it would have had in the first option: some that it ran on."""
+        """Return flavors of the first option on which the class has run; empty: it has on none."""
         if policy.name not in self._first:
             self._first[policy.name] = tuple(self._flavors_of(policy))
         candidates: Collection[str] = self._first[policy.name]

@@ -1,6 +1,7 @@
-"""Kueue's own configuration, as its ConfigMap holds it, to what changes a decision.
+"""Kueue's configuration, from its ConfigMap and its Deployment, to what it changes in a decision.
 
-Defaults are those of Kueue's ``SetDefaults_Configuration``, of v1beta1 and of v1beta2.
+Defaults are those of Kueue's ``SetDefaults_Configuration``, of v1beta1 and of v1beta2. Version and
+feature gates come from the Deployment's image and command line.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def read_kueue_config(config_map: Mapping[str, Any]) -> KueueConfig:
 
 
 def under_gates(config: KueueConfig, gates: Mapping[str, bool]) -> KueueConfig:
-    """Take these gates in the place of those that stand in the configuration."""
+    """Replace the configuration's feature gates by these."""
     is_long = gates.get(_LONG_REQUEUE_GATE, False)
     return replace(
         config,
@@ -109,7 +110,10 @@ def _transformations(resources: Mapping[str, Any]) -> tuple[Transformation, ...]
 
 
 def _fair_sharing(source: Mapping[str, Any]) -> bool:
-    """v1beta1 has a switch, in v1beta2 the block itself is the switch."""
+    """Return whether fair sharing is on.
+
+    v1beta1 has a switch; in v1beta2 the block itself is the switch.
+    """
     value = source.get("fairSharing")
     if value is None:
         return False
@@ -117,7 +121,10 @@ def _fair_sharing(source: Mapping[str, Any]) -> bool:
 
 
 def _blocks_admission(source: Mapping[str, Any]) -> bool:
-    """v1beta1 blocks unless told otherwise once ``enable`` is set; v1beta2 only when told to."""
+    """Return whether admission is blocked until pods are ready.
+
+    v1beta1 blocks by default once ``enable`` is set, v1beta2 only if ``blockAdmission`` is.
+    """
     ready = fields.mapping(source, "waitForPodsReady", "")
     value = ready.get("blockAdmission")
     return (
@@ -168,7 +175,7 @@ def _pod(source: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Find Kueue's own among those that were injected."""
+    """Return Kueue's own container among those that were injected."""
     found = fields.mappings(pod, "containers", _PATH)
     named = [each for each in found if each.get("name") == _CONTAINER]
     if len(named) == 1 or len(found) == 1:
@@ -177,7 +184,7 @@ def _container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _version(container: Mapping[str, Any]) -> tuple[str, str]:
-    """Read the version off the image's tag, also beside a digest; else say why it is unknown."""
+    """Return the version in the image's tag, and, if it is unknown, why."""
     image = container.get("image")
     name = image.partition("@")[0] if isinstance(image, str) else ""
     tag = name.rpartition("/")[2].partition(":")[2]
@@ -189,7 +196,7 @@ def _version(container: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _words(container: Mapping[str, Any]) -> list[str]:
-    """Join the command line, without the program."""
+    """Return the arguments on the command line, without the program."""
     command = _strings(container, "command")[1:]
     return [*command, *_strings(container, "args")]
 
@@ -202,7 +209,7 @@ def _strings(container: Mapping[str, Any], key: str) -> Sequence[str]:
 
 
 def _flags(words: Sequence[str]) -> Mapping[str, str]:
-    """Read flags as Go's ``flag`` does: one dash or two, ``=`` or the next word; the last wins."""
+    """Parse flags as Go's ``flag`` does: one dash or two, ``=`` or the next word; the last wins."""
     found: dict[str, str] = {}
     rest: Iterator[str] = iter(words)
     pending = ""
@@ -219,10 +226,10 @@ def _flags(words: Sequence[str]) -> Mapping[str, str]:
 
 
 def _gates_of_arguments(text: str) -> Mapping[str, bool] | None:
-    """Read ``A=true,B=false`` as Kubernetes does; None: nothing is said.
+    """Parse ``A=true,B=false`` as Kubernetes does; None: no gates are given.
 
     Raises:
-        FieldError: Kueue would not take it either, or it depends on a variable.
+        FieldError: Kueue would reject it, too, or it depends on a variable.
 
     """
     found: dict[str, bool] = {}
@@ -235,7 +242,7 @@ def _gates_of_arguments(text: str) -> Mapping[str, bool] | None:
 
 
 def _elsewhere(pod: Mapping[str, Any]) -> str:
-    """Say that its configuration is no ConfigMap that is read here; empty: it is."""
+    """Return why its configuration is not the ConfigMap that is read here; empty: it is."""
     volumes = fields.mappings(pod, "volumes", _PATH)
     config_maps = [fields.mapping(each, "configMap", f"{_PATH}.volumes") for each in volumes]
     if any(each.get("name") == KUEUE_CONFIG for each in config_maps):

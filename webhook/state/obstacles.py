@@ -1,6 +1,6 @@
-"""Jobs whose Workloads stand in the way of a move or an undo; all others cost nothing here.
+"""Which Jobs cannot be moved or undone because of their Workloads; all others cost nothing here.
 
-Most Workloads only wait, or were admitted long ago: then the Job itself says all there is to say.
+Most Workloads only wait, or were admitted long ago: then the Job alone says whether it can be.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from webhook.model.reasons import Obstacle
 from webhook.state.workload import Workload
 
 STARTING_SECONDS: Final = 10
-"""For which Kueue may take to start a Job after it has admitted its Workload."""
+"""How long Kueue may take to start a Job after it has admitted its Workload."""
 
 
 class Obstacles:
     def __init__(self) -> None:
         self._by_job: dict[Key, dict[Key, Obstacle]] = {}
-        """Job to its Workloads that stand in the way."""
+        """Job to those of its Workloads that are obstacles."""
         self._starting: dict[Key, Workload] = {}
-        """Those that have just been admitted."""
+        """Workloads that have just been admitted."""
         self._published: Mapping[Key, Obstacle] = {}
         self._changed: set[Key] = set()
         """Jobs."""
 
     def put(self, key: Key, before: Workload | None, after: Workload | None, newest: int) -> None:
-        """Take over a Workload as it is now; None: it is not there.
+        """Apply a Workload as it is now; *after* None: it was deleted.
 
-        *newest* is when the last thing happened to any, in seconds since 1970.
+        *newest* is the time of the last event on any Workload, in seconds since 1970.
         """
         self._forget(key, before)
         if after is None or not after.job or after.obstacle in (None, Obstacle.FINISHED):
@@ -43,7 +43,10 @@ class Obstacles:
         self._changed.add(job)
 
     def current(self, newest: int) -> Mapping[Key, Obstacle]:
-        """Say what stands in the way of which Job; the same object as long as nothing changes."""
+        """Return the obstacle of each Job that has one.
+
+        The same object as long as nothing changes.
+        """
         started = newest - STARTING_SECONDS
         for key, workload in list(self._starting.items()):
             if workload.admitted < started:

@@ -1,7 +1,7 @@
-"""Frames over a pipe between the observer and its server, and what is in them.
+"""The updates that the observer sends to its server over a pipe, and their frames.
 
 Pickle, because both ends are one program of one version and the pipe is theirs alone: a snapshot
-is taken up in a tenth of a millisecond.
+is read in a tenth of a millisecond.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ _MOST = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """What has changed since the last one; the first of an observer carries everything."""
+    """What has changed since the last update; the first one of an observer is complete."""
 
     changed: Mapping[str, Any] = field(default_factory=dict)
     """Field of Snapshot to its new value; of what queues hold, only what has changed."""
     seen: tuple[SeenWorkload, ...] = ()
     """Workloads that this update is the first to count."""
     reserved: tuple[SeenWorkload, ...] = ()
-    """Workloads with AdmissionChecks that this update is the first to show with quota."""
+    """Workloads with AdmissionChecks that this update is the first to have with quota reserved."""
     foreseen: tuple[SeenWorkload, ...] = ()
     """Workloads that the profiles of this update are the first to contain."""
     as_of: float = 0.0
-    """Monotonic clock (one for all processes of a machine): when all that was so, at the least."""
+    """Time of the oldest part, by the monotonic clock (one for all processes of a machine)."""
     forecasts_as_of: float = 0.0
-    """The same of all that the profiles contain."""
+    """The same for what the profiles contain."""
     synced: bool = False
     waiting: tuple[str, ...] = ()
-    """Kinds that are needed and cannot be listed, or have not been yet."""
+    """Required kinds that cannot be listed, or have not been yet."""
     ages: Mapping[str, float] = field(default_factory=dict)
-    """Kind to seconds since its last sign of life."""
+    """Kind to seconds since its watch last proved to be alive."""
     relists: Mapping[str, int] = field(default_factory=dict)
-    """Kind to the number of lists it took so far."""
+    """Kind to the number of times it was listed so far."""
     problems: Mapping[str, int] = field(default_factory=dict)
     """Kind to the number of objects that cannot be read."""
     failures: Mapping[str, int] = field(default_factory=dict)
-    """Part of the observer's turns to how often it has failed."""
+    """Part of the observer's loop to how often it has failed."""
     certificates: Certificates | None = None
-    """None: as before, or somebody else looks after them."""
+    """None: unchanged, or renewed by another program."""
     clusters: Mapping[str, Update] = field(default_factory=dict)
-    """The same of worker clusters; of those that nothing was heard of, nothing."""
+    """Updates of worker clusters; those without news are left out."""
     watched_clusters: tuple[str, ...] | None = None
-    """Which these are; None: it is not known yet."""
+    """All worker clusters that are watched; None: not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Delta:
 
 
 def changes(before: Snapshot | None, after: Snapshot) -> dict[str, Any]:
-    """Find the fields that are not the same objects any more; None: all of them."""
+    """Return the fields of *after* that are other objects than in *before*; None: all of them."""
     names = (each.name for each in fields(Snapshot) if each.name != _CARRIED_APART)
     found = {
         name: getattr(after, name)
@@ -90,10 +90,10 @@ def changes(before: Snapshot | None, after: Snapshot) -> dict[str, Any]:
 
 
 def apply_update(snapshot: Snapshot, update: Update) -> Snapshot:
-    """Take over what has changed.
+    """Return the snapshot with an update applied.
 
-    Only who is synced has read all that the snapshot is made of: an observer that was started just
-    now makes nothing fresher.
+    ``as_of`` moves only if the observer is synced: one that has just been started makes nothing
+    fresher.
     """
     changed: dict[str, Any] = {
         name: value.applied(getattr(snapshot, name)) if isinstance(value, Delta) else value
@@ -103,7 +103,7 @@ def apply_update(snapshot: Snapshot, update: Update) -> Snapshot:
 
 
 def _delta(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Delta:
-    # To compare thousands of equal values costs more than to see that they are the same.
+    # Identity first: comparing thousands of equal values costs more.
     return Delta(
         put={
             name: value
@@ -132,7 +132,7 @@ def write_frame(stream: IO[bytes], written: bytes) -> None:
 
 
 def read_update(stream: IO[bytes]) -> Update | None:
-    """Wait for the next; None: the other end is gone."""
+    """Wait for the next update; None: the other end was closed."""
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return None
@@ -145,7 +145,7 @@ def read_update(stream: IO[bytes]) -> Update | None:
 
 
 def _packed(profile: Profile) -> tuple[Any, ...]:
-    """Say how to write a profile: two hundred of more than a hundred steps each come at a time."""
+    """Pickle a profile as arrays: two hundred of over a hundred steps each are sent at a time."""
     columns = len(profile.cells)
     rest = {
         each.name: getattr(profile, each.name)

@@ -1,4 +1,4 @@
-"""Kueue's queues, cohorts, flavors, checks, clusters: JSON of v1beta1 or v1beta2 to values."""
+"""JSON of Kueue's queues, cohorts, flavors, checks and clusters (v1beta1, v1beta2) to the model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PodPriority(NamedTuple):
 
 _Choice = TypeVar("_Choice", StopPolicy, Queueing)
 _FUNGIBILITY = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
-"""v1beta1's words in those of v1beta2."""
+"""Values of v1beta1 to those of v1beta2."""
 
 
 def read_cluster_queue(source: Mapping[str, Any]) -> ClusterQueue:
@@ -132,7 +132,7 @@ def _name(source: Mapping[str, Any]) -> str:
 
 
 def _active(source: Mapping[str, Any]) -> tuple[bool, str]:
-    """Read the Active condition; one that Kueue has not written yet does not speak against."""
+    """Return the Active condition and its message; one not written yet counts as active."""
     status = fields.mapping(source, "status", "")
     for condition, here in fields.objects(status, "conditions", "status"):
         if condition.get("type") == "Active":

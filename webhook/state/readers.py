@@ -1,7 +1,7 @@
-"""JSON as the API server sends it to values of the model: one reader a kind, and the way to them.
+"""One reader for each kind: an object's JSON, as the API server sends it, to a value of the model.
 
-An object that cannot be read is no value but a problem, whatever it makes its reader raise, so that
-one bad object harms only itself.
+An object that cannot be read becomes a problem instead, whatever its reader raises, so that one bad
+object harms only itself.
 """
 
 from __future__ import annotations
@@ -37,16 +37,19 @@ OUR_WEBHOOK = "create.kueue-fallback.dev"
 
 
 class Webhooks(NamedTuple):
-    """Whose webhooks a configuration holds."""
+    """Whether a webhook configuration holds our webhook and Kueue's."""
 
     ours: bool
     kueues: bool
     namespaces: Selector = EVERYTHING
-    """Of ours: whose new Jobs we are asked about."""
+    """Namespaces whose new Jobs our webhook reviews."""
 
 
 def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> ReadObject:
-    """Read an object; the marks on a Workload are believed by these *keys*, or all without any."""
+    """Read an object.
+
+    A Workload's marks are believed if signed with *keys*, or all without keys.
+    """
     if kind == kinds.WORKLOADS:
         return read_by(lambda found: read_workload(found, keys), kind, source)
     return read_by(READERS[kind], kind, source)
@@ -81,7 +84,7 @@ def _quantities(source: Mapping[str, Any], key: str, path: str) -> Mapping[str, 
 
 
 def _read_off_switch(source: Mapping[str, Any]) -> OffSwitch:
-    """Read ``data.namespaces``, names apart by commas or white space; without it: everywhere."""
+    """Read ``data.namespaces``, separated by commas or white space; without it: everywhere."""
     named = fields.texts(source, "data", "").get("namespaces", "")
     return OffSwitch(namespaces=frozenset(named.replace(",", " ").split()))
 

@@ -1,7 +1,7 @@
-"""Reads the records of runs, one object by one, so that no right to list ConfigMaps is needed.
+"""Reads the ConfigMaps with the records of runs, by name, so that no right to list is needed.
 
-Whoever follows Workloads learns of new runs by itself; the records tell what was before it began,
-so that to read them seldom will do.
+A process that follows Workloads learns of new runs by itself; the records hold what was before it
+started, so reading them every ten minutes is enough.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from webhook.learn.run_records import SHARDS, name_of
 from webhook.state import readers
 
 AGAIN_SECONDS: Final = (500.0, 700.0)
-"""Between two looks that went well."""
+"""Range of the wait after a successful read."""
 RETRY_SECONDS: Final = (4.0, 8.0)
 
 
@@ -26,17 +26,17 @@ class Shard(NamedTuple):
     version: str
     """The resourceVersion; empty: there is none yet."""
     text: str = ""
-    """The records as they stand there."""
+    """The records as they are written there."""
 
 
 def path_of(namespace: str, shard: int | None = None) -> str:
-    """Name the place of one shard; without: of all."""
+    """Return the path of one shard; without *shard*, of all ConfigMaps."""
     place = f"/api/v1/namespaces/{namespace}/configmaps"
     return place if shard is None else f"{place}/{name_of(shard)}"
 
 
 def read(transport: KubernetesApi, namespace: str, shard: int) -> Shard:
-    """Read one shard; one that is not there holds nothing.
+    """Read one shard; one that does not exist is empty.
 
     Raises:
         ClusterError: it cannot be read.
@@ -53,7 +53,7 @@ def read(transport: KubernetesApi, namespace: str, shard: int) -> Shard:
 
 
 class RunRecordsReader:
-    """Stands where a ``Follower`` stands for other resources."""
+    """Reads the records again and again, in the place of a ``Follower``."""
 
     def __init__(
         self,

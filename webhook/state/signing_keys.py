@@ -1,4 +1,4 @@
-"""The Secret with the keys that decisions are signed with, read and written.
+"""The Secret with the keys that decisions are signed with: read, written, and kept for readers.
 
 ``data.keys`` is JSON: ``since``, ``signing`` (an id) and ``keys``, each with id, made and secret.
 """
@@ -52,7 +52,7 @@ def read_keys(source: Mapping[str, Any]) -> SigningKeys | None:
 
 
 def to_secret(keys: SigningKeys) -> Mapping[str, str]:
-    """Write ``data`` of the Secret."""
+    """Return ``data`` of the Secret."""
     found = {
         "since": keys.since,
         "signing": keys.signing,
@@ -68,7 +68,7 @@ _WAIT_SECONDS: Final = 10.0
 
 
 def proven(resources: Iterable[Resource], ring: KeyRing) -> tuple[Resource, ...]:
-    """Let Workloads be read with the keys of a *ring*."""
+    """Return the resources, with Workloads read by the keys of a *ring*."""
     read_with = ring.reading(readers.read)
     return tuple(
         replace(each, read=read_with) if each.kind == WORKLOADS else each for each in resources
@@ -76,14 +76,17 @@ def proven(resources: Iterable[Resource], ring: KeyRing) -> tuple[Resource, ...]
 
 
 class KeyRing:
-    """Who reads waits until it is known whether there are keys: marks would else stay unproven."""
+    """The current keys.
+
+    Readers wait until it is known whether there are any, to verify marks by them.
+    """
 
     def __init__(self) -> None:
         self._keys: SigningKeys | None = None
         self._known = threading.Event()
 
     def take(self, message: WatchUpdate) -> None:
-        """Take over what the follower of the Secret has found out; others' messages do nothing."""
+        """Apply a watch update of the Secret; those of other kinds are ignored."""
         if message.kind != SIGNING_KEYS or (message.error and not message.unreadable):
             return
         entries = message.entries or ()
@@ -94,12 +97,12 @@ class KeyRing:
             self._known.set()
 
     def keys(self) -> SigningKeys | None:
-        """Return the keys; None: there are none, or nobody could be asked for a while."""
+        """Return the keys; None: there are none, or none could be read within 10 s."""
         self._known.wait(_WAIT_SECONDS)
         return self._keys
 
     def reading(
         self, read_with: Callable[[str, Mapping[str, Any], SigningKeys | None], ReadObject]
     ) -> Callable[[str, Mapping[str, Any]], ReadObject]:
-        """Give a reader of objects the keys as they are when it reads."""
+        """Return a reader of objects that uses the keys current at each read."""
         return lambda kind, source: read_with(kind, source, self.keys())

@@ -1,7 +1,7 @@
-"""A saved or a live cluster, read once, to a Snapshot: what ``explain`` decides on.
+"""A saved or a live cluster, read once, to a State and a Snapshot: what ``explain`` decides on.
 
 A file is what ``kubectl get ... -A -o json`` prints: a List, or several documents; YAML is read
-too. Kinds that decisions do not need are passed over.
+too. Kinds that decisions do not need are skipped.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ DEFAULTED = {
     kinds.RUN_TIMES,
     kinds.POD_PRIORITIES,
 }
-"""Not every user may read these; without them the usual is taken for granted."""
+"""Not every user may read these; without them defaults are assumed."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Leaves times as the text that they are in JSON."""
+    """Leaves timestamps as text, as in JSON."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own way
         first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
@@ -67,7 +67,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def read_snapshot(path: str, now: float, unix: float) -> Snapshot:
-    """Read a file as ``read_state`` does; the state in it is as of *now*.
+    """Read a file as ``read_state`` does; its state is as of *now*.
 
     *unix* is that instant in seconds since 1970, by which refusals end; at 0 none has.
     """
@@ -85,7 +85,7 @@ def read_state(path: str) -> State:
 
 
 def snapshot_of(objects: Iterable[tuple[Mapping[str, Any], str]], now: float = 0.0) -> Snapshot:
-    """Read objects, each with the place that errors name; no refusal has ended.
+    """Read objects, each with the place to name in errors; no refusal has ended.
 
     Raises:
         FieldError: one cannot be read; names the place and what is wrong there.
@@ -95,7 +95,7 @@ def snapshot_of(objects: Iterable[tuple[Mapping[str, Any], str]], now: float = 0
 
 
 def read_learned(path: str) -> Learned:
-    """Read what a file (``-``: standard input) tells of runs; no refusal has ended.
+    """Read what a file (``-``: standard input) says of runs; no refusal has ended.
 
     Raises:
         FieldError: it cannot be read; names the file and the place in it.
@@ -130,7 +130,7 @@ def fetch_state(
 def fetch_learned(
     client: KubernetesApi, *, namespace: str, unix: float
 ) -> tuple[Learned, tuple[str, ...]]:
-    """List what tells of runs; also returns what could not be listed, and why.
+    """List what says something of runs; also return what could not be listed, and why.
 
     Raises:
         Forbidden: names what may not be listed.
@@ -162,7 +162,7 @@ def _list_all(
 
 
 def state_of(entries: Mapping[str, list[ReadObject]]) -> State:
-    """Build a state; kinds that are not there keep their defaults."""
+    """Build a state; kinds that are missing keep their defaults."""
     state = State(at_once=None)
     for kind, found in {kinds.KUEUE_CONFIG: [], **entries}.items():
         state.replace_read(kind, found)
@@ -180,7 +180,7 @@ def _read_entries(path: str) -> Mapping[str, list[ReadObject]]:
 
 
 def read_objects(path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """List the objects of a file (``-``: standard input) with the places that errors name.
+    """Return the objects of a file (``-``: standard input), each with the place to name in errors.
 
     Raises:
         FieldError: it cannot be read.
@@ -209,7 +209,7 @@ def _listed(client: KubernetesApi, resource: Resource) -> Iterator[ReadObject]:
 
 
 def kind_of(source: Mapping[str, Any]) -> str:
-    """Name the kind as ``resources`` does; empty: decisions do not need it."""
+    """Return the kind's name in ``resources``; empty: decisions do not need it."""
     if source.get("kind") == "ConfigMap":
         name = key_of(source)[1]
         if name.startswith(kinds.RUN_TIMES):
@@ -230,7 +230,7 @@ def read_placed(kind: str, source: Mapping[str, Any], place: str) -> ReadObject:
 
 
 def objects_in(content: str, path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """List the objects of a file with their places in it; a List's items stand for it.
+    """Yield the objects of a file with their places in it; a List yields its items.
 
     Raises:
         FieldError: it is neither JSON nor YAML, or holds no objects.

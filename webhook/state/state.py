@@ -1,7 +1,7 @@
-"""Events in, snapshots out: the state of the cluster, counted one Workload at a time.
+"""Watch events in, snapshots out: the state of the cluster, counted one Workload at a time.
 
-Pure: what time it is comes in. Values in a snapshot are never changed afterwards; what did not
-change between two snapshots is the same object in both, which is how changes are found.
+Pure: the time comes in. Values in a snapshot are never changed afterwards; what did not change
+between two snapshots is the same object in both, which is how changes are found.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _by_key(kind: str) -> _Builder:
 
 
 def _cohorts(tables: _Tables) -> Mapping[str, Cohort]:
-    """Add those that are only named: Kueue makes them up too."""
+    """Return all Cohorts with those that are only named: Kueue creates them implicitly, too."""
     found: dict[str, Cohort] = {name: c for (_, name), c in tables[kinds.COHORTS].items()}
     named = [queue.cohort for queue in tables[kinds.CLUSTER_QUEUES].values()]
     named += [cohort.parent for cohort in found.values()]
@@ -80,13 +80,13 @@ def _pod_priorities(tables: _Tables) -> Mapping[str, int]:
 
 
 def _default_priority(tables: _Tables) -> int:
-    """Take the lowest of several, as Kueue's ``getDefaultPriorityClass`` does."""
+    """Return the lowest of several defaults, as Kueue's ``getDefaultPriorityClass`` does."""
     found = tables[kinds.POD_PRIORITIES].values()
     return min((each.value for each in found if each.is_default), default=0)
 
 
 def _kueue(tables: _Tables) -> KueueConfig:
-    """Join what Kueue is configured with: gates of its command line win over the ConfigMap's."""
+    """Merge Kueue's configuration: gates of its command line win over the ConfigMap's."""
     manager = _first(tables, kinds.KUEUE_DEPLOYMENT)
     config: KueueConfig | None = _first(tables, kinds.KUEUE_CONFIG)
     if manager is not None and not manager.has_configuration:
@@ -105,7 +105,7 @@ _NO_DEPLOYMENT = f"its Deployment {kinds.KUEUE_DEPLOYMENT} is not there, or may 
 
 
 def _first(tables: _Tables, kind: str) -> Any:
-    """Take the only one there can be; None: there is none."""
+    """Return the only object there can be; None: there is none."""
     return next(iter(tables[kind].values()), None)
 
 
@@ -118,7 +118,10 @@ def _signing(tables: _Tables) -> Any:
 
 
 def _runs_before_kueue(tables: _Tables) -> bool:
-    """Webhooks run in the order of their configurations' names; each of ours must come first."""
+    """Return whether our webhooks run before Kueue's.
+
+    Webhooks run in the order of their configurations' names; each of ours must come first.
+    """
     configurations = tables[kinds.WEBHOOKS].items()
     ours = [name for (_, name), found in configurations if found.ours]
     kueues = [name for (_, name), found in configurations if found.kueues]
@@ -163,7 +166,7 @@ _SHAPES_KEPT = 4096
 
 
 class PendingArrivals:
-    """Turns Workloads into Arrivals; what a shape needs is worked out once for a namespace."""
+    """Turns Workloads into Arrivals; what a shape needs is computed once for a namespace."""
 
     def __init__(self) -> None:
         self._limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = {}
@@ -178,7 +181,7 @@ class PendingArrivals:
         overheads: Mapping[str, Mapping[str, str]],
         kueue: KueueConfig,
     ) -> None:
-        """Work out needs by these from now on."""
+        """Compute needs by these from now on."""
         known = self._limit_ranges, self._overheads, self._kueue
         if all(a is b for a, b in zip(known, (limit_ranges, overheads, kueue), strict=True)):
             return
@@ -186,7 +189,10 @@ class PendingArrivals:
         self._needs.clear()
 
     def of(self, workload: Workload, count: int = 1) -> Arrival | None:
-        """None: its needs cannot be read, so it can only be counted as pending."""
+        """Return the Workload as an Arrival of *count* alike.
+
+        None: its needs cannot be read, so it can only be counted as pending.
+        """
         needs = self._needs_of(workload)
         if needs is None:
             return None
@@ -236,7 +242,7 @@ SHAPES_PER_QUEUE = 64
 
 class State:
     def __init__(self, at_once: int | None = AT_ONCE) -> None:
-        """Learn run times for *at_once* classes a snapshot; None: for all."""
+        """Estimate the run times of *at_once* classes a snapshot; None: of all."""
         self._at_once = at_once
         self._tables: dict[str, dict[Key, Any]] = {kind: {} for kind in BUILDERS}
         self._changed: set[str] = set()
@@ -248,18 +254,18 @@ class State:
         self._failing = Failing()
         self._dispatches = Dispatches()
         self._recounted: set[str] = set()
-        """ClusterQueues whose Workloads have changed since they were last asked for."""
+        """ClusterQueues whose Workloads have changed since ``take_recounted``."""
         self._snapshot = Snapshot()
         self._admitted: dict[str, Admitted] = {}
         self._problems: dict[tuple[str, Key], str] = {}
         self._new_problems: list[str] = []
 
     def replace(self, kind: str, objects: Iterable[Mapping[str, Any]]) -> None:
-        """Take over a whole list; what is not in it is gone."""
+        """Apply a whole list; objects that are not in it were deleted."""
         self.replace_read(kind, tuple(read(kind, source) for source in objects))
 
     def apply(self, kind: str, event_type: str, source: Mapping[str, Any]) -> None:
-        """Take over one watch event: ADDED, MODIFIED or DELETED."""
+        """Apply one watch event: ADDED, MODIFIED or DELETED."""
         self.apply_read(kind, event_type, read(kind, source))
 
     def replace_read(self, kind: str, entries: Iterable[ReadObject]) -> None:
@@ -291,7 +297,7 @@ class State:
             self._put(kind, entry.key, value)
 
     def snapshot(self, now: float, unix: float) -> Snapshot:
-        """Build what has changed and keep the rest; *now* is when all this was so.
+        """Build what has changed and keep the rest; *now* is as of when all this is.
 
         *unix* is the same instant in seconds since 1970, by which refusals end; at 0 none has.
         """
@@ -312,43 +318,46 @@ class State:
         return built
 
     def build_anew(self) -> None:
-        """Let the next snapshot be built of all that is known."""
+        """Let the next snapshot be built from everything that is known."""
         self._changed |= self._known
         self._workloads.dirty.update(self._workloads.tallies)
 
     @property
     def admitted(self) -> Mapping[str, Admitted]:
-        """What is admitted in each ClusterQueue, as of the last snapshot; never changed."""
+        """What is admitted in each ClusterQueue, as of the last snapshot.
+
+        Never changed in place.
+        """
         return self._admitted
 
     def learned(self, unix: float) -> Learned:
-        """Sum up what the last snapshot knew of runs, with the refusals at *unix*."""
+        """Return what the last snapshot knew of runs, with the refusals at *unix*."""
         return remembered(self._run_times, self._snapshot.policies, unix)
 
     def take_seen(self) -> tuple[SeenWorkload, ...]:
-        """List the Workloads that became visible since the last call."""
+        """Return the Workloads that appeared since the last call."""
         return self._workloads.take_seen()
 
     def take_reserved(self) -> tuple[SeenWorkload, ...]:
-        """List the Workloads that got quota since the last call, and wait for AdmissionChecks."""
+        """Return the Workloads that got quota since the last call, and wait for AdmissionChecks."""
         return self._workloads.take_reserved()
 
     def newest(self) -> int:
-        """Return when the last thing happened to a Workload, in seconds since 1970."""
+        """Return the time of the last event on any Workload, in seconds since 1970."""
         return self._workloads.newest
 
     def take_recounted(self) -> frozenset[str]:
-        """Name the ClusterQueues whose Workloads have changed since the last call."""
+        """Return the ClusterQueues whose Workloads have changed since the last call."""
         taken = frozenset(self._recounted)
         self._recounted.clear()
         return taken
 
     def workloads(self) -> Iterable[Workload]:
-        """List all there are, as of the last event."""
+        """Return all Workloads, as of the last event."""
         return self._workloads.all()
 
     def census(self, cluster_queue: str) -> QueueContents:
-        """List the Workloads of a ClusterQueue, as of the last snapshot."""
+        """Return the Workloads of a ClusterQueue, as of the last snapshot."""
         tally = self._workloads.tallies.get(cluster_queue)
         if tally is None:
             return QueueContents()
@@ -370,7 +379,7 @@ class State:
                 yield Group(arrival, members, competes)
 
     def take_problems(self) -> tuple[str, ...]:
-        """List the objects that could not be read, each once until it changes."""
+        """Return a line for each object that could not be read, once until it changes."""
         taken = tuple(self._new_problems)
         self._new_problems.clear()
         return taken
@@ -390,7 +399,7 @@ class State:
         return Counter(kind for kind, _ in self._problems)
 
     def _remember(self, shards: Mapping[Key, Mapping[str, ClassRecord]]) -> None:
-        """Take over records; what another knows no more stays known here."""
+        """Merge records; a class missing in them stays known here."""
         for shard in shards.values():
             for key, record in shard.items():
                 self._run_times.merge(key, record)
@@ -407,7 +416,7 @@ class State:
         return replace(snapshot, run_times=estimates, failing=failing)
 
     def _learn(self, work: Callable[[], None]) -> None:
-        """Learn from one run; nothing that it says may keep the others from being learned of."""
+        """Learn from one run; one that fails must not keep the others from being learned from."""
         _, problem = attempted(work)
         if problem:
             self._new_problems.append(f"{kinds.WORKLOADS}: a run not learned from: {problem}")

@@ -1,4 +1,4 @@
-"""The table of what is watched: where each resource is served, and what its absence means."""
+"""The table of watched resources: where each is served, and what its absence means."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _KUEUE = (
 
 
 def watched(*, namespace: str, kueue_namespace: str) -> tuple[Resource, ...]:
-    """List what is watched when we run in *namespace* and Kueue in *kueue_namespace*."""
+    """Return what is watched if we run in *namespace* and Kueue in *kueue_namespace*."""
     return (
         *(
             Resource(kind=kind, read=read, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}")
@@ -81,7 +81,7 @@ def watched(*, namespace: str, kueue_namespace: str) -> tuple[Resource, ...]:
 
 
 def watched_on_worker(*, kueue_namespace: str) -> tuple[Resource, ...]:
-    """List what is watched of a worker cluster: what its queues hold, and what for."""
+    """Return what is watched of a worker cluster: its queues and what they hold."""
     needed = (CLUSTER_QUEUES, LOCAL_QUEUES, COHORTS, FLAVORS, WORKLOADS)
     return (
         *(
@@ -101,9 +101,9 @@ def watched_on_worker(*, kueue_namespace: str) -> tuple[Resource, ...]:
 
 
 def signing_keys(namespace: str) -> Resource:
-    """Name the Secret with the keys that decisions are signed with.
+    """Return the Secret with the keys that decisions are signed with.
 
-    It is not among what is ``watched``, of which commands write files.
+    It is not in ``watched``, since commands write to files what that lists.
     """
     return Resource(
         read=read,
@@ -116,7 +116,10 @@ def signing_keys(namespace: str) -> Resource:
 
 
 def run_times(namespace: str) -> Resource:
-    """Name the records of runs for whoever may list ConfigMaps; see ``shards`` for who may not."""
+    """Return the records of runs, for those who may list ConfigMaps.
+
+    Else see ``run_records_reader``.
+    """
     return Resource(
         read=read,
         kind=RUN_TIMES,
@@ -127,7 +130,7 @@ def run_times(namespace: str) -> Resource:
 
 
 def journal(namespace: str) -> Resource:
-    """Name the journal of Jobs that are over."""
+    """Return the journal of finished Jobs."""
     return Resource(
         read=read,
         kind=JOURNAL,

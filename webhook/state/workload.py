@@ -1,7 +1,7 @@
-"""A Workload cut down to what is counted: 50,000 of them must fit in 150 MB.
+"""One Workload, read and reduced to what is counted: 50,000 of them must fit in 150 MB.
 
-What is pending and reserving is Kueue's: ``IsAdmissible`` and ``HasActiveQuotaReservation`` in its
-``pkg/workload``.
+What counts as pending or reserving is Kueue's: ``IsAdmissible`` and ``HasActiveQuotaReservation``
+in its ``pkg/workload``. Where it is counted is not known here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Charge: TypeAlias = tuple[tuple[FlavorResource, int], ...]
 def read_charge(
     spec: Mapping[str, Any], status: Mapping[str, Any], admission: Mapping[str, Any]
 ) -> Charge:
-    """Sum what the reservation holds, scaled down to the pods that are not given back."""
+    """Return the reservation's usage, scaled down to the pods that are not reclaimable."""
     counts = {
         fields.text(item, "name", here): read_count(item, here)
         for item, here in fields.objects(spec, "podSets", "spec")
@@ -73,7 +73,7 @@ def read_count(item: Mapping[str, Any], path: str) -> int:
 
 
 def _assigned(item: Mapping[str, Any], path: str) -> dict[FlavorResource, int]:
-    """Read one assignment's amounts; a resource without a flavor is charged to none."""
+    """Return one assignment's amounts; a resource without a flavor is charged to none."""
     flavors = fields.texts(item, "flavors", path)
     here = child(path, "resourceUsage")
     return {
@@ -100,14 +100,14 @@ _ORIGIN = _KUEUE + "multikueue-origin"
 _OF_JOBS = "job-"
 _HASH = len("-a0cfe")
 _LONGEST_KEY = 253 + 1 + 253
-"""Of a namespace and a name."""
+"""Characters of ``namespace/name``."""
 _UNTIL_GIVEN_BACK = 1
 _ALLOWED_FLAVORS = _KUEUE + "workload-allowed-resource-flavors"
 _GATE = _KUEUE + "admission-gated-by"
 _PARENT = _KUEUE + "concurrent-admission-parent"
 _REPLACES = _KUEUE + "workload-slice-replacement-for"
 REPAIR = OURS + "repair"
-"""Annotation of a Workload that was deactivated because it held quota where it was not any more:
+"""Annotation of a Workload that was deactivated because it held quota in a queue that it had left:
 the ClusterQueue's name."""
 USED_OF_SPEC = (
     "nodeSelector",
@@ -130,7 +130,7 @@ class Workload(NamedTuple):
     competes: bool
     """Pending, and not backing off after an eviction: it is given quota as soon as it fits."""
     cluster_queue: str
-    """Where its quota is reserved."""
+    """The one in which its quota is reserved."""
     charge: Charge
     priority: int
     created: int
@@ -143,31 +143,31 @@ class Workload(NamedTuple):
     replaces: str
     """``namespace/name`` of the slice that it takes over from."""
     pod_sets: tuple[PodSet, ...]
-    """Of pending ones only."""
+    """Empty unless it is pending."""
     job_class: JobClass | None = None
     """None: what it asks for cannot be read."""
     flavors: str = ""
-    """Names of those that its reservation is on, sorted, unique, joined by commas."""
+    """Names of its reservation's flavors, sorted, unique, joined by commas."""
     admitted: int = 0
     """Seconds since 1970 of its last admission; 0: it is not admitted."""
     ended: Ended | None = None
     """Its run, if it succeeded or failed after an admission."""
     requeue_at: int = 0
-    """Seconds since 1970 until which it stands back after an eviction."""
+    """End of the backoff after an eviction, in seconds since 1970."""
     obstacle: Obstacle | None = None
     """What keeps its Job from being moved."""
     is_repaired: bool = False
     """Deactivated by us, to be activated again."""
     began: Began | None = None
-    """How its run has begun so far, if there is anything to learn from."""
+    """How its run has begun so far; None: nothing to learn from."""
     limit_seconds: int = 0
-    """Kueue or Kubernetes ends it after so long a run; 0: nobody does."""
+    """Kueue or Kubernetes ends it after so long a run; 0: no limit."""
     is_variant: bool = False
     """One of several of which Kueue admits the first that fits (ConcurrentAdmission)."""
 
 
 def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Workload:
-    """Read one; marks that are not signed with one of the *keys* are nobody's (see ``own_marks``).
+    """Read a Workload; marks not signed with one of the *keys* are ignored (see ``own_marks``).
 
     Raises:
         FieldError: it cannot be read.
@@ -215,7 +215,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
 
 
 def _limit_seconds(spec: Mapping[str, Any], conditions: Conditions) -> int:
-    """Read how long it may run; what its Job says of that, the Workload does not tell.
+    """Return how long it may run; limits that only its Job has are not known.
 
     One that is evicted gives its quota back within seconds, however long it has run.
     """
@@ -242,7 +242,7 @@ def _stage(
     if is_true(conditions, "Finished") or spec.get("active") is False:
         return Stage.NEITHER
     if is_true(conditions, "QuotaReserved"):
-        # Also while Evicted: the quota is free only when the reservation is taken back.
+        # Also while Evicted: the quota is free only when the reservation is released.
         return Stage.RESERVING if status.get("admission") else Stage.NEITHER
     on_hold = conditions.get("QuotaReserved", NOT_SAID)[:2] == ("False", "OnHold")
     if on_hold or is_true(conditions, "WaitingForReplacementPods"):
@@ -254,7 +254,10 @@ def _stage(
 def _obstacle(
     metadata: Mapping[str, Any], spec: Mapping[str, Any], conditions: Conditions
 ) -> Obstacle | None:
-    """Say what keeps it from being moved; an evicted one is not looked at until it has quota."""
+    """Return what keeps its Job from being moved; None: nothing.
+
+    Of several the first in this order; an eviction in progress comes before its quota.
+    """
     annotations = _annotations(metadata)
     labels = fields.mapping(metadata, "labels", "metadata")
     on_hold = conditions.get("QuotaReserved", NOT_SAID)[:2] == ("False", "OnHold")
@@ -293,7 +296,7 @@ def _owner(metadata: Mapping[str, Any]) -> str:
 
 
 def _owner_by_name(name: str) -> str:
-    """Name the Job of a Workload that MultiKueue brought: it comes only when there is quota for it.
+    """Return the Job of a Workload that MultiKueue created, before the Job itself exists here.
 
     Kueue names a Workload ``job-<name>-<hash>``; a long name is cut, and its Job is not found.
     """
@@ -314,7 +317,7 @@ def _shape(spec: Mapping[str, Any]) -> tuple[PodSet, ...]:
 
 
 def _pruned(template: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Keep what requests and flavors depend on; what differs from Job to Job goes."""
+    """Keep what resources and flavors depend on; what differs from Job to Job is dropped."""
     spec, here = fields.mapping(template, "spec", path), child(path, "spec")
     annotations = _annotations(fields.mapping(template, "metadata", path))
     kept: dict[str, Any] = {key: spec[key] for key in USED_OF_SPEC if key in spec}
@@ -349,7 +352,7 @@ class Group:
     members: tuple[Workload, ...]
     """In no order."""
     competes: bool = True
-    """False: they stand back for a while after an eviction."""
+    """False: they are in backoff after an eviction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +366,7 @@ BY_NAME = "job:"
 
 
 class SeenWorkload(NamedTuple):
-    """One Workload; with what a Job without a decision, and even without a name, is known by."""
+    """A Workload that was observed, with what identifies its Job even without decision or name."""
 
     key: str
     """The decision's id, or ``job:<namespace>/<name>``."""

@@ -1,4 +1,7 @@
-"""All Workloads, each counted where it belongs; an event costs the same whatever their number."""
+"""All Workloads, each counted in its ClusterQueue; an event costs the same whatever their number.
+
+It also collects what others consume: new Workloads, reservations, ended runs, obstacles.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _Key = TypeVar("_Key")
 
 
 class Admitted(NamedTuple):
-    """Of what holds quota in a ClusterQueue the part that Kueue has let start."""
+    """Of the Workloads with quota in a ClusterQueue the part that Kueue has admitted."""
 
     workloads: int
     usage: Amounts
@@ -30,7 +33,10 @@ class Admitted(NamedTuple):
 
 @dataclass(slots=True)
 class _Alike:
-    """Workloads of one group; the oldest is looked for only after it has left, as of thousands."""
+    """Workloads of one group.
+
+    The oldest is searched for only after it has left: there are thousands.
+    """
 
     members: dict[Key, Workload] = field(default_factory=dict)
     oldest: Workload | None = None
@@ -52,7 +58,7 @@ class _Alike:
 
 @dataclass(slots=True)
 class QueueCounts:
-    """Counts of what holds quota or stands back, and those that compete for quota by shape.
+    """Counts of one ClusterQueue: usage, Workloads in backoff, and competing ones by shape.
 
     Every ``add`` is undone by a ``remove`` with the same values.
     """
@@ -67,11 +73,11 @@ class QueueCounts:
     priorities: Counter[int] = field(default_factory=Counter)
     """Of the reserving."""
     holding: dict[Key, Workload] = field(default_factory=dict)
-    """Those that have quota reserved."""
+    """Workloads with quota reserved."""
     backing_off: dict[Key, Workload] = field(default_factory=dict)
-    """Pending ones that stand back for a while."""
+    """Pending Workloads in backoff."""
     waiting: WaitingDispatches = field(default_factory=WaitingDispatches)
-    """Of the reserving those that AdmissionChecks hold back."""
+    """Reserving Workloads that wait for AdmissionChecks."""
     competing: dict[_Group, _Alike] = field(default_factory=dict)
     """Pending Workloads that differ in nothing but name and age, together."""
 
@@ -96,7 +102,7 @@ class QueueCounts:
             del self.competing[group]
 
     def groups(self) -> Iterable[tuple[Workload, tuple[Workload, ...]]]:
-        """List the competing by shape: each shape's oldest, and all of them in no order."""
+        """Return the competing Workloads by shape: the oldest of each, and all in no order."""
         return ((group.first(), tuple(group.members.values())) for group in self.competing.values())
 
     def _of_stage(self, workload: Workload) -> dict[Key, Workload]:
@@ -106,16 +112,19 @@ class QueueCounts:
         return not (self.pending or self.reserving or self.competing)
 
     def in_order(self, limit: int) -> tuple[tuple[Workload, int], ...]:
-        """List shapes in Kueue's order, each as its oldest Workload and their number.
+        """Return at most *limit* shapes in Kueue's order, as their oldest Workload and number.
 
-        Workloads of one shape are taken together at the place of the oldest: while quota is
-        short none of them fits, so what stands between them matters only at the margin.
+        Workloads of one shape are taken together at the place of the oldest: while quota is short
+        none of them fits, so what is between them in the queue matters only at the margin.
         """
         groups = [(group.first(), len(group.members)) for group in self.competing.values()]
         return tuple(sorted(groups, key=lambda found: _rank(found[0]))[:limit])
 
     def held(self, arrivals: Iterable[tuple[Workload, int]]) -> Held:
-        """Sum up; competing Workloads that are not among the *arrivals* are simply pending."""
+        """Return the totals.
+
+        Competing Workloads that are not among the *arrivals* count as pending.
+        """
         guests, waiting = Counter(self.guests), 0
         for group in self.competing.values():
             waiting += len(group.members)
@@ -157,7 +166,7 @@ def _bump(counter: Counter[_Key], key: _Key, step: int) -> None:
 
 
 def _held_back_since(workload: Workload) -> int:
-    """Tell since when it waits for AdmissionChecks, in seconds since 1970; 0: it does not."""
+    """Return since when it waits for AdmissionChecks, in seconds since 1970; 0: it does not."""
     began = workload.began
     if began is None or began.admitted or workload.stage is not Stage.RESERVING:
         return 0
@@ -169,7 +178,7 @@ def _guest(workload: Workload) -> Guest:
 
 
 def _group(workload: Workload) -> _Group:
-    # The shape by identity: equal ones are one object, and hashing a pod template costs more.
+    # The shape by identity: equal ones are one object, and hashing a pod template is slower.
     return (
         workload.namespace,
         workload.queue,
@@ -191,9 +200,10 @@ def _rank(workload: Workload) -> tuple[int, int, str, str]:
 def option_of_workload(
     workload: Workload, cluster_queue: str, options: Sequence[Option]
 ) -> Workload:
-    """Name the option by the queue where the mark does not fit it; *options* are the policy's.
+    """Return the Workload with the option of its queue, if its mark names another one.
 
-    *cluster_queue* is the one in which it counts. Where no option fits, the mark stays.
+    *options* are the policy's, *cluster_queue* the one in which it counts. If no option fits, the
+    mark is kept.
     """
     there = [option.name for option in options if _is_of(option, workload, cluster_queue)]
     if not there or workload.option in there:
@@ -209,11 +219,11 @@ def _is_of(option: Option, workload: Workload, cluster_queue: str) -> bool:
 
 _Change: TypeAlias = Callable[[QueueCounts, Key, Workload], None]
 RECENT_SECONDS = 600
-"""Older ones than this (against the newest) are in no ledger: no placement lives so long."""
+"""Workloads older than this (relative to the newest) are in no ledger: placements expire before."""
 
 
 class StartedRun(NamedTuple):
-    """A run that goes on, and how it began."""
+    """A run in progress, and how it began."""
 
     job_class: JobClass
     began: Began
@@ -222,17 +232,17 @@ class StartedRun(NamedTuple):
 class Workloads:
     def __init__(self) -> None:
         self.tallies: dict[str, QueueCounts] = {}
-        """ClusterQueue to what it holds."""
+        """ClusterQueue to its counts."""
         self.dirty: set[str] = set()
-        """ClusterQueues whose tally has changed; the reader clears it."""
+        """ClusterQueues whose counts have changed; the reader clears it."""
         self._records: dict[Key, Workload] = {}
         self._local_queues: dict[Key, LocalQueue] = {}
         self._options: dict[str, Sequence[Option]] = {}
         """Policy to its options."""
         self._by_queue: defaultdict[Key, set[Key]] = defaultdict(set)
-        """LocalQueue to its pending Workloads: they count by what it says."""
+        """LocalQueue to its pending Workloads, which it assigns to a ClusterQueue."""
         self._replaced: Counter[Key] = Counter()
-        """Slices whose replacement holds quota: that one's charge stands for both."""
+        """Slices whose replacement holds quota: only the replacement's charge counts."""
         self._seen: list[tuple[int, SeenWorkload]] = []
         self._reserved: list[SeenWorkload] = []
         self._ended: list[Ended] = []
@@ -245,7 +255,7 @@ class Workloads:
         return self._records.values()
 
     def put(self, key: Key, workload: Workload | None) -> None:
-        """Take over a Workload as it is now; None: it is gone."""
+        """Apply a Workload as it is now; None: it was deleted."""
         before = self._records.get(key)
         if before == workload:
             return
@@ -263,7 +273,7 @@ class Workloads:
             self.put(key, workload)
 
     def put_local_queue(self, key: Key, local_queue: LocalQueue | None) -> None:
-        """Count a LocalQueue's pending Workloads anew: it has come, gone, stopped or resumed."""
+        """Recount a LocalQueue's pending Workloads: it was created, deleted, stopped or resumed."""
         waiting = tuple(self._by_queue.get(key, ()))
         for each in waiting:
             self._count(each, QueueCounts.remove)
@@ -275,7 +285,7 @@ class Workloads:
             self._count(each, QueueCounts.add)
 
     def put_options(self, policy: str, options: Sequence[Option]) -> None:
-        """Count Workloads of a policy anew where its options place them in another one."""
+        """Recount Workloads of a policy that its new options assign to another option."""
         before = self._options.get(policy, ())
         if before == options:
             return
@@ -294,30 +304,30 @@ class Workloads:
             self._count(key, QueueCounts.add)
 
     def obstacles(self) -> Mapping[Key, Obstacle]:
-        """Say what stands in the way of a move of which Job; the same object until that changes."""
+        """Return the obstacle of each Job that has one; the same object until that changes."""
         return self._obstacles.current(self.newest)
 
     def take_seen(self) -> tuple[SeenWorkload, ...]:
-        """List the Workloads that became visible since the last call."""
+        """Return the Workloads that appeared since the last call."""
         oldest = self.newest - RECENT_SECONDS
         taken = tuple(seen for created, seen in self._seen if created >= oldest)
         self._seen.clear()
         return taken
 
     def take_reserved(self) -> tuple[SeenWorkload, ...]:
-        """List those that got quota since the last call and have AdmissionChecks to pass."""
+        """Return those that got quota since the last call and have AdmissionChecks to pass."""
         taken = tuple(self._reserved)
         self._reserved.clear()
         return taken
 
     def take_ended(self) -> tuple[Ended, ...]:
-        """List the runs that have been found to have ended since the last call."""
+        """Return the runs that ended since the last call."""
         taken = tuple(self._ended)
         self._ended.clear()
         return taken
 
     def take_begun(self) -> tuple[StartedRun, ...]:
-        """List the runs of which it has been found since the last call how they began."""
+        """Return the runs whose start has become known since the last call."""
         taken = tuple(self._begun)
         self._begun.clear()
         return taken
@@ -371,7 +381,7 @@ class Workloads:
         self.dirty.add(cluster_queue)
 
     def _place(self, key: Key, workload: Workload) -> str:
-        """Name the ClusterQueue it counts in; empty: in none."""
+        """Return the ClusterQueue that it counts in; empty: in none."""
         if workload.stage is Stage.RESERVING:
             return "" if key in self._replaced else workload.cluster_queue
         if workload.stage is Stage.NEITHER:
@@ -390,7 +400,7 @@ def _taken_over(workload: Workload | None) -> Iterable[Key]:
 
 
 def key_of_placement(workload: Workload) -> str:
-    """Name the placement it came from: the decision's id, else its Job; empty: from neither."""
+    """Return the key of its placement: the decision's id, else its Job; empty: it has neither."""
     if workload.decision_id:
         return workload.decision_id
     return f"{BY_NAME}{workload.namespace}/{workload.job}" if workload.job else ""
@@ -403,7 +413,7 @@ def _begun(workload: Workload) -> Iterable[StartedRun]:
 
 
 def _has_reserved(before: Workload | None, after: Workload) -> bool:
-    """Tell whether it got quota, and something beside that decides where it runs."""
+    """Return whether it has just got quota and still has AdmissionChecks to pass."""
     held = before is not None and before.stage is Stage.RESERVING
     checked = after.began is not None and after.began.reserved > 0
     return checked and after.stage is Stage.RESERVING and not held
