@@ -1,6 +1,6 @@
 """Create Jobs for a long time at a fixed rate; watch the webhook's memory and count errors.
 
-usage: python -m bench.soak [--seconds 3600] [--rate 50] [--keep-every 5] [-o json] [--folder FOLDER]
+usage: python -m bench.soak [--seconds 3600] [--rate 50] [--keep-every 5] [-o json] [--folder F]
 
 On a control plane of its own. The queues are full, so no Job starts; each is deleted when `KEPT`
 others came after it, so the cluster stays the same size. A Job that is kept is written a dozen

@@ -56,6 +56,8 @@ class Memo(Generic[T]):
                 self._kept.move_to_end(key)
                 return found[1]
         result = work()
+        if size > self._most_bytes:
+            return result
         with self._lock:
             if key not in self._kept:
                 self._kept[key] = size, result

@@ -1,0 +1,63 @@
+import tracemalloc
+
+from tests.reviews import light_job
+from webhook.jobs import batch
+from webhook.model.recall import Memo
+
+
+def asked(memo, key, size=1, done=None):
+    return memo.recall(key, size, lambda: (done.append(key) if done is not None else None) or key)
+
+
+def test_work_is_done_once():
+    memo, done = Memo(most=2, most_bytes=100), []
+
+    assert [asked(memo, "a", done=done) for _ in range(3)] == ["a", "a", "a"]
+    assert done == ["a"]
+
+
+def test_the_least_recently_used_goes_where_there_are_too_many():
+    memo, done = Memo(most=2, most_bytes=100), []
+
+    for key in "abaca":
+        asked(memo, key, done=done)
+    asked(memo, "b", done=done)
+
+    assert done == ["a", "b", "c", "b"]
+
+
+def test_a_long_one_puts_as_many_out_as_its_bytes_need():
+    memo, done = Memo(most=10, most_bytes=100), []
+    for key in "abc":
+        asked(memo, key, 30, done)
+
+    asked(memo, "long", 40, done)
+    for key in ("c", "b", "a"):
+        asked(memo, key, 30, done)
+
+    assert done == ["a", "b", "c", "long", "a"]
+
+
+def test_what_alone_is_too_long_is_not_kept_and_puts_nobody_out():
+    memo, done = Memo(most=10, most_bytes=100), []
+
+    for key in ("a", "long", "long", "a"):
+        asked(memo, key, 101 if key == "long" else 1, done)
+
+    assert done == ["a", "long", "long"]
+
+
+def test_hundreds_of_long_templates_take_a_few_megabytes():
+    job = light_job()
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    batch.forget()
+
+    tracemalloc.start()
+    for number in range(400):
+        container["args"] = [f"{number}-{word}" for word in range(2000)]
+        batch.read(job)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    batch.forget()
+    assert kept < 6_000_000
