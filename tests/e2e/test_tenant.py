@@ -18,9 +18,9 @@ def test_a_hostile_tenant_is_not_noticed(own_webhook):
         own_webhook,
         seconds=60.0,
         alone_seconds=20.0,
-        rate=20.0,
-        hostile_rate=5.0,
+        rates=(20.0, 5.0),
         seed=SEED,
+        is_compared=False,
     )
 
     assert tenant.restarts(found) == 0

@@ -24,7 +24,8 @@ def sample(cpu=100, spare=100, *, p99=10.0, memory=None, decided=None, **notes):
 
 def figures(*beside, restarts=None, tried=None, counted=0.0):
     return {
-        "alone": {"samples": [sample()] * 6},
+        "alone": {"samples": [sample(p99=4.0)] * 6},
+        "uncalled": {"samples": [sample()] * 6},
         "beside": {
             "samples": list(beside),
             "restarts": restarts or {},
@@ -67,7 +68,7 @@ def test_what_was_started_again_slower_or_larger_is_named():
         "what was started again",
         "forged decisions carried out, and refusals",
         "failures_total",
-        "p99 of others' creates, to alone",
+        "p99 of others' creates, to beside the tenant without us",
         "memory of the observer, to alone",
     ]
 

@@ -243,4 +243,4 @@ def observer_command(settings: Settings) -> tuple[str, ...]:
 
     ``-P`` keeps the current folder out of its imports.
     """
-    return (sys.executable, "-P", "-m", "webhook.observer.process", settings.model_dump_json())
+    return (sys.executable, "-P", "-m", "webhook.observer", settings.model_dump_json())
