@@ -16,24 +16,20 @@ def test_work_is_done_once():
     assert done == ["a"]
 
 
-def test_the_least_recently_used_goes_where_there_are_too_many():
+def test_all_go_where_there_are_too_many():
     memo, done = Memo(most=2, most_bytes=100), []
 
-    for key in "abaca":
+    for key in "ababcba":
         asked(memo, key, done=done)
-    asked(memo, "b", done=done)
 
-    assert done == ["a", "b", "c", "b"]
+    assert done == ["a", "b", "c", "b", "a"]
 
 
-def test_a_long_one_puts_as_many_out_as_its_bytes_need():
+def test_all_go_where_they_are_too_long_together():
     memo, done = Memo(most=10, most_bytes=100), []
-    for key in "abc":
-        asked(memo, key, 30, done)
 
-    asked(memo, "long", 40, done)
-    for key in ("c", "b", "a"):
-        asked(memo, key, 30, done)
+    for key in ("a", "b", "c", "long", "long", "a"):
+        asked(memo, key, 40 if key == "long" else 30, done)
 
     assert done == ["a", "b", "c", "long", "a"]
 

@@ -6,8 +6,6 @@ entries is filled by one namespace until the process has no memory left.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import lru_cache, wraps
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -34,43 +32,35 @@ def recalling(*, most: int, longest: int) -> Callable[[Callable[P, T]], Callable
 
 
 class Memo(Generic[T]):
-    """Results by key, the least recently used go first. Threads may share it.
+    """Results by key; when there are too many, all go, and the next ones fill it anew.
 
     A result takes memory in proportion to the text that it was worked out from, often ten times as
     much, so that text is what is counted: bounding the number alone would let a few hundred Jobs of
-    one tenant take tens of megabytes.
+    one tenant take tens of megabytes. Threads may share it: at worst work is done twice.
     """
 
     def __init__(self, *, most: int, most_bytes: int) -> None:
         """Keep *most* results, worked out from at most *most_bytes* bytes together."""
         self._most, self._most_bytes = most, most_bytes
-        self._kept: OrderedDict[Hashable, tuple[int, T]] = OrderedDict()
+        self._kept: dict[Hashable, T] = {}
         self._bytes = 0
-        self._lock = threading.Lock()
 
     def recall(self, key: Hashable, size: int, work: Callable[[], T]) -> T:
         """Return the result of *key*, or do *work*; *size*: bytes that it is worked out from."""
-        with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
-                return found[1]
+        found = self._kept.get(key)
+        if found is not None:
+            return found
         result = work()
-        if size > self._most_bytes:
-            return result
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = size, result
-                self._bytes += size
-            while len(self._kept) > self._most or self._bytes > self._most_bytes:
-                _, (freed, _) = self._kept.popitem(last=False)
-                self._bytes -= freed
+        if size <= self._most_bytes:
+            if len(self._kept) >= self._most or self._bytes + size > self._most_bytes:
+                self.clear()
+            self._kept[key] = result
+            self._bytes += size
         return result
 
     def clear(self) -> None:
-        with self._lock:
-            self._kept.clear()
-            self._bytes = 0
+        self._kept.clear()
+        self._bytes = 0
 
 
 def _size(values: tuple[Any, ...]) -> int:

@@ -50,7 +50,7 @@ class Certifier:
 
     def step(self) -> None:
         """Run the keeper once; if that fails, everything stays as it is until the next run."""
-        report, _ = self._failures.survive(CERTIFICATES, self._keeper.look)
+        report, _ = self._failures.survive(CERTIFICATES, self._keeper.step)
         if report is not None:
             self._take(report)
 
