@@ -234,3 +234,23 @@ def test_a_template_that_would_take_long_to_decide_is_refused(pods, message):
 
     with pytest.raises(FieldError, match=re.escape(message)):
         batch.read(source(template=template))
+
+
+@pytest.mark.parametrize(
+    ("containers", "init_containers", "where"),
+    [
+        ([{"image": "x"}], [], "containers[0]"),
+        ([{"name": "a"}, {"name": "a"}], [], "containers[1]"),
+        ([{"name": "a"}], [{"name": "a"}], "initContainers[0]"),
+    ],
+    ids=["no name", "twice", "an init container's too"],
+)
+def test_a_container_without_a_name_of_its_own_is_refused(containers, init_containers, where):
+    spec = {"containers": containers, "initContainers": init_containers}
+    job = {"metadata": {"name": "j"}, "spec": {"template": {"spec": spec}}}
+
+    with pytest.raises(FieldError) as caught:
+        batch.read(job)
+
+    assert caught.value.path == f"spec.template.spec.{where}.name"
+    assert caught.value.message == "expected a name of its own"

@@ -42,16 +42,24 @@ _LISTED = ("nodeSelector", "tolerations", "affinity", "overhead", "resourceClaim
 
 
 def check_containers(source: Mapping[str, Any], path: str) -> None:
-    """Refuse a pod template with so many containers that other reviews would have to wait.
+    """Refuse a pod template with containers that no patch could name, or with very many.
 
     Raises:
-        FieldError: it has too many.
+        FieldError: there are so many that other reviews would have to wait, or one has no name of
+            its own; the API server refuses the latter after us.
 
     """
     spec, here = fields.mapping(source, "spec", path), child(path, "spec")
     count = sum(len(fields.sequence(spec, key, here)) for key in ("containers", "initContainers"))
     if count > _MOST_CONTAINERS:
         raise FieldError(here, f"{count} containers, too many to decide (most: {_MOST_CONTAINERS})")
+    names: set[str] = set()
+    for key in ("containers", "initContainers"):
+        for container, where in fields.objects(spec, key, here):
+            name = fields.text(container, "name", where)
+            if not name or name in names:
+                raise FieldError(child(where, "name"), "expected a name of its own")
+            names.add(name)
 
 
 def check_entries(source: Mapping[str, Any], path: str) -> None:
