@@ -128,7 +128,7 @@ def test_a_decision_shows_its_options_and_moves():
     made = views.decision(
         option="cpu",
         options=(views.option("gpu", pending=1_200, starts_in=160.0), views.option("cpu"), refused),
-        moves=(views.Move(at=views.NOW, option="gpu", reason="done 60 s sooner there"),),
+        moves=(views.ShownMove(at=views.NOW, option="gpu", reason="done 60 s sooner there"),),
     )
 
     said = text(views.view(decisions=(made,)))
@@ -200,7 +200,7 @@ def hostile_view():
     made = views.decision(
         **dict.fromkeys(("namespace", "policy", "option", "queue", "reason"), HOSTILE),
         options=(views.option(HOSTILE, rejected=HOSTILE),),
-        moves=(views.Move(at=views.NOW, option=HOSTILE, reason=HOSTILE),),
+        moves=(views.ShownMove(at=views.NOW, option=HOSTILE, reason=HOSTILE),),
     )
     cells = (views.cell(flavor=HOSTILE, resource=HOSTILE),)
     return views.view(

@@ -261,7 +261,7 @@ def test_what_fails_in_a_turn_is_counted_named_once_and_leaves_the_rest(replica,
         raise RuntimeError("s3cret")
 
     looks = {"records": "_records", "events": "_events", "jobs": "_unreviewed"}
-    monkeypatch.setattr(getattr(replica.controller, looks[part]), "look", fail, raising=True)
+    monkeypatch.setattr(getattr(replica.controller, looks[part]), "step", fail, raising=True)
     replica.sync()
     replica.step(term=1)
     replica.step()

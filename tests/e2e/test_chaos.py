@@ -19,8 +19,8 @@ from hack.api import ApiError
 from tests.conftest import FULL
 from tests.e2e import courses
 from tests.e2e.decisions import applied_policy, decision_of, finish_time, queue_of
+from tests.e2e.moving import hold
 from tests.e2e.plane import has_condition
-from tests.e2e.test_moves import hold
 
 pytestmark = pytest.mark.xdist_group("own-plane")
 

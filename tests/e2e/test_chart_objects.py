@@ -6,9 +6,8 @@ import yaml
 from hack.api import APPLY_PATCH
 from tests.chart import helm
 from tests.chart.values import EVERY_RENDERING
+from tests.e2e.chart_objects import NOT_SERVED
 
-# What other operators define; tests/chart asserts these by hand.
-NOT_SERVED = {"cert-manager.io", "monitoring.coreos.com"}
 QUERY = {"fieldManager": "check", "force": "true", "dryRun": "All", "fieldValidation": "Strict"}
 
 

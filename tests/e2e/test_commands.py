@@ -20,8 +20,9 @@ from tests.e2e.decisions import (
     limited,
     queue_of,
 )
+from tests.e2e.moving import RULES, hold, is_refused, moved_to
 from tests.e2e.plane import job_of, wait_for, wait_until_reserved, workload_of
-from tests.e2e.test_moves import RULES, SLOW, hold, is_refused, moved_to
+from tests.e2e.test_moves import SLOW
 from webhook.__main__ import main
 
 RBAC = "rbac.authorization.k8s.io/v1"

@@ -5,8 +5,8 @@ import pytest
 from hack import paper
 from tests.e2e import courses
 from tests.e2e.decisions import POLICY_API, applied_policy, decision_of, fill, finish_time
+from tests.e2e.moving import RULES, hold, is_refused, moved_to
 from tests.e2e.plane import wait_for, workload_of
-from tests.e2e.test_moves import RULES, hold, is_refused, moved_to
 
 pytestmark = pytest.mark.xdist_group("own-plane")
 

@@ -8,16 +8,15 @@ import pytest
 from hack import paper
 from hack.api import APPLY_PATCH
 from tests.e2e.decisions import (
-    OPTION,
     SLOW,
     applied_policy,
     decision_of,
     fill,
     finish_time,
     limited,
-    probe,
     queue_of,
 )
+from tests.e2e.moving import FASTER, RULES, hold, is_refused, moved_to
 from tests.e2e.plane import (
     container_of,
     job_of,
@@ -27,9 +26,6 @@ from tests.e2e.plane import (
     workload_of,
 )
 
-FASTER = 20.0
-RULES = {"after": "1s", "minimumGain": {"time": "5s", "percent": 5}, "maxMoves": 2}
-
 
 @pytest.fixture
 def policy(plane, webhook, queues):
@@ -37,20 +33,6 @@ def policy(plane, webhook, queues):
     found["spec"]["reconsider"] = RULES
     with applied_policy(plane.client, found, queues):
         yield found
-
-
-def hold(client, cluster_queue, policy):
-    """Stop a ClusterQueue, or let it go on."""
-    path = client.path(paper.KUEUE, "ClusterQueue", name=cluster_queue)
-    body = {"spec": {"stopPolicy": policy}}
-    client.send("PATCH", path, body, content_type="application/merge-patch+json")
-
-
-def is_refused(client, queues, option):
-    found = probe(client, queues)
-    return found and next(each for each in found["options"] if each["name"] == option).get(
-        "rejected"
-    )
 
 
 def pending_in_gpu(plane, queues, count, **given):
@@ -65,11 +47,6 @@ def pending_in_gpu(plane, queues, count, **given):
     ]
     assert [queue_of(job) for job in jobs] == [queues.gpu_queue] * count
     return jobs
-
-
-def moved_to(client, queues, name, option):
-    job = job_of(client, queues.namespace, name)
-    return job if job["metadata"]["labels"].get(OPTION) == option else None
 
 
 def test_a_pending_job_goes_where_it_is_done_sooner(plane, queues, policy):

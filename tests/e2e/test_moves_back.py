@@ -14,8 +14,8 @@ from tests.e2e.decisions import (
     limited,
     queue_of,
 )
+from tests.e2e.moving import FASTER, RULES, hold, is_refused, moved_to
 from tests.e2e.plane import job_of, wait_for, wait_until_complete, wait_until_reserved
-from tests.e2e.test_moves import FASTER, RULES, hold, is_refused, moved_to
 
 GPU_FASTER = 4.0
 """The Jobs on GPUs run for 8 s,"""

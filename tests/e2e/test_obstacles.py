@@ -20,8 +20,8 @@ from tests.e2e.decisions import (
     probe,
     queue_of,
 )
+from tests.e2e.moving import FASTER, RULES, hold, is_refused, moved_to
 from tests.e2e.plane import has_condition, job_of, wait_for, wait_until_reserved, workload_of
-from tests.e2e.test_moves import FASTER, RULES, hold, is_refused, moved_to
 
 GATE = "kueue.x-k8s.io/admission-gated-by"
 LOOKS_SECONDS = 6.0

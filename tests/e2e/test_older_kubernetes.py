@@ -11,9 +11,9 @@ from hack.controlplane import ControlPlane, Options
 from hack.install import Installation
 from tests.chart import helm
 from tests.chart.values import EVERYTHING
+from tests.e2e.chart_objects import NOT_SERVED
 from tests.e2e.decisions import OPTION, applied_policy, fill, finish_time, queue_of
 from tests.e2e.plane import job_of, wait_for
-from tests.e2e.test_chart_objects import NOT_SERVED
 
 pytestmark = pytest.mark.xdist_group("own-plane")
 

@@ -16,6 +16,7 @@ from hack import paper
 from tests import reviews
 from tests.e2e.decisions import OPTION, POLICY_API, decision_of, fill, metric, probe, queue_of
 from tests.e2e.plane import container_of, job_of, wait_for
+from tests.e2e.running import processes_of
 
 pytestmark = pytest.mark.xdist_group("own-plane")
 
@@ -164,16 +165,6 @@ def frozen(*pids):
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
-
-
-def processes_of(plane, name):
-    """List a program's process and all that it started: they are one session."""
-    session, found = plane.processes.pid(name), []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(ProcessLookupError):
-            if os.getsid(int(folder.name)) == session:
-                found.append(int(folder.name))
-    return found
 
 
 def observer_of(plane, *, other_than=None):

@@ -4,19 +4,8 @@ import pytest
 
 from hack import paper
 from tests.e2e.decisions import POLICY_API, decision_of, queue_of
+from tests.e2e.hello_jobs import hello_policy
 from tests.e2e.plane import job_of, wait_for, wait_until_complete
-
-
-def hello_policy(names):
-    policy = paper.policy(names)
-    selector = policy["spec"]["match"]["namespaceSelector"]
-    policy["spec"]["match"] = {"namespaceSelector": selector, "jobSelector": {}, "queues": [""]}
-    policy["spec"]["options"] = [{"name": "cpu", "queue": names.cpu_queue}]
-    policy["spec"]["strategy"] = {
-        "type": "Threshold",
-        "threshold": [{"option": "cpu", "orPendingBelow": 5}],
-    }
-    return policy
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from hack import paper
 from hack.install import Installation
+from tests.e2e.bursts import burst, expected_by_the_rule
 from tests.e2e.decisions import applied_policy, finish_time
-from tests.e2e.test_burst import burst, expected_by_the_rule
 
 pytestmark = pytest.mark.xdist_group("own-plane")
 

@@ -14,8 +14,8 @@ import pytest
 from hack import paper
 from hack.install import NAMESPACE, ROOT, Installation
 from tests.e2e.decisions import DECISION, applied_policy, decision_of, fill, finish_time, queue_of
+from tests.e2e.moving import FASTER, hold, is_refused
 from tests.e2e.plane import job_of, wait_for
-from tests.e2e.test_moves import FASTER, hold, is_refused
 from webhook.api.resources import SIGNING_KEYS
 from webhook.controller.key_keeper import OVERLAP_SECONDS, RENEW_SECONDS, renewed
 from webhook.model.signatures import is_own_record

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from hack import paper
 from tests.e2e.decisions import OPTION, applied_policy, decision_of, fill, finish_time, queue_of
+from tests.e2e.moving import FASTER, RULES, hold, is_refused
 from tests.e2e.plane import (
     container_of,
     job_of,
@@ -15,7 +16,6 @@ from tests.e2e.plane import (
     wait_until_reserved,
     workload_of,
 )
-from tests.e2e.test_moves import FASTER, RULES, hold, is_refused
 from webhook.commands.undo import command
 
 POLICY = "kueue-fallback.dev/policy"

@@ -12,7 +12,7 @@ from hack.install import NAMESPACE, kubeconfig_of
 from tests.e2e import courses
 from tests.e2e.decisions import decision_of, metric
 from tests.e2e.plane import has_condition, wait_for
-from tests.e2e.test_outages import processes_of
+from tests.e2e.running import processes_of
 from webhook.api.kubeconfigs import PREFIX
 
 CLUSTER = "gpu-worker"

@@ -18,7 +18,7 @@ from webhook.state.workload import SeenWorkload
 WAIT_SECONDS = 30.0
 CHILD = """
 import sys
-from webhook.cluster.pipe import Update, write_update
+from webhook.state.pipe import Update, write_update
 print("hello", file=sys.stderr, flush=True)
 for number in range(2):
     write_update(sys.stdout.buffer, Update(changed={"generation": number}, as_of=float(number)))
