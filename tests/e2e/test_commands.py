@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from hack import paper
 from hack.install import kubeconfig_of
 from tests.e2e.decisions import (
+    SLOW,
     applied_policy,
     decision_of,
     fill,
@@ -22,7 +23,6 @@ from tests.e2e.decisions import (
 )
 from tests.e2e.moving import RULES, hold, is_refused, moved_to
 from tests.e2e.plane import job_of, wait_for, wait_until_reserved, workload_of
-from tests.e2e.test_moves import SLOW
 from webhook.__main__ import main
 
 RBAC = "rbac.authorization.k8s.io/v1"
