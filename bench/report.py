@@ -12,7 +12,7 @@ from typing import Any, Final
 
 Figures = dict[str, Any]
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
