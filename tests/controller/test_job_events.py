@@ -112,6 +112,7 @@ def test_a_job_that_was_changed_gets_an_event_that_says_what():
         decided(option=""),
         decided(version=2),
         stored(**{OURS + "decision": "{}", **UNDONE}),
+        stored(**{OURS + "undone": "x" * 100_000}),
     ],
 )
 def test_a_job_that_stays_gets_none(job):

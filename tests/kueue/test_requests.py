@@ -5,7 +5,7 @@ import pytest
 from tests.builders import container, job, snapshot, template
 from webhook.kueue.requests import needs, per_pod
 from webhook.model.fields import FieldError
-from webhook.model.pods import Resources
+from webhook.model.pods import PodTemplate, Resources
 from webhook.model.queues import KueueConfig, LimitRangeItem, Transformation
 
 KUEUE = KueueConfig()
@@ -172,3 +172,14 @@ def test_a_quantity_that_cannot_be_read_is_named():
         "spec.template.spec.initContainers[0].resources.requests.cpu: "
         "expected a quantity such as 500m or 6Gi, got 'lots'"
     )
+
+
+def test_what_a_placement_keeps_of_a_template_is_what_flavors_depend_on():
+    required = {"kueue.x-k8s.io/podset-required-topology": "rack"}
+    long = container(requests={"cpu": "1"}, args=["x" * 1_000_000])
+    pods = template(long, node_selector={"gpu": "t4"}, annotations={**required, "note": "x" * 1000})
+
+    (found,) = needs(job(pods=pods), snapshot())
+
+    assert found.per_pod == {"cpu": 1000}
+    assert found.template == PodTemplate(node_selector={"gpu": "t4"}, annotations=required)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from webhook.api.errors import ClusterError, Refused
 from webhook.api.watch import WatchUpdate
 from webhook.decide import decision_record
+from webhook.model import marks
 from webhook.model.job import DECISION, UNDONE, Job
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import EventReason
@@ -82,7 +83,8 @@ class _Due(NamedTuple):
 def happening_of(job: Job, recorded: decision_record.Recorded | None) -> Happening | None:
     """Return what was last done to a Job that carries this decision; None: nothing to report."""
     if recorded is None:
-        by = job.annotations.get(UNDONE) if DECISION not in job.annotations else None
+        # A tenant may write a text of 256 kB there, and it would wait here until it is posted.
+        by = marks.of(job.annotations, UNDONE) if DECISION not in job.annotations else ""
         where = f"in {job.queue} " if job.queue else ""
         text = f"undone: {where}as submitted; policy {by} decides it no more"
         return Happening(EventReason.UNDONE, text, 0.0) if by else None

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
+from webhook.kueue.flavor_plan import TOPOLOGY
 from webhook.model import quantity
 from webhook.model.fields import EMPTY, FieldError, child
 from webhook.model.job import Job, PodSet, of_pod_sets
@@ -49,10 +50,24 @@ def _needs(
             per_pod=per_pod(
                 pod_set.template, limit_ranges=limit_ranges, overheads=overheads, kueue=kueue
             ),
-            template=pod_set.template,
+            template=_of_flavors(pod_set.template),
             min_count=pod_set.min_count,
         )
         for pod_set in pod_sets
+    )
+
+
+def _of_flavors(template: PodTemplate) -> PodTemplate:
+    """Return the part of a template that flavors depend on.
+
+    Placements hold it until their Workloads are observed, and commands may have a megabyte.
+    """
+    annotations = {name: text for name, text in template.annotations.items() if name in TOPOLOGY}
+    return PodTemplate(
+        annotations=annotations,
+        node_selector=template.node_selector,
+        tolerations=template.tolerations,
+        affinity=template.affinity,
     )
 
 

@@ -206,6 +206,7 @@ class PodSetNeeds:
     count: int
     per_pod: Mapping[str, int]
     template: PodTemplate
+    """At least what flavors depend on: selectors, tolerations, affinity, topology annotations."""
     min_count: int | None = None
     """As in ``PodSet``."""
     known: dict[tuple[int, ...], tuple[object, object]] = field(
