@@ -10,9 +10,12 @@ import pytest
 from hack.cluster import ROOT, Cluster
 
 ENDED_WHILE_LOCKING = """
-import os, sys
+import os, signal, sys
 from hack import up
 from hack.cluster import Cluster
+
+# A shell without job control starts what runs in the background with SIGINT ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def is_current(self, descriptor):
     os.kill(os.getpid(), {ending})

@@ -157,11 +157,14 @@ def test_looking_up_says_when_the_loop_would_start_a_newcomer(parents, data):
 
     starts = [begun.at for begun in loop.begun if begun.key == "new"] or [inf]
     is_first = all(each.local_queue != newcomer.local_queue for each in before)
+    preemption = state.cluster_queues[new.cluster_queue].preemption
+    may_reclaim = preemption.reclaim_within_cohort != "Never"
     if parents == ("",):
         assert [found] == starts
-    elif is_first:
+    elif is_first and not may_reclaim:
         # With its own quota it goes before older ones of other queues that would borrow. Of its
-        # own queue Kueue takes the older one, and that it borrows is not looked at here.
+        # own queue Kueue takes the older one, and that it borrows is not looked at here. Nor is
+        # that Kueue may let it wait for a flavor to reclaim, where the next one has room.
         assert [found] >= starts
 
 
