@@ -4,6 +4,7 @@ import yaml
 
 from tests.chart.helm import CHART
 from webhook.api import lease
+from webhook.api.resources import SAVINGS
 from webhook.hindsight import journal as journal_shards
 from webhook.learn.run_records import SHARDS, name_of
 from webhook.state.watched import watched, watched_on_worker
@@ -140,9 +141,10 @@ def test_the_records_of_runs_are_read_by_both_and_written_by_the_controller_alon
         WEBHOOK,
         CONTROLLER,
     ]
-    assert rendering.one("Role", "kueue-fallback-controller")["rules"][:3] == [
+    assert rendering.one("Role", "kueue-fallback-controller")["rules"][:4] == [
         {**records, "verbs": ["patch"]},
         {**journal, "verbs": ["get", "patch"]},
+        {**records, "resourceNames": [SAVINGS], "verbs": ["patch"]},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
     ]
     assert rendering.one("RoleBinding", "kueue-fallback-controller")["subjects"] == [CONTROLLER]
@@ -155,7 +157,7 @@ def test_both_processes_read_the_signing_keys_and_the_controller_alone_writes_th
     assert rendering.one("Role", "kueue-fallback-signing-keys")["rules"] == [keys]
     binding = rendering.one("RoleBinding", "kueue-fallback-signing-keys")
     assert binding["subjects"] == [WEBHOOK, CONTROLLER]
-    assert rendering.one("Role", "kueue-fallback-controller")["rules"][3:5] == [
+    assert rendering.one("Role", "kueue-fallback-controller")["rules"][4:6] == [
         {**keys, "verbs": ["get", "update"]},
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
     ]
@@ -166,7 +168,7 @@ def test_the_controller_holds_one_lease_in_its_own_namespace(render):
 
     leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
     assert role["metadata"]["namespace"] == "ours"
-    assert role["rules"][5:] == [
+    assert role["rules"][6:] == [
         {**leases, "resourceNames": [lease.NAME], "verbs": ["get", "update"]},
         {**leases, "verbs": ["create"]},
     ]

@@ -3,7 +3,8 @@
 from tests.builders import arrival, cluster_queue, held, policy, snapshot
 from webhook.console.collect import ConsoleInput, Judged
 from webhook.console.gained import Lookback
-from webhook.console.view import Gained, ShownDecision, ShownMove, ShownOption
+from webhook.console.view import ShownDecision, ShownMove, ShownOption
+from webhook.hindsight.savings_record import Gained
 from webhook.model.forecasts import Profile
 from webhook.state.feed import Counted
 from webhook.state.workloads import Admitted

@@ -24,6 +24,13 @@ class Elector:
         self.said = 0
 
 
+class AtOnce:
+    """A thread that has run when it is started."""
+
+    def __init__(self, *, target, **_):
+        self.start = target
+
+
 class Followed(Controller):
     """Its watches are the messages of a test."""
 

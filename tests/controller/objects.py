@@ -42,7 +42,8 @@ class Objects:
         self._write(how, path)
         if path not in self.held:
             raise NotServed(path)
-        if body["metadata"]["resourceVersion"] != self.held[path]["metadata"]["resourceVersion"]:
+        version = self.held[path]["metadata"]["resourceVersion"]
+        if body["metadata"].get("resourceVersion", version) != version:
             raise Refused(409, "the object has been modified")
         return self._keep(path, body)
 

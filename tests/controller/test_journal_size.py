@@ -87,7 +87,7 @@ def cost_of_keeping(jobs):
 
 
 def test_what_is_read_again_of_a_day_costs_less_than_2_kb_each():
-    """So that 20,000 cost a report less than 40 MB, and the newest 5,000 the console 10 MB."""
+    """So that 20,000 cost a report less than 40 MB, and the newest 5,000 the controller 10 MB."""
     read, kept, peak = alone(cost_of_reading, 2_000)
 
     assert read == 2_000

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.controller.fakes import Elector, Followed
+from tests.controller.fakes import AtOnce, Elector, Followed
 from tests.controller.objects import Objects
 from tests.fuzz.objects import KEYS, NOON, OVER, TEAM, good, workload
 from webhook.api import resources as kinds
 from webhook.api.errors import Refused
 from webhook.api.watch import WatchUpdate
-from webhook.controller import records, unreviewed
+from webhook.controller import records, savings_publisher, unreviewed
 from webhook.controller.policy_status import PATH
 from webhook.controller.records import RUNS, read_run
 from webhook.controller.unreviewed import JOBS
@@ -70,6 +70,9 @@ class Controlled:
         self.now = 0.0
         clock = SimpleNamespace(monotonic=lambda: self.now, time=lambda: NOON + self.now)
         monkeypatch.setattr(records, "time", clock)
+        clock = SimpleNamespace(**vars(clock), sleep=lambda _: None)
+        monkeypatch.setattr(savings_publisher, "time", clock)
+        monkeypatch.setattr(savings_publisher, "threading", SimpleNamespace(Thread=AtOnce))
         self.controller = Followed(
             SETTINGS,
             self.cluster,

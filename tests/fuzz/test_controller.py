@@ -1,15 +1,20 @@
 """No Job, Workload or record ends a turn of the controller, or keeps others' from being written."""
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import strategies as st
 
+from tests.controller.objects import Objects
 from tests.fuzz.controlling import SETTINGS, Controlled
 from tests.fuzz.drawing import Kept, fuzzed
-from tests.fuzz.objects import good, hostile, hostile_jobs, journal, records
+from tests.fuzz.objects import NOON, OURS, good, hostile, hostile_jobs, journal, records
+from tests.fuzz.observing import Observed
 from tests.fuzz.values import anything, decisions, deep, mutated
 from webhook.api import resources as kinds
+from webhook.controller import savings_publisher
+from webhook.controller.savings_publisher import SavingsPublisher
 
 
 @pytest.fixture
@@ -90,5 +95,36 @@ def test_what_others_wrote_into_our_configmaps_ends_no_turn(kept, base):
                 controlled.elector.said = leads
                 controlled.turn()
             assert controlled.records(f"good-{number}")
+
+    hold()
+
+
+def test_a_stranger_in_the_journal_keeps_nobody_from_looking_back(monkeypatch):
+    base = journal()
+    place = f"/api/v1/namespaces/{OURS}/configmaps/{base['metadata']['name']}"
+    snapshot = Observed().feed.published
+    written = {key: base[key] for key in ("data", "binaryData")}
+    clock = SimpleNamespace(time=lambda: NOON, sleep=lambda _: None)
+    monkeypatch.setattr(savings_publisher, "time", clock)
+
+    class Server(Objects):
+        def kueue_version(self):
+            return "v1beta2"
+
+        def get(self, path, params=None):
+            if path.endswith("/workloads"):
+                return {"items": self.workloads}
+            return super().get(path, params)
+
+    @fuzzed(st.tuples(mutated(written, st.one_of(anything, deep)), hostile(kinds.WORKLOADS)))
+    def hold(drawn):
+        found, source = drawn
+        server = Server()
+        server.held[place] = {"metadata": base["metadata"], **found}
+        server.workloads = [source]
+        publisher = SavingsPublisher(
+            server, OURS, is_leader=lambda: True, survive=None, log=lambda _: None
+        )
+        publisher.publish(snapshot)
 
     hold()

@@ -77,6 +77,9 @@ RUN_TIMES_VALUE = "run-times"
 JOURNAL = "kueue-fallback-journal"
 JOURNAL_VALUE = "journal"
 """Value of the same label."""
+SAVINGS = "kueue-fallback-savings"
+SAVINGS_VALUE = "savings"
+"""Likewise."""
 
 
 Key: TypeAlias = tuple[str, str]

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.console.decisions import KEPT
-from webhook.console.view import JOURNAL, Gained, Savings, ShownDecision
+from webhook.console.view import JOURNAL, Savings, ShownDecision
+from webhook.hindsight.savings_record import Gained
 from webhook.model.policy.fallback_policy import Mode
 
 SAME_SECONDS: Final = 3.0

@@ -7,10 +7,11 @@ from typing import Final
 
 from webhook.console.decisions import KEPT
 from webhook.console.gained import Lookback
-from webhook.console.view import Gained, ShownDecision, ShownOption
+from webhook.console.view import ShownDecision, ShownOption
 from webhook.hindsight.gains import Row, gains
 from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import Hindsight, ReplayedJob
+from webhook.hindsight.savings_record import Gained
 from webhook.model.policy.fallback_policy import Mode
 
 SINCE_SECONDS: Final = 86_400.0

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from math import isfinite
 from typing import Any, Final
 
+from webhook.hindsight.savings_record import Gained
 from webhook.model.quantity import CPU
 
 FORECASTS: Final = "forecasts"
@@ -116,27 +117,6 @@ class Policy:
     decided: tuple[tuple[str, int], ...]
     """Option and how many of the decisions shown took it, in the policy's order; "" last: left
     alone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gained:
-    """What one policy's decisions on finished Jobs have gained in one namespace.
-
-    Two replays of the journal are compared: with these decisions and without. If the policy
-    observes or advises, it is what they would have gained.
-    """
-
-    policy: str
-    namespace: str
-    mode: str
-    since: float
-    """Seconds since 1970."""
-    jobs: int
-    moved: int
-    saved_seconds: float
-    margin_seconds: float
-    """By so much *saved_seconds* may be wrong."""
-    slower: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

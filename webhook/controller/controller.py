@@ -2,7 +2,7 @@
 
 It follows what the webhook does, of Workloads only their runs, and the metadata of Jobs. All
 replicas follow and judge, so that each can take over at once, but only the leader writes. What the
-parts do (status, moves, events, records, keys) is their own.
+parts do (status, moves, events, records, savings, keys) is their own.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from webhook.controller.key_keeper import KeyKeeper
 from webhook.controller.mover import STEP_SECONDS, Mover
 from webhook.controller.policy_status import PolicyReport, reconcile_policies
 from webhook.controller.records import RUNS, Records, read_run
+from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.controller.unreviewed import JOBS, MovedJobs, Unreviewed, UnreviewedJobs, fetching
 from webhook.decide.restraint import Restraint
 from webhook.model.faults import Failures
@@ -179,6 +180,13 @@ class Controller:
         self._due = False
         self._failures = Failures(log)
         self._survive = self._failures.survive
+        self._savings = SavingsPublisher(
+            client,
+            settings.namespace,
+            is_leader=self.is_leader,
+            survive=self._failures.survive,
+            log=log,
+        )
         self._unreviewed = Unreviewed(fetching(client), settings.namespace)
         self._leavers = MovedJobs()
         self._events = JobEvents(
@@ -237,6 +245,7 @@ class Controller:
         self._survive("keys", lambda: self._log_all(self._keys.step(time.monotonic())))
         self._survive("jobs", lambda: self._judge_unreviewed(update.as_of))
         self._survive("records", lambda: self._records.step(self._feed, self._snapshot))
+        self._survive("savings", self._look_back)
         self._survive("events", lambda: self._log_all(self._events.step()))
         if self._follows_pending:
             self._survive("moves", self._move)
@@ -385,6 +394,11 @@ class Controller:
         self.metrics.show_moves(stepped.outcomes, gained, stepped.obstacles)
         self.metrics.in_flight.set(self._mover.in_flight)
         self._log_all(tuple(stepped.lines))
+
+    def _look_back(self) -> None:
+        # As policies are written: a restraint says nothing of what was decided before.
+        if self._feed.counted is not None:
+            self._savings.step(self._feed.counted.snapshot, self._records.journal_version)
 
     def _judge_unreviewed(self, as_of: float) -> None:
         self._unreviewed.note(self._snapshot, time.time())

@@ -322,6 +322,12 @@ class Records:
         self._log = log
         self._said: dict[str, tuple[str, ...]] = {}
         """Kind of record to its errors at the last step."""
+        self._journal_version = 0
+
+    @property
+    def journal_version(self) -> int:
+        """Return a number that is another one once the journal may have new entries."""
+        return self._journal_version
 
     def take_jobs(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Jobs; return the lines to log."""
@@ -335,12 +341,15 @@ class Records:
         """Read everything in the cluster again: another leader has written it."""
         self._keeper.read_again()
         self._journal.read_again()
+        self._journal_version += 1
 
     def step(self, feed: Feed, snapshot: Snapshot) -> None:
         """Write what was learned of runs, and report what keeps failing."""
         now = time.monotonic()
         self._tell_writes("run times", self._keeper.step(now))
-        self._tell_writes("journal", self._journal.step(snapshot, now))
+        journal = self._journal.step(snapshot, now)
+        self._journal_version += journal.written
+        self._tell_writes("journal", journal)
         self._metrics.classes.set(len(self._keeper.records))
         changed = self._keeper.take_changed()
         if changed:

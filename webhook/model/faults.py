@@ -12,7 +12,7 @@ OBSERVER_PARTS: Final = ("messages", "state", CERTIFICATES)
 """Of the observer's turns: what is taken over, what is made of it, and the keeper's looks."""
 CONTROLLER_PARTS: Final = (
     *("messages", "state", "policies", "records"),
-    *("events", "moves", "jobs", "keys"),
+    *("events", "moves", "jobs", "keys", "savings"),
 )
 """Of the controller's."""
 T = TypeVar("T")

@@ -1,0 +1,207 @@
+"""When the leader looks back at the journal, and what becomes of what it finds."""
+
+import queue
+import threading
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+
+from tests.controller.fakes import AtOnce
+from tests.hindsight import journals
+from tests.hindsight.journal_server import OURS, STATIC, UNIX, Server, world
+from tests.state.objects import workload
+from webhook.api.errors import Forbidden
+from webhook.api.resources import SAVINGS
+from webhook.controller import savings_publisher
+from webhook.controller.savings_publisher import (
+    AGAIN_SECONDS,
+    PART,
+    RETRY_SECONDS,
+    SavingsPublisher,
+)
+from webhook.hindsight.savings_record import read_savings
+from webhook.model.faults import Failures
+from webhook.model.policy.fallback_policy import Mode
+from webhook.model.queues import Snapshot
+from webhook.state.run_records_reader import path_of
+
+PLACE = f"{path_of(OURS)}/{SAVINGS}"
+BEGAN = datetime.fromtimestamp(journals.BEGAN - 60, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Leader:
+    """A publisher whose threads run at once, in the one that starts them."""
+
+    def __init__(self, monkeypatch, server):
+        self.server, self.leads, self.lines = server, True, []
+        self.clock, self.slowly, self.breaths = 0.0, 0.0, 0
+        self.failures = Failures(self.lines.append)
+        self.snapshot = world(Mode.OBSERVE)
+        clock = SimpleNamespace(
+            monotonic=lambda: self.clock, time=lambda: UNIX, sleep=self._breathe
+        )
+        monkeypatch.setattr(savings_publisher, "time", clock)
+        monkeypatch.setattr(savings_publisher, "threading", SimpleNamespace(Thread=AtOnce))
+        self.publisher = SavingsPublisher(
+            server,
+            OURS,
+            is_leader=lambda: self.leads,
+            survive=self.failures.survive,
+            log=self.lines.append,
+        )
+
+    def _breathe(self, _):
+        self.breaths += 1
+        self.clock += self.slowly
+
+    def looks(self, version=0, *, clock=None):
+        """Step at a time; return whether the journal was read."""
+        self.clock = self.clock if clock is None else clock
+        self.server.reads.clear()
+        self.publisher.step(self.snapshot, version)
+        return bool(self.server.reads)
+
+    @property
+    def published(self):
+        return read_savings(self.server.held[PLACE]) if PLACE in self.server.held else None
+
+
+@pytest.fixture
+def leader(monkeypatch):
+    return Leader(monkeypatch, Server(STATIC))
+
+
+def test_what_was_saved_is_published_and_replaced(leader):
+    leader.looks(0)
+    first = leader.published
+    leader.looks(1, clock=AGAIN_SECONDS)
+
+    assert first == leader.published
+    assert (first.as_of, [each.jobs for each in first.gained]) == (UNIX, [15, 15])
+    assert len(first.decisions) == 30
+    assert leader.server.writes[-3:] == [("patch", SAVINGS), ("post", SAVINGS), ("patch", SAVINGS)]
+    assert leader.lines == []
+
+
+def test_nothing_is_replayed_again_before_the_journal_has_something_new(leader):
+    found = [leader.looks(0), leader.looks(0, clock=10 * AGAIN_SECONDS), leader.looks(1)]
+
+    assert found == [True, False, True]
+
+
+def test_one_look_back_serves_for_minutes(leader):
+    times = (0.0, 1.0, AGAIN_SECONDS - 1, AGAIN_SECONDS, AGAIN_SECONDS + 1)
+
+    found = [leader.looks(number, clock=clock) for number, clock in enumerate(times)]
+
+    assert found == [True, False, False, True, False]
+
+
+def test_one_that_takes_long_is_made_seldom(leader):
+    leader.slowly = 1.0
+    leader.looks(0)
+    took = leader.clock
+    times = (took + AGAIN_SECONDS, took * (PART + 1) - 1, took * (PART + 1))
+
+    found = [leader.looks(number, clock=clock) for number, clock in enumerate(times, 1)]
+
+    assert found == [False, False, True]
+
+
+def test_nobody_waits_for_one_that_takes_forever_and_no_second_one_begins(leader, monkeypatch):
+    begun, end = queue.SimpleQueue(), threading.Event()
+
+    def hang(*_, **__):
+        begun.put(leader.clock)
+        end.wait(60)
+
+    monkeypatch.setattr(savings_publisher, "threading", threading)
+    monkeypatch.setattr(leader.publisher, "publish", hang)
+    leader.publisher.step(leader.snapshot, 0)
+    first = begun.get(timeout=60)
+    leader.clock = RETRY_SECONDS
+    leader.publisher.step(leader.snapshot, 1)
+    end.set()
+
+    assert (first, begun.empty()) == (0.0, True)
+
+
+def test_who_does_not_lead_looks_at_nothing(leader):
+    leader.leads = False
+
+    assert not leader.looks()
+
+
+def test_who_leads_no_more_by_then_writes_nothing(leader, monkeypatch):
+    def lose(*_):
+        leader.leads = False
+
+    monkeypatch.setattr(savings_publisher.time, "sleep", lose)
+
+    assert leader.looks()
+    assert leader.published is None
+
+
+def test_without_policies_there_is_nothing_to_look_for(leader):
+    leader.snapshot = Snapshot()
+
+    assert not leader.looks()
+
+
+def test_an_empty_journal_asks_for_nothing_more_until_it_has_an_entry(leader):
+    held, leader.server.held = leader.server.held, {}
+    leader.looks(0)
+    listed = [path for path in leader.server.reads if "workloads" in path]
+    leader.server.held = held
+
+    assert (listed, leader.published) == ([], None)
+    assert leader.looks(1)
+    assert leader.published is not None
+
+
+def test_what_still_runs_keeps_others_waiting_in_replays_too(monkeypatch):
+    times = {"status": "True", "lastTransitionTime": BEGAN}
+    conditions = tuple({"type": name, **times} for name in ("QuotaReserved", "Admitted"))
+    running = workload(queue="gpu-lq", conditions=conditions, admitted_to="gpu-cq")
+    running["metadata"]["namespace"] = "research"
+    alone = Leader(monkeypatch, Server(STATIC))
+    alone.looks()
+    beside = Leader(monkeypatch, Server(STATIC, running))
+    beside.looks()
+
+    assert beside.breaths - alone.breaths == 2  # one in each replay
+    assert sum(each.jobs for each in beside.published.gained) == 30
+
+
+def test_what_may_not_be_read_is_said_once_and_tried_again_later(leader):
+    leader.server.refuses = True
+    found = [leader.looks(0, clock=clock) for clock in (0.0, AGAIN_SECONDS, RETRY_SECONDS)]
+
+    assert found == [False, False, False]
+    assert leader.lines == ["savings: you may not get configmaps"]
+    leader.server.refuses = False
+    assert leader.looks(0, clock=2 * RETRY_SECONDS)
+
+
+def test_what_may_not_be_written_is_said(leader):
+    leader.server.refusal = Forbidden(SAVINGS, "you may not patch configmaps")
+    leader.looks()
+
+    assert leader.lines == ["savings: you may not patch configmaps"]
+    assert leader.failures.counts == {}
+
+
+@pytest.mark.parametrize("error", [RuntimeError, RecursionError, ZeroDivisionError])
+def test_whatever_it_raises_is_counted_and_tried_again_later(leader, monkeypatch, error):
+    def fail(*_, **__):
+        raise error("s3cret")
+
+    monkeypatch.setattr(savings_publisher, "look_back", fail)
+    found = [leader.looks(0, clock=clock) for clock in (0.0, RETRY_SECONDS - 1, RETRY_SECONDS)]
+
+    assert found == [True, False, True]
+    assert leader.failures.counts == {"savings": 2}
+    (line,) = leader.lines
+    assert line.startswith(f"savings: {error.__name__} at ")
+    assert "s3cret" not in line

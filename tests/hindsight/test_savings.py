@@ -1,0 +1,84 @@
+"""What a look back publishes: decisions of others that left nothing, and gains."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.hindsight import journals
+from webhook.hindsight.look_back import look_back
+from webhook.hindsight.savings import SINCE_SECONDS, summed_up
+from webhook.model.policy.fallback_policy import Mode
+
+GIVEN = journals.scenario("burst")
+STATIC = journals.entries(GIVEN, journals.happened(GIVEN, "static"))
+DECIDED = journals.entries(GIVEN, journals.happened(GIVEN, "FinishTime"), mode="Enforce")
+UNIX = journals.BEGAN + 3000.0
+CLUSTERS = journals.scenario("clusters", managerGpus=40)
+"""The manager lets through ten times what its worker has."""
+
+
+def published(entries, mode, given=GIVEN, **known):
+    world = journals.world(given, "FinishTime", mode=mode)
+    found = look_back(entries, replace(world, now=UNIX, **known))
+    return summed_up(found, now=UNIX)
+
+
+def test_a_policy_that_observes_tells_what_it_would_have_decided_and_saved():
+    record = published(STATIC, Mode.OBSERVE)
+
+    moved = sum(each.moved for each in record.gained)
+    assert record.as_of == UNIX
+    assert [(each.policy, each.mode, each.jobs, each.since) for each in record.gained] == [
+        ("heavy", "Observe", 15, journals.BEGAN),
+        ("light", "Observe", 15, journals.BEGAN),
+    ]
+    assert sum(each.saved_seconds - each.margin_seconds for each in record.gained) > 0
+    assert {each.job for each in record.decisions} == {each.name for each in STATIC}
+    assert sum(each.option == "cpu" for each in record.decisions) == moved > 0
+    assert {each.reason for each in record.decisions} == {
+        "a replay of the journal would send it to cpu-lq (cpu)",
+        "a replay of the journal would leave it where it is (best)",
+        "a replay of the journal would leave it where it is (onlyOption)",
+    }
+
+
+def test_what_was_carried_out_stands_on_jobs_and_only_its_gains_are_told():
+    record = published(DECIDED, Mode.ENFORCE)
+
+    assert {each.mode for each in record.gained} == {"Enforce"}
+    assert (sum(e.jobs for e in record.gained), sum(e.moved for e in record.gained)) == (30, 6)
+    assert sum(each.saved_seconds for each in record.gained) > 0
+    assert record.decisions == ()
+
+
+def test_advice_is_told_as_it_was_given():
+    advised = [replace(each, mode="Advise", queue="gpu-lq") for each in DECIDED]
+
+    record = published(advised, Mode.ADVISE)
+
+    newest = next(each for each in record.decisions if each.option == "cpu")
+    assert {each.mode for each in record.decisions} == {"Advise"}
+    assert len(record.decisions) == 30
+    assert newest.reason == f"advised sending it to {newest.queue} (cpu), as the journal tells"
+
+
+def test_jobs_of_another_day_gain_nothing():
+    world = journals.world(GIVEN, "FinishTime", mode=Mode.ENFORCE)
+    later = UNIX + SINCE_SECONDS
+
+    record = summed_up(look_back(DECIDED, replace(world, now=later)), now=later)
+
+    assert record.gained == ()
+
+
+@pytest.mark.parametrize(
+    ("workers", "policies"), [(CLUSTERS.workers, ["heavy", "light"]), ({}, [])]
+)
+def test_jobs_of_a_worker_cluster_gain_only_where_its_queues_are_known(workers, policies):
+    decided = journals.happened(CLUSTERS, "FinishTime")
+    entries = journals.entries(CLUSTERS, decided, mode="Enforce")
+
+    record = published(entries, Mode.ENFORCE, CLUSTERS, workers=workers)
+
+    assert [each.policy for each in record.gained] == policies
+    assert all(each.saved_seconds > 0 for each in record.gained)
