@@ -174,7 +174,7 @@ def test_the_controller_holds_one_lease_in_its_own_namespace(render):
     ]
 
 
-def test_the_webhook_sees_which_controller_leads_and_what_the_journal_holds(render):
+def test_the_webhook_sees_which_controller_leads_and_what_it_publishes(render):
     rendering = render()
 
     assert rendering.one("Role", "kueue-fallback-console")["rules"] == [
@@ -184,14 +184,7 @@ def test_the_webhook_sees_which_controller_leads_and_what_the_journal_holds(rend
             "resourceNames": [lease.NAME],
             "verbs": ["list", "watch"],
         },
-        {
-            "apiGroups": [""],
-            "resources": ["configmaps"],
-            "resourceNames": [
-                journal_shards.name_of(each) for each in range(journal_shards.SHARDS)
-            ],
-            "verbs": ["get"],
-        },
+        _one("", "configmaps", SAVINGS),
     ]
     assert rendering.one("RoleBinding", "kueue-fallback-console")["subjects"] == [WEBHOOK]
 

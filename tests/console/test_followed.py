@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from webhook.api.resources import ReadObject
+from tests.console.worlds import PUBLISHED
+from webhook.api.resources import SAVINGS, ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.console import followed
 from webhook.console.collect import Judged, Leads
@@ -19,7 +20,9 @@ from webhook.console.followed import (
     lease_in,
     read_judged,
     read_leads,
+    savings_in,
 )
+from webhook.hindsight.savings_record import config_map
 from webhook.model.job import DECISION
 from webhook.settings import Settings
 
@@ -152,7 +155,8 @@ def test_nothing_is_followed_before_somebody_asks_and_then_once(monkeypatch):
     console.begin()
     console.begin()
 
-    assert (before, started) == ([], [(JOBS, True), (JUDGED.kind, False), (LEASES, False)])
+    others = [(JUDGED.kind, False), (LEASES, False), (SAVINGS, False)]
+    assert (before, started) == ([], [(JOBS, True), *others])
 
 
 def test_jobs_are_left_alone_where_the_settings_say_so(monkeypatch):
@@ -165,7 +169,7 @@ def test_jobs_are_left_alone_where_the_settings_say_so(monkeypatch):
 
     Recorded(DecisionStore(), Settings(console_follow_jobs=False), lambda _: None).begin()
 
-    assert started == [JUDGED.kind, LEASES]
+    assert started == [JUDGED.kind, LEASES, SAVINGS]
 
 
 def test_an_api_server_that_does_not_answer_holds_up_the_first_answer_alone(monkeypatch):
@@ -208,3 +212,18 @@ def test_a_lease_that_cannot_be_read_is_nobodys(spec):
     source = {**LEASE, "spec": {**LEASE["spec"], **spec}}
 
     assert read_leads(LEASES, source).value is None
+
+
+def test_what_was_saved_is_what_the_controller_published_last(console):
+    resource = savings_in("ours")
+    source = config_map(PUBLISHED)
+    console.take(told(SAVINGS, source, read=resource.read))
+    before = console.published
+    damaged = {**source, "binaryData": {"savings": "AAAA"}}
+    found = resource.read(SAVINGS, damaged)
+    console.take(WatchUpdate(kind=SAVINGS, at=2.0, event=("MODIFIED", found)))
+
+    assert before == PUBLISHED
+    assert console.published is None
+    assert found.problem.startswith("kueue-fallback-savings kueue-fallback-savings: ")
+    assert resource.params == {"fieldSelector": "metadata.name=kueue-fallback-savings"}

@@ -260,15 +260,25 @@ SUM = {"since": views.NOW - 3600, "jobs": 30, "moved": 10, "saved_seconds": 740.
 def test_what_was_saved_says_on_what_it_rests():
     forecast = text(views.view(savings=Savings(**SUM)))
     replayed = Savings(**SUM, rests=JOURNAL, margin_seconds=70.0)
-    both = text(views.view(savings=replayed, would_save=replace(replayed, saved_seconds=-5.0)))
+    lost = replace(replayed, saved_seconds=-5.0)
+    both = text(views.view(savings=replayed, would_save=lost, savings_as_of=views.NOW - 60))
 
     since = f"over 30 Jobs since {phrases.day_and_minute(views.NOW - 3600)} ; 10"
-    sure = "by a replay of the journal, give or take 1 min 10 s, against no decisions at all"
+    time = phrases.day_and_minute(views.NOW - 60)
+    sure = f"by a replay of the journal as of {time}, give or take 1 min 10 s"
+    none = "(no controller has replayed the journal yet)"
     hope = "as the decisions forecast it, against each Job's first option"
-    assert f"Saved 12 min {since} moved, 2 slower; {hope}" in forecast
+    assert f"Saved 12 min {since} moved, 2 slower; {hope} {none}" in forecast
     assert "Would save" not in forecast
     assert f"Saved 12 min {since} moved, 2 slower; {sure}" in both
     assert f"Would save -5 s {since} would be moved, 2 slower; {sure}" in both
+    assert none not in both
+
+
+def test_before_the_first_replay_the_page_says_that_there_was_none():
+    said = text(views.EMPTY)
+
+    assert "Saved not known (no controller has replayed the journal yet)" in said
 
 
 def test_a_replayed_decision_says_that_another_replica_knows_what_was_decided():

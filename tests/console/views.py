@@ -97,6 +97,7 @@ def large(*, now=NOW, newer=0):
         leader="kueue-fallback-controller-7c9d8f6b5-x2x7q",
         savings=replace(SAVED, since=now - 21_600),
         would_save=replace(SAVED, since=now - 21_600, rests=JOURNAL, margin_seconds=9_000.0),
+        savings_as_of=now - 150,
     )
 
 

@@ -2,9 +2,8 @@
 
 from tests.builders import arrival, cluster_queue, held, policy, snapshot
 from webhook.console.collect import ConsoleInput, Judged
-from webhook.console.gained import Lookback
 from webhook.console.view import ShownDecision, ShownMove, ShownOption
-from webhook.hindsight.savings_record import Gained
+from webhook.hindsight.savings_record import Gained, PastDecision, SavingsRecord
 from webhook.model.forecasts import Profile
 from webhook.state.feed import Counted
 from webhook.state.workloads import Admitted
@@ -116,5 +115,20 @@ def gains(policy="light-gpu", mode="Enforce", **rest):
     return Gained(policy=policy, mode=mode, **(given | amounts | rest))
 
 
-REPLAYED = decision("job-9", mode="Observe", job="seen-9", options=(), is_replayed=True)
-LOOKBACK = Lookback(decisions=(REPLAYED,), gained=(gains(), gains("watched", "Observe")))
+def past(identity="job-9", **rest):
+    given = {
+        "at": UNIX - 60,
+        "namespace": "team",
+        "job": "seen-9",
+        "policy": "light-gpu",
+        "mode": "Observe",
+        "option": "cpu",
+        "queue": "cpu-lq",
+        "reason": "a replay of the journal would send it to cpu-lq (cpu)",
+    }
+    return PastDecision(id=identity, **(given | rest))
+
+
+PUBLISHED = SavingsRecord(
+    as_of=UNIX - 120, decisions=(past(),), gained=(gains(), gains("watched", "Observe"))
+)

@@ -22,18 +22,19 @@ from webhook.api import kubeconfigs
 from webhook.api.client import Client
 from webhook.api.errors import ClusterError, NotServed
 from webhook.api.lease import Elector
-from webhook.api.resources import ReadObject
+from webhook.api.resources import SAVINGS, ReadObject
 from webhook.api.watch import Follower, WatchUpdate
 from webhook.commands import probe, unfinished
 from webhook.console.access import AccessQuery, Reviews, Unanswered, Unknown, Viewer
-from webhook.console.followed import lease_in
-from webhook.console.lookback import Looker
+from webhook.console.followed import lease_in, savings_in
 from webhook.controller import controller, move_writes, policy_status, records
 from webhook.controller import records as run_times
 from webhook.controller.key_keeper import KeyKeeper
+from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.controller.unreviewed import JOBS
 from webhook.hindsight.entries import FinishedRun
 from webhook.hindsight.journal_keeper import Journal
+from webhook.hindsight.savings_record import SavingsRecord
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.pending import Pending
@@ -124,6 +125,8 @@ def _followed(right, namespace):
     if right["resources"] == ["leases"]:
         return lease_in(namespace)
     (name,) = right.get("resourceNames", right["resources"])
+    if name == SAVINGS:
+        return savings_in(namespace)
     resources = (
         *watched(namespace=namespace, kueue_namespace=KUEUE_NAMESPACE),
         signing_keys(namespace),
@@ -198,12 +201,16 @@ def keeping_journal(_, kubeconfig, namespace):
     return " ".join(kept.step(WORLD, 0.0).errors)
 
 
-def reading_journal(_, kubeconfig, namespace):
-    """Look back at it, as the console does."""
-    told = []
-    looker = Looker(lambda: Client(kubeconfig), namespace, told.append, unix=lambda: float(ENDED))
-    looker.step(WORLD)
-    return " ".join(told)
+def publishing(_, kubeconfig, namespace):
+    """Look back at the journal and publish what was saved, as the controller does."""
+    publisher = SavingsPublisher(
+        Client(kubeconfig), namespace, is_leader=_always, survive=None, log=print
+    )
+    try:
+        publisher.write(SavingsRecord(as_of=float(ENDED)))
+    except ClusterError as error:
+        return str(error)
+    return ""
 
 
 def leading(_, kubeconfig, namespace):

@@ -20,7 +20,7 @@ from tests.e2e import rights
 from tests.e2e.plane import wait_for
 from webhook.api import lease
 from webhook.api.kubeconfigs import PREFIX
-from webhook.api.resources import SIGNING_KEYS
+from webhook.api.resources import SAVINGS, SIGNING_KEYS
 from webhook.hindsight import journal
 from webhook.learn.run_records import name_of, shard_of
 
@@ -88,6 +88,10 @@ def _is_of_journal(right):
     return JOURNAL in right.get("resourceNames", ())
 
 
+def _is_of_savings(right):
+    return right.get("resourceNames") == [SAVINGS]
+
+
 def _is_of_keys(part, right):
     is_named = SIGNING_KEYS in right.get("resourceNames", ())
     return is_named or (part == "controller" and right["resources"] == ["secrets"])
@@ -108,6 +112,7 @@ def _cases():
                 suffix = which.get(role["metadata"]["name"], "")
                 suffix += "-of-keys" if _is_of_keys(part, right) else ""
                 suffix += "-of-journal" if _is_of_journal(right) else ""
+                suffix += "-of-savings" if _is_of_savings(right) else ""
                 name = f"{part}-{verb}-{resource.replace('/', '-')}{suffix}"
                 yield pytest.param(part, role, right, id=name)
 
@@ -153,6 +158,8 @@ def use(plane, kubeconfigs):
 def _name_of_use(part, right):
     if _use_of(part, right) is rights.following:
         return right.get("resourceNames", right["resources"])[0]
+    if _is_of_savings(right):
+        return "savings"
     if right["resources"][0] in BY_RESOURCE:
         return right["resources"][0]
     if _use_of(part, right) is rights.keeping_keys:
@@ -168,6 +175,7 @@ def _use_of(part, right):
     if part in ("probe", "unfinished"):
         return rights.probing if part == "probe" else rights.listing_unfinished
     writes_keys = _is_of_keys(part, right) and not verbs <= {"list", "watch"}
+    publishes = _is_of_savings(right) and part == "controller"
     patches = {"jobs": rights.moving, "workloads": rights.repairing}
     uses = {
         "fallbackpolicies/status": rights.writing_status,
@@ -177,13 +185,14 @@ def _use_of(part, right):
         "subjectaccessreviews": rights.asking_what,
         **(patches if right["verbs"] == ["patch"] else {}),
         **({"secrets": rights.keeping_keys} if writes_keys else {}),
+        **({"configmaps": rights.publishing} if publishes else {}),
     }
     if resource == "leases" and part == "webhook":
         return rights.following
     if resource in uses:
         return uses[resource]
     if _is_of_journal(right):
-        return rights.reading_journal if part == "webhook" else rights.keeping_journal
+        return rights.keeping_journal
     if resource == "configmaps" and verbs <= {"get", "create", "patch"}:
         return rights.reading_records if part == "webhook" else rights.keeping_records
     if right.get("resourceNames") == [WORKERS_SECRET]:
@@ -237,7 +246,7 @@ def prepare(plane, part, right):
             )
             plane.client.create(secret)
     if right["resources"] == ["configmaps"]:
-        name = JOURNAL if _is_of_journal(right) else name_of(shard_of(rights.CLASS))
+        name = _config_map_of(right)
         plane.client.delete("v1", "ConfigMap", name, namespace=helm.NAMESPACE)
         if right["verbs"] == ["patch"]:
             metadata = {"name": name, "namespace": helm.NAMESPACE}
@@ -249,6 +258,12 @@ def prepare(plane, part, right):
         plane.client.send(
             "PATCH", f"{path}/status", {"status": None}, content_type="application/merge-patch+json"
         )
+
+
+def _config_map_of(right):
+    if _is_of_savings(right):
+        return SAVINGS
+    return JOURNAL if _is_of_journal(right) else name_of(shard_of(rights.CLASS))
 
 
 @pytest.mark.parametrize(("part", "role", "right"), CASES)

@@ -1,13 +1,14 @@
 """No decision, Job or record of a stranger takes the console away from who asks it."""
 
 import json
+import zlib
+from base64 import b64decode, b64encode
 
 from hypothesis import strategies as st
 
 from tests.console import worlds
-from tests.controller.objects import Objects
 from tests.fuzz.drawing import Kept, fuzzed
-from tests.fuzz.objects import NOON, OURS, TENANT, hostile, hostile_jobs, journal
+from tests.fuzz.objects import NOON, TENANT, hostile, hostile_jobs
 from tests.fuzz.observing import Observed
 from tests.fuzz.values import anything, decision, decisions, deep, dumped, mutated
 from webhook.api import resources as kinds
@@ -15,12 +16,13 @@ from webhook.api.watch import WatchUpdate
 from webhook.console.access import Everybody
 from webhook.console.collect import collect
 from webhook.console.decisions import DecisionStore
-from webhook.console.followed import JUDGED, Followed, NewestJobs, jobs
-from webhook.console.lookback import Looker
+from webhook.console.followed import JUDGED, Followed, NewestJobs, jobs, savings_in
 from webhook.console.routes import create_app
+from webhook.hindsight.savings_record import config_map
 from webhook.settings import Settings
 
 PATHS = ("/", "/view", "/decisions?limit=500", "/quota?clusterqueue=gpu-cq", "/?namespace=tenant")
+SAVINGS = savings_in("kueue-fallback")
 LINE = {
     "ts": NOON,
     "level": "info",
@@ -56,6 +58,9 @@ class Shown:
     def follow_policy(self, source):
         self._follow(JUDGED, source)
 
+    def follow_savings(self, source):
+        self._follow(SAVINGS, source)
+
     def ask(self):
         answers = {path: self._client.get(path) for path in PATHS}
         if self.bugs:
@@ -75,6 +80,7 @@ class Shown:
                 counted=self.observed.feed.counted,
                 decisions=self.book.newest(),
                 judged=self._followed.judged,
+                published=self._followed.published,
             )
         )
 
@@ -112,28 +118,24 @@ def test_strangers_queues_workloads_and_policies_are_shown_or_left_out():
     hold()
 
 
-def test_a_stranger_in_the_journal_keeps_nobody_from_looking_back():
-    base = journal()
-    place = f"/api/v1/namespaces/{OURS}/configmaps/{base['metadata']['name']}"
-    snapshot = Observed().feed.published
-    written = {key: base[key] for key in ("data", "binaryData")}
+def test_whatever_stands_in_the_published_record_is_shown_or_left_out():
+    kept = Kept(Shown)
+    base = config_map(worlds.PUBLISHED)
+    written = zlib.decompress(b64decode(base["binaryData"]["savings"])).decode()
+    said = mutated(json.loads(written), anything).map(dumped).map(packed)
+    records = said.map(lambda text: {**base, "binaryData": {"savings": text}})
 
-    class Server(Objects):
-        def kueue_version(self):
-            return "v1beta2"
-
-        def get(self, path, params=None):
-            if path.endswith("/workloads"):
-                return {"items": self.workloads}
-            return super().get(path)
-
-    @fuzzed(st.tuples(mutated(written, st.one_of(anything, deep)), hostile(kinds.WORKLOADS)))
+    @fuzzed(st.one_of(records, mutated(base, st.one_of(anything, deep))))
     def hold(drawn):
-        found, source = drawn
-        server = Server()
-        server.held[place] = {"metadata": base["metadata"], **found}
-        server.workloads = [source]
-        looker = Looker(lambda: server, OURS, lambda _: None, unix=lambda: NOON, sleep=lambda _: 0)
-        looker.step(snapshot)
+        with kept.world() as shown:
+            shown.follow_savings({**drawn, "metadata": METADATA})
+            shown.ask()
 
     hold()
+
+
+METADATA = {"namespace": "kueue-fallback", "name": "kueue-fallback-savings"}
+
+
+def packed(text):
+    return b64encode(zlib.compress(text.encode(errors="replace"))).decode()

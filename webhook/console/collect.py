@@ -15,8 +15,8 @@ from webhook.api import lease
 from webhook.api.resources import KUEUE_GROUP
 from webhook.console import gained
 from webhook.console.access import Seer
-from webhook.console.gained import Lookback
 from webhook.console.view import Cell, Policy, Queue, Savings, ShownCluster, ShownDecision, View
+from webhook.hindsight.savings_record import SavingsRecord
 from webhook.kueue import quota
 from webhook.kueue.quota import Quotas
 from webhook.model.forecasts import Profile
@@ -56,7 +56,8 @@ class ConsoleInput:
     counted: Counted | None
     """None: nothing is known of the cluster yet."""
     decisions: tuple[ShownDecision, ...] = ()
-    lookback: Lookback = gained.NOTHING
+    published: SavingsRecord | None = None
+    """What the leading controller last published of the journal; None: nothing yet."""
     judged: Mapping[str, Judged]
     """Policy to its conditions."""
     leads: Leads | None = None
@@ -69,7 +70,8 @@ def collect(known: ConsoleInput) -> View:
     age = _age(counted, known.now)
     workers = sorted(known.workers.items())
     snapshot = Snapshot() if counted is None else counted.snapshot
-    decisions = gained.merged(known.decisions, known.lookback.decisions)
+    record = known.published or gained.NOTHING
+    decisions = gained.merged(known.decisions, record)
     return View(
         at=known.unix,
         age=age,
@@ -85,10 +87,11 @@ def collect(known: ConsoleInput) -> View:
         ),
         policies=policies(snapshot.policies, known.judged, decisions),
         decisions=decisions,
-        savings=gained.enforced(known.lookback.gained) or savings(decisions),
+        savings=gained.enforced(record.gained) or savings(decisions),
         clusters=tuple(_cluster(name, each, known) for name, each in workers),
-        would_save=gained.promised(known.lookback.gained),
-        gained=known.lookback.gained,
+        would_save=gained.promised(record.gained),
+        gained=record.gained,
+        savings_as_of=None if known.published is None else known.published.as_of,
     )
 
 

@@ -10,7 +10,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import NoReturn
 
 from webhook.api.client import Client
@@ -18,8 +17,6 @@ from webhook.console.access import Everybody, Reviews, Seer
 from webhook.console.collect import ConsoleInput, collect
 from webhook.console.decisions import DecisionStore
 from webhook.console.followed import Followed
-from webhook.console.gained import NOTHING, Lookback
-from webhook.console.lookback import Looker
 from webhook.console.view import View
 from webhook.console.web_server import THREADS, ConsoleServer
 from webhook.server.probes import is_loopback, split_address
@@ -40,8 +37,6 @@ class Console:
         self._settings, self._log = settings, log
         self._book = DecisionStore()
         self._followed = Followed(self._book, settings, log)
-        connect = cache(lambda: Client(settings.kubeconfig))
-        self._looker = Looker(connect, settings.namespace, log)
         self._is_open = is_loopback(split_address(settings.console_listen)[0])
         self._sent = SentContext(on_error=log)
         self._counted: tuple[Counted | None, Mapping[str, Counted | None]] = None, {}
@@ -85,15 +80,11 @@ class Console:
             counted=counted,
             workers=workers,
             decisions=self._book.newest(),
-            lookback=NOTHING if counted is None else self._looked_back(counted, workers),
+            published=self._followed.published,
             judged=self._followed.judged,
             leads=self._followed.leads,
         )
         return collect(known)
-
-    def _looked_back(self, counted: Counted, workers: Mapping[str, Counted | None]) -> Lookback:
-        known = {name: each.snapshot for name, each in workers.items() if each is not None}
-        return self._looker.found(counted.snapshot, known)
 
     def _serve(self) -> None:
         """Serve until the process ends.

@@ -1,7 +1,7 @@
 """What only the console reads of the cluster: watched from its first use on.
 
-Decisions on Jobs, the conditions of policies and the controllers' Lease; for updates of the server
-they do not count.
+Decisions on Jobs, the conditions of policies, the controllers' Lease and what they published of
+savings; for updates of the server they do not count.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from webhook.api import lease
 from webhook.api.client import Client
-from webhook.api.resources import POLICIES, Key, ReadObject, Resource, read_by
+from webhook.api.resources import POLICIES, SAVINGS, Key, ReadObject, Resource, read_by
 from webhook.api.watch import Follower, WatchUpdate
 from webhook.console.collect import Judged, Leads
 from webhook.console.decisions import KEPT, DecisionStore, from_job
 from webhook.console.view import ShownDecision
+from webhook.hindsight.savings_record import SavingsRecord, read_savings
 from webhook.model import fields
 from webhook.model.job import OPTION_LABEL
 from webhook.settings import Settings
@@ -95,8 +97,14 @@ class Followed:
         self._book, self._settings, self._log = book, settings, log
         self._judged: dict[Key, Judged] = {}
         self._leads: dict[Key, Leads] = {}
+        self._published: dict[Key, SavingsRecord] = {}
+        self._known: Mapping[str, dict[Key, Any]] = {
+            POLICIES: self._judged,
+            LEASES: self._leads,
+            SAVINGS: self._published,
+        }
         self._troubles: dict[str, str] = {}
-        self._listed = {kind: threading.Event() for kind in (JOBS, POLICIES, LEASES)}
+        self._listed = {kind: threading.Event() for kind in (JOBS, *self._known)}
         self._lock = threading.Lock()
         self._until: float | None = None
         """Until when the first views wait for the lists; None: the console was not used yet."""
@@ -112,6 +120,11 @@ class Followed:
         with self._lock:
             return next(iter(self._leads.values()), None)
 
+    @property
+    def published(self) -> SavingsRecord | None:
+        with self._lock:
+            return next(iter(self._published.values()), None)
+
     def begin(self) -> None:
         """Start the watches, and wait a little for their first lists."""
         with self._lock:
@@ -124,6 +137,7 @@ class Followed:
                 self._listed[JOBS].set()
             self._start(JUDGED, metadata_only=False)
             self._start(lease_in(self._settings.namespace), metadata_only=False)
+            self._start(savings_in(self._settings.namespace), metadata_only=False)
         for listed in self._listed.values():
             listed.wait(max(0.0, until - time.monotonic()))
 
@@ -141,8 +155,7 @@ class Followed:
             self._take_jobs(message)
         else:
             with self._lock:
-                known: dict[Key, Any] = self._judged if message.kind == POLICIES else self._leads
-                _apply(message, known)
+                _apply(message, self._known[message.kind])
         if message.entries is not None:
             self._listed[message.kind].set()
 
@@ -197,6 +210,17 @@ def lease_in(namespace: str) -> Resource:
         field_selector=f"metadata.name={lease.NAME}",
         required=False,
         read=read_leads,
+    )
+
+
+def savings_in(namespace: str) -> Resource:
+    """Return the record of savings that the leading controller publishes."""
+    return Resource(
+        kind=SAVINGS,
+        path=f"/api/v1/namespaces/{namespace}/configmaps",
+        field_selector=f"metadata.name={SAVINGS}",
+        required=False,
+        read=partial(read_by, read_savings),
     )
 
 

@@ -1,4 +1,4 @@
-"""Adds the result of a look back to what is shown: decisions made elsewhere, and gains. Pure.
+"""Adds what the controller published of the journal: decisions made elsewhere, and gains. Pure.
 
 A Job of a policy that observes carries no decision, so only the replica that decided knows it; the
 others show what a replay decides.
@@ -8,32 +8,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from webhook.console.decisions import KEPT
-from webhook.console.view import JOURNAL, Savings, ShownDecision
-from webhook.hindsight.savings_record import Gained
+from webhook.console.view import JOURNAL, Savings, ShownDecision, ShownOption
+from webhook.hindsight.savings_record import Gained, PastDecision, SavingsRecord
 from webhook.model.policy.fallback_policy import Mode
 
 SAME_SECONDS: Final = 3.0
 """Longest time between a decision and its Job's creation: two clocks, both in whole seconds."""
+NOTHING: Final = SavingsRecord(as_of=0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lookback:
-    decisions: tuple[ShownDecision, ...] = ()
-    """Decisions on Jobs that cannot be found by the label of a decision."""
-    gained: tuple[Gained, ...] = ()
-
-
-NOTHING: Final = Lookback()
-
-
-def merged(
-    known: Sequence[ShownDecision], told: Iterable[ShownDecision]
-) -> tuple[ShownDecision, ...]:
-    """Return the *known* decisions and those of other Jobs from a look back; the newest first.
+def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[ShownDecision, ...]:
+    """Return the *known* decisions and those of other Jobs from the record; the newest first.
 
     A line of the log has only the prefix of a generated name.
     """
@@ -42,19 +30,46 @@ def merged(
         if decision.mode != Mode.ENFORCE:
             waiting[decision.namespace, decision.policy].append(decision)
     added = []
-    for decision in sorted(told, key=lambda each: (each.at, each.id)):
-        same = waiting[decision.namespace, decision.policy]
-        found = next((each for each in same if _is_same(each, decision)), None)
+    for past in sorted(record.decisions, key=lambda each: (each.at, each.id)):
+        same = waiting[past.namespace, past.policy]
+        found = next((each for each in same if _is_same(each, past)), None)
         if found is None:
-            added.append(decision)
+            added.append(_shown(past))
         else:
             same.remove(found)
     together = sorted((*known, *added), key=lambda each: (-each.at, each.id))
     return tuple(together[:KEPT])
 
 
-def _is_same(known: ShownDecision, told: ShownDecision) -> bool:
-    return told.job.startswith(known.job) and abs(told.at - known.at) <= SAME_SECONDS
+def _is_same(known: ShownDecision, past: PastDecision) -> bool:
+    return past.job.startswith(known.job) and abs(past.at - known.at) <= SAME_SECONDS
+
+
+def _shown(past: PastDecision) -> ShownDecision:
+    return ShownDecision(
+        id=past.id,
+        at=past.at,
+        namespace=past.namespace,
+        job=past.job,
+        policy=past.policy,
+        mode=past.mode,
+        option=past.option,
+        queue=past.queue,
+        reason=past.reason,
+        options=tuple(
+            ShownOption(
+                name=each.option,
+                queue=each.queue,
+                pending=None,
+                starts_in=each.starts_in,
+                runs=each.runs,
+                finishes_in=each.finishes_in,
+                rejected=each.rejected,
+            )
+            for each in past.options
+        ),
+        is_replayed=past.mode != Mode.ADVISE,
+    )
 
 
 def enforced(gained: Iterable[Gained]) -> Savings | None:

@@ -10,6 +10,7 @@ from webhook.console.view import JOURNAL, Savings
 from webhook.model import quantity
 
 NOT_KNOWN: Final = "not known"
+NOT_REPLAYED: Final = "no controller has replayed the journal yet"
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
@@ -65,12 +66,15 @@ def signed_duration(seconds: float) -> str:
     return f"-{duration(-seconds)}" if round(seconds) < 0 else duration(seconds)
 
 
-def rests(savings: Savings) -> str:
-    """Return what savings are based on, and how far they can be trusted."""
-    if savings.rests != JOURNAL:
+def rests(savings: Savings, as_of: float | None) -> str:
+    """Return what savings are based on, as of when, and how far they can be trusted."""
+    if savings.rests != JOURNAL or as_of is None:
         return "as the decisions forecast it, against each Job's first option"
-    margin = duration(savings.margin_seconds)
-    return f"by a replay of the journal, give or take {margin}, against no decisions at all"
+    margin, time = duration(savings.margin_seconds), day_and_minute(as_of)
+    return (
+        f"by a replay of the journal as of {time}, give or take {margin},"
+        " against no decisions at all"
+    )
 
 
 def start(seconds: float | None) -> str:

@@ -159,6 +159,8 @@ class View:
     would_save: Savings | None = None
     """Gain that those of policies that observe or advise would have had; None: unknown."""
     gained: tuple[Gained, ...] = ()
+    savings_as_of: float | None = None
+    """When the journal was last replayed, in seconds since 1970; None: not yet."""
 
 
 def amount(value: int, resource: str) -> float:

@@ -1,0 +1,83 @@
+"""The record that is published: it comes back as it was, and no record is too large for etcd."""
+
+import json
+import random
+import string
+import zlib
+from base64 import b64encode
+
+import pytest
+
+from tests.console.worlds import PUBLISHED, UNIX, gains, past
+from webhook.hindsight.journal import WeighedOption
+from webhook.hindsight.savings_record import SavingsRecord, config_map, read_savings
+
+MIB = 1 << 20
+OPTION = WeighedOption(option="cpu", queue="cpu-lq", runs=70.0, finishes_in=80.5, rejected="tooBig")
+RANDOM = random.Random(7)
+
+
+def noise(length):
+    return "".join(RANDOM.choices(string.ascii_lowercase + string.digits, k=length))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        SavingsRecord(as_of=UNIX),
+        PUBLISHED,
+        SavingsRecord(as_of=UNIX, decisions=(past(options=(OPTION,), mode="Advise"),)),
+    ],
+    ids=["empty", "replayed", "advised"],
+)
+def test_what_is_written_is_read(record):
+    assert read_savings(config_map(record)) == record
+
+
+def test_of_too_many_decisions_the_newest_fit():
+    decisions = tuple(past(f"job-{number}", reason=noise(8_000)) for number in range(500))
+
+    source = config_map(SavingsRecord(as_of=UNIX, gained=PUBLISHED.gained, decisions=decisions))
+
+    found = read_savings(source)
+    assert len(json.dumps(source)) < MIB
+    assert 50 <= len(found.decisions) < 500
+    assert found.decisions == decisions[: len(found.decisions)]
+    assert found.gained == PUBLISHED.gained
+
+
+def test_a_namespace_for_each_entry_that_is_replayed_fits():
+    rows = tuple(
+        gains(noise(63), namespace=noise(63), saved_seconds=RANDOM.random() * 1e5)
+        for _ in range(5_000)
+    )
+
+    source = config_map(SavingsRecord(as_of=UNIX, gained=rows, decisions=PUBLISHED.decisions))
+
+    assert len(json.dumps(source)) < MIB
+    assert read_savings(source).gained == rows
+
+
+def written(**changed):
+    """Write a record whose row says something else."""
+    row = {"policy": "p", "namespace": "n", "mode": "Enforce", "since": 1.0, "jobs": 1}
+    text = json.dumps({"as_of": UNIX, "gained": [row | changed]})
+    packed = b64encode(zlib.compress(text.encode())).decode()
+    return {"data": {"version": "1"}, "binaryData": {"savings": packed}}
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ({"data": {"version": "2"}}, "data.version: expected 1"),
+        (written(since=-1), "savings.gained[0].since: expected seconds since 1970"),
+        (written(saved_seconds="9"), "savings.gained[0].saved_seconds: expected a number"),
+        (written(margin_seconds=float("nan")), "savings: expected JSON"),
+        (written(jobs=1.5), "savings.gained[0].jobs: expected a whole number"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(source, message):
+    with pytest.raises(ValueError, match=r".*") as found:
+        read_savings(source)
+
+    assert str(found.value).startswith(message)
