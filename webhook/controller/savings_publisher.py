@@ -28,8 +28,8 @@ from webhook.state import run_records_reader
 from webhook.state.forecast_input import queues_of
 
 MOST_ENTRIES: Final = 5_000
-"""Newest entries of the journal that are replayed, up to three times; each costs about a
-millisecond."""
+"""Newest entries of the journal that are replayed, up to three times; each costs one to four
+milliseconds."""
 AGAIN_SECONDS: Final = 180.0
 """Between the end of one look back and the next."""
 RETRY_SECONDS: Final = 600.0
