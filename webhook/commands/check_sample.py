@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import jsonpatch
 
-from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.api.client import lets_resources_change
 from webhook.api.errors import Forbidden, NotServed, Refused
@@ -25,7 +24,7 @@ from webhook.commands.deciding import kind_of
 from webhook.commands.manifest import ManifestObject, read_job, read_policies
 from webhook.decide import options
 from webhook.decide.match import OPT_OUT, POLICY
-from webhook.flow import carry_out, create, undoing
+from webhook.flow import carry_out, decided_job, undoing
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
@@ -113,10 +112,7 @@ def as_submitted(source: Mapping[str, Any]) -> Mapping[str, Any]:
     found = nameless(without_run(source))
     try:
         kind = kind_of(found)
-        recorded = create.recorded_on(kind.read(found))
-        if recorded is None:
-            return found
-        return originals.undone(found, originals.from_json(recorded.original), kind.allowed)
+        return decided_job.read(found, kind).recovered().submitted_source
     except FieldError:
         # Reading the Job reports what is wrong.
         return found

@@ -14,7 +14,7 @@ from webhook.api import resources as kinds
 from webhook.api.resources import ReadObject
 from webhook.commands.connect import release_namespace_of
 from webhook.commands.manifest import read_policies
-from webhook.flow import create
+from webhook.flow import create, decided_job
 from webhook.jobs import KINDS, JobKind
 from webhook.kueue import occupancy
 from webhook.model.fields import FieldError
@@ -103,7 +103,7 @@ def consider_manifest(job: Mapping[str, Any], view: DecidingView) -> Outcome:
 
     """
     kind = kind_of(job)
-    recorded = create.recorded_on(kind.read(job))
+    recorded = decided_job.read(job, kind).recorded
     moment = create.Moment(
         now=view.snapshot.as_of,
         unix=view.unix,

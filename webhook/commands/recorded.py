@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,8 +11,10 @@ from typing import Any
 import click
 
 from webhook.commands import terminal
+from webhook.decide import decision_record
 from webhook.decide.decision_record import PREFIX, VERSION
 from webhook.decide.match import OPT_OUT, POLICY
+from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, REASON, UNDONE
 
 _HEADER = (
@@ -37,11 +38,11 @@ _MOVES = ("SINCE", "OPTION", "REASON")
 def decision_on(job: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the decision without what undoing it needs; None: there is none that can be read."""
     text = (job["metadata"].get("annotations") or {}).get(DECISION)
-    try:
-        found = json.loads(text or "null")
-    except (ValueError, RecursionError):
+    if not isinstance(text, str):
         return None
-    if not isinstance(found, dict):
+    try:
+        found = decision_record.parsed(text)
+    except FieldError:
         return None
     return {key: value for key, value in found.items() if key != "original"}
 

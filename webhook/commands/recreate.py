@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.admission import original as originals
 from webhook.api.errors import ClusterError, Forbidden, NotServed, Refused
 from webhook.commands import terminal
 from webhook.commands.check_sample import nameless, without_run
@@ -25,7 +24,7 @@ from webhook.commands.deciding import kind_of
 from webhook.commands.target import CONFLICT, NotUndoneError, Target, missing, without_decision
 from webhook.decide import decision_record
 from webhook.decide.match import OPT_OUT, POLICY
-from webhook.flow import create
+from webhook.flow import decided_job
 from webhook.jobs.batch import held_back
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL, REASON, UNDONE
@@ -81,11 +80,11 @@ def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     try:
         kind = kind_of(job)
-        recorded = create.recorded_on(kind.read(job))
-        if recorded is None or recorded.is_newer:
-            unread = Obstacle.UNREADABLE if recorded is None else Obstacle.NEWER_DECISION
+        case = decided_job.read(job, kind)
+        if case.believed is None:
+            unread = case.doubt or Obstacle.UNREADABLE
             raise NotUndoneError(f"{target} is not undone: {unread.meaning}.")
-        clean = originals.undone(job, originals.from_json(recorded.original), kind.allowed)
+        clean = case.recovered().submitted_source
         if obstacle := held_back(_without_managed_by(job)):
             raise NotUndoneError(f"{target} is not undone: {obstacle.meaning}.")
     except FieldError as error:
@@ -97,7 +96,7 @@ def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
         # Kueue has suspended it for the queue that it was given.
         found["spec"].pop("suspend", None)
     found["metadata"].setdefault("annotations", {}).update(
-        {POLICY: OPT_OUT, UNDONE: recorded.policy, REASON: decision_record.said(_SENTENCE)}
+        {POLICY: OPT_OUT, UNDONE: case.believed.policy, REASON: decision_record.said(_SENTENCE)}
     )
     return found
 

@@ -17,7 +17,7 @@ from webhook.api.resources import ReadObject, Resource, read_by
 from webhook.api.watch import WatchUpdate
 from webhook.controller.job_events import Happening, happening_of
 from webhook.decide import match
-from webhook.flow import create
+from webhook.flow import decided_job
 from webhook.hindsight.journal_keeper import JobMetadata, known_of
 from webhook.jobs import KINDS
 from webhook.model import fields, job_manifest
@@ -76,16 +76,16 @@ JOBS: Final = Resource(kind="jobs", path="/apis/batch/v1/jobs", required=False, 
 def _glimpse(source: Mapping[str, Any], keys: SigningKeys | None) -> WatchedJob:
     metadata = fields.mapping(source, "metadata", "")
     created = fields.text(metadata, "creationTimestamp", "metadata")
-    job = KIND.read({"metadata": source["metadata"]})
-    recorded = create.recorded_on(job, keys, created=fields.created_unix(source))
-    is_own = recorded is not None or DECISION not in job.annotations
+    bare = {"metadata": source["metadata"]}
+    found = decided_job.read(bare, KIND, keys, created=fields.created_unix(source))
+    job = found.current
     return WatchedJob(
         uid=fields.text(metadata, "uid", "metadata"),
         created=fields.seconds_since_1970(created, "metadata.creationTimestamp"),
         job=_undecided(job),
         known=known_of(source),
-        has_left=pending_jobs.has_left(job, recorded),
-        happening=happening_of(job, recorded) if is_own else None,
+        has_left=pending_jobs.has_left(job, found.believed),
+        happening=happening_of(job, found.believed) if found.doubt is None else None,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -33,6 +33,20 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedOption:
+    """What a decision said of one option; times in seconds from then on, None: not known."""
+
+    name: str
+    queue: str = ""
+    cluster_queue: str = ""
+    starts_in: float | None = None
+    runs: float | None = None
+    finishes_in: float | None = None
+    rejected: str = ""
+    """Why it was refused, a value of ``Reason``; empty: it was not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
     """A decision as it is read back from a Job."""
 
@@ -53,13 +67,15 @@ class Recorded:
     moves: int = 0
     history: tuple[Stay, ...] = ()
     changed: tuple[str, ...] = ()
-    cluster_queues: Mapping[str, str] = field(default_factory=dict)
-    """LocalQueue of each option to its ClusterQueue, as they were at the decision or last move."""
+    options: tuple[RecordedOption, ...] = ()
+    """The options, as they were at the decision or the last move."""
 
     def elsewhere(self, queue: str) -> frozenset[str]:
         """Return the options' ClusterQueues but for the one of this LocalQueue."""
-        others = {there for name, there in self.cluster_queues.items() if name != queue}
-        return frozenset(others - {self.cluster_queues.get(queue)})
+        # An option whose queues were not found has no ClusterQueue.
+        found = {each.queue: each.cluster_queue for each in self.options if each.cluster_queue}
+        others = {there for name, there in found.items() if name and name != queue}
+        return frozenset(others - {found.get(queue)})
 
     @property
     def is_newer(self) -> bool:
@@ -161,13 +177,27 @@ def from_json(text: str) -> Recorded:
             for item, here in fields.objects(source, "history", _PATH)
         )[-HISTORY_KEPT:],
         changed=tuple(fields.strings(source, "changed", _PATH)),
-        cluster_queues={
-            fields.text(item, "queue", here): fields.text(item, "clusterQueue", here)
-            for item, here in fields.objects(source, "options", _PATH)
-            # An option whose queues were not found has no ClusterQueue.
-            if item.get("queue") and item.get("clusterQueue")
-        },
+        options=tuple(
+            _option(item, here) for item, here in fields.objects(source, "options", _PATH)
+        ),
     )
+
+
+def _option(item: Mapping[str, Any], here: str) -> RecordedOption:
+    return RecordedOption(
+        name=fields.text(item, "name", here),
+        queue=fields.text(item, "queue", here),
+        cluster_queue=fields.text(item, "clusterQueue", here),
+        starts_in=_amount(item.get("startsIn")),
+        runs=_amount(item.get("runs")),
+        finishes_in=_amount(item.get("finishesIn")),
+        rejected=fields.text(item, "rejected", here).partition(":")[0],
+    )
+
+
+def _amount(value: Any) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number else None
 
 
 def parsed(text: str) -> Mapping[str, Any]:

@@ -11,10 +11,8 @@ import zlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
 from typing import Any
 
-from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.decide import (
     decision_record,
@@ -29,19 +27,18 @@ from webhook.decide import (
 from webhook.decide.choice import Asking
 from webhook.decide.differences import Differences
 from webhook.decide.wishes import Wishes, read_wishes
-from webhook.flow import carry_out, placement
-from webhook.flow.carry_out import JobCase
+from webhook.flow import carry_out, decided_job, placement
+from webhook.flow.decided_job import RecoveredJob
 from webhook.jobs import JobKind
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.unmodelled import unmodelled
-from webhook.model import job as jobs
 from webhook.model import marks
 from webhook.model.decision import Assessment, Decision, Outcome
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, StrategyType
 from webhook.model.reasons import LeftAlone, Reason, Skip
-from webhook.model.signatures import SigningKeys, is_own_record, unsigned_id
+from webhook.model.signatures import unsigned_id
 from webhook.model.words import clip
 
 _NEVER_QUEUED = frozenset(
@@ -109,15 +106,18 @@ def consider(
         FieldError: *source* cannot be read as a Job of *kind*.
 
     """
-    raw = kind.read(source)
+    found = decided_job.read(source, kind, occupancy.snapshot.signing)
+    raw = found.current
     if not all(pod_set.template.containers for pod_set in raw.pod_sets):
         raise FieldError("spec.template.spec.containers", "expected at least one container")
-    recorded = recorded_on(raw, occupancy.snapshot.signing)
-    if recorded is not None and (settled := _decided_already(raw, recorded, occupancy, moment)):
-        return settled
-    case = _case(source, kind, raw, recorded)
+    if found.recorded is not None:
+        earlier = _decided_already(raw, found.recorded, occupancy, moment)
+        if earlier is not None:
+            return earlier
+    case = found.recovered_if_possible()
+    case = replace(case, submitted=marks.unmarked(case.submitted))
     outcome = _outcome(case, occupancy, moment, rules)
-    if recorded is None and jobs.DECISION in raw.annotations:
+    if found.doubt is not None:
         outcome = replace(outcome, warnings=(*warning.foreign(), *outcome.warnings))
     # A Job that is left as submitted takes a place in its queue, too: without it, a burst of
     # such Jobs would be invisible to later reviews.
@@ -142,27 +142,27 @@ def _decided_already(
     return Outcome(skip=Skip.DECIDED_ALREADY, warnings=warnings, arrival=arrival)
 
 
-def _outcome(case: JobCase, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome:
+def _outcome(case: RecoveredJob, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome:
     snapshot = occupancy.snapshot
-    skipped = match.skip(case.clean, snapshot)
+    skipped = match.skip(case.submitted, snapshot)
     if skipped is not None:
         # A manager cluster copies its marks to the worker; anywhere else they are forged or copied.
         edits = () if skipped in _MARKED_ELSEWHERE else carry_out.unproven(case)
-        return Outcome(skip=skipped, edits=edits, job=case.clean)
+        return Outcome(skip=skipped, edits=edits, job=case.submitted)
     try:
-        policy = match.policy_for(case.clean, snapshot, own_namespace=rules.own_namespace)
+        policy = match.policy_for(case.submitted, snapshot, own_namespace=rules.own_namespace)
     except FieldError as error:
         # The Job names a policy that does not match it. Jobs are never refused, so it only says so.
         warnings = warning.sentence(f"left as submitted: {error}")
         edits = carry_out.unproven(case)
-        return Outcome(skip=Skip.NO_POLICY, edits=edits, warnings=warnings, job=case.clean)
+        return Outcome(skip=Skip.NO_POLICY, edits=edits, warnings=warnings, job=case.submitted)
     if policy is None:
-        return Outcome(skip=Skip.NO_POLICY, edits=carry_out.unproven(case), job=case.clean)
+        return Outcome(skip=Skip.NO_POLICY, edits=carry_out.unproven(case), job=case.submitted)
     decision = _decide(case, policy, occupancy, moment, rules)
     return _if_it_fits(case, carry_out.apply(case, policy, decision, occupancy))
 
 
-def _if_it_fits(case: JobCase, outcome: Outcome) -> Outcome:
+def _if_it_fits(case: RecoveredJob, outcome: Outcome) -> Outcome:
     """Return the outcome, or one without edits where they would make the Job too large to store."""
     what = patch.too_large(case.source, outcome.edits)
     if not what or outcome.decision is None:
@@ -175,23 +175,23 @@ def _if_it_fits(case: JobCase, outcome: Outcome) -> Outcome:
         changed=(),
     )
     warnings = warning.decided(decision, Differences(), submitted="")
-    return Outcome(decision=decision, warnings=warnings, job=case.clean)
+    return Outcome(decision=decision, warnings=warnings, job=case.submitted)
 
 
 def _decide(
-    case: JobCase, policy: FallbackPolicy, occupancy: Occupancy, moment: Moment, rules: Rules
+    case: RecoveredJob, policy: FallbackPolicy, occupancy: Occupancy, moment: Moment, rules: Rules
 ) -> Decision:
-    submitted = match.submission(case.clean, occupancy.snapshot)
+    submitted = match.submission(case.submitted, occupancy.snapshot)
     age = max(0.0, moment.now - occupancy.snapshot.as_of)
     decision = partial(
         Decision,
-        id=decision_id(case.raw, moment),
+        id=decision_id(case.current, moment),
         time=moment.time,
         policy=policy.name,
         mode=policy.spec.mode,
         from_queue=submitted.named,
         state_age_seconds=round(age, 3),
-        submitted=case.raw.submitted,
+        submitted=case.current.submitted,
     )
     # A decision on old figures would be a guess, so the Job is left as it was submitted.
     if age > rules.max_state_age_seconds:
@@ -200,16 +200,16 @@ def _decide(
         return decision(option=None, left_alone=LeftAlone.STALE, reason=reason)
     # An annotation that cannot be read leaves the Job alone: its author meant something by it.
     try:
-        wanted = read_wanted(case.clean, policy, moment.unix)
+        wanted = read_wanted(case.submitted, policy, moment.unix)
     except FieldError as error:
         reason = f"left as submitted: {error}"
         return decision(option=None, left_alone=LeftAlone.UNREADABLE, reason=reason)
-    if what := unmodelled(case.clean, submitted.queue, occupancy.snapshot):
+    if what := unmodelled(case.submitted, submitted.queue, occupancy.snapshot):
         reason = f"left as submitted: {what} is not modelled"
         return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
     # A worker cluster that has been silent for too long takes no Job (decision 0016).
     current = remote_options.fresh(occupancy, moment.now, rules.max_state_age_seconds)
-    assessments = assessed(case.clean, policy, current, wanted=wanted, now=moment.now)
+    assessments = assessed(case.submitted, policy, current, wanted=wanted, now=moment.now)
     if detail := _unsupported(assessments, submitted.queue):
         reason = clip(f"left as submitted: {detail}")
         return decision(
@@ -285,48 +285,6 @@ def assessed(
         now=now,
     )
     return expectations.expect(expecting, found)
-
-
-def _case(
-    source: Mapping[str, Any], kind: JobKind, raw: Job, recorded: decision_record.Recorded | None
-) -> JobCase:
-    clean_source = source
-    if recorded is not None:
-        try:
-            original = originals.from_json(recorded.original)
-            clean_source = originals.undone(source, original, kind.allowed)
-        except FieldError:
-            # A forged or damaged record undoes nothing: the Job is decided as it came.
-            recorded = None
-    clean = raw if clean_source is source else kind.read(clean_source)
-    return JobCase(
-        kind=kind,
-        source=source,
-        raw=raw,
-        clean_source=clean_source,
-        clean=marks.unmarked(clean),
-        carried=recorded is not None,
-    )
-
-
-def recorded_on(
-    job: Job, keys: SigningKeys | None = None, *, created: float = inf
-) -> decision_record.Recorded | None:
-    """Read the decision on a Job; None: it has none, or one that is unreadable or not ours.
-
-    *keys* and *created* as for ``is_own_record``.
-    """
-    text = job.annotations.get(jobs.DECISION)
-    if text is None:
-        return None
-    try:
-        found = decision_record.from_json(text)
-    except FieldError:
-        # Not ours, or damaged: there is nothing to undo, and the Job is decided as it came.
-        return None
-    is_own = is_own_record(text, job.namespace, keys, created=created)
-    # What a newer version wrote is not read and the Job is left as it is, signed or not.
-    return found if is_own or found.is_newer else None
 
 
 def _is_reinvocation(job: Job, recorded: decision_record.Recorded, moment: Moment) -> bool:

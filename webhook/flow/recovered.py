@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook.adapt import movable_env
-from webhook.admission import original as originals
 from webhook.decide import decision_record, warning
-from webhook.flow import create
+from webhook.flow import decided_job
+from webhook.flow.decided_job import RecoveredJob
 from webhook.jobs import JobKind
 from webhook.model import fields
 from webhook.model import job as jobs
 from webhook.model.decision import Outcome
-from webhook.model.edits import Original
+from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import Obstacle
-from webhook.model.signatures import SigningKeys, is_own_record
+from webhook.model.signatures import SigningKeys
 
 _LONGEST_NAME = 40
 
@@ -34,18 +34,9 @@ class Refusal:
     """Why, in this case; empty: the obstacle's own words say it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
-    recorded: decision_record.Recorded | None
-    """None: it was created without a decision, and is taken as it is."""
-    original: Original
-    clean_source: Mapping[str, Any]
-    clean: Job
-
-
 def recover(
-    source: Mapping[str, Any], raw: Job, kind: JobKind, keys: SigningKeys | None
-) -> Recovered | Refusal:
+    source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None
+) -> RecoveredJob | Refusal:
     """Return a pending Job as it was submitted, or why its decision cannot be changed.
 
     A decision that is not signed with one of the *keys* is foreign.
@@ -54,27 +45,13 @@ def recover(
         FieldError: what the decision has recorded cannot be put back, or the Job cannot be read.
 
     """
-    text, created = raw.annotations.get(jobs.DECISION), fields.created_unix(source)
-    recorded = create.recorded_on(raw, keys, created=created)
-    is_own = text is None or is_own_record(text, raw.namespace, keys, created=created)
-    # Anybody can write a decision on a Job, so one without our signature undoes nothing.
-    if recorded is None and not is_own:
-        return Refusal(obstacle=Obstacle.FOREIGN_DECISION)
-    if recorded is None and jobs.DECISION in raw.annotations:
-        return Refusal(obstacle=Obstacle.UNREADABLE, detail="its decision cannot be read")
-    # Only the version that wrote a decision knows all that it recorded.
-    if recorded is not None and recorded.is_newer:
-        return Refusal(obstacle=Obstacle.NEWER_DECISION)
+    found = decided_job.read(source, kind, keys, created=fields.created_unix(source))
+    if found.doubt is not None:
+        unread = "its decision cannot be read" if found.doubt is Obstacle.UNREADABLE else ""
+        return Refusal(obstacle=found.doubt, detail=unread)
     if obstacle := kind.held_back(source):
         return Refusal(obstacle=obstacle)
-    original = originals.from_json(recorded.original) if recorded is not None else {}
-    clean_source = originals.undone(source, original, kind.allowed)
-    return Recovered(
-        recorded=recorded,
-        original=original,
-        clean_source=clean_source,
-        clean=kind.read(clean_source),
-    )
+    return found.recovered()
 
 
 def refused(source: Mapping[str, Any], kind: JobKind, obstacle: Obstacle) -> Outcome:
@@ -124,8 +101,9 @@ def _took_no_option(raw: Job) -> bool:
     """Tell whether it is certain that no decision left the option label on the Job."""
     if jobs.DECISION not in raw.annotations:
         return True
-    recorded = create.recorded_on(raw)
-    if recorded is None:
+    try:
+        recorded = decision_record.from_json(raw.annotations[jobs.DECISION])
+    except FieldError:
         return False
     # Only a decision that was carried out under Enforce writes the label.
     is_left = recorded.mode is Mode.ENFORCE and recorded.option is None

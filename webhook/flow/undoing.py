@@ -15,7 +15,8 @@ from webhook.adapt import movable_env
 from webhook.decide import decision_record, warning
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import recovered
-from webhook.flow.recovered import Recovered, Refusal
+from webhook.flow.decided_job import RecoveredJob
+from webhook.flow.recovered import Refusal
 from webhook.jobs import JobKind, movable
 from webhook.kueue import multikueue
 from webhook.model import job as jobs
@@ -70,16 +71,16 @@ def _undone(
     time: str,
     blocked: Obstacle | None,
 ) -> Outcome | Refusal:
-    found = recovered.recover(source, raw, kind, snapshot.signing)
+    found = recovered.recover(source, kind, snapshot.signing)
     if isinstance(found, Refusal):
         return found
-    if raw.queue and not found.clean.queue:
+    if raw.queue and not found.submitted.queue:
         # Without the label, Kueue would keep the Job suspended for ever; and where the namespace
         # has a default queue, Kueue does not let the label be removed.
         return Refusal(obstacle=Obstacle.NO_QUEUE)
-    if _would_cross(raw, found.clean, snapshot):
+    if _would_cross(raw, found.submitted, snapshot):
         return Refusal(obstacle=Obstacle.MANAGED_BY, detail=_CROSSING)
-    after = put_back(raw, found.clean, kind, blocked=blocked)
+    after = put_back(raw, found.submitted, kind, blocked=blocked)
     if isinstance(after, Obstacle):
         return Refusal(obstacle=after)
     where = f"in {after.queue} " if after.queue else ""
@@ -124,7 +125,7 @@ def _unasked(raw: Job) -> Job:
     return replace(left, pod_sets=raw.pod_sets, annotations={**left.annotations, **kept})
 
 
-def _remembered(raw: Job, after: Job, found: Recovered, time: str) -> Job:
+def _remembered(raw: Job, after: Job, found: RecoveredJob, time: str) -> Job:
     """Note on the Job which policy had decided it, when it was undone, and what queues it left.
 
     Kueue may be admitting it in one of these at this moment; the controller then repairs that.

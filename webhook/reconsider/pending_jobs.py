@@ -9,17 +9,16 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, Final
 
-from webhook.admission import original as originals
 from webhook.api.resources import ReadObject, Resource, read_by
-from webhook.decide import decision_record
-from webhook.flow import create
+from webhook.decide.decision_record import Recorded
+from webhook.flow import decided_job
 from webhook.jobs import KINDS
 from webhook.model import fields, marks
 from webhook.model.fields import FieldError
-from webhook.model.job import DECISION, UNDONE, UNDONE_FROM, Job
+from webhook.model.job import UNDONE, UNDONE_FROM, Job
 from webhook.model.pending import Left, Pending, read_left
 from webhook.model.reasons import Obstacle
-from webhook.model.signatures import SigningKeys, is_own_record
+from webhook.model.signatures import SigningKeys
 
 KIND: Final = KINDS["batch", "v1", "Job"]
 PENDING_JOBS: Final = "pendingjobs"
@@ -49,11 +48,11 @@ def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pend
     if _is_over(source):
         return None
     metadata, status = (fields.mapping(source, key, "") for key in ("metadata", "status"))
-    raw = KIND.read(source)
     created = fields.created_unix(source)
-    recorded = recorded_on(raw, keys, created=created)
+    found = decided_job.read(source, KIND, keys, created=created)
+    raw, recorded = found.current, found.believed
     moves = recorded.moves if recorded is not None else 0
-    obstacle = KIND.held_back(source) or _foreign(raw, keys, created)
+    obstacle = KIND.held_back(source) or found.doubt
     undone = marks.of(raw.annotations, UNDONE)
     # A moved or undone Job is followed on while it runs: Kueue may have admitted its Workload in
     # the queue that it left (decision 0013).
@@ -65,7 +64,8 @@ def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pend
         uid=fields.text(metadata, "uid", "metadata"),
         version=fields.text(metadata, "resourceVersion", "metadata"),
         created=created,
-        job=_submitted(source, raw, recorded),
+        # Options are assessed on the submitted Job, as at its creation: adaptations do not add up.
+        job=marks.unmarked(found.recovered_if_possible().submitted),
         queue=raw.queue,
         policy=recorded.policy if recorded is not None else "",
         option=(recorded.option or "") if recorded is not None else "",
@@ -79,12 +79,12 @@ def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pend
     )
 
 
-def has_left(job: Job, recorded: decision_record.Recorded | None) -> bool:
+def has_left(job: Job, recorded: Recorded | None) -> bool:
     """Tell whether a Job was moved or undone while it was pending, and so may have left a queue."""
     return bool(job.annotations.get(UNDONE)) or (recorded is not None and recorded.moves > 0)
 
 
-def _left(raw: Job, recorded: decision_record.Recorded | None) -> Left | None:
+def _left(raw: Job, recorded: Recorded | None) -> Left | None:
     """Return the last move or undo of a Job, and the queues it may have left; None: not known."""
     # An undone Job carries no decision any more, so the undo has an annotation of its own.
     if UNDONE_FROM in raw.annotations:
@@ -113,33 +113,3 @@ def _is_over(source: Mapping[str, Any]) -> bool:
         each.get("status") == "True" and each.get("type") in _OVER
         for each, _ in fields.objects(status, "conditions", "status")
     )
-
-
-def recorded_on(
-    job: Job, keys: SigningKeys | None, *, created: float
-) -> decision_record.Recorded | None:
-    """Return the decision recorded on a Job; None: there is none that may be relied on."""
-    found = create.recorded_on(job, keys, created=created)
-    # What a newer version has written may mean something else than it would here.
-    return None if found is None or found.is_newer else found
-
-
-def _foreign(job: Job, keys: SigningKeys | None, created: float) -> Obstacle | None:
-    """Return an obstacle if a Job's decision was not signed by this installation; else None."""
-    text = job.annotations.get(DECISION)
-    is_own = text is None or is_own_record(text, job.namespace, keys, created=created)
-    return None if is_own else Obstacle.FOREIGN_DECISION
-
-
-def _submitted(
-    source: Mapping[str, Any], raw: Job, recorded: decision_record.Recorded | None
-) -> Job:
-    """Return a Job as it was submitted, or as it is where that cannot be read back."""
-    if recorded is None:
-        return marks.unmarked(raw)
-    # Options are assessed on the submitted Job, as at its creation: adaptations do not add up.
-    try:
-        original = originals.from_json(recorded.original)
-        return marks.unmarked(KIND.read(originals.undone(source, original, KIND.allowed)))
-    except FieldError:
-        return marks.unmarked(raw)

@@ -1,0 +1,135 @@
+"""Reads a Job together with the decision that it carries: the one place where both are read.
+
+It must not know who asks: create, re-apply, move and undo, controller, journal and commands do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from webhook.admission import original as originals
+from webhook.decide import decision_record
+from webhook.decide.decision_record import Recorded
+from webhook.jobs import JobKind
+from webhook.model.edits import Original
+from webhook.model.fields import FieldError
+from webhook.model.job import DECISION, Job
+from webhook.model.reasons import Obstacle
+from webhook.model.signatures import SigningKeys, is_own_record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredJob:
+    """A Job as it is, and as its author submitted it."""
+
+    kind: JobKind
+    source: Mapping[str, Any]
+    current: Job
+    submitted_source: Mapping[str, Any]
+    submitted: Job
+    original: Original = field(default_factory=dict)
+    """The submitted values that were put back, by their paths."""
+    recorded: Recorded | None = None
+    """The decision that was undone for it; None: none was, and it was submitted as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidedJob:
+    """A Job that may carry a decision, read once."""
+
+    source: Mapping[str, Any]
+    """The object as it came."""
+    kind: JobKind
+    current: Job
+    """What the object is now."""
+    recorded: Recorded | None = None
+    """Its decision; None: it has none, or ``doubt`` says why it is not relied on. Of one that a
+    newer version wrote only the version is known."""
+    doubt: Obstacle | None = None
+    """Why what stands there is not relied on: it is foreign, unreadable or a newer version's;
+    None: nothing stands there, or it is relied on."""
+
+    @property
+    def believed(self) -> Recorded | None:
+        """The decision; None: there is none that may be undone, counted and learned from."""
+        return self.recorded if self.doubt is None else None
+
+    def recovered(self) -> RecoveredJob:
+        """Undo the decision on a copy of the Job, if there is one that is relied on.
+
+        Raises:
+            FieldError: the submitted values cannot be put back.
+
+        """
+        if self.believed is None:
+            return self.as_it_came()
+        original = originals.from_json(self.believed.original)
+        source = originals.undone(self.source, original, self.kind.allowed)
+        return RecoveredJob(
+            kind=self.kind,
+            source=self.source,
+            current=self.current,
+            submitted_source=source,
+            submitted=self.kind.read(source),
+            original=original,
+            recorded=self.believed,
+        )
+
+    def recovered_if_possible(self) -> RecoveredJob:
+        """Undo the decision as ``recovered`` does; where that fails, take the Job as it came."""
+        try:
+            return self.recovered()
+        except FieldError:
+            # A damaged record, or one of another kind of Job, undoes nothing.
+            return self.as_it_came()
+
+    def as_it_came(self) -> RecoveredJob:
+        return RecoveredJob(
+            kind=self.kind,
+            source=self.source,
+            current=self.current,
+            submitted_source=self.source,
+            submitted=self.current,
+        )
+
+
+def read(
+    source: Mapping[str, Any],
+    kind: JobKind,
+    keys: SigningKeys | None = None,
+    *,
+    created: float = inf,
+) -> DecidedJob:
+    """Read a Job and its decision.
+
+    *keys* and *created* as for ``is_own_record``: by default the Job is being created, so that its
+    own creation time, which its author may have written, counts for nothing.
+
+    Raises:
+        FieldError: *source* cannot be read as a Job of *kind*.
+
+    """
+    current = kind.read(source)
+    text = current.annotations.get(DECISION)
+    if text is None:
+        return DecidedJob(source=source, kind=kind, current=current)
+    recorded, doubt = _recorded(text, current.namespace, keys, created)
+    return DecidedJob(source=source, kind=kind, current=current, recorded=recorded, doubt=doubt)
+
+
+def _recorded(
+    text: str, namespace: str, keys: SigningKeys | None, created: float
+) -> tuple[Recorded | None, Obstacle | None]:
+    is_own = is_own_record(text, namespace, keys, created=created)
+    try:
+        found = decision_record.from_json(text)
+    except FieldError:
+        return None, Obstacle.UNREADABLE if is_own else Obstacle.FOREIGN_DECISION
+    # What a newer version wrote is not read and the Job is left as it is, signed or not.
+    if found.is_newer:
+        return found, Obstacle.NEWER_DECISION
+    # Anybody can write a decision on a Job, so one without our signature undoes nothing.
+    return (found, None) if is_own else (None, Obstacle.FOREIGN_DECISION)
