@@ -27,7 +27,7 @@ from webhook.state.snapshot_file import fetch_state, read_state
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
-    from webhook.model.decision import Outcome
+    from webhook.model.decision import CreateOutcome
     from webhook.model.queues import Snapshot
     from webhook.state.state import State
 
@@ -95,7 +95,7 @@ def kind_of(job: Mapping[str, Any]) -> JobKind:
     return kind
 
 
-def consider_manifest(job: Mapping[str, Any], view: DecidingView) -> Outcome:
+def consider_manifest(job: Mapping[str, Any], view: DecidingView) -> CreateOutcome:
     """Decide a Job as if it were created now; a decision that it carries is undone first.
 
     Raises:
@@ -139,7 +139,7 @@ def missing_queue(job: Mapping[str, Any], view: DecidingView) -> str:
     return f"There is no LocalQueue {name} in namespace {namespace}{nearest(name, known)}."
 
 
-def patched(job: Mapping[str, Any], outcome: Outcome) -> Any:
+def patched(job: Mapping[str, Any], outcome: CreateOutcome) -> Any:
     """Apply the patch that admission would send, by a library that others apply patches with."""
     import jsonpatch
 

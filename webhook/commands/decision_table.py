@@ -6,7 +6,7 @@ import textwrap
 from math import inf
 
 from webhook.decide.decision_record import basis_of
-from webhook.model.decision import Assessment, Decision, Fit, Outcome
+from webhook.model.decision import Assessment, CreateOutcome, Decision, Fit, Skipped
 from webhook.model.forecasts import Forecast, Start
 from webhook.model.words import clip, spoken
 
@@ -26,12 +26,11 @@ _COUNTED = (*_NAMES, "FITS", "PENDING", "RESERVING", _WHY)
 _FORECAST = (*_NAMES, "PENDING", "STARTS", "RUNS", "DONE", _WHY)
 
 
-def table(outcome: Outcome, width: int = WIDTH) -> str:
+def table(outcome: CreateOutcome, width: int = WIDTH) -> str:
     """Return a decision in at most *width* columns: the options with numbers and reasons."""
     width = max(width, _LEAST)
-    if outcome.decision is None:
-        why = outcome.skip.meaning if outcome.skip is not None else "nothing to decide"
-        return "\n".join([f"Left untouched: {why}.", *outcome.warnings])
+    if isinstance(outcome, Skipped):
+        return "\n".join([f"Left untouched: {outcome.skip.meaning}.", *outcome.warnings])
     decision = outcome.decision
     head = f"Policy {decision.policy} ({decision.mode}): {decision.reason}"
     lines = textwrap.wrap(head, width, subsequent_indent="  ")

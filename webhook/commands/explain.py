@@ -28,12 +28,11 @@ from webhook.model.job import DECISION
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
-    from webhook.model.decision import Outcome
+    from webhook.model.decision import CreateOutcome
 if TYPE_CHECKING:
     from webhook.api.client import Client
     from webhook.commands.deciding import DecidingView
     from webhook.commands.manifest import ManifestObject
-    from webhook.model.decision import Outcome
 
 
 _NOTHING = "No decision stands on it: no policy matched, or its mode was Observe."
@@ -51,7 +50,7 @@ def explained(
         terminal.say(missing_job(client, namespace, name_of(name)), err=True)
         sys.exit(1)
     decision, undone = recorded.decision_on(job), recorded.undone_on(job)
-    now: Outcome | str
+    now: CreateOutcome | str
     try:
         place = namespace, job["metadata"]["name"]
         view = deciding.view_of_cluster(client, policies, without_job=place)
@@ -85,7 +84,7 @@ def as_if_created(job: Mapping[str, Any], unix: float) -> Mapping[str, Any]:
 
 
 def _as_json(
-    job: Mapping[str, Any], decision: Mapping[str, Any] | None, now: Outcome | str
+    job: Mapping[str, Any], decision: Mapping[str, Any] | None, now: CreateOutcome | str
 ) -> Mapping[str, Any]:
     metadata = job["metadata"]
     return {
@@ -100,7 +99,10 @@ def _as_json(
 
 
 def _as_text(
-    job: Mapping[str, Any], decision: Mapping[str, Any] | None, now: Outcome | str, output: str
+    job: Mapping[str, Any],
+    decision: Mapping[str, Any] | None,
+    now: CreateOutcome | str,
+    output: str,
 ) -> list[str]:
     metadata = job["metadata"]
     lines = [f"Job {metadata['namespace']}/{metadata['name']}: {state_of(job)}.", ""]
@@ -217,7 +219,7 @@ def _of_file(asked: _ExplainOptions) -> str:
     return _render(_consider(job, found, view), job, output)
 
 
-def _consider(job: Mapping[str, Any], found: ManifestObject, view: DecidingView) -> Outcome:
+def _consider(job: Mapping[str, Any], found: ManifestObject, view: DecidingView) -> CreateOutcome:
     from webhook.commands import deciding
 
     try:
@@ -262,7 +264,7 @@ def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
     return client.post(path, {**job, "metadata": metadata}, params)
 
 
-def _render(outcome: Outcome, job: Mapping[str, Any], output: str) -> str:
+def _render(outcome: CreateOutcome, job: Mapping[str, Any], output: str) -> str:
     from webhook.commands import deciding
     from webhook.commands.decision_table import table
     from webhook.decide import decision_record

@@ -13,7 +13,16 @@ from typing import Any
 
 from webhook.model import edits as edits_model
 from webhook.model import fields
-from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Fit, InCluster, Outcome, Stay
+from webhook.model.decision import (
+    HISTORY_KEPT,
+    Assessment,
+    CreateOutcome,
+    Decision,
+    Fit,
+    InCluster,
+    Skipped,
+    Stay,
+)
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.job import DECISION
@@ -130,12 +139,12 @@ def decision_json(decision: Decision) -> dict[str, Any]:
     return found
 
 
-def outcome_json(outcome: Outcome) -> dict[str, Any]:
-    """Return all that one review comes to as JSON, for people and programs that ask for it."""
+def outcome_json(outcome: CreateOutcome) -> dict[str, Any]:
+    """Return all that a create comes to as JSON, for people and programs that ask for it."""
     found: dict[str, Any] = {}
-    if outcome.skip is not None:
+    if isinstance(outcome, Skipped):
         found["skip"] = str(outcome.skip)
-    if outcome.decision is not None:
+    else:
         found["decision"] = decision_json(outcome.decision)
     found["edits"] = [_edit_json(edit) for edit in outcome.edits]
     found["warnings"] = list(outcome.warnings)

@@ -21,7 +21,7 @@ from webhook.learn import job_class
 from webhook.learn.job_class import Mark
 from webhook.model import job as jobs
 from webhook.model import marks
-from webhook.model.decision import Assessment, Decision, Outcome
+from webhook.model.decision import Assessment, Decided, Decision
 from webhook.model.edits import HOLE, Edit, Prepared
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
@@ -30,10 +30,10 @@ from webhook.model.signatures import SigningKeys, signed_id, signed_record
 
 def apply(
     case: RecoveredJob, policy: FallbackPolicy, decision: Decision, occupancy: Occupancy
-) -> Outcome:
+) -> Decided:
     """Return a decision's outcome: all its edits, its record alone, or none, by the mode."""
     if policy.spec.mode is Mode.OBSERVE:
-        return Outcome(decision=decision, job=case.submitted)
+        return Decided(decision=decision, job=case.submitted)
     taken = next((item for item in decision.options if item.option == decision.option), None)
     keys = occupancy.snapshot.signing
     decision, warnings = _told(case, policy, decision, taken, occupancy)
@@ -43,7 +43,7 @@ def apply(
         proven = marks.off_templates(case.current)
         recorded = proven if case.recorded is not None else annotated(proven, decision, {}, keys)
         edits = case.kind.edits(case.current, recorded)
-        return Outcome(decision=decision, edits=edits, warnings=warnings, job=case.submitted)
+        return Decided(decision=decision, edits=edits, warnings=warnings, job=case.submitted)
     class_text = class_text_of(case, policy, occupancy)
     decision = signed(decision, class_text, case.submitted, keys)
     prepared = _prepared(case, taken.job, taken, policy, class_text)
@@ -58,7 +58,7 @@ def apply(
     named = case.kind.edits(case.submitted, labelled)
     original = {**prepared.original, **originals.original_of(named, case.submitted_source)}
     recorded = annotated(labelled, decision, originals.to_json(original), keys)
-    return Outcome(
+    return Decided(
         decision=decision,
         edits=prepared.edits + named + case.kind.edits(labelled, recorded),
         prepared=prepared,
@@ -141,7 +141,7 @@ def annotated(
 
 def _changed(
     case: RecoveredJob, after: Job, decision: Decision, taken: Assessment, occupancy: Occupancy
-) -> Outcome:
+) -> Decided:
     """Return the outcome where no prepared edits exist, as for a Job that carries a decision."""
     changed = case.kind.edits(case.submitted, after)
     original = originals.original_of(changed, case.submitted_source)
@@ -150,9 +150,9 @@ def _changed(
     if case.current is case.submitted:
         edits = changed + case.kind.edits(after, recorded)
     else:
-        # The patch applies to the object under review, which has the marks that ``clean`` lacks.
+        # The patch applies to the object under review, which has marks that ``submitted`` lacks.
         edits = case.kind.edits(case.current, recorded)
-    return Outcome(
+    return Decided(
         decision=decision,
         edits=edits,
         original=original,

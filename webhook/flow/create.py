@@ -33,7 +33,7 @@ from webhook.jobs import JobKind
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.unmodelled import unmodelled
 from webhook.model import marks
-from webhook.model.decision import Assessment, Decision, Outcome
+from webhook.model.decision import Assessment, CreateOutcome, Decided, Decision, Skipped
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, StrategyType
@@ -99,7 +99,7 @@ class Wanted:
 
 def consider(
     source: Mapping[str, Any], kind: JobKind, occupancy: Occupancy, moment: Moment, rules: Rules
-) -> Outcome:
+) -> CreateOutcome:
     """Return the outcome of one Job at its creation, with the place that it takes in a queue.
 
     Raises:
@@ -121,7 +121,7 @@ def consider(
         outcome = replace(outcome, warnings=(*warning.foreign(), *outcome.warnings))
     # A Job that is left as submitted takes a place in its queue, too: without it, a burst of
     # such Jobs would be invisible to later reviews.
-    if outcome.arrival is not None or outcome.skip in _NEVER_QUEUED:
+    if outcome.arrival is not None or _is_never_queued(outcome):
         return outcome
     arrival = placement.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
     return replace(outcome, arrival=arrival)
@@ -129,7 +129,7 @@ def consider(
 
 def _decided_already(
     raw: Job, recorded: decision_record.Recorded, occupancy: Occupancy, moment: Moment
-) -> Outcome | None:
+) -> Skipped | None:
     """Return the outcome of a Job that this admission or a newer version has decided; else None."""
     if recorded.is_newer:
         arrival = placement.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
@@ -139,33 +139,39 @@ def _decided_already(
         return None
     # The API server has passed on the warnings of the first call already.
     warnings = warning.newer(recorded.version) if recorded.is_newer else ()
-    return Outcome(skip=Skip.DECIDED_ALREADY, warnings=warnings, arrival=arrival)
+    return Skipped(skip=Skip.DECIDED_ALREADY, warnings=warnings, arrival=arrival)
 
 
-def _outcome(case: RecoveredJob, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome:
+def _outcome(
+    case: RecoveredJob, occupancy: Occupancy, moment: Moment, rules: Rules
+) -> CreateOutcome:
     snapshot = occupancy.snapshot
     skipped = match.skip(case.submitted, snapshot)
     if skipped is not None:
         # A manager cluster copies its marks to the worker; anywhere else they are forged or copied.
         edits = () if skipped in _MARKED_ELSEWHERE else carry_out.unproven(case)
-        return Outcome(skip=skipped, edits=edits, job=case.submitted)
+        return Skipped(skip=skipped, edits=edits, job=case.submitted)
     try:
         policy = match.policy_for(case.submitted, snapshot, own_namespace=rules.own_namespace)
     except FieldError as error:
         # The Job names a policy that does not match it. Jobs are never refused, so it only says so.
         warnings = warning.sentence(f"left as submitted: {error}")
         edits = carry_out.unproven(case)
-        return Outcome(skip=Skip.NO_POLICY, edits=edits, warnings=warnings, job=case.submitted)
+        return Skipped(skip=Skip.NO_POLICY, edits=edits, warnings=warnings, job=case.submitted)
     if policy is None:
-        return Outcome(skip=Skip.NO_POLICY, edits=carry_out.unproven(case), job=case.submitted)
+        return Skipped(skip=Skip.NO_POLICY, edits=carry_out.unproven(case), job=case.submitted)
     decision = _decide(case, policy, occupancy, moment, rules)
     return _if_it_fits(case, carry_out.apply(case, policy, decision, occupancy))
 
 
-def _if_it_fits(case: RecoveredJob, outcome: Outcome) -> Outcome:
+def _is_never_queued(outcome: CreateOutcome) -> bool:
+    return isinstance(outcome, Skipped) and outcome.skip in _NEVER_QUEUED
+
+
+def _if_it_fits(case: RecoveredJob, outcome: Decided) -> Decided:
     """Return the outcome, or one without edits where they would make the Job too large to store."""
     what = patch.too_large(case.source, outcome.edits)
-    if not what or outcome.decision is None:
+    if not what:
         return outcome
     decision = replace(
         outcome.decision,
@@ -175,7 +181,7 @@ def _if_it_fits(case: RecoveredJob, outcome: Outcome) -> Outcome:
         changed=(),
     )
     warnings = warning.decided(decision, Differences(), submitted="")
-    return Outcome(decision=decision, warnings=warnings, job=case.submitted)
+    return Decided(decision=decision, warnings=warnings, job=case.submitted)
 
 
 def _decide(

@@ -25,7 +25,7 @@ from webhook.jobs import JobKind, movable
 from webhook.kueue.occupancy import Occupancy
 from webhook.model import fields, marks
 from webhook.model import job as jobs
-from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Outcome, Stay
+from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Declined, Moved, Stay
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
@@ -57,10 +57,10 @@ class _MoveRequest:
 
 def move(
     source: Mapping[str, Any], kind: JobKind, occupancy: Occupancy, moment: Moment, rules: Rules
-) -> Outcome:
+) -> Moved | Declined:
     """Return the outcome that moves a Job to the option its annotation ``move-to`` names.
 
-    A move that cannot be made is an outcome with an obstacle.
+    A move that cannot be made is declined.
 
     Raises:
         FieldError: *source* cannot be read as a Job of *kind*.
@@ -77,7 +77,7 @@ def move(
 
 def _move(
     case: RecoveredJob, occupancy: Occupancy, moment: Moment, rules: Rules
-) -> Outcome | Refusal:
+) -> Moved | Refusal:
     snapshot, raw = occupancy.snapshot, case.current
     # Kueue takes up a changed Job only as long as its Workload has no quota (decision 0018).
     blocked = snapshot.obstacles.get((raw.namespace, raw.name))
@@ -179,7 +179,7 @@ def _carried_out(
     job: Job,
     taken: Assessment,
     occupancy: Occupancy,
-) -> Outcome | Refusal:
+) -> Moved | Refusal:
     case, kind, keys = asked.case, asked.case.kind, occupancy.snapshot.signing
     class_text = carry_out.class_text_of(case, policy, occupancy)
     signed = carry_out.signed(decision, class_text, case.submitted, keys)
@@ -210,7 +210,7 @@ def _carried_out(
     edits = kind.edits(case.current, final)
     if what := patch.too_large(case.source, edits):
         return Refusal(obstacle=Obstacle.TOO_LARGE, detail=what)
-    return Outcome(
+    return Moved(
         decision=decision,
         edits=edits,
         original=original,

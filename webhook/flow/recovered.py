@@ -17,7 +17,7 @@ from webhook.flow.decided_job import RecoveredJob
 from webhook.jobs import JobKind
 from webhook.model import fields
 from webhook.model import job as jobs
-from webhook.model.decision import Outcome
+from webhook.model.decision import Declined
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import Mode
@@ -54,7 +54,7 @@ def recover(
     return found.recovered()
 
 
-def refused(source: Mapping[str, Any], kind: JobKind, obstacle: Obstacle) -> Outcome:
+def refused(source: Mapping[str, Any], kind: JobKind, obstacle: Obstacle) -> Declined:
     """Return the outcome that takes ``move-to`` off a Job and warns why it is not obeyed.
 
     Raises:
@@ -64,7 +64,7 @@ def refused(source: Mapping[str, Any], kind: JobKind, obstacle: Obstacle) -> Out
     return to_outcome(kind.read(source), kind, Refusal(obstacle=obstacle))
 
 
-def to_outcome(raw: Job, kind: JobKind, refusal: Refusal) -> Outcome:
+def to_outcome(raw: Job, kind: JobKind, refusal: Refusal) -> Declined:
     """Return the outcome of ``refused`` for a Job that has been read already."""
     taken_off = {jobs.MOVE_TO, jobs.MOVE_REASON}
     left = replace(raw, annotations=_without(raw.annotations, taken_off))
@@ -73,7 +73,7 @@ def to_outcome(raw: Job, kind: JobKind, refusal: Refusal) -> Outcome:
         # webhook's objectSelector leaves out updates of Jobs without it.
         left = replace(left, labels=asked_about(left))
     why = refusal.detail or refusal.obstacle.meaning
-    return Outcome(
+    return Declined(
         edits=kind.edits(raw, left),
         warnings=warning.refused(_not_done(raw.annotations[jobs.MOVE_TO]), why),
         obstacle=refusal.obstacle,

@@ -21,7 +21,7 @@ from webhook.jobs import JobKind, movable
 from webhook.kueue import multikueue
 from webhook.model import job as jobs
 from webhook.model import marks
-from webhook.model.decision import Outcome
+from webhook.model.decision import Declined, Undone
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.pending import left_written
@@ -40,12 +40,12 @@ def undo(
     *,
     time: str,
     blocked: Obstacle | None = None,
-) -> Outcome:
+) -> Undone | Declined:
     """Return the outcome that takes back a decision and its moves, and pins the Job.
 
     *snapshot* says, as far as it is filled, which queues are MultiKueue's; *time* is now, as
     RFC 3339 in UTC; *blocked* is why the Job's Workload rules the undo out, None if it does not or
-    that is not known. An undo that cannot be made is an outcome with an obstacle.
+    that is not known. An undo that cannot be made is declined.
 
     Raises:
         FieldError: *source* cannot be read as a Job of *kind*.
@@ -70,7 +70,7 @@ def _undone(
     *,
     time: str,
     blocked: Obstacle | None,
-) -> Outcome | Refusal:
+) -> Undone | Refusal:
     found = recovered.recover(source, kind, snapshot.signing)
     if isinstance(found, Refusal):
         return found
@@ -139,12 +139,12 @@ def _remembered(raw: Job, after: Job, found: RecoveredJob, time: str) -> Job:
     return replace(after, annotations={**after.annotations, **noted})
 
 
-def _pinned(raw: Job, left: Job, kind: JobKind, sentence: str) -> Outcome:
+def _pinned(raw: Job, left: Job, kind: JobKind, sentence: str) -> Undone:
     after = replace(
         left,
         labels=recovered.asked_about(left),
         annotations={**left.annotations, POLICY: OPT_OUT},
     )
-    return Outcome(
-        edits=kind.edits(raw, after), warnings=warning.sentence(sentence), undone=sentence
+    return Undone(
+        edits=kind.edits(raw, after), warnings=warning.sentence(sentence), sentence=sentence
     )

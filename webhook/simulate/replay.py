@@ -18,7 +18,7 @@ from webhook.jobs import KINDS
 from webhook.kueue.occupancy import Occupancy
 from webhook.learn import job_class
 from webhook.learn.estimates import RunTimeLearner
-from webhook.model.decision import Decision
+from webhook.model.decision import Decided, Decision
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.pending import Pending
@@ -196,15 +196,16 @@ class _Replay:
         if arrival is None:
             raise FieldError(f"jobs.{submission.template}", "expected a Job that can be queued")
         arrival = self._workers.expected(arrival, view)
+        decision = outcome.decision if isinstance(outcome, Decided) else None
         self._results[submission.name] = JobResult(
             name=submission.name,
             template=submission.template,
             arrival=submission.at,
             submitted=job.queue,
             queue=arrival.local_queue,
-            option=(outcome.decision.option or "") if outcome.decision else "",
-            policy=outcome.decision.policy if outcome.decision else "",
-            why="" if arrival.local_queue != job.queue else _why(outcome.decision),
+            option=(decision.option or "") if decision else "",
+            policy=decision.policy if decision else "",
+            why="" if arrival.local_queue != job.queue else _why(decision),
         )
         self._number += 1
         self._wait(submission, arrival, job, now=submission.at, age=self._number)
