@@ -19,12 +19,13 @@ from webhook.api.client import lets_resources_change
 from webhook.api.errors import Forbidden, NotServed, Refused
 from webhook.api.resources import kueue_path
 from webhook.commands import terminal
-from webhook.commands.connect import connected, jobs_path, namespace_or_current, pages
+from webhook.commands.connect import connected, namespace_or_current, pages
 from webhook.commands.deciding import kind_of
 from webhook.commands.manifest import ManifestObject, read_job, read_policies
 from webhook.decide import options
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import carry_out, decided_job, undoing
+from webhook.jobs import JOB
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
@@ -205,7 +206,7 @@ class _Trials:
     def _tried(self, trial: Trial, variant: Mapping[str, Any]) -> Trial:
         try:
             created, warnings = self._client.post_with_warnings(
-                jobs_path(self._namespace), variant, _DRY_RUN
+                JOB.path(self._namespace), variant, _DRY_RUN
             )
         except Forbidden as error:
             if _NO_RIGHT.search(str(error)):

@@ -9,12 +9,12 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import click
 
 from webhook.api.errors import Forbidden
 from webhook.commands import terminal
+from webhook.jobs import JOB
 from webhook.state.readers import OUR_WEBHOOK
 
 if TYPE_CHECKING:
@@ -56,12 +56,6 @@ def name_of(job: str) -> str:
     return name if slash and kind in ("job", "jobs", "job.batch", "jobs.batch") else job
 
 
-def jobs_path(namespace: str = "", name: str = "") -> str:
-    where = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
-    which = f"/{quote(name, safe='')}" if name else ""
-    return f"/apis/batch/v1/{where}jobs{which}"
-
-
 def pages(
     client: Client, path: str, params: Mapping[str, str] | None = None
 ) -> Iterator[Mapping[str, Any]]:
@@ -89,7 +83,7 @@ def _names(client: Client, namespace: str) -> Sequence[str]:
     from webhook.api.errors import ClusterError
 
     try:
-        listed = list(pages(client, jobs_path(namespace)))
+        listed = list(pages(client, JOB.path(namespace)))
     except ClusterError:
         return ()
     return [job["metadata"]["name"] for page in listed for job in page.get("items") or ()]

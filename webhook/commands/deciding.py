@@ -15,7 +15,7 @@ from webhook.api.resources import ReadObject
 from webhook.commands.connect import release_namespace_of
 from webhook.commands.manifest import read_policies
 from webhook.flow import create, decided_job
-from webhook.jobs import KINDS, JobKind
+from webhook.jobs import JOB, KINDS, JobKind
 from webhook.kueue import occupancy
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL
@@ -87,11 +87,11 @@ def kind_of(job: Mapping[str, Any]) -> JobKind:
         FieldError: it is of an unknown version.
 
     """
-    api_version = str(job.get("apiVersion", "batch/v1"))
+    api_version = str(job.get("apiVersion", JOB.api_version))
     group, _, version = api_version.rpartition("/")
-    kind = KINDS.get((group, version, "Job"))
+    kind = KINDS.get((group, version, JOB.kind))
     if kind is None:
-        raise FieldError("apiVersion", f"expected batch/v1, got {api_version}")
+        raise FieldError("apiVersion", f"expected {JOB.api_version}, got {api_version}")
     return kind
 
 

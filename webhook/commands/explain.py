@@ -14,7 +14,6 @@ from webhook.api.errors import Forbidden, NotServed
 from webhook.commands import completion, deciding, recorded, terminal
 from webhook.commands.connect import (
     connected,
-    jobs_path,
     kubeconfig_option,
     missing_job,
     name_of,
@@ -23,6 +22,7 @@ from webhook.commands.connect import (
 from webhook.commands.decision_table import table
 from webhook.decide import decision_record
 from webhook.decide.wishes import DEADLINE, read_wishes
+from webhook.jobs import JOB
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION
 
@@ -45,7 +45,7 @@ def explained(
 ) -> str:
     """Return the explanation of one Job; end the program if it does not exist."""
     try:
-        job = client.get(jobs_path(namespace, name_of(name)))
+        job = client.get(JOB.path(namespace, name_of(name)))
     except NotServed:
         terminal.say(missing_job(client, namespace, name_of(name)), err=True)
         sys.exit(1)
@@ -253,7 +253,7 @@ def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
     from webhook.api.errors import Refused
 
     metadata = dict(job["metadata"])
-    path, params = jobs_path(metadata["namespace"]), {"dryRun": "All"}
+    path, params = JOB.path(metadata["namespace"]), {"dryRun": "All"}
     try:
         return client.post(path, dict(job), params)
     except Refused as error:

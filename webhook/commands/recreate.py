@@ -19,12 +19,12 @@ import click
 from webhook.api.errors import ClusterError, Forbidden, NotServed, Refused
 from webhook.commands import terminal
 from webhook.commands.check_sample import nameless, without_run
-from webhook.commands.connect import jobs_path
 from webhook.commands.deciding import kind_of
 from webhook.commands.target import CONFLICT, NotUndoneError, Target, missing, without_decision
 from webhook.decide import decision_record
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import decided_job
+from webhook.jobs import JOB
 from webhook.jobs.batch import held_back
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL, REASON, UNDONE
@@ -58,7 +58,7 @@ def recreate(client: Client, target: Target, *, is_sure: bool) -> Mapping[str, A
     job = _read(client, target)
     manifest = manifest_of(target, job)
     try:
-        created = client.post(jobs_path(target.namespace), nameless(manifest), {"dryRun": "All"})
+        created = client.post(JOB.path(target.namespace), nameless(manifest), {"dryRun": "All"})
     except (Refused, Forbidden) as error:
         why = f"the API server would not create it: {error}"
         raise NotUndoneError(f"{target} is as it was: {why}") from error
@@ -195,7 +195,7 @@ def _create(
     until = time.monotonic() + GONE_SECONDS
     while True:
         try:
-            return client.post(jobs_path(target.namespace), manifest)
+            return client.post(JOB.path(target.namespace), manifest)
         except Refused as error:
             if error.status != CONFLICT or time.monotonic() > until:
                 raise

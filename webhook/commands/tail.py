@@ -18,12 +18,12 @@ from webhook.commands import completion, recorded, terminal
 from webhook.commands.connect import (
     UNREACHED,
     connected,
-    jobs_path,
     kubeconfig_option,
     namespace_or_current,
     pages,
 )
 from webhook.commands.duration_type import Duration
+from webhook.jobs import JOB
 from webhook.model.job import QUEUE_LABEL
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _taken(decisions: Decisions, event: Mapping[str, Any]) -> DecisionLine | Non
 def _listed(client: Client, namespace: str) -> tuple[list[Mapping[str, Any]], str]:
     jobs: list[Mapping[str, Any]] = []
     version = ""
-    for page in pages(client, jobs_path(namespace)):
+    for page in pages(client, JOB.path(namespace)):
         jobs += page.get("items") or ()
         version = page["metadata"]["resourceVersion"]
     return jobs, version
@@ -169,7 +169,7 @@ def _watch(
         "timeoutSeconds": str(math.ceil(seconds)),
     }
     read_seconds = left if left < _WATCH_SECONDS else _WATCH_SECONDS + _GRACE_SECONDS
-    for event in client.watch(jobs_path(namespace), params, read_seconds=read_seconds):
+    for event in client.watch(JOB.path(namespace), params, read_seconds=read_seconds):
         if event.get("type") == "ERROR":
             if event["object"].get("code") == _GONE:
                 raise Gone

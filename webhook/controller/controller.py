@@ -167,7 +167,7 @@ class Controller:
         restraint = Restraint(
             stated_version=settings.kueue_version, enforces=settings.untested_kueue == "enforce"
         )
-        self._feed = Feed(self._resources, time.monotonic(), settle=restraint)
+        self._feed = Feed(self._resources, time.monotonic(), complete=restraint)
         self._snapshot = Snapshot()
         self.metrics = ControllerMetrics()
         self._records = Records(
@@ -241,7 +241,7 @@ class Controller:
         if self._follows_pending:
             self._survive("moves", self._move)
         if self._due or self._snapshot.generation != self._looked_at:
-            _, went_well = self._survive("policies", self._look)
+            _, went_well = self._survive("policies", self._judge)
             self._due = self._due or not went_well
         self.metrics.failures.catch_up(self._failures.counts)
 
@@ -336,7 +336,7 @@ class Controller:
             self._records.read_again()
             self._mover.begin()
 
-    def _look(self) -> None:
+    def _judge(self) -> None:
         try:
             found = reconcile_policies(
                 self._client,

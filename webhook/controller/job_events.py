@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from webhook.api.errors import ClusterError, Refused
 from webhook.api.watch import WatchUpdate
 from webhook.decide import decision_record
+from webhook.jobs import JOB
 from webhook.model import marks
 from webhook.model.job import DECISION, UNDONE, Job
 from webhook.model.policy.fallback_policy import Mode
@@ -155,19 +156,19 @@ class JobEvents:
         self._left_out = 0
         return tuple(lines)
 
-    def _note(self, key: tuple[str, str], glimpse: WatchedJob, before: Mapping[str, str]) -> None:
-        happening, last = glimpse.happening, before.get(glimpse.uid)
+    def _note(self, key: tuple[str, str], watched: WatchedJob, before: Mapping[str, str]) -> None:
+        happening, last = watched.happening, before.get(watched.uid)
         if happening is None:
             return
-        self._told[glimpse.uid] = happening.mark
+        self._told[watched.uid] = happening.mark
         now = self._unix()
         # A happening without a time is new only if another one was known of the Job.
         has_changed = last is not None and not happening.unix
-        at = happening.unix or glimpse.created
+        at = happening.unix or watched.created
         if last == happening.mark or not (has_changed or at >= now - RECENT_SECONDS):
             return
         if len(self._due) < MOST_WAITING:
-            self._due.append(_Due(key, glimpse.uid, happening, now))
+            self._due.append(_Due(key, watched.uid, happening, now))
         else:
             self._left_out += 1
 
@@ -195,8 +196,8 @@ def event(
         "kind": "Event",
         "metadata": {"name": f"{name[:200]}.{cause}", "namespace": namespace},
         "involvedObject": {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
+            "apiVersion": JOB.api_version,
+            "kind": JOB.kind,
             "namespace": namespace,
             "name": name,
             "uid": uid,

@@ -236,7 +236,7 @@ def _world(
 ) -> offers.ReconsiderInput:
     return offers.ReconsiderInput(
         snapshot=snapshot,
-        censuses={name: feed.census(name) for name in choose.trees(snapshot)},
+        contents={name: feed.contents_of(name) for name in choose.trees(snapshot)},
         workloads=workloads,
         now=now,
         unix=unix,

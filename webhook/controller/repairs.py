@@ -66,10 +66,10 @@ class Repairs:
         for job in jobs:
             if job.has_left:
                 for workload in workloads.get(job.key, ()):
-                    self._look(workload, job, at, repaired)
+                    self._judge(workload, job, at, repaired)
         return repaired
 
-    def _look(self, workload: Workload, job: Pending, at: Instant, repaired: Repaired) -> None:
+    def _judge(self, workload: Workload, job: Pending, at: Instant, repaired: Repaired) -> None:
         if workload.is_repaired:
             if workload.stage is not Stage.RESERVING and self._is_due(job, "activate", at):
                 repaired.lines += self._activate(workload, job)

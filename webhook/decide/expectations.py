@@ -141,7 +141,7 @@ def _start(case: ForecastCase, item: Assessment, option: Option) -> FoundStart |
         return None
     snapshot = case.occupancy.snapshot
     queue = snapshot.cluster_queues[item.cluster_queue]
-    return case.occupancy.outlook.start_of(
+    return case.occupancy.start_times.start_of(
         item.cluster_queue,
         demand(item.needs, queue, snapshot),
         now=case.now,

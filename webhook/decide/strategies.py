@@ -105,11 +105,11 @@ def choose_by_finish_time(
     policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
 ) -> Choice:
     """Choose the option with the earliest finish; without a forecast, the first one not refused."""
-    standing = [index for index, item in enumerate(assessments) if item.rejection is None]
-    if not standing:
+    not_refused = [index for index, item in enumerate(assessments) if item.rejection is None]
+    if not not_refused:
         return leave(assessments)
-    first = standing[0]
-    known = [_known(index, assessments[index]) for index in standing]
+    first = not_refused[0]
+    known = [_known(index, assessments[index]) for index in not_refused]
     found = [each for each in known if each is not None]
     # Without a known finish there is no gain to compare, so the first option is kept
     # (decision 0023).

@@ -36,7 +36,7 @@ def apply(
         return Decided(decision=decision, job=case.submitted)
     taken = next((item for item in decision.options if item.option == decision.option), None)
     keys = occupancy.snapshot.signing
-    decision, warnings = _told(case, policy, decision, taken, occupancy)
+    decision, warnings = _with_changes(case, policy, decision, taken, occupancy)
     if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:
         # A manifest that carries an older decision keeps that record, since it alone can undo it.
         # Marks on the pod template always go: a new Job has none of its own (decision 0024).
@@ -69,7 +69,7 @@ def apply(
     )
 
 
-def _told(
+def _with_changes(
     case: RecoveredJob,
     policy: FallbackPolicy,
     decision: Decision,

@@ -119,8 +119,8 @@ def put_back(
 
 def _unasked(raw: Job) -> Job:
     """Return the Job without ``move-to`` and our other marks, but with those of an earlier undo."""
-    told = (jobs.UNDONE, jobs.UNDONE_FROM, jobs.REASON)
-    kept = {key: raw.annotations[key] for key in told if key in raw.annotations}
+    kept_marks = (jobs.UNDONE, jobs.UNDONE_FROM, jobs.REASON)
+    kept = {key: raw.annotations[key] for key in kept_marks if key in raw.annotations}
     left = marks.unmarked(raw)
     return replace(left, pod_sets=raw.pod_sets, annotations={**left.annotations, **kept})
 

@@ -16,7 +16,7 @@ from webhook.decide.decision_record import Recorded
 from webhook.flow import decided_job
 from webhook.hindsight import journal
 from webhook.hindsight.journal import JournalEntry, WeighedOption
-from webhook.jobs import KINDS
+from webhook.jobs import JOB
 from webhook.learn.run_records import Ended
 from webhook.learn.workload_runs import (
     FAILED,
@@ -165,7 +165,6 @@ def _pruned(template: Mapping[str, Any], path: str) -> str:
 
 
 _LEFT_ALONE: Final = frozenset(map(str, LeftAlone))
-_KIND: Final = KINDS["batch", "v1", "Job"]
 _ALMOST_A_SECOND: Final = 0.999
 """Times are in whole seconds: a Job was created within the second that it names."""
 _KEPT: Final = ("name", "namespace", "uid", "labels", "creationTimestamp")
@@ -207,7 +206,7 @@ def entry(
 
     """
     source = _job(past, metadata or EMPTY)
-    found = decided_job.read(source, _KIND, keys, created=fields.created_unix(source))
+    found = decided_job.read(source, JOB, keys, created=fields.created_unix(source))
     raw = found.current
     submitted = marks.unmarked(found.recovered_if_possible().submitted)
     created = float(past.created)

@@ -40,10 +40,10 @@ class Lineup:
 
         self._running: list[Occupant] = []
         self._waiting: list[QueuedGroup] = []
-        for name in sorted(world.censuses):
-            census = world.censuses[name]
-            self._running += forecast_input.occupants(name, census.holding, clock)
-            self._waiting += forecast_input.queued(census.waiting, clock, key_of=key_of)
+        for name in sorted(world.contents):
+            contents = world.contents[name]
+            self._running += forecast_input.occupants(name, contents.holding, clock)
+            self._waiting += forecast_input.queued(contents.waiting, clock, key_of=key_of)
         self._waiting.sort(key=lambda each: each.arrival.created)
         self.length = sum(each.arrival.count for each in self._waiting)
         self._offers: dict[tuple[str, str], QueuedGroup] = {}
@@ -119,7 +119,7 @@ class Lineup:
     def _planned(self, waiting: Sequence[QueuedGroup]) -> forecast.Planned:
         world = self._world
         return forecast.planned(
-            world.snapshot, self._running, waiting, self._run_times, world.now, world.censuses
+            world.snapshot, self._running, waiting, self._run_times, world.now, world.contents
         )
 
 
@@ -130,6 +130,6 @@ def rank_of(each: MoveQuestion) -> Rank:
 
 def _occupancy(snapshot: Snapshot) -> Occupancy:
     """Return the occupancy of a snapshot with its pending Workloads counted in."""
-    fold = LiveOccupancy()
-    fold.adopt(snapshot)
-    return fold.occupancy
+    live = LiveOccupancy()
+    live.adopt(snapshot)
+    return live.occupancy

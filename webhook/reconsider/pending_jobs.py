@@ -12,7 +12,7 @@ from typing import Any, Final
 from webhook.api.resources import ReadObject, Resource, read_by
 from webhook.decide.decision_record import Recorded
 from webhook.flow import decided_job
-from webhook.jobs import KINDS
+from webhook.jobs import JOB
 from webhook.model import fields, marks
 from webhook.model.fields import FieldError
 from webhook.model.job import UNDONE, UNDONE_FROM, Job
@@ -20,7 +20,6 @@ from webhook.model.pending import Left, Pending, read_left
 from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys
 
-KIND: Final = KINDS["batch", "v1", "Job"]
 PENDING_JOBS: Final = "pendingjobs"
 _OVER: Final = frozenset({"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"})
 
@@ -33,7 +32,7 @@ def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) 
     return read_by(lambda found: read_job(found, keys), kind, source)
 
 
-FOLLOWED: Final = Resource(kind=PENDING_JOBS, path="/apis/batch/v1/jobs", required=False, read=read)
+FOLLOWED: Final = Resource(kind=PENDING_JOBS, path=JOB.path(), required=False, read=read)
 
 
 def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pending | None:
@@ -49,10 +48,10 @@ def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pend
         return None
     metadata, status = (fields.mapping(source, key, "") for key in ("metadata", "status"))
     created = fields.created_unix(source)
-    found = decided_job.read(source, KIND, keys, created=created)
+    found = decided_job.read(source, JOB, keys, created=created)
     raw, recorded = found.current, found.believed
     moves = recorded.moves if recorded is not None else 0
-    obstacle = KIND.held_back(source) or found.doubt
+    obstacle = JOB.held_back(source) or found.doubt
     undone = marks.of(raw.annotations, UNDONE)
     # A moved or undone Job is followed on while it runs: Kueue may have admitted its Workload in
     # the queue that it left (decision 0013).

@@ -77,7 +77,7 @@ class Handler:
         self._lock = threading.Lock()
         self._here = ClusterView(placement_ttl_seconds, healthy_seconds=_HEALTHY_SECONDS)
         self._clusters = ClusterViews(placement_ttl_seconds)
-        self._echoes = RepeatedReviews()
+        self._repeated = RepeatedReviews()
         self._visible: OrderedDict[str, None] = OrderedDict()
 
     @property
@@ -142,7 +142,7 @@ class Handler:
             moment = self._moment(review, now)
             source = {**review.object, "metadata": _with_namespace(review)}
             outcome = create.consider(source, kind, self._occupancy(), moment, self._rules)
-            if _is_unmarked(outcome) and not review.dry_run and self._is_echo(source, now):
+            if _is_unmarked(outcome) and not review.dry_run and self._is_repeated(source, now):
                 outcome = Skipped(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
             # Verifying applies the patch to the review's own object: nothing reads it afterwards.
             prepared = outcome.prepared if isinstance(outcome, Decided) else None
@@ -177,13 +177,13 @@ class Handler:
         self._here.enter(arrival, now)
         self._metrics.placements.inc()
 
-    def _is_echo(self, source: Mapping[str, Any], now: float) -> bool:
+    def _is_repeated(self, source: Mapping[str, Any], now: float) -> bool:
         metadata, spec = source["metadata"], source.get("spec") or {}
         name = metadata.get("name") or metadata.get("generateName")
         key = f"{metadata['namespace']}/{name}"
         if spec.get("suspend") is True:
-            return self._echoes.is_echo(key, now)
-        self._echoes.expect(key, now)
+            return self._repeated.is_repeated(key, now)
+        self._repeated.expect(key, now)
         return False
 
     def _moment(self, review: Review, now: float) -> create.Moment:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
-ECHO_SECONDS = 2.0
+REPEATED_SECONDS = 2.0
 """The webhook's timeout: the second review of one creation does not come later."""
 
 
@@ -26,7 +26,7 @@ class RepeatedReviews:
         self._expected.setdefault(name, deque()).append(now)
         self._order.append((now, name))
 
-    def is_echo(self, name: str, now: float) -> bool:
+    def is_repeated(self, name: str, now: float) -> bool:
         """Return whether a suspended Job was noted before.
 
         Each note answers one repeated review.
@@ -39,7 +39,7 @@ class RepeatedReviews:
         return True
 
     def _expire(self, now: float) -> None:
-        while self._order and now - self._order[0][0] > ECHO_SECONDS:
+        while self._order and now - self._order[0][0] > REPEATED_SECONDS:
             at, name = self._order.popleft()
             expected = self._expected.get(name)
             if expected and expected[0] <= at:

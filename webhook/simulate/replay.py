@@ -14,7 +14,7 @@ from math import inf
 from webhook.decide import match
 from webhook.flow import create
 from webhook.flow.placement import as_submitted
-from webhook.jobs import KINDS
+from webhook.jobs import JOB
 from webhook.kueue.occupancy import Occupancy
 from webhook.learn import job_class
 from webhook.learn.estimates import RunTimeLearner
@@ -48,7 +48,7 @@ class Moving:
         self._at = inf
 
     @property
-    def next_look(self) -> float:
+    def next_step(self) -> float:
         """Return when to choose moves again; inf: no Job is reconsidered."""
         return self._at if self._pending else inf
 
@@ -77,16 +77,16 @@ class Moving:
         self._at = now + STEP_SECONDS
         world = offers.ReconsiderInput(
             snapshot=snapshot,
-            censuses=self._forecasts.censuses(self._trees),
+            contents=self._forecasts.contents(self._trees),
             workloads=choose.by_job(self._forecasts.waiting()),
             now=now,
             unix=self._forecasts.unix(now),
         )
         most = min(self._arrived, MOST_AT_ONCE)
-        looked = choose.choose_moves(world, self._pending.values(), most=most)
-        self._arrived += len(looked.moves)
+        chosen = choose.choose_moves(world, self._pending.values(), most=most)
+        self._arrived += len(chosen.moves)
         found = []
-        for move, arrival in zip(looked.moves, looked.arrivals, strict=True):
+        for move, arrival in zip(chosen.moves, chosen.arrivals, strict=True):
             key = move.candidate.key.partition("/")[2]
             self._pending[key] = _moved(self._pending[key], arrival, world.unix)
             found.append((key, arrival))
@@ -103,7 +103,6 @@ def _moved(before: Pending, arrival: Arrival, unix: float) -> Pending:
     )
 
 
-_KIND = KINDS["batch", "v1", "Job"]
 _RULES = create.Rules()
 
 
@@ -154,9 +153,9 @@ class _Replay:
 
     def _go_to(self, now: float) -> None:
         agenda = self._agenda
-        while agenda and min(agenda[0][0], self._moving.next_look) <= now:
-            if self._moving.next_look <= agenda[0][0]:
-                self._reconsider(self._moving.next_look)
+        while agenda and min(agenda[0][0], self._moving.next_step) <= now:
+            if self._moving.next_step <= agenda[0][0]:
+                self._reconsider(self._moving.next_step)
                 continue
             at, index = heapq.heappop(agenda)
             if index >= self._own:
@@ -186,12 +185,12 @@ class _Replay:
 
     def _submit(self, submission: Submission) -> None:
         source = self._scenario.manifest(submission)
-        job = _KIND.read(source)
+        job = JOB.read(source)
         moment = create.Moment(
             now=submission.at, unix=submission.at, time="1970-01-01T00:00:00Z", uid=submission.name
         )
         view = self._view(job, submission.at)
-        outcome = create.consider(source, _KIND, view, moment, _RULES)
+        outcome = create.consider(source, JOB, view, moment, _RULES)
         arrival = outcome.arrival or as_submitted(job, view.snapshot, uid=submission.name)
         if arrival is None:
             raise FieldError(f"jobs.{submission.template}", "expected a Job that can be queued")

@@ -231,7 +231,7 @@ class StartedRun(NamedTuple):
 
 class Workloads:
     def __init__(self) -> None:
-        self.tallies: dict[str, QueueCounts] = {}
+        self.counts_of: dict[str, QueueCounts] = {}
         """ClusterQueue to its counts."""
         self.dirty: set[str] = set()
         """ClusterQueues whose counts have changed; the reader clears it."""
@@ -376,8 +376,8 @@ class Workloads:
             return
         if options := self._options.get(workload.policy):
             workload = option_of_workload(workload, cluster_queue, options)
-        tally = self.tallies.setdefault(cluster_queue, QueueCounts())
-        change(tally, key, workload)
+        counts = self.counts_of.setdefault(cluster_queue, QueueCounts())
+        change(counts, key, workload)
         self.dirty.add(cluster_queue)
 
     def _place(self, key: Key, workload: Workload) -> str:
