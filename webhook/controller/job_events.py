@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from webhook.api.errors import ClusterError, Refused
+from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.watch import WatchUpdate
 from webhook.decide import decision_record
 from webhook.jobs import JOB
@@ -52,12 +53,6 @@ MOST_WAITING: Final = 1000
 _LONGEST: Final = 1024
 """Characters of an Event's message."""
 _CONFLICT: Final = 409
-
-
-class Posting(Protocol):
-    """What is needed of ``api.client.Client``."""
-
-    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
 
 
 class Happening(NamedTuple):
@@ -102,7 +97,7 @@ def happening_of(job: Job, recorded: decision_record.Recorded | None) -> Happeni
 class JobEvents:
     def __init__(
         self,
-        transport: Posting,
+        transport: KubernetesApi,
         *,
         is_leader: Callable[[], bool],
         unix: Callable[[], float],

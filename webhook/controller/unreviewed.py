@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from webhook.api.errors import ClusterError
+from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.resources import ReadObject, Resource, read_by
 from webhook.api.watch import WatchUpdate
 from webhook.controller.job_events import Happening, happening_of
@@ -114,13 +115,7 @@ Fetch = Callable[[str, str], Mapping[str, Any] | None]
 """(namespace, name) to the whole Job, None if it was deleted; may raise ClusterError."""
 
 
-class Getting(Protocol):
-    """What is needed of ``api.client.Client``."""
-
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
-
-
-def fetching(client: Getting) -> Fetch:
+def fetching(client: KubernetesApi) -> Fetch:
     """Return a function that gets single Jobs by the right to list them."""
 
     def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
