@@ -21,10 +21,10 @@ from webhook.kueue import occupancy as folding
 from webhook.learn import job_class
 from webhook.learn.job_class import Mark
 from webhook.model.decision import CreateOutcome, Decided, Skipped
+from webhook.model.forecasts import JobClass
 from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
-from webhook.model.run_keys import JobClass
 from webhook.state import forecast_input
 from webhook.state.snapshot_file import read_state
 

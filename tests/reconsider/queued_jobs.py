@@ -16,8 +16,7 @@ from tests.state.objects import (
     workload,
 )
 from webhook.api import resources as kinds
-from webhook.model.job import PodSets
-from webhook.model.pending import Pending
+from webhook.model.job import Pending, PodSets
 from webhook.reconsider import choose, offers
 from webhook.state.state import State
 

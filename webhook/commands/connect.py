@@ -1,11 +1,12 @@
 """Connects a command to a cluster, or ends it with exit code 3 and one line that says why.
 
-Also the namespace and the Job that are meant, as kubectl finds them.
+Also the namespace and the Job that are meant, as kubectl finds them, and durations as options.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -125,3 +126,27 @@ def release_namespace_of(client: Client, given: str | None) -> str:
         return namespace_of(configurations(client)) or RELEASE_NAMESPACE
     except Forbidden:
         return RELEASE_NAMESPACE
+
+
+_DAYS = re.compile(r"([0-9]{1,5})d")
+_DAY_SECONDS = 86_400.0
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, from a text such as ``10s``, ``1h30m`` or ``2d12h``."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        # pydantic behind them would make every --help wait.
+        from webhook.model.policy import fallback_policy, spec
+
+        days = _DAYS.match(value)
+        rest = value[days.end() :] if days else value
+        if not (days and not rest) and not re.fullmatch(spec.DURATION, rest):
+            self.fail(f"expected a duration such as 10s, 1h30m or 2d, got {value!r}", param, ctx)
+        return (_DAY_SECONDS * int(days[1]) if days else 0.0) + fallback_policy.seconds(rest)

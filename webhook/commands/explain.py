@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.api.errors import Forbidden, NotServed
-from webhook.commands import completion, deciding, recorded, terminal
+from webhook.commands import completion, deciding, decision_table, terminal
 from webhook.commands.connect import (
     connected,
     kubeconfig_option,
@@ -49,7 +49,7 @@ def explained(
     except NotServed:
         terminal.say(missing_job(client, namespace, name_of(name)), err=True)
         sys.exit(1)
-    decision, undone = recorded.decision_on(job), recorded.undone_on(job)
+    decision, undone = decision_table.decision_on(job), decision_table.undone_on(job)
     now: CreateOutcome | str
     try:
         place = namespace, job["metadata"]["name"]
@@ -73,7 +73,7 @@ def as_if_created(job: Mapping[str, Any], unix: float) -> Mapping[str, Any]:
     annotations = metadata.get("annotations") or {}
     if DEADLINE not in annotations:
         return job
-    created = recorded.unix_of(str(metadata.get("creationTimestamp"))) or unix
+    created = decision_table.unix_of(str(metadata.get("creationTimestamp"))) or unix
     try:
         seconds = read_wishes({DEADLINE: annotations[DEADLINE]}, created).deadline or 0.0
     except FieldError:
@@ -108,10 +108,10 @@ def _as_text(
     lines = [f"Job {metadata['namespace']}/{metadata['name']}: {state_of(job)}.", ""]
     if decision is None:
         has_one = DECISION in (metadata.get("annotations") or {})
-        lines.append(_UNREADABLE if has_one else recorded.undone_on(job) or _NOTHING)
+        lines.append(_UNREADABLE if has_one else decision_table.undone_on(job) or _NOTHING)
     else:
-        lines.append(terminal.strong(f"Decided {recorded.when(decision)}"))
-        lines += recorded.as_text(decision, terminal.width(output))
+        lines.append(terminal.strong(f"Decided {decision_table.when(decision)}"))
+        lines += decision_table.as_text(decision, terminal.width(output))
     lines += ["", terminal.strong("If it were submitted now, without what it takes up itself")]
     if isinstance(now, str):
         return [*lines, f"Not known: {now}."]
@@ -234,19 +234,19 @@ def _consider(job: Mapping[str, Any], found: ManifestObject, view: DecidingView)
 def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> str:
     """Have the API server ask the webhook, for users who may create Jobs but list nothing."""
     from webhook.api.errors import Refused
-    from webhook.commands import recorded
+    from webhook.commands import decision_table
 
     try:
         created = _create(client, job)
     except Refused as error:
         terminal.say(f"The API server refuses the Job: {error}", err=True)
         sys.exit(1)
-    decision = recorded.decision_on(created)
+    decision = decision_table.decision_on(created)
     if decision is None:
         return "Left untouched: no decision came back."
     if output in ("json", "yaml"):
         return terminal.dump(decision, output)
-    return "\n".join(recorded.as_text(decision, terminal.width(output)))
+    return "\n".join(decision_table.as_text(decision, terminal.width(output)))
 
 
 def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:

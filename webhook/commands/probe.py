@@ -77,11 +77,11 @@ def command(namespace: str, wait: float, kubeconfig: str | None) -> None:
 
 def _ask(client: Client, namespace: str) -> str:
     """Send one probe; return which replica answered it, or nothing."""
-    from webhook.admission import probe_answer
+    from webhook.admission import review
 
     nonce = secrets.token_hex(8)
     _, warnings = client.post_with_warnings(JOB.path(namespace), _job(nonce), {"dryRun": "All"})
-    start = probe_answer.text(nonce)
+    start = review.probe_warning(nonce)
     return next((text.removeprefix(start) for text in warnings if text.startswith(start)), "")
 
 

@@ -18,7 +18,7 @@ from webhook.api import lease
 from webhook.api.errors import ClusterError, Forbidden, NotServed
 from webhook.api.resources import KUEUE_DEPLOYMENT, OFF_SWITCH, kueue_path
 from webhook.commands.connect import pages
-from webhook.commands.recorded import unix_of
+from webhook.commands.decision_table import unix_of
 from webhook.commands.switch import off_of
 from webhook.kueue.flavor_plan import Demand, FlavorChoice
 from webhook.kueue.profile import start_of

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from webhook.api.errors import Gone, Unreachable
-from webhook.commands import completion, recorded, terminal
+from webhook.commands import completion, decision_table, terminal
 from webhook.commands.connect import (
     UNREACHED,
+    Duration,
     connected,
     kubeconfig_option,
     namespace_or_current,
     pages,
 )
-from webhook.commands.duration_type import Duration
 from webhook.jobs import JOB
 from webhook.model.job import QUEUE_LABEL
 
@@ -185,7 +185,7 @@ def _wait(failures: int, until: float | None) -> float:
 
 
 def _line(job: Mapping[str, Any]) -> DecisionLine | None:
-    decision = recorded.decision_on(job)
+    decision = decision_table.decision_on(job)
     if decision is None:
         return None
     moves = decision.get("moves")
@@ -220,7 +220,7 @@ def _queue(job: Mapping[str, Any]) -> str:
 
 
 def _is_since(line: DecisionLine, since: float | None) -> bool:
-    unix = recorded.unix_of(line.time)
+    unix = decision_table.unix_of(line.time)
     return since is not None and unix is not None and unix >= since
 
 

@@ -45,8 +45,8 @@ from webhook.server import probes
 from webhook.settings import Settings
 from webhook.state.feed import Feed
 from webhook.state.pipe import Update, apply_update
-from webhook.state.signing_keys import KeyRing, proven
-from webhook.state.watched import signing_keys, watched
+from webhook.state.signing_keys import KeyRing
+from webhook.state.watched import proven, signing_keys, watched
 
 ANSWER_SECONDS: Final = 3.0
 """Timeout of calls about the Lease: after one without an answer there is time for another before

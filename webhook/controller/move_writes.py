@@ -12,8 +12,7 @@ from typing import Any
 from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.resources import kueue_path
 from webhook.jobs import JOB
-from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL
-from webhook.model.pending import Pending
+from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL, Pending
 from webhook.model.queues import Snapshot, Stage
 from webhook.model.words import spoken
 from webhook.reconsider.plan import Move

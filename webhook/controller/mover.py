@@ -20,7 +20,7 @@ from webhook.api.watch import WatchUpdate
 from webhook.controller import move_writes
 from webhook.controller.repairs import Instant, Repairs
 from webhook.model.fields import FieldError
-from webhook.model.pending import Pending
+from webhook.model.job import Pending
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import choose, offers, pending_jobs

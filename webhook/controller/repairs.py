@@ -18,7 +18,7 @@ from webhook.controller.job_events import Happening, event
 from webhook.learn.workload_runs import admitted_at, is_true, read_conditions, since
 from webhook.model import fields
 from webhook.model.fields import FieldError
-from webhook.model.pending import Pending
+from webhook.model.job import Pending
 from webhook.model.queues import Snapshot, Stage
 from webhook.model.reasons import EventReason
 from webhook.state.workload import REPAIR, Workload, read_workload

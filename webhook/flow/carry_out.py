@@ -1,7 +1,8 @@
 """Turns a decision into edits to the Job and its pod template, as far as the mode allows.
 
-What an option changes in a pod template is worked out once for all Jobs with that template. It
-must not know how the option was chosen.
+A Job takes a place in its queue until its Workload is observed, also where it is left as submitted.
+What an option changes in a pod template is worked out once for all Jobs with that template. It must
+not know how the option was chosen.
 """
 
 from __future__ import annotations
@@ -13,19 +14,90 @@ from typing import Any
 from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.decide import decision_record, differences, match, warning
+from webhook.decide.decision_record import Recorded
 from webhook.decide.differences import Differences
-from webhook.flow import placement
 from webhook.flow.decided_job import RecoveredJob
 from webhook.kueue.occupancy import Occupancy
-from webhook.learn import job_class
+from webhook.kueue.requests import needs, own_priority
+from webhook.learn import expected_runs, job_class
 from webhook.learn.job_class import Mark
 from webhook.model import job as jobs
 from webhook.model import marks
 from webhook.model.decision import Assessment, Decided, Decision
 from webhook.model.edits import HOLE, Edit, Prepared
-from webhook.model.job import Job
+from webhook.model.fields import FieldError
+from webhook.model.job import DECISION_ID, Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
+from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
 from webhook.model.signatures import SigningKeys, signed_id, signed_record
+
+
+def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot) -> Arrival:
+    """Return the place of a Job that was just decided, as adapted; its key is the decision's id."""
+    return Arrival(
+        # The pod template carries this id into the Workload, by which the place is given up again.
+        key=decision.id,
+        namespace=job.namespace,
+        local_queue=taken.queue,
+        needs=taken.needs,
+        priority=own_priority(job, snapshot),
+        policy=decision.policy,
+        option=taken.option,
+        run=expected_runs.lasting(taken.forecast),
+        cluster=taken.cluster,
+    )
+
+
+def decided_before(job: Job, recorded: Recorded, snapshot: Snapshot) -> Arrival | None:
+    """Return the place of a Job that an earlier call of the same admission decided.
+
+    That call may have reached another replica. None: it left the Job as submitted, or what the
+    Job asks for cannot be read.
+    """
+    ids = {pod_set.template.annotations.get(DECISION_ID) for pod_set in job.pod_sets}
+    asked = _needs(job, snapshot)
+    # Only a decision that was carried out marks the pod templates; without the mark, nothing could
+    # tell the Workload from others.
+    if ids != {recorded.id} or recorded.option is None or asked is None:
+        return None
+    return Arrival(
+        key=recorded.id,
+        namespace=job.namespace,
+        local_queue=job.queue,
+        needs=asked,
+        priority=own_priority(job, snapshot),
+        policy=recorded.policy,
+        option=recorded.option,
+    )
+
+
+def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
+    """Return the place of a Job without a decision, keyed by its name; None: it takes none.
+
+    *uid* is the review's; it replaces the name that ``generateName`` has yet to make.
+    """
+    queue, asked = match.submission(job, snapshot).queue, _needs(job, snapshot)
+    # Kueue queues no Workload whose LocalQueue does not exist.
+    if (job.namespace, queue) not in snapshot.local_queues or asked is None:
+        return None
+    name = f"job:{job.namespace}/{job.name}"
+    generated = f"gen:{job.namespace}/{job.generate_name}/{uid}"
+    return Arrival(
+        key=name if job.name else generated,
+        namespace=job.namespace,
+        local_queue=queue,
+        needs=asked,
+        priority=own_priority(job, snapshot),
+        job_class=job_class.of_job(job),
+        run=expected_runs.within_limits(job),
+    )
+
+
+def _needs(job: Job, snapshot: Snapshot) -> tuple[PodSetNeeds, ...] | None:
+    try:
+        return needs(job, snapshot)
+    except FieldError:
+        return None
 
 
 def apply(
@@ -64,7 +136,7 @@ def apply(
         prepared=prepared,
         original=original,
         warnings=warnings,
-        arrival=placement.decided(labelled, taken, decision, occupancy.snapshot),
+        arrival=decided(labelled, taken, decision, occupancy.snapshot),
         job=case.submitted,
     )
 
@@ -156,7 +228,7 @@ def _changed(
         decision=decision,
         edits=edits,
         original=original,
-        arrival=placement.decided(after, taken, decision, occupancy.snapshot),
+        arrival=decided(after, taken, decision, occupancy.snapshot),
         job=case.submitted,
     )
 

@@ -19,19 +19,18 @@ from webhook.decide import (
     expectations,
     match,
     options,
-    own_keys,
     remote_options,
     strategies,
     warning,
 )
-from webhook.decide.choice import Asking
 from webhook.decide.differences import Differences
-from webhook.decide.wishes import Wishes, read_wishes
-from webhook.flow import carry_out, decided_job, placement
+from webhook.decide.strategies import Asking
+from webhook.decide.wishes import Wishes, check_own_keys, read_wishes
+from webhook.flow import carry_out, decided_job
 from webhook.flow.decided_job import RecoveredJob
 from webhook.jobs import JobKind
 from webhook.kueue.occupancy import Occupancy
-from webhook.kueue.unmodelled import unmodelled
+from webhook.kueue.requests import unmodelled
 from webhook.model import marks
 from webhook.model.decision import Assessment, CreateOutcome, Decided, Decision, Skipped
 from webhook.model.fields import FieldError
@@ -123,7 +122,7 @@ def consider(
     # such Jobs would be invisible to later reviews.
     if outcome.arrival is not None or _is_never_queued(outcome):
         return outcome
-    arrival = placement.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
+    arrival = carry_out.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
     return replace(outcome, arrival=arrival)
 
 
@@ -132,9 +131,9 @@ def _decided_already(
 ) -> Skipped | None:
     """Return the outcome of a Job that this admission or a newer version has decided; else None."""
     if recorded.is_newer:
-        arrival = placement.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
+        arrival = carry_out.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
     elif _is_reinvocation(raw, recorded, moment):
-        arrival = placement.decided_before(raw, recorded, occupancy.snapshot)
+        arrival = carry_out.decided_before(raw, recorded, occupancy.snapshot)
     else:
         return None
     # The API server has passed on the warnings of the first call already.
@@ -260,7 +259,7 @@ def read_wanted(job: Job, policy: FallbackPolicy, created_unix: float) -> Wanted
         FieldError: one of its annotations cannot be read, or has our prefix and is unknown.
 
     """
-    own_keys.check(job, policy)
+    check_own_keys(job, policy)
     return Wanted(
         allowed=match.allowed_options(job, policy),
         wishes=read_wishes(job.annotations, created_unix),

@@ -17,10 +17,9 @@ from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.decide import differences, match, warning
 from webhook.decide.decision_record import Recorded
-from webhook.flow import carry_out, create, recovered
+from webhook.flow import carry_out, create, decided_job
 from webhook.flow.create import Moment, Rules
-from webhook.flow.decided_job import RecoveredJob
-from webhook.flow.recovered import Refusal
+from webhook.flow.decided_job import RecoveredJob, Refusal
 from webhook.jobs import JobKind, movable
 from webhook.kueue.occupancy import Occupancy
 from webhook.model import fields, marks
@@ -68,11 +67,11 @@ def move(
     """
     raw = kind.read(source)
     try:
-        case = recovered.recover(source, kind, occupancy.snapshot.signing)
+        case = decided_job.recover(source, kind, occupancy.snapshot.signing)
         found = case if isinstance(case, Refusal) else _move(case, occupancy, moment, rules)
     except FieldError as error:
         found = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
-    return recovered.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
+    return decided_job.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
 
 
 def _move(

@@ -11,7 +11,7 @@ from typing import Any
 
 from webhook.adapt import movable_env
 from webhook.admission import original as originals
-from webhook.admission import ownership, places
+from webhook.admission import places
 from webhook.decide import warning
 from webhook.decide.decision_record import Recorded
 from webhook.decide.match import OPT_OUT, POLICY
@@ -163,7 +163,7 @@ def disowned(job: Mapping[str, Any], kind: JobKind) -> list[Operation]:
     # Server-side apply by others would conflict with the owner of the plain value (decision 0020).
     if _labels(job).get(OPTION_LABEL) != UNDO or DECISION in _annotations(job):
         return []
-    return ownership.disowned(job, _read_variables(job, kind))
+    return places.disowned(job, _read_variables(job, kind))
 
 
 def _read_variables(job: Mapping[str, Any], kind: JobKind) -> Original:

@@ -14,17 +14,15 @@ from typing import Any
 from webhook.adapt import movable_env
 from webhook.decide import decision_record, warning
 from webhook.decide.match import OPT_OUT, POLICY
-from webhook.flow import recovered
-from webhook.flow.decided_job import RecoveredJob
-from webhook.flow.recovered import Refusal
+from webhook.flow import decided_job
+from webhook.flow.decided_job import RecoveredJob, Refusal
 from webhook.jobs import JobKind, movable
 from webhook.kueue import multikueue
 from webhook.model import job as jobs
 from webhook.model import marks
 from webhook.model.decision import Declined, Undone
 from webhook.model.fields import FieldError
-from webhook.model.job import Job
-from webhook.model.pending import left_written
+from webhook.model.job import Job, left_written
 from webhook.model.queues import MULTIKUEUE, Snapshot
 from webhook.model.reasons import Obstacle
 
@@ -59,7 +57,7 @@ def undo(
         found = _undone(source, raw, kind, snapshot, time=time, blocked=blocked)
     except FieldError as error:
         found = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
-    return recovered.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
+    return decided_job.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
 
 
 def _undone(
@@ -71,7 +69,7 @@ def _undone(
     time: str,
     blocked: Obstacle | None,
 ) -> Undone | Refusal:
-    found = recovered.recover(source, kind, snapshot.signing)
+    found = decided_job.recover(source, kind, snapshot.signing)
     if isinstance(found, Refusal):
         return found
     if raw.queue and not found.submitted.queue:
@@ -142,7 +140,7 @@ def _remembered(raw: Job, after: Job, found: RecoveredJob, time: str) -> Job:
 def _pinned(raw: Job, left: Job, kind: JobKind, sentence: str) -> Undone:
     after = replace(
         left,
-        labels=recovered.asked_about(left),
+        labels=decided_job.asked_about(left),
         annotations={**left.annotations, POLICY: OPT_OUT},
     )
     return Undone(

@@ -20,10 +20,10 @@ from webhook.learn.estimates import Learned
 from webhook.learn.expected_runs import slowdown_of
 from webhook.model import fields
 from webhook.model.fields import FieldError
+from webhook.model.forecasts import JobClass
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.queues import Snapshot
-from webhook.model.run_keys import JobClass
 from webhook.simulate.scenario import Scenario, Submission, Worker, emptied
 
 NAME: Final = "decisions"

@@ -27,7 +27,7 @@ class JobKind:
     read: Callable[[Mapping[str, Any]], Job]
     edits: Callable[[Job, Job], tuple[Edit, ...]]
     allowed: tuple[Path, ...]
-    """The only paths that may be patched, but for those of ``admission.ownership``.
+    """The only paths that may be patched, but for those of ``admission.places``.
 
     A part ``*`` stands for any text.
     """

@@ -25,8 +25,8 @@ from webhook.model.queues import Snapshot
 from webhook.observer.forecaster import Forecaster, ForecastResult
 from webhook.state.feed import Counted, Feed
 from webhook.state.pipe import Update
-from webhook.state.signing_keys import KeyRing, proven
-from webhook.state.watched import watched_on_worker
+from webhook.state.signing_keys import KeyRing
+from webhook.state.watched import proven, watched_on_worker
 
 _SIGN_OF_LIFE_SECONDS = 0.5
 """Between two updates of a cluster without changes."""

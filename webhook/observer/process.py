@@ -38,8 +38,8 @@ from webhook.settings import Settings
 from webhook.state.feed import Feed
 from webhook.state.pipe import frame, write_frame
 from webhook.state.run_records_reader import RunRecordsReader
-from webhook.state.signing_keys import KeyRing, proven
-from webhook.state.watched import signing_keys, watched
+from webhook.state.signing_keys import KeyRing
+from webhook.state.watched import proven, signing_keys, watched
 
 COALESCE_SECONDS = 0.005
 """Changes within so long are published together."""

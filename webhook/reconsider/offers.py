@@ -10,19 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import hypot, inf
 
-from webhook.decide import expectations, match, options, own_keys, wishes
+from webhook.decide import expectations, match, options, wishes
 from webhook.decide.strategies import margin
 from webhook.decide.wishes import Wishes
 from webhook.jobs import JOB
 from webhook.jobs.movable import changes_template, obstacle
 from webhook.kueue.occupancy import Occupancy
-from webhook.kueue.priorities import priority_of
+from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
 from webhook.model import marks
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
-from webhook.model.job import Job
-from webhook.model.pending import Pending
+from webhook.model.job import Job, Pending
 from webhook.model.policy.fallback_policy import FallbackPolicy, Reconsider
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Obstacle
@@ -262,7 +261,7 @@ def _wishes(each: MoveQuestion, unix: float) -> Wishes:
 
     """
     created = each.pending.created
-    own_keys.check(each.pending.job, each.policy)
+    wishes.check_own_keys(each.pending.job, each.policy)
     found = wishes.read_wishes(each.pending.job.annotations, created)
     if found.deadline is None:
         return found

@@ -15,8 +15,7 @@ from webhook.flow import decided_job
 from webhook.jobs import JOB
 from webhook.model import fields, marks
 from webhook.model.fields import FieldError
-from webhook.model.job import UNDONE, UNDONE_FROM, Job
-from webhook.model.pending import Left, Pending, read_left
+from webhook.model.job import UNDONE, UNDONE_FROM, Job, Left, Pending, read_left
 from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys
 

@@ -17,9 +17,9 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
-from webhook.admission import patch, probe_answer
-from webhook.admission.review import Review, Verdict
-from webhook.flow import create, moving, reapply, recovered, undoing
+from webhook.admission import patch
+from webhook.admission.review import Review, Verdict, probe_verdict
+from webhook.flow import create, decided_job, moving, reapply, undoing
 from webhook.jobs import KINDS, JobKind
 from webhook.kueue.occupancy import Occupancy
 from webhook.model.decision import (
@@ -37,7 +37,7 @@ from webhook.model.fields import FieldError
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Obstacle, Skip
 from webhook.serving.cluster_views import ClusterView, ClusterViews
-from webhook.serving.repeated_reviews import RepeatedReviews
+from webhook.serving.ledger import RepeatedReviews
 from webhook.serving.server_metrics import BLIND, TOO_MANY, UNSEEN, Metrics
 from webhook.state.pipe import Update
 
@@ -124,7 +124,7 @@ class Handler:
         kind = KINDS.get(review.kind)
         if kind is None or review.subresource or review.operation not in ("CREATE", "UPDATE"):
             return Verdict(uid=review.uid)
-        if probed := probe_answer.answer(review, seen_by=self._seen_by):
+        if probed := probe_verdict(review, seen_by=self._seen_by):
             return probed
         started = time.perf_counter()
         if review.operation == "UPDATE":
@@ -218,7 +218,7 @@ class Handler:
         source = {**review.object, "metadata": _with_namespace(review)}
         outcome: Moved | Undone | Declined
         if reapply.changes_decision(review.old_object or {}, review.object):
-            outcome = recovered.refused(source, kind, Obstacle.DECISION_CHANGED)
+            outcome = decided_job.refused(source, kind, Obstacle.DECISION_CHANGED)
         elif reapply.asks_for_undo(review.object):
             now, blocked = _written(int(time.time())), self._blocked(source)
             outcome = undoing.undo(source, kind, self.snapshot, time=now, blocked=blocked)

@@ -13,15 +13,14 @@ from math import inf
 
 from webhook.decide import match
 from webhook.flow import create
-from webhook.flow.placement import as_submitted
+from webhook.flow.carry_out import as_submitted
 from webhook.jobs import JOB
 from webhook.kueue.occupancy import Occupancy
 from webhook.learn import job_class
 from webhook.learn.estimates import RunTimeLearner
 from webhook.model.decision import Decided, Decision
 from webhook.model.fields import FieldError
-from webhook.model.job import Job
-from webhook.model.pending import Pending
+from webhook.model.job import Job, Pending
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import why_stayed
 from webhook.reconsider import choose, offers

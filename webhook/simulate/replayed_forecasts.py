@@ -22,10 +22,9 @@ from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import Began, Ended, Run
 from webhook.model.fields import FieldError
-from webhook.model.forecasts import Dispatch, Estimates
+from webhook.model.forecasts import Dispatch, Estimates, JobClass
 from webhook.model.job import Job
 from webhook.model.queues import Amounts, Arrival, Snapshot, Stage
-from webhook.model.run_keys import JobClass
 from webhook.reconsider import choose
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, watched
 from webhook.state.workload import Group, QueueContents, Workload

@@ -19,6 +19,7 @@ from webhook.kueue.queue_heads import PendingGroup
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.schedule import Schedule, StartedWorkloads
 from webhook.model.fields import FieldError
+from webhook.model.forecasts import JobClass
 from webhook.model.job import Job
 from webhook.model.queues import (
     Amounts,
@@ -32,7 +33,6 @@ from webhook.model.queues import (
     StopPolicy,
     namespace_labels,
 )
-from webhook.model.run_keys import JobClass
 from webhook.simulate.replayed_forecasts import Forecasts, Joining
 from webhook.simulate.scenario import Submission
 

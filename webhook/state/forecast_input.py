@@ -16,10 +16,9 @@ from webhook.kueue.durations import learned_on, of_any_class
 from webhook.kueue.forecast import Occupant, QueuedGroup, forecast
 from webhook.kueue.start_times import roots_of
 from webhook.learn.expected_runs import Expecting, after, before_run, estimate, start_up
-from webhook.model.forecasts import Profile, RunTime
+from webhook.model.forecasts import JobClass, Profile, RunTime, is_of_queue
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, StrategyType
 from webhook.model.queues import Snapshot
-from webhook.model.run_keys import JobClass, is_of_queue
 from webhook.state.state import State
 from webhook.state.workload import Group, QueueContents, SeenWorkload, Workload
 

@@ -13,12 +13,11 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from webhook.api.resources import Key
 from webhook.learn.dispatches import WaitingDispatches
 from webhook.learn.run_records import Began, Ended
+from webhook.model.forecasts import JobClass
 from webhook.model.policy.fallback_policy import Option
 from webhook.model.queues import Amounts, FlavorResource, Guest, Held, LocalQueue, Stage, StopPolicy
 from webhook.model.reasons import Obstacle
-from webhook.model.run_keys import JobClass
-from webhook.state.obstacles import Obstacles
-from webhook.state.workload import BY_NAME, SeenWorkload, Workload
+from webhook.state.workload import BY_NAME, Obstacles, SeenWorkload, Workload
 
 _Group: TypeAlias = tuple[str, str, int, str, str, int]
 _Key = TypeVar("_Key")
