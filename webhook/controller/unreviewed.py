@@ -76,15 +76,15 @@ JOBS: Final = Resource(kind="jobs", path=JOB.path(), required=False, read=read)
 def _watched(source: Mapping[str, Any], keys: SigningKeys | None) -> WatchedJob:
     metadata = fields.mapping(source, "metadata", "")
     created = fields.text(metadata, "creationTimestamp", "metadata")
-    bare = {"metadata": source["metadata"]}
-    found = decided_job.read(bare, JOB, keys, created=fields.created_unix(source))
+    bare, unix = {"metadata": source["metadata"]}, fields.created_unix(source)
+    found = decided_job.read(bare, JOB, keys, created=unix)
     job = found.current
     return WatchedJob(
         uid=fields.text(metadata, "uid", "metadata"),
         created=fields.seconds_since_1970(created, "metadata.creationTimestamp"),
         job=_undecided(job),
         known=known_of(source),
-        has_left=pending_jobs.has_left(job, found.believed),
+        has_left=pending_jobs.left_of(found, keys, created=unix) is not None,
         happening=happening_of(job, found.believed) if found.doubt is None else None,
     )
 

@@ -25,6 +25,7 @@ from webhook.model.fields import FieldError
 from webhook.model.job import Job, left_written
 from webhook.model.queues import MULTIKUEUE, Snapshot
 from webhook.model.reasons import Obstacle
+from webhook.model.signatures import SigningKeys, signed_words
 
 _NOTHING_KNOWN = Snapshot()
 _CROSSING = "its queue is MultiKueue's, and who runs a Job (managedBy) is fixed at creation"
@@ -86,7 +87,8 @@ def _undone(
     after = replace(
         after, annotations={**after.annotations, jobs.REASON: decision_record.said(sentence)}
     )
-    return _pinned(raw, _remembered(raw, after, found, time), kind, sentence)
+    after = _remembered(raw, after, found, time, snapshot.signing)
+    return _pinned(raw, after, kind, sentence)
 
 
 def _would_cross(raw: Job, clean: Job, snapshot: Snapshot) -> bool:
@@ -123,7 +125,9 @@ def _unasked(raw: Job) -> Job:
     return replace(left, pod_sets=raw.pod_sets, annotations={**left.annotations, **kept})
 
 
-def _remembered(raw: Job, after: Job, found: RecoveredJob, time: str) -> Job:
+def _remembered(
+    raw: Job, after: Job, found: RecoveredJob, time: str, keys: SigningKeys | None
+) -> Job:
     """Note on the Job which policy had decided it, when it was undone, and what queues it left.
 
     Kueue may be admitting it in one of these at this moment; the controller then repairs that.
@@ -133,7 +137,9 @@ def _remembered(raw: Job, after: Job, found: RecoveredJob, time: str) -> Job:
         return after
     noted = {jobs.UNDONE: recorded.policy}
     if elsewhere := recorded.elsewhere(after.queue):
-        noted[jobs.UNDONE_FROM] = left_written(time, elsewhere)
+        # Signed, as it makes the controller follow Jobs and Workloads (decision 0024).
+        text = left_written(time, elsewhere)
+        noted[jobs.UNDONE_FROM] = signed_words(text, raw.namespace, keys)
     return replace(after, annotations={**after.annotations, **noted})
 
 

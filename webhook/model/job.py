@@ -153,7 +153,8 @@ def left_written(time: str, cluster_queues: Iterable[str]) -> str:
 
 def read_left(text: str) -> Left | None:
     """Read it back; None: nobody of ours wrote it."""
-    time, _, names = text[:LONGEST_LEFT].partition(" ")
+    # A third word is a signature that nobody could verify.
+    time, names, *_ = *text[:LONGEST_LEFT].split(" "), ""
     try:
         unix = seconds_since_1970(time, "")
     except FieldError:
@@ -184,7 +185,7 @@ class Pending:
     obstacle: Obstacle | None = None
     """What of the Job itself keeps it from being moved."""
     left: Left | None = None
-    """Its last move, or its undo; None also where it is not known which queues it has left."""
+    """Its last move, or its undo; None: it has left no queue, as far as is proven."""
     has_ready_pods: bool = False
     started: float = 0.0
     """Since when it has not been suspended, in seconds since 1970; 0: it is."""
@@ -192,7 +193,7 @@ class Pending:
     @property
     def has_left(self) -> bool:
         """Whether it was sent from one queue to another while it waited."""
-        return self.moves > 0 or bool(self.undone)
+        return self.left is not None
 
     @property
     def key(self) -> str:
