@@ -6,6 +6,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.commands.apiserver import serving
 from tests.model import policies
 from webhook.commands.check import command
 
@@ -161,6 +162,102 @@ def test_a_key_given_twice_is_noted_and_the_last_one_counts(file):
 
     repeated = 'policy.yaml:7: key "mode" already set in map: the last one counts\n'
     assert (code, err) == (0, f"{repeated}policy.yaml:21: {NOTE}")
+
+
+POLICIES = "/apis/kueue-fallback.dev/v1alpha1/fallbackpolicies"
+STORED = policies.merged(policies.VALID, {"metadata": {"resourceVersion": "7"}})
+INVALID = {
+    "message": "is invalid",
+    "details": {
+        "causes": [
+            {"field": "spec.mode", "reason": "FieldValueNotSupported", "message": "Unsupported"},
+            {"field": "<nil>", "reason": "FieldValueInvalid", "message": "not checked"},
+        ]
+    },
+}
+STRICT = {"message": 'strict decoding error: unknown field "spec.foo", unknown field "a"'}
+NO_RIGHT = {"message": 'f is forbidden: User "u" cannot create resource "f"'}
+BY_A_PLUGIN = {"message": "admission policy denied it"}
+
+
+@pytest.fixture
+def asked(file, tmp_path):
+    """Check the valid policy on a server that answers POST, GET and PUT so."""
+
+    def run_on(*words, **answers):
+        calls = []
+
+        def answer(method, url, body):
+            calls.append((method, url, body))
+            status, found = answers[method]
+            return status, [], found
+
+        with serving(answer, tmp_path) as kubeconfig:
+            given = ("-f", file(VALID), "--server", "--kubeconfig", kubeconfig)
+            return run(*given, *words), calls
+
+    return run_on
+
+
+def test_the_api_server_is_asked_by_a_dry_run(asked):
+    (code, out, _), calls = asked(POST=(201, policies.VALID))
+
+    assert (code, out.splitlines()[1]) == (
+        0,
+        "policy.yaml:1: API server: FallbackPolicy light-gpu is valid",
+    )
+    url = f"{POLICIES}?dryRun=All&fieldValidation=Strict"
+    assert calls == [("POST", url, policies.VALID)]
+
+
+def test_a_policy_that_is_there_already_is_tried_as_an_update(asked):
+    (code, _, _), calls = asked(
+        POST=(409, {"message": "already exists"}), GET=(200, STORED), PUT=(200, STORED)
+    )
+
+    url = f"{POLICIES}/light-gpu?dryRun=All&fieldValidation=Strict"
+    assert (code, calls[-1]) == (0, ("PUT", url, STORED))
+
+
+@pytest.mark.parametrize(
+    ("answer", "lines"),
+    [
+        ((422, INVALID), ["6: API server: spec.mode: Unsupported", "1: API server: not checked"]),
+        (
+            (400, STRICT),
+            ["5: API server: spec.foo: unknown field", "1: API server: a: unknown field"],
+        ),
+        ((400, {"message": "no JSON"}), ["1: API server: no JSON"]),
+        ((403, BY_A_PLUGIN), ["1: API server: admission policy denied it"]),
+    ],
+)
+def test_what_the_api_server_refuses_is_a_mistake_in_its_own_words(asked, answer, lines):
+    (code, out, _), _ = asked(POST=answer)
+
+    assert (code, out.splitlines()[1:]) == (2, [f"policy.yaml:{line}" for line in lines])
+
+
+def test_json_says_which_findings_are_the_api_servers(asked):
+    (code, out, _), _ = asked("-o", "json", POST=(422, INVALID))
+
+    told = json.loads(out)
+    assert (code, told["valid"]) == (2, False)
+    by_server = [each for each in told["findings"] if each.get("server")]
+    assert [each["path"] for each in by_server] == ["spec.mode", ""]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ((403, NO_RIGHT), NO_RIGHT["message"]),
+        ((404, {}), "the cluster has no FallbackPolicy: its CRD is not installed"),
+        ((503, {"message": "later"}), "503 later"),
+    ],
+)
+def test_a_cluster_that_cannot_be_asked_ends_with_3(asked, answer, text):
+    (code, out, err), _ = asked(POST=answer)
+
+    assert (code, out, err) == (3, "", f"{text}\n")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["check", "-f", "-"]])
