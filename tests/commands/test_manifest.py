@@ -38,7 +38,7 @@ def test_a_scalar_is_read_as_kubectl_reads_it(text, expected):
 def test_the_line_of_each_path_is_known():
     (document,) = manifest.read("a:\n  b:\n  - c: 1\n    d.e/f: 2\n")
 
-    lines = [document.line(path) for path in ("a", "a.b", "a.b[0].c", "a.b[0].d.e/f", "a.b[7].x")]
+    lines = [document.line(path) for path in ("a", "a.b", "a.b[0].c", "a.b[0][d.e/f]", "a.b[7].x")]
     assert lines == [1, 2, 3, 4, 2]
 
 

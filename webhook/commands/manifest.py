@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from webhook.model.fields import FieldError
+from webhook.model.fields import FieldError, child
 from webhook.model.policy.fallback_policy import KIND
-from webhook.model.policy.validation import join
 
 if TYPE_CHECKING:
     from webhook.model.policy.fallback_policy import FallbackPolicy
@@ -108,8 +107,8 @@ class _Reader:
                 continue
             if key in found:
                 self.repeated.append((key, line))
-            self.lines[join(path, key)] = line
-            found[key] = self.read(value_node, join(path, key), depth + 1)
+            self.lines[child(path, key)] = line
+            found[key] = self.read(value_node, child(path, key), depth + 1)
         return {**merged, **found}
 
     def _merged(self, node: yaml.Node, path: str, depth: int) -> dict[str, Any]:

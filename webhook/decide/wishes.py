@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from webhook.model.fields import FieldError
 from webhook.model.job import OURS
 from webhook.model.policy import fallback_policy
-from webhook.model.policy.spec import DURATION
+from webhook.model.policy.patterns import DURATION
 
 MAX_SLOWDOWN = OURS + "max-slowdown"
 DEADLINE = OURS + "deadline"
