@@ -159,8 +159,16 @@ def test_a_key_given_twice_is_noted_and_the_last_one_counts(file):
 
     code, _, err = run("-f", file(text))
 
-    repeated = 'policy.yaml:7: key "mode" already set in map: the last one counts\n'
+    repeated = 'policy.yaml:7: spec.mode: key "mode" already set in map: the last one counts\n'
     assert (code, err) == (0, f"{repeated}policy.yaml:21: {NOTE}")
+
+
+def test_a_plain_no_is_noted_as_a_boolean(file):
+    code, out, err = run("-f", file(VALID.replace("RUN_ENV: cpu", "RUN_ENV: no")))
+
+    path = "policy.yaml:20: spec.options[1].adaptation.env.RUN_ENV"
+    assert (code, out) == (2, f"{path}: expected a string, got a boolean\n")
+    assert err == f"{path}: no is read as false: a text needs quotes\n"
 
 
 POLICIES = "/apis/kueue-fallback.dev/v1alpha1/fallbackpolicies"

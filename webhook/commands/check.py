@@ -159,9 +159,8 @@ def _check(found: manifest.ManifestObject, client: Client | None) -> Iterator[Fi
         message = f'no matches for kind "{KIND}" in version "{value["apiVersion"]}"'
         yield finding("error", "apiVersion", message)
     else:
-        for key, line in found.document.repeated:
-            message = f'key "{key}" already set in map: the last one counts'
-            yield Finding(kind="note", file=found.file, line=line, path=key, message=message)
+        for path, text in found.notes:
+            yield finding("note", path, f"{path}: {text}")
         for kind, path, message in _judged(value):
             yield finding(kind, path, message)
         if client is not None:
