@@ -7,7 +7,6 @@ only when pods are created, and by then the Job's author would wait in vain.
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 
 _DRY_RUN = {"dryRun": "All"}
-_NO_RIGHT = re.compile(r' is forbidden: User "[^"]*" cannot ')
 _OF_A_RUN = (
     "uid",
     "resourceVersion",
@@ -209,7 +207,7 @@ class _Trials:
                 JOB.path(self._namespace), variant, _DRY_RUN
             )
         except Forbidden as error:
-            if _NO_RIGHT.search(str(error)):
+            if error.is_lack_of_rights:
                 raise
             return replace(trial, refusals=(str(error),))
         except Refused as error:
@@ -255,7 +253,7 @@ class _Trials:
         try:
             self._client.post(f"/api/v1/namespaces/{self._namespace}/pods", body, _DRY_RUN)
         except Forbidden as error:
-            if not _NO_RIGHT.search(str(error)):
+            if not error.is_lack_of_rights:
                 return replace(trial, refusals=(f"its pods: {error}",))
             return replace(trial, notes=(*trial.notes, f"its pods were not tried: {error}"))
         except Refused as error:

@@ -143,10 +143,10 @@ class Duration(click.ParamType[float]):
         if isinstance(value, float):
             return value
         # pydantic behind them would make every --help wait.
-        from webhook.model.policy import fallback_policy, spec
+        from webhook.model.policy import fallback_policy, patterns
 
         days = _DAYS.match(value)
         rest = value[days.end() :] if days else value
-        if not (days and not rest) and not re.fullmatch(spec.DURATION, rest):
+        if not (days and not rest) and not re.fullmatch(patterns.DURATION, rest):
             self.fail(f"expected a duration such as 10s, 1h30m or 2d, got {value!r}", param, ctx)
         return (_DAY_SECONDS * int(days[1]) if days else 0.0) + fallback_policy.seconds(rest)

@@ -19,7 +19,7 @@ from webhook.hindsight import decision_lines
 from webhook.kueue import multikueue
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds, sort_key
-from webhook.model.policy.spec import DURATION
+from webhook.model.policy.patterns import DURATION
 from webhook.model.queues import Snapshot
 from webhook.simulate import objects
 from webhook.simulate.scenario import Scenario, Worker, emptied

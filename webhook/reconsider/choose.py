@@ -18,7 +18,14 @@ from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.kueue.occupancy import Occupancy
 from webhook.model.fields import FieldError
 from webhook.model.job import Pending
-from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, MoveGain, Reconsider, seconds
+from webhook.model.policy.fallback_policy import (
+    Adaptation,
+    FallbackPolicy,
+    Mode,
+    MoveGain,
+    Reconsider,
+    seconds,
+)
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import plan
@@ -254,7 +261,7 @@ def _option_by_queue(pending: Pending, policy: FallbackPolicy, snapshot: Snapsho
         is_there = option.queue == pending.queue or (
             local_queue is not None and option.cluster_queue == local_queue.cluster_queue
         )
-        if is_there and not option.adaptation.model_fields_set:
+        if is_there and option.adaptation == Adaptation():
             return option.name
     return ""
 

@@ -22,7 +22,6 @@ ReadText: TypeAlias = Callable[[str], str]
 """Path as written in the scenario to the file's content; raises FieldError."""
 
 _OF_A_RUN = ("name", "generateName", "uid", "resourceVersion", "creationTimestamp")
-_NOWHERE = "<nil>"
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 
 
@@ -51,11 +50,8 @@ def policy(source: Object, place: str) -> FallbackPolicy:
     try:
         return read_policy(source)
     except PolicyError as error:
-        # An error without a place is one that follows from others.
-        placed = (each for each in error.errors if each.path != _NOWHERE)
-        raise SpecError(
-            tuple(FieldError(f"{place}.{each.path}", each.message) for each in placed)
-        ) from error
+        placed = ((f"{place}.{each.path}".rstrip("."), each.message) for each in error.errors)
+        raise SpecError(tuple(FieldError(*each) for each in placed)) from error
 
 
 def template(spec: JobTemplate, path: str, read_text: ReadText) -> Object:

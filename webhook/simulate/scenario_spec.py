@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import (
     BeforeValidator,
@@ -21,17 +21,13 @@ from pydantic import (
 )
 
 from webhook.model.fields import FieldError, child
-from webhook.model.policy.spec import DURATION
+from webhook.model.policy.patterns import DURATION, FORMS, LABEL
 from webhook.model.policy.spec import Strict as _Strict
+from webhook.model.validation_errors import field_errors
 
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
-
-NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 RATE: Final = r"^[0-9]{1,9}(\.[0-9]{1,9})?/[smh]$"
 
-Name: TypeAlias = Annotated[str, Field(max_length=40, pattern=NAME)]
+Name: TypeAlias = Annotated[str, Field(max_length=40, pattern=LABEL)]
 """Short enough to leave room for a number in a Job's name."""
 Duration: TypeAlias = Annotated[str, Field(max_length=32, pattern=DURATION)]
 Rate: TypeAlias = Annotated[str, Field(pattern=RATE)]
@@ -53,9 +49,9 @@ def _camel(name: str) -> str:
 
 
 class StrictSpec(_Strict):
-    """One spelling of each field."""
+    """One spelling of each field; a number may stand for a text."""
 
-    model_config = ConfigDict(populate_by_name=False)
+    model_config = ConfigDict(populate_by_name=False, coerce_numbers_to_str=True)
 
 
 class Objects(StrictSpec):
@@ -264,53 +260,10 @@ def validated(source: Mapping[str, Any]) -> ScenarioSpec:
     try:
         return ScenarioSpec.model_validate(source)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        raise SpecError(
-            tuple(
-                FieldError(_path(each["loc"]), _message(each))
-                for each in found
-                if not _follows(each, found)
-            )
-        ) from error
+        raise SpecError(field_errors(error, _FORMS)) from error
 
 
-def _follows(error: ErrorDetails, errors: list[ErrorDetails]) -> bool:
-    """Return whether a list counts as too short only because its items are wrong."""
-    here = error["loc"]
-    return error["type"] == "too_short" and any(
-        len(other["loc"]) > len(here) and other["loc"][: len(here)] == here for other in errors
-    )
-
-
-def _path(location: tuple[str | int, ...]) -> str:
-    path = ""
-    for part in location:
-        # The name of the union's form is not a place in the file.
-        if part not in ("<list>", "<map>", "[key]"):
-            path = child(path, part)
-    return path
-
-
-_FORMS = {
-    DURATION: "a duration such as 90s or 1h30m",
-    RATE: "a rate such as 0.5/s or 120/h",
-    NAME: "lower-case letters, digits and -",
-}
-
-
-def _message(error: ErrorDetails) -> str:
-    kind, given, context = error["type"], error["input"], error.get("ctx", {})
-    if kind == "missing":
-        return "expected, but not there"
-    if kind == "extra_forbidden":
-        return "no such field"
-    if kind == "value_error":
-        return str(context["error"])
-    shown = f", got {given!r}" if isinstance(given, str | int | float | None) else ""
-    if context.get("pattern") in _FORMS:
-        return f"expected {_FORMS[context['pattern']]}{shown}"
-    text = error["msg"]
-    return text[0].lower() + text[1:] + shown
+_FORMS: Final = {**FORMS, RATE: "a rate such as 0.5/s or 120/h"}
 
 
 _REFERENCE = re.compile(r"\$(\$?)\{([^{}]*)\}")
