@@ -1,7 +1,7 @@
 """``undo --recreate``: deletes a pending Job and creates it again as it was submitted.
 
-Also what ``undo`` is asked to undo. The Job is never lost: its manifest is tried by a dry run
-before anything is deleted, and is kept in a file until the new Job exists.
+The Job is never lost: its manifest is tried by a dry run before anything is deleted, and is kept in
+a file until the new Job exists.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,69 +19,20 @@ import click
 from webhook.api.errors import ClusterError, Forbidden, NotServed, Refused
 from webhook.commands import terminal
 from webhook.commands.check_sample import nameless, without_run
-from webhook.commands.connect import missing_job
 from webhook.commands.deciding import kind_of
+from webhook.commands.target import CONFLICT, NotUndoneError, Target, missing, without_decision
 from webhook.decide import decision_record
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import decided_job
 from webhook.jobs import JOB
 from webhook.jobs.batch import held_back
 from webhook.model.fields import FieldError
-from webhook.model.job import DECISION, QUEUE_LABEL, REASON, UNDONE
+from webhook.model.job import QUEUE_LABEL, REASON, UNDONE
 from webhook.model.queues import MULTIKUEUE
 from webhook.model.reasons import Obstacle
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
-
-
-CONFLICT = 409
-_NO = 1
-_ALONE = """\
-To have it left alone all the same:
-  kubectl annotate job {name} -n {namespace} kueue-fallback.dev/policy=none"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The Job to undo."""
-
-    namespace: str
-    name: str
-    is_dry_run: bool
-
-    @property
-    def path(self) -> str:
-        return JOB.path(self.namespace, self.name)
-
-    @property
-    def params(self) -> Mapping[str, str]:
-        return {"dryRun": "All"} if self.is_dry_run else {}
-
-    def __str__(self) -> str:
-        return f"Job {self.namespace}/{self.name}"
-
-
-class NotUndoneError(Exception):
-    """The Job was not undone: why not, or what has become of it."""
-
-    def __init__(self, text: str, code: int = _NO) -> None:
-        super().__init__(text, code)
-        self.text = text
-        self.code = code
-
-
-def missing(client: Client, target: Target) -> str:
-    """Return that the Job does not exist."""
-    return missing_job(client, target.namespace, target.name)
-
-
-def without_decision(target: Target, job: Mapping[str, Any]) -> str:
-    """Return that the Job carries no decision; empty: it does."""
-    if DECISION in (job["metadata"].get("annotations") or {}):
-        return ""
-    alone = _ALONE.format(name=target.name, namespace=target.namespace)
-    return f"{target} carries no decision: there is nothing to undo.\n{alone}"
 
 
 GONE_SECONDS = 30.0

@@ -15,7 +15,7 @@ from webhook.commands.connect import (
     name_of,
     namespace_or_current,
 )
-from webhook.commands.recreate import CONFLICT, NotUndoneError, Target, missing, without_decision
+from webhook.commands.target import CONFLICT, NotUndoneError, Target, missing, without_decision
 from webhook.model.job import DECISION, MOVE_TO, OPTION_LABEL, QUEUE_LABEL, UNDO
 
 if TYPE_CHECKING:
