@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from webhook.api.errors import ClusterError, Refused
+from webhook.api.errors import ClusterError, Forbidden, NotServed, Refused
 from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.watch import WatchUpdate
 from webhook.decide import decision_record
@@ -138,14 +138,15 @@ class JobEvents:
         for _ in range(MOST_AT_ONCE):
             if not (self._due and self._is_leader() and self._pace.lets_pass()):
                 break
+            due = self._due.popleft()
             try:
-                lines += self._write(self._due[0], now)
+                lines += self._write(due, now)
             except ClusterError as error:
+                self._due.appendleft(due)
                 lines += [] if self._error == str(error) else [f"Events on Jobs: {error}"]
                 self._error = str(error)
                 break
             self._error = ""
-            self._due.popleft()
         if self._left_out and self._is_leader():
             lines.append(f"Events on Jobs: {self._left_out} left out, too many at once")
         self._left_out = 0
@@ -168,13 +169,21 @@ class JobEvents:
             self._left_out += 1
 
     def _write(self, due: _Due, now: float) -> list[str]:
+        """Write one Event; return what to log if it is left out.
+
+        Raises:
+            ClusterError: no Event can be written now. What only this Event is refused for (its
+                namespace is being deleted, say) must not hold up the others, so it is not raised.
+        """
         namespace, name = due.key
         path = f"/api/v1/namespaces/{namespace}/events"
         try:
             self._transport.post(path, event(due.key, due.uid, due.happening, unix=now))
-        except Refused as error:
+        except (Refused, Forbidden, NotServed) as error:
+            if isinstance(error, Forbidden) and error.is_lack_of_rights:
+                raise
             # An Event of the same name was written before a restart, or by another leader.
-            if error.status != _CONFLICT:
+            if not (isinstance(error, Refused) and error.status == _CONFLICT):
                 return [f"Job {namespace}/{name}: no Event written: {error}"]
         return []
 
