@@ -177,7 +177,7 @@ def _rights(namespace: str) -> list[Any]:
 
 
 def _policies(names: paper.Names, namespaces: Sequence[str]) -> list[Any]:
-    """Let both policies hold in both namespaces; that of forecasts limits guests."""
+    """Let all policies hold in both namespaces; that of forecasts limits guests."""
     expression = {
         "key": "kubernetes.io/metadata.name",
         "operator": "In",
@@ -195,9 +195,15 @@ def _policies(names: paper.Names, namespaces: Sequence[str]) -> list[Any]:
         "guests": {"maxJobs": 3},
     }
     forecast["spec"]["strategy"] = {"type": "FinishTime", "finishTime": {"runTime": "1h"}}
-    for policy in (threshold, forecast):
+    # It matches nobody. Because of it the controller follows Jobs and Workloads from the start, as
+    # it does where anybody has moved or undone a Job, which the tenant may do with its own.
+    moving = paper.policy(names)
+    moving["metadata"]["name"] = "moving"
+    moving["spec"]["match"]["jobSelector"] = {"matchLabels": {"workload-type": "nobody"}}
+    moving["spec"] |= {"strategy": forecast["spec"]["strategy"], "reconsider": {}}
+    for policy in (threshold, forecast, moving):
         policy["spec"]["match"]["namespaceSelector"] = {"matchExpressions": [expression]}
-    return [threshold, forecast]
+    return [threshold, forecast, moving]
 
 
 def _decides(plane: ControlPlane) -> bool:

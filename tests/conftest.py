@@ -7,15 +7,15 @@ from hypothesis import HealthCheck, settings
 # Time is no criterion here: the machine may be busy with a control plane meanwhile.
 _SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 
-settings.register_profile("quick", _SHARED, max_examples=200)
-settings.register_profile("usual", _SHARED, max_examples=300)
+settings.register_profile("quick", _SHARED, max_examples=100)
+settings.register_profile("usual", _SHARED, max_examples=200)
 settings.register_profile("full", _SHARED, max_examples=1_000)
 _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "usual")
 settings.load_profile(_PROFILE)
 
 FULL = bool(os.environ.get("FULL"))
 """Take the time that `make test` does not have."""
-THOROUGH = {"quick": 200, "usual": 1_000, "full": 5_000}[_PROFILE]
+THOROUGH = {"quick": 100, "usual": 500, "full": 5_000}[_PROFILE]
 """Examples for what must hold for every Job and every policy."""
 
 # Tests that run beside others are given the width of somebody's terminal.

@@ -20,11 +20,11 @@ from webhook.jobs import KINDS
 from webhook.kueue import occupancy as folding
 from webhook.learn import job_class
 from webhook.learn.job_class import Mark
-from webhook.model.decision import Outcome
+from webhook.model.decision import CreateOutcome, Decided, Skipped
+from webhook.model.forecasts import JobClass
 from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
-from webhook.model.run_keys import JobClass
 from webhook.state import forecast_input
 from webhook.state.snapshot_file import read_state
 
@@ -316,18 +316,18 @@ def place_of(queue: str, items: list[Object]) -> tuple[str, str]:
     return target, named["ClusterQueue", target]["resourceGroups"][0]["flavors"][0]["name"]
 
 
-def apply(outcome: Outcome, job: Object) -> Object:
+def apply(outcome: CreateOutcome, job: Object) -> Object:
     # Verifying a patch applies it to the very object that it is given.
     operations = patch.operations(outcome.edits, copy.deepcopy(job), KIND.allowed)
     return jsonpatch.apply_patch(copy.deepcopy(job), operations)
 
 
-def found(outcome: Outcome, patched: Object, want: Object) -> Object:
+def found(outcome: CreateOutcome, patched: Object, want: Object) -> Object:
     """Answer each question that the case asks."""
-    decision = outcome.decision
+    decision = outcome.decision if isinstance(outcome, Decided) else None
     options = decision.options if decision else ()
     answers: Object = {
-        "skip": str(outcome.skip) if outcome.skip else None,
+        "skip": str(outcome.skip) if isinstance(outcome, Skipped) else None,
         "option": decision.option if decision else None,
         "leftAlone": str(decision.left_alone) if decision and decision.left_alone else None,
         "reason": decision.reason if decision else None,

@@ -149,3 +149,16 @@ def test_no_test_module_imports_another():
     ]
 
     assert found == []
+
+
+def test_a_kind_of_job_is_known_in_its_own_folder_alone():
+    elsewhere = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / "webhook").rglob("*.py"))
+        if path.parent != ROOT / "webhook/jobs"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant)
+        and re.fullmatch(r"(/apis/)?batch(/v1\S*)?", str(node.value))
+    ]
+
+    assert elsewhere == []

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.builders import NAMESPACE, cluster_queue, cohort, snapshot
 from webhook.kueue import quota
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.queue_lines import PendingGroup
+from webhook.kueue.queue_heads import PendingGroup
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.schedule import Schedule
 from webhook.model.pods import PodTemplate

@@ -8,9 +8,13 @@ import sys
 import click
 
 _COMMANDS = {
-    "check": ("webhook.commands.check", "command", "Check policies, with the API server's texts."),
+    "check": (
+        "webhook.commands.check",
+        "command",
+        "Check policies, and a sample Job in each option.",
+    ),
     "completion": ("webhook.commands.completion", "command", "Print a shell's completion script."),
-    "control": ("webhook.commands.control", "command", "Run the controller."),
+    "control": ("webhook.commands.switch", "command", "Run the controller."),
     "explain": ("webhook.commands.explain", "command", "Say what is or would be decided, and why."),
     "off": ("webhook.commands.switch", "off", "Stop all new decisions within a second."),
     "on": ("webhook.commands.switch", "on", "Decide again."),

@@ -7,8 +7,8 @@ from typing import Final
 
 from webhook.commands import manifest
 from webhook.simulate import scenario_file
-from webhook.simulate.parameters import Scalar
 from webhook.simulate.scenario import STATIC, Scenario
+from webhook.simulate.scenario_spec import Scalar
 
 SCENARIOS: Final = Path(__file__).resolve().parents[2] / "examples" / "scenarios"
 TRUE_SLOWDOWN: Final = 3.5

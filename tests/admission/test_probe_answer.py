@@ -4,13 +4,13 @@ import pytest
 
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from webhook.admission import probe_answer
+from webhook.admission import review
 
 SEEN = "kueue-fallback: probe abc-123 seen by "
 
 
 def probing(nonce="abc-123"):
-    return light_job("probe", annotations={probe_answer.PROBE: nonce})
+    return light_job("probe", annotations={review.PROBE: nonce})
 
 
 def test_a_probe_gets_its_nonce_back_and_is_not_decided():

@@ -1,19 +1,22 @@
 """The dashboard's queries are ones that Prometheus understands."""
 
+import json
 import re
 import subprocess
+from pathlib import Path
 
 import yaml
 
-from hack import dashboard, promtool
+from hack import promtool
 
+DASHBOARD = Path(__file__).resolve().parents[2] / "helm/files/dashboard.json"
 CHOSEN = {"$namespace": ".*", "$policy": ".*", "$__rate_interval": "5m", "$__range": "6h"}
 
 
 def test_every_query_of_the_dashboard_is_understood(tmp_path):
     queries = [
         target["expr"]
-        for panel in dashboard.dashboard()["panels"]
+        for panel in json.loads(DASHBOARD.read_text())["panels"]
         for target in panel.get("targets", ())
     ]
     chosen = re.compile("|".join(map(re.escape, CHOSEN)))

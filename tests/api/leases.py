@@ -22,7 +22,7 @@ class Candidate:
     identity: str
     zero: float = 0.0
     rate: float = 1.0
-    standing: Holder = field(default_factory=Holder)
+    holder: Holder = field(default_factory=Holder)
     lives: bool = True
     is_cut_off: bool = False
     """It lives and sends, and nothing arrives."""
@@ -31,7 +31,7 @@ class Candidate:
         return self.zero + now * self.rate
 
     def leads(self, now):
-        return self.lives and self.standing.leads(self.clock(now))
+        return self.lives and self.holder.leads(self.clock(now))
 
 
 class World:
@@ -72,7 +72,7 @@ class World:
 
     def resign(self, candidate):
         """End in order: the Lease is read and given back, after the call that is under way."""
-        candidate.standing = lease.resigned(candidate.standing)
+        candidate.holder = lease.resigned(candidate.holder)
         candidate.lives = False
         give_back = functools.partial(self._give_back, candidate)
         self._later(3 * self.delay, self._send, self._read, give_back)
@@ -112,10 +112,10 @@ class World:
             return
         asked, identity = candidate.clock(self.now), candidate.identity
         record = found and lease.read(found)
-        candidate.standing = lease.saw(candidate.standing, record, identity=identity, now=asked)
-        if not lease.may_claim(candidate.standing, identity=identity, now=asked):
+        candidate.holder = lease.saw(candidate.holder, record, identity=identity, now=asked)
+        if not lease.may_claim(candidate.holder, identity=identity, now=asked):
             return
-        spec = lease.claim(candidate.standing, identity=identity, stamp=STAMP)
+        spec = lease.claim(candidate.holder, identity=identity, stamp=STAMP)
         version = record.version if record else ""
         self._send(self._write, version, spec, lambda answer: self._won(candidate, answer, asked))
 
@@ -130,7 +130,7 @@ class World:
         now = candidate.clock(self.now)
         led = candidate.leads(self.now)
         record = lease.read(answer)
-        candidate.standing = lease.held(candidate.standing, record, asked=asked, now=now)
+        candidate.holder = lease.held(candidate.holder, record, asked=asked, now=now)
         assert len(self.leaders()) <= 1, self.leaders()
         if candidate.leads(self.now) and not led:
             self.gained.append((self.now, candidate.identity))

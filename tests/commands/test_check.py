@@ -6,6 +6,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.commands.apiserver import serving
 from tests.model import policies
 from webhook.commands.check import command
 
@@ -40,7 +41,7 @@ def test_a_valid_policy_is_said_to_be_valid(file):
     )
 
 
-def test_a_mistake_is_named_with_file_line_path_and_the_api_servers_text(file):
+def test_a_mistake_is_named_with_file_line_path_and_what_was_expected(file):
     text = VALID.replace("mode: Enforce", "mode: Enforced")
 
     code, out, _ = run("-f", file(text))
@@ -48,8 +49,7 @@ def test_a_mistake_is_named_with_file_line_path_and_the_api_servers_text(file):
     line = text.splitlines().index("  mode: Enforced") + 1
     assert code == 2
     assert out.splitlines()[0] == (
-        f'policy.yaml:{line}: spec.mode: Unsupported value: "Enforced": '
-        'supported values: "Observe", "Advise", "Enforce"'
+        f"policy.yaml:{line}: spec.mode: expected 'Observe', 'Advise' or 'Enforce', got 'Enforced'"
     )
 
 
@@ -59,7 +59,7 @@ def test_a_missing_field_is_named_at_the_line_of_what_lacks_it(file):
 
     _, out, _ = run("-f", file(text))
 
-    assert out.splitlines()[0] == "policy.yaml:4: spec.options: Required value"
+    assert out.splitlines()[0] == "policy.yaml:4: spec.options: expected, but not there"
 
 
 def test_several_documents_are_checked_and_other_kinds_skipped(file):
@@ -71,7 +71,7 @@ def test_several_documents_are_checked_and_other_kinds_skipped(file):
     assert code == 2
     assert [line.split(": ", 1)[1] for line in out.splitlines()] == [
         "FallbackPolicy light-gpu is valid",
-        'unknown field "spec.mdoe"',
+        "spec.mdoe: no such field",
     ]
     skipped = "policy.yaml:23: skipped: Job is not a FallbackPolicy\n"
     assert err == f"policy.yaml:21: {NOTE}{skipped}"
@@ -92,7 +92,7 @@ def test_a_mistake_in_a_list_has_the_line_of_its_item(file):
     _, out, _ = run("-f", file(text))
 
     line = text.splitlines().index("    mode: Foo") + 1
-    assert f"policy.yaml:{line}: spec.mode: Unsupported" in out
+    assert f"policy.yaml:{line}: spec.mode: expected" in out
 
 
 def test_standard_input_is_read():
@@ -148,7 +148,7 @@ def test_json_holds_each_finding(file):
                 "file": "policy.yaml",
                 "line": 6,
                 "path": "spec.mdoe",
-                "message": 'unknown field "spec.mdoe"',
+                "message": "spec.mdoe: no such field",
             }
         ],
     }
@@ -159,8 +159,112 @@ def test_a_key_given_twice_is_noted_and_the_last_one_counts(file):
 
     code, _, err = run("-f", file(text))
 
-    repeated = 'policy.yaml:7: key "mode" already set in map: the last one counts\n'
+    repeated = 'policy.yaml:7: spec.mode: key "mode" already set in map: the last one counts\n'
     assert (code, err) == (0, f"{repeated}policy.yaml:21: {NOTE}")
+
+
+def test_a_plain_no_is_noted_as_a_boolean(file):
+    code, out, err = run("-f", file(VALID.replace("RUN_ENV: cpu", "RUN_ENV: no")))
+
+    path = "policy.yaml:20: spec.options[1].adaptation.env.RUN_ENV"
+    assert (code, out) == (2, f"{path}: expected a string, got a boolean\n")
+    assert err == f"{path}: no is read as false: a text needs quotes\n"
+
+
+POLICIES = "/apis/kueue-fallback.dev/v1alpha1/fallbackpolicies"
+STORED = policies.merged(policies.VALID, {"metadata": {"resourceVersion": "7"}})
+INVALID = {
+    "message": "is invalid",
+    "details": {
+        "causes": [
+            {"field": "spec.mode", "reason": "FieldValueNotSupported", "message": "Unsupported"},
+            {"field": "<nil>", "reason": "FieldValueInvalid", "message": "not checked"},
+        ]
+    },
+}
+STRICT = {"message": 'strict decoding error: unknown field "spec.foo", unknown field "a"'}
+NO_RIGHT = {"message": 'f is forbidden: User "u" cannot create resource "f"'}
+BY_A_PLUGIN = {"message": "admission policy denied it"}
+
+
+@pytest.fixture
+def asked(file, tmp_path):
+    """Check the valid policy on a server that answers POST, GET and PUT so."""
+
+    def run_on(*words, **answers):
+        calls = []
+
+        def answer(method, url, body):
+            calls.append((method, url, body))
+            status, found = answers[method]
+            return status, [], found
+
+        with serving(answer, tmp_path) as kubeconfig:
+            given = ("-f", file(VALID), "--server", "--kubeconfig", kubeconfig)
+            return run(*given, *words), calls
+
+    return run_on
+
+
+def test_the_api_server_is_asked_by_a_dry_run(asked):
+    (code, out, _), calls = asked(POST=(201, policies.VALID))
+
+    assert (code, out.splitlines()[1]) == (
+        0,
+        "policy.yaml:1: API server: FallbackPolicy light-gpu is valid",
+    )
+    url = f"{POLICIES}?dryRun=All&fieldValidation=Strict"
+    assert calls == [("POST", url, policies.VALID)]
+
+
+def test_a_policy_that_is_there_already_is_tried_as_an_update(asked):
+    (code, _, _), calls = asked(
+        POST=(409, {"message": "already exists"}), GET=(200, STORED), PUT=(200, STORED)
+    )
+
+    url = f"{POLICIES}/light-gpu?dryRun=All&fieldValidation=Strict"
+    assert (code, calls[-1]) == (0, ("PUT", url, STORED))
+
+
+@pytest.mark.parametrize(
+    ("answer", "lines"),
+    [
+        ((422, INVALID), ["6: API server: spec.mode: Unsupported", "1: API server: not checked"]),
+        (
+            (400, STRICT),
+            ["5: API server: spec.foo: unknown field", "1: API server: a: unknown field"],
+        ),
+        ((400, {"message": "no JSON"}), ["1: API server: no JSON"]),
+        ((403, BY_A_PLUGIN), ["1: API server: admission policy denied it"]),
+    ],
+)
+def test_what_the_api_server_refuses_is_a_mistake_in_its_own_words(asked, answer, lines):
+    (code, out, _), _ = asked(POST=answer)
+
+    assert (code, out.splitlines()[1:]) == (2, [f"policy.yaml:{line}" for line in lines])
+
+
+def test_json_says_which_findings_are_the_api_servers(asked):
+    (code, out, _), _ = asked("-o", "json", POST=(422, INVALID))
+
+    told = json.loads(out)
+    assert (code, told["valid"]) == (2, False)
+    by_server = [each for each in told["findings"] if each.get("server")]
+    assert [each["path"] for each in by_server] == ["spec.mode", ""]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ((403, NO_RIGHT), NO_RIGHT["message"]),
+        ((404, {}), "the cluster has no FallbackPolicy: its CRD is not installed"),
+        ((503, {"message": "later"}), "503 later"),
+    ],
+)
+def test_a_cluster_that_cannot_be_asked_ends_with_3(asked, answer, text):
+    (code, out, err), _ = asked(POST=answer)
+
+    assert (code, out, err) == (3, "", f"{text}\n")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["check", "-f", "-"]])

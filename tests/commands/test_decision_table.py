@@ -5,13 +5,13 @@ from math import inf
 
 from tests.decide.decisions import CPU, GPU, LOST, decision
 from webhook.commands.decision_table import table
-from webhook.model.decision import Assessment, Fit, Outcome
+from webhook.model.decision import Assessment, Decided, Fit, Skipped
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.reasons import Skip
 
 
 def test_the_table_shows_each_option_with_its_numbers_and_reasons():
-    found = table(Outcome(decision=decision()))
+    found = table(Decided(decision=decision()))
 
     indent = " " * 62
     assert found.splitlines() == [
@@ -35,10 +35,10 @@ def test_the_table_shows_each_option_with_its_numbers_and_reasons():
 def test_where_an_option_has_a_cluster_it_has_a_column():
     remote = replace(GPU, cluster="worker-1")
 
-    counted = table(Outcome(decision=decision(remote, CPU)), 120)
+    counted = table(Decided(decision=decision(remote, CPU)), 120)
     start = Start(seconds=0.0, low=0.0, high=0.0)
     foreseen = replace(CPU, forecast=Forecast(start=start))
-    forecast = table(Outcome(decision=decision(remote, foreseen)), 120)
+    forecast = table(Decided(decision=decision(remote, foreseen)), 120)
 
     rows = [line.split()[:6] for line in counted.splitlines()[2:] if line[2:3].strip()]
     assert rows == [
@@ -65,14 +65,14 @@ def test_long_names_move_the_reasons_to_lines_of_their_own():
         detail="needs " + "d" * 60 + " and " + "e" * 60,
     )
 
-    found = table(Outcome(decision=decision(long)))
+    found = table(Decided(decision=decision(long)))
 
     assert max(len(line) for line in found.splitlines()) <= 100
     assert found.splitlines()[-2:] == ["      needs " + "d" * 60 + " and", "      " + "e" * 60]
 
 
 def test_a_job_that_is_passed_over_has_no_table():
-    found = table(Outcome(skip=Skip.NO_POLICY, warnings=("a warning",)))
+    found = table(Skipped(skip=Skip.NO_POLICY, warnings=("a warning",)))
 
     assert found == "Left untouched: no policy matches this Job.\na warning"
 
@@ -88,7 +88,7 @@ def test_where_there_are_forecasts_the_table_has_starts_runs_and_finishes():
     tpu = Assessment(option="tpu", queue="tpu-lq", forecast=Forecast(start=never))
     options = replace(GPU, forecast=gpu), replace(CPU, forecast=cpu), tpu, LOST
 
-    found = table(Outcome(decision=decision(*options, reason="sent to cpu-lq (cpu): starts now")))
+    found = table(Decided(decision=decision(*options, reason="sent to cpu-lq (cpu): starts now")))
 
     indent = " " * 68
     assert found.splitlines()[2:] == [

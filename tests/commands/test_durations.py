@@ -4,7 +4,7 @@ import click
 import pytest
 
 from webhook.__main__ import main
-from webhook.commands.duration_type import Duration
+from webhook.commands.connect import Duration
 
 TAKING = {"report": ["since"], "tail": ["since", "lasting"]}
 

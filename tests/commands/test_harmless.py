@@ -8,7 +8,7 @@ import pytest
 
 import webhook.commands
 from tests.learn.runs import success
-from webhook.commands import run_times_table, terminal
+from webhook.commands import report, terminal
 from webhook.learn import job_class
 from webhook.learn.estimates import RunTimeLearner, remembered
 
@@ -39,7 +39,7 @@ def test_a_class_of_jobs_is_one_cell_of_its_table_whatever_its_command_says():
     runs = RunTimeLearner()
     runs.add(success(1000, key="k", name=name))
 
-    text = run_times_table.as_text(remembered(runs, (), 0.0))
+    text = report.as_text(remembered(runs, (), 0.0))
 
     header, row = text.splitlines()
     assert header.startswith("CLASS")

@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.commands.apiserver import serving
-from webhook.admission import probe_answer
+from webhook.admission import review
 from webhook.commands.probe import command
 
 JOBS = "/apis/batch/v1/namespaces/team/jobs?dryRun=All"
@@ -21,8 +21,8 @@ def run(tmp_path):
 
 
 def seen(body):
-    nonce = body["metadata"]["annotations"][probe_answer.PROBE]
-    return [("Warning", f'299 - "{probe_answer.text(nonce, seen_by="web-1 0.1.0")}"')]
+    nonce = body["metadata"]["annotations"][review.PROBE]
+    return [("Warning", f'299 - "{review.probe_warning(nonce, seen_by="web-1 0.1.0")}"')]
 
 
 def test_an_answer_that_comes_back_says_who_saw_the_probe(run):
@@ -62,7 +62,7 @@ def test_no_answer_is_a_failure_that_says_what_to_look_at(run):
 
 
 def test_another_probes_answer_is_none(run):
-    warning = ("Warning", f'299 - "{probe_answer.text("0123", seen_by="web-1")}"')
+    warning = ("Warning", f'299 - "{review.probe_warning("0123", seen_by="web-1")}"')
 
     assert run(lambda method, path, body: (201, [warning], body)).exit_code == 1
 

@@ -136,7 +136,7 @@ def test_mistakes_are_named_with_file_line_and_path(tmp_path):
 
     found = simulate("-f", path)
 
-    wanted = "input should be greater than or equal to 1"
+    wanted = "expected at least 1"
     assert found.exit_code == 2
     assert found.output.splitlines() == [
         f"{path}:{count}: arrivals[0].burst.count: {wanted}, got 0",

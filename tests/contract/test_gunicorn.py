@@ -16,8 +16,7 @@ from gunicorn.workers.base import Worker
 from gunicorn.workers.workertmp import WorkerTmp
 
 from webhook.server.gunicorn_app import OneWorkerArbiter, Server
-from webhook.server.server_log import ServerLog
-from webhook.server.worker import PollingWorker
+from webhook.server.worker import PollingWorker, ServerLog
 
 # What is called or overridden, and the first digits of its source's SHA-256.
 LEANED_ON = {

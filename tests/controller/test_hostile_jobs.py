@@ -16,8 +16,7 @@ from webhook.hindsight.entries import LONGEST_TEMPLATE
 from webhook.hindsight.entries import read_finished as read_past
 from webhook.hindsight.journal_keeper import known_of
 from webhook.model.fields import FieldError
-from webhook.model.job import DECISION, OURS, UNDONE
-from webhook.model.pending import read_left
+from webhook.model.job import DECISION, OURS, UNDONE, read_left
 from webhook.reconsider import pending_jobs
 
 PLACE = "/spec/template/spec/affinity"

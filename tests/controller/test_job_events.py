@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.reviews import light_job
-from webhook.api.errors import Refused, Unreachable
+from webhook.api.errors import Forbidden, NotServed, Refused, Unreachable
 from webhook.api.watch import WatchUpdate
 from webhook.controller import unreviewed
 from webhook.controller.job_events import EVENTS_A_MINUTE, MOST_AT_ONCE, MOST_WAITING, JobEvents
@@ -202,27 +202,45 @@ def test_a_burst_is_told_at_a_bounded_pace_and_what_is_too_much_is_counted():
     assert replica.tried == EVENTS_A_MINUTE + MOST_AT_ONCE
 
 
-def test_what_cannot_be_written_now_is_tried_again_and_said_once():
+@pytest.mark.parametrize(
+    "trouble",
+    [Unreachable("away"), Forbidden("events", 'events is forbidden: User "us" cannot create')],
+)
+def test_what_cannot_be_written_now_is_tried_again_and_said_once(trouble):
     replica = Replica()
-    replica.trouble = Unreachable("away")
+    replica.trouble = trouble
 
     lines = [replica.see(decided()), replica.events.step()]
     replica.trouble = None
     replica.events.step()
 
-    assert lines == [("Events on Jobs: away",), ()]
+    assert lines == [(f"Events on Jobs: {trouble}",), ()]
     assert len(replica.written) == 1
 
 
-def test_what_is_refused_is_not_tried_again():
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Forbidden("events", 'events "light" is forbidden: namespace team is being terminated'),
+        NotServed("/api/v1/namespaces/team/events"),
+        Refused(422, "invalid"),
+        RuntimeError("not foreseen"),
+    ],
+)
+def test_what_is_refused_holds_up_no_other_and_is_not_tried_again(refusal):
     replica = Replica()
-    replica.trouble = Refused(403, "namespace is being terminated")
+    replica.trouble = refusal
 
-    lines = replica.see(decided())
-    replica.events.step()
+    try:
+        lines = replica.see(decided("ill"))
+    except RuntimeError:  # The controller's loop counts it, and goes on.
+        lines = (f"Job team/ill: no Event written: {refusal}",)
+    replica.trouble = None
+    replica.see(decided("well"))
 
-    assert lines == ("Job team/light: no Event written: namespace is being terminated (403)",)
-    assert replica.tried == 1
+    assert lines == (f"Job team/ill: no Event written: {refusal}",)
+    assert replica.tried == 2
+    assert [body["involvedObject"]["name"] for _, body in replica.written.values()] == ["well"]
 
 
 def test_a_deleted_job_is_forgotten():

@@ -5,9 +5,13 @@ import pytest
 from tests.controller.moving import job as decided
 from tests.controller.watched_jobs import entry, stored
 from webhook.api.watch import WatchUpdate
+from webhook.controller import unreviewed
 from webhook.controller.unreviewed import MovedJobs
+from webhook.model.signatures import SigningKey, SigningKeys, signed_words
 
 OURS = "kueue-fallback.dev/"
+LEFT = "2026-11-21T06:00:00Z cpu-cq"
+KEYS = SigningKeys(keys=(SigningKey(id="a", made=1, secret=b"s"),), signing="a", since=1)
 
 
 def seen(job):
@@ -22,13 +26,29 @@ def seen(job):
     [
         pytest.param(decided(1, moves=1), True, id="moved"),
         pytest.param(decided(1, moves=0), False, id="decided and never moved"),
-        pytest.param(stored(annotations={OURS + "undone": "light-gpu"}), True, id="moved and back"),
-        pytest.param(stored(annotations={OURS + "undone": ""}), False, id="it had never left"),
+        pytest.param(stored(annotations={OURS + "undone-from": LEFT}), True, id="moved and back"),
+        pytest.param(stored(annotations={OURS + "undone": "x"}), False, id="it had never left"),
         pytest.param(stored(annotations={OURS + "decision": "{"}), False, id="not readable"),
     ],
 )
 def test_a_job_that_was_in_another_queue_while_it_waited_is_told_apart(job, expected):
     assert seen(job) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "has_left"),
+    [
+        (signed_words(LEFT, "team", KEYS), True),
+        (LEFT, False),
+        (signed_words(LEFT, "other", KEYS), False),
+        (signed_words(LEFT, "team", KEYS).replace("cpu", "gpu"), False),
+    ],
+    ids=["signed", "unsigned", "copied", "changed"],
+)
+def test_only_what_is_signed_makes_the_controller_follow_jobs(text, has_left):
+    found = unreviewed.read("jobs", stored(annotations={OURS + "undone-from": text}), KEYS)
+
+    assert found.value.has_left is has_left
 
 
 def test_one_that_is_listed_counts_too():

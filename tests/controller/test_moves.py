@@ -17,7 +17,7 @@ from tests.controller.moving import (
     tell,
 )
 from webhook.api import resources as kinds
-from webhook.api.errors import Cause, Refused
+from webhook.api.errors import Cause, Forbidden, NotServed, Refused, Unreachable
 from webhook.controller.mover import CONFIRM_SECONDS
 
 __all__ = ["feed"]
@@ -67,6 +67,9 @@ def test_what_no_workload_shows_is_given_up(feed):
     [
         (Cluster(refuses=Refused(409, "changed")), "conflict"),
         (Cluster(refuses=Refused(422, "field is immutable")), "refused"),
+        (Cluster(refuses=Forbidden("jobs", "denied by another policy")), "refused"),
+        (Cluster(refuses=NotServed("jobs")), "refused"),
+        (Cluster(refuses=Unreachable("away")), "failed"),
         (Deaf(), "refused"),
     ],
 )
@@ -96,8 +99,9 @@ def test_only_where_no_template_may_change_is_no_resource_changed_for_a_while(
     assert ("olderKubernetes" not in obstacles) is is_asked_again
 
 
-def test_a_refused_job_is_left_for_a_while(feed):
-    cluster = Deaf()
+@pytest.mark.parametrize("cluster", [Deaf, lambda: Cluster(refuses=Forbidden("jobs", "denied"))])
+def test_a_refused_job_is_left_for_a_while(feed, cluster):
+    cluster = cluster()
     found = mover(cluster, job(7))
 
     step(found, feed)

@@ -165,8 +165,7 @@ def test_an_invalid_policy_says_every_mistake():
     assert policy_status.invalid(caught.value, 4) == Condition(
         ready=False,
         reason="Invalid",
-        message="spec.priority: Invalid value: -1099511627776: spec.priority in body should be "
-        "greater than or equal to -2147483648",
+        message="spec.priority: expected at least -2147483648, got -1099511627776",
         generation=4,
     )
 

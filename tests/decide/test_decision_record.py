@@ -2,14 +2,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.decide.decisions import SENTENCE, decision
 from webhook.decide import decision_record
-from webhook.model.decision import Stay
+from webhook.decide.decision_record import RecordedOption
+from webhook.model.decision import Assessment, Decision, Stay
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import Mode
+from webhook.model.reasons import LeftAlone
 
 
 def test_the_annotation_is_compact_and_leaves_out_what_is_unknown():
@@ -43,8 +48,51 @@ def test_what_was_written_is_read_back():
         reason=SENTENCE,
         from_queue="gpu-lq",
         original={"/a": "b"},
-        cluster_queues={"gpu-lq": "gpu-cq", "cpu-lq": "cpu-cq"},
+        options=(
+            RecordedOption(name="gpu", queue="gpu-lq", cluster_queue="gpu-cq"),
+            RecordedOption(name="cpu", queue="cpu-lq", cluster_queue="cpu-cq", starts_in=0.0),
+            RecordedOption(name="spot", queue="spot-lq", rejected="queueNotFound"),
+        ),
     )
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
+NAMES = st.text("abc-", min_size=1, max_size=8)
+DECIDED = st.builds(
+    Decision,
+    id=NAMES,
+    time=st.integers(1, 4_000_000_000).map(
+        lambda unix: datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ),
+    policy=NAMES,
+    mode=st.sampled_from(Mode),
+    option=st.none() | NAMES,
+    left_alone=st.none() | st.sampled_from(LeftAlone),
+    reason=TEXTS,
+    from_queue=st.just("") | NAMES,
+    state_age_seconds=st.floats(0, 1e6),
+    moves=st.integers(0, 3),
+    changed=st.lists(NAMES).map(tuple),
+    options=st.lists(
+        st.builds(Assessment, option=NAMES, queue=NAMES, cluster_queue=NAMES), max_size=3
+    ).map(tuple),
+)
+
+
+@given(decided=DECIDED, original=st.dictionaries(NAMES, st.none() | TEXTS | st.integers(-9, 9)))
+def test_whatever_is_written_is_read_back_and_any_part_of_it_harms_nobody(decided, original):
+    text = decision_record.to_json(decided, original)
+
+    found = decision_record.from_json(text)
+
+    for name in ("id", "time", "policy", "mode", "option", "reason", "from_queue", "moves"):
+        assert getattr(found, name) == getattr(decided, name)
+    assert (found.left_alone, found.original) == (str(decided.left_alone or ""), original)
+    assert [(each.name, each.queue, each.cluster_queue) for each in found.options] == [
+        (each.option, each.queue, each.cluster_queue) for each in decided.options
+    ]
+    with pytest.raises(FieldError):
+        decision_record.from_json(text[: len(text) // 2])
 
 
 def test_moves_are_written_and_read_back_with_the_stays_before_them():

@@ -53,7 +53,7 @@ def test_of_the_rest_of_the_pod():
     after = in_pod(
         node_selector={"a": "b"},
         tolerations=({"key": "a"},),
-        affinity={"nodeAffinity": {}},
+        affinity={"nodeAffinity": {"required": [{}]}},
         runtime_class="a",
         labels={"a": "b"},
         annotations={"a": "b"},
@@ -67,6 +67,10 @@ def test_of_the_rest_of_the_pod():
         "labels",
         "annotations",
     )
+
+
+def test_an_affinity_that_asks_for_nothing_is_none():
+    assert differences(in_pod(affinity={"nodeAffinity": {}}), in_pod()).names == ()
 
 
 def test_of_the_job_itself():

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import policy
-from webhook.decide.choice import Asking, Choice
-from webhook.decide.strategies import choose
+from webhook.decide.strategies import Asking, Choice, choose
 from webhook.decide.wishes import Wishes
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builders import job, policy
-from webhook.decide import own_keys
+from webhook.decide import wishes
 from webhook.model.fields import FieldError
 from webhook.model.marks import MARKS
 
@@ -12,7 +12,7 @@ OURS = "kueue-fallback.dev/"
 
 def refusal(policy=policy(), **given):  # noqa: B008 - frozen
     with pytest.raises(FieldError) as error:
-        own_keys.check(job(**given), policy)
+        wishes.check_own_keys(job(**given), policy)
     return str(error.value)
 
 
@@ -63,13 +63,13 @@ def test_a_few_are_named_and_no_more():
 @pytest.mark.parametrize(
     "given",
     [
-        {"annotations": dict.fromkeys((*MARKS, *own_keys.WISHES, OURS + "probe"), "a")},
+        {"annotations": dict.fromkeys((*MARKS, *wishes.WISHES, OURS + "probe"), "a")},
         {"labels": dict.fromkeys(MARKS, "a")},
         {"labels": {OURS + "tier": "a"}, "annotations": {"example.com/polcy": "none"}},
     ],
 )
 def test_what_is_known_and_what_is_not_ours_passes(given):
-    own_keys.check(job(**given), policy())
+    wishes.check_own_keys(job(**given), policy())
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,6 @@ def test_what_is_known_and_what_is_not_ours_passes(given):
 def test_a_label_that_the_policy_itself_reads_passes(spec):
     labels = {OURS + "policies": "a"}
 
-    own_keys.check(job(labels=labels), policy(**spec))
+    wishes.check_own_keys(job(labels=labels), policy(**spec))
 
     assert "did you mean the annotation policy?" in refusal(labels=labels)

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import PAPER_THRESHOLD, policy
-from webhook.decide.choice import Asking, Choice
-from webhook.decide.strategies import choose
+from webhook.decide.strategies import Asking, Choice, choose
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.reasons import Reason
 

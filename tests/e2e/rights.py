@@ -37,7 +37,7 @@ from webhook.hindsight.journal_keeper import Journal
 from webhook.hindsight.savings_record import SavingsRecord
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import FAILURES_THAT_TELL
-from webhook.model.pending import Pending
+from webhook.model.job import Pending
 from webhook.model.policy.fallback_policy import read_policy
 from webhook.model.queues import Snapshot
 from webhook.reconsider.plan import Move, MoveCandidate, Way

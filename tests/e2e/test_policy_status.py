@@ -85,7 +85,7 @@ def test_a_policy_that_stopped_being_valid_is_said_to_be_and_takes_nothing_down(
 
     assert (said["reason"], said["message"]) == (
         "Invalid",
-        "spec.strategy.threshold: Required value: must be given with type: Threshold",
+        "spec.strategy.threshold: must be given with type: Threshold",
     )
     assert decision_of(job)["policy"] == queues.policy
 

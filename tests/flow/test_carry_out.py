@@ -11,8 +11,8 @@ from tests.servers import Server, paper_snapshot
 from webhook.jobs import KINDS
 from webhook.learn import job_class
 from webhook.learn.job_class import Mark
+from webhook.model.forecasts import JobClass
 from webhook.model.job import DECISION, JOB_CLASS
-from webhook.model.run_keys import JobClass
 
 KIND = KINDS["batch", "v1", "Job"]
 AS_SUBMITTED = job_class.of_job(KIND.read(light_job()))

@@ -40,8 +40,11 @@ class Observed:
         self._read = lambda kind, source: (
             reading(kind, source) if kind == kinds.WORKLOADS else read(kind, source)
         )
-        settler, restraint = OccupancyOfSnapshots(), Restraint(stated_version="", enforces=False)
-        self.feed = Feed(RESOURCES, self.now, settle=lambda seen: restraint(settler(seen)))
+        with_occupancy, restraint = (
+            OccupancyOfSnapshots(),
+            Restraint(stated_version="", enforces=False),
+        )
+        self.feed = Feed(RESOURCES, self.now, complete=lambda seen: restraint(with_occupancy(seen)))
         self._told: list[ForecastResult] = []
         self._foresight = Forecaster(
             self._told.append, clock=lambda: self.now, cpu=lambda: 0.0, sleep=lambda _: None

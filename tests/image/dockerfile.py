@@ -25,6 +25,13 @@ class Stage:
         value = self.value(instruction)
         return json.loads(value[value.index("[") :])
 
+    def commands(self):
+        return [part.strip() for value in self.values("RUN") for part in value.split("&&")]
+
+    def copied(self):
+        """What is copied from the sources."""
+        return {word for value in self.values("COPY") for word in value.split()[:-1]}
+
 
 def read():
     """The arguments before the first stage, and the stages."""
@@ -35,7 +42,3 @@ def read():
     parts = zip(starts, [*starts[1:], None], strict=True)
     stages = [Stage(base=steps[a][1], steps=tuple(steps[a + 1 : b])) for a, b in parts]
     return steps[: starts[0]], stages
-
-
-def commands(stage):
-    return [part.strip() for value in stage.values("RUN") for part in value.split("&&")]

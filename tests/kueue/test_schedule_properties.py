@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, used, waiting
 from webhook.kueue import occupancy, quota
-from webhook.kueue.queue_lines import has_room
+from webhook.kueue.queue_heads import has_room
 from webhook.model.queues import Queueing
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])

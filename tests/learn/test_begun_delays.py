@@ -6,7 +6,7 @@ from tests.learn.runs import began
 from webhook.learn import estimates
 from webhook.learn.estimates import OF_ALL, RunTimeLearner
 from webhook.learn.run_records import MOST_BEGUN, Run, unpack_runs
-from webhook.model.run_keys import JobClass
+from webhook.model.forecasts import JobClass
 
 
 def begun(*found, most=10_000):

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from tests.builders import GPU_OPTION, policy
 from tests.learn.learned import learned
 from webhook.learn import expected_runs
-from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, RunTime, Start
+from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, JobClass, RunTime, Start
 from webhook.model.policy.spec import Option
-from webhook.model.run_keys import JobClass
 
 CLASS = JobClass("k", "~c")
 (OPTION,) = policy({**GPU_OPTION, "startDelay": "40s"}).spec.options

@@ -19,7 +19,7 @@ class Tally:
     waiting: WaitingDispatches = field(default_factory=WaitingDispatches)
 
 
-def tally(**reserved):
+def counts(**reserved):
     found = Tally()
     for name, since in reserved.items():
         found.waiting.add(("team", name), since)
@@ -54,39 +54,39 @@ def test_the_oldest_is_found_whatever_came_and_went(steps, passed):
 
 
 def test_those_that_passed_tell_how_long_it_takes():
-    found = look(Dispatches(), tally(), seconds=(12, 12, 12))["gpu-cq"]
+    found = look(Dispatches(), counts(), seconds=(12, 12, 12))["gpu-cq"]
 
     assert (found.learned.seconds, found.learned.runs) == (pytest.approx(12), 3)
     assert (found.least, found.waiting_since) == (12, None)
 
 
 def test_the_one_that_waits_longest_is_told_on_the_clock_of_the_state():
-    found = look(Dispatches(), tally(w1=970, w2=950), clock=-900.0)
+    found = look(Dispatches(), counts(w1=970, w2=950), clock=-900.0)
 
     assert found == {"gpu-cq": Dispatch(waiting_since=50.0)}
 
 
 def test_who_was_overtaken_is_not_told():
-    found = look(Dispatches(), tally(w1=80), seconds=(10,), at=100)
+    found = look(Dispatches(), counts(w1=80), seconds=(10,), at=100)
 
     assert found["gpu-cq"].waiting_since is None
 
 
 def test_who_got_quota_with_the_last_that_passed_still_waits():
-    found = look(Dispatches(), tally(w1=90), seconds=(10,), at=100)
+    found = look(Dispatches(), counts(w1=90), seconds=(10,), at=100)
 
     assert found["gpu-cq"].waiting_since == 90.0
 
 
 def test_what_did_not_change_stays_the_same_object_though_clocks_drift():
-    dispatches, found = Dispatches(), tally(w1=90)
+    dispatches, found = Dispatches(), counts(w1=90)
     before = look(dispatches, found, clock=0.0)
 
     assert look(dispatches, found, clock=0.001) is before
 
 
 def test_nothing_is_told_of_a_queue_where_nobody_waits_any_more():
-    dispatches, found = Dispatches(), tally(w1=90)
+    dispatches, found = Dispatches(), counts(w1=90)
     look(dispatches, found)
     found.waiting.remove(("team", "w1"))
 

@@ -5,8 +5,7 @@ import pytest
 from tests.builders import CPU_OPTION, GPU_OPTION, policy
 from tests.learn.learned import learned
 from webhook.learn.expected_runs import Expecting, estimate
-from webhook.model.forecasts import Basis
-from webhook.model.run_keys import JobClass
+from webhook.model.forecasts import Basis, JobClass
 
 CLASS = JobClass("k", "~c")
 SLOWED = policy(

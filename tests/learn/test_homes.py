@@ -4,7 +4,7 @@ from tests.learn.runs import ended
 from webhook.learn import run_records
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import config_map, read_shard
-from webhook.model.run_keys import home_of, of_queue
+from webhook.model.forecasts import home_of, of_queue
 
 
 def test_a_class_and_all_classes_of_a_queue_name_their_home():

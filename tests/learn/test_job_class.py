@@ -8,7 +8,7 @@ from tests.builders import container, job, template
 from webhook.jobs import batch
 from webhook.learn import job_class
 from webhook.learn.job_class import Mark
-from webhook.model.run_keys import JobClass
+from webhook.model.forecasts import JobClass
 
 GPU = {"cpu": "4", "nvidia.com/gpu": "1"}
 

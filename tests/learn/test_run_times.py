@@ -134,7 +134,7 @@ def test_each_class_costs_less_than_5_kb():
     tracemalloc.start()
     try:
         found = RunTimeLearner()
-        for number in range(2_000):
+        for number in range(800):
             found.merge(f"{number:016x}", full_record(number))
         estimates = found.estimates(at_once=None)
         starts = found.delays.starts(at_once=None)
@@ -142,8 +142,8 @@ def test_each_class_costs_less_than_5_kb():
     finally:
         tracemalloc.stop()
 
-    assert (len(estimates), len(starts)) == (8_000, 4_002)
-    assert size < 2_000 * 5e3
+    assert (len(estimates), len(starts)) == (3_200, 1_602)
+    assert size < 800 * 5e3
 
 
 def test_a_run_in_a_worker_cluster_is_told_apart_and_counted_behind_the_manager():

@@ -14,7 +14,7 @@ from webhook.jobs import batch
 from webhook.learn import job_class
 from webhook.learn.job_class import Mark
 from webhook.learn.run_records import Began, Ended, Run
-from webhook.model.run_keys import JobClass
+from webhook.model.forecasts import JobClass
 from webhook.state.workload import read_workload
 
 ADMITTED_AT = 1795240810

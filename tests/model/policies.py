@@ -1,4 +1,4 @@
-"""A valid policy, and many broken ones with the API server's own lines about each."""
+"""A valid policy, and many broken ones with the path of each mistake and words about it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from webhook.model.policy.validation import ROOT, UNCHECKED
 
 VALID: Mapping[str, Any] = {
     "apiVersion": "kueue-fallback.dev/v1alpha1",
@@ -37,7 +35,8 @@ VALID: Mapping[str, Any] = {
 class Broken:
     it: str
     policy: Mapping[str, Any]
-    lines: list[str]
+    want: list[tuple[str, str]]
+    """Path, and words of the message."""
 
 
 def policy(**spec: Any) -> dict[str, Any]:
@@ -52,9 +51,7 @@ def broken() -> list[Broken]:
         Broken(
             it=case["it"],
             policy=merged(VALID, case["patch"]),
-            lines=sorted(
-                [*case["want"], *([f"{ROOT}: {UNCHECKED}"] * case.get("rulesUnchecked", False))]
-            ),
+            want=[tuple(line.split(": ", 1)) for line in case["want"]],
         )
         for case in cases
     ]

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.model import policies
+from tests.model import mutations, policies
 from tests.model.policies import Broken, policy
 from webhook.model.policy.fallback_policy import (
     Accelerator,
@@ -72,49 +72,7 @@ def test_a_null_is_as_good_as_nothing():
 
 
 def test_every_field_of_the_design_is_taken():
-    found = read_policy(
-        policy(
-            priority=5,
-            jobClassLabel="example.com/model",
-            match={
-                "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]},
-                "maxRequests": {"nvidia.com/gpu": 1},
-                "queues": ["gpu-lq", ""],
-                "withoutQueue": True,
-            },
-            options=[
-                {"name": "gpu", "queue": "gpu-lq"},
-                {
-                    "name": "cpu",
-                    "queue": "cpu-lq",
-                    "slowdown": 3.5,
-                    "startDelay": "1m30s",
-                    "guests": {"maxJobs": 3, "priorityClass": ""},
-                    "adaptation": {
-                        "accelerator": "Remove",
-                        "perRemoved": {"cpu": "4"},
-                        "containers": ["main"],
-                        "resources": {"remove": ["a.b/c"], "requests": {}, "limits": {"cpu": 8}},
-                        "env": {"RUN_ENV": "cpu"},
-                        "image": "",
-                        "nodeSelector": {"remove": ["pool"], "set": {"pool": "cpu"}},
-                        "tolerations": {"remove": [{"key": "gpu"}], "add": [{"key": "cpu"}]},
-                        "affinity": "Remove",
-                        "runtimeClassName": "Keep",
-                        "labels": {"a": "b"},
-                        "annotations": {"a": "b c"},
-                    },
-                },
-            ],
-            strategy={
-                "type": "Threshold",
-                "threshold": [
-                    {"option": "gpu", "orPendingBelow": 10},
-                    {"option": "cpu", "andReservingBelow": 3},
-                ],
-            },
-        )
-    )
+    found = read_policy(mutations.FULL)
 
     assert found.spec.strategy.threshold is not None
     assert [rule.or_pending_below for rule in found.spec.strategy.threshold] == [10, None]
@@ -139,11 +97,43 @@ def test_an_object_as_the_api_server_serves_it_is_read():
 
 
 @pytest.mark.parametrize("case", policies.broken(), ids=lambda case: case.it)
-def test_a_broken_policy_is_refused_with_the_lines_of_the_api_server(case: Broken):
+def test_a_broken_policy_is_refused_with_the_path_of_each_mistake(case: Broken):
     with pytest.raises(PolicyError) as caught:
         read_policy(case.policy)
 
-    assert sorted(str(error) for error in caught.value.errors) == case.lines
+    errors = sorted(caught.value.errors, key=lambda error: (error.path, error.message))
+    assert [error.path for error in errors] == [path for path, _ in case.want]
+    for error, (_, words) in zip(errors, case.want, strict=True):
+        assert words in error.message
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"name": "a", "labels": {"a": 1}},
+        {"name": "a", "annotations": {"a": True}},
+        {"name": "a", "generation": "x"},
+        {"generateName": "a"},
+    ],
+)
+def test_metadata_that_no_policy_can_have_is_a_mistake(metadata):
+    with pytest.raises(PolicyError, match="metadata"):
+        read_policy({**policy(), "metadata": metadata})
+
+
+def test_a_field_in_the_spelling_of_python_is_a_mistake():
+    with pytest.raises(PolicyError, match=r"spec.match.job_selector: no such field"):
+        read_policy(policy(match={"job_selector": {}}))
+
+
+def test_nulls_are_absent_but_a_null_under_an_unknown_name_is_a_mistake():
+    source = policy(match={"maxRequests": {"cpu": 1}})
+    source["spec"]["match"]["maxRequests"]["memory"] = None
+
+    assert read_policy(source).spec.match.max_requests == {"cpu": "1"}
+    source["spec"]["foo"] = None
+    with pytest.raises(PolicyError, match=r"spec.foo: no such field"):
+        read_policy(source)
 
 
 @pytest.mark.parametrize("source", [{}, {"metadata": 5}, {"metadata": {"name": 5}, "spec": None}])

@@ -2,7 +2,7 @@ import tracemalloc
 
 from tests.reviews import light_job
 from webhook.jobs import batch
-from webhook.model.recall import Memo
+from webhook.model.pods import Memo
 
 
 def asked(memo, key, size=1, done=None):

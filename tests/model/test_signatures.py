@@ -11,8 +11,10 @@ from webhook.model.signatures import (
     SigningKeys,
     are_own_marks,
     is_own_record,
+    own_words,
     signed_id,
     signed_record,
+    signed_words,
     unsigned_id,
 )
 
@@ -55,6 +57,18 @@ def test_a_record_with_one_other_character_is_nobodys(text, data):
 def test_any_text_can_be_asked_about(text):
     assert not is_own_record(text, "team", KEYS, created=LATER)
     assert not are_own_marks(text, "team", ("p", "o", "c"), KEYS, created=LATER)
+
+
+@given(st.text(), st.text(max_size=20))
+def test_signed_words_are_given_back_in_their_namespace_alone(text, namespace):
+    signed = signed_words(text, namespace, KEYS)
+
+    assert own_words(signed, namespace, KEYS, created=LATER) == text
+    assert own_words(signed, f"{namespace}2", KEYS, created=LATER) is None
+    assert own_words(signed, namespace, OTHERS, created=LATER) is None
+    assert own_words(text, namespace, KEYS, created=LATER) is None
+    assert own_words(text, namespace, KEYS, created=NOW) == text
+    assert own_words(signed_words(text, namespace, None), namespace, None, created=LATER) == text
 
 
 def test_what_was_created_before_there_were_signatures_is_believed_without_one():

@@ -105,7 +105,7 @@ def published(feed, *, frames, message=None):
 
 def test_a_turn_that_fails_is_counted_and_told_and_the_next_carries_everything(monkeypatch):
     monkeypatch.setattr(process, "HEARTBEAT_SECONDS", 0.001)
-    monkeypatch.setattr(process, "_settle", lambda: None)
+    monkeypatch.setattr(process, "_freeze", lambda: None)
     feed, failing = synced_feed(), [RuntimeError("s3cret")]
     update = feed.update
 
@@ -128,7 +128,7 @@ def test_a_turn_that_fails_is_counted_and_told_and_the_next_carries_everything(m
 
 def test_a_message_that_fails_costs_that_message(monkeypatch):
     monkeypatch.setattr(process, "HEARTBEAT_SECONDS", 0.001)
-    monkeypatch.setattr(process, "_settle", lambda: None)
+    monkeypatch.setattr(process, "_freeze", lambda: None)
     bad = WatchUpdate(kind="no such kind", at=1.0, entries=())
 
     (update,), lines = published(synced_feed(), frames=1, message=bad)

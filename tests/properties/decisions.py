@@ -10,7 +10,13 @@ from webhook.flow import create
 from webhook.jobs import KINDS
 from webhook.kueue import occupancy
 from webhook.model.job import QUEUE_LABEL
-from webhook.model.policy.fallback_policy import FallbackPolicy, Option
+from webhook.model.policy.fallback_policy import (
+    FallbackPolicy,
+    Option,
+    Strategy,
+    StrategyType,
+    ThresholdRule,
+)
 from webhook.model.queues import Quota
 
 KIND = KINDS["batch", "v1", "Job"]
@@ -20,6 +26,11 @@ PLENTY = {
     name: Quota(nominal=1 << 60)
     for name in ("cpu", "memory", "ephemeral-storage", "pods", "hugepages-2Mi")
 }
+
+THRESHOLD = Strategy(
+    type=StrategyType.THRESHOLD,
+    threshold=(ThresholdRule(option="cpu", or_pending_below=10),),
+)
 
 
 def world(adaptation):
@@ -33,6 +44,7 @@ def world(adaptation):
         spec=spec.model_copy(
             update={
                 "options": (option,),
+                "strategy": THRESHOLD,
                 "match": spec.match.model_copy(update={"job_selector": None, "queues": None}),
             }
         ),

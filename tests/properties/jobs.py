@@ -100,6 +100,17 @@ def tolerations() -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+def _tolerable(found: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what the API server refuses in a policy's toleration."""
+    exists = found["operator"] == "Exists" or "key" not in found
+    kept = {**found, "operator": "Exists" if exists else "Equal"}
+    if exists:
+        kept.pop("value", None)
+    if kept.get("effect") != "NoExecute":
+        kept.pop("tolerationSeconds", None)
+    return kept
+
+
 def _expressions() -> st.SearchStrategy[list[dict[str, Any]]]:
     one = _optional(
         {
@@ -198,7 +209,7 @@ def adaptations() -> st.SearchStrategy[Adaptation]:
                     _optional({"key": st.sampled_from(TAINT_KEYS)}, {"value": st.just("gpu")}),
                     max_size=2,
                 ),
-                "add": st.lists(tolerations(), max_size=2),
+                "add": st.lists(tolerations().map(_tolerable), max_size=2),
             }
         ),
         "affinity": st.sampled_from(["Keep", "Remove"]),

@@ -13,6 +13,7 @@ from webhook.admission import patch
 from webhook.flow import create, moving
 from webhook.jobs import KINDS
 from webhook.kueue import occupancy
+from webhook.model.decision import Decided, Declined, Moved
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, Reconsider
 
@@ -62,7 +63,7 @@ def world(first, second, taken="gpu"):
 
 def created(source, found):
     outcome = create.consider(source, KIND, found, MOMENT, create.Rules())
-    assume(outcome.decision is not None and outcome.decision.option is not None)
+    assume(isinstance(outcome, Decided) and outcome.decision.option is not None)
     return patched(source, outcome)
 
 
@@ -70,9 +71,9 @@ def moved(stored, option, found):
     asked = asking(stored, option)
     outcome = moving.move(asked, KIND, found, LATER, create.Rules())
     after = patched(asked, outcome)
-    if outcome.obstacle is not None:
+    if isinstance(outcome, Declined):
         assert plain(after) == plain(stored)
-    assume(outcome.obstacle is None)
+    assume(isinstance(outcome, Moved))
     return after
 
 

@@ -13,6 +13,7 @@ from webhook.admission import patch
 from webhook.decide import decision_record
 from webhook.flow import create
 from webhook.jobs import batch
+from webhook.model.decision import Decided
 from webhook.model.job import DECISION
 from webhook.model.reasons import Skip
 
@@ -21,7 +22,7 @@ from webhook.model.reasons import Skip
 def test_decided_twice_is_decided_once(source, adaptation):
     found, job = world(adaptation), submitted(source)
     outcome, admitted = decided(job, found)
-    assume(outcome.decision is not None and outcome.decision.option is not None)
+    assume(isinstance(outcome, Decided) and outcome.decision.option is not None)
 
     again, unchanged = decided({**admitted, "spec": {**admitted["spec"], "suspend": True}}, found)
 
@@ -33,7 +34,7 @@ def test_decided_twice_is_decided_once(source, adaptation):
 def test_a_manifest_that_carries_a_decision_is_decided_as_it_was_submitted(source, adaptation):
     found, job = world(adaptation), submitted(source)
     outcome, admitted = decided(job, found)
-    assume(outcome.decision is not None and outcome.decision.option is not None)
+    assume(isinstance(outcome, Decided) and outcome.decision.option is not None)
 
     later, decided_anew = decided(admitted, found, unix=1e9 + 3600, uid="ffff0000")
 
@@ -71,4 +72,5 @@ def answered(job, found, uid):
         create.Moment(now=100.0, unix=1e9, time=_time(1e9), uid=uid),
         create.Rules(),
     )
-    return patch.operations(outcome.edits, admitted, KIND.allowed, outcome.prepared)
+    prepared = outcome.prepared if isinstance(outcome, Decided) else None
+    return patch.operations(outcome.edits, admitted, KIND.allowed, prepared)

@@ -16,8 +16,7 @@ from tests.state.objects import (
     workload,
 )
 from webhook.api import resources as kinds
-from webhook.model.job import PodSets
-from webhook.model.pending import Pending
+from webhook.model.job import Pending, PodSets
 from webhook.reconsider import choose, offers
 from webhook.state.state import State
 
@@ -94,7 +93,7 @@ def looked(workloads, jobs, *, policies=None, most=16, gpu="4", cpu="9", **world
     snapshot = replace(state.snapshot(0.0, NOW), policies=policies or (rule(),), generation=1)
     found = offers.ReconsiderInput(
         snapshot=snapshot,
-        censuses={name: state.census(name) for name in choose.trees(snapshot)},
+        contents={name: state.contents_of(name) for name in choose.trees(snapshot)},
         workloads=choose.by_job(state.workloads()),
         now=0.0,
         unix=NOW,

@@ -219,7 +219,7 @@ def test_equal_jobs_share_a_kind_that_no_other_gets():
     state.replace(kinds.LOCAL_QUEUES, [lane("gpu"), lane("cpu")])
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
     snapshot = replace(state.snapshot(0.0, NOW), policies=(rule(),), generation=1)
-    world = offers.ReconsiderInput(snapshot=snapshot, censuses={}, workloads={}, now=0.0, unix=NOW)
+    world = offers.ReconsiderInput(snapshot=snapshot, contents={}, workloads={}, now=0.0, unix=NOW)
     catalog = offers.MoveOptions(world, occupancy.build(snapshot))
     others = replace(pending(1), job=replace(pending(1).job, labels={"team": "b"}))
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.server.deadlines import Deadlines
+from webhook.server.connections import Deadlines
 
 
 def connection(number=0):

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from webhook.server.gunicorn_app import WAITED, failure, respond
 from webhook.server.http1 import HttpMessage
-from webhook.server.wsgi import WAITED, failure, respond
 
 
 def message(**changed):

@@ -1,6 +1,6 @@
 """Reinvocations of Jobs that carry no mark of ours."""
 
-from webhook.serving.repeated_reviews import ECHO_SECONDS, RepeatedReviews
+from webhook.serving.ledger import REPEATED_SECONDS, RepeatedReviews
 
 
 def test_each_noted_job_echoes_once():
@@ -8,7 +8,7 @@ def test_each_noted_job_echoes_once():
     echoes.expect("ns/train-", 10.0)
     echoes.expect("ns/train-", 10.1)
 
-    found = [echoes.is_echo("ns/train-", 10.2) for _ in range(3)]
+    found = [echoes.is_repeated("ns/train-", 10.2) for _ in range(3)]
 
     assert found == [True, True, False]
 
@@ -17,22 +17,22 @@ def test_another_name_is_no_echo():
     echoes = RepeatedReviews()
     echoes.expect("ns/train-", 10.0)
 
-    assert not echoes.is_echo("ns/other-", 10.0)
+    assert not echoes.is_repeated("ns/other-", 10.0)
 
 
 def test_an_echo_that_comes_too_late_is_a_job_of_its_own():
     echoes = RepeatedReviews()
     echoes.expect("ns/train-", 10.0)
 
-    assert not echoes.is_echo("ns/train-", 10.0 + ECHO_SECONDS + 0.1)
+    assert not echoes.is_repeated("ns/train-", 10.0 + REPEATED_SECONDS + 0.1)
 
 
 def test_an_echoed_job_leaves_the_next_one_expected():
     echoes = RepeatedReviews()
     echoes.expect("ns/a", 0.0)
-    echoes.is_echo("ns/a", 0.1)
-    echoes.expect("ns/a", ECHO_SECONDS)
+    echoes.is_repeated("ns/a", 0.1)
+    echoes.expect("ns/a", REPEATED_SECONDS)
 
-    found = echoes.is_echo("ns/a", ECHO_SECONDS + 0.1)
+    found = echoes.is_repeated("ns/a", REPEATED_SECONDS + 0.1)
 
     assert found

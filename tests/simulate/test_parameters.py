@@ -3,11 +3,11 @@
 import pytest
 
 from webhook.model.fields import FieldError
-from webhook.simulate import parameters
+from webhook.simulate import scenario_spec
 
 
 def fill(text, given=None, **declared):
-    return parameters.fill({"parameters": declared, "here": [{"x": text}]}, given or {})
+    return scenario_spec.fill({"parameters": declared, "here": [{"x": text}]}, given or {})
 
 
 def test_a_reference_alone_becomes_the_value_with_its_type():
@@ -20,7 +20,7 @@ def test_references_within_a_text_become_part_of_it():
 
 def test_two_dollars_stand_for_the_text_itself():
     assert fill("${n} $${HOME} $${n}", n=3)["here"] == [{"x": "3 ${HOME} ${n}"}]
-    assert parameters.fill({"x": "$${HOME}"}, {}) == {"x": "${HOME}"}
+    assert scenario_spec.fill({"x": "$${HOME}"}, {}) == {"x": "${HOME}"}
 
 
 def test_a_given_value_replaces_the_default():
@@ -50,7 +50,7 @@ def test_what_has_no_place_or_no_value_is_refused(text, given, declared, message
 
 
 def test_assignments_are_read_as_numbers_where_they_are():
-    assert parameters.assignments(["a=1", "b=1.5", "c=x=y", "d="]) == {
+    assert scenario_spec.assignments(["a=1", "b=1.5", "c=x=y", "d="]) == {
         "a": 1,
         "b": 1.5,
         "c": "x=y",
@@ -68,6 +68,6 @@ def test_assignments_are_read_as_numbers_where_they_are():
 )
 def test_an_assignment_that_is_none_is_refused(words, message):
     with pytest.raises(FieldError) as refused:
-        parameters.assignments(words)
+        scenario_spec.assignments(words)
 
     assert str(refused.value) == message

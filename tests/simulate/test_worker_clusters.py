@@ -52,8 +52,8 @@ def test_without_clusters_what_has_quota_at_the_manager_runs():
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        (["clusters", 0, "name"], None, "clusters[0].name: input should be a valid string"),
-        (["clusters", 0, "watched"], "perhaps", "clusters[0].watched: "),
+        (["clusters", 0, "name"], None, "clusters[0].name: expected a string"),
+        (["clusters", 0, "watched"], "perhaps", "clusters[0].watched: expected true or false"),
         (["clusters", 0, "quota"], 4, "clusters[0].quota: no such field"),
         (
             ["clusters", 0, "name"],

@@ -85,7 +85,7 @@ def test_what_was_learned_goes_before_what_the_policy_says():
     known = running("a", 0)
     state = state_with(known, cpu="4")
     state.snapshot(0.0, NOW)
-    (held,) = state.census("gpu-cq").holding
+    (held,) = state.contents_of("gpu-cq").holding
     learned = RunTime(seconds=90.0, low=90.0, high=90.0, basis=Basis.LEARNED, runs=50)
 
     found = profile(known, cpu="4", run_times={(held.job_class.key, "a100"): learned})
@@ -155,7 +155,7 @@ def test_the_trees_are_watched_in_which_somebody_decides_by_forecasts(strategy, 
 def test_only_what_changed_is_counted_again():
     state = state_with(waiting("a"))
     found = replace(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
-    counted = {"gpu-cq": state.census("gpu-cq")}
+    counted = {"gpu-cq": state.contents_of("gpu-cq")}
     surveyor = forecast_input.ForecastInputs()
     first = surveyor.profiles(
         forecast_input.ForecastInput(snapshot=found, counted=counted, now=0.0, unix=NOW)
@@ -192,7 +192,7 @@ def test_what_a_deleted_queue_held_is_forgotten():
         )
         return surveyor.profiles(survey)
 
-    before = asked(found, counted={"gpu-cq": state.census("gpu-cq")})
+    before = asked(found, counted={"gpu-cq": state.contents_of("gpu-cq")})
     while_gone = asked(gone)
     back = asked(found, due=due)
 

@@ -15,7 +15,7 @@ from webhook.learn import job_class
 from webhook.learn.run_records import ClassRecord, config_map, read_shard
 from webhook.model import faults, fields, quantity
 from webhook.model.fields import FieldError
-from webhook.model.run_keys import JobClass
+from webhook.model.forecasts import JobClass
 from webhook.state.state import PendingArrivals
 from webhook.state.workload import read_workload
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from fnmatch import translate
 
-from webhook.model.recall import recalling
+from webhook.model.pods import recalling
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from webhook.adapt import accelerators, limit_ranges, pins
-from webhook.kueue.unmodelled import MIN_PARALLELISM
+from webhook.kueue.requests import MIN_PARALLELISM
 from webhook.model import quantity
 from webhook.model.decision import Rejection
 from webhook.model.fields import FieldError

@@ -17,7 +17,7 @@ from webhook.admission import places
 from webhook.admission.original import original_of
 from webhook.admission.places import Allowed
 from webhook.model.edits import ABSENT, HOLE, Edit, Operation, Path, Prepared, escaped, to_pointer
-from webhook.model.recall import recalling
+from webhook.model.pods import recalling
 
 
 class CannotApplyError(ValueError):

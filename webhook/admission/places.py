@@ -1,14 +1,16 @@
 """Finds values in an object by named paths, and tells which paths may be edited.
 
-It must not know what is edited there.
+It must not know what is edited there. Beside them, whose fields they are by ``managedFields``.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
-from webhook.model.edits import ABSENT, KEYED_BY_NAME, Absent, Path
+from webhook.model.edits import ABSENT, KEYED_BY_NAME, Absent, Operation, Path, to_pointer
 
 Allowed: TypeAlias = tuple[Path, ...]
 """Patterns of paths; a part ``*`` is any text, ``domain/*`` any name with that prefix."""
@@ -76,3 +78,38 @@ def place_of(elements: list[Any], name: str) -> int | None:
 def empty(part: str) -> Any:
     """Return the empty container, list or object, for a field *part* that has to be created."""
     return [] if part in KEYED_BY_NAME else {}
+
+
+_VALUE = "f:value"
+
+
+def disowned(source: Mapping[str, Any], variables: Iterable[Path]) -> list[Operation]:
+    """List the operations after which nobody owns the literal value of these variables."""
+    metadata = source.get("metadata")
+    entries = metadata.get("managedFields") if isinstance(metadata, dict) else None
+    claimed = [(*_fields_of(path), _VALUE) for path in variables]
+    return [
+        {"op": "remove", "path": to_pointer(("metadata", "managedFields", str(index), *path))}
+        for index, entry in enumerate(entries if isinstance(entries, list) else ())
+        for path in claimed
+        if _is_there(entry, path)
+    ]
+
+
+def _fields_of(path: Path) -> Iterator[str]:
+    """Yield the parts of a path as managed fields write it: ``f:env``, ``k:{"name":"A"}``."""
+    yield "fieldsV1"
+    above = ""
+    for part in path:
+        is_name = above in KEYED_BY_NAME
+        key = json.dumps({"name": part}, separators=(",", ":"), ensure_ascii=False)
+        yield f"k:{key}" if is_name else f"f:{part}"
+        above = "" if is_name else part
+
+
+def _is_there(node: Any, path: Path) -> bool:
+    for part in path:
+        if not isinstance(node, dict) or part not in node:
+            return False
+        node = node[part]
+    return True

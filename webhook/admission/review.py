@@ -1,5 +1,7 @@
 """Turns the bytes of an AdmissionReview into a Review, and a Verdict into bytes.
 
+A probe is a review that an install sends to see that the webhook is called; it is answered here.
+
 It trusts nothing that it reads, and must not know what kinds of objects are reviewed.
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/
 """
@@ -18,6 +20,7 @@ from typing import Any, NoReturn
 
 from webhook.model import fields
 from webhook.model.fields import FieldError
+from webhook.model.job import PROBE
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -242,3 +245,24 @@ def _cut(warnings: Sequence[str]) -> list[str]:
 
 def _dumps(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
+
+
+_NONCE = re.compile(r"[0-9a-z-]{1,64}")
+
+
+def probe_verdict(review: Review, *, seen_by: str) -> Verdict | None:
+    """Return a verdict that only repeats the nonce of a dry run; None: the review is no probe."""
+    if not review.dry_run or review.operation != "CREATE":
+        return None
+    metadata = review.object.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    nonce = annotations.get(PROBE) if isinstance(annotations, dict) else None
+    # Anybody may send a dry run: only what cannot mislead a reader is repeated.
+    if not isinstance(nonce, str) or not _NONCE.fullmatch(nonce):
+        return None
+    return Verdict(uid=review.uid, warnings=(probe_warning(nonce, seen_by=seen_by),))
+
+
+def probe_warning(nonce: str, *, seen_by: str = "") -> str:
+    """Return the warning; without *seen_by*, the beginning of every answer to this nonce."""
+    return f"kueue-fallback: probe {nonce} seen by {seen_by}"

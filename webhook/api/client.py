@@ -104,7 +104,7 @@ def _causes(status: Mapping[str, Any]) -> Iterator[Cause]:
     causes = details.get("causes") if isinstance(details, dict) else None
     for cause in causes if isinstance(causes, list) else ():
         if isinstance(cause, dict):
-            yield Cause(str(cause.get("field", "")), str(cause.get("reason", "")))
+            yield Cause(*(str(cause.get(key, "")) for key in ("field", "reason", "message")))
 
 
 def _text(header: str) -> str:
@@ -231,8 +231,10 @@ class Client:
     ) -> Mapping[str, Any]:
         return self._call("POST", path, params, body=body)
 
-    def put(self, path: str, body: object) -> Mapping[str, Any]:
-        return self._call("PUT", path, None, body=body)
+    def put(
+        self, path: str, body: object, params: Mapping[str, str] | None = None
+    ) -> Mapping[str, Any]:
+        return self._call("PUT", path, params, body=body)
 
     def post_with_warnings(
         self, path: str, body: object, params: Mapping[str, str] | None = None

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from dataclasses import dataclass
+
+_NO_RIGHT = re.compile(r' is forbidden: User "[^"]*" cannot ')
 
 
 class ClusterError(Exception):
@@ -21,6 +25,8 @@ class Unreachable(ClusterError):  # noqa: N818 - names a condition of the cluste
 
 
 class Forbidden(ClusterError):  # noqa: N818
+    """403: the user lacks a right, or admission refuses the object."""
+
     def __init__(self, resource: str, detail: str = "") -> None:
         super().__init__(resource, detail)
         self.resource = resource
@@ -28,6 +34,10 @@ class Forbidden(ClusterError):  # noqa: N818
 
     def __str__(self) -> str:
         return self.detail or self.resource
+
+    @property
+    def is_lack_of_rights(self) -> bool:
+        return _NO_RIGHT.search(str(self)) is not None
 
 
 class NotServed(ClusterError):  # noqa: N818
@@ -54,6 +64,7 @@ class Cause:
 
     field: str
     reason: str
+    message: str = dataclasses.field(default="", compare=False)
 
 
 class Refused(ClusterError):  # noqa: N818

@@ -60,37 +60,37 @@ class Holder:
         return now < self.held_until
 
 
-def saw(standing: Holder, record: LeaseRecord | None, *, identity: str, now: float) -> Holder:
+def saw(holder: Holder, record: LeaseRecord | None, *, identity: str, now: float) -> Holder:
     """Apply a read of the Lease that was made at *now*; a *record* of None: there is no Lease."""
-    before = standing.record
+    before = holder.record
     if record is None:
         if before is None:
-            return standing
+            return holder
         # Its holder may not know yet, and gets as much time as with any other change.
         record = replace(before, version="")
     if before is not None and record.version == before.version:
-        return standing
+        return holder
     is_ours = record.holder == identity
     heard = before is not None and record.holder and record.version and not is_ours
     return replace(
-        standing,
+        holder,
         record=record,
         changed_at=now,
-        heard_at=now if heard else standing.heard_at,
-        held_until=standing.held_until if is_ours else -math.inf,
+        heard_at=now if heard else holder.heard_at,
+        held_until=holder.held_until if is_ours else -math.inf,
     )
 
 
-def may_claim(standing: Holder, *, identity: str, now: float) -> bool:
-    record = standing.record
+def may_claim(holder: Holder, *, identity: str, now: float) -> bool:
+    record = holder.record
     if record is None or record.holder in ("", identity):
         return True
-    return now >= standing.changed_at + record.seconds
+    return now >= holder.changed_at + record.seconds
 
 
-def claim(standing: Holder, *, identity: str, stamp: str) -> Mapping[str, Any]:
+def claim(holder: Holder, *, identity: str, stamp: str) -> Mapping[str, Any]:
     """Return the spec with which we acquire the Lease at *stamp*, or renew it."""
-    record = standing.record
+    record = holder.record
     is_ours = record is not None and record.holder == identity
     transitions = 0 if record is None else record.transitions + (not is_ours)
     return {
@@ -102,19 +102,19 @@ def claim(standing: Holder, *, identity: str, stamp: str) -> Mapping[str, Any]:
     }
 
 
-def held(standing: Holder, record: LeaseRecord, *, asked: float, now: float) -> Holder:
+def held(holder: Holder, record: LeaseRecord, *, asked: float, now: float) -> Holder:
     """Apply that the claim sent at *asked* was granted, as is known at *now*."""
     return replace(
-        standing,
+        holder,
         record=record,
         changed_at=now,
         held_until=asked + GIVE_UP_SECONDS,
-        terms=standing.terms + (not standing.leads(now)),
+        terms=holder.terms + (not holder.leads(now)),
     )
 
 
-def resigned(standing: Holder) -> Holder:
-    return replace(standing, held_until=-math.inf)
+def resigned(holder: Holder) -> Holder:
+    return replace(holder, held_until=-math.inf)
 
 
 def read(source: Mapping[str, Any]) -> LeaseRecord:
@@ -151,19 +151,19 @@ class Elector:
         self._clock = clock
         self._stamp = stamp
         self._place = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._standing = Holder()
+        self._holder = Holder()
         self.trouble = ""
         """What failed at the last step; empty: nothing."""
 
     def term(self) -> int:
         """Return how often leadership was gained, this term included; 0: we do not lead."""
-        standing = self._standing
-        return standing.terms if standing.leads(self._clock()) else 0
+        holder = self._holder
+        return holder.terms if holder.leads(self._clock()) else 0
 
     @property
     def heard_at(self) -> float:
         """Monotonic time at which another leader was last read to renew; -inf: never."""
-        return self._standing.heard_at
+        return self._holder.heard_at
 
     def step(self) -> float:
         """Read the Lease, and acquire or renew it if allowed.
@@ -181,7 +181,7 @@ class Elector:
 
     def resign(self) -> None:
         """Stop leading and release the Lease, so that another replica can acquire it at once."""
-        self._standing = resigned(self._standing)
+        self._holder = resigned(self._holder)
         try:
             source = self._get()
             if source is not None and read(source).holder == self._identity:
@@ -194,13 +194,13 @@ class Elector:
         source = self._get()
         record, asked = None if source is None else read(source), self._clock()
         identity = self._identity
-        self._standing = saw(self._standing, record, identity=identity, now=asked)
-        if not may_claim(self._standing, identity=identity, now=asked):
+        self._holder = saw(self._holder, record, identity=identity, now=asked)
+        if not may_claim(self._holder, identity=identity, now=asked):
             return
-        spec = claim(self._standing, identity=identity, stamp=self._stamp())
+        spec = claim(self._holder, identity=identity, stamp=self._stamp())
         answer = self._post(spec) if source is None else self._put(source, spec)
         now = self._clock()
-        self._standing = held(self._standing, read(answer), asked=asked, now=now)
+        self._holder = held(self._holder, read(answer), asked=asked, now=now)
 
     def _get(self) -> Mapping[str, Any] | None:
         try:

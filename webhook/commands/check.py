@@ -1,4 +1,4 @@
-"""``check``: validates policies in files as ``kubectl apply`` would, without a cluster."""
+"""``check``: validates policies in files, without a cluster unless one is asked for."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import GROUP, KIND, VERSION, PolicyError, read_policy
 
 if TYPE_CHECKING:
+    from webhook.api.client import Client
     from webhook.commands.check_sample import Trial
 
 
@@ -28,13 +29,15 @@ class Finding:
     line: int
     path: str
     message: str
+    is_servers: bool = False
+    """The API server said so."""
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{where}: {self.message}"
+        return f"{where}: {'API server: ' if self.is_servers else ''}{self.message}"
 
 
-@click.command("check", short_help="Check policies, with the API server's texts.")
+@click.command("check", short_help="Check policies, and a sample Job in each option.")
 @click.option(
     "-f",
     "--filename",
@@ -44,6 +47,7 @@ class Finding:
     metavar="FILE",
     help="A file with policies, YAML or JSON, or - for stdin; repeatable.",
 )
+@click.option("--server", is_flag=True, help="Ask the API server, too, by a dry run.")
 @click.option("--sample", metavar="JOB", help="A Job to try in every option, on the cluster.")
 @click.option("-n", "--namespace", help="The sample's, if its manifest names none.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
@@ -51,14 +55,19 @@ class Finding:
 def command(
     *,
     paths: tuple[str, ...],
+    server: bool,
     sample: str | None,
     namespace: str | None,
     output: str,
     kubeconfig: str | None,
 ) -> None:
-    """Check FallbackPolicies as `kubectl apply` would: the same verdict, the same texts.
+    """Check FallbackPolicies: what the API server would refuse is a mistake.
 
-    Each mistake is one line: file, line, path and text. Other kinds are skipped with a note.
+    Each mistake is one line: file, line, path and what was expected. Other kinds are skipped with
+    a note. No cluster is needed.
+
+    With --server the API server is asked, too, by a dry run, and its own texts are shown. You
+    need the right to create FallbackPolicies there, and to get and update one that exists.
 
     With --sample the API server is asked, by a dry run, whether it would create the Job under
     each option, and a pod of it, so that quotas, LimitRanges and other admission policies speak
@@ -67,15 +76,16 @@ def command(
 
     \b
     Exit codes: 0 all are valid, 1 the sample is refused in an option, 2 a policy or a file is
-    wrong, 3 the cluster cannot be reached (with --sample alone).
+    wrong, 3 the cluster cannot be reached (with --server or --sample).
 
     \b
     Examples:
       kueue-fallback check -f policy.yaml
       helm template . | kueue-fallback check -f - -o json
+      kueue-fallback check -f policy.yaml --server
       kueue-fallback check -f policy.yaml --sample job.yaml -n team
     """
-    findings = [finding for file in paths for finding in check(file)]
+    findings = _on_cluster(paths, kubeconfig) if server else _findings(paths)
     failed = any(finding.kind == "error" for finding in findings)
     trials: Sequence[Trial] | None = None
     if sample is not None and not failed:
@@ -97,14 +107,28 @@ def command(
     sys.exit(2 if failed else int(refused))
 
 
-def check(file: str) -> Iterator[Finding]:
-    """Check each document of a file, in order; a file without a policy is a mistake, too."""
+def _on_cluster(paths: Sequence[str], kubeconfig: str | None) -> Sequence[Finding]:
+    from webhook.commands.connect import connected
+
+    with connected(kubeconfig) as client:
+        return _findings(paths, client)
+
+
+def _findings(paths: Sequence[str], client: Client | None = None) -> Sequence[Finding]:
+    return [finding for file in paths for finding in check(file, client)]
+
+
+def check(file: str, client: Client | None = None) -> Iterator[Finding]:
+    """Check each document of a file, in order; a file without a policy is a mistake, too.
+
+    With *client* the API server is asked about each policy as well.
+    """
     name = "stdin" if file == "-" else file
     policies = 0
     try:
         for found in manifest.objects(file):
             policies += _is_policy(found.value)
-            yield from _check(found)
+            yield from _check(found, client)
     except manifest.ManifestError as error:
         yield Finding(kind="error", file=name, line=error.line, path="", message=error.message)
     else:
@@ -117,12 +141,12 @@ def _is_policy(value: Any) -> bool:
     return isinstance(value, dict) and value.get("kind") == KIND
 
 
-def _check(found: manifest.ManifestObject) -> Iterator[Finding]:
+def _check(found: manifest.ManifestObject, client: Client | None) -> Iterator[Finding]:
     value = found.value
 
-    def finding(kind: str, path: str, message: str) -> Finding:
+    def finding(kind: str, path: str, message: str, **more: bool) -> Finding:
         line = found.line(path)
-        return Finding(kind=kind, file=found.file, line=line, path=path, message=message)
+        return Finding(kind=kind, file=found.file, line=line, path=path, message=message, **more)
 
     if not isinstance(value, dict):
         yield finding("error", "", "expected an object")
@@ -135,11 +159,13 @@ def _check(found: manifest.ManifestObject) -> Iterator[Finding]:
         message = f'no matches for kind "{KIND}" in version "{value["apiVersion"]}"'
         yield finding("error", "apiVersion", message)
     else:
-        for key, line in found.document.repeated:
-            message = f'key "{key}" already set in map: the last one counts'
-            yield Finding(kind="note", file=found.file, line=line, path=key, message=message)
+        for path, text in found.notes:
+            yield finding("note", path, f"{path}: {text}")
         for kind, path, message in _judged(value):
             yield finding(kind, path, message)
+        if client is not None:
+            for kind, path, message in _judged_by(client, value):
+                yield finding(kind, path, message, is_servers=True)
 
 
 def _judged(value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -155,8 +181,19 @@ def _judged(value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
             yield "note", limit.path, str(limit)
 
 
+def _judged_by(client: Client, value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield what the API server says, as ``_judged`` does."""
+    from webhook.commands.check_server import refusals
+
+    errors = refusals(client, value)
+    for error in errors:
+        yield "error", error.path, str(error)
+    if not errors:
+        yield "valid", "", f"{KIND} {value['metadata'].get('name', '')} is valid"
+
+
 def _summary(
-    findings: list[Finding], trials: Sequence[Trial] | None, *, valid: bool
+    findings: Sequence[Finding], trials: Sequence[Trial] | None, *, valid: bool
 ) -> Mapping[str, Any]:
     return {
         "valid": valid,
@@ -168,6 +205,7 @@ def _summary(
                 "line": finding.line or None,
                 "path": finding.path,
                 "message": finding.message,
+                **({"server": True} if finding.is_servers else {}),
             }
             for finding in findings
         ],

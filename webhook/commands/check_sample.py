@@ -7,25 +7,24 @@ only when pods are created, and by then the Job's author would wait in vain.
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import jsonpatch
 
-from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.api.client import lets_resources_change
 from webhook.api.errors import Forbidden, NotServed, Refused
 from webhook.api.resources import kueue_path
 from webhook.commands import terminal
-from webhook.commands.connect import connected, jobs_path, namespace_or_current, pages
+from webhook.commands.connect import connected, namespace_or_current, pages
 from webhook.commands.deciding import kind_of
 from webhook.commands.manifest import ManifestObject, read_job, read_policies
 from webhook.decide import options
 from webhook.decide.match import OPT_OUT, POLICY
-from webhook.flow import carry_out, create, undoing
+from webhook.flow import carry_out, decided_job, undoing
+from webhook.jobs import JOB
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 
 _DRY_RUN = {"dryRun": "All"}
-_NO_RIGHT = re.compile(r' is forbidden: User "[^"]*" cannot ')
 _OF_A_RUN = (
     "uid",
     "resourceVersion",
@@ -113,10 +111,7 @@ def as_submitted(source: Mapping[str, Any]) -> Mapping[str, Any]:
     found = nameless(without_run(source))
     try:
         kind = kind_of(found)
-        recorded = create.recorded_on(kind.read(found))
-        if recorded is None:
-            return found
-        return originals.undone(found, originals.from_json(recorded.original), kind.allowed)
+        return decided_job.read(found, kind).recovered().submitted_source
     except FieldError:
         # Reading the Job reports what is wrong.
         return found
@@ -209,10 +204,10 @@ class _Trials:
     def _tried(self, trial: Trial, variant: Mapping[str, Any]) -> Trial:
         try:
             created, warnings = self._client.post_with_warnings(
-                jobs_path(self._namespace), variant, _DRY_RUN
+                JOB.path(self._namespace), variant, _DRY_RUN
             )
         except Forbidden as error:
-            if _NO_RIGHT.search(str(error)):
+            if error.is_lack_of_rights:
                 raise
             return replace(trial, refusals=(str(error),))
         except Refused as error:
@@ -258,7 +253,7 @@ class _Trials:
         try:
             self._client.post(f"/api/v1/namespaces/{self._namespace}/pods", body, _DRY_RUN)
         except Forbidden as error:
-            if not _NO_RIGHT.search(str(error)):
+            if not error.is_lack_of_rights:
                 return replace(trial, refusals=(f"its pods: {error}",))
             return replace(trial, notes=(*trial.notes, f"its pods were not tried: {error}"))
         except Refused as error:

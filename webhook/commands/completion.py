@@ -83,11 +83,12 @@ def namespaces(ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 
 
 def _job_names(ctx: click.Context, incomplete: str, params: Mapping[str, str]) -> Sequence[str]:
-    from webhook.commands.connect import jobs_path, name_of, namespace_or_current
+    from webhook.commands.connect import name_of, namespace_or_current
+    from webhook.jobs import JOB
 
     where = namespace_or_current(ctx.params.get("namespace"), ctx.params.get("kubeconfig"))
     kind = incomplete.removesuffix(name_of(incomplete))
-    names = _starting(name_of(incomplete), _listed(ctx, jobs_path(where), params))
+    names = _starting(name_of(incomplete), _listed(ctx, JOB.path(where), params))
     return [kind + name for name in names]
 
 

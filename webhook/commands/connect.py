@@ -1,20 +1,21 @@
 """Connects a command to a cluster, or ends it with exit code 3 and one line that says why.
 
-Also the namespace and the Job that are meant, as kubectl finds them.
+Also the namespace and the Job that are meant, as kubectl finds them, and durations as options.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import click
 
 from webhook.api.errors import Forbidden
 from webhook.commands import terminal
+from webhook.jobs import JOB
 from webhook.state.readers import OUR_WEBHOOK
 
 if TYPE_CHECKING:
@@ -56,12 +57,6 @@ def name_of(job: str) -> str:
     return name if slash and kind in ("job", "jobs", "job.batch", "jobs.batch") else job
 
 
-def jobs_path(namespace: str = "", name: str = "") -> str:
-    where = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
-    which = f"/{quote(name, safe='')}" if name else ""
-    return f"/apis/batch/v1/{where}jobs{which}"
-
-
 def pages(
     client: Client, path: str, params: Mapping[str, str] | None = None
 ) -> Iterator[Mapping[str, Any]]:
@@ -89,7 +84,7 @@ def _names(client: Client, namespace: str) -> Sequence[str]:
     from webhook.api.errors import ClusterError
 
     try:
-        listed = list(pages(client, jobs_path(namespace)))
+        listed = list(pages(client, JOB.path(namespace)))
     except ClusterError:
         return ()
     return [job["metadata"]["name"] for page in listed for job in page.get("items") or ()]
@@ -131,3 +126,27 @@ def release_namespace_of(client: Client, given: str | None) -> str:
         return namespace_of(configurations(client)) or RELEASE_NAMESPACE
     except Forbidden:
         return RELEASE_NAMESPACE
+
+
+_DAYS = re.compile(r"([0-9]{1,5})d")
+_DAY_SECONDS = 86_400.0
+
+
+class Duration(click.ParamType[float]):
+    """Seconds, from a text such as ``10s``, ``1h30m`` or ``2d12h``."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        if isinstance(value, float):
+            return value
+        # pydantic behind them would make every --help wait.
+        from webhook.model.policy import fallback_policy, patterns
+
+        days = _DAYS.match(value)
+        rest = value[days.end() :] if days else value
+        if not (days and not rest) and not re.fullmatch(patterns.DURATION, rest):
+            self.fail(f"expected a duration such as 10s, 1h30m or 2d, got {value!r}", param, ctx)
+        return (_DAY_SECONDS * int(days[1]) if days else 0.0) + fallback_policy.seconds(rest)

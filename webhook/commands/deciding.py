@@ -14,8 +14,8 @@ from webhook.api import resources as kinds
 from webhook.api.resources import ReadObject
 from webhook.commands.connect import release_namespace_of
 from webhook.commands.manifest import read_policies
-from webhook.flow import create
-from webhook.jobs import KINDS, JobKind
+from webhook.flow import create, decided_job
+from webhook.jobs import JOB, KINDS, JobKind
 from webhook.kueue import occupancy
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL
@@ -27,7 +27,7 @@ from webhook.state.snapshot_file import fetch_state, read_state
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
-    from webhook.model.decision import Outcome
+    from webhook.model.decision import CreateOutcome
     from webhook.model.queues import Snapshot
     from webhook.state.state import State
 
@@ -87,15 +87,15 @@ def kind_of(job: Mapping[str, Any]) -> JobKind:
         FieldError: it is of an unknown version.
 
     """
-    api_version = str(job.get("apiVersion", "batch/v1"))
+    api_version = str(job.get("apiVersion", JOB.api_version))
     group, _, version = api_version.rpartition("/")
-    kind = KINDS.get((group, version, "Job"))
+    kind = KINDS.get((group, version, JOB.kind))
     if kind is None:
-        raise FieldError("apiVersion", f"expected batch/v1, got {api_version}")
+        raise FieldError("apiVersion", f"expected {JOB.api_version}, got {api_version}")
     return kind
 
 
-def consider_manifest(job: Mapping[str, Any], view: DecidingView) -> Outcome:
+def consider_manifest(job: Mapping[str, Any], view: DecidingView) -> CreateOutcome:
     """Decide a Job as if it were created now; a decision that it carries is undone first.
 
     Raises:
@@ -103,7 +103,7 @@ def consider_manifest(job: Mapping[str, Any], view: DecidingView) -> Outcome:
 
     """
     kind = kind_of(job)
-    recorded = create.recorded_on(kind.read(job))
+    recorded = decided_job.read(job, kind).recorded
     moment = create.Moment(
         now=view.snapshot.as_of,
         unix=view.unix,
@@ -139,7 +139,7 @@ def missing_queue(job: Mapping[str, Any], view: DecidingView) -> str:
     return f"There is no LocalQueue {name} in namespace {namespace}{nearest(name, known)}."
 
 
-def patched(job: Mapping[str, Any], outcome: Outcome) -> Any:
+def patched(job: Mapping[str, Any], outcome: CreateOutcome) -> Any:
     """Apply the patch that admission would send, by a library that others apply patches with."""
     import jsonpatch
 

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.api.errors import Forbidden, NotServed
-from webhook.commands import completion, deciding, recorded, terminal
+from webhook.commands import completion, deciding, decision_table, terminal
 from webhook.commands.connect import (
     connected,
-    jobs_path,
     kubeconfig_option,
     missing_job,
     name_of,
@@ -23,17 +22,17 @@ from webhook.commands.connect import (
 from webhook.commands.decision_table import table
 from webhook.decide import decision_record
 from webhook.decide.wishes import DEADLINE, read_wishes
+from webhook.jobs import JOB
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
-    from webhook.model.decision import Outcome
+    from webhook.model.decision import CreateOutcome
 if TYPE_CHECKING:
     from webhook.api.client import Client
     from webhook.commands.deciding import DecidingView
     from webhook.commands.manifest import ManifestObject
-    from webhook.model.decision import Outcome
 
 
 _NOTHING = "No decision stands on it: no policy matched, or its mode was Observe."
@@ -46,12 +45,12 @@ def explained(
 ) -> str:
     """Return the explanation of one Job; end the program if it does not exist."""
     try:
-        job = client.get(jobs_path(namespace, name_of(name)))
+        job = client.get(JOB.path(namespace, name_of(name)))
     except NotServed:
         terminal.say(missing_job(client, namespace, name_of(name)), err=True)
         sys.exit(1)
-    decision, undone = recorded.decision_on(job), recorded.undone_on(job)
-    now: Outcome | str
+    decision, undone = decision_table.decision_on(job), decision_table.undone_on(job)
+    now: CreateOutcome | str
     try:
         place = namespace, job["metadata"]["name"]
         view = deciding.view_of_cluster(client, policies, without_job=place)
@@ -74,7 +73,7 @@ def as_if_created(job: Mapping[str, Any], unix: float) -> Mapping[str, Any]:
     annotations = metadata.get("annotations") or {}
     if DEADLINE not in annotations:
         return job
-    created = recorded.unix_of(str(metadata.get("creationTimestamp"))) or unix
+    created = decision_table.unix_of(str(metadata.get("creationTimestamp"))) or unix
     try:
         seconds = read_wishes({DEADLINE: annotations[DEADLINE]}, created).deadline or 0.0
     except FieldError:
@@ -85,7 +84,7 @@ def as_if_created(job: Mapping[str, Any], unix: float) -> Mapping[str, Any]:
 
 
 def _as_json(
-    job: Mapping[str, Any], decision: Mapping[str, Any] | None, now: Outcome | str
+    job: Mapping[str, Any], decision: Mapping[str, Any] | None, now: CreateOutcome | str
 ) -> Mapping[str, Any]:
     metadata = job["metadata"]
     return {
@@ -100,16 +99,19 @@ def _as_json(
 
 
 def _as_text(
-    job: Mapping[str, Any], decision: Mapping[str, Any] | None, now: Outcome | str, output: str
+    job: Mapping[str, Any],
+    decision: Mapping[str, Any] | None,
+    now: CreateOutcome | str,
+    output: str,
 ) -> list[str]:
     metadata = job["metadata"]
     lines = [f"Job {metadata['namespace']}/{metadata['name']}: {state_of(job)}.", ""]
     if decision is None:
         has_one = DECISION in (metadata.get("annotations") or {})
-        lines.append(_UNREADABLE if has_one else recorded.undone_on(job) or _NOTHING)
+        lines.append(_UNREADABLE if has_one else decision_table.undone_on(job) or _NOTHING)
     else:
-        lines.append(terminal.strong(f"Decided {recorded.when(decision)}"))
-        lines += recorded.as_text(decision, terminal.width(output))
+        lines.append(terminal.strong(f"Decided {decision_table.when(decision)}"))
+        lines += decision_table.as_text(decision, terminal.width(output))
     lines += ["", terminal.strong("If it were submitted now, without what it takes up itself")]
     if isinstance(now, str):
         return [*lines, f"Not known: {now}."]
@@ -217,7 +219,7 @@ def _of_file(asked: _ExplainOptions) -> str:
     return _render(_consider(job, found, view), job, output)
 
 
-def _consider(job: Mapping[str, Any], found: ManifestObject, view: DecidingView) -> Outcome:
+def _consider(job: Mapping[str, Any], found: ManifestObject, view: DecidingView) -> CreateOutcome:
     from webhook.commands import deciding
 
     try:
@@ -232,26 +234,26 @@ def _consider(job: Mapping[str, Any], found: ManifestObject, view: DecidingView)
 def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> str:
     """Have the API server ask the webhook, for users who may create Jobs but list nothing."""
     from webhook.api.errors import Refused
-    from webhook.commands import recorded
+    from webhook.commands import decision_table
 
     try:
         created = _create(client, job)
     except Refused as error:
         terminal.say(f"The API server refuses the Job: {error}", err=True)
         sys.exit(1)
-    decision = recorded.decision_on(created)
+    decision = decision_table.decision_on(created)
     if decision is None:
         return "Left untouched: no decision came back."
     if output in ("json", "yaml"):
         return terminal.dump(decision, output)
-    return "\n".join(recorded.as_text(decision, terminal.width(output)))
+    return "\n".join(decision_table.as_text(decision, terminal.width(output)))
 
 
 def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
     from webhook.api.errors import Refused
 
     metadata = dict(job["metadata"])
-    path, params = jobs_path(metadata["namespace"]), {"dryRun": "All"}
+    path, params = JOB.path(metadata["namespace"]), {"dryRun": "All"}
     try:
         return client.post(path, dict(job), params)
     except Refused as error:
@@ -262,7 +264,7 @@ def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
     return client.post(path, {**job, "metadata": metadata}, params)
 
 
-def _render(outcome: Outcome, job: Mapping[str, Any], output: str) -> str:
+def _render(outcome: CreateOutcome, job: Mapping[str, Any], output: str) -> str:
     from webhook.commands import deciding
     from webhook.commands.decision_table import table
     from webhook.decide import decision_record

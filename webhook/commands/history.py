@@ -16,6 +16,7 @@ from webhook.api.watch import list_pages, path_of
 from webhook.hindsight import entries
 from webhook.hindsight.entries import FinishedWorkload
 from webhook.hindsight.journal import JournalEntry, read_slot
+from webhook.jobs import JOB
 from webhook.model.fields import FieldError
 from webhook.state.readers import read as read_object
 from webhook.state.snapshot_file import DEFAULTED, kind_of, read_objects, read_placed, state_of
@@ -118,7 +119,7 @@ def from_cluster(client: KubernetesApi, *, own_namespace: str, namespace: str) -
     """
     found = _Found()
     cluster = watched(namespace=own_namespace, kueue_namespace="kueue-system")
-    jobs = Resource(kind=_JOBS, path="/apis/batch/v1/jobs", read=read_object)
+    jobs = Resource(kind=_JOBS, path=JOB.path(), read=read_object)
     kept = (run_times(own_namespace), journal(own_namespace))
     for resource in (*cluster, jobs, *kept):
         try:

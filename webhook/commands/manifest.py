@@ -1,12 +1,7 @@
-"""YAML files as kubectl reads them, with the line of each path, and the Jobs and policies in them.
-
-kubectl's YAML is Go's: a plain scalar is resolved by other rules than PyYAML's (no dates, no base
-60, ``1e3`` is a number, ``y`` is true).
-"""
+"""YAML files with the line of each path, and the Jobs and policies in them."""
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,21 +10,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from webhook.model.fields import FieldError
+from webhook.model.fields import FieldError, child
 from webhook.model.policy.fallback_policy import KIND
-from webhook.model.policy.validation import join
+from webhook.model.yaml_loader import Loader
 
 if TYPE_CHECKING:
     from webhook.model.policy.fallback_policy import FallbackPolicy
 
 
 DEEPEST: Final = 100
-_CASES = (str.lower, str.capitalize, str.upper)
-_TRUE: Final = frozenset(["y", "Y", *(f(w) for w in ("yes", "true", "on") for f in _CASES)])
-_FALSE: Final = frozenset(["n", "N", *(f(w) for w in ("no", "false", "off") for f in _CASES)])
-_NULL: Final = frozenset(["", "~", "null", "Null", "NULL"])
-_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*|0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+)")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_TAG: Final = "tag:yaml.org,2002:"
+_JSON_TAGS: Final = {f"{_TAG}{name}" for name in ("null", "bool", "int", "float")}
+"""Of scalars that are no text in JSON, which is what the API server takes."""
 
 
 class ManifestError(ValueError):
@@ -46,8 +38,8 @@ class Document:
     value: Any
     lines: Mapping[str, int]
     """Path to line; "" is the whole document's."""
-    repeated: tuple[tuple[str, int], ...] = ()
-    """Keys that were set before in the same map, with their lines; the last one counts."""
+    notes: tuple[tuple[str, str], ...] = ()
+    """Path and text: what may be read otherwise than it was meant."""
 
     def line(self, path: str) -> int:
         """Return the line of a path, or of the nearest path above it."""
@@ -64,26 +56,30 @@ def read(text: str) -> Iterator[Document]:
 
     """
     try:
-        for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
-            if node is not None:
-                found = _Reader()
-                value = found.read(node, "", 0)
-                if value is not None:
-                    lines = {**found.lines, "": node.start_mark.line + 1}
-                    yield Document(value=value, lines=lines, repeated=tuple(found.repeated))
+        loader = Loader(text)
+        while loader.check_node():
+            node: Any = loader.get_node()
+            reader = _Reader(loader)
+            value = reader.read(node, "", 0)
+            if value is not None:
+                lines = {**reader.lines, "": node.start_mark.line + 1}
+                yield Document(value=value, lines=lines, notes=tuple(reader.notes))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise ManifestError(f"not YAML: {error.problem}", mark.line + 1 if mark else 0) from error
     except yaml.YAMLError as error:
         raise ManifestError(f"not YAML: {error}") from error
+    except RecursionError:
+        raise ManifestError(f"deeper than {DEEPEST} levels") from None
 
 
 class _Reader:
     """Turns one document's nodes into a value."""
 
-    def __init__(self) -> None:
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
         self.lines: dict[str, int] = {}
-        self.repeated: list[tuple[str, int]] = []
+        self.notes: list[tuple[str, str]] = []
 
     def read(self, node: yaml.Node, path: str, depth: int) -> Any:
         self.lines.setdefault(path, node.start_mark.line + 1)
@@ -94,53 +90,36 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode):
             items = enumerate(node.value)
             return [self.read(item, f"{path}[{index}]", depth + 1) for index, item in items]
-        return _scalar(node) if isinstance(node, yaml.ScalarNode) else None
+        return self._scalar(node, path) if isinstance(node, yaml.ScalarNode) else None
 
     def _mapping(self, node: yaml.MappingNode, path: str, depth: int) -> dict[str, Any]:
-        merged: dict[str, Any] = {}
+        own = [key.value for key, _ in node.value]
+        self._loader.flatten_mapping(node)
         found: dict[str, Any] = {}
         for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
-                raise ManifestError("a key must be a text", key_node.start_mark.line + 1)
-            line, key = key_node.start_mark.line + 1, str(key_node.value)
-            if key == "<<" and key_node.style is None:
-                merged |= self._merged(value_node, path, depth)
-                continue
-            if key in found:
-                self.repeated.append((key, line))
-            self.lines[join(path, key)] = line
-            found[key] = self.read(value_node, join(path, key), depth + 1)
-        return {**merged, **found}
-
-    def _merged(self, node: yaml.Node, path: str, depth: int) -> dict[str, Any]:
-        nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
-        found: dict[str, Any] = {}
-        for one in reversed(nodes):
-            value = self.read(one, path, depth + 1)
-            if not isinstance(value, dict):
-                raise ManifestError("map merge needs a map", one.start_mark.line + 1)
-            found |= value
+                raise ManifestError("a key must be a text", line)
+            key = str(key_node.value)
+            here = child(path, key)
+            if key in found and own.count(key) > 1:
+                self.notes.append((here, f'key "{key}" already set in map: the last one counts'))
+            self.lines[here] = line
+            found[key] = self.read(value_node, here, depth + 1)
         return found
 
-
-def _scalar(node: yaml.ScalarNode) -> Any:
-    text: str = node.value
-    if node.style is not None or node.tag in ("tag:yaml.org,2002:binary", "!"):
-        return text
-    if text in _NULL:
-        return None
-    if text in _TRUE or text in _FALSE:
-        return text in _TRUE
-    return _number(text)
-
-
-def _number(text: str) -> Any:
-    plain = text.replace("_", "") if text[0] in "+-0123456789" else text
-    if _INTEGER.fullmatch(plain):
-        digits = plain.lstrip("+-").lower()
-        base = {"0x": 16, "0o": 8, "0b": 2}.get(digits[:2], 8 if digits.startswith("0") else 10)
-        return int(plain, base)
-    return float(plain) if _FLOAT.fullmatch(plain) else text
+    def _scalar(self, node: yaml.ScalarNode, path: str) -> Any:
+        if node.style or node.tag not in _JSON_TAGS:
+            return node.value
+        try:
+            value = self._loader.construct_object(node)
+        except (ValueError, KeyError) as error:
+            kind = node.tag.removeprefix(_TAG)
+            raise ManifestError(f"not YAML: no {kind}: {node.value}", self.lines[path]) from error
+        if isinstance(value, bool) and node.value.lower() not in ("true", "false"):
+            text = f"{node.value} is read as {str(value).lower()}: a text needs quotes"
+            self.notes.append((path, text))
+        return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +134,13 @@ class ManifestObject:
 
     def line(self, path: str) -> int:
         return self.document.line((self.prefix + path).rstrip("."))
+
+    @property
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """Yield path and text of what may be read otherwise than it was meant."""
+        for path, text in self.document.notes:
+            if path.startswith(self.prefix):
+                yield path.removeprefix(self.prefix), text
 
     def wrong(self, path: str, message: str) -> FieldError:
         """Return an error whose path begins with file and line."""

@@ -11,6 +11,7 @@ import click
 
 from webhook.commands import terminal
 from webhook.commands.connect import UNREACHED
+from webhook.jobs import JOB
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -76,13 +77,11 @@ def command(namespace: str, wait: float, kubeconfig: str | None) -> None:
 
 def _ask(client: Client, namespace: str) -> str:
     """Send one probe; return which replica answered it, or nothing."""
-    from webhook.admission import probe_answer
+    from webhook.admission import review
 
     nonce = secrets.token_hex(8)
-    _, warnings = client.post_with_warnings(
-        f"/apis/batch/v1/namespaces/{namespace}/jobs", _job(nonce), {"dryRun": "All"}
-    )
-    start = probe_answer.text(nonce)
+    _, warnings = client.post_with_warnings(JOB.path(namespace), _job(nonce), {"dryRun": "All"})
+    start = review.probe_warning(nonce)
     return next((text.removeprefix(start) for text in warnings if text.startswith(start)), "")
 
 
@@ -100,8 +99,8 @@ def _job(nonce: str) -> dict[str, Any]:
         },
     }
     return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
+        "apiVersion": JOB.api_version,
+        "kind": JOB.kind,
         "metadata": {
             "generateName": "kueue-fallback-probe-",
             "annotations": {PROBE: nonce},

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.admission import original as originals
 from webhook.api.errors import ClusterError, Forbidden, NotServed, Refused
 from webhook.commands import terminal
 from webhook.commands.check_sample import nameless, without_run
-from webhook.commands.connect import jobs_path
 from webhook.commands.deciding import kind_of
 from webhook.commands.target import CONFLICT, NotUndoneError, Target, missing, without_decision
 from webhook.decide import decision_record
 from webhook.decide.match import OPT_OUT, POLICY
-from webhook.flow import create
+from webhook.flow import decided_job
+from webhook.jobs import JOB
 from webhook.jobs.batch import held_back
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL, REASON, UNDONE
@@ -34,6 +33,7 @@ from webhook.model.reasons import Obstacle
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
+
 
 GONE_SECONDS = 30.0
 """How long the old Job may take to disappear."""
@@ -59,7 +59,7 @@ def recreate(client: Client, target: Target, *, is_sure: bool) -> Mapping[str, A
     job = _read(client, target)
     manifest = manifest_of(target, job)
     try:
-        created = client.post(jobs_path(target.namespace), nameless(manifest), {"dryRun": "All"})
+        created = client.post(JOB.path(target.namespace), nameless(manifest), {"dryRun": "All"})
     except (Refused, Forbidden) as error:
         why = f"the API server would not create it: {error}"
         raise NotUndoneError(f"{target} is as it was: {why}") from error
@@ -81,11 +81,11 @@ def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     try:
         kind = kind_of(job)
-        recorded = create.recorded_on(kind.read(job))
-        if recorded is None or recorded.is_newer:
-            unread = Obstacle.UNREADABLE if recorded is None else Obstacle.NEWER_DECISION
+        case = decided_job.read(job, kind)
+        if case.believed is None:
+            unread = case.doubt or Obstacle.UNREADABLE
             raise NotUndoneError(f"{target} is not undone: {unread.meaning}.")
-        clean = originals.undone(job, originals.from_json(recorded.original), kind.allowed)
+        clean = case.recovered().submitted_source
         if obstacle := held_back(_without_managed_by(job)):
             raise NotUndoneError(f"{target} is not undone: {obstacle.meaning}.")
     except FieldError as error:
@@ -97,7 +97,7 @@ def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
         # Kueue has suspended it for the queue that it was given.
         found["spec"].pop("suspend", None)
     found["metadata"].setdefault("annotations", {}).update(
-        {POLICY: OPT_OUT, UNDONE: recorded.policy, REASON: decision_record.said(_SENTENCE)}
+        {POLICY: OPT_OUT, UNDONE: case.believed.policy, REASON: decision_record.said(_SENTENCE)}
     )
     return found
 
@@ -196,7 +196,7 @@ def _create(
     until = time.monotonic() + GONE_SECONDS
     while True:
         try:
-            return client.post(jobs_path(target.namespace), manifest)
+            return client.post(JOB.path(target.namespace), manifest)
         except Refused as error:
             if error.status != CONFLICT or time.monotonic() > until:
                 raise

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from webhook.commands import terminal
-from webhook.server.wsgi import Application
+from webhook.server.gunicorn_app import Application
 from webhook.settings import Settings
 
 

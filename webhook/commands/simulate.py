@@ -19,7 +19,7 @@ from webhook.hindsight import decision_lines
 from webhook.kueue import multikueue
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds, sort_key
-from webhook.model.policy.spec import DURATION
+from webhook.model.policy.patterns import DURATION
 from webhook.model.queues import Snapshot
 from webhook.simulate import objects
 from webhook.simulate.scenario import Scenario, Worker, emptied
@@ -226,7 +226,7 @@ def _check_plot(path: str | None) -> None:
 
 
 def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
-    from webhook.simulate import parameters, scenario_file
+    from webhook.simulate import scenario_file, scenario_spec
     from webhook.simulate.scenario import ScenarioError
 
     name = "stdin" if file == "-" else file
@@ -237,7 +237,7 @@ def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
         raise FieldError(f"{name}:{error.line}" if error.line else name, error.message) from error
     if len(documents) != 1:
         raise FieldError(name, f"expected one document, found {len(documents)}")
-    given = parameters.assignments(assignments)
+    given = scenario_spec.assignments(assignments)
     try:
         return scenario_file.read(
             documents[0].value,

@@ -4,17 +4,175 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from webhook.commands import completion, terminal
 from webhook.commands.connect import connected, kubeconfig_option, namespace_or_current
+from webhook.commands.status_parts import StatusPart
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
     from webhook.commands.status_parts import StatusPart
+
+
+_POLICIES = ("POLICY", "MODE", "STRATEGY", "READY", "OPTIONS", "MESSAGE")
+_QUEUES = ("CLUSTERQUEUE", "STATE", "PENDING", "RESERVING", "FLAVOR", "RESOURCE", "USED", "QUOTA")
+_LOCAL_QUEUES = ("LOCALQUEUE", "CLUSTERQUEUE", "PENDING", "RESERVING")
+_REPLICAS = ("SERVER", "STATE", "STATE AGE", "CERTIFICATE", "WHY")
+_CLUSTERS = ("CLUSTER", "ACTIVE", "STATE AGE", "MESSAGE")
+_NAMES_WIDTH = 14
+_ACTIVE = {True: "active", False: "inactive", None: "-"}
+_READY = {True: "ready", False: "not ready", None: "-"}
+
+
+def as_text(parts: Mapping[str, StatusPart], *, limit: int | None) -> str:
+    room = None if limit is None else limit - _NAMES_WIDTH
+    said = {name: _said(parts[key], say, room) for name, key, say in _LINES}
+    lines = [f"{name:<{_NAMES_WIDTH}}{text}" for name, text in said.items() if text]
+    for header, rows in _tables(parts):
+        lines += ["", *terminal.table(header, rows, limit=limit)]
+    trouble = [each for part in parts.values() for each in part.trouble]
+    if trouble:
+        lines += ["", terminal.tinted("Needs attention:", like="not ready")]
+        lines += [f"  {terminal.harmless(each)}" for each in trouble]
+    return "\n".join(lines)
+
+
+def _said(part: StatusPart, say: Callable[[Any], str], room: int | None) -> str:
+    return terminal.cut(part.hidden, room) if part.hidden else say(part.shown)
+
+
+def _tables(parts: Mapping[str, StatusPart]) -> list[tuple[Sequence[str], list[tuple[str, ...]]]]:
+    found: list[tuple[Sequence[str], list[tuple[str, ...]]]] = [
+        (_REPLICAS, [_replica(each) for each in parts["replicas"].shown or ()]),
+        (_CLUSTERS, _clusters(parts["clusters"].shown or (), parts["replicas"].shown or ())),
+        (_POLICIES, [_policy(each) for each in parts["policies"].shown or ()]),
+        (
+            (*_QUEUES, "NEXT FREE"),
+            [row for each in parts["clusterQueues"].shown or () for row in _queue(each)],
+        ),
+    ]
+    if "localQueues" in parts:
+        rows = [_local_queue(each) for each in parts["localQueues"].shown or ()]
+        found.append((_LOCAL_QUEUES, rows))
+    return [(header, rows) for header, rows in found if rows]
+
+
+def _switch(shown: Mapping[str, Any]) -> str:
+    if not shown["off"]:
+        return "on"
+    where = f"in {', '.join(shown['namespaces'])}" if shown["namespaces"] else "everywhere"
+    return f"{terminal.tinted('off')} {where}; on again: kueue-fallback on"
+
+
+def _kueue(shown: Mapping[str, Any]) -> str:
+    if shown["api"] is None:
+        return f"not installed, on Kubernetes {shown['kubernetes']}"
+    version = f"{shown['version']} " if shown["version"] else ""
+    untested = ", " + terminal.tinted("untested", like="not ready") if shown["untested"] else ""
+    return f"{version}({shown['api']}) on Kubernetes {shown['kubernetes']}{untested}"
+
+
+def _leader(shown: Mapping[str, Any]) -> str:
+    if not shown["leads"]:
+        return terminal.tinted("nobody", like="not ready")
+    return f"{shown['holder']}, renewed {terminal.ago(shown['renewedSecondsAgo'])}"
+
+
+def _certificates(shown: Sequence[Mapping[str, Any]]) -> str:
+    if not shown:
+        return terminal.tinted("none", like="not ready")
+    left = shown[-1]["secondsLeft"]
+    text = f"expired {terminal.ago(-left)}" if left <= 0 else f"for {terminal.spoken(left)} more"
+    number = f"{len(shown)} authorities, the last " if len(shown) > 1 else "the authority "
+    return f"{number}{text} (until {shown[-1]['notAfter']})"
+
+
+def _replica(shown: Mapping[str, Any]) -> tuple[str, ...]:
+    age, left = shown["stateAgeSeconds"], shown["certificateSecondsLeft"]
+    return (
+        shown["name"],
+        shown["state"],
+        "-" if age is None else f"{age:g} s",
+        "-" if left is None else terminal.spoken(left) if left > 0 else "expired",
+        shown["message"],
+    )
+
+
+def _clusters(
+    shown: Sequence[Mapping[str, Any]], replicas: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, ...]]:
+    """Return what Kueue says of each cluster, and the greatest age of its state at any server."""
+    ages: dict[str, float] = {}
+    for told in (replica["clusterStateAgeSeconds"] for replica in replicas):
+        ages |= {name: max(age, ages.get(name, age)) for name, age in told.items()}
+    known = {each["name"]: each for each in shown}
+    return [
+        (
+            name,
+            _ACTIVE[known[name]["active"] if name in known else None],
+            f"{ages[name]:g} s" if name in ages else "-",
+            known[name]["message"] if name in known and not known[name]["active"] else "",
+        )
+        for name in sorted(known.keys() | ages.keys())
+    ]
+
+
+def _policy(shown: Mapping[str, Any]) -> tuple[str, ...]:
+    message = "" if shown["ready"] else shown["message"]
+    options = ", ".join(map(str, shown["options"]))
+    return shown["name"], shown["mode"], shown["strategy"], _READY[shown["ready"]], options, message
+
+
+def _queue(shown: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the rows of a queue's quotas, with its name in the first alone."""
+    first = (shown["name"], shown["state"], str(shown["pending"]), str(shown["reserving"]))
+    if not shown["quotas"]:
+        return [(*first, "-", "-", "-", "-", "-")]
+    return [
+        (
+            *(first if number == 0 else (" ",) * len(first)),
+            quota["flavor"],
+            quota["resource"],
+            quota["used"],
+            quota["quota"],
+            _next_free(quota),
+        )
+        for number, quota in zip(count(), shown["quotas"], strict=False)
+    ]
+
+
+def _next_free(quota: Mapping[str, Any]) -> str:
+    seconds, about = quota["nextFreeIn"], "~" if quota["uncertain"] else ""
+    if seconds is None:
+        return "-"
+    return "now" if seconds == 0 else f"in {about}{terminal.spoken(seconds)}"
+
+
+def _local_queue(shown: Mapping[str, Any]) -> tuple[str, ...]:
+    return shown["name"], shown["clusterQueue"], str(shown["pending"]), str(shown["reserving"])
+
+
+def _nothing(_: Any) -> str:
+    """Return nothing: the part is a table."""
+    return ""
+
+
+_LINES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("Decisions", "switch", _switch),
+    ("Kueue", "kueue", _kueue),
+    ("Leader", "leader", _leader),
+    ("Certificates", "certificates", _certificates),
+    ("Servers", "replicas", _nothing),
+    ("Clusters", "clusters", _nothing),
+    ("Policies", "policies", _nothing),
+    ("Queues", "clusterQueues", _nothing),
+)
+
 
 _PROXY_SECONDS = 5.0
 """Longest wait for a server that the API server cannot reach."""
@@ -56,7 +214,6 @@ def command(
       kubectl fallback status -o json | jq .attention
     """
     from webhook.api.client import Client
-    from webhook.commands import status_text
 
     with connected(kubeconfig) as client:
         parts = _parts(
@@ -71,7 +228,7 @@ def command(
         trouble = [each for part in parts.values() for each in part.trouble]
         terminal.say(terminal.dump({"attention": trouble, **found}, output))
     else:
-        terminal.say(status_text.as_text(parts, limit=terminal.width(output)))
+        terminal.say(as_text(parts, limit=terminal.width(output)))
     sys.exit(int(any(part.trouble for part in parts.values())))
 
 

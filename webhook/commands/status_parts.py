@@ -18,7 +18,7 @@ from webhook.api import lease
 from webhook.api.errors import ClusterError, Forbidden, NotServed
 from webhook.api.resources import KUEUE_DEPLOYMENT, OFF_SWITCH, kueue_path
 from webhook.commands.connect import pages
-from webhook.commands.recorded import unix_of
+from webhook.commands.decision_table import unix_of
 from webhook.commands.switch import off_of
 from webhook.kueue.flavor_plan import Demand, FlavorChoice
 from webhook.kueue.profile import start_of
@@ -270,7 +270,7 @@ def cluster_queues(client: Client, namespace: str, kueue_namespace: str) -> Stat
     state = fetch_state(client, namespace=namespace, kueue_namespace=kueue_namespace)
     unix = time.time()
     snapshot = state.snapshot(0.0, unix)
-    counted = {name: state.census(name) for name in snapshot.cluster_queues}
+    counted = {name: state.contents_of(name) for name in snapshot.cluster_queues}
     survey = ForecastInput(snapshot=snapshot, counted=counted, now=0.0, unix=unix)
     profiles = ForecastInputs().profiles(survey)
     shown = [
@@ -309,13 +309,13 @@ def _local_queue(source: Mapping[str, Any]) -> dict[str, Any]:
 def _queue(
     queue: ClusterQueue, held: Held, state: State, profile: Profile | None
 ) -> dict[str, Any]:
-    census = state.census(queue.name)
+    contents = state.contents_of(queue.name)
     return {
         "name": queue.name,
         "cohort": queue.cohort,
         "state": _state_of(queue),
-        "pending": sum(len(group.members) for group in census.waiting),
-        "reserving": len(census.holding),
+        "pending": sum(len(group.members) for group in contents.waiting),
+        "reserving": len(contents.holding),
         "quotas": list(_quotas(queue, held, profile)),
     }
 

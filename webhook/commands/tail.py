@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from webhook.api.errors import Gone, Unreachable
-from webhook.commands import completion, recorded, terminal
+from webhook.commands import completion, decision_table, terminal
 from webhook.commands.connect import (
     UNREACHED,
+    Duration,
     connected,
-    jobs_path,
     kubeconfig_option,
     namespace_or_current,
     pages,
 )
-from webhook.commands.duration_type import Duration
+from webhook.jobs import JOB
 from webhook.model.job import QUEUE_LABEL
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _taken(decisions: Decisions, event: Mapping[str, Any]) -> DecisionLine | Non
 def _listed(client: Client, namespace: str) -> tuple[list[Mapping[str, Any]], str]:
     jobs: list[Mapping[str, Any]] = []
     version = ""
-    for page in pages(client, jobs_path(namespace)):
+    for page in pages(client, JOB.path(namespace)):
         jobs += page.get("items") or ()
         version = page["metadata"]["resourceVersion"]
     return jobs, version
@@ -169,7 +169,7 @@ def _watch(
         "timeoutSeconds": str(math.ceil(seconds)),
     }
     read_seconds = left if left < _WATCH_SECONDS else _WATCH_SECONDS + _GRACE_SECONDS
-    for event in client.watch(jobs_path(namespace), params, read_seconds=read_seconds):
+    for event in client.watch(JOB.path(namespace), params, read_seconds=read_seconds):
         if event.get("type") == "ERROR":
             if event["object"].get("code") == _GONE:
                 raise Gone
@@ -185,7 +185,7 @@ def _wait(failures: int, until: float | None) -> float:
 
 
 def _line(job: Mapping[str, Any]) -> DecisionLine | None:
-    decision = recorded.decision_on(job)
+    decision = decision_table.decision_on(job)
     if decision is None:
         return None
     moves = decision.get("moves")
@@ -220,7 +220,7 @@ def _queue(job: Mapping[str, Any]) -> str:
 
 
 def _is_since(line: DecisionLine, since: float | None) -> bool:
-    unix = recorded.unix_of(line.time)
+    unix = decision_table.unix_of(line.time)
     return since is not None and unix is not None and unix >= since
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from webhook.commands.connect import jobs_path, missing_job
+from webhook.commands.connect import missing_job
+from webhook.jobs import JOB
 from webhook.model.job import DECISION
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Target:
 
     @property
     def path(self) -> str:
-        return jobs_path(self.namespace, self.name)
+        return JOB.path(self.namespace, self.name)
 
     @property
     def params(self) -> Mapping[str, str]:

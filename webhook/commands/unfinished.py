@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.commands import terminal
-from webhook.commands.connect import jobs_path, kubeconfig_option, pages
+from webhook.commands.connect import kubeconfig_option, pages
+from webhook.jobs import JOB
 from webhook.model.job import OPTION_LABEL, QUEUE_LABEL
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def command(kubeconfig: str | None) -> None:
 
 
 def _unfinished(client: Client) -> Iterator[Mapping[str, Any]]:
-    for page in pages(client, jobs_path(), {"labelSelector": OPTION_LABEL}):
+    for page in pages(client, JOB.path(), {"labelSelector": OPTION_LABEL}):
         yield from (job for job in page.get("items") or () if not _is_finished(job))
 
 

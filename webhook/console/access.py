@@ -11,9 +11,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from webhook.api.errors import ClusterError
+from webhook.jobs import JOB
 from webhook.model import fields
 from webhook.model.fields import FieldError
 
@@ -193,11 +195,10 @@ class _Reviewed:
     def may_list_jobs(self, namespaces: Iterable[str]) -> frozenset[str]:
         # The newest decisions come first, so their namespaces are checked.
         wanted = tuple(dict.fromkeys(namespaces))
-        if len(wanted) > 1 and self._has("list", "batch", "jobs"):
+        may_list = partial(self._has, "list", JOB.group, JOB.plural)
+        if len(wanted) > 1 and may_list():
             return frozenset(wanted)
-        return frozenset(
-            name for name in wanted[:ASKED] if self._has("list", "batch", "jobs", namespace=name)
-        )
+        return frozenset(name for name in wanted[:ASKED] if may_list(namespace=name))
 
     def _has(
         self, verb: str, group: str, resource: str, *, namespace: str = "", name: str = ""

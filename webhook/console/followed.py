@@ -22,6 +22,7 @@ from webhook.console.collect import Judged, Leads
 from webhook.console.decisions import KEPT, DecisionStore, from_job
 from webhook.console.view import ShownDecision
 from webhook.hindsight.savings_record import SavingsRecord, read_savings
+from webhook.jobs import JOB
 from webhook.model import fields
 from webhook.model.job import OPTION_LABEL
 from webhook.settings import Settings
@@ -228,7 +229,7 @@ def jobs(newest: NewestJobs) -> Resource:
     """Return the Jobs that a policy has sent to an option."""
     return Resource(
         kind=JOBS,
-        path="/apis/batch/v1/jobs",
+        path=JOB.path(),
         label_selector=OPTION_LABEL,
         required=False,
         read=newest.read,

@@ -46,8 +46,8 @@ from webhook.server import probes
 from webhook.settings import Settings
 from webhook.state.feed import Feed
 from webhook.state.pipe import Update, apply_update
-from webhook.state.signing_keys import KeyRing, proven
-from webhook.state.watched import signing_keys, watched
+from webhook.state.signing_keys import KeyRing
+from webhook.state.watched import proven, signing_keys, watched
 
 ANSWER_SECONDS: Final = 3.0
 """Timeout of calls about the Lease: after one without an answer there is time for another before
@@ -168,7 +168,7 @@ class Controller:
         restraint = Restraint(
             stated_version=settings.kueue_version, enforces=settings.untested_kueue == "enforce"
         )
-        self._feed = Feed(self._resources, time.monotonic(), settle=restraint)
+        self._feed = Feed(self._resources, time.monotonic(), complete=restraint)
         self._snapshot = Snapshot()
         self.metrics = ControllerMetrics()
         self._records = Records(
@@ -250,7 +250,7 @@ class Controller:
         if self._follows_pending:
             self._survive("moves", self._move)
         if self._due or self._snapshot.generation != self._looked_at:
-            _, went_well = self._survive("policies", self._look)
+            _, went_well = self._survive("policies", self._judge)
             self._due = self._due or not went_well
         self.metrics.failures.catch_up(self._failures.counts)
 
@@ -345,7 +345,7 @@ class Controller:
             self._records.read_again()
             self._mover.begin()
 
-    def _look(self) -> None:
+    def _judge(self) -> None:
         try:
             found = reconcile_policies(
                 self._client,

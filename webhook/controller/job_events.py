@@ -10,11 +10,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from webhook.api.errors import ClusterError, Refused
+from webhook.api.errors import ClusterError, Forbidden, NotServed, Refused
+from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.watch import WatchUpdate
 from webhook.decide import decision_record
+from webhook.jobs import JOB
 from webhook.model import marks
 from webhook.model.job import DECISION, UNDONE, Job
 from webhook.model.policy.fallback_policy import Mode
@@ -51,12 +53,6 @@ MOST_WAITING: Final = 1000
 _LONGEST: Final = 1024
 """Characters of an Event's message."""
 _CONFLICT: Final = 409
-
-
-class Posting(Protocol):
-    """What is needed of ``api.client.Client``."""
-
-    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
 
 
 class Happening(NamedTuple):
@@ -101,7 +97,7 @@ def happening_of(job: Job, recorded: decision_record.Recorded | None) -> Happeni
 class JobEvents:
     def __init__(
         self,
-        transport: Posting,
+        transport: KubernetesApi,
         *,
         is_leader: Callable[[], bool],
         unix: Callable[[], float],
@@ -142,43 +138,52 @@ class JobEvents:
         for _ in range(MOST_AT_ONCE):
             if not (self._due and self._is_leader() and self._pace.lets_pass()):
                 break
+            due = self._due.popleft()
             try:
-                lines += self._write(self._due[0], now)
+                lines += self._write(due, now)
             except ClusterError as error:
+                self._due.appendleft(due)
                 lines += [] if self._error == str(error) else [f"Events on Jobs: {error}"]
                 self._error = str(error)
                 break
             self._error = ""
-            self._due.popleft()
         if self._left_out and self._is_leader():
             lines.append(f"Events on Jobs: {self._left_out} left out, too many at once")
         self._left_out = 0
         return tuple(lines)
 
-    def _note(self, key: tuple[str, str], glimpse: WatchedJob, before: Mapping[str, str]) -> None:
-        happening, last = glimpse.happening, before.get(glimpse.uid)
+    def _note(self, key: tuple[str, str], watched: WatchedJob, before: Mapping[str, str]) -> None:
+        happening, last = watched.happening, before.get(watched.uid)
         if happening is None:
             return
-        self._told[glimpse.uid] = happening.mark
+        self._told[watched.uid] = happening.mark
         now = self._unix()
         # A happening without a time is new only if another one was known of the Job.
         has_changed = last is not None and not happening.unix
-        at = happening.unix or glimpse.created
+        at = happening.unix or watched.created
         if last == happening.mark or not (has_changed or at >= now - RECENT_SECONDS):
             return
         if len(self._due) < MOST_WAITING:
-            self._due.append(_Due(key, glimpse.uid, happening, now))
+            self._due.append(_Due(key, watched.uid, happening, now))
         else:
             self._left_out += 1
 
     def _write(self, due: _Due, now: float) -> list[str]:
+        """Write one Event; return what to log if it is left out.
+
+        Raises:
+            ClusterError: no Event can be written now. What only this Event is refused for (its
+                namespace is being deleted, say) must not hold up the others, so it is not raised.
+        """
         namespace, name = due.key
         path = f"/api/v1/namespaces/{namespace}/events"
         try:
             self._transport.post(path, event(due.key, due.uid, due.happening, unix=now))
-        except Refused as error:
+        except (Refused, Forbidden, NotServed) as error:
+            if isinstance(error, Forbidden) and error.is_lack_of_rights:
+                raise
             # An Event of the same name was written before a restart, or by another leader.
-            if error.status != _CONFLICT:
+            if not (isinstance(error, Refused) and error.status == _CONFLICT):
                 return [f"Job {namespace}/{name}: no Event written: {error}"]
         return []
 
@@ -195,8 +200,8 @@ def event(
         "kind": "Event",
         "metadata": {"name": f"{name[:200]}.{cause}", "namespace": namespace},
         "involvedObject": {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
+            "apiVersion": JOB.api_version,
+            "kind": JOB.kind,
             "namespace": namespace,
             "name": name,
             "uid": uid,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from webhook.api.errors import ClusterError, NotServed, Refused
+from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.resources import SIGNING_KEYS
 from webhook.model.fields import FieldError
 from webhook.model.signatures import SigningKey, SigningKeys
@@ -27,16 +28,6 @@ MOST_KEYS: Final = 5
 """Beyond, the oldest is dropped, and what it signed a year ago does not count any more."""
 _SECRET_BYTES: Final = 32
 _CONFLICT: Final = 409
-
-
-class Secrets(Protocol):
-    """What is needed of ``api.client.Client``."""
-
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
-
-    def post(self, path: str, body: object) -> Mapping[str, Any]: ...
-
-    def put(self, path: str, body: object) -> Mapping[str, Any]: ...
 
 
 def new_key(unix: float) -> SigningKey:
@@ -66,7 +57,7 @@ def renewed(
 class KeyKeeper:
     def __init__(
         self,
-        transport: Secrets,
+        transport: KubernetesApi,
         namespace: str,
         *,
         is_leader: Callable[[], bool],

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any, Final
+from typing import Any
 
 from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.resources import kueue_path
-from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL
-from webhook.model.pending import Pending
+from webhook.jobs import JOB
+from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL, Pending
 from webhook.model.queues import Snapshot, Stage
 from webhook.model.words import spoken
 from webhook.reconsider.plan import Move
 from webhook.state.workload import Workload
-
-_JOBS: Final = "/apis/batch/v1/namespaces/{}/jobs/{}"
 
 
 def ask(transport: KubernetesApi, job: Pending, move: Move) -> Mapping[str, Any]:
@@ -29,7 +27,7 @@ def ask(transport: KubernetesApi, job: Pending, move: Move) -> Mapping[str, Any]
         ClusterError: the write failed otherwise.
 
     """
-    return transport.patch(_JOBS.format(job.job.namespace, job.job.name), _patch(job, move))
+    return transport.patch(JOB.path(job.job.namespace, job.job.name), _patch(job, move))
 
 
 def to_workload(transport: KubernetesApi, workload: Workload, wanted: Mapping[str, Any]) -> None:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from webhook.api import client
-from webhook.api.errors import ClusterError, Refused
+from webhook.api.errors import ClusterError, Forbidden, NotServed, Refused
 from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.controller import move_writes
 from webhook.controller.repairs import Instant, Repairs
 from webhook.model.fields import FieldError
-from webhook.model.pending import Pending
+from webhook.model.job import Pending
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import choose, offers, pending_jobs
@@ -174,10 +174,10 @@ class Mover:
         job = self._jobs[key]
         try:
             after = pending_jobs.read_job(move_writes.ask(self._transport, job, move))
-        except Refused as error:
+        except (Refused, Forbidden, NotServed, FieldError, ValueError) as error:
             self._note_refusal(move, error, world.now, stepped)
             return
-        except (ClusterError, FieldError, ValueError) as error:
+        except ClusterError as error:
             stepped.outcomes[policy, "failed"] += 1
             stepped.lines.append(f"Job {key}: not moved to {move.way.option}: {error}")
             return
@@ -189,14 +189,15 @@ class Mover:
         self._jobs[key] = after
         self._flying[key] = Flight(move=move, queue=after.queue, since=world.now)
 
-    def _note_refusal(self, move: Move, error: Refused, now: float, stepped: Stepped) -> None:
+    def _note_refusal(self, move: Move, error: Exception, now: float, stepped: Stepped) -> None:
+        """Pass over a Job that alone is refused, so that it holds up no other."""
         key, policy = move.candidate.key, move.candidate.policy
-        if error.status == _CONFLICT:
+        if isinstance(error, Refused) and error.status == _CONFLICT:
             # It has changed meanwhile, and may have been admitted. The next step judges it again.
             stepped.outcomes[policy, "conflict"] += 1
             return
         self._refused[key] = now + REFUSED_SECONDS
-        if error.keeps_template:
+        if isinstance(error, Refused) and error.keeps_template:
             self._older_until = max(self._older_until, now + OLDER_SECONDS)
         stepped.outcomes[policy, "refused"] += 1
         stepped.lines.append(f"Job {key}: not moved to {move.way.option}: {error}")
@@ -236,7 +237,7 @@ def _world(
 ) -> offers.ReconsiderInput:
     return offers.ReconsiderInput(
         snapshot=snapshot,
-        censuses={name: feed.census(name) for name in choose.trees(snapshot)},
+        contents={name: feed.contents_of(name) for name in choose.trees(snapshot)},
         workloads=workloads,
         now=now,
         unix=unix,

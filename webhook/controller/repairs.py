@@ -18,7 +18,7 @@ from webhook.controller.job_events import Happening, event
 from webhook.learn.workload_runs import admitted_at, is_true, read_conditions, since
 from webhook.model import fields
 from webhook.model.fields import FieldError
-from webhook.model.pending import Pending
+from webhook.model.job import Pending
 from webhook.model.queues import Snapshot, Stage
 from webhook.model.reasons import EventReason
 from webhook.state.workload import REPAIR, Workload, read_workload
@@ -66,10 +66,10 @@ class Repairs:
         for job in jobs:
             if job.has_left:
                 for workload in workloads.get(job.key, ()):
-                    self._look(workload, job, at, repaired)
+                    self._judge(workload, job, at, repaired)
         return repaired
 
-    def _look(self, workload: Workload, job: Pending, at: Instant, repaired: Repaired) -> None:
+    def _judge(self, workload: Workload, job: Pending, at: Instant, repaired: Repaired) -> None:
         if workload.is_repaired:
             if workload.stage is not Stage.RESERVING and self._is_due(job, "activate", at):
                 repaired.lines += self._activate(workload, job)

@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from webhook.api.errors import ClusterError
+from webhook.api.kubernetes_api import KubernetesApi
 from webhook.api.resources import ReadObject, Resource, read_by
 from webhook.api.watch import WatchUpdate
 from webhook.controller.job_events import Happening, happening_of
 from webhook.decide import match
-from webhook.flow import create
+from webhook.flow import decided_job
 from webhook.hindsight.journal_keeper import JobMetadata, known_of
-from webhook.jobs import KINDS
+from webhook.jobs import JOB
 from webhook.model import fields, job_manifest
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, OURS, Job
@@ -28,7 +29,6 @@ from webhook.model.queues import Snapshot
 from webhook.model.signatures import SigningKeys
 from webhook.reconsider import pending_jobs
 
-KIND: Final = KINDS["batch", "v1", "Job"]
 _MEANT: Final = (OURS, "kueue.x-k8s.io/")
 """Prefixes of the annotations that are used; others can be long."""
 
@@ -67,25 +67,25 @@ class MovedJobs:
 
 def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> ReadObject:
     """Read a Job's metadata, for a ``Follower``; a decision not signed with *keys* is ignored."""
-    return read_by(lambda found: _glimpse(found, keys), kind, source)
+    return read_by(lambda found: _watched(found, keys), kind, source)
 
 
-JOBS: Final = Resource(kind="jobs", path="/apis/batch/v1/jobs", required=False, read=read)
+JOBS: Final = Resource(kind="jobs", path=JOB.path(), required=False, read=read)
 
 
-def _glimpse(source: Mapping[str, Any], keys: SigningKeys | None) -> WatchedJob:
+def _watched(source: Mapping[str, Any], keys: SigningKeys | None) -> WatchedJob:
     metadata = fields.mapping(source, "metadata", "")
     created = fields.text(metadata, "creationTimestamp", "metadata")
-    job = KIND.read({"metadata": source["metadata"]})
-    recorded = create.recorded_on(job, keys, created=fields.created_unix(source))
-    is_own = recorded is not None or DECISION not in job.annotations
+    bare, unix = {"metadata": source["metadata"]}, fields.created_unix(source)
+    found = decided_job.read(bare, JOB, keys, created=unix)
+    job = found.current
     return WatchedJob(
         uid=fields.text(metadata, "uid", "metadata"),
         created=fields.seconds_since_1970(created, "metadata.creationTimestamp"),
         job=_undecided(job),
         known=known_of(source),
-        has_left=pending_jobs.has_left(job, recorded),
-        happening=happening_of(job, recorded) if is_own else None,
+        has_left=pending_jobs.left_of(found, keys, created=unix) is not None,
+        happening=happening_of(job, found.believed) if found.doubt is None else None,
     )
 
 
@@ -115,19 +115,13 @@ Fetch = Callable[[str, str], Mapping[str, Any] | None]
 """(namespace, name) to the whole Job, None if it was deleted; may raise ClusterError."""
 
 
-class Getting(Protocol):
-    """What is needed of ``api.client.Client``."""
-
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]: ...
-
-
-def fetching(client: Getting) -> Fetch:
+def fetching(client: KubernetesApi) -> Fetch:
     """Return a function that gets single Jobs by the right to list them."""
 
     def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
         # As a list of one, so that only the right to list Jobs is needed.
-        path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-        items = client.get(path, {"fieldSelector": f"metadata.name={name}"}).get("items")
+        params = {"fieldSelector": f"metadata.name={name}"}
+        items = client.get(JOB.path(namespace), params).get("items")
         return items[0] if items else None
 
     return fetch
@@ -202,13 +196,13 @@ class Unreviewed:
         found: list[tuple[str, str]] = []
         fetched = 0
         while self._waiting and self._waiting[0][0] < as_of and fetched < MOST_FETCHED:
-            _, glimpse = self._waiting[0]
-            past = self._history.since(glimpse.created - MARGIN_SECONDS)
+            _, watched = self._waiting[0]
+            past = self._history.since(watched.created - MARGIN_SECONDS)
             # What metadata alone rules out needs no call.
-            if glimpse.job is not None and self._missed_by(glimpse.job, past):
+            if watched.job is not None and self._missed_by(watched.job, past):
                 fetched += 1
                 try:
-                    found += self._judged(glimpse, glimpse.job, past)
+                    found += self._judged(watched, watched.job, past)
                 except ClusterError:
                     break
             self._waiting.popleft()
@@ -224,38 +218,38 @@ class Unreviewed:
             self._waiting.popleft()
         self._unjudged = 0
 
-    def _take_list(self, glimpses: Iterable[WatchedJob], at: float) -> None:
+    def _take_list(self, watched_jobs: Iterable[WatchedJob], at: float) -> None:
         before, self._known = self._known, set()
-        for glimpse in glimpses:
-            self._known.add(glimpse.uid)
-            if before is not None and glimpse.uid not in before:
-                self._wait(glimpse, at)
+        for watched in watched_jobs:
+            self._known.add(watched.uid)
+            if before is not None and watched.uid not in before:
+                self._wait(watched, at)
 
-    def _take_event(self, event_type: str, glimpse: WatchedJob, at: float) -> None:
+    def _take_event(self, event_type: str, watched: WatchedJob, at: float) -> None:
         if self._known is None:
             return
         if event_type == "DELETED":
-            self._known.discard(glimpse.uid)
-        elif glimpse.uid not in self._known:
-            self._known.add(glimpse.uid)
-            self._wait(glimpse, at)
+            self._known.discard(watched.uid)
+        elif watched.uid not in self._known:
+            self._known.add(watched.uid)
+            self._wait(watched, at)
 
-    def _wait(self, glimpse: WatchedJob, at: float) -> None:
-        if glimpse.job is None:
+    def _wait(self, watched: WatchedJob, at: float) -> None:
+        if watched.job is None:
             return
         if len(self._waiting) < MOST_WAITING:
-            self._waiting.append((at, glimpse))
+            self._waiting.append((at, watched))
         else:
             self._unjudged += 1
 
     def _judged(
-        self, glimpse: WatchedJob, seen: Job, past: tuple[Snapshot, ...]
+        self, watched: WatchedJob, seen: Job, past: tuple[Snapshot, ...]
     ) -> list[tuple[str, str]]:
         source = self._fetch(seen.namespace, seen.name)
-        if source is None or source["metadata"].get("uid") != glimpse.uid:
+        if source is None or source["metadata"].get("uid") != watched.uid:
             return []
         try:
-            job = KIND.read(source)
+            job = JOB.read(source)
         except FieldError:
             return []
         policy = None if DECISION in job.annotations else self._missed_by(job, past)

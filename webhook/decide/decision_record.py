@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 from webhook.model import edits as edits_model
 from webhook.model import fields
-from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Fit, InCluster, Outcome, Stay
+from webhook.model.decision import (
+    HISTORY_KEPT,
+    Assessment,
+    CreateOutcome,
+    Decision,
+    Fit,
+    InCluster,
+    Skipped,
+    Stay,
+)
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.job import DECISION
@@ -30,6 +39,20 @@ _REASON_LIMIT = 256
 _WHOLE_FROM = 100.0
 _PATH = f"metadata.annotations[{DECISION}]"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedOption:
+    """What a decision said of one option; times in seconds from then on, None: not known."""
+
+    name: str
+    queue: str = ""
+    cluster_queue: str = ""
+    starts_in: float | None = None
+    runs: float | None = None
+    finishes_in: float | None = None
+    rejected: str = ""
+    """Why it was refused, a value of ``Reason``; empty: it was not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +76,15 @@ class Recorded:
     moves: int = 0
     history: tuple[Stay, ...] = ()
     changed: tuple[str, ...] = ()
-    cluster_queues: Mapping[str, str] = field(default_factory=dict)
-    """LocalQueue of each option to its ClusterQueue, as they were at the decision or last move."""
+    options: tuple[RecordedOption, ...] = ()
+    """The options, as they were at the decision or the last move."""
 
     def elsewhere(self, queue: str) -> frozenset[str]:
         """Return the options' ClusterQueues but for the one of this LocalQueue."""
-        others = {there for name, there in self.cluster_queues.items() if name != queue}
-        return frozenset(others - {self.cluster_queues.get(queue)})
+        # An option whose queues were not found has no ClusterQueue.
+        found = {each.queue: each.cluster_queue for each in self.options if each.cluster_queue}
+        others = {there for name, there in found.items() if name and name != queue}
+        return frozenset(others - {found.get(queue)})
 
     @property
     def is_newer(self) -> bool:
@@ -114,12 +139,12 @@ def decision_json(decision: Decision) -> dict[str, Any]:
     return found
 
 
-def outcome_json(outcome: Outcome) -> dict[str, Any]:
-    """Return all that one review comes to as JSON, for people and programs that ask for it."""
+def outcome_json(outcome: CreateOutcome) -> dict[str, Any]:
+    """Return all that a create comes to as JSON, for people and programs that ask for it."""
     found: dict[str, Any] = {}
-    if outcome.skip is not None:
+    if isinstance(outcome, Skipped):
         found["skip"] = str(outcome.skip)
-    if outcome.decision is not None:
+    else:
         found["decision"] = decision_json(outcome.decision)
     found["edits"] = [_edit_json(edit) for edit in outcome.edits]
     found["warnings"] = list(outcome.warnings)
@@ -161,13 +186,27 @@ def from_json(text: str) -> Recorded:
             for item, here in fields.objects(source, "history", _PATH)
         )[-HISTORY_KEPT:],
         changed=tuple(fields.strings(source, "changed", _PATH)),
-        cluster_queues={
-            fields.text(item, "queue", here): fields.text(item, "clusterQueue", here)
-            for item, here in fields.objects(source, "options", _PATH)
-            # An option whose queues were not found has no ClusterQueue.
-            if item.get("queue") and item.get("clusterQueue")
-        },
+        options=tuple(
+            _option(item, here) for item, here in fields.objects(source, "options", _PATH)
+        ),
     )
+
+
+def _option(item: Mapping[str, Any], here: str) -> RecordedOption:
+    return RecordedOption(
+        name=fields.text(item, "name", here),
+        queue=fields.text(item, "queue", here),
+        cluster_queue=fields.text(item, "clusterQueue", here),
+        starts_in=_amount(item.get("startsIn")),
+        runs=_amount(item.get("runs")),
+        finishes_in=_amount(item.get("finishesIn")),
+        rejected=fields.text(item, "rejected", here).partition(":")[0],
+    )
+
+
+def _amount(value: Any) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number else None
 
 
 def parsed(text: str) -> Mapping[str, Any]:

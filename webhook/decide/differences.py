@@ -70,7 +70,7 @@ def _others(before: PodTemplate, after: PodTemplate, kept: set[str]) -> Iterator
     for name, differs in (
         ("node selector", before.node_selector != after.node_selector),
         ("tolerations", before.tolerations != after.tolerations),
-        ("affinity", before.affinity != after.affinity),
+        ("affinity", _meant(before.affinity) != _meant(after.affinity)),
         ("runtime class", before.runtime_class != after.runtime_class),
         # Kueue and we write labels and annotations of our own; ours are left out.
         ("labels", _of_others(before.labels) != _of_others(after.labels)),
@@ -78,6 +78,14 @@ def _others(before: PodTemplate, after: PodTemplate, kept: set[str]) -> Iterator
     ):
         if differs:
             yield name
+
+
+def _meant(affinity: Json) -> Json:
+    """Leave out the empty objects of an affinity, which ask for nothing."""
+    if not isinstance(affinity, Mapping):
+        return affinity or {}
+    found = {key: _meant(value) for key, value in affinity.items()}
+    return {key: value for key, value in found.items() if value not in ({}, [])}
 
 
 def _containers(template: PodTemplate) -> Iterable[Container]:

@@ -15,17 +15,16 @@ from webhook.decide.remote_options import Reached
 from webhook.decide.wishes import Wishes
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.occupancy import Occupancy
-from webhook.kueue.priorities import priority_of
 from webhook.kueue.profile import FoundStart
+from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import Expecting, estimate, limits_of
 from webhook.model.decision import Assessment, Fit, Rejection
-from webhook.model.forecasts import Basis, Delay, Forecast, RunTime, Start
+from webhook.model.forecasts import Basis, Delay, Forecast, JobClass, RunTime, Start
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Reason
-from webhook.model.run_keys import JobClass
 
 PREEMPTION = "preemption"
 """Why a start is not known: Kueue may preempt others for the Job, and then it starts at once."""
@@ -141,7 +140,7 @@ def _start(case: ForecastCase, item: Assessment, option: Option) -> FoundStart |
         return None
     snapshot = case.occupancy.snapshot
     queue = snapshot.cluster_queues[item.cluster_queue]
-    return case.occupancy.outlook.start_of(
+    return case.occupancy.start_times.start_of(
         item.cluster_queue,
         demand(item.needs, queue, snapshot),
         now=case.now,

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from webhook.kueue.requests import needs
 from webhook.learn import job_class
 from webhook.model.fields import FieldError
+from webhook.model.forecasts import JobClass
 from webhook.model.job import OURS, Job
 from webhook.model.policy import fallback_policy
 from webhook.model.policy.fallback_policy import FallbackPolicy, Match
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Skip
-from webhook.model.run_keys import JobClass
 from webhook.model.selector import EVERYTHING
 
 POLICY = OURS + "policy"

@@ -14,8 +14,7 @@ from webhook.decide import filters, remote_options
 from webhook.decide.filters import OptionCandidate
 from webhook.kueue import multikueue
 from webhook.kueue.occupancy import Occupancy, assignment, passes_now, starts_now
-from webhook.kueue.priorities import priority_of
-from webhook.kueue.requests import needs
+from webhook.kueue.requests import needs, priority_of
 from webhook.model.decision import Assessment, InCluster, Rejection
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option

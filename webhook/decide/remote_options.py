@@ -59,7 +59,7 @@ def assess(
     """
     local_queue, cluster_queue = queues
     return tuple(
-        _look(name, occupancy, needs, local_queue, priority)
+        _assess(name, occupancy, needs, local_queue, priority)
         for name in multikueue.behind(cluster_queue, occupancy.snapshot)
     )
 
@@ -136,7 +136,7 @@ def _begin(
 ) -> Reached | None:
     queue = there.snapshot.cluster_queues[each.cluster_queue]
     wanted = demand(item.needs, queue, there.snapshot)
-    found = there.outlook.start_of(queue.name, wanted, now=now, priority=priority)
+    found = there.start_times.start_of(queue.name, wanted, now=now, priority=priority)
     if found is None:
         return None
     return Reached(
@@ -185,7 +185,7 @@ def likely(occupancy: Occupancy, place: tuple[str, str]) -> str:
     return min(lengths, key=lengths.__getitem__, default="")
 
 
-def _look(
+def _assess(
     name: str,
     occupancy: Occupancy,
     needs: Sequence[PodSetNeeds],

@@ -6,25 +6,80 @@ assessments alone: they must not know how these came about, nor what is written 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import hypot, inf
 from statistics import NormalDist
 from typing import TypeAlias
 
-from webhook.decide.choice import UNASKED, Asking, Choice, leave, take
-from webhook.decide.wishes import Wishes
+from webhook.decide.wishes import NONE, Wishes
 from webhook.model.decision import Assessment, Fit
 from webhook.model.forecasts import Delay, Forecast, RunTime, Start
 from webhook.model.policy.fallback_policy import (
     FallbackPolicy,
+    Mode,
     StrategyType,
     ThresholdRule,
     seconds,
 )
 from webhook.model.policy.spec import FinishTime, Gain
-from webhook.model.words import spoken
+from webhook.model.words import clip, spoken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """What a strategy needs to know of a Job, beside its options."""
+
+    submitted: str = ""
+    """The LocalQueue that it is submitted to; empty: none."""
+    wishes: Wishes = NONE
+    draw: float = 0.5
+    """In [0, 1), different for each decision; it settles near ties."""
+    probability: float = 0.8
+    """How likely a gain must be for a preferred option to be passed over."""
+
+
+UNASKED = Asking()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    index: int | None
+    """Of the option taken, in the policy's order; None: the Job is left as submitted."""
+    sentence: str
+
+
+def take(
+    policy: FallbackPolicy,
+    assessments: Sequence[Assessment],
+    index: int,
+    *,
+    submitted: str,
+    because: Iterable[str],
+) -> Choice:
+    """Return the choice of one option: ``sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending``.
+
+    *submitted* is the LocalQueue that the Job is submitted to.
+    """
+    taken = assessments[index]
+    # In the other modes the Job is left where it is, so the sentence says "would".
+    acts = policy.spec.mode is Mode.ENFORCE
+    if taken.queue == submitted:
+        verb = "stays in" if acts else "would stay in"
+    else:
+        verb = "sent to" if acts else "would be sent to"
+    # MultiKueue chooses the cluster; the one named is expected to take the Job.
+    reasons = "; ".join(because)
+    place = f"{taken.option} on {taken.cluster}" if taken.cluster else taken.option
+    return Choice(index=index, sentence=clip(f"{verb} {taken.queue} ({place}): {reasons}"))
+
+
+def leave(assessments: Sequence[Assessment]) -> Choice:
+    """Return the choice of no option, with the reason why each one is refused."""
+    # Each refusal has its numbers, so that the user sees what would have to change.
+    refusals = [f"{item.option}: {item.rejection.detail}" for item in assessments if item.rejection]
+    return Choice(index=None, sentence=clip(f"left as submitted: {'; '.join(refusals)}"))
 
 
 def choose_by_threshold(
@@ -105,11 +160,11 @@ def choose_by_finish_time(
     policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
 ) -> Choice:
     """Choose the option with the earliest finish; without a forecast, the first one not refused."""
-    standing = [index for index, item in enumerate(assessments) if item.rejection is None]
-    if not standing:
+    not_refused = [index for index, item in enumerate(assessments) if item.rejection is None]
+    if not not_refused:
         return leave(assessments)
-    first = standing[0]
-    known = [_known(index, assessments[index]) for index in standing]
+    first = not_refused[0]
+    known = [_known(index, assessments[index]) for index in not_refused]
     found = [each for each in known if each is not None]
     # Without a known finish there is no gain to compare, so the first option is kept
     # (decision 0023).

@@ -1,64 +1,123 @@
 """Turns a decision into edits to the Job and its pod template, as far as the mode allows.
 
-What an option changes in a pod template is worked out once for all Jobs with that template. It
-must not know how the option was chosen.
+A Job takes a place in its queue until its Workload is observed, also where it is left as submitted.
+What an option changes in a pod template is worked out once for all Jobs with that template. It must
+not know how the option was chosen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.decide import decision_record, differences, match, warning
+from webhook.decide.decision_record import Recorded
 from webhook.decide.differences import Differences
-from webhook.flow import placement
-from webhook.jobs import JobKind
+from webhook.flow.decided_job import RecoveredJob
 from webhook.kueue.occupancy import Occupancy
-from webhook.learn import job_class
+from webhook.kueue.requests import needs, own_priority
+from webhook.learn import expected_runs, job_class
 from webhook.learn.job_class import Mark
 from webhook.model import job as jobs
 from webhook.model import marks
-from webhook.model.decision import Assessment, Decision, Outcome
+from webhook.model.decision import Assessment, Decided, Decision
 from webhook.model.edits import HOLE, Edit, Prepared
-from webhook.model.job import Job
+from webhook.model.fields import FieldError
+from webhook.model.job import DECISION_ID, Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
+from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
 from webhook.model.signatures import SigningKeys, signed_id, signed_record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobCase:
-    """A Job as it came (``raw``), and as it was before the decision that it carries (``clean``)."""
+def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot) -> Arrival:
+    """Return the place of a Job that was just decided, as adapted; its key is the decision's id."""
+    return Arrival(
+        # The pod template carries this id into the Workload, by which the place is given up again.
+        key=decision.id,
+        namespace=job.namespace,
+        local_queue=taken.queue,
+        needs=taken.needs,
+        priority=own_priority(job, snapshot),
+        policy=decision.policy,
+        option=taken.option,
+        run=expected_runs.lasting(taken.forecast),
+        cluster=taken.cluster,
+    )
 
-    kind: JobKind
-    source: Mapping[str, Any]
-    raw: Job
-    clean_source: Mapping[str, Any]
-    clean: Job
-    carried: bool
-    """Whether it came with a decision of ours, which is undone in ``clean``."""
+
+def decided_before(job: Job, recorded: Recorded, snapshot: Snapshot) -> Arrival | None:
+    """Return the place of a Job that an earlier call of the same admission decided.
+
+    That call may have reached another replica. None: it left the Job as submitted, or what the
+    Job asks for cannot be read.
+    """
+    ids = {pod_set.template.annotations.get(DECISION_ID) for pod_set in job.pod_sets}
+    asked = _needs(job, snapshot)
+    # Only a decision that was carried out marks the pod templates; without the mark, nothing could
+    # tell the Workload from others.
+    if ids != {recorded.id} or recorded.option is None or asked is None:
+        return None
+    return Arrival(
+        key=recorded.id,
+        namespace=job.namespace,
+        local_queue=job.queue,
+        needs=asked,
+        priority=own_priority(job, snapshot),
+        policy=recorded.policy,
+        option=recorded.option,
+    )
+
+
+def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
+    """Return the place of a Job without a decision, keyed by its name; None: it takes none.
+
+    *uid* is the review's; it replaces the name that ``generateName`` has yet to make.
+    """
+    queue, asked = match.submission(job, snapshot).queue, _needs(job, snapshot)
+    # Kueue queues no Workload whose LocalQueue does not exist.
+    if (job.namespace, queue) not in snapshot.local_queues or asked is None:
+        return None
+    name = f"job:{job.namespace}/{job.name}"
+    generated = f"gen:{job.namespace}/{job.generate_name}/{uid}"
+    return Arrival(
+        key=name if job.name else generated,
+        namespace=job.namespace,
+        local_queue=queue,
+        needs=asked,
+        priority=own_priority(job, snapshot),
+        job_class=job_class.of_job(job),
+        run=expected_runs.within_limits(job),
+    )
+
+
+def _needs(job: Job, snapshot: Snapshot) -> tuple[PodSetNeeds, ...] | None:
+    try:
+        return needs(job, snapshot)
+    except FieldError:
+        return None
 
 
 def apply(
-    case: JobCase, policy: FallbackPolicy, decision: Decision, occupancy: Occupancy
-) -> Outcome:
+    case: RecoveredJob, policy: FallbackPolicy, decision: Decision, occupancy: Occupancy
+) -> Decided:
     """Return a decision's outcome: all its edits, its record alone, or none, by the mode."""
     if policy.spec.mode is Mode.OBSERVE:
-        return Outcome(decision=decision, job=case.clean)
+        return Decided(decision=decision, job=case.submitted)
     taken = next((item for item in decision.options if item.option == decision.option), None)
     keys = occupancy.snapshot.signing
-    decision, warnings = _told(case, policy, decision, taken, occupancy)
+    decision, warnings = _with_changes(case, policy, decision, taken, occupancy)
     if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:
         # A manifest that carries an older decision keeps that record, since it alone can undo it.
         # Marks on the pod template always go: a new Job has none of its own (decision 0024).
-        proven = marks.off_templates(case.raw)
-        recorded = proven if case.carried else annotated(proven, decision, {}, keys)
-        edits = case.kind.edits(case.raw, recorded)
-        return Outcome(decision=decision, edits=edits, warnings=warnings, job=case.clean)
+        proven = marks.off_templates(case.current)
+        recorded = proven if case.recorded is not None else annotated(proven, decision, {}, keys)
+        edits = case.kind.edits(case.current, recorded)
+        return Decided(decision=decision, edits=edits, warnings=warnings, job=case.submitted)
     class_text = class_text_of(case, policy, occupancy)
-    decision = signed(decision, class_text, case.clean, keys)
+    decision = signed(decision, class_text, case.submitted, keys)
     prepared = _prepared(case, taken.job, taken, policy, class_text)
     if prepared is None:
         after = under(taken.job, policy, taken, decision_id=decision.id, class_text=class_text)
@@ -67,23 +126,23 @@ def apply(
     # The edits to the template are known already (decision 0008); what is left are the Job's own
     # labels and annotations.
     prepared = patch.filled(prepared, decision.id)
-    labelled = replace(case.clean, labels=_labels(taken.job, taken, policy))
-    named = case.kind.edits(case.clean, labelled)
-    original = {**prepared.original, **originals.original_of(named, case.clean_source)}
+    labelled = replace(case.submitted, labels=_labels(taken.job, taken, policy))
+    named = case.kind.edits(case.submitted, labelled)
+    original = {**prepared.original, **originals.original_of(named, case.submitted_source)}
     recorded = annotated(labelled, decision, originals.to_json(original), keys)
-    return Outcome(
+    return Decided(
         decision=decision,
         edits=prepared.edits + named + case.kind.edits(labelled, recorded),
         prepared=prepared,
         original=original,
         warnings=warnings,
-        arrival=placement.decided(labelled, taken, decision, occupancy.snapshot),
-        job=case.clean,
+        arrival=decided(labelled, taken, decision, occupancy.snapshot),
+        job=case.submitted,
     )
 
 
-def _told(
-    case: JobCase,
+def _with_changes(
+    case: RecoveredJob,
     policy: FallbackPolicy,
     decision: Decision,
     taken: Assessment | None,
@@ -93,23 +152,23 @@ def _told(
     if taken is None or taken.job is None:
         return decision, warning.decided(decision, Differences(), submitted="")
     # Warnings say what differs from the manifest that the user sent, so that is compared.
-    left = match.submission(case.raw, occupancy.snapshot).queue
+    left = match.submission(case.current, occupancy.snapshot).queue
     after = replace(taken.job, labels=_labels(taken.job, taken, policy))
-    changed = differences.between(case.raw, after, left=left, taken=taken.queue)
+    changed = differences.between(case.current, after, left=left, taken=taken.queue)
     decision = replace(decision, changed=changed.names)
     return decision, warning.decided(decision, changed, submitted=left)
 
 
-def unproven(case: JobCase) -> tuple[Edit, ...]:
+def unproven(case: RecoveredJob) -> tuple[Edit, ...]:
     """List the edits that take unsigned decisions and copied marks off a Job that is not decided.
 
     Marks on a new Job's pod template are never our own: they came with the manifest.
     """
-    after = marks.off_templates(case.raw)
-    if jobs.DECISION in after.annotations and not case.carried:
+    after = marks.off_templates(case.current)
+    if jobs.DECISION in after.annotations and case.recorded is None:
         left = {key: text for key, text in after.annotations.items() if key != jobs.DECISION}
         after = replace(after, annotations=left)
-    return case.kind.edits(case.raw, after) if after is not case.raw else ()
+    return case.kind.edits(case.current, after) if after is not case.current else ()
 
 
 def signed(decision: Decision, class_text: str, job: Job, keys: SigningKeys | None) -> Decision:
@@ -153,49 +212,49 @@ def annotated(
 
 
 def _changed(
-    case: JobCase, after: Job, decision: Decision, taken: Assessment, occupancy: Occupancy
-) -> Outcome:
+    case: RecoveredJob, after: Job, decision: Decision, taken: Assessment, occupancy: Occupancy
+) -> Decided:
     """Return the outcome where no prepared edits exist, as for a Job that carries a decision."""
-    changed = case.kind.edits(case.clean, after)
-    original = originals.original_of(changed, case.clean_source)
+    changed = case.kind.edits(case.submitted, after)
+    original = originals.original_of(changed, case.submitted_source)
     keys = occupancy.snapshot.signing
     recorded = annotated(after, decision, originals.to_json(original), keys)
-    if case.raw is case.clean:
+    if case.current is case.submitted:
         edits = changed + case.kind.edits(after, recorded)
     else:
-        # The patch applies to the object under review, which has the marks that ``clean`` lacks.
-        edits = case.kind.edits(case.raw, recorded)
-    return Outcome(
+        # The patch applies to the object under review, which has marks that ``submitted`` lacks.
+        edits = case.kind.edits(case.current, recorded)
+    return Decided(
         decision=decision,
         edits=edits,
         original=original,
-        arrival=placement.decided(after, taken, decision, occupancy.snapshot),
-        job=case.clean,
+        arrival=decided(after, taken, decision, occupancy.snapshot),
+        job=case.submitted,
     )
 
 
 def _prepared(
-    case: JobCase, job: Job, taken: Assessment, policy: FallbackPolicy, class_text: str
+    case: RecoveredJob, job: Job, taken: Assessment, policy: FallbackPolicy, class_text: str
 ) -> Prepared | None:
     """Return this option's edits to this pod template, worked out once; None: it is not shared."""
-    before = case.clean.pod_sets
+    before = case.submitted.pod_sets
     # A Job that carries marks is edited from what it is, so its edits fit no other Job.
-    if case.raw is not case.clean or not isinstance(before, jobs.PodSets):
+    if case.current is not case.submitted or not isinstance(before, jobs.PodSets):
         return None
 
     def work() -> Prepared | None:
         marked = under(job, policy, taken, decision_id=HOLE, class_text=class_text)
-        edits = case.kind.edits(case.clean, replace(case.clean, pod_sets=marked.pod_sets))
-        return patch.prepare(edits, case.clean_source, case.kind.allowed)
+        edits = case.kind.edits(case.submitted, replace(case.submitted, pod_sets=marked.pod_sets))
+        return patch.prepare(edits, case.submitted_source, case.kind.allowed)
 
     # Recalled by which objects these are: comparing templates would cost half of the work.
     key = (_prepared, job.pod_sets, policy, taken.option, case.kind, class_text)
     return before.recall(key, work)
 
 
-def class_text_of(case: JobCase, policy: FallbackPolicy, occupancy: Occupancy) -> str:
+def class_text_of(case: RecoveredJob, policy: FallbackPolicy, occupancy: Occupancy) -> str:
     """Return the class of the Job as it was submitted; equal classes are the very same text."""
-    found = match.class_of(case.clean, policy, occupancy.snapshot)
+    found = match.class_of(case.submitted, policy, occupancy.snapshot)
     return job_class.written(Mark(found, policy.generation))
 
 

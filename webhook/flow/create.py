@@ -11,37 +11,33 @@ import zlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
 from typing import Any
 
-from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.decide import (
     decision_record,
     expectations,
     match,
     options,
-    own_keys,
     remote_options,
     strategies,
     warning,
 )
-from webhook.decide.choice import Asking
 from webhook.decide.differences import Differences
-from webhook.decide.wishes import Wishes, read_wishes
-from webhook.flow import carry_out, placement
-from webhook.flow.carry_out import JobCase
+from webhook.decide.strategies import Asking
+from webhook.decide.wishes import Wishes, check_own_keys, read_wishes
+from webhook.flow import carry_out, decided_job
+from webhook.flow.decided_job import RecoveredJob
 from webhook.jobs import JobKind
 from webhook.kueue.occupancy import Occupancy
-from webhook.kueue.unmodelled import unmodelled
-from webhook.model import job as jobs
+from webhook.kueue.requests import unmodelled
 from webhook.model import marks
-from webhook.model.decision import Assessment, Decision, Outcome
+from webhook.model.decision import Assessment, CreateOutcome, Decided, Decision, Skipped
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, StrategyType
 from webhook.model.reasons import LeftAlone, Reason, Skip
-from webhook.model.signatures import SigningKeys, is_own_record, unsigned_id
+from webhook.model.signatures import unsigned_id
 from webhook.model.words import clip
 
 _NEVER_QUEUED = frozenset(
@@ -102,70 +98,79 @@ class Wanted:
 
 def consider(
     source: Mapping[str, Any], kind: JobKind, occupancy: Occupancy, moment: Moment, rules: Rules
-) -> Outcome:
+) -> CreateOutcome:
     """Return the outcome of one Job at its creation, with the place that it takes in a queue.
 
     Raises:
         FieldError: *source* cannot be read as a Job of *kind*.
 
     """
-    raw = kind.read(source)
+    found = decided_job.read(source, kind, occupancy.snapshot.signing)
+    raw = found.current
     if not all(pod_set.template.containers for pod_set in raw.pod_sets):
         raise FieldError("spec.template.spec.containers", "expected at least one container")
-    recorded = recorded_on(raw, occupancy.snapshot.signing)
-    if recorded is not None and (settled := _decided_already(raw, recorded, occupancy, moment)):
-        return settled
-    case = _case(source, kind, raw, recorded)
+    if found.recorded is not None:
+        earlier = _decided_already(raw, found.recorded, occupancy, moment)
+        if earlier is not None:
+            return earlier
+    case = found.recovered_if_possible()
+    case = replace(case, submitted=marks.unmarked(case.submitted))
     outcome = _outcome(case, occupancy, moment, rules)
-    if recorded is None and jobs.DECISION in raw.annotations:
+    if found.doubt is not None:
         outcome = replace(outcome, warnings=(*warning.foreign(), *outcome.warnings))
     # A Job that is left as submitted takes a place in its queue, too: without it, a burst of
     # such Jobs would be invisible to later reviews.
-    if outcome.arrival is not None or outcome.skip in _NEVER_QUEUED:
+    if outcome.arrival is not None or _is_never_queued(outcome):
         return outcome
-    arrival = placement.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
+    arrival = carry_out.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
     return replace(outcome, arrival=arrival)
 
 
 def _decided_already(
     raw: Job, recorded: decision_record.Recorded, occupancy: Occupancy, moment: Moment
-) -> Outcome | None:
+) -> Skipped | None:
     """Return the outcome of a Job that this admission or a newer version has decided; else None."""
     if recorded.is_newer:
-        arrival = placement.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
+        arrival = carry_out.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
     elif _is_reinvocation(raw, recorded, moment):
-        arrival = placement.decided_before(raw, recorded, occupancy.snapshot)
+        arrival = carry_out.decided_before(raw, recorded, occupancy.snapshot)
     else:
         return None
     # The API server has passed on the warnings of the first call already.
     warnings = warning.newer(recorded.version) if recorded.is_newer else ()
-    return Outcome(skip=Skip.DECIDED_ALREADY, warnings=warnings, arrival=arrival)
+    return Skipped(skip=Skip.DECIDED_ALREADY, warnings=warnings, arrival=arrival)
 
 
-def _outcome(case: JobCase, occupancy: Occupancy, moment: Moment, rules: Rules) -> Outcome:
+def _outcome(
+    case: RecoveredJob, occupancy: Occupancy, moment: Moment, rules: Rules
+) -> CreateOutcome:
     snapshot = occupancy.snapshot
-    skipped = match.skip(case.clean, snapshot)
+    skipped = match.skip(case.submitted, snapshot)
     if skipped is not None:
         # A manager cluster copies its marks to the worker; anywhere else they are forged or copied.
         edits = () if skipped in _MARKED_ELSEWHERE else carry_out.unproven(case)
-        return Outcome(skip=skipped, edits=edits, job=case.clean)
+        return Skipped(skip=skipped, edits=edits, job=case.submitted)
     try:
-        policy = match.policy_for(case.clean, snapshot, own_namespace=rules.own_namespace)
+        policy = match.policy_for(case.submitted, snapshot, own_namespace=rules.own_namespace)
     except FieldError as error:
         # The Job names a policy that does not match it. Jobs are never refused, so it only says so.
         warnings = warning.sentence(f"left as submitted: {error}")
         edits = carry_out.unproven(case)
-        return Outcome(skip=Skip.NO_POLICY, edits=edits, warnings=warnings, job=case.clean)
+        return Skipped(skip=Skip.NO_POLICY, edits=edits, warnings=warnings, job=case.submitted)
     if policy is None:
-        return Outcome(skip=Skip.NO_POLICY, edits=carry_out.unproven(case), job=case.clean)
+        return Skipped(skip=Skip.NO_POLICY, edits=carry_out.unproven(case), job=case.submitted)
     decision = _decide(case, policy, occupancy, moment, rules)
     return _if_it_fits(case, carry_out.apply(case, policy, decision, occupancy))
 
 
-def _if_it_fits(case: JobCase, outcome: Outcome) -> Outcome:
+def _is_never_queued(outcome: CreateOutcome) -> bool:
+    return isinstance(outcome, Skipped) and outcome.skip in _NEVER_QUEUED
+
+
+def _if_it_fits(case: RecoveredJob, outcome: Decided) -> Decided:
     """Return the outcome, or one without edits where they would make the Job too large to store."""
     what = patch.too_large(case.source, outcome.edits)
-    if not what or outcome.decision is None:
+    if not what:
         return outcome
     decision = replace(
         outcome.decision,
@@ -175,23 +180,23 @@ def _if_it_fits(case: JobCase, outcome: Outcome) -> Outcome:
         changed=(),
     )
     warnings = warning.decided(decision, Differences(), submitted="")
-    return Outcome(decision=decision, warnings=warnings, job=case.clean)
+    return Decided(decision=decision, warnings=warnings, job=case.submitted)
 
 
 def _decide(
-    case: JobCase, policy: FallbackPolicy, occupancy: Occupancy, moment: Moment, rules: Rules
+    case: RecoveredJob, policy: FallbackPolicy, occupancy: Occupancy, moment: Moment, rules: Rules
 ) -> Decision:
-    submitted = match.submission(case.clean, occupancy.snapshot)
+    submitted = match.submission(case.submitted, occupancy.snapshot)
     age = max(0.0, moment.now - occupancy.snapshot.as_of)
     decision = partial(
         Decision,
-        id=decision_id(case.raw, moment),
+        id=decision_id(case.current, moment),
         time=moment.time,
         policy=policy.name,
         mode=policy.spec.mode,
         from_queue=submitted.named,
         state_age_seconds=round(age, 3),
-        submitted=case.raw.submitted,
+        submitted=case.current.submitted,
     )
     # A decision on old figures would be a guess, so the Job is left as it was submitted.
     if age > rules.max_state_age_seconds:
@@ -200,16 +205,16 @@ def _decide(
         return decision(option=None, left_alone=LeftAlone.STALE, reason=reason)
     # An annotation that cannot be read leaves the Job alone: its author meant something by it.
     try:
-        wanted = read_wanted(case.clean, policy, moment.unix)
+        wanted = read_wanted(case.submitted, policy, moment.unix)
     except FieldError as error:
         reason = f"left as submitted: {error}"
         return decision(option=None, left_alone=LeftAlone.UNREADABLE, reason=reason)
-    if what := unmodelled(case.clean, submitted.queue, occupancy.snapshot):
+    if what := unmodelled(case.submitted, submitted.queue, occupancy.snapshot):
         reason = f"left as submitted: {what} is not modelled"
         return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
     # A worker cluster that has been silent for too long takes no Job (decision 0016).
     current = remote_options.fresh(occupancy, moment.now, rules.max_state_age_seconds)
-    assessments = assessed(case.clean, policy, current, wanted=wanted, now=moment.now)
+    assessments = assessed(case.submitted, policy, current, wanted=wanted, now=moment.now)
     if detail := _unsupported(assessments, submitted.queue):
         reason = clip(f"left as submitted: {detail}")
         return decision(
@@ -254,7 +259,7 @@ def read_wanted(job: Job, policy: FallbackPolicy, created_unix: float) -> Wanted
         FieldError: one of its annotations cannot be read, or has our prefix and is unknown.
 
     """
-    own_keys.check(job, policy)
+    check_own_keys(job, policy)
     return Wanted(
         allowed=match.allowed_options(job, policy),
         wishes=read_wishes(job.annotations, created_unix),
@@ -285,48 +290,6 @@ def assessed(
         now=now,
     )
     return expectations.expect(expecting, found)
-
-
-def _case(
-    source: Mapping[str, Any], kind: JobKind, raw: Job, recorded: decision_record.Recorded | None
-) -> JobCase:
-    clean_source = source
-    if recorded is not None:
-        try:
-            original = originals.from_json(recorded.original)
-            clean_source = originals.undone(source, original, kind.allowed)
-        except FieldError:
-            # A forged or damaged record undoes nothing: the Job is decided as it came.
-            recorded = None
-    clean = raw if clean_source is source else kind.read(clean_source)
-    return JobCase(
-        kind=kind,
-        source=source,
-        raw=raw,
-        clean_source=clean_source,
-        clean=marks.unmarked(clean),
-        carried=recorded is not None,
-    )
-
-
-def recorded_on(
-    job: Job, keys: SigningKeys | None = None, *, created: float = inf
-) -> decision_record.Recorded | None:
-    """Read the decision on a Job; None: it has none, or one that is unreadable or not ours.
-
-    *keys* and *created* as for ``is_own_record``.
-    """
-    text = job.annotations.get(jobs.DECISION)
-    if text is None:
-        return None
-    try:
-        found = decision_record.from_json(text)
-    except FieldError:
-        # Not ours, or damaged: there is nothing to undo, and the Job is decided as it came.
-        return None
-    is_own = is_own_record(text, job.namespace, keys, created=created)
-    # What a newer version wrote is not read and the Job is left as it is, signed or not.
-    return found if is_own or found.is_newer else None
 
 
 def _is_reinvocation(job: Job, recorded: decision_record.Recorded, moment: Moment) -> bool:

@@ -15,22 +15,20 @@ from typing import Any
 from webhook.adapt import movable_env
 from webhook.admission import original as originals
 from webhook.admission import patch
-from webhook.decide import decision_record, differences, match, warning
-from webhook.flow import carry_out, create, recovered
-from webhook.flow.carry_out import JobCase
+from webhook.decide import differences, match, warning
+from webhook.decide.decision_record import Recorded
+from webhook.flow import carry_out, create, decided_job
 from webhook.flow.create import Moment, Rules
-from webhook.flow.recovered import Refusal
+from webhook.flow.decided_job import RecoveredJob, Refusal
 from webhook.jobs import JobKind, movable
 from webhook.kueue.occupancy import Occupancy
 from webhook.model import fields, marks
 from webhook.model import job as jobs
-from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Outcome, Stay
-from webhook.model.edits import Original
+from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Declined, Moved, Stay
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.reasons import Obstacle, Skip
-from webhook.model.signatures import SigningKeys
 from webhook.model.words import clip
 
 UNASKED = "as asked"
@@ -50,22 +48,18 @@ _SKIPPED: Mapping[Skip, Obstacle] = {
 class _MoveRequest:
     """A Job, as it is and as submitted, and the option that it is to be moved to."""
 
-    source: Mapping[str, Any]
-    case: JobCase
-    recorded: decision_record.Recorded | None
-    """None: it was created without a decision, and is taken as it is."""
-    original: Original
+    case: RecoveredJob
     option: str
-    blocked: Obstacle | None = None
+    blocked: Obstacle | None
     """Why its Workload rules out a move; None: it does not, as far as is known."""
 
 
 def move(
     source: Mapping[str, Any], kind: JobKind, occupancy: Occupancy, moment: Moment, rules: Rules
-) -> Outcome:
+) -> Moved | Declined:
     """Return the outcome that moves a Job to the option its annotation ``move-to`` names.
 
-    A move that cannot be made is an outcome with an obstacle.
+    A move that cannot be made is declined.
 
     Raises:
         FieldError: *source* cannot be read as a Job of *kind*.
@@ -73,18 +67,21 @@ def move(
     """
     raw = kind.read(source)
     try:
-        asked = _read(source, raw, kind, occupancy.snapshot.signing)
-        found = asked if isinstance(asked, Refusal) else _move(asked, occupancy, moment, rules)
+        case = decided_job.recover(source, kind, occupancy.snapshot.signing)
+        found = case if isinstance(case, Refusal) else _move(case, occupancy, moment, rules)
     except FieldError as error:
         found = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
-    return recovered.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
+    return decided_job.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
 
 
 def _move(
-    asked: _MoveRequest, occupancy: Occupancy, moment: Moment, rules: Rules
-) -> Outcome | Refusal:
-    snapshot = occupancy.snapshot
-    if skipped := match.skip(asked.case.clean, snapshot):
+    case: RecoveredJob, occupancy: Occupancy, moment: Moment, rules: Rules
+) -> Moved | Refusal:
+    snapshot, raw = occupancy.snapshot, case.current
+    # Kueue takes up a changed Job only as long as its Workload has no quota (decision 0018).
+    blocked = snapshot.obstacles.get((raw.namespace, raw.name))
+    asked = _MoveRequest(case=case, option=raw.annotations[jobs.MOVE_TO], blocked=blocked)
+    if skipped := match.skip(asked.case.submitted, snapshot):
         obstacle = _SKIPPED.get(skipped, Obstacle.NOT_OURS)
         return Refusal(obstacle=obstacle, detail=skipped.meaning)
     if moment.now - snapshot.as_of > rules.max_state_age_seconds:
@@ -94,7 +91,7 @@ def _move(
         return policy
     wanted = _wanted(asked, policy, moment)
     # spec.managedBy is fixed at creation, so no move may cross the boundary of MultiKueue.
-    job = asked.case.clean.as_created
+    job = asked.case.submitted.as_created
     found = create.assessed(job, policy, occupancy, wanted=wanted, now=moment.now)
     taken = next(item for item in found if item.option == asked.option)
     if taken.rejection is not None or taken.job is None:
@@ -102,41 +99,15 @@ def _move(
     age = round(max(0.0, moment.now - snapshot.as_of), 3)
     decision = _decision(asked, policy, taken, moment)
     decision = replace(decision, options=found, state_age_seconds=age)
-    raw = asked.case.raw
-    # Kueue takes up a changed Job only as long as its Workload has no quota (decision 0018).
-    asked = replace(asked, blocked=snapshot.obstacles.get((raw.namespace, raw.name)))
     return _carried_out(asked, policy, decision, taken.job, taken, occupancy)
-
-
-def _read(
-    source: Mapping[str, Any], raw: Job, kind: JobKind, keys: SigningKeys | None
-) -> _MoveRequest | Refusal:
-    found = recovered.recover(source, raw, kind, keys)
-    if isinstance(found, Refusal):
-        return found
-    case = JobCase(
-        kind=kind,
-        source=source,
-        raw=raw,
-        clean_source=found.clean_source,
-        clean=found.clean,
-        carried=found.recorded is not None,
-    )
-    return _MoveRequest(
-        source=source,
-        case=case,
-        recorded=found.recorded,
-        original=found.original,
-        option=raw.annotations[jobs.MOVE_TO],
-    )
 
 
 def _policy(asked: _MoveRequest, occupancy: Occupancy, rules: Rules) -> FallbackPolicy | Refusal:
     """Find the policy that decided the Job, or that matches it; or say why it cannot move it."""
-    snapshot, recorded = occupancy.snapshot, asked.recorded
+    snapshot, recorded = occupancy.snapshot, asked.case.recorded
     if recorded is None:
         own = rules.own_namespace
-        policy = match.policy_for(asked.case.clean, snapshot, own_namespace=own)
+        policy = match.policy_for(asked.case.submitted, snapshot, own_namespace=own)
     else:
         policy = next((each for each in snapshot.policies if each.name == recorded.policy), None)
     if policy is None:
@@ -153,16 +124,16 @@ def _policy(asked: _MoveRequest, occupancy: Occupancy, rules: Rules) -> Fallback
     return policy
 
 
-def _is_in(option: str, recorded: decision_record.Recorded | None) -> bool:
+def _is_in(option: str, recorded: Recorded | None) -> bool:
     # In the other modes the record names an option, but the Job is as it was submitted.
     return recorded is not None and recorded.mode is Mode.ENFORCE and recorded.option == option
 
 
 def _wanted(asked: _MoveRequest, policy: FallbackPolicy, moment: Moment) -> create.Wanted:
     """Read what the Job's annotations ask for; its deadline becomes what is left, in seconds."""
-    created = fields.created_unix(asked.source)
+    created = fields.created_unix(asked.case.source)
     created = moment.unix if created == inf else created
-    wanted = create.read_wanted(asked.case.clean, policy, created)
+    wanted = create.read_wanted(asked.case.submitted, policy, created)
     if wanted.wishes.deadline is None:
         return wanted
     left = wanted.wishes.deadline - (moment.unix - created)
@@ -172,27 +143,27 @@ def _wanted(asked: _MoveRequest, policy: FallbackPolicy, moment: Moment) -> crea
 def _decision(
     asked: _MoveRequest, policy: FallbackPolicy, taken: Assessment, moment: Moment
 ) -> Decision:
-    case, recorded = asked.case, asked.recorded
-    why = " ".join(case.raw.annotations.get(jobs.MOVE_REASON, "").split()) or UNASKED
+    case, recorded = asked.case, asked.case.recorded
+    why = " ".join(case.current.annotations.get(jobs.MOVE_REASON, "").split()) or UNASKED
     reason = clip(f"moved to {taken.queue} ({taken.option}): {why}")
     stay = Stay(time=moment.time, option=taken.option, reason=reason)
     # The id stays the same, because the Workload may carry it.
     return Decision(
-        id=recorded.id if recorded is not None else create.decision_id(case.raw, moment),
+        id=recorded.id if recorded is not None else create.decision_id(case.current, moment),
         time=moment.time,
         policy=policy.name,
         mode=policy.spec.mode,
         option=taken.option,
         left_alone=None,
         reason=reason,
-        from_queue=recorded.from_queue if recorded is not None else case.clean.queue,
+        from_queue=recorded.from_queue if recorded is not None else case.submitted.queue,
         state_age_seconds=0.0,
         moves=1 + (recorded.moves if recorded is not None else 0),
         history=(*_stays(recorded), stay)[-HISTORY_KEPT:],
     )
 
 
-def _stays(recorded: decision_record.Recorded | None) -> tuple[Stay, ...]:
+def _stays(recorded: Recorded | None) -> tuple[Stay, ...]:
     """List the options that the Job was in until now, the oldest first."""
     if recorded is None or recorded.option is None or recorded.mode is not Mode.ENFORCE:
         return ()
@@ -207,39 +178,40 @@ def _carried_out(
     job: Job,
     taken: Assessment,
     occupancy: Occupancy,
-) -> Outcome | Refusal:
+) -> Moved | Refusal:
     case, kind, keys = asked.case, asked.case.kind, occupancy.snapshot.signing
     class_text = carry_out.class_text_of(case, policy, occupancy)
-    signed = carry_out.signed(decision, class_text, case.clean, keys)
+    signed = carry_out.signed(decision, class_text, case.submitted, keys)
     after = carry_out.under(job, policy, taken, decision_id=signed.id, class_text=class_text)
-    after = movable_env.still_movable(case.raw, after)
-    changes = kind.edits(case.raw, after)
+    after = movable_env.still_movable(case.current, after)
+    changes = kind.edits(case.current, after)
     if obstacle := movable.obstacle(changes, workload=asked.blocked):
         return Refusal(obstacle=obstacle)
     # Kueue takes over a changed queue alone, but not changed marks on the template: where nothing
     # else changes there, the old marks stay, and with them the old signature.
     if not movable.changes_template(changes):
-        if after.queue == case.raw.queue:
+        if after.queue == case.current.queue:
             return Refusal(obstacle=Obstacle.ALREADY_THERE)
         # Guests are counted by the policy's mark, which such a move cannot add (decision 0013).
-        if marks.would_be_uncounted(policy, taken.option, marks.decided_by(case.raw)):
+        if marks.would_be_uncounted(policy, taken.option, marks.decided_by(case.current)):
             return Refusal(obstacle=Obstacle.UNCOUNTED_GUEST)
-        after = replace(after, pod_sets=case.raw.pod_sets)
+        after = replace(after, pod_sets=case.current.pod_sets)
     else:
         decision = signed
     # What earlier options changed stays on record: they may have left an empty parent there.
-    decided = kind.edits(case.clean, after)
-    original = {**originals.original_of(decided, case.clean_source), **asked.original}
-    changed = differences.between(case.raw, after, left=case.raw.queue, taken=after.queue)
-    in_all = differences.between(case.clean, after, left=case.clean.queue, taken=after.queue)
+    decided = kind.edits(case.submitted, after)
+    original = {**originals.original_of(decided, case.submitted_source), **case.original}
+    now, before = case.current, case.submitted
+    changed = differences.between(now, after, left=now.queue, taken=after.queue)
+    in_all = differences.between(before, after, left=before.queue, taken=after.queue)
     decision = replace(decision, changed=in_all.names)
     final = carry_out.annotated(after, decision, originals.to_json(original), keys)
-    edits = kind.edits(case.raw, final)
+    edits = kind.edits(case.current, final)
     if what := patch.too_large(case.source, edits):
         return Refusal(obstacle=Obstacle.TOO_LARGE, detail=what)
-    return Outcome(
+    return Moved(
         decision=decision,
         edits=edits,
         original=original,
-        warnings=warning.moved(taken, changed, left=case.raw.queue),
+        warnings=warning.moved(taken, changed, left=case.current.queue),
     )

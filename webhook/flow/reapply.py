@@ -11,15 +11,17 @@ from typing import Any
 
 from webhook.adapt import movable_env
 from webhook.admission import original as originals
-from webhook.admission import ownership, places
-from webhook.decide import decision_record, warning
+from webhook.admission import places
+from webhook.decide import warning
+from webhook.decide.decision_record import Recorded
 from webhook.decide.match import OPT_OUT, POLICY
+from webhook.flow import decided_job
 from webhook.jobs import JobKind
 from webhook.model import fields, quantity
 from webhook.model.edits import ABSENT, Absent, Edit, Operation, Original, Path
 from webhook.model.fields import FieldError, Json
 from webhook.model.job import DECISION, MOVE_TO, OPTION_LABEL, UNDO
-from webhook.model.signatures import SigningKeys, is_own_record
+from webhook.model.signatures import SigningKeys
 
 _FREE = frozenset({"nodeSelector", "requests", "limits", "env"})
 """Fields of which every member may be patched, so that the whole field can be put back."""
@@ -129,7 +131,7 @@ def restored(
     if DECISION not in _annotations(old) and DECISION not in _annotations(new):
         # An undone Job has no record; what it reads from annotations tells what was submitted.
         return restoration(old, new, _read_variables(old, kind)), ()
-    recorded = _unchanged_decision(old, new, keys)
+    recorded = _unchanged_decision(old, new, kind, keys)
     if recorded is None:
         return (), ()
     if recorded.is_newer:
@@ -161,7 +163,7 @@ def disowned(job: Mapping[str, Any], kind: JobKind) -> list[Operation]:
     # Server-side apply by others would conflict with the owner of the plain value (decision 0020).
     if _labels(job).get(OPTION_LABEL) != UNDO or DECISION in _annotations(job):
         return []
-    return ownership.disowned(job, _read_variables(job, kind))
+    return places.disowned(job, _read_variables(job, kind))
 
 
 def _read_variables(job: Mapping[str, Any], kind: JobKind) -> Original:
@@ -171,21 +173,12 @@ def _read_variables(job: Mapping[str, Any], kind: JobKind) -> Original:
 
 
 def _unchanged_decision(
-    old: Mapping[str, Any], new: Mapping[str, Any], keys: SigningKeys | None
-) -> decision_record.Recorded | None:
-    text = _annotations(old).get(DECISION)
-    if not isinstance(text, str) or changes_decision(old, new):
-        return None
-    namespace = fields.text(fields.mapping(old, "metadata", ""), "namespace", "metadata")
-    if not is_own_record(text, namespace, keys, created=fields.created_unix(old)):
-        return None
+    old: Mapping[str, Any], new: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None
+) -> Recorded | None:
     # A Job that opts out takes back all that its manifest says.
-    if _annotations(new).get(POLICY) == OPT_OUT:
+    if changes_decision(old, new) or _annotations(new).get(POLICY) == OPT_OUT:
         return None
-    try:
-        return decision_record.from_json(text)
-    except FieldError:
-        return None
+    return decided_job.read(old, kind, keys, created=fields.created_unix(old)).recorded
 
 
 def _annotations(source: Mapping[str, Any]) -> Mapping[str, Any]:

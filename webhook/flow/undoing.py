@@ -14,18 +14,18 @@ from typing import Any
 from webhook.adapt import movable_env
 from webhook.decide import decision_record, warning
 from webhook.decide.match import OPT_OUT, POLICY
-from webhook.flow import recovered
-from webhook.flow.recovered import Recovered, Refusal
+from webhook.flow import decided_job
+from webhook.flow.decided_job import RecoveredJob, Refusal
 from webhook.jobs import JobKind, movable
 from webhook.kueue import multikueue
 from webhook.model import job as jobs
 from webhook.model import marks
-from webhook.model.decision import Outcome
+from webhook.model.decision import Declined, Undone
 from webhook.model.fields import FieldError
-from webhook.model.job import Job
-from webhook.model.pending import left_written
+from webhook.model.job import Job, left_written
 from webhook.model.queues import MULTIKUEUE, Snapshot
 from webhook.model.reasons import Obstacle
+from webhook.model.signatures import SigningKeys, signed_words
 
 _NOTHING_KNOWN = Snapshot()
 _CROSSING = "its queue is MultiKueue's, and who runs a Job (managedBy) is fixed at creation"
@@ -39,12 +39,12 @@ def undo(
     *,
     time: str,
     blocked: Obstacle | None = None,
-) -> Outcome:
+) -> Undone | Declined:
     """Return the outcome that takes back a decision and its moves, and pins the Job.
 
     *snapshot* says, as far as it is filled, which queues are MultiKueue's; *time* is now, as
     RFC 3339 in UTC; *blocked* is why the Job's Workload rules the undo out, None if it does not or
-    that is not known. An undo that cannot be made is an outcome with an obstacle.
+    that is not known. An undo that cannot be made is declined.
 
     Raises:
         FieldError: *source* cannot be read as a Job of *kind*.
@@ -58,7 +58,7 @@ def undo(
         found = _undone(source, raw, kind, snapshot, time=time, blocked=blocked)
     except FieldError as error:
         found = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
-    return recovered.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
+    return decided_job.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
 
 
 def _undone(
@@ -69,17 +69,17 @@ def _undone(
     *,
     time: str,
     blocked: Obstacle | None,
-) -> Outcome | Refusal:
-    found = recovered.recover(source, raw, kind, snapshot.signing)
+) -> Undone | Refusal:
+    found = decided_job.recover(source, kind, snapshot.signing)
     if isinstance(found, Refusal):
         return found
-    if raw.queue and not found.clean.queue:
+    if raw.queue and not found.submitted.queue:
         # Without the label, Kueue would keep the Job suspended for ever; and where the namespace
         # has a default queue, Kueue does not let the label be removed.
         return Refusal(obstacle=Obstacle.NO_QUEUE)
-    if _would_cross(raw, found.clean, snapshot):
+    if _would_cross(raw, found.submitted, snapshot):
         return Refusal(obstacle=Obstacle.MANAGED_BY, detail=_CROSSING)
-    after = put_back(raw, found.clean, kind, blocked=blocked)
+    after = put_back(raw, found.submitted, kind, blocked=blocked)
     if isinstance(after, Obstacle):
         return Refusal(obstacle=after)
     where = f"in {after.queue} " if after.queue else ""
@@ -87,7 +87,8 @@ def _undone(
     after = replace(
         after, annotations={**after.annotations, jobs.REASON: decision_record.said(sentence)}
     )
-    return _pinned(raw, _remembered(raw, after, found, time), kind, sentence)
+    after = _remembered(raw, after, found, time, snapshot.signing)
+    return _pinned(raw, after, kind, sentence)
 
 
 def _would_cross(raw: Job, clean: Job, snapshot: Snapshot) -> bool:
@@ -118,13 +119,15 @@ def put_back(
 
 def _unasked(raw: Job) -> Job:
     """Return the Job without ``move-to`` and our other marks, but with those of an earlier undo."""
-    told = (jobs.UNDONE, jobs.UNDONE_FROM, jobs.REASON)
-    kept = {key: raw.annotations[key] for key in told if key in raw.annotations}
+    kept_marks = (jobs.UNDONE, jobs.UNDONE_FROM, jobs.REASON)
+    kept = {key: raw.annotations[key] for key in kept_marks if key in raw.annotations}
     left = marks.unmarked(raw)
     return replace(left, pod_sets=raw.pod_sets, annotations={**left.annotations, **kept})
 
 
-def _remembered(raw: Job, after: Job, found: Recovered, time: str) -> Job:
+def _remembered(
+    raw: Job, after: Job, found: RecoveredJob, time: str, keys: SigningKeys | None
+) -> Job:
     """Note on the Job which policy had decided it, when it was undone, and what queues it left.
 
     Kueue may be admitting it in one of these at this moment; the controller then repairs that.
@@ -134,16 +137,18 @@ def _remembered(raw: Job, after: Job, found: Recovered, time: str) -> Job:
         return after
     noted = {jobs.UNDONE: recorded.policy}
     if elsewhere := recorded.elsewhere(after.queue):
-        noted[jobs.UNDONE_FROM] = left_written(time, elsewhere)
+        # Signed, as it makes the controller follow Jobs and Workloads (decision 0024).
+        text = left_written(time, elsewhere)
+        noted[jobs.UNDONE_FROM] = signed_words(text, raw.namespace, keys)
     return replace(after, annotations={**after.annotations, **noted})
 
 
-def _pinned(raw: Job, left: Job, kind: JobKind, sentence: str) -> Outcome:
+def _pinned(raw: Job, left: Job, kind: JobKind, sentence: str) -> Undone:
     after = replace(
         left,
-        labels=recovered.asked_about(left),
+        labels=decided_job.asked_about(left),
         annotations={**left.annotations, POLICY: OPT_OUT},
     )
-    return Outcome(
-        edits=kind.edits(raw, after), warnings=warning.sentence(sentence), undone=sentence
+    return Undone(
+        edits=kind.edits(raw, after), warnings=warning.sentence(sentence), sentence=sentence
     )

@@ -12,10 +12,9 @@ from enum import StrEnum
 from webhook.hindsight.journal import JournalEntry
 from webhook.kueue.durations import learned_on
 from webhook.learn.expected_runs import slowdown_of
-from webhook.model.forecasts import Estimates
+from webhook.model.forecasts import Estimates, JobClass
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import ClusterQueue, Snapshot
-from webhook.model.run_keys import JobClass
 
 
 class Rests(StrEnum):

@@ -14,22 +14,21 @@ from typing import Any, Final
 from webhook.decide import match
 from webhook.hindsight.counterfactual import elsewhere
 from webhook.hindsight.journal import JournalEntry
-from webhook.jobs import KINDS
+from webhook.jobs import JOB
 from webhook.kueue.durations import learned_on
 from webhook.learn.estimates import Learned
 from webhook.learn.expected_runs import slowdown_of
 from webhook.model import fields
 from webhook.model.fields import FieldError
+from webhook.model.forecasts import JobClass
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.queues import Snapshot
-from webhook.model.run_keys import JobClass
 from webhook.simulate.scenario import Scenario, Submission, Worker, emptied
 
 NAME: Final = "decisions"
 NEAR_SECONDS: Final = 60.0
 """Longest time between a review and its Job's creation, by two clocks."""
-_KIND: Final = KINDS["batch", "v1", "Job"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +149,7 @@ def _at(source: Mapping[str, Any]) -> float:
 
 
 def _job(source: Mapping[str, Any]) -> Job:
-    job = _KIND.read(source)
+    job = JOB.read(source)
     if not job.pod_sets[0].template.containers:
         where = "job.spec.template.spec.containers"
         raise FieldError(where, "expected at least one, whose image names the Job's class")

@@ -7,16 +7,16 @@ says what it was before.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from sys import intern
 from typing import Any, Final, NamedTuple
 
-from webhook.admission import original as originals
 from webhook.decide import decision_record
-from webhook.flow import create
+from webhook.decide.decision_record import Recorded
+from webhook.flow import decided_job
 from webhook.hindsight import journal
 from webhook.hindsight.journal import JournalEntry, WeighedOption
-from webhook.jobs import KINDS
+from webhook.jobs import JOB
 from webhook.learn.run_records import Ended
 from webhook.learn.workload_runs import (
     FAILED,
@@ -29,8 +29,8 @@ from webhook.learn.workload_runs import (
     seconds_of,
 )
 from webhook.model import fields, job_manifest, marks
-from webhook.model.fields import EMPTY, FieldError
-from webhook.model.job import DECISION, OURS, QUEUE_LABEL, Job
+from webhook.model.fields import EMPTY
+from webhook.model.job import DECISION, OURS, QUEUE_LABEL
 from webhook.model.job_manifest import said_to_kueue
 from webhook.model.reasons import LeftAlone
 from webhook.model.signatures import SigningKeys
@@ -165,7 +165,6 @@ def _pruned(template: Mapping[str, Any], path: str) -> str:
 
 
 _LEFT_ALONE: Final = frozenset(map(str, LeftAlone))
-_KIND: Final = KINDS["batch", "v1", "Job"]
 _ALMOST_A_SECOND: Final = 0.999
 """Times are in whole seconds: a Job was created within the second that it names."""
 _KEPT: Final = ("name", "namespace", "uid", "labels", "creationTimestamp")
@@ -207,9 +206,9 @@ def entry(
 
     """
     source = _job(past, metadata or EMPTY)
-    raw = _KIND.read(source)
-    recorded = _recorded(raw, keys, fields.created_unix(source))
-    submitted = marks.unmarked(_before(source, raw, recorded))
+    found = decided_job.read(source, JOB, keys, created=fields.created_unix(source))
+    raw = found.current
+    submitted = marks.unmarked(found.recovered_if_possible().submitted)
     created = float(past.created)
     return JournalEntry(
         key=past.key,
@@ -230,7 +229,7 @@ def entry(
         ran=_written(job_manifest.spec(raw, past.job_class)),
         labels=job_manifest.labels_of(submitted),
         annotations=job_manifest.annotations_of(submitted),
-        **_decided(raw, recorded, past),
+        **_decided(found.believed, past),
     )
 
 
@@ -244,67 +243,40 @@ def _job(past: FinishedWorkload, metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {"metadata": metadata, "spec": spec}
 
 
-def _recorded(
-    job: Job, keys: SigningKeys | None, created: float
-) -> decision_record.Recorded | None:
-    found = create.recorded_on(job, keys, created=created)
-    return None if found is None or found.is_newer else found
-
-
-def _before(source: dict[str, Any], raw: Job, recorded: decision_record.Recorded | None) -> Job:
-    if recorded is None or not recorded.original:
-        return raw
-    try:
-        original = originals.from_json(recorded.original)
-        return _KIND.read(originals.undone(source, original, _KIND.allowed))
-    except FieldError:
-        return raw
-
-
-def _decided(
-    raw: Job, recorded: decision_record.Recorded | None, past: FinishedWorkload
-) -> dict[str, Any]:
+def _decided(recorded: Recorded | None, past: FinishedWorkload) -> dict[str, Any]:
     if recorded is None:
         return {}
-    decision = decision_record.parsed(raw.annotations[DECISION])
     last = max(recorded.unix, recorded.moved_unix)
     return {
         "policy": recorded.policy,
         "mode": str(recorded.mode),
         "option": recorded.option or "",
-        "left_alone": _why(recorded, has_options=bool(decision.get("options"))),
+        "left_alone": _why(recorded),
         "decided_in": max(0.0, last - past.created),
         "moves": recorded.moves,
-        "offers": tuple(_offers(fields.objects(decision, "options", ""))),
+        "offers": tuple(
+            WeighedOption(
+                option=each.name,
+                queue=each.queue,
+                starts_in=each.starts_in,
+                runs=each.runs,
+                finishes_in=each.finishes_in,
+                rejected=each.rejected,
+            )
+            for each in recorded.options
+        ),
     }
 
 
-def _why(recorded: decision_record.Recorded, *, has_options: bool) -> str:
+def _why(recorded: Recorded) -> str:
     """Return why a Job was left as submitted.
 
     For versions that did not write it, what is likely.
     """
     if recorded.option is not None:
         return ""
-    likely = LeftAlone.NO_OPTION if has_options else LeftAlone.STALE
+    likely = LeftAlone.NO_OPTION if recorded.options else LeftAlone.STALE
     return recorded.left_alone if recorded.left_alone in _LEFT_ALONE else str(likely)
-
-
-def _offers(options: Iterable[tuple[Mapping[str, Any], str]]) -> Iterator[WeighedOption]:
-    for item, here in options:
-        yield WeighedOption(
-            option=fields.text(item, "name", here),
-            queue=fields.text(item, "queue", here),
-            starts_in=_number(item.get("startsIn")),
-            runs=_number(item.get("runs")),
-            finishes_in=_number(item.get("finishesIn")),
-            rejected=fields.text(item, "rejected", here).partition(":")[0],
-        )
-
-
-def _number(value: Any) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number else None
 
 
 def _written(spec: Mapping[str, Any]) -> str:

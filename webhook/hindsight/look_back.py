@@ -18,7 +18,7 @@ from typing import Any, Final
 from webhook.decide import match
 from webhook.hindsight.counterfactual import Elsewhere, elsewhere
 from webhook.hindsight.journal import JournalEntry
-from webhook.jobs import KINDS
+from webhook.jobs import JOB
 from webhook.kueue import multikueue
 from webhook.learn import job_class
 from webhook.learn.estimates import NOTHING, Learned, RunTimeLearner
@@ -92,7 +92,6 @@ class Hindsight:
     handover_seconds: float = 0.0
 
 
-_KIND: Final = KINDS["batch", "v1", "Job"]
 _AS_IT_WAS: Final = "as it was"
 _AS_IT_COULD_BE: Final = "as policies say"
 
@@ -180,7 +179,7 @@ class Replays:
             if record is None or (entry.job_class, entry.submitted) in done:
                 continue
             done.add((entry.job_class, entry.submitted))
-            job = _KIND.read(submitted_manifest(entry))
+            job = JOB.read(submitted_manifest(entry))
             here_too = (match.class_of(job, one, snapshot) for one in policies.values())
             for here in {job_class.of_job(job), *here_too}:
                 if (kept := _before(record, first, here.coarse)).last:
@@ -360,7 +359,7 @@ def _handover(entries: Sequence[JournalEntry]) -> float:
 
 def _told(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | None:
     snapshot = world.snapshot
-    job = _KIND.read(submitted_manifest(entry))
+    job = JOB.read(submitted_manifest(entry))
     queue = match.submission(job, snapshot).queue
     for name in {queue, entry.queue}:
         place = snapshot.local_queues.get((entry.namespace, name))

@@ -22,9 +22,8 @@ from webhook.model.job import (
     PodSet,
     PodSets,
 )
-from webhook.model.pods import read_template
+from webhook.model.pods import Memo, read_template
 from webhook.model.reasons import Obstacle
-from webhook.model.recall import Memo
 
 TEMPLATE: Path = ("spec", "template")
 _MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"

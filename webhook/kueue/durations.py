@@ -12,8 +12,15 @@ from math import exp, log, sqrt
 from statistics import NormalDist, median
 from typing import TypeAlias
 
-from webhook.model.forecasts import ENOUGH_RUNS, Basis, Estimates, RunTime
-from webhook.model.run_keys import JobClass, home_of, of_queue
+from webhook.model.forecasts import (
+    ENOUGH_RUNS,
+    Basis,
+    Estimates,
+    JobClass,
+    RunTime,
+    home_of,
+    of_queue,
+)
 
 _SIGMAS_OF_80_PERCENT = 2.5631
 """The width of the middle 80 % of a normal distribution, in standard deviations."""

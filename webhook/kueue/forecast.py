@@ -19,7 +19,7 @@ from webhook.kueue import quota
 from webhook.kueue.durations import Durations, RunTimeOf
 from webhook.kueue.flavor_plan import Demand, demand
 from webhook.kueue.profile import kept_steps, served_before
-from webhook.kueue.queue_lines import PendingGroup
+from webhook.kueue.queue_heads import PendingGroup
 from webhook.kueue.quota import Forest, UsageTree
 from webhook.kueue.schedule import Running, Schedule, StartedWorkloads, is_open
 from webhook.kueue.scheduling_cycle import Turn
@@ -254,9 +254,9 @@ def _last_starts(schedule: Schedule, queue: ClusterQueue) -> Mapping[int, float]
     In seconds since the beginning of the schedule; priority 0 is always among them.
     """
     last = {0: 0.0} | schedule.waits.get(queue.name, {})
-    for line in schedule.waiting():
-        if line.queue.name == queue.name:
-            last |= {entry.waiting.priority: inf for _, _, entry in line.entries}
+    for heads in schedule.waiting():
+        if heads.queue.name == queue.name:
+            last |= {entry.waiting.priority: inf for _, _, entry in heads.entries}
     return last
 
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from webhook.kueue import occupancy
 from webhook.kueue.flavor_plan import TOPOLOGY
-from webhook.kueue.outlook import PlacedJob, StartTimes, placed
+from webhook.kueue.start_times import PlacedJob, StartTimes, placed
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot, in_order
 
 _UNTIL_ROOT = 64
@@ -61,15 +61,15 @@ class LiveOccupancy:
     def adopt(self, snapshot: Snapshot) -> None:
         """Replace the snapshot, and count again the trees that it or ``drop`` has changed."""
         before = self.occupancy.snapshot
-        outlook = self.occupancy.outlook.adopt(snapshot)
-        self.occupancy = replace(self.occupancy, snapshot=snapshot, outlook=outlook)
+        start_times = self.occupancy.start_times.adopt(snapshot)
+        self.occupancy = replace(self.occupancy, snapshot=snapshot, start_times=start_times)
         if not _same_topology(before, snapshot):
             self._plant(snapshot)
         else:
             self._note(before.held, snapshot.held)
             self._note(before.competing, snapshot.competing)
         for root in self._stale:
-            self._fold_again(root)
+            self._rebuild(root)
         self._stale.clear()
 
     def add(self, placement: Arrival) -> None:
@@ -96,7 +96,7 @@ class LiveOccupancy:
         if found is None:
             return False
         self._foreseen[placement.key] = found
-        self._look_ahead(self.occupancy.outlook.add(found))
+        self._adopt_start_times(self.occupancy.start_times.add(found))
         return True
 
     def forget(self, gone: Iterable[Arrival]) -> None:
@@ -109,10 +109,10 @@ class LiveOccupancy:
         found = (self._foreseen.pop(placement.key, None) for placement in gone)
         known = [each for each in found if each is not None]
         if known:
-            self._look_ahead(self.occupancy.outlook.drop(known))
+            self._adopt_start_times(self.occupancy.start_times.drop(known))
 
-    def _look_ahead(self, outlook: StartTimes) -> None:
-        self.occupancy = replace(self.occupancy, outlook=outlook)
+    def _adopt_start_times(self, start_times: StartTimes) -> None:
+        self.occupancy = replace(self.occupancy, start_times=start_times)
 
     def drop(self, placements: Iterable[Arrival]) -> None:
         """Remove placements from the counts; this takes effect with the next ``adopt``."""
@@ -139,7 +139,7 @@ class LiveOccupancy:
         run.count += 1
         self._placed[key] = run
 
-    def _fold_again(self, root: str) -> None:
+    def _rebuild(self, root: str) -> None:
         """Count a tree again: what it holds, its pending Workloads, then its placements."""
         runs = self._runs[root] = [run for run in self._runs[root] if run.count]
         names = self._members.get(root) or (root.removeprefix(_ALONE),)
@@ -153,8 +153,8 @@ class LiveOccupancy:
 
     def _plant(self, snapshot: Snapshot) -> None:
         """Build all trees again, because more than the counts has changed."""
-        outlook = self.occupancy.outlook
-        self.occupancy = replace(occupancy.idle(snapshot), outlook=outlook)
+        start_times = self.occupancy.start_times
+        self.occupancy = replace(occupancy.idle(snapshot), start_times=start_times)
         parents = {name: cohort.parent for name, cohort in snapshot.cohorts.items()}
         self._roots = {
             name: _root(queue.cohort, parents) if queue.cohort else f"{_ALONE}{name}"
@@ -249,9 +249,9 @@ class OccupancyOfSnapshots:
     """Counts the pending Workloads of each snapshot, at the cost of what changed since the last."""
 
     def __init__(self) -> None:
-        self._fold = LiveOccupancy()
+        self._live = LiveOccupancy()
 
     def __call__(self, snapshot: Snapshot) -> Snapshot:
         """Return *snapshot* with ``competing`` counted into ``held`` as Kueue would decide."""
-        self._fold.adopt(snapshot)
-        return replace(snapshot, held=self._fold.occupancy.holdings, competing=_NOBODY)
+        self._live.adopt(snapshot)
+        return replace(snapshot, held=self._live.occupancy.holdings, competing=_NOBODY)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from webhook.kueue import quota
 from webhook.kueue.assignment import Assignment, FoundQueue, assign
-from webhook.kueue.outlook import StartTimes
 from webhook.kueue.quota import Quotas
+from webhook.kueue.start_times import StartTimes
 from webhook.model.decision import Fit
 from webhook.model.fields import FieldError
 from webhook.model.queues import (
@@ -33,7 +33,7 @@ from webhook.model.queues import (
 )
 
 EMPTY = Held()
-NO_OUTLOOK = StartTimes()
+NO_START_TIMES = StartTimes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Occupancy:
     """ClusterQueue to its Workloads and usage, arrivals included."""
     heads: tuple[str, ...] = ()
     """ClusterQueues for whose head quota is set aside."""
-    outlook: StartTimes = NO_OUTLOOK
+    start_times: StartTimes = NO_START_TIMES
     """The start times that are forecast, placements included."""
     clusters: Mapping[str, Occupancy] = field(default_factory=dict)
     """Watched worker cluster to its own occupancy, as last observed."""
@@ -203,7 +203,7 @@ def idle(snapshot: Snapshot) -> Occupancy:
     """Return an occupancy in which the ClusterQueues hold nothing."""
     quotas = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
     return Occupancy(
-        snapshot=snapshot, quotas=quotas, holdings={}, outlook=NO_OUTLOOK.adopt(snapshot)
+        snapshot=snapshot, quotas=quotas, holdings={}, start_times=NO_START_TIMES.adopt(snapshot)
     )
 
 

@@ -2,7 +2,8 @@
 
 The steps are those of Kueue's ``AdjustResources`` and ``totalRequestsFromPodSets``, in their order;
 the sum over containers is ``PodRequests`` of k8s.io/component-helpers, with sidecars (KEP-753).
-Queues and quota are not known here.
+Beside them, a Job's priority, and what of it nobody models here. Queues and quota are not known.
+
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/resources.go
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go
 """
@@ -13,11 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
-from webhook.kueue.flavor_plan import TOPOLOGY
+from webhook.kueue.flavor_plan import TOPOLOGY, asks_for_topology
 from webhook.model import quantity
 from webhook.model.fields import EMPTY, FieldError, child
-from webhook.model.job import Job, PodSet, of_pod_sets
+from webhook.model.job import PRIORITY_LABEL, Job, PodSet, of_pod_sets
 from webhook.model.pods import Container, PodTemplate, Resources
+from webhook.model.policy.fallback_policy import Option
 from webhook.model.queues import KueueConfig, LimitRangeItem, PodSetNeeds, Snapshot, Transformation
 
 _Nanos: TypeAlias = "dict[str, int | Fraction]"
@@ -246,3 +248,93 @@ def _outputs(rule: Transformation, amount: int | Fraction, asked: _Nanos) -> _Na
         resource: amount * Fraction(quantity.nano(factor), quantity.NANO)
         for resource, factor in rule.outputs.items()
     }
+
+
+def priority_of(job: Job, option: Option, snapshot: Snapshot) -> int:
+    """Return the priority of the Job's Workload if the Job takes an option."""
+    # The priority class for guests becomes the Job's label, so it comes before the Job's own.
+    guests = option.guests.priority_class if option.guests else ""
+    return snapshot.priority_classes.get(guests, 0) if guests else own_priority(job, snapshot)
+
+
+def own_priority(job: Job, snapshot: Snapshot) -> int:
+    """Return the priority that the Job itself asks for.
+
+    This is the value of the WorkloadPriorityClass in its label, else of the first PriorityClass
+    that its pod sets name, else of the cluster's default PriorityClass.
+    """
+    # A class that does not exist counts as 0. Kueue makes no Workload for such a Job, and it is
+    # left as submitted (``unmodelled``).
+    name = job.labels.get(PRIORITY_LABEL, "")
+    if name:
+        return snapshot.priority_classes.get(name, 0)
+    name = _of_pods(job)
+    return snapshot.pod_priorities.get(name, 0) if name else snapshot.default_priority
+
+
+def unknown_class(job: Job, snapshot: Snapshot) -> str:
+    """Return the kind and name of the Job's priority class where it does not exist; else "".
+
+    A Job that names no class uses the default, which always exists.
+    """
+    name = job.labels.get(PRIORITY_LABEL, "")
+    if name:
+        return "" if name in snapshot.priority_classes else f"WorkloadPriorityClass {name}"
+    name = _of_pods(job)
+    return f"PriorityClass {name}" if name and name not in snapshot.pod_priorities else ""
+
+
+def _of_pods(job: Job) -> str:
+    named = (pod_set.template.priority_class for pod_set in job.pod_sets)
+    return next(filter(None, named), "")
+
+
+MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
+
+
+def unmodelled(job: Job, queue: str, snapshot: Snapshot) -> str:
+    """Return what is not modelled about a Job in a LocalQueue, in words; empty: nothing.
+
+    Raises:
+        FieldError: a quantity of the Job cannot be read.
+
+    """
+    # Only quota is modelled, not which nodes of a topology have room.
+    if any(asks_for_topology(pod_set.template) for pod_set in job.pod_sets):
+        return "its topology request"
+    if name := unknown_class(job, snapshot):
+        return f"the priority of {name}, which is not there,"
+    if any(_claims(pod_set.template) for pod_set in job.pod_sets):
+        return "the use of resource claims"
+    # With partial admission Kueue may admit fewer pods than the Job asks for.
+    if MIN_PARALLELISM in job.annotations:
+        return f"its annotation {MIN_PARALLELISM}"
+    return _mapped_device(job, queue, snapshot)
+
+
+def _claims(template: PodTemplate) -> bool:
+    containers = (*template.containers, *template.init_containers)
+    return template.claims or any(container.claims for container in containers)
+
+
+def _mapped_device(job: Job, queue: str, snapshot: Snapshot) -> str:
+    """Return an extended resource that Kueue may count as devices of a DeviceClass; empty: none.
+
+    A resource that no quota covers by its own name may be covered by that of its DeviceClass, which
+    is not known here.
+
+    Raises:
+        FieldError: a quantity of the Job cannot be read.
+
+    """
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/dra/extended_resources.go
+    local_queue = snapshot.local_queues.get((job.namespace, queue))
+    name = local_queue.cluster_queue if local_queue is not None else ""
+    cluster_queue = snapshot.cluster_queues.get(name)
+    if cluster_queue is None or not snapshot.kueue.maps_devices:
+        return ""
+    covered = {resource for group in cluster_queue.groups for resource in group.resources}
+    asked = {resource for each in needs(job, snapshot) for resource in each.per_pod}
+    # The name of an extended resource has a domain, and so a slash.
+    found = sorted(each for each in asked - covered if "/" in each)
+    return f"{found[0]} by deviceClassMappings" if found else ""

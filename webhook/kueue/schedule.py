@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import inf, sqrt
 
 from webhook.kueue.flavor_plan import Demand
-from webhook.kueue.queue_lines import (
+from webhook.kueue.queue_heads import (
     ClusterQueueHeads,
     PendingGroup,
     QueueEntry,
@@ -195,7 +195,7 @@ class Schedule:
             for queue in self._queues.values()
         }
         self.runs = Runs(idle, live=live)
-        self._hall = SchedulingCycle(tree, self._queues.values(), fair_sharing=kueue.fair_sharing)
+        self._cycle = SchedulingCycle(tree, self._queues.values(), fair_sharing=kueue.fair_sharing)
         self._shapes: dict[tuple[str, int], tuple[Demand, Shape]] = {}
         self._arrivals: list[tuple[float, int, str, QueueEntry]] = []
         self._order = 0
@@ -213,7 +213,7 @@ class Schedule:
         taken = tuple((indices[cell], n) for cell, n in run.usage.items() if cell in indices)
         leaf = self.tree.leaves[run.cluster_queue]
         self.tree.charge(leaf, taken)
-        self._hall.claims.hold(leaf, run.priority, run.count)
+        self._cycle.claims.hold(leaf, run.priority, run.count)
         self._run(
             self.now + run.seconds,
             RunningGroup(
@@ -242,7 +242,7 @@ class Schedule:
         if waiting.at > self.now or not self._is_first:
             heapq.heappush(self._arrivals, (waiting.at, order, queue.name, entry))
         else:
-            self._hall.join(queue, entry, order)
+            self._cycle.join(queue, entry, order)
 
     def withdraw(self, key: str) -> None:
         """Remove the pending Workloads with this key, if there are any."""
@@ -252,7 +252,7 @@ class Schedule:
             self._arrivals = left
             heapq.heapify(self._arrivals)
         else:
-            self._hall.withdraw(key)
+            self._cycle.withdraw(key)
 
     def next_event(self) -> float:
         """Return the time of the next event, the first cycle included; inf: there is none.
@@ -283,34 +283,36 @@ class Schedule:
         while self._arrivals and self._arrivals[0][0] <= until:
             at, order, name, entry = heapq.heappop(self._arrivals)
             self.now = max(self.now, at)
-            self._hall.join(self._queues[name], entry, order)
+            self._cycle.join(self._queues[name], entry, order)
         self._begin(releases)
 
     def waiting(self) -> Iterator[ClusterQueueHeads]:
         """Return the queues in which Workloads are pending now."""
-        return self._hall.waiting()
+        return self._cycle.waiting()
 
     @property
     def kept(self) -> Sequence[tuple[int, Taken]]:
         """Quota set aside for heads after the last cycle: (node, amounts)."""
-        return [(leaf, aside) for _, _, leaf, aside in self._hall.kept]
+        return [(leaf, aside) for _, _, leaf, aside in self._cycle.kept]
 
     def attend(self, turns: Sequence[Turn]) -> None:
         """Let each cycle from now on record the usage at these turns, in ascending order."""
-        self._hall.turns = turns
+        self._cycle.turns = turns
 
     def used(self) -> tuple[list[int], list[list[int]]]:
         """Return the usage after the last cycle, and that at each turn given to ``attend``.
 
         What is set aside for heads counts as used.
         """
-        after = with_set_aside(self.tree, self._hall.kept)
-        before = self._hall.before
-        return after, before + [after] * (len(self._hall.turns) - len(before))
+        after = with_set_aside(self.tree, self._cycle.kept)
+        before = self._cycle.before
+        return after, before + [after] * (len(self._cycle.turns) - len(before))
 
     def priorities(self) -> tuple[int, ...]:
         """Return the priorities of all that are pending or still to come, the highest first."""
-        waiting = {each.waiting.priority for line in self.waiting() for _, _, each in line.entries}
+        waiting = {
+            each.waiting.priority for heads in self.waiting() for _, _, each in heads.entries
+        }
         coming = {entry.waiting.priority for _, _, _, entry in self._arrivals}
         return tuple(sorted(waiting | coming, reverse=True))
 
@@ -320,26 +322,26 @@ class Schedule:
         leaves: set[int] = set()
         variance = 0.0
         while self.runs.next_at() <= until:
-            at, run = self.runs.pop(self._hall.is_awaited)
+            at, run = self.runs.pop(self._cycle.is_awaited)
             self.now = max(self.now, at)
             if run is None:
                 continue
             self.tree.charge(run.leaf, run.taken, -1)
-            self._hall.claims.hold(run.leaf, run.priority, -run.count)
+            self._cycle.claims.hold(run.leaf, run.priority, -run.count)
             leaves.add(run.leaf)
             releases.append((at, run.count))
             # Errors of earlier runs shift later starts, averaged over all Workloads that run.
             self.spread = sqrt(self.done_variance / max(1, self.running) ** 2 + run.variance)
             variance += run.variance * run.count
         for leaf in leaves:
-            self._hall.released(leaf)
+            self._cycle.released(leaf)
         self.done_variance += variance
         self.running -= sum(count for _, count in releases)
         return releases
 
     def _begin(self, releases: Sequence[tuple[float, int]]) -> int:
         """Run one cycle, and return how many groups started; *releases* are those before it."""
-        found = self._hall.starts()
+        found = self._cycle.starts()
         self._is_first = False
         moments = _Moments(releases, sum(start.count for start in found), self.now)
         for start in found:
@@ -349,14 +351,14 @@ class Schedule:
 
     def _note(self, start: StartedGroup, at: float) -> None:
         """Let a group run from *at* on, for as long as runs take on its flavors."""
-        waiting, line, found = start.entry.waiting, start.line, start.found
+        waiting, heads, found = start.entry.waiting, start.heads, start.found
         seconds, spread = waiting.seconds, waiting.spread
         if waiting.by_flavors:
             key = ",".join(sorted(set(found.flavors)))
             seconds, spread = waiting.by_flavors.get(key, (seconds, spread))
         taken = tuple((cell, amount * start.count) for cell, amount in found.taken)
         run = RunningGroup(
-            leaf=line.leaf,
+            leaf=heads.leaf,
             taken=taken,
             count=start.count,
             variance=spread * spread,
@@ -366,14 +368,14 @@ class Schedule:
             run.begun = StartedWorkloads(
                 at=at,
                 key=waiting.key,
-                cluster_queue=line.queue.name,
+                cluster_queue=heads.queue.name,
                 flavors=found.flavors,
                 usage=taken,
                 count=start.count,
                 finish=at + seconds,
             )
             self.begun.append(run.begun)
-        last = self.waits.setdefault(line.queue.name, {})
+        last = self.waits.setdefault(heads.queue.name, {})
         last[waiting.priority] = max(last.get(waiting.priority, 0.0), at)
         self._run(at + seconds, run)
 

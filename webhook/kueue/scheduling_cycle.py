@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TypeAlias
 
-from webhook.kueue import queue_lines
-from webhook.kueue.queue_lines import ClusterQueueHeads, Fitting, FullQueues, Key, QueueEntry
+from webhook.kueue import queue_heads
+from webhook.kueue.queue_heads import ClusterQueueHeads, Fitting, FullQueues, Key, QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import ClusterQueue
 
@@ -31,7 +31,7 @@ _Kept: TypeAlias = "list[Kept]"
 class StartedGroup:
     """Workloads of one group that reserve quota in a cycle, with the same flavors."""
 
-    line: ClusterQueueHeads
+    heads: ClusterQueueHeads
     entry: QueueEntry
     found: Fitting
     """The flavors and quota of each one of them."""
@@ -54,11 +54,11 @@ class SchedulingCycle:
         self._come = 0
         """How many of *turns* have passed in this cycle."""
         self._tree = tree
-        self.claims = queue_lines.Claims(fair_sharing=fair_sharing)
+        self.claims = queue_heads.Claims(fair_sharing=fair_sharing)
         self._has_cohort = any(parent >= 0 for parent in tree.parents)
-        self._sets_aside = self._has_cohort and any(map(queue_lines.is_strict, queues))
+        self._sets_aside = self._has_cohort and any(map(queue_heads.is_strict, queues))
         self._is_first = True
-        self._lines: dict[object, ClusterQueueHeads] = {}
+        self._heads: dict[object, ClusterQueueHeads] = {}
         self._of_leaf: defaultdict[int, list[ClusterQueueHeads]] = defaultdict(list)
         self._buckets: dict[object, FullQueues] = {}
         self._serial = count()
@@ -67,50 +67,50 @@ class SchedulingCycle:
         """Queue a group of equal Workloads; the least *order* is the oldest."""
         # What can never fit is in nobody's way under BestEffortFIFO, but under StrictFIFO it
         # blocks all that come after it.
-        if not entry.shape.is_possible and not queue_lines.is_strict(queue):
+        if not entry.shape.is_possible and not queue_heads.is_strict(queue):
             return
-        key = queue.name if queue_lines.is_strict(queue) else (queue.name, entry.shape)
-        line = self._lines.get(key)
-        if line is None:
-            line = self._lines[key] = self._line(queue)
-        line.add(entry, order)
-        if line.entries[0][2] is entry:
-            self._store(line, 0)
+        key = queue.name if queue_heads.is_strict(queue) else (queue.name, entry.shape)
+        heads = self._heads.get(key)
+        if heads is None:
+            heads = self._heads[key] = self._new_heads(queue)
+        heads.add(entry, order)
+        if heads.entries[0][2] is entry:
+            self._store(heads, 0)
 
     def withdraw(self, key: str) -> None:
         """Remove the pending group with this key, if there is one."""
-        for line in self._lines.values():
-            for place, (_, _, entry) in enumerate(line.entries):
+        for heads in self._heads.values():
+            for place, (_, _, entry) in enumerate(heads.entries):
                 if entry.waiting.key != key:
                     continue
-                del line.entries[place]
-                heapq.heapify(line.entries)
+                del heads.entries[place]
+                heapq.heapify(heads.entries)
                 if place == 0:
-                    line.stored = None
-                    if line.entries:
-                        self._store(line, 0)
+                    heads.stored = None
+                    if heads.entries:
+                        self._store(heads, 0)
                 return
 
     def released(self, leaf: int) -> None:
         """Let the next cycle try the heads again that a release of their ClusterQueue may help."""
         if not self._has_cohort:
             return
-        for line in self._of_leaf[leaf]:
-            if not line.entries:
+        for heads in self._of_leaf[leaf]:
+            if not heads.entries:
                 continue
             # A head that need no longer borrow comes before all that do.
-            if line.stored is None or (line.stored[0] and self._owns(line)):
-                self._store(line, 0)
+            if heads.stored is None or (heads.stored[0] and self._owns(heads)):
+                self._store(heads, 0)
             # With quota that it lends to nobody, what it needs of the cohort has changed, too.
-            elif self._tree.keeps and self._bucket(line) is not line.bucket:
-                self._store(line, line.stored[0])
+            elif self._tree.keeps and self._bucket(heads) is not heads.bucket:
+                self._store(heads, heads.stored[0])
 
     def is_awaited(self) -> bool:
         """Tell whether any Workload is pending."""
-        return any(line.entries for line in self._lines.values())
+        return any(heads.entries for heads in self._heads.values())
 
     def waiting(self) -> Iterator[ClusterQueueHeads]:
-        return (line for line in self._lines.values() if line.entries)
+        return (heads for heads in self._heads.values() if heads.entries)
 
     def starts(self) -> list[StartedGroup]:
         """Run one cycle, and return what reserves quota, in order.
@@ -131,59 +131,61 @@ class SchedulingCycle:
                 continue
             while self._come < len(self.turns) and self.turns[self._come] < key[:2]:
                 self._come += 1
-            line = bucket.heap[0][1]
-            self._try(line, started, kept, put_back)
-            for each in {bucket, line.bucket or bucket}:
+            heads = bucket.heap[0][1]
+            self._try(heads, started, kept, put_back)
+            for each in {bucket, heads.bucket or bucket}:
                 if (top := each.top()) is not None:
                     heapq.heappush(ready, (top, each))
-        for line in put_back:
-            self._store(line, 0)
+        for heads in put_back:
+            self._store(heads, 0)
         self._is_first = False
         self.kept = [each for each in kept if each[3]]
         return started
 
     def _try(
         self,
-        line: ClusterQueueHeads,
+        heads: ClusterQueueHeads,
         started: list[StartedGroup],
         kept: _Kept,
         put_back: list[ClusterQueueHeads],
     ) -> None:
         """Admit a queue's head, store it under another key, or pass it over in this cycle."""
-        borrows = line.stored[0] if line.stored else 0
-        if self._tree.keeps and self._bucket(line) is not line.bucket:
-            self._store(line, borrows)
+        borrows = heads.stored[0] if heads.stored else 0
+        if self._tree.keeps and self._bucket(heads) is not heads.bucket:
+            self._store(heads, borrows)
             return
-        found = queue_lines.fitting(self._tree, line, self.claims, exact_height=self._sets_aside)
+        found = queue_heads.fitting(self._tree, heads, self.claims, exact_height=self._sets_aside)
         if found.fits and self._borrows(found) > borrows:
             # It turns out to borrow, so all heads that fit without borrowing come before it.
-            self._store(line, 1)
-        elif found.fits and not self._is_kept_out(line, found, kept):
+            self._store(heads, 1)
+        elif found.fits and not self._is_kept_out(heads, found, kept):
             self._take_down(kept)
-            started.append(self._take(line, found, is_alone=not kept))
+            started.append(self._take(heads, found, is_alone=not kept))
         else:
-            self._pass_over(line, found, kept, put_back)
+            self._pass_over(heads, found, kept, put_back)
 
-    def _line(self, queue: ClusterQueue) -> ClusterQueueHeads:
-        leaf, strict = self._tree.leaves[queue.name], queue_lines.is_strict(queue)
-        line = ClusterQueueHeads(queue=queue, leaf=leaf, is_strict=strict)
-        self._of_leaf[leaf].append(line)
-        return line
+    def _new_heads(self, queue: ClusterQueue) -> ClusterQueueHeads:
+        leaf, strict = self._tree.leaves[queue.name], queue_heads.is_strict(queue)
+        heads = ClusterQueueHeads(queue=queue, leaf=leaf, is_strict=strict)
+        self._of_leaf[leaf].append(heads)
+        return heads
 
-    def _bucket(self, line: ClusterQueueHeads) -> FullQueues:
+    def _bucket(self, heads: ClusterQueueHeads) -> FullQueues:
         """Return the bucket of a queue's head, which it shares with all that need the same.
 
         It is checked at the cohort; a head in StrictFIFO, with a choice of flavors or without a
         cohort has a bucket of its own at the ClusterQueue.
         """
-        tree, shape = self._tree, line.entries[0][2].shape
-        parent = tree.parents[line.leaf]
-        if line.is_strict or shape.only is None or parent < 0:
-            if line.bucket is None:
-                line.bucket = FullQueues(node=line.leaf)
-                self._buckets[id(line)] = line.bucket
-            return line.bucket
-        wanted = queue_lines.wanted_above(tree, line.leaf, shape.only) if tree.keeps else shape.only
+        tree, shape = self._tree, heads.entries[0][2].shape
+        parent = tree.parents[heads.leaf]
+        if heads.is_strict or shape.only is None or parent < 0:
+            if heads.bucket is None:
+                heads.bucket = FullQueues(node=heads.leaf)
+                self._buckets[id(heads)] = heads.bucket
+            return heads.bucket
+        wanted = (
+            queue_heads.wanted_above(tree, heads.leaf, shape.only) if tree.keeps else shape.only
+        )
         key = parent, wanted
         if key not in self._buckets:
             self._buckets[key] = FullQueues(node=parent, wanted=wanted)
@@ -201,60 +203,62 @@ class SchedulingCycle:
 
     def _may_fit(self, bucket: FullQueues) -> bool:
         if bucket.wanted is not None:
-            return queue_lines.has(self._tree, bucket.node, bucket.wanted)
-        line = bucket.heap[0][1]
+            return queue_heads.has(self._tree, bucket.node, bucket.wanted)
+        heads = bucket.heap[0][1]
         # A StrictFIFO head must be tried even without room: quota may be set aside for it.
-        if self._sets_aside and line.is_strict:
+        if self._sets_aside and heads.is_strict:
             return True
-        return queue_lines.has_room(self._tree, bucket.node, line.entries[0][2].shape)
+        return queue_heads.has_room(self._tree, bucket.node, heads.entries[0][2].shape)
 
-    def _store(self, line: ClusterQueueHeads, borrows: int) -> None:
+    def _store(self, heads: ClusterQueueHeads, borrows: int) -> None:
         """Put a queue's head into its bucket; *borrows* (0, 1) is the first part of its key."""
-        priority, order, _ = line.entries[0]
-        key = line.stored = borrows, priority, order, next(self._serial)
-        line.bucket = self._bucket(line)
-        heapq.heappush(line.bucket.heap, (key, line))
+        priority, order, _ = heads.entries[0]
+        key = heads.stored = borrows, priority, order, next(self._serial)
+        heads.bucket = self._bucket(heads)
+        heapq.heappush(heads.bucket.heap, (key, heads))
 
-    def _owns(self, line: ClusterQueueHeads) -> bool:
-        only = line.entries[0][2].shape.only
-        return only is None or queue_lines.owns(self._tree, line.leaf, only)
+    def _owns(self, heads: ClusterQueueHeads) -> bool:
+        only = heads.entries[0][2].shape.only
+        return only is None or queue_heads.owns(self._tree, heads.leaf, only)
 
     def _borrows(self, found: Fitting) -> int:
         return 0 if self._is_first or not found.height else 1
 
-    def _take(self, line: ClusterQueueHeads, found: Fitting, *, is_alone: bool) -> StartedGroup:
+    def _take(self, heads: ClusterQueueHeads, found: Fitting, *, is_alone: bool) -> StartedGroup:
         """Charge a queue's head, and with *is_alone* also those after it that fare alike."""
-        entry = line.entries[0][2]
+        entry = heads.entries[0][2]
         keeps_height = self._has_cohort and not self._is_first
         number = (
-            queue_lines.alike(self._tree, line, found, keeps_height=keeps_height) if is_alone else 1
+            queue_heads.alike(self._tree, heads, found, keeps_height=keeps_height)
+            if is_alone
+            else 1
         )
-        self._tree.charge(line.leaf, found.taken, number)
-        self.claims.hold(line.leaf, entry.waiting.priority, number)
-        line.take(number)
-        if line.entries:
-            self._store(line, 0 if line.is_strict else self._borrows(found))
+        self._tree.charge(heads.leaf, found.taken, number)
+        self.claims.hold(heads.leaf, entry.waiting.priority, number)
+        heads.take(number)
+        if heads.entries:
+            self._store(heads, 0 if heads.is_strict else self._borrows(found))
         else:
-            line.stored = None
-        return StartedGroup(line=line, entry=entry, found=found, count=number)
+            heads.stored = None
+        return StartedGroup(heads=heads, entry=entry, found=found, count=number)
 
     def _pass_over(
         self,
-        line: ClusterQueueHeads,
+        heads: ClusterQueueHeads,
         found: Fitting,
         kept: _Kept,
         put_back: list[ClusterQueueHeads],
     ) -> None:
         """Let a queue's head wait, and set quota aside for it where Kueue does."""
-        line.stored = None
-        if line.is_strict and not found.fits and self._sets_aside:
-            aside = queue_lines.set_aside(self._tree, line, found, self.claims)
+        heads.stored = None
+        if heads.is_strict and not found.fits and self._sets_aside:
+            aside = queue_heads.set_aside(self._tree, heads, found, self.claims)
             self._take_down(kept)
-            kept.append((found.height, line.entries[0][0], line.leaf, aside))
-        has_choice = line.entries[0][2].shape.only is None
+            kept.append((found.height, heads.entries[0][0], heads.leaf, aside))
+        has_choice = heads.entries[0][2].shape.only is None
         # These may fit in the next cycle without a release of their own ClusterQueue.
-        if found.fits or line.is_strict or has_choice:
-            put_back.append(line)
+        if found.fits or heads.is_strict or has_choice:
+            put_back.append(heads)
 
     def _take_down(self, kept: _Kept) -> None:
         """Record the usage for the turns that have passed since the last change to it."""
@@ -262,15 +266,15 @@ class SchedulingCycle:
         if missing:
             self.before += [with_set_aside(self._tree, kept)] * missing
 
-    def _is_kept_out(self, line: ClusterQueueHeads, found: Fitting, kept: _Kept) -> bool:
+    def _is_kept_out(self, heads: ClusterQueueHeads, found: Fitting, kept: _Kept) -> bool:
         """Tell whether a head that fits needs quota set aside for heads that come before it."""
-        mine = found.height, line.entries[0][0]
+        mine = found.height, heads.entries[0][0]
         before = [(leaf, aside) for height, order, leaf, aside in kept if (height, order) <= mine]
         if not before:
             return False
         for leaf, aside in before:
             self._tree.charge(leaf, aside)
-        room = self._tree.room(line.leaf, found.taken)
+        room = self._tree.room(heads.leaf, found.taken)
         for leaf, aside in before:
             self._tree.charge(leaf, aside, -1)
         return room < 1

@@ -78,7 +78,7 @@ class Dispatches:
 
     def step(
         self,
-        tallies: Mapping[str, DispatchCounts],
+        counts_of: Mapping[str, DispatchCounts],
         pools: Mapping[str, Packed],
         *,
         recounted: Collection[str],
@@ -93,9 +93,9 @@ class Dispatches:
             self._past[name] = _past(pools.get(name, b""))
         found = dict(self._found)
         for name in {*recounted, *dispatched}:
-            tally = tallies.get(name)
+            counts = counts_of.get(name)
             past = self._past.get(name, _NOTHING)
-            since = tally.waiting.oldest(past.passed) if tally is not None else 0
+            since = counts.waiting.oldest(past.passed) if counts is not None else 0
             known = self._one(name, past.dispatch, since, clock)
             if known == Dispatch():
                 found.pop(name, None)

@@ -28,9 +28,8 @@ from webhook.learn.run_records import (
     pooled,
     unpack_runs,
 )
-from webhook.model.forecasts import Basis, Estimates, RunTime
+from webhook.model.forecasts import Basis, Estimates, JobClass, RunTime, home_of, of_queue
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.run_keys import JobClass, home_of, of_queue
 
 HALF_LIFE = 9.0
 """Runs after which one weighs half; a change of run times shows after a few more than that."""

@@ -25,13 +25,13 @@ from webhook.model.forecasts import (
     Dispatch,
     Estimates,
     Forecast,
+    JobClass,
     RunTime,
     Start,
 )
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, seconds
 from webhook.model.queues import AdmissionCheck, ClusterQueue, Snapshot
-from webhook.model.run_keys import JobClass
 from webhook.model.words import spoken
 
 MAX_EXECUTION = "kueue.x-k8s.io/max-exec-time-seconds"

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from webhook.kueue.requests import per_pod
 from webhook.model.fields import EMPTY
+from webhook.model.forecasts import JobClass
 from webhook.model.job import Job, PodSet, of_pod_sets
 from webhook.model.queues import KueueConfig
-from webhook.model.run_keys import JobClass
 
 COARSE = "~"
 """Prefix of the names of coarse classes."""

@@ -19,7 +19,7 @@ from webhook.api.resources import RUN_TIMES, RUN_TIMES_LABEL, RUN_TIMES_VALUE
 from webhook.model import fields
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
-from webhook.model.run_keys import IN_CLUSTER, home_of
+from webhook.model.forecasts import IN_CLUSTER, home_of
 
 MOST_RUNS = 40
 """Successful runs kept of a class on given flavors; ``learn.estimates`` weighs them by age."""

@@ -18,8 +18,7 @@ from webhook.model import fields, marks
 from webhook.model.faults import attempted
 from webhook.model.fields import child
 from webhook.model.job import DECIDED_BY, DECISION_ID, JOB_CLASS, OPTION_LABEL, PodSet
-from webhook.model.pods import read_template
-from webhook.model.recall import recalling
+from webhook.model.pods import read_template, recalling
 from webhook.model.signatures import SigningKeys, are_own_marks
 
 NOT_SAID: Final = ("", "", "")

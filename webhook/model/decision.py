@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from webhook.model.policy.fallback_policy import Mode
 
@@ -116,21 +116,71 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What one review comes to. ``edits`` is empty where the Job passes untouched."""
+class _Answered:
+    """What every outcome of a review has. ``edits`` is empty where the Job passes untouched."""
 
-    decision: Decision | None = None
-    skip: Skip | None = None
     edits: tuple[Edit, ...] = ()
-    prepared: Prepared | None = None
-    """The first of the edits, worked out before for an equal template."""
-    original: Original | None = None
     warnings: tuple[str, ...] = ()
-    obstacle: Obstacle | None = None
-    """Why the Job is not moved or its decision not undone, where that was asked."""
-    undone: str = ""
-    """What came of it where the decision was to be undone, and is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Created(_Answered):
+    """What the outcome of a create has beside it."""
+
     arrival: Arrival | None = None
     """What the ledger must remember: also for Jobs left as submitted, when they name a queue."""
     job: Job | None = field(default=None, compare=False)
     """As it was submitted, for whoever remembers it; None where it came before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped(_Created):
+    """A Job that is not decided at all."""
+
+    skip: Skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided(_Created):
+    """A Job that a policy has decided, if only to leave it as submitted."""
+
+    decision: Decision
+    prepared: Prepared | None = None
+    """The first of the edits, worked out before for an equal template."""
+    original: Original | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved(_Answered):
+    """A pending Job that goes to another option, as was asked."""
+
+    decision: Decision
+    original: Original
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone(_Answered):
+    """A Job that is again as it was submitted, as was asked."""
+
+    sentence: str
+    """What came of it, for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declined(_Answered):
+    """A move or an undo that was asked for and is not made."""
+
+    obstacle: Obstacle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored(_Answered):
+    """A manifest that was applied again: what the decision had changed is put back."""
+
+    count: int
+    """How many operations that takes; 0: nothing was to be put back."""
+
+
+CreateOutcome: TypeAlias = Skipped | Decided
+Outcome: TypeAlias = CreateOutcome | Moved | Undone | Declined | Restored
+"""What one review comes to."""

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from webhook.model.fields import Json
-from webhook.model.recall import recalling
+from webhook.model.pods import recalling
 
 
 class Absent(Enum):

@@ -44,15 +44,15 @@ class Failures:
         self._log = log
         self.counts: Counter[str] = Counter()
         """Part of a turn to how often it failed."""
-        self._told: set[str] = set()
+        self._named: set[str] = set()
 
     def survive(self, part: str, work: Callable[[], T]) -> tuple[T | None, bool]:
         """Do one part of a turn; return what came of it, and whether it went well."""
         found, problem = attempted(work)
         if problem:
             self.counts[part] += 1
-            if problem not in self._told:
-                self._told.add(problem)
+            if problem not in self._named:
+                self._named.add(problem)
                 self._log(f"{part}: {problem}; said once")
         return found, not problem
 

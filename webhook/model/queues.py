@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from webhook.model.selector import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
 if TYPE_CHECKING:
-    from webhook.model.forecasts import Dispatch, Estimates, Profile, RunTime
+    from webhook.model.forecasts import Dispatch, Estimates, JobClass, Profile, RunTime
     from webhook.model.kueue_support import Doubt, KueueManager
     from webhook.model.pods import PodTemplate
     from webhook.model.policy.fallback_policy import FallbackPolicy
     from webhook.model.reasons import Obstacle
-    from webhook.model.run_keys import JobClass
     from webhook.model.signatures import SigningKeys
 
 

@@ -273,8 +273,8 @@ class Obstacle(Explained):
     )
     TOO_LARGE = (
         "tooLarge",
-        "with the move on record it would be too large for the API server",
-        "Make its annotations smaller.",
+        "it has too much text to be moved, or would have with the move on record",
+        "Make its annotations, variables and arguments smaller.",
     )
     DECISION_CHANGED = (
         "decisionChanged",

@@ -74,6 +74,24 @@ def is_own_record(text: str, namespace: str, keys: SigningKeys | None, *, create
     return _is_signature(signature, keys, "decision", namespace, body)
 
 
+def signed_words(text: str, namespace: str, keys: SigningKeys | None) -> str:
+    """Add a signature as the last word of a text. Without keys it stays unsigned."""
+    if keys is None:
+        return text
+    return f"{text} {_signature(keys.current, 'words', namespace, text)}"
+
+
+def own_words(text: str, namespace: str, keys: SigningKeys | None, *, created: float) -> str | None:
+    """Return what ``signed_words`` was given; None: it is not this installation's own.
+
+    *created* as for ``is_own_record``: of objects as old as that the whole text is returned.
+    """
+    if keys is None or created < keys.since:
+        return text
+    words, _, signature = text.rpartition(" ")
+    return words if _is_signature(signature, keys, "words", namespace, words) else None
+
+
 def signed_id(decision_id: str, namespace: str, marks: tuple[str, ...], keys: SigningKeys) -> str:
     """Give a decision's id the signature of the *marks* that the pod template gets beside it."""
     plain = unsigned_id(decision_id)

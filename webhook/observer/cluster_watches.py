@@ -25,8 +25,8 @@ from webhook.model.queues import Snapshot
 from webhook.observer.forecaster import Forecaster, ForecastResult
 from webhook.state.feed import Counted, Feed
 from webhook.state.pipe import Update
-from webhook.state.signing_keys import KeyRing, proven
-from webhook.state.watched import watched_on_worker
+from webhook.state.signing_keys import KeyRing
+from webhook.state.watched import proven, watched_on_worker
 
 _SIGN_OF_LIFE_SECONDS = 0.5
 """Between two updates of a cluster without changes."""
@@ -73,10 +73,10 @@ class ClusterWatch:
         # MultiKueue copies Workloads with the marks of the manager's decisions.
         found = watched_on_worker(kueue_namespace=kueue_namespace)
         self._resources = proven(found, ring)
-        self._settler = OccupancyOfSnapshots()
+        self._with_occupancy = OccupancyOfSnapshots()
         self._run_times = _Unchanged(expected_runs.together)
         self._starts = _Unchanged(expected_runs.together)
-        self._feed = Feed(self._resources, time.monotonic(), settle=self._settle)
+        self._feed = Feed(self._resources, time.monotonic(), complete=self._complete)
         self._foresight = Forecaster(lambda foreseen: tell(FromCluster(self, foreseen)))
         self._stopped = threading.Event()
         self._updated = 0.0
@@ -131,13 +131,13 @@ class ClusterWatch:
 
     @property
     def counted(self) -> Counted | None:
-        """Return what the last snapshot was settled from; None: there was none yet."""
+        """Return what the last snapshot was completed from; None: there was none yet."""
         return self._feed.counted
 
-    def _settle(self, snapshot: Snapshot) -> Snapshot:
+    def _complete(self, snapshot: Snapshot) -> Snapshot:
         queues = snapshot.cluster_queues
         return replace(
-            self._settler(snapshot),
+            self._with_occupancy(snapshot),
             policies=self.policies,
             run_times=self._run_times(self.lent, snapshot.run_times, queues),
             start_delays=self._starts(self.lent_starts, snapshot.start_delays, queues),

@@ -104,7 +104,7 @@ class Forecaster:
         recounted = feed.take_recounted()
         if snapshot is None:
             return
-        self._look(snapshot, now)
+        self._start(snapshot, now)
         self._changed |= recounted & self._watched
         for name in self._changed:
             self._since.setdefault(self._trees.root(name), now)
@@ -131,14 +131,14 @@ class Forecaster:
             self._trees.members(root) for root in waiting[:number] if root in self._failed
         )
         counted = self._changed.union(anew) - later
-        census, seen = feed.survey(counted, later)
+        contents, seen = feed.survey(counted, later)
         self._changed -= counted
         self._surveyed = {root: self._since.pop(root, now) for root in waiting[:number]}
         self._is_free, self._share = False, (sum(sizes[:number]) + 1) / (sum(sizes) + 1)
         self._surveys.put(
             ForecastInput(
                 snapshot=snapshot,
-                counted=census,
+                counted=contents,
                 due=frozenset(due - later),
                 seen=seen,
                 now=now,
@@ -191,7 +191,7 @@ class Forecaster:
         competing = chain.from_iterable(snapshot.competing.get(name, ()) for name in names)
         return counted + sum(arrival.count for arrival in competing)
 
-    def _look(self, snapshot: Snapshot, now: float) -> None:
+    def _start(self, snapshot: Snapshot, now: float) -> None:
         """Find the queues to forecast; all are forecast again if more than counts has changed."""
         depends_on = (
             snapshot.policies,

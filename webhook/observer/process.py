@@ -38,8 +38,8 @@ from webhook.settings import Settings
 from webhook.state.feed import Feed
 from webhook.state.pipe import frame, write_frame
 from webhook.state.run_records_reader import RunRecordsReader
-from webhook.state.signing_keys import KeyRing, proven
-from webhook.state.watched import signing_keys, watched
+from webhook.state.signing_keys import KeyRing
+from webhook.state.watched import proven, signing_keys, watched
 
 COALESCE_SECONDS = 0.005
 """Changes within so long are published together."""
@@ -114,8 +114,10 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
         uniform=random.uniform,
     )
     threading.Thread(target=records.run, name="run times", daemon=True).start()
-    settler, restraint = OccupancyOfSnapshots(), _restraint(settings)
-    feed = Feed(resources, time.monotonic(), settle=lambda snapshot: restraint(settler(snapshot)))
+    with_occupancy, restraint = OccupancyOfSnapshots(), _restraint(settings)
+    feed = Feed(
+        resources, time.monotonic(), complete=lambda snapshot: restraint(with_occupancy(snapshot))
+    )
     foresight = Forecaster(messages.put)
     foresight.start()
     failures = Failures(_log)
@@ -199,7 +201,7 @@ def publish(
             console.take_certificates(news)
         console.offer(feed.counted, {} if workers is None else workers.counted())
         if feed.synced and not frozen:
-            _settle()
+            _freeze()
             frozen = True
 
 
@@ -255,7 +257,7 @@ def _is_news(message: WatchUpdate | FromCluster | Reachable) -> bool:
     return True
 
 
-def _settle() -> None:
+def _freeze() -> None:
     """Exempt what the first sync has built from garbage collection: it stays."""
     gc.collect()
     gc.freeze()

@@ -10,19 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import hypot, inf
 
-from webhook.decide import expectations, match, options, own_keys, wishes
+from webhook.decide import expectations, match, options, wishes
 from webhook.decide.strategies import margin
 from webhook.decide.wishes import Wishes
-from webhook.jobs import KINDS
+from webhook.jobs import JOB
 from webhook.jobs.movable import changes_template, obstacle
 from webhook.kueue.occupancy import Occupancy
-from webhook.kueue.priorities import priority_of
+from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
 from webhook.model import marks
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
-from webhook.model.job import Job
-from webhook.model.pending import Pending
+from webhook.model.job import Job, Pending
 from webhook.model.policy.fallback_policy import FallbackPolicy, Reconsider
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Obstacle
@@ -30,15 +29,13 @@ from webhook.reconsider.plan import Way
 from webhook.state import forecast_input
 from webhook.state.workload import QueueContents, Workload
 
-_KIND = KINDS["batch", "v1", "Job"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconsiderInput:
     """All that a reconsideration of pending Jobs depends on, at one instant."""
 
     snapshot: Snapshot
-    censuses: Mapping[str, QueueContents]
+    contents: Mapping[str, QueueContents]
     """ClusterQueue to its contents, for those that ``choose.trees`` names."""
     workloads: Mapping[str, Sequence[Workload]]
     """``namespace/name`` of a Job to its Workloads."""
@@ -194,7 +191,7 @@ class MoveOptions:
 
     def _against(self, each: MoveQuestion, stands: Job, option: str, there: Job) -> Obstacle | None:
         """Return why a Job cannot be moved from *stands* to *there*; None: it can."""
-        changes = _KIND.edits(stands, there)
+        changes = JOB.edits(stands, there)
         if found := obstacle(changes):
             return found
         # A move of the queue alone leaves the pod template without the option's mark, by which
@@ -264,7 +261,7 @@ def _wishes(each: MoveQuestion, unix: float) -> Wishes:
 
     """
     created = each.pending.created
-    own_keys.check(each.pending.job, each.policy)
+    wishes.check_own_keys(each.pending.job, each.policy)
     found = wishes.read_wishes(each.pending.job.annotations, created)
     if found.deadline is None:
         return found

@@ -6,23 +6,33 @@ Whether and where a Job should move is not known here, only what of the Job itse
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
-from webhook.admission import original as originals
 from webhook.api.resources import ReadObject, Resource, read_by
-from webhook.decide import decision_record
-from webhook.flow import create
-from webhook.jobs import KINDS
-from webhook.model import fields, marks
+from webhook.flow import decided_job
+from webhook.flow.decided_job import DecidedJob
+from webhook.jobs import JOB
+from webhook.model import fields, job_manifest, marks
 from webhook.model.fields import FieldError
-from webhook.model.job import DECISION, UNDONE, UNDONE_FROM, Job
-from webhook.model.pending import Left, Pending, read_left
+from webhook.model.job import (
+    LONGEST_LEFT,
+    OURS,
+    UNDONE,
+    UNDONE_FROM,
+    Job,
+    Left,
+    Pending,
+    PodSets,
+    read_left,
+)
 from webhook.model.reasons import Obstacle
-from webhook.model.signatures import SigningKeys, is_own_record
+from webhook.model.signatures import SigningKeys, own_words
 
-KIND: Final = KINDS["batch", "v1", "Job"]
 PENDING_JOBS: Final = "pendingjobs"
+MOST_CHARACTERS: Final = 65_536
+"""Of the texts in a Job's pod templates: a Job with more of them is not moved."""
 _OVER: Final = frozenset({"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"})
 
 
@@ -34,7 +44,7 @@ def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) 
     return read_by(lambda found: read_job(found, keys), kind, source)
 
 
-FOLLOWED: Final = Resource(kind=PENDING_JOBS, path="/apis/batch/v1/jobs", required=False, read=read)
+FOLLOWED: Final = Resource(kind=PENDING_JOBS, path=JOB.path(), required=False, read=read)
 
 
 def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pending | None:
@@ -49,15 +59,17 @@ def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pend
     if _is_over(source):
         return None
     metadata, status = (fields.mapping(source, key, "") for key in ("metadata", "status"))
-    raw = KIND.read(source)
     created = fields.created_unix(source)
-    recorded = recorded_on(raw, keys, created=created)
+    found = decided_job.read(source, JOB, keys, created=created)
+    raw, recorded = found.current, found.believed
     moves = recorded.moves if recorded is not None else 0
-    obstacle = KIND.held_back(source) or _foreign(raw, keys, created)
-    undone = marks.of(raw.annotations, UNDONE)
+    submitted = marks.unmarked(found.recovered_if_possible().submitted)
+    is_large = _characters(submitted) > MOST_CHARACTERS
+    obstacle = JOB.held_back(source) or found.doubt or (Obstacle.TOO_LARGE if is_large else None)
+    left = left_of(found, keys, created=created)
     # A moved or undone Job is followed on while it runs: Kueue may have admitted its Workload in
     # the queue that it left (decision 0013).
-    if obstacle is Obstacle.NOT_SUSPENDED and not moves and not undone:
+    if obstacle is Obstacle.NOT_SUSPENDED and left is None:
         return None
     if created == inf:
         raise FieldError("metadata.creationTimestamp", "expected a time")
@@ -65,34 +77,60 @@ def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pend
         uid=fields.text(metadata, "uid", "metadata"),
         version=fields.text(metadata, "resourceVersion", "metadata"),
         created=created,
-        job=_submitted(source, raw, recorded),
+        # Options are assessed on the submitted Job, as at its creation: adaptations do not add up.
+        job=_kept(submitted, is_large=is_large),
         queue=raw.queue,
         policy=recorded.policy if recorded is not None else "",
         option=(recorded.option or "") if recorded is not None else "",
         moves=moves,
-        undone=undone,
+        undone=marks.of(raw.annotations, UNDONE),
         changed=max(recorded.unix, recorded.moved_unix) if recorded is not None else 0.0,
         obstacle=obstacle,
-        left=_left(raw, recorded),
+        left=left,
         has_ready_pods=bool(fields.integer(status, "ready", "status")),
         started=_started(status) if obstacle is Obstacle.NOT_SUSPENDED else 0.0,
     )
 
 
-def has_left(job: Job, recorded: decision_record.Recorded | None) -> bool:
-    """Tell whether a Job was moved or undone while it was pending, and so may have left a queue."""
-    return bool(job.annotations.get(UNDONE)) or (recorded is not None and recorded.moves > 0)
+def left_of(found: DecidedJob, keys: SigningKeys | None, *, created: float) -> Left | None:
+    """Return the last move or undo of a Job, and the queues it may have left; None: there is none.
 
-
-def _left(raw: Job, recorded: decision_record.Recorded | None) -> Left | None:
-    """Return the last move or undo of a Job, and the queues it may have left; None: not known."""
+    One that is not proven by the *keys* is none; *created* as for ``is_own_record``.
+    """
     # An undone Job carries no decision any more, so the undo has an annotation of its own.
-    if UNDONE_FROM in raw.annotations:
-        return read_left(raw.annotations[UNDONE_FROM])
+    text = found.current.annotations.get(UNDONE_FROM)
+    if text is not None:
+        own = own_words(text[:LONGEST_LEFT], found.current.namespace, keys, created=created)
+        return None if own is None else read_left(own)
+    recorded = found.believed
     if recorded is None or not recorded.moves:
         return None
     # Its other options are taken from the decision: their queues may have been made anew since.
-    return Left(unix=recorded.moved_unix, cluster_queues=recorded.elsewhere(raw.queue))
+    elsewhere = recorded.elsewhere(found.current.queue)
+    return Left(unix=recorded.moved_unix, cluster_queues=elsewhere)
+
+
+def _kept(job: Job, *, is_large: bool) -> Job:
+    """Leave out what is read no more: a tenant may write a megabyte into each Job."""
+    # A text that is too long stays so, as who reads it says what is wrong with it.
+    most = job_manifest.LONGEST_SAID + 1
+    annotations = {
+        key: text[:most]
+        for key, text in job.annotations.items()
+        if key.startswith((OURS, job_manifest.KUEUES))
+    }
+    pod_sets = PodSets() if is_large else job.pod_sets
+    return replace(job, annotations=annotations, pod_sets=pod_sets)
+
+
+def _characters(job: Job) -> int:
+    """Count the characters of the texts in a Job's pod templates, about."""
+    templates = [each.template for each in job.pod_sets]
+    texts = [text for each in templates for text in each.annotations.values()]
+    for each in templates:
+        for container in (*each.init_containers, *each.containers):
+            texts += map(str, (*container.env, *container.args, *container.command))
+    return sum(map(len, texts))
 
 
 def _started(status: Mapping[str, Any]) -> float:
@@ -113,33 +151,3 @@ def _is_over(source: Mapping[str, Any]) -> bool:
         each.get("status") == "True" and each.get("type") in _OVER
         for each, _ in fields.objects(status, "conditions", "status")
     )
-
-
-def recorded_on(
-    job: Job, keys: SigningKeys | None, *, created: float
-) -> decision_record.Recorded | None:
-    """Return the decision recorded on a Job; None: there is none that may be relied on."""
-    found = create.recorded_on(job, keys, created=created)
-    # What a newer version has written may mean something else than it would here.
-    return None if found is None or found.is_newer else found
-
-
-def _foreign(job: Job, keys: SigningKeys | None, created: float) -> Obstacle | None:
-    """Return an obstacle if a Job's decision was not signed by this installation; else None."""
-    text = job.annotations.get(DECISION)
-    is_own = text is None or is_own_record(text, job.namespace, keys, created=created)
-    return None if is_own else Obstacle.FOREIGN_DECISION
-
-
-def _submitted(
-    source: Mapping[str, Any], raw: Job, recorded: decision_record.Recorded | None
-) -> Job:
-    """Return a Job as it was submitted, or as it is where that cannot be read back."""
-    if recorded is None:
-        return marks.unmarked(raw)
-    # Options are assessed on the submitted Job, as at its creation: adaptations do not add up.
-    try:
-        original = originals.from_json(recorded.original)
-        return marks.unmarked(KIND.read(originals.undone(source, original, KIND.allowed)))
-    except FieldError:
-        return marks.unmarked(raw)

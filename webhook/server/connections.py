@@ -1,24 +1,71 @@
 """All connections of the worker, and the steps that take each from handshake to answer.
 
-Every step has a deadline, all connections together have limits in number and bytes, and no step
-waits for a client. The bytes of HTTP are ``http1``'s, what an answer says the application's.
+Every step has a deadline, kept in a heap; all connections together have limits in number and bytes,
+and no step waits for a client. The bytes of HTTP are ``http1``'s, what an answer says the
+application's.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 import selectors
 import socket
 import ssl
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 from webhook.model import faults
-from webhook.server import wsgi
+from webhook.server import gunicorn_app
 from webhook.server.connection import Connection
-from webhook.server.deadlines import Deadlines
 from webhook.server.http1 import BadMessage
+
+
+class Deadlines:
+    """A heap with one live entry a connection.
+
+    A deadline that moves later leaves its entry where it is; the entry is pushed again, with the
+    new deadline, when it comes up.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Connection]] = []
+        self._order = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def set(self, conn: Connection, at: float) -> None:
+        conn.deadline = at
+        if at < conn.scheduled:
+            self._push(conn)
+
+    def clear(self, conn: Connection) -> None:
+        conn.deadline = math.inf
+
+    def next_at(self) -> float:
+        return self._heap[0][0] if self._heap else math.inf
+
+    def overdue(self, now: float) -> Iterator[Connection]:
+        """Remove and yield the connections whose deadline is at or before *now* (monotonic)."""
+        while self._heap and self._heap[0][0] <= now:
+            at, _, conn = heapq.heappop(self._heap)
+            # Skip entries that an earlier one has replaced, and those of closed connections.
+            if conn.closed or at > conn.scheduled:
+                continue
+            conn.scheduled = math.inf
+            if conn.deadline <= now:
+                conn.deadline = math.inf
+                yield conn
+            elif conn.deadline < math.inf:
+                self._push(conn)
+
+    def _push(self, conn: Connection) -> None:
+        conn.scheduled = conn.deadline
+        heapq.heappush(self._heap, (conn.deadline, next(self._order), conn))
+
 
 HANDSHAKE_SECONDS = 10.0
 MESSAGE_SECONDS = 2.0
@@ -44,7 +91,7 @@ class Clients:
     def __init__(
         self,
         poller: selectors.BaseSelector,
-        application: wsgi.Application,
+        application: gunicorn_app.Application,
         *,
         limit: int,
         keep_alive_seconds: float,
@@ -214,7 +261,7 @@ class Clients:
         """Answer with the status alone, and hang up."""
         self._silent.pop(conn, None)
         self.unanswered[status[:3]] += 1
-        conn.put(wsgi.failure(status), close=True)
+        conn.put(gunicorn_app.failure(status), close=True)
         self._send(conn)
 
     def _answer(self, conn: Connection) -> None:
@@ -224,13 +271,13 @@ class Clients:
         waited = conn.waited_seconds()
         self._answering = True
         try:
-            answer = wsgi.respond(
+            answer = gunicorn_app.respond(
                 self._application, conn.message, waited_seconds=waited, close=close
             )
         except Exception as error:  # noqa: BLE001 - the last line: it costs this client its answer
             self._on_error(f"no answer: {faults.describe(error)}")
             self.unanswered["500"] += 1
-            answer, close = wsgi.failure("500 Internal Server Error"), True
+            answer, close = gunicorn_app.failure("500 Internal Server Error"), True
         self._answering = False
         conn.put(answer, close=close)
         self._send(conn)

@@ -16,6 +16,6 @@ timeout = 30
 worker_tmp_dir = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
 accesslog = None
 errorlog = "-"
-logger_class = "webhook.server.server_log.ServerLog"
+logger_class = "webhook.server.worker.ServerLog"
 control_socket_disable = True
 proc_name = "kueue-fallback"

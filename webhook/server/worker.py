@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
+import logging
 import math
 import os
 import resource
@@ -15,8 +17,10 @@ import selectors
 import time
 from typing import Any
 
+from gunicorn.glogging import Logger
 from gunicorn.workers.base import Worker
 
+from webhook.model import faults
 from webhook.server.connections import Clients
 
 END_SECONDS = 4.0
@@ -146,3 +150,29 @@ def _files() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     # However few files are allowed, some clients can be served.
     return max(wanted, 2 * _SPARE_FILES)
+
+
+class ServerLog(Logger):  # type: ignore[misc]
+    def setup(self, cfg: Any) -> None:
+        super().setup(cfg)
+        for handler in self.error_log.handlers:
+            handler.setFormatter(_JsonLine())
+
+    def info(self, msg: str, *args: Any, **kwargs: Any) -> None:
+        if msg.startswith("Listening at"):
+            # gunicorn does not know of the certificates, and so logs plain HTTP.
+            args = tuple(str(arg).replace("http:", "https:") for arg in args)
+        super().info(msg, *args, **kwargs)
+
+
+class _JsonLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "ts": round(record.created, 3),
+            "level": record.levelname.lower(),
+            "process": "server",
+            "msg": record.getMessage(),
+        }
+        if record.exc_info and record.exc_info[1]:
+            line["error"] = faults.describe(record.exc_info[1])
+        return json.dumps(line, separators=(",", ":"))

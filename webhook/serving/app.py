@@ -19,13 +19,21 @@ from flask import Flask
 
 from webhook.flow import create
 from webhook.model import faults
-from webhook.model.decision import Outcome
+from webhook.model.decision import (
+    Decided,
+    Declined,
+    Moved,
+    Outcome,
+    Restored,
+    Skipped,
+    Undone,
+)
 from webhook.server import probes
 from webhook.server.probes import read_paths
 from webhook.server.tls import Source
 from webhook.serving import decision_log
 from webhook.serving.decision_log import DecisionLog
-from webhook.serving.handler import Considered, Handler, rejections
+from webhook.serving.handler import Considered, Handler
 from webhook.serving.mutate import Mutate
 from webhook.serving.observer_link import ObserverLink
 from webhook.serving.server_metrics import MOVED, REFUSED, UNDONE, Metrics
@@ -204,38 +212,36 @@ class FirstSync:
 
 def teller(metrics: Metrics, log: DecisionLog) -> Callable[[Considered, float], None]:
     def tell(considered: Considered, seconds: float) -> None:
-        outcome = considered.outcome
-        if outcome is None:
-            if considered.restored:
-                metrics.restorations.inc()
-                log.put(decision_log.line(considered, seconds))
-            return
-        if considered.is_move:
-            _count_move(metrics, outcome)
-        else:
-            _count(metrics, outcome)
-        log.put(decision_log.with_job(decision_log.line(considered, seconds), considered))
+        count(metrics, considered.outcome)
+        # Most updates of Jobs put nothing back, and nobody looks for them in a log.
+        if not isinstance(considered.outcome, Restored) or considered.outcome.count:
+            log.put(decision_log.with_job(decision_log.line(considered, seconds), considered))
 
     return tell
 
 
-def _count(metrics: Metrics, outcome: Outcome) -> None:
-    if outcome.skip is not None:
-        metrics.skipped.labels(outcome.skip).inc()
-    elif outcome.decision is not None:
-        decision = outcome.decision
-        option, reason = decision_log.taken(decision)
-        metrics.decisions.labels(decision.policy, decision.mode, option, reason).inc()
-        for name, refused in rejections(outcome):
-            metrics.rejections.labels(decision.policy, name, refused).inc()
-
-
-def _count_move(metrics: Metrics, outcome: Outcome) -> None:
-    if outcome.obstacle is not None:
-        metrics.moves.labels(REFUSED).inc()
-        metrics.unmoved.labels(outcome.obstacle).inc()
-        return
-    metrics.moves.labels(UNDONE if outcome.undone else MOVED).inc()
+def count(metrics: Metrics, outcome: Outcome) -> None:
+    """Count what one review came to."""
+    match outcome:
+        case Skipped():
+            metrics.skipped.labels(outcome.skip).inc()
+        case Decided():
+            decision = outcome.decision
+            option, reason = decision_log.taken(decision)
+            metrics.decisions.labels(decision.policy, decision.mode, option, reason).inc()
+            for item in decision.options:
+                if item.rejection is not None:
+                    refused = decision.policy, item.option, item.rejection.reason
+                    metrics.rejections.labels(*refused).inc()
+        case Moved():
+            metrics.moves.labels(MOVED).inc()
+        case Undone():
+            metrics.moves.labels(UNDONE).inc()
+        case Declined():
+            metrics.moves.labels(REFUSED).inc()
+            metrics.unmoved.labels(outcome.obstacle).inc()
+        case Restored():
+            metrics.restorations.inc(min(1, outcome.count))
 
 
 def observer_command(settings: Settings) -> tuple[str, ...]:

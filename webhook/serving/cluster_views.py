@@ -32,11 +32,11 @@ class ClusterView:
         self._ledger = Ledger(ttl_seconds=ttl_seconds)
         self._unforeseen = Ledger(ttl_seconds=ttl_seconds)
         """Placements that the forecasts in use do not contain yet."""
-        self._fold = LiveOccupancy()
+        self._live = LiveOccupancy()
 
     @property
     def occupancy(self) -> Occupancy:
-        return self._fold.occupancy
+        return self._live.occupancy
 
     def __len__(self) -> int:
         """Count the placements."""
@@ -47,22 +47,22 @@ class ClusterView:
         self.snapshot = apply_update(self.snapshot, update)
         if update.synced:
             self.forecasts_as_of = update.forecasts_as_of
-        self._fold.drop(self._ledger.seen(update.seen, now))
-        self._fold.forget(self._unforeseen.seen(update.foreseen))
+        self._live.drop(self._ledger.seen(update.seen, now))
+        self._live.forget(self._unforeseen.seen(update.foreseen))
         gone = self._drop_expired(now)
-        self._fold.adopt(self.snapshot)
+        self._live.adopt(self.snapshot)
         return gone
 
     def expire(self, now: float) -> Sequence[Arrival]:
         """Drop and return the placements that expired without a Workload."""
         if gone := self._drop_expired(now):
-            self._fold.adopt(self.snapshot)
+            self._live.adopt(self.snapshot)
         return gone
 
     def enter(self, arrival: Arrival, now: float) -> None:
         self._ledger.enter(arrival, now)
-        self._fold.add(arrival)
-        if self._fold.foresee(arrival, now):
+        self._live.add(arrival)
+        if self._live.foresee(arrival, now):
             self._unforeseen.enter(arrival, now)
 
     def has_room(self, arrival: Arrival) -> bool:
@@ -75,9 +75,9 @@ class ClusterView:
     def drop(self, placements: Iterable[Arrival]) -> None:
         """Drop placements that led to no Workload."""
         if gone := self._ledger.drop(placements):
-            self._fold.drop(gone)
-            self._fold.forget(self._unforeseen.drop(gone))
-            self._fold.adopt(self.snapshot)
+            self._live.drop(gone)
+            self._live.forget(self._unforeseen.drop(gone))
+            self._live.adopt(self.snapshot)
 
     def knows(self, key: str) -> bool:
         return self._ledger.knows(key)
@@ -86,17 +86,17 @@ class ClusterView:
         """Drop and return placements whose Workloads were observed in another cluster."""
         found = [(each, gone) for each in seen for gone in self._ledger.seen((each,))]
         if gone := [arrival for _, arrival in found]:
-            self._fold.drop(gone)
-            self._fold.forget(gone)
-            self._fold.adopt(self.snapshot)
+            self._live.drop(gone)
+            self._live.forget(gone)
+            self._live.adopt(self.snapshot)
         return found
 
     def _drop_expired(self, now: float) -> Sequence[Arrival]:
         gone = self._ledger.expire(now, healthy=self.is_healthy(now))
-        self._fold.drop(gone)
-        self._fold.forget(self._unforeseen.drop(gone))
+        self._live.drop(gone)
+        self._live.forget(self._unforeseen.drop(gone))
         if late := self._unforeseen.expire(now):
-            self._fold.forget(late)
+            self._live.forget(late)
         return gone
 
 
@@ -107,18 +107,18 @@ _WAITING_SECONDS = 3600.0
 class ClusterViews:
     def __init__(self, ttl_seconds: float) -> None:
         self._ttl_seconds = ttl_seconds
-        self._standings: dict[str, ClusterView] = {}
+        self._views: dict[str, ClusterView] = {}
         self._unheard: dict[str, float] = {}
         """Watched clusters without an update so far, to the monotonic time since when."""
         self._waiting = Ledger(ttl_seconds=_WAITING_SECONDS)
         """Placements that are sent to a cluster once the manager reserves quota for them."""
 
     def __len__(self) -> int:
-        return len(self._standings)
+        return len(self._views)
 
     def ages(self, now: float) -> dict[str, float]:
         """Return for how many seconds at most each cluster has sent nothing."""
-        heard = {name: each.snapshot.as_of for name, each in self._standings.items()}
+        heard = {name: each.snapshot.as_of for name, each in self._views.items()}
         return {name: max(0.0, now - at) for name, at in {**self._unheard, **heard}.items()}
 
     def update(self, update: Update, here: Occupancy, now: float) -> None:
@@ -142,8 +142,8 @@ class ClusterViews:
         other replicas decide, too.
         """
         waiting = {each.key: each for each in seen if _is_long(here, each)}
-        for name, standing in self._standings.items():
-            for each, arrival in standing.leave(tuple(waiting.values())):
+        for name, view in self._views.items():
+            for each, arrival in view.leave(tuple(waiting.values())):
                 del waiting[each.key]
                 self._waiting.enter(replace(arrival, key=each.key, cluster=name), now)
 
@@ -151,57 +151,57 @@ class ClusterViews:
         """Count Workloads in their clusters once the manager has reserved quota for them."""
         for each in reserved:
             for arrival in self._waiting.seen((each,)):
-                if arrival.cluster in self._standings:
+                if arrival.cluster in self._views:
                     # By now even a Job from generateName has its name.
-                    self._standings[arrival.cluster].enter(replace(arrival, key=each.key), now)
+                    self._views[arrival.cluster].enter(replace(arrival, key=each.key), now)
 
     def _take(self, name: str, news: Update, now: float) -> None:
         self._unheard.pop(name, None)
-        standing = self._standings.setdefault(name, ClusterView(self._ttl_seconds))
-        standing.update(news, now)
+        view = self._views.setdefault(name, ClusterView(self._ttl_seconds))
+        view.update(news, now)
         self._waiting.seen(news.seen)
-        for other in self._standings.values():
-            if other is not standing:
+        for other in self._views.values():
+            if other is not view:
                 other.leave(news.seen)
 
     def expire(self, now: float) -> None:
         self._waiting.expire(now)
-        for standing in self._standings.values():
-            standing.expire(now)
+        for view in self._views.values():
+            view.expire(now)
 
     def drop(self, placements: Iterable[Arrival]) -> None:
         """Drop placements whose Workloads never appeared at the manager."""
         self._waiting.drop(placements)
-        for standing in self._standings.values():
-            standing.drop(placements)
+        for view in self._views.values():
+            view.drop(placements)
 
     def enter(self, arrival: Arrival, here: Occupancy, now: float) -> None:
         """Count a placement in the worker cluster that it goes to, if that is known.
 
         *here* is the manager without the placement.
         """
-        if not self._standings:
+        if not self._views:
             return
         place = arrival.namespace, arrival.local_queue
         name = arrival.cluster or remote_options.likely(self.around(here), place)
-        if name not in self._standings:
+        if name not in self._views:
             return
         if occupancy.is_kept_waiting(here, arrival):
             self._waiting.enter(replace(arrival, cluster=name), now)
         else:
-            self._standings[name].enter(arrival, now)
+            self._views[name].enter(arrival, now)
 
     def around(self, here: Occupancy) -> Occupancy:
         """Return the manager's occupancy with those of its worker clusters."""
-        if not self._standings and not self._unheard:
+        if not self._views and not self._unheard:
             return here
-        found = {name: standing.occupancy for name, standing in self._standings.items()}
+        found = {name: view.occupancy for name, view in self._views.items()}
         return replace(here, clusters=found, unheard=self._unheard)
 
     def _watch(self, names: tuple[str, ...], now: float) -> None:
-        for name in self._standings.keys() - set(names):
-            del self._standings[name]
-        new = [name for name in names if name not in self._standings]
+        for name in self._views.keys() - set(names):
+            del self._views[name]
+        new = [name for name in names if name not in self._views]
         self._unheard = {name: self._unheard.get(name, now) for name in new}
 
 

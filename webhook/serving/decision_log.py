@@ -7,13 +7,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from webhook.admission.review import Review
 from webhook.decide import decision_record
 from webhook.learn import job_class as jobs_class
 from webhook.model import faults, job_manifest
-from webhook.model.decision import Decision
+from webhook.model.decision import (
+    Decided,
+    Decision,
+    Declined,
+    Moved,
+    Restored,
+    Skipped,
+    Undone,
+)
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL, Job
 from webhook.serving.handler import Considered
@@ -139,25 +147,36 @@ def line(considered: Considered, seconds: float) -> dict[str, Any]:
     """
     review, outcome = considered.review, considered.outcome
     found: dict[str, Any] = {
-        "msg": "restored" if outcome is None else "decided",
+        "msg": _MESSAGES[type(outcome)],
         **about(review),
         "dry_run": review.dry_run,
         "latency_ms": round(seconds * 1000, 3),
     }
-    if outcome is None:
-        return {**found, "restored": considered.restored}
+    if isinstance(outcome, Restored):
+        return {**found, "restored": outcome.count}
     found["queue"] = _text(review.object, "labels", QUEUE_LABEL)
-    if outcome.skip is not None:
-        return {**found, "msg": "skipped", "reason": str(outcome.skip)}
-    if outcome.obstacle is not None:
-        return {**found, "msg": "not moved", "reason": str(outcome.obstacle)}
-    if considered.is_move:
-        found["msg"] = "undone" if outcome.undone else "moved"
-    if outcome.decision is not None:
-        found["option"], found["reason"] = taken(outcome.decision)
-        found["state_age_s"] = round(outcome.decision.state_age_seconds, 3)
-        found["decision"] = decision_record.decision_json(outcome.decision)
+    match outcome:
+        case Skipped():
+            found["reason"] = str(outcome.skip)
+        case Declined():
+            found["reason"] = str(outcome.obstacle)
+        case Decided() | Moved():
+            found["option"], found["reason"] = taken(outcome.decision)
+            found["state_age_s"] = round(outcome.decision.state_age_seconds, 3)
+            found["decision"] = decision_record.decision_json(outcome.decision)
+        case Undone():
+            pass
     return found
+
+
+_MESSAGES: Final[Mapping[type, str]] = {
+    Skipped: "skipped",
+    Decided: "decided",
+    Moved: "moved",
+    Undone: "undone",
+    Declined: "not moved",
+    Restored: "restored",
+}
 
 
 def _is_shown(line: Mapping[str, Any]) -> bool:
@@ -168,9 +187,9 @@ def _is_shown(line: Mapping[str, Any]) -> bool:
 def with_job(line: Mapping[str, Any], considered: Considered) -> Mapping[str, Any]:
     """Return the line with the Job as submitted, so that `simulate` can replay its arrival."""
     outcome = considered.outcome
-    if outcome is None or outcome.job is None or considered.review.dry_run:
+    if considered.review.dry_run or not isinstance(outcome, (Skipped, Decided)):
         return line
-    return {**line, "job": outcome.job}
+    return line if outcome.job is None else {**line, "job": outcome.job}
 
 
 def about(review: Review) -> dict[str, Any]:

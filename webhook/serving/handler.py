@@ -17,18 +17,27 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
-from webhook.admission import patch, probe_answer
-from webhook.admission.review import Review, Verdict
-from webhook.flow import create, moving, reapply, recovered, undoing
+from webhook.admission import patch
+from webhook.admission.review import Review, Verdict, probe_verdict
+from webhook.flow import create, decided_job, moving, reapply, undoing
 from webhook.jobs import KINDS, JobKind
 from webhook.kueue.occupancy import Occupancy
-from webhook.model.decision import Outcome
+from webhook.model.decision import (
+    CreateOutcome,
+    Decided,
+    Declined,
+    Moved,
+    Outcome,
+    Restored,
+    Skipped,
+    Undone,
+)
 from webhook.model.edits import Operation
 from webhook.model.fields import FieldError
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Obstacle, Skip
 from webhook.serving.cluster_views import ClusterView, ClusterViews
-from webhook.serving.repeated_reviews import RepeatedReviews
+from webhook.serving.ledger import RepeatedReviews
 from webhook.serving.server_metrics import BLIND, TOO_MANY, UNSEEN, Metrics
 from webhook.state.pipe import Update
 
@@ -44,10 +53,7 @@ class Considered:
 
     review: Review
     verdict: Verdict
-    outcome: Outcome | None
-    restored: int = 0
-    is_move: bool = False
-    """The review asked for a move to another option, or for an undo."""
+    outcome: Outcome
 
 
 class Handler:
@@ -71,7 +77,7 @@ class Handler:
         self._lock = threading.Lock()
         self._here = ClusterView(placement_ttl_seconds, healthy_seconds=_HEALTHY_SECONDS)
         self._clusters = ClusterViews(placement_ttl_seconds)
-        self._echoes = RepeatedReviews()
+        self._repeated = RepeatedReviews()
         self._visible: OrderedDict[str, None] = OrderedDict()
 
     @property
@@ -118,7 +124,7 @@ class Handler:
         kind = KINDS.get(review.kind)
         if kind is None or review.subresource or review.operation not in ("CREATE", "UPDATE"):
             return Verdict(uid=review.uid)
-        if probed := probe_answer.answer(review, seen_by=self._seen_by):
+        if probed := probe_verdict(review, seen_by=self._seen_by):
             return probed
         started = time.perf_counter()
         if review.operation == "UPDATE":
@@ -136,14 +142,13 @@ class Handler:
             moment = self._moment(review, now)
             source = {**review.object, "metadata": _with_namespace(review)}
             outcome = create.consider(source, kind, self._occupancy(), moment, self._rules)
-            if _is_unmarked(outcome) and not review.dry_run and self._is_echo(source, now):
-                outcome = Outcome(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
+            if _is_unmarked(outcome) and not review.dry_run and self._is_repeated(source, now):
+                outcome = Skipped(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
             # Verifying applies the patch to the review's own object: nothing reads it afterwards.
-            operations = patch.operations(
-                outcome.edits, review.object, kind.allowed, outcome.prepared
-            )
+            prepared = outcome.prepared if isinstance(outcome, Decided) else None
+            operations = patch.operations(outcome.edits, review.object, kind.allowed, prepared)
             if outcome.arrival is not None and not review.dry_run:
-                self._enter(outcome.arrival, outcome.skip, now)
+                self._enter(outcome.arrival, now, is_known=_was_decided(outcome))
         verdict = Verdict(
             uid=review.uid,
             patch=operations or None,
@@ -161,9 +166,9 @@ class Handler:
             reason = UNSEEN if self._here.is_healthy(now) else BLIND
             self._metrics.expired.labels(reason).inc(len(gone))
 
-    def _enter(self, arrival: Arrival, skip: Skip | None, now: float) -> None:
+    def _enter(self, arrival: Arrival, now: float, *, is_known: bool) -> None:
         # In a reinvocation, only another replica's decision is not in the ledger yet.
-        if skip is Skip.DECIDED_ALREADY and self._here.knows(arrival.key):
+        if is_known and self._here.knows(arrival.key):
             return
         if not self._here.has_room(arrival):
             self._metrics.expired.labels(TOO_MANY).inc()
@@ -172,13 +177,13 @@ class Handler:
         self._here.enter(arrival, now)
         self._metrics.placements.inc()
 
-    def _is_echo(self, source: Mapping[str, Any], now: float) -> bool:
+    def _is_repeated(self, source: Mapping[str, Any], now: float) -> bool:
         metadata, spec = source["metadata"], source.get("spec") or {}
         name = metadata.get("name") or metadata.get("generateName")
         key = f"{metadata['namespace']}/{name}"
         if spec.get("suspend") is True:
-            return self._echoes.is_echo(key, now)
-        self._echoes.expect(key, now)
+            return self._repeated.is_repeated(key, now)
+        self._repeated.expect(key, now)
         return False
 
     def _moment(self, review: Review, now: float) -> create.Moment:
@@ -205,13 +210,15 @@ class Handler:
             return self._move(review, kind, restored)
         operations = restored + reapply.disowned(review.object, kind)
         verdict = Verdict(uid=review.uid, patch=operations or None, warnings=warnings)
-        return Considered(review=review, verdict=verdict, outcome=None, restored=len(restored))
+        outcome = Restored(edits=edits, warnings=warnings, count=len(restored))
+        return Considered(review=review, verdict=verdict, outcome=outcome)
 
     def _move(self, review: Review, kind: JobKind, restored: list[Operation]) -> Considered:
         """Move a Job; no placement is entered, because its Workload exists already."""
         source = {**review.object, "metadata": _with_namespace(review)}
+        outcome: Moved | Undone | Declined
         if reapply.changes_decision(review.old_object or {}, review.object):
-            outcome = recovered.refused(source, kind, Obstacle.DECISION_CHANGED)
+            outcome = decided_job.refused(source, kind, Obstacle.DECISION_CHANGED)
         elif reapply.asks_for_undo(review.object):
             now, blocked = _written(int(time.time())), self._blocked(source)
             outcome = undoing.undo(source, kind, self.snapshot, time=now, blocked=blocked)
@@ -224,13 +231,7 @@ class Handler:
         verdict = Verdict(
             uid=review.uid, patch=operations, warnings=outcome.warnings, audit=_audit(outcome)
         )
-        return Considered(
-            review=review,
-            verdict=verdict,
-            outcome=outcome,
-            restored=len(restored),
-            is_move=True,
-        )
+        return Considered(review=review, verdict=verdict, outcome=outcome)
 
     def _blocked(self, source: Mapping[str, Any]) -> Obstacle | None:
         """Return what in a Job's Workload forbids a change of the Job; None: nothing does.
@@ -248,9 +249,13 @@ def _written(unix_seconds: int) -> str:
     return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _is_unmarked(outcome: Outcome) -> bool:
+def _is_unmarked(outcome: CreateOutcome) -> bool:
     """Return whether the Job carries no mark that would show in a second review of it."""
-    return not outcome.edits and outcome.skip is not Skip.DECIDED_ALREADY
+    return not outcome.edits and not _was_decided(outcome)
+
+
+def _was_decided(outcome: CreateOutcome) -> bool:
+    return isinstance(outcome, Skipped) and outcome.skip is Skip.DECIDED_ALREADY
 
 
 def _with_namespace(review: Review) -> dict[str, object]:
@@ -262,22 +267,15 @@ def _with_namespace(review: Review) -> dict[str, object]:
 
 
 def _audit(outcome: Outcome) -> dict[str, str]:
-    if outcome.obstacle is not None:
-        return {"not-moved": str(outcome.obstacle)}
-    if outcome.undone:
-        return {"undone": outcome.undone}
-    if outcome.decision is None:
-        return {}
-    taken = outcome.decision.option or "none"
-    return {"option": taken, "policy": outcome.decision.policy, "reason": outcome.decision.reason}
-
-
-def rejections(outcome: Outcome) -> Sequence[tuple[str, str]]:
-    """Return (option, reason) of every option that was rejected."""
-    if outcome.decision is None:
-        return ()
-    return tuple(
-        (item.option, item.rejection.reason)
-        for item in outcome.decision.options
-        if item.rejection is not None
-    )
+    """Return the annotations of the API server's audit event."""
+    match outcome:
+        case Declined():
+            return {"not-moved": str(outcome.obstacle)}
+        case Undone():
+            return {"undone": outcome.sentence}
+        case Decided() | Moved():
+            taken = outcome.decision
+            option = taken.option or "none"
+            return {"option": option, "policy": taken.policy, "reason": taken.reason}
+        case Skipped() | Restored():
+            return {}

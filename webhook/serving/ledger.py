@@ -1,13 +1,14 @@
 """Placements: decisions whose Workloads are not yet part of the snapshot in use.
 
-A pure state machine. Its owner guards it with a lock and drops a placement in the same step in
-which the snapshot with its Workload comes into use, so that it is never counted twice.
+Also what tells a second review of one creation from a second Job. Pure state machines. Its owner
+guards it with a lock and drops a placement in the same step in which the snapshot with its Workload
+comes into use, so that it is never counted twice.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 
 from webhook.model.queues import Arrival
@@ -149,3 +150,42 @@ def _may_be(arrival: Arrival, workload: SeenWorkload) -> bool:
     base = arrival.key.removeprefix(UNNAMED).split("/")[1][:_LONGEST_BASE]
     name = workload.job_name
     return name.startswith(base) and len(name) == len(base) + _RANDOM
+
+
+REPEATED_SECONDS = 2.0
+"""The webhook's timeout: the second review of one creation does not come later."""
+
+
+class RepeatedReviews:
+    """Remembers, for two seconds, creations that Kueue's webhook will suspend."""
+
+    def __init__(self) -> None:
+        self._expected: dict[str, deque[float]] = {}
+        self._order: deque[tuple[float, str]] = deque()
+
+    def expect(self, name: str, now: float) -> None:
+        """Note an unsuspended Job; *name* is its name or generateName with its namespace."""
+        self._expire(now)
+        self._expected.setdefault(name, deque()).append(now)
+        self._order.append((now, name))
+
+    def is_repeated(self, name: str, now: float) -> bool:
+        """Return whether a suspended Job was noted before.
+
+        Each note answers one repeated review.
+        """
+        self._expire(now)
+        expected = self._expected.get(name)
+        if not expected:
+            return False
+        expected.popleft()
+        return True
+
+    def _expire(self, now: float) -> None:
+        while self._order and now - self._order[0][0] > REPEATED_SECONDS:
+            at, name = self._order.popleft()
+            expected = self._expected.get(name)
+            if expected and expected[0] <= at:
+                expected.popleft()
+            if not expected:
+                self._expected.pop(name, None)

@@ -16,7 +16,7 @@ from webhook.admission import review as reviews
 from webhook.admission.patch import PatchError
 from webhook.model import faults
 from webhook.model.fields import FieldError
-from webhook.server import wsgi
+from webhook.server import gunicorn_app
 from webhook.server.probes import PATH
 from webhook.serving import decision_log
 from webhook.serving.decision_log import DecisionLog
@@ -128,7 +128,7 @@ class Mutate:
 
 def _is_late(environ: Environ) -> bool:
     """Return whether the review waited longer than the ``timeout`` that the API server names."""
-    waited = environ.get(wsgi.WAITED, 0.0)
+    waited = environ.get(gunicorn_app.WAITED, 0.0)
     if waited < _SHORTEST_TIMEOUT_SECONDS:
         return False
     named = _TIMEOUT.search(environ["QUERY_STRING"])

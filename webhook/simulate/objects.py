@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from webhook.jobs import KINDS
+from webhook.jobs import JOB
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import KIND, FallbackPolicy, PolicyError, read_policy
@@ -22,9 +22,7 @@ ReadText: TypeAlias = Callable[[str], str]
 """Path as written in the scenario to the file's content; raises FieldError."""
 
 _OF_A_RUN = ("name", "generateName", "uid", "resourceVersion", "creationTimestamp")
-_NOWHERE = "<nil>"
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
-_KIND = KINDS["batch", "v1", "Job"]
 
 
 def text(read_text: ReadText, file: str, path: str) -> str:
@@ -52,11 +50,8 @@ def policy(source: Object, place: str) -> FallbackPolicy:
     try:
         return read_policy(source)
     except PolicyError as error:
-        # An error without a place is one that follows from others.
-        placed = (each for each in error.errors if each.path != _NOWHERE)
-        raise SpecError(
-            tuple(FieldError(f"{place}.{each.path}", each.message) for each in placed)
-        ) from error
+        placed = ((f"{place}.{each.path}".rstrip("."), each.message) for each in error.errors)
+        raise SpecError(tuple(FieldError(*each) for each in placed)) from error
 
 
 def template(spec: JobTemplate, path: str, read_text: ReadText) -> Object:
@@ -65,13 +60,13 @@ def template(spec: JobTemplate, path: str, read_text: ReadText) -> Object:
     metadata = fields.mapping(source, "metadata", place)
     kept = {key: value for key, value in metadata.items() if key not in _OF_A_RUN}
     job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
+        "apiVersion": JOB.api_version,
+        "kind": JOB.kind,
         "metadata": {"namespace": "default", **kept},
         "spec": fields.mapping(source, "spec", place),
     }
     try:
-        pod_sets = _KIND.read(job).pod_sets
+        pod_sets = JOB.read(job).pod_sets
     except FieldError as error:
         raise FieldError(f"{place}.{error.path}", error.message) from error
     if not all(pod_set.template.containers for pod_set in pod_sets):
@@ -85,12 +80,13 @@ def _manifest(spec: JobTemplate, path: str, read_text: ReadText) -> Placed:
     else:
         file, place = str(spec.file), f"{path}.file"
         found = [dict(each) for each, _ in objects_in(text(read_text, file, place), file)]
-        found = [each for each in found if each.get("kind") == "Job"]
+        found = [each for each in found if each.get("kind") == JOB.kind]
         if len(found) != 1:
             raise FieldError(place, f"expected one Job in {file}, found {len(found)}")
-    kind = f"{found[0].get('apiVersion')} {found[0].get('kind')}"
-    if kind != "batch/v1 Job":
-        raise FieldError(place, f"expected a batch/v1 Job, got {kind}")
+    kind = found[0].get("apiVersion"), found[0].get("kind")
+    if kind != (JOB.api_version, JOB.kind):
+        got = " ".join(map(str, kind))
+        raise FieldError(place, f"expected a {JOB.api_version} {JOB.kind}, got {got}")
     return found[0], place
 
 

@@ -13,15 +13,14 @@ from math import inf
 
 from webhook.decide import match
 from webhook.flow import create
-from webhook.flow.placement import as_submitted
-from webhook.jobs import KINDS
+from webhook.flow.carry_out import as_submitted
+from webhook.jobs import JOB
 from webhook.kueue.occupancy import Occupancy
 from webhook.learn import job_class
 from webhook.learn.estimates import RunTimeLearner
-from webhook.model.decision import Decision
+from webhook.model.decision import Decided, Decision
 from webhook.model.fields import FieldError
-from webhook.model.job import Job
-from webhook.model.pending import Pending
+from webhook.model.job import Job, Pending
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import why_stayed
 from webhook.reconsider import choose, offers
@@ -48,7 +47,7 @@ class Moving:
         self._at = inf
 
     @property
-    def next_look(self) -> float:
+    def next_step(self) -> float:
         """Return when to choose moves again; inf: no Job is reconsidered."""
         return self._at if self._pending else inf
 
@@ -77,16 +76,16 @@ class Moving:
         self._at = now + STEP_SECONDS
         world = offers.ReconsiderInput(
             snapshot=snapshot,
-            censuses=self._forecasts.censuses(self._trees),
+            contents=self._forecasts.contents(self._trees),
             workloads=choose.by_job(self._forecasts.waiting()),
             now=now,
             unix=self._forecasts.unix(now),
         )
         most = min(self._arrived, MOST_AT_ONCE)
-        looked = choose.choose_moves(world, self._pending.values(), most=most)
-        self._arrived += len(looked.moves)
+        chosen = choose.choose_moves(world, self._pending.values(), most=most)
+        self._arrived += len(chosen.moves)
         found = []
-        for move, arrival in zip(looked.moves, looked.arrivals, strict=True):
+        for move, arrival in zip(chosen.moves, chosen.arrivals, strict=True):
             key = move.candidate.key.partition("/")[2]
             self._pending[key] = _moved(self._pending[key], arrival, world.unix)
             found.append((key, arrival))
@@ -103,7 +102,6 @@ def _moved(before: Pending, arrival: Arrival, unix: float) -> Pending:
     )
 
 
-_KIND = KINDS["batch", "v1", "Job"]
 _RULES = create.Rules()
 
 
@@ -154,9 +152,9 @@ class _Replay:
 
     def _go_to(self, now: float) -> None:
         agenda = self._agenda
-        while agenda and min(agenda[0][0], self._moving.next_look) <= now:
-            if self._moving.next_look <= agenda[0][0]:
-                self._reconsider(self._moving.next_look)
+        while agenda and min(agenda[0][0], self._moving.next_step) <= now:
+            if self._moving.next_step <= agenda[0][0]:
+                self._reconsider(self._moving.next_step)
                 continue
             at, index = heapq.heappop(agenda)
             if index >= self._own:
@@ -186,25 +184,26 @@ class _Replay:
 
     def _submit(self, submission: Submission) -> None:
         source = self._scenario.manifest(submission)
-        job = _KIND.read(source)
+        job = JOB.read(source)
         moment = create.Moment(
             now=submission.at, unix=submission.at, time="1970-01-01T00:00:00Z", uid=submission.name
         )
         view = self._view(job, submission.at)
-        outcome = create.consider(source, _KIND, view, moment, _RULES)
+        outcome = create.consider(source, JOB, view, moment, _RULES)
         arrival = outcome.arrival or as_submitted(job, view.snapshot, uid=submission.name)
         if arrival is None:
             raise FieldError(f"jobs.{submission.template}", "expected a Job that can be queued")
         arrival = self._workers.expected(arrival, view)
+        decision = outcome.decision if isinstance(outcome, Decided) else None
         self._results[submission.name] = JobResult(
             name=submission.name,
             template=submission.template,
             arrival=submission.at,
             submitted=job.queue,
             queue=arrival.local_queue,
-            option=(outcome.decision.option or "") if outcome.decision else "",
-            policy=outcome.decision.policy if outcome.decision else "",
-            why="" if arrival.local_queue != job.queue else _why(outcome.decision),
+            option=(decision.option or "") if decision else "",
+            policy=decision.policy if decision else "",
+            why="" if arrival.local_queue != job.queue else _why(decision),
         )
         self._number += 1
         self._wait(submission, arrival, job, now=submission.at, age=self._number)

@@ -15,17 +15,16 @@ from typing import TypeAlias
 
 from webhook.decide import match
 from webhook.kueue.flavor_plan import Demand
-from webhook.kueue.occupancy import NO_OUTLOOK, Occupancy
-from webhook.kueue.outlook import StartTimes, placed
+from webhook.kueue.occupancy import NO_START_TIMES, Occupancy
 from webhook.kueue.schedule import StartedWorkloads
+from webhook.kueue.start_times import StartTimes, placed
 from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import Began, Ended, Run
 from webhook.model.fields import FieldError
-from webhook.model.forecasts import Dispatch, Estimates
+from webhook.model.forecasts import Dispatch, Estimates, JobClass
 from webhook.model.job import Job
 from webhook.model.queues import Amounts, Arrival, Snapshot, Stage
-from webhook.model.run_keys import JobClass
 from webhook.reconsider import choose
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, watched
 from webhook.state.workload import Group, QueueContents, Workload
@@ -121,7 +120,7 @@ class _Queue:
     """Shape to its first Arrival and its Workloads."""
     holding: dict[str, Workload] = field(default_factory=dict)
 
-    def census(self) -> QueueContents:
+    def contents_of(self) -> QueueContents:
         groups = (
             Group(arrival, tuple(members.values()))
             for arrival, members in self.waiting.values()
@@ -155,7 +154,7 @@ class Forecasts:
         self._joined: dict[str, tuple[Joining, _Shape]] = {}
         self._changed = set(self._watched)
         self._dispatched = Dispatched(run_times)
-        self._outlook: StartTimes = NO_OUTLOOK
+        self._start_times: StartTimes = NO_START_TIMES
         self.published = snapshot
         """The snapshot with the last forecasts."""
         self._number = 0
@@ -181,7 +180,7 @@ class Forecasts:
 
     def foreseen(self, view: Occupancy) -> Occupancy:
         """Return the view with the profiles updated by the placements since the last forecast."""
-        return replace(view, outlook=self._outlook)
+        return replace(view, start_times=self._start_times)
 
     def snapshot(self, now: float) -> Snapshot:
         """Return the queues with what is learned of runs and of the delays before them."""
@@ -203,8 +202,8 @@ class Forecasts:
     def unix(self, now: float) -> float:
         return now + EPOCH
 
-    def censuses(self, names: Iterable[str]) -> Mapping[str, QueueContents]:
-        return {name: self._queues[name].census() for name in names}
+    def contents(self, names: Iterable[str]) -> Mapping[str, QueueContents]:
+        return {name: self._queues[name].contents_of() for name in names}
 
     def waiting(self) -> Iterator[Workload]:
         """Yield all Workloads that wait in followed queues."""
@@ -239,7 +238,7 @@ class Forecasts:
         self._joined[joining.key] = joining, shape
         self._changed.add(name)
         if (found := placed(arrival, self.published, now)) is not None:
-            self._outlook = self._outlook.add(found)
+            self._start_times = self._start_times.add(found)
 
     def start(self, key: str, at: float, usage: Amounts) -> None:
         self._hold(key, usage, admitted=int(at) + EPOCH)
@@ -309,7 +308,7 @@ class Forecasts:
         snapshot = replace(self._snapshot, as_of=now, run_times=run_times, start_delays=starts)
         survey = ForecastInput(
             snapshot=snapshot,
-            counted={name: self._queues[name].census() for name in self._changed},
+            counted={name: self._queues[name].contents_of() for name in self._changed},
             due=self._watched,
             now=now,
             unix=now + EPOCH,
@@ -317,7 +316,7 @@ class Forecasts:
         self._changed.clear()
         profiles = self._surveyor.profiles(survey)
         self.published = replace(snapshot, profiles=profiles)
-        self._outlook = NO_OUTLOOK.adopt(self.published)
+        self._start_times = NO_START_TIMES.adopt(self.published)
         horizon = max((profile.times[-1] for profile in profiles.values()), default=0.0)
         self._fresh_until = now + max(FRESH_SECONDS, FRESH_PART * horizon)
 

@@ -18,7 +18,7 @@ from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.policy.fallback_policy import KIND, FallbackPolicy, seconds
 from webhook.model.queues import Snapshot
-from webhook.simulate import arrivals, objects, parameters
+from webhook.simulate import arrivals, objects, scenario_spec
 from webhook.simulate.arrivals import Coming
 from webhook.simulate.objects import Object, ReadText
 from webhook.simulate.scenario import Scenario, ScenarioError, Submission, Worker
@@ -149,7 +149,7 @@ def read(
     document: Any,
     *,
     read_text: ReadText,
-    given: Mapping[str, parameters.Scalar] | None = None,
+    given: Mapping[str, scenario_spec.Scalar] | None = None,
     seed: int = 0,
 ) -> Scenario:
     """Read a whole scenario; the same document, parameters and seed give the same one.
@@ -160,7 +160,7 @@ def read(
     """
     try:
         source = fields.as_mapping(document, "")
-        spec = validated(parameters.fill(source, given or {}))
+        spec = validated(scenario_spec.fill(source, given or {}))
         return _scenario(spec, read_text, seed)
     except SpecError as error:
         raise ScenarioError(error.errors) from error

@@ -1,12 +1,14 @@
 """The fields of a scenario file as pydantic models, validated with a path for each error.
 
-What objects, policies and templates mean is checked elsewhere.
+Parameters in it are replaced before. What objects, policies and templates mean is checked
+elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import (
     BeforeValidator,
@@ -19,17 +21,13 @@ from pydantic import (
 )
 
 from webhook.model.fields import FieldError, child
-from webhook.model.policy.spec import DURATION
+from webhook.model.policy.patterns import DURATION, FORMS, LABEL
 from webhook.model.policy.spec import Strict as _Strict
+from webhook.model.validation_errors import field_errors
 
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
-
-NAME: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 RATE: Final = r"^[0-9]{1,9}(\.[0-9]{1,9})?/[smh]$"
 
-Name: TypeAlias = Annotated[str, Field(max_length=40, pattern=NAME)]
+Name: TypeAlias = Annotated[str, Field(max_length=40, pattern=LABEL)]
 """Short enough to leave room for a number in a Job's name."""
 Duration: TypeAlias = Annotated[str, Field(max_length=32, pattern=DURATION)]
 Rate: TypeAlias = Annotated[str, Field(pattern=RATE)]
@@ -51,9 +49,9 @@ def _camel(name: str) -> str:
 
 
 class StrictSpec(_Strict):
-    """One spelling of each field."""
+    """One spelling of each field; a number may stand for a text."""
 
-    model_config = ConfigDict(populate_by_name=False)
+    model_config = ConfigDict(populate_by_name=False, coerce_numbers_to_str=True)
 
 
 class Objects(StrictSpec):
@@ -262,50 +260,95 @@ def validated(source: Mapping[str, Any]) -> ScenarioSpec:
     try:
         return ScenarioSpec.model_validate(source)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        raise SpecError(
-            tuple(
-                FieldError(_path(each["loc"]), _message(each))
-                for each in found
-                if not _follows(each, found)
-            )
-        ) from error
+        raise SpecError(field_errors(error, _FORMS)) from error
 
 
-def _follows(error: ErrorDetails, errors: list[ErrorDetails]) -> bool:
-    """Return whether a list counts as too short only because its items are wrong."""
-    here = error["loc"]
-    return error["type"] == "too_short" and any(
-        len(other["loc"]) > len(here) and other["loc"][: len(here)] == here for other in errors
-    )
+_FORMS: Final = {**FORMS, RATE: "a rate such as 0.5/s or 120/h"}
 
 
-def _path(location: tuple[str | int, ...]) -> str:
-    path = ""
-    for part in location:
-        # The name of the union's form is not a place in the file.
-        if part not in ("<list>", "<map>", "[key]"):
-            path = child(path, part)
-    return path
+_REFERENCE = re.compile(r"\$(\$?)\{([^{}]*)\}")
 
 
-_FORMS = {
-    DURATION: "a duration such as 90s or 1h30m",
-    RATE: "a rate such as 0.5/s or 120/h",
-    NAME: "lower-case letters, digits and -",
-}
+def assignments(given: Sequence[str]) -> Mapping[str, Scalar]:
+    """Parse ``NAME=VALUE`` words; a number becomes one.
+
+    Raises:
+        FieldError: a word has no ``=``, or names a parameter again.
+
+    """
+    found: dict[str, Scalar] = {}
+    for word in given:
+        name, equals, value = word.partition("=")
+        if not (name and equals):
+            raise FieldError(f"--set {word}", "expected NAME=VALUE")
+        if name in found:
+            raise FieldError(f"--set {word}", f"{name} is set twice")
+        found[name] = _value(value)
+    return found
 
 
-def _message(error: ErrorDetails) -> str:
-    kind, given, context = error["type"], error["input"], error.get("ctx", {})
-    if kind == "missing":
-        return "expected, but not there"
-    if kind == "extra_forbidden":
-        return "no such field"
-    if kind == "value_error":
-        return str(context["error"])
-    shown = f", got {given!r}" if isinstance(given, str | int | float | None) else ""
-    if context.get("pattern") in _FORMS:
-        return f"expected {_FORMS[context['pattern']]}{shown}"
-    text = error["msg"]
-    return text[0].lower() + text[1:] + shown
+def _value(text: str) -> Scalar:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def fill(source: Mapping[str, Any], given: Mapping[str, Scalar]) -> Mapping[str, Any]:
+    """Replace the parameters by their values; ``$${`` becomes ``${`` itself.
+
+    Raises:
+        FieldError: a parameter is unknown, has no value, or is not used.
+
+    """
+    declared = source.get("parameters")
+    if not isinstance(declared, dict):
+        declared = {}
+    for name in given:
+        if name not in declared:
+            known = ", ".join(map(str, declared)) or "none"
+            raise FieldError(f"--set {name}", f"no such parameter; the scenario has {known}")
+    values = {**declared, **given}
+    for name, value in values.items():
+        if value is None:
+            raise FieldError(f"parameters.{name}", f"no value; give it with --set {name}=VALUE")
+    filler = _Filler(values)
+    rest = {key: value for key, value in source.items() if key != "parameters"}
+    filled = filler.fill(rest, "")
+    for name in values:
+        if name not in filler.used:
+            raise FieldError(f"parameters.{name}", f"not used: ${{{name}}} stands nowhere")
+    return {**filled, "parameters": values} if values else dict(filled)
+
+
+class _Filler:
+    """Walks a document and records which parameters it uses."""
+
+    def __init__(self, values: Mapping[str, Scalar]) -> None:
+        self._values = values
+        self.used: set[str] = set()
+
+    def fill(self, value: Any, path: str) -> Any:
+        if isinstance(value, dict):
+            return {key: self.fill(item, child(path, str(key))) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.fill(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        return self._text(value, path) if isinstance(value, str) else value
+
+    def _text(self, text: str, path: str) -> Any:
+        whole = _REFERENCE.fullmatch(text)
+        if whole and not whole[1]:
+            return self._named(whole[2], path)
+        return _REFERENCE.sub(
+            lambda found: found[0][1:] if found[1] else str(self._named(found[2], path)), text
+        )
+
+    def _named(self, name: str, path: str) -> Scalar:
+        if name not in self._values:
+            known = ", ".join(map(str, self._values)) or "none"
+            message = f"no parameter {name}; there is {known} ($${{{name}}} is the text itself)"
+            raise FieldError(path, message)
+        self.used.add(name)
+        return self._values[name]

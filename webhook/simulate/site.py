@@ -15,10 +15,11 @@ from typing import TypeAlias
 from webhook.kueue import occupancy, quota
 from webhook.kueue.flavor_plan import NOWHERE, Demand, demand
 from webhook.kueue.occupancy import Occupancy
-from webhook.kueue.queue_lines import PendingGroup
+from webhook.kueue.queue_heads import PendingGroup
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.schedule import Schedule, StartedWorkloads
 from webhook.model.fields import FieldError
+from webhook.model.forecasts import JobClass
 from webhook.model.job import Job
 from webhook.model.queues import (
     Amounts,
@@ -32,13 +33,12 @@ from webhook.model.queues import (
     StopPolicy,
     namespace_labels,
 )
-from webhook.model.run_keys import JobClass
 from webhook.simulate.replayed_forecasts import Forecasts, Joining
 from webhook.simulate.scenario import Submission
 
 
 @dataclass(slots=True)
-class _Tally:
+class _QueueCounts:
     """Counts of one ClusterQueue."""
 
     pending: int = 0
@@ -63,7 +63,7 @@ class KnownOccupancy:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._view = occupancy.build(snapshot)
-        self._tallies = {name: _Tally() for name in snapshot.cluster_queues}
+        self._counts_of = {name: _QueueCounts() for name in snapshot.cluster_queues}
         self._changed: set[str] = set()
         self._with_heads = frozenset(
             name
@@ -78,34 +78,34 @@ class KnownOccupancy:
 
     def join(self, cluster_queue: str, arrival: Arrival) -> None:
         """Count a Workload as pending."""
-        tally = self._tally(cluster_queue)
-        tally.pending += 1
+        counts = self._counts(cluster_queue)
+        counts.pending += 1
         if arrival.policy:
-            tally.guests[arrival.policy, arrival.option, arrival.namespace] += 1
+            counts.guests[arrival.policy, arrival.option, arrival.namespace] += 1
 
     def leave(self, cluster_queue: str, arrival: Arrival) -> None:
         """Remove a pending Workload from the counts: it is moved."""
-        tally = self._tally(cluster_queue)
-        tally.pending -= 1
+        counts = self._counts(cluster_queue)
+        counts.pending -= 1
         if arrival.policy:
-            tally.guests[arrival.policy, arrival.option, arrival.namespace] -= 1
+            counts.guests[arrival.policy, arrival.option, arrival.namespace] -= 1
 
     def start(self, cluster_queue: str, arrival: Arrival, usage: Amounts) -> None:
         """Count a pending Workload as reserving quota."""
-        tally = self._tally(cluster_queue)
-        tally.pending -= 1
-        tally.reserving += 1
-        tally.usage.update(usage)
-        tally.priorities[arrival.priority] += 1
+        counts = self._counts(cluster_queue)
+        counts.pending -= 1
+        counts.reserving += 1
+        counts.usage.update(usage)
+        counts.priorities[arrival.priority] += 1
 
     def end(self, cluster_queue: str, arrival: Arrival, usage: Amounts) -> None:
         """Remove a Workload and its usage from the counts."""
-        tally = self._tally(cluster_queue)
-        tally.reserving -= 1
-        tally.usage.subtract(usage)
-        tally.priorities[arrival.priority] -= 1
+        counts = self._counts(cluster_queue)
+        counts.reserving -= 1
+        counts.usage.subtract(usage)
+        counts.priorities[arrival.priority] -= 1
         if arrival.policy:
-            tally.guests[arrival.policy, arrival.option, arrival.namespace] -= 1
+            counts.guests[arrival.policy, arrival.option, arrival.namespace] -= 1
 
     def at(self, snapshot: Snapshot, heads: Mapping[str, Arrival]) -> Occupancy:
         """Return the occupancy with the latest counts; all else is from *snapshot*.
@@ -115,22 +115,22 @@ class KnownOccupancy:
         names = self._changed | self._with_heads
         held = {**self._view.snapshot.held}
         for name in names:
-            found = self._tallies[name].held()
+            found = self._counts_of[name].held()
             held[name] = replace(found, pending=0) if name in heads else found
         snapshot = replace(snapshot, held=held)
         view = occupancy.as_held(replace(self._view, snapshot=snapshot), names)
         self._changed.clear()
         for name, head in heads.items():
-            pending = self._tallies[name].pending
+            pending = self._counts_of[name].pending
             # They are counted as guests of their policy already.
             alike = replace(head, policy="", option="", count=pending)
             view = occupancy.with_waiting(view, alike)
         self._view = view
         return view
 
-    def _tally(self, name: str) -> _Tally:
+    def _counts(self, name: str) -> _QueueCounts:
         self._changed.add(name)
-        return self._tallies[name]
+        return self._counts_of[name]
 
 
 Runs: TypeAlias = Mapping[str, tuple[float, float]]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from webhook.decide import remote_options
 from webhook.kueue import multikueue, occupancy
 from webhook.kueue.occupancy import Occupancy
-from webhook.kueue.outlook import placed
 from webhook.kueue.schedule import Schedule, StartedWorkloads
+from webhook.kueue.start_times import placed
 from webhook.learn import expected_runs
 from webhook.learn.estimates import RunTimeLearner
 from webhook.model.forecasts import Estimates
@@ -213,5 +213,5 @@ def _with_coming(name: str, each: _Cluster, job: Job, now: float) -> Occupancy:
             continue
         view = occupancy.with_arrival(view, arrival)
         if (found := placed(arrival, snapshot, coming.sent)) is not None:
-            view = replace(view, outlook=view.outlook.add(found))
+            view = replace(view, start_times=view.start_times.add(found))
     return view

@@ -40,10 +40,10 @@ class Feed:
         self,
         resources: Iterable[Resource],
         now: float,
-        settle: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
+        complete: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
     ) -> None:
-        """Begin at *now*; *settle* is applied to each snapshot before it is published."""
-        self._settle = settle
+        """Begin at *now*; *complete* is applied to each snapshot before it is published."""
+        self._complete = complete
         resources = tuple(resources)
         self._required = {resource.kind for resource in resources if resource.required}
         self._awaited = {resource.kind for resource in resources if resource.awaited}
@@ -67,7 +67,7 @@ class Feed:
 
     @property
     def counted(self) -> Counted | None:
-        """Return what the last snapshot was settled from, for any thread.
+        """Return what the last snapshot was completed from, for any thread.
 
         None: there was none yet.
         """
@@ -135,9 +135,9 @@ class Feed:
         """Return all Workloads, as of now."""
         return self._state.workloads()
 
-    def census(self, name: str) -> QueueContents:
+    def contents_of(self, name: str) -> QueueContents:
         """Return the Workloads of a ClusterQueue, as of the last update."""
-        return self._state.census(name)
+        return self._state.contents_of(name)
 
     def remember(self, records: Mapping[str, ClassRecord]) -> None:
         """Merge records of runs that another process has kept, by class."""
@@ -158,7 +158,7 @@ class Feed:
             waits = queue is not None and queue.cluster_queue in later
             (rest if waits else now).append(each)
         self._not_surveyed = rest
-        return {name: self._state.census(name) for name in names}, tuple(now)
+        return {name: self._state.contents_of(name) for name in names}, tuple(now)
 
     def take_recounted(self) -> frozenset[str]:
         """Return the ClusterQueues whose Workloads have changed since the last call."""
@@ -186,7 +186,7 @@ class Feed:
             self._counted = Counted(
                 snapshot=counted, admitted=self._state.admitted, profiles=self._profiles
             )
-            after = replace(self._settle(counted), profiles=self._profiles)
+            after = replace(self._complete(counted), profiles=self._profiles)
             changed = changes(self._published, after)
             self._published = after
         seen = self._state.take_seen() if self.synced else ()

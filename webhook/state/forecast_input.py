@@ -14,12 +14,11 @@ from operator import itemgetter
 
 from webhook.kueue.durations import learned_on, of_any_class
 from webhook.kueue.forecast import Occupant, QueuedGroup, forecast
-from webhook.kueue.outlook import roots_of
+from webhook.kueue.start_times import roots_of
 from webhook.learn.expected_runs import Expecting, after, before_run, estimate, start_up
-from webhook.model.forecasts import Profile, RunTime
+from webhook.model.forecasts import JobClass, Profile, RunTime, is_of_queue
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, StrategyType
 from webhook.model.queues import Snapshot
-from webhook.model.run_keys import JobClass, is_of_queue
 from webhook.state.state import State
 from webhook.state.workload import Group, QueueContents, SeenWorkload, Workload
 
@@ -55,7 +54,7 @@ class ForecastInput:
         return self.due.union(self.counted)
 
     def only(self, names: frozenset[str]) -> ForecastInput:
-        counted = {name: census for name, census in self.counted.items() if name in names}
+        counted = {name: contents for name, contents in self.counted.items() if name in names}
         return replace(self, counted=counted, due=self.due & names)
 
 
@@ -93,13 +92,13 @@ class ForecastInputs:
         """
         clock = survey.now - survey.unix
         self._forget_all_but(survey.snapshot.cluster_queues.keys())
-        for name, census in survey.counted.items():
-            self._lengths[name] = sum(len(group.members) for group in census.waiting)
+        for name, contents in survey.counted.items():
+            self._lengths[name] = sum(len(group.members) for group in contents.waiting)
         pending = sum(self._lengths.values())
-        for name, census in survey.counted.items():
+        for name, contents in survey.counted.items():
             width = width_of(self._lengths[name], pending)
-            waiting = tuple(queued(census.waiting, clock, width))
-            self._running[name] = tuple(occupants(name, census.holding, clock))
+            waiting = tuple(queued(contents.waiting, clock, width))
+            self._running[name] = tuple(occupants(name, contents.holding, clock))
             self._waiting[name] = waiting
         asked = survey.asked
         trees = Trees(survey.snapshot, self._running)
@@ -126,7 +125,7 @@ def foreseen(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
     """
     survey = ForecastInput(
         snapshot=snapshot,
-        counted={name: state.census(name) for name in watched(snapshot)},
+        counted={name: state.contents_of(name) for name in watched(snapshot)},
         now=snapshot.as_of,
         unix=unix,
     )

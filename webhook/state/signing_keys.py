@@ -8,16 +8,14 @@ from __future__ import annotations
 import json
 import threading
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from webhook.api.resources import SIGNING_KEYS, WORKLOADS, ReadObject, Resource
+from webhook.api.resources import SIGNING_KEYS, ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.signatures import SigningKey, SigningKeys
-from webhook.state import readers
 
 _PATH: Final = "data.keys"
 _SHORTEST_SECRET: Final = 16
@@ -65,14 +63,6 @@ def to_secret(keys: SigningKeys) -> Mapping[str, str]:
 
 
 _WAIT_SECONDS: Final = 10.0
-
-
-def proven(resources: Iterable[Resource], ring: KeyRing) -> tuple[Resource, ...]:
-    """Return the resources, with Workloads read by the keys of a *ring*."""
-    read_with = ring.reading(readers.read)
-    return tuple(
-        replace(each, read=read_with) if each.kind == WORKLOADS else each for each in resources
-    )
 
 
 class KeyRing:

@@ -25,6 +25,7 @@ from webhook.model import fields
 from webhook.model.fields import FieldError, as_mapping
 from webhook.model.policy.fallback_policy import PolicyError
 from webhook.model.queues import Snapshot
+from webhook.model.yaml_loader import FastLoader
 from webhook.state.readers import READERS, read
 from webhook.state.state import State
 from webhook.state.watched import run_times, watched
@@ -55,15 +56,6 @@ DEFAULTED = {
     kinds.POD_PRIORITIES,
 }
 """Not every user may read these; without them defaults are assumed."""
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Leaves timestamps as text, as in JSON."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own way
-        first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:timestamp"]
-        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
 
 
 def read_snapshot(path: str, now: float, unix: float) -> Snapshot:
@@ -262,7 +254,7 @@ def _documents(content: str, path: str) -> Iterator[Any]:
             raise FieldError(where, f"expected JSON: {error.msg}") from error
         return
     try:
-        yield from yaml.load_all(content, Loader=_Loader)
+        yield from yaml.load_all(content, Loader=FastLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path} line {mark.line + 1}" if mark else path

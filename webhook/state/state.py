@@ -320,7 +320,7 @@ class State:
     def build_anew(self) -> None:
         """Let the next snapshot be built from everything that is known."""
         self._changed |= self._known
-        self._workloads.dirty.update(self._workloads.tallies)
+        self._workloads.dirty.update(self._workloads.counts_of)
 
     @property
     def admitted(self) -> Mapping[str, Admitted]:
@@ -356,16 +356,16 @@ class State:
         """Return all Workloads, as of the last event."""
         return self._workloads.all()
 
-    def census(self, cluster_queue: str) -> QueueContents:
+    def contents_of(self, cluster_queue: str) -> QueueContents:
         """Return the Workloads of a ClusterQueue, as of the last snapshot."""
-        tally = self._workloads.tallies.get(cluster_queue)
-        if tally is None:
+        counts = self._workloads.counts_of.get(cluster_queue)
+        if counts is None:
             return QueueContents()
-        alone = ((each, (each,)) for each in tally.backing_off.values())
+        alone = ((each, (each,)) for each in counts.backing_off.values())
         return QueueContents(
-            holding=tuple(tally.holding.values()),
+            holding=tuple(counts.holding.values()),
             waiting=(
-                *self._groups(tally.groups(), competes=True),
+                *self._groups(counts.groups(), competes=True),
                 *self._groups(alone, competes=False),
             ),
         )
@@ -424,7 +424,7 @@ class State:
     def _with_delays(self, snapshot: Snapshot, recounted: frozenset[str], clock: float) -> Snapshot:
         delays = self._run_times.delays
         dispatches = self._dispatches.step(
-            self._workloads.tallies,
+            self._workloads.counts_of,
             delays.dispatches,
             recounted=recounted,
             dispatched=delays.take_dispatched(),
@@ -464,7 +464,7 @@ class State:
             del self._problems[place]
 
     def _with_workloads(self, snapshot: Snapshot) -> Snapshot:
-        tallies, dirty = self._workloads.tallies, self._workloads.dirty
+        counts_of, dirty = self._workloads.counts_of, self._workloads.dirty
         before = self._snapshot
         needs_changed = (
             snapshot.limit_ranges is not before.limit_ranges
@@ -472,7 +472,7 @@ class State:
             or snapshot.kueue is not before.kueue
         )
         if needs_changed:
-            dirty.update(name for name, tally in tallies.items() if tally.competing)
+            dirty.update(name for name, counts in counts_of.items() if counts.competing)
         if not dirty:
             return snapshot
         self._arrivals.adopt(snapshot.limit_ranges, snapshot.overheads, snapshot.kueue)
@@ -494,23 +494,23 @@ class State:
         held: dict[str, Held],
         competing: dict[str, tuple[Arrival, ...]],
     ) -> None:
-        tally = self._workloads.tallies.get(name)
+        counts = self._workloads.counts_of.get(name)
         before = competing.pop(name, ())
-        if tally is None or tally.is_empty():
-            self._workloads.tallies.pop(name, None)
+        if counts is None or counts.is_empty():
+            self._workloads.counts_of.pop(name, None)
             held.pop(name, None)
             self._admitted.pop(name, None)
             return
-        self._admitted[name] = tally.of_admitted()
+        self._admitted[name] = counts.of_admitted()
         queue = snapshot.cluster_queues.get(name)
         takes = queue is not None and queue.active and queue.stop_policy is StopPolicy.NONE
-        first = tally.in_order(SHAPES_PER_QUEUE) if takes else ()
+        first = counts.in_order(SHAPES_PER_QUEUE) if takes else ()
         known = tuple(
             (workload, arrival)
             for workload, count in first
             if (arrival := self._arrivals.of(workload, count)) is not None
         )
-        held[name] = tally.held((workload, arrival.count) for workload, arrival in known)
+        held[name] = counts.held((workload, arrival.count) for workload, arrival in known)
         if known:
             after = tuple(arrival for _, arrival in known)
             competing[name] = before if after == before else after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from webhook.api.resources import (
@@ -33,6 +34,7 @@ from webhook.api.resources import (
     Resource,
 )
 from webhook.state.readers import read
+from webhook.state.signing_keys import KeyRing
 
 _KUEUE = (
     CLUSTER_QUEUES,
@@ -146,4 +148,12 @@ def _config_map(namespace: str, name: str) -> Resource:
         kind=name,
         path=f"/api/v1/namespaces/{namespace}/configmaps",
         field_selector=f"metadata.name={name}",
+    )
+
+
+def proven(resources: Iterable[Resource], ring: KeyRing) -> tuple[Resource, ...]:
+    """Return the resources, with Workloads read by the keys of a *ring*."""
+    read_with = ring.reading(read)
+    return tuple(
+        replace(each, read=read_with) if each.kind == WORKLOADS else each for each in resources
     )

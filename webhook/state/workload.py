@@ -1,7 +1,8 @@
 """One Workload, read and reduced to what is counted: 50,000 of them must fit in 150 MB.
 
 What counts as pending or reserving is Kueue's: ``IsAdmissible`` and ``HasActiveQuotaReservation``
-in its ``pkg/workload``. Where it is counted is not known here.
+in its ``pkg/workload``. What of it forbids a move is told, too. Where it is counted is not known
+here.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from webhook.api.resources import Key
 from webhook.learn.run_records import Began, Ended
 from webhook.learn.workload_runs import (
     NOT_SAID,
@@ -30,13 +32,12 @@ from webhook.learn.workload_runs import (
 )
 from webhook.model import fields, marks, quantity
 from webhook.model.fields import child
+from webhook.model.forecasts import JobClass
 from webhook.model.job import DECIDED_BY, DECISION_ID, OPTION_LABEL, OURS, PodSet
 from webhook.model.job_manifest import said_to_kueue
-from webhook.model.pods import read_template
+from webhook.model.pods import read_template, recalling
 from webhook.model.queues import Arrival, FlavorResource, Stage
 from webhook.model.reasons import Obstacle
-from webhook.model.recall import recalling
-from webhook.model.run_keys import JobClass
 from webhook.model.signatures import SigningKeys
 
 Charge: TypeAlias = tuple[tuple[FlavorResource, int], ...]
@@ -373,3 +374,65 @@ class SeenWorkload(NamedTuple):
     namespace: str = ""
     job_name: str = ""
     local_queue: str = ""
+
+
+STARTING_SECONDS: Final = 10
+"""How long Kueue may take to start a Job after it has admitted its Workload."""
+
+
+class Obstacles:
+    def __init__(self) -> None:
+        self._by_job: dict[Key, dict[Key, Obstacle]] = {}
+        """Job to those of its Workloads that are obstacles."""
+        self._starting: dict[Key, Workload] = {}
+        """Workloads that have just been admitted."""
+        self._published: Mapping[Key, Obstacle] = {}
+        self._changed: set[Key] = set()
+        """Jobs."""
+
+    def put(self, key: Key, before: Workload | None, after: Workload | None, newest: int) -> None:
+        """Apply a Workload as it is now; *after* None: it was deleted.
+
+        *newest* is the time of the last event on any Workload, in seconds since 1970.
+        """
+        self._forget(key, before)
+        if after is None or not after.job or after.obstacle in (None, Obstacle.FINISHED):
+            return
+        if after.obstacle is Obstacle.QUOTA_RESERVED and after.admitted:
+            if after.admitted < newest - STARTING_SECONDS:
+                return
+            self._starting[key] = after
+        job = after.namespace, after.job
+        self._by_job.setdefault(job, {})[key] = after.obstacle
+        self._changed.add(job)
+
+    def current(self, newest: int) -> Mapping[Key, Obstacle]:
+        """Return the obstacle of each Job that has one.
+
+        The same object as long as nothing changes.
+        """
+        started = newest - STARTING_SECONDS
+        for key, workload in list(self._starting.items()):
+            if workload.admitted < started:
+                self._forget(key, workload)
+        if self._changed:
+            found = dict(self._published)
+            for job in self._changed:
+                if job in self._by_job:
+                    found[job] = next(iter(self._by_job[job].values()))
+                else:
+                    found.pop(job, None)
+            self._published = found
+            self._changed.clear()
+        return self._published
+
+    def _forget(self, key: Key, workload: Workload | None) -> None:
+        self._starting.pop(key, None)
+        if workload is None:
+            return
+        job = workload.namespace, workload.job
+        of_job = self._by_job.get(job, {})
+        if of_job.pop(key, None) is not None:
+            self._changed.add(job)
+            if not of_job:
+                del self._by_job[job]

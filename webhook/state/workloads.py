@@ -13,12 +13,11 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from webhook.api.resources import Key
 from webhook.learn.dispatches import WaitingDispatches
 from webhook.learn.run_records import Began, Ended
+from webhook.model.forecasts import JobClass
 from webhook.model.policy.fallback_policy import Option
 from webhook.model.queues import Amounts, FlavorResource, Guest, Held, LocalQueue, Stage, StopPolicy
 from webhook.model.reasons import Obstacle
-from webhook.model.run_keys import JobClass
-from webhook.state.obstacles import Obstacles
-from webhook.state.workload import BY_NAME, SeenWorkload, Workload
+from webhook.state.workload import BY_NAME, Obstacles, SeenWorkload, Workload
 
 _Group: TypeAlias = tuple[str, str, int, str, str, int]
 _Key = TypeVar("_Key")
@@ -231,7 +230,7 @@ class StartedRun(NamedTuple):
 
 class Workloads:
     def __init__(self) -> None:
-        self.tallies: dict[str, QueueCounts] = {}
+        self.counts_of: dict[str, QueueCounts] = {}
         """ClusterQueue to its counts."""
         self.dirty: set[str] = set()
         """ClusterQueues whose counts have changed; the reader clears it."""
@@ -376,8 +375,8 @@ class Workloads:
             return
         if options := self._options.get(workload.policy):
             workload = option_of_workload(workload, cluster_queue, options)
-        tally = self.tallies.setdefault(cluster_queue, QueueCounts())
-        change(tally, key, workload)
+        counts = self.counts_of.setdefault(cluster_queue, QueueCounts())
+        change(counts, key, workload)
         self.dirty.add(cluster_queue)
 
     def _place(self, key: Key, workload: Workload) -> str:

@@ -1,18 +1,20 @@
 """FallbackPolicy: read at one border into a frozen value, or refused with every mistake.
 
-Its fields stand in ``policy_spec``, the one source of the CRD's schema too.
+Its models are the one source of the CRD's schema, too.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, ValidationError
 
 from webhook.model import quantity
 from webhook.model.fields import FieldError
+from webhook.model.policy.patterns import FORMS
 from webhook.model.policy.rules import option_name
-from webhook.model.policy.schema import GROUP, KIND, PLURAL, VERSION, schema
 from webhook.model.policy.spec import (
     Accelerator,
     Adaptation,
@@ -25,6 +27,7 @@ from webhook.model.policy.spec import (
     Mode,
     MoveGain,
     NodeSelectorChanges,
+    ObjectName,
     Option,
     Reconsider,
     ResourceChanges,
@@ -33,13 +36,15 @@ from webhook.model.policy.spec import (
     Strategy,
     StrategyType,
     Strict,
+    Strings,
+    Structural,
     ThresholdRule,
     TolerationChanges,
     TolerationMatch,
     TolerationSpec,
 )
-from webhook.model.policy.validation import faults, prepared
 from webhook.model.selector import Expression, Operator, Selector
+from webhook.model.validation_errors import field_errors
 
 __all__ = [
     "GROUP",
@@ -74,6 +79,12 @@ __all__ = [
 ]
 
 
+GROUP: Final = "kueue-fallback.dev"
+VERSION: Final = "v1alpha1"
+KIND: Final = "FallbackPolicy"
+PLURAL: Final = "fallbackpolicies"
+
+
 class FallbackPolicy(Strict):
     """A valid policy. ``generation`` is the object's, for its status."""
 
@@ -95,6 +106,64 @@ class PolicyError(ValueError):
         return "; ".join(str(error) for error in self.errors)
 
 
+class Metadata(Structural):
+    """What an object's metadata may hold; most of it is the API server's own."""
+
+    name: ObjectName
+    generation: int = 0
+    labels: Strings = Field(default_factory=dict)
+    annotations: Strings = Field(default_factory=dict)
+    creation_timestamp: Any = None
+    deletion_grace_period_seconds: Any = None
+    deletion_timestamp: Any = None
+    finalizers: Any = None
+    generate_name: Any = None
+    managed_fields: Any = None
+    namespace: Any = None
+    owner_references: Any = None
+    resource_version: Any = None
+    self_link: Any = None
+    uid: Any = None
+
+
+class StatusCondition(Structural):
+    type: Annotated[str, Field(max_length=316)]
+    status: Literal["True", "False", "Unknown"]
+    observed_generation: (
+        Annotated[int, Field(strict=True, ge=0, json_schema_extra={"format": "int64"})] | None
+    ) = None
+    last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    reason: Annotated[str, Field(max_length=1024)]
+    message: Annotated[str, Field(max_length=32768)]
+
+
+class PolicyStatus(Structural):
+    """What the controller found out about the policy."""
+
+    conditions: Annotated[
+        tuple[StatusCondition, ...],
+        Field(
+            max_length=8,
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["type"],
+            },
+        ),
+    ] = ()
+    """Ready: every option can be taken, as far as is known now. KueueTested: this Kueue is one that
+    decisions are tested with."""
+
+
+class PolicyObject(Structural):
+    """The whole object, as the API server serves it or a file holds it."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: Metadata
+    spec: Spec
+    status: PolicyStatus | None = None
+
+
 def read_policy(source: Mapping[str, Any]) -> FallbackPolicy:
     """Read the object as the API server serves it or a file holds it.
 
@@ -102,15 +171,17 @@ def read_policy(source: Mapping[str, Any]) -> FallbackPolicy:
         PolicyError: with every mistake, each naming its path.
 
     """
-    if errors := faults(source):
-        raise PolicyError(errors)
-    value = prepared(source, schema())
-    spec = value["spec"]
-    options = [{**option, "name": option_name(option)} for option in spec["options"]]
+    try:
+        found = PolicyObject.model_validate(source, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise PolicyError(field_errors(error, FORMS)) from error
+    options = tuple(
+        option.model_copy(update={"name": option_name(option)}) for option in found.spec.options
+    )
     return FallbackPolicy(
-        name=value["metadata"]["name"],
-        generation=value["metadata"].get("generation", 0),
-        spec=Spec.model_validate({**spec, "options": options}),
+        name=found.metadata.name,
+        generation=found.metadata.generation,
+        spec=found.spec.model_copy(update={"options": options}),
     )
 
 

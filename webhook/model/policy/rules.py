@@ -1,18 +1,23 @@
-"""What a schema cannot say about a FallbackPolicy, by the model that each rule is for."""
+"""What a schema cannot say about a FallbackPolicy, by the model that each rule is for.
+
+Each rule stands here twice: in CEL, for the CRD, and in Python, for whoever has no API server.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic.alias_generators import to_snake
 
 from webhook.model import quantity
-from webhook.model.policy.spec import ENV_NAME, LONGEST_LABEL, QUALIFIED_NAME
+from webhook.model.policy.patterns import ENV_NAME, LONGEST_LABEL, QUALIFIED_NAME
 
-Object: TypeAlias = Mapping[str, Any]
+if TYPE_CHECKING:
+    from webhook.model.policy.spec import Option, ResourceChanges, Spec
 
-INVALID: Final = "FieldValueInvalid"
 REQUIRED: Final = "FieldValueRequired"
 FORBIDDEN: Final = "FieldValueForbidden"
 
@@ -25,28 +30,19 @@ class Rule:
     """A rule on one object of a policy. Both forms see it with its defaults filled in."""
 
     cel: str
-    holds: Callable[[Object], bool]
+    holds: Callable[[Any], bool]
+    """The same of the model's instance, each of whose fields is valid."""
     message: str
     field: str = ""
     """Where the mistake is, below the object: ``.name``."""
-    reason: str = INVALID
+    reason: str = ""
+    """The API server's for the mistake; empty: that the value is invalid."""
     offender_cel: str = ""
     """Names what breaks the rule, at the end of the message; and the same in Python."""
-    offender: Callable[[Object], str] | None = None
+    offender: Callable[[Any], str] | None = None
 
-    def schema(self) -> dict[str, str]:
-        """Write the rule as an item of ``x-kubernetes-validations``."""
-        item = {"rule": self.cel, "message": self.message}
-        if self.offender_cel:
-            item["messageExpression"] = f"{quoted(self.message + ': ')} + {self.offender_cel}"
-        if self.field:
-            item["fieldPath"] = self.field
-        return item if self.reason == INVALID else item | {"reason": self.reason}
-
-    def text(self, value: Object) -> str:
-        if self.offender is None:
-            return self.message
-        return f"{self.message}: {self.offender(value)}"
+    def text(self, value: object) -> str:
+        return self.message if self.offender is None else f"{self.message}: {self.offender(value)}"
 
 
 def quoted(text: str) -> str:
@@ -57,9 +53,10 @@ def quoted(text: str) -> str:
 def for_keys(name: str, *, cel: str, good: Callable[[str], bool], message: str) -> Rule:
     """Demand of each key ``k`` of the map *name* that it be good."""
     here = f"self.{name}"
+    attribute = to_snake(name)
 
-    def bad(value: Object) -> list[str]:
-        return sorted(key for key in value.get(name, ()) if not good(key))
+    def bad(value: object) -> list[str]:
+        return sorted(key for key in getattr(value, attribute) or () if not good(key))
 
     return Rule(
         cel=f"!has({here}) || {here}.all(k, {cel})",
@@ -103,10 +100,9 @@ def _matching(name: str, pattern: str, length: int, message: str) -> Rule:
     )
 
 
-def option_name(option: Object) -> str:
+def option_name(option: Option) -> str:
     """Tell an option's name: its own, or its queue's."""
-    name: str = option.get("name") or option.get("queue") or option.get("clusterQueue") or ""
-    return name
+    return option.name or option.queue or option.cluster_queue
 
 
 def _option_name_cel(option: str) -> str:
@@ -116,8 +112,8 @@ def _option_name_cel(option: str) -> str:
     )
 
 
-def _names(spec: Object) -> list[str]:
-    return [option_name(option) for option in spec["options"]]
+def _names(spec: Spec) -> list[str]:
+    return [option_name(option) for option in spec.options]
 
 
 def _above_limit(resource: str) -> Rule:
@@ -134,9 +130,7 @@ def _above_limit(resource: str) -> Rule:
         cel=f"!({given} && '{resource}' in self.limits) || "
         f"type({request}) != int && !isQuantity({request}) || "
         f"!({_quantity_cel(request)}).isGreaterThan({_quantity_cel(limit)})",
-        holds=lambda it: (
-            not _exceeds(it.get("requests", {}).get(resource), it.get("limits", {}).get(resource))
-        ),
+        holds=lambda it: not _exceeds(it, resource),
         message=f"{resource}: above the limit given beside it",
         field=".requests",
     )
@@ -146,11 +140,11 @@ def _quantity_cel(value: str) -> str:
     return f"type({value}) == int ? quantity('0').add({value}) : quantity({value})"
 
 
-def _exceeds(request: str | int | None, limit: str | int | None) -> bool:
-    texts = str(request), str(limit)
-    if not all(quantity.is_quantity(text) for text in texts):
-        return False  # not given, or refused by the schema already
-    return quantity.exact(texts[0]) > quantity.exact(texts[1])
+def _exceeds(changes: ResourceChanges, resource: str) -> bool:
+    request, limit = changes.requests.get(resource), changes.limits.get(resource)
+    if request is None or limit is None:
+        return False
+    return quantity.exact(request) > quantity.exact(limit)
 
 
 _LISTS: Final = ("In", "NotIn")
@@ -158,7 +152,7 @@ _LISTS: Final = ("In", "NotIn")
 _POLICY = (
     Rule(
         cel="self.metadata.name != 'none'",
-        holds=lambda policy: policy.get("metadata", {}).get("name") != "none",
+        holds=lambda policy: policy.metadata.name != "none",
         message="metadata.name: none is what a Job says that wants no policy",
     ),
 )
@@ -166,7 +160,7 @@ _POLICY = (
 _MATCH = (
     Rule(
         cel="has(self.jobSelector) || has(self.maxRequests)",
-        holds=lambda match: "jobSelector" in match or "maxRequests" in match,
+        holds=lambda match: match.job_selector is not None or match.max_requests is not None,
         message="jobSelector or maxRequests must be given; jobSelector: {} means every Job",
         reason=REQUIRED,
     ),
@@ -176,14 +170,14 @@ _MATCH = (
 _EXPRESSION = (
     Rule(
         cel="!(self.operator in ['In', 'NotIn']) || has(self.values) && size(self.values) > 0",
-        holds=lambda it: it["operator"] not in _LISTS or bool(it.get("values")),
+        holds=lambda it: it.operator not in _LISTS or bool(it.values),
         message="operators In and NotIn need at least one",
         field=".values",
         reason=REQUIRED,
     ),
     Rule(
         cel="self.operator in ['In', 'NotIn'] || !has(self.values) || size(self.values) == 0",
-        holds=lambda it: it["operator"] in _LISTS or not it.get("values"),
+        holds=lambda it: it.operator in _LISTS or not it.values,
         message="operators Exists and DoesNotExist take none",
         field=".values",
         reason=FORBIDDEN,
@@ -193,13 +187,13 @@ _EXPRESSION = (
 _OPTION = (
     Rule(
         cel="has(self.queue) || has(self.clusterQueue)",
-        holds=lambda option: "queue" in option or "clusterQueue" in option,
+        holds=lambda option: bool(option.queue or option.cluster_queue),
         message="queue or clusterQueue must be given",
         reason=REQUIRED,
     ),
     Rule(
         cel="!has(self.queue) || !has(self.clusterQueue)",
-        holds=lambda option: not ("queue" in option and "clusterQueue" in option),
+        holds=lambda option: not (option.queue and option.cluster_queue),
         message="may not be given beside queue",
         field=".clusterQueue",
         reason=FORBIDDEN,
@@ -213,9 +207,7 @@ _OPTION = (
     Rule(
         cel="has(self.name) || !has(self.clusterQueue) || "
         f"size(self.clusterQueue) <= {LONGEST_LABEL}",
-        holds=lambda option: (
-            "name" in option or len(option.get("clusterQueue", "")) <= LONGEST_LABEL
-        ),
+        holds=lambda option: bool(option.name) or len(option.cluster_queue) <= LONGEST_LABEL,
         message=f"the ClusterQueue's own is longer than {LONGEST_LABEL} characters",
         field=".name",
         reason=REQUIRED,
@@ -225,7 +217,7 @@ _OPTION = (
 _ADAPTATION = (
     Rule(
         cel="!has(self.perRemoved) || size(self.perRemoved) == 0 || self.accelerator == 'Remove'",
-        holds=lambda it: not it.get("perRemoved") or it["accelerator"] == "Remove",
+        holds=lambda it: not it.per_removed or it.accelerator == "Remove",
         message="may be given only with accelerator: Remove",
         field=".perRemoved",
         reason=FORBIDDEN,
@@ -250,19 +242,19 @@ _RESOURCES = (
 _TOLERATION = (
     Rule(
         cel="has(self.key) && self.key != '' || self.operator == 'Exists'",
-        holds=lambda it: bool(it.get("key")) or it["operator"] == "Exists",
+        holds=lambda it: bool(it.key) or it.operator == "Exists",
         message="must be Exists when key is empty, which means every taint",
         field=".operator",
     ),
     Rule(
         cel="!has(self.value) || self.value == '' || self.operator == 'Equal'",
-        holds=lambda it: not it.get("value") or it["operator"] == "Equal",
+        holds=lambda it: not it.value or it.operator == "Equal",
         message="must be empty when operator is Exists",
         field=".value",
     ),
     Rule(
         cel="!has(self.tolerationSeconds) || has(self.effect) && self.effect == 'NoExecute'",
-        holds=lambda it: "tolerationSeconds" not in it or it.get("effect") == "NoExecute",
+        holds=lambda it: it.toleration_seconds is None or it.effect == "NoExecute",
         message="must be NoExecute when tolerationSeconds is given",
         field=".effect",
     ),
@@ -271,7 +263,7 @@ _TOLERATION = (
 _FINISH_TIME = (
     Rule(
         cel="!has(self.runTime) || self.runTime.matches('[1-9]')",
-        holds=lambda it: "runTime" not in it or bool(it["runTime"].strip("0.hms")),
+        holds=lambda it: it.run_time is None or bool(it.run_time.strip("0.hms")),
         message="must be longer than zero; leave it out when it is not known",
         field=".runTime",
     ),
@@ -280,21 +272,21 @@ _FINISH_TIME = (
 _STRATEGY = (
     Rule(
         cel="!has(self.finishTime) || self.type == 'FinishTime'",
-        holds=lambda it: "finishTime" not in it or it["type"] == "FinishTime",
+        holds=lambda it: it.finish_time is None or it.type == "FinishTime",
         message="may be given only with type: FinishTime",
         field=".finishTime",
         reason=FORBIDDEN,
     ),
     Rule(
         cel="!has(self.threshold) || self.type == 'Threshold'",
-        holds=lambda it: "threshold" not in it or it["type"] == "Threshold",
+        holds=lambda it: it.threshold is None or it.type == "Threshold",
         message="may be given only with type: Threshold",
         field=".threshold",
         reason=FORBIDDEN,
     ),
     Rule(
         cel="has(self.threshold) || self.type != 'Threshold'",
-        holds=lambda it: "threshold" in it or it["type"] != "Threshold",
+        holds=lambda it: it.threshold is not None or it.type != "Threshold",
         message="must be given with type: Threshold",
         field=".threshold",
         reason=REQUIRED,
@@ -305,14 +297,14 @@ _SPEC = (
     Rule(
         cel="self.options.all(a, self.options.exists_one(b, "
         f"{_option_name_cel('b')} == {_option_name_cel('a')}))",
-        holds=lambda spec: len(set(_names(spec))) == len(spec["options"]),
+        holds=lambda spec: len(set(_names(spec))) == len(spec.options),
         message="names of options must be unique, and an option without one has its queue's",
         field=".options",
     ),
     Rule(
         cel="size(self.options) == 0 || !has(self.options[0].slowdown) || "
         "self.options[0].slowdown == 1.0",
-        holds=lambda spec: all(option.get("slowdown", 1) == 1 for option in spec["options"][:1]),
+        holds=lambda spec: spec.options[0].slowdown in (None, 1),
         message="slowdown is relative to the first option, so it must be 1 there",
         field=".options",
     ),
@@ -320,7 +312,7 @@ _SPEC = (
         cel="!has(self.strategy.threshold) || self.strategy.threshold.all(r, "
         f"self.options.exists(o, {_option_name_cel('o')} == r.option))",
         holds=lambda spec: all(
-            rule["option"] in _names(spec) for rule in spec["strategy"].get("threshold", ())
+            rule.option in _names(spec) for rule in spec.strategy.threshold or ()
         ),
         message="each rule must name an option of this policy",
         field=".strategy.threshold",
@@ -328,7 +320,7 @@ _SPEC = (
 )
 
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
-    "FallbackPolicy": _POLICY,
+    "PolicyObject": _POLICY,
     "Spec": _SPEC,
     "Match": _MATCH,
     "LabelSelector": (label_keys("matchLabels"),),

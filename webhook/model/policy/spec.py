@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from webhook.model.policy import patterns
+from webhook.model.policy.patterns import LONGEST_LABEL
+from webhook.model.policy.rules import RULES
 
 if TYPE_CHECKING:
     from pydantic.config import JsonDict
-
-
-LONGEST_LABEL: Final = 63
-_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-DURATION: Final = r"^([0-9]{1,5}(\.[0-9]{1,3})?(h|m|s|ms))+$"
-SUBDOMAIN: Final = f"^{_SUBDOMAIN}$"
-LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-LABEL_VALUE: Final = f"^({_NAME})?$"
-QUALIFIED_NAME: Final = f"^({_SUBDOMAIN}/)?{_NAME}$"
-ENV_NAME: Final = r"^[-._a-zA-Z][-._a-zA-Z0-9]*$"
-QUANTITY: Final = (
-    r"^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$"
-)
 
 
 class Strict(BaseModel):
@@ -35,49 +35,111 @@ class Strict(BaseModel):
         alias_generator=to_camel,
         populate_by_name=True,
         use_attribute_docstrings=True,
-        coerce_numbers_to_str=True,
     )
 
 
+class Structural(Strict):
+    """An object of a policy, read as the API server stores it; it keeps the rules on it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _store(cls, given: Any) -> Any:
+        return _stored(given, {field.alias for field in cls.model_fields.values()})
+
+    @model_validator(mode="after")
+    def _keep_rules(self) -> Self:
+        rules = RULES.get(type(self).__name__, ())
+        broken = [rule for rule in rules if not rule.holds(self)]
+        if broken:
+            raise _mistakes((tuple(rule.field.split(".")[1:]), rule.text(self)) for rule in broken)
+        return self
+
+
+def _stored(given: Any, nullable: Container[str | None] | None = None) -> Any:
+    """Leave out nulls, of all keys or of *nullable*, and write whole floats as ints."""
+    if not isinstance(given, dict):
+        return given
+    return {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in given.items()
+        if value is not None or (nullable is not None and name not in nullable)
+    }
+
+
+def _unique(items: tuple[str, ...]) -> tuple[str, ...]:
+    repeated = [index for index, item in enumerate(items) if item in items[:index]]
+    if repeated:
+        raise _mistakes(((index,), f"{items[index]!r} is there already") for index in repeated)
+    return items
+
+
+def _mistakes(found: Iterable[tuple[tuple[str | int, ...], str]]) -> ValidationError:
+    """Return an error with several mistakes, each at a place below."""
+    mistakes = [
+        InitErrorDetails(
+            type=PydanticCustomError("rule", "{text}", {"text": text}), loc=place, input=None
+        )
+        for place, text in found
+    ]
+    return ValidationError.from_exception_data("policy", mistakes)
+
+
+def _text(amount: Any) -> Any:
+    is_whole = isinstance(amount, int) and not isinstance(amount, bool)
+    return str(amount) if is_whole else amount
+
+
 OptionName: TypeAlias = Annotated[
-    str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=f"^{_NAME}$")
+    str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=patterns.NAME)
 ]
 """A label value, because it is one on the Job and its pods."""
 QueueName: TypeAlias = Annotated[
-    str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=SUBDOMAIN)
+    str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=patterns.SUBDOMAIN)
 ]
 """A LocalQueue's name: the value of the label ``kueue.x-k8s.io/queue-name``."""
 QueueOrNone: TypeAlias = Annotated[
-    str, Field(max_length=LONGEST_LABEL, pattern=f"^({_SUBDOMAIN})?$")
+    str, Field(max_length=LONGEST_LABEL, pattern=patterns.SUBDOMAIN_OR_NONE)
 ]
-ObjectName: TypeAlias = Annotated[str, Field(min_length=1, max_length=253, pattern=SUBDOMAIN)]
-ObjectOrNone: TypeAlias = Annotated[str, Field(max_length=253, pattern=f"^({_SUBDOMAIN})?$")]
+ObjectName: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=253, pattern=patterns.SUBDOMAIN)
+]
+ObjectOrNone: TypeAlias = Annotated[str, Field(max_length=253, pattern=patterns.SUBDOMAIN_OR_NONE)]
 ContainerName: TypeAlias = Annotated[
-    str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=LABEL)
+    str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=patterns.LABEL)
 ]
-Key: TypeAlias = Annotated[str, Field(min_length=1, max_length=316, pattern=QUALIFIED_NAME)]
+Key: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=316, pattern=patterns.QUALIFIED_NAME)
+]
 """A qualified name: a label key, a resource, a taint key."""
 KeyOrNone: TypeAlias = Annotated[
-    str, Field(max_length=316, pattern=f"^(({_SUBDOMAIN}/)?{_NAME})?$")
+    str, Field(max_length=316, pattern=patterns.QUALIFIED_NAME_OR_NONE)
 ]
-LabelValue: TypeAlias = Annotated[str, Field(max_length=LONGEST_LABEL, pattern=LABEL_VALUE)]
+LabelValue: TypeAlias = Annotated[
+    str, Field(max_length=LONGEST_LABEL, pattern=patterns.LABEL_VALUE)
+]
 FreeText: TypeAlias = Annotated[str, Field(max_length=4096)]
-Image: TypeAlias = Annotated[str, Field(max_length=512, pattern=r"^\S*$")]
+Image: TypeAlias = Annotated[str, Field(max_length=512, pattern=patterns.IMAGE)]
 RuntimeClassName: TypeAlias = Annotated[
-    str, Field(min_length=1, max_length=253, pattern=f"^(Keep|Remove|{_SUBDOMAIN})$")
+    str, Field(min_length=1, max_length=253, pattern=patterns.RUNTIME_CLASS)
 ]
-Duration: TypeAlias = Annotated[str, Field(min_length=2, max_length=32, pattern=DURATION)]
+Duration: TypeAlias = Annotated[str, Field(min_length=2, max_length=32, pattern=patterns.DURATION)]
 """As Go writes it: ``30s``, ``1h30m``, ``1.5h``, ``500ms``."""
 Amount: TypeAlias = Annotated[
     str,
-    Field(max_length=32, pattern=QUANTITY, json_schema_extra={"x-kubernetes-int-or-string": True}),
+    Field(
+        max_length=32,
+        pattern=patterns.QUANTITY,
+        json_schema_extra={"x-kubernetes-int-or-string": True},
+    ),
+    BeforeValidator(_text),
 ]
 """A quantity that is not negative; a whole number in YAML is read as its text."""
 
-Amounts: TypeAlias = Annotated[dict[str, Amount], Field(max_length=16)]
-Labels: TypeAlias = Annotated[dict[str, LabelValue], Field(max_length=32)]
-Texts: TypeAlias = Annotated[dict[str, FreeText], Field(max_length=64)]
-
+Amounts: TypeAlias = Annotated[dict[str, Amount], Field(max_length=16), BeforeValidator(_stored)]
+Labels: TypeAlias = Annotated[dict[str, LabelValue], Field(max_length=32), BeforeValidator(_stored)]
+Texts: TypeAlias = Annotated[dict[str, FreeText], Field(max_length=64), BeforeValidator(_stored)]
+Strings: TypeAlias = Annotated[dict[str, str], BeforeValidator(_stored)]
+Flag: TypeAlias = Annotated[bool, Field(strict=True)]
 
 UNIQUE: JsonDict = {"x-kubernetes-list-type": "set"}
 ATOMIC: JsonDict = {"x-kubernetes-list-type": "atomic"}
@@ -95,10 +157,12 @@ class Affinity(StrEnum):
     REMOVE = "Remove"
 
 
-class ResourceChanges(Strict):
+class ResourceChanges(Structural):
     """Changes to the containers' requests and limits; what is taken away goes first."""
 
-    remove: Annotated[tuple[Key, ...], Field(max_length=16, json_schema_extra=UNIQUE)] = ()
+    remove: Annotated[
+        tuple[Key, ...], Field(max_length=16, json_schema_extra=UNIQUE), AfterValidator(_unique)
+    ] = ()
     """Resources to take away from requests and limits, such as `nvidia.com/gpu`."""
     requests: Amounts = Field(default_factory=dict)
     """Requests to set: resource to quantity."""
@@ -106,10 +170,12 @@ class ResourceChanges(Strict):
     """Limits to set: resource to quantity, none below the request given here."""
 
 
-class NodeSelectorChanges(Strict):
+class NodeSelectorChanges(Structural):
     """Changes to the pod's `nodeSelector`; what is taken away goes first."""
 
-    remove: Annotated[tuple[Key, ...], Field(max_length=32, json_schema_extra=UNIQUE)] = ()
+    remove: Annotated[
+        tuple[Key, ...], Field(max_length=32, json_schema_extra=UNIQUE), AfterValidator(_unique)
+    ] = ()
     """Label keys to take away."""
     set: Labels = Field(default_factory=dict)
     """Labels to ask for: key to value."""
@@ -118,7 +184,7 @@ class NodeSelectorChanges(Strict):
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
-class TolerationSpec(Strict):
+class TolerationSpec(Structural):
     """A toleration as in a pod's `tolerations`."""
 
     key: KeyOrNone = ""
@@ -129,11 +195,11 @@ class TolerationSpec(Strict):
     """Taint value, for operator Equal."""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
     """Taint effect; empty means every effect."""
-    toleration_seconds: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    toleration_seconds: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = None
     """How long a NoExecute taint is tolerated; absent: for ever."""
 
 
-class TolerationMatch(Strict):
+class TolerationMatch(Structural):
     """Tolerations to take away: those whose given fields are equal."""
 
     key: Key
@@ -144,7 +210,7 @@ class TolerationMatch(Strict):
     """Taint effect; absent: any."""
 
 
-class TolerationChanges(Strict):
+class TolerationChanges(Structural):
     """Changes to the pod's `tolerations`; what is taken away goes first."""
 
     remove: Annotated[
@@ -155,7 +221,7 @@ class TolerationChanges(Strict):
     """Tolerations to add, unless the pod has them."""
 
 
-class Adaptation(Strict):
+class Adaptation(Structural):
     """What this option changes in the pod template. Absent: nothing but the queue."""
 
     accelerator: Accelerator = Accelerator.KEEP
@@ -168,7 +234,9 @@ class Adaptation(Strict):
     them are raised. Only with `accelerator: Remove`."""
     containers: (
         Annotated[
-            tuple[ContainerName, ...], Field(min_length=1, max_length=16, json_schema_extra=UNIQUE)
+            tuple[ContainerName, ...],
+            Field(min_length=1, max_length=16, json_schema_extra=UNIQUE),
+            AfterValidator(_unique),
         ]
         | None
     ) = None
@@ -202,7 +270,7 @@ class Mode(StrEnum):
     ENFORCE = "Enforce"
 
 
-class SelectorExpression(Strict):
+class SelectorExpression(Structural):
     """One requirement on labels; all must hold."""
 
     key: Key
@@ -213,7 +281,7 @@ class SelectorExpression(Strict):
     """For In and NotIn at least one; for Exists and DoesNotExist none."""
 
 
-class LabelSelector(Strict):
+class LabelSelector(Structural):
     """A label selector: all that is given must hold, and `{}` selects everything."""
 
     match_labels: Labels = Field(default_factory=dict)
@@ -224,7 +292,7 @@ class LabelSelector(Strict):
     """Requirements on labels."""
 
 
-class Match(Strict):
+class Match(Structural):
     """Which Jobs this policy is for: all that is given must hold.
 
     `jobSelector` or `maxRequests` must be given; `jobSelector: {}` says every Job.
@@ -238,27 +306,29 @@ class Match(Strict):
     """Only Jobs that ask for at most this in all, such as `nvidia.com/gpu: 1`."""
     queues: (
         Annotated[
-            tuple[QueueOrNone, ...], Field(min_length=1, max_length=32, json_schema_extra=UNIQUE)
+            tuple[QueueOrNone, ...],
+            Field(min_length=1, max_length=32, json_schema_extra=UNIQUE),
+            AfterValidator(_unique),
         ]
         | None
     ) = None
     """Only Jobs submitted to one of these LocalQueues; "" stands for Jobs that name no queue.
     Absent: the queues of the options."""
-    without_queue: bool = False
+    without_queue: Flag = False
     """Also Jobs that name no queue, in namespaces without a LocalQueue `default`."""
 
 
-class Guests(Strict):
+class Guests(Structural):
     """Limits on the Jobs that this policy sends to an option's queue."""
 
-    max_jobs: Annotated[int, Field(ge=1, le=1_000_000)]
+    max_jobs: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
     """At most so many Jobs of this policy there at once from one namespace, or from all those that
     share (`sharedNamespaces`), pending or reserving quota."""
     priority_class: ObjectOrNone = ""
     """WorkloadPriorityClass that they get; empty: unchanged."""
 
 
-class Option(Strict):
+class Option(Structural):
     """One way to run the Job: a LocalQueue of its namespace and an adaptation."""
 
     name: OptionName = ""
@@ -268,7 +338,7 @@ class Option(Strict):
     """A LocalQueue of the Job's namespace. Either this or `clusterQueue`."""
     cluster_queue: ObjectName = ""
     """A ClusterQueue: the one LocalQueue of the Job's namespace that points to it."""
-    slowdown: Annotated[float, Field(gt=0, le=1000)] | None = None
+    slowdown: Annotated[float, Field(strict=True, gt=0, le=1000)] | None = None
     """Expected run time relative to the first option's, until enough runs were seen. Absent: not
     known until then."""
     start_delay: Duration = "0s"
@@ -285,10 +355,10 @@ class StrategyType(StrEnum):
     THRESHOLD = "Threshold"
 
 
-Percent = Annotated[int, Field(ge=0, le=100)]
+Percent = Annotated[int, Field(strict=True, ge=0, le=100)]
 
 
-class Gain(Strict):
+class Gain(Structural):
     """What leaving a more preferred option must gain: at least both."""
 
     time: Duration = "30s"
@@ -306,7 +376,7 @@ class MoveGain(Gain):
     """Earlier by at least this part of the expected time."""
 
 
-class FinishTime(Strict):
+class FinishTime(Structural):
     """Take the option that is expected to finish the Job first."""
 
     minimum_gain: Gain = Field(default_factory=Gain, json_schema_extra=FILLED)
@@ -315,7 +385,7 @@ class FinishTime(Strict):
     """Expected run time in the first option before any run was seen; absent: unknown."""
 
 
-class ThresholdRule(Strict):
+class ThresholdRule(Structural):
     """When one option is taken.
 
     It fits and fewer than `andReservingBelow` Workloads have quota reserved in its queue, or fewer
@@ -324,13 +394,13 @@ class ThresholdRule(Strict):
 
     option: OptionName
     """Name of the option."""
-    or_pending_below: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    or_pending_below: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = None
     """Take it also when fewer Workloads than this are pending in its queue."""
-    and_reserving_below: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    and_reserving_below: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = None
     """Take it only while fewer Workloads than this have quota reserved in its queue."""
 
 
-class Strategy(Strict):
+class Strategy(Structural):
     """How an option is chosen. Only the block of the type in use may be given."""
 
     type: StrategyType = StrategyType.FINISH_TIME
@@ -346,26 +416,26 @@ class Strategy(Strict):
     """For type Threshold: rules in order; when none holds, the first option is taken."""
 
 
-class Reconsider(Strict):
+class Reconsider(Structural):
     """When the decision is revisited while the Job is pending."""
 
     after: Duration = "30s"
     """How long a Job stays where it is before it may be moved."""
     minimum_gain: MoveGain = Field(default_factory=MoveGain, json_schema_extra=FILLED)
     """Move only for at least both."""
-    max_moves: Annotated[int, Field(ge=1, le=100)] = 2
+    max_moves: Annotated[int, Field(strict=True, ge=1, le=100)] = 2
     """At most so many moves of one Job."""
-    adopt: bool = False
+    adopt: Flag = False
     """Also look at matching pending Jobs that have no decision yet."""
 
 
-class Spec(Strict):
+class Spec(Structural):
     """Which Jobs may run where, and how one place is chosen."""
 
     mode: Mode = Mode.OBSERVE
     """Observe: decide, count and log, touch nothing. Advise: also warn and annotate. Enforce:
     also change the Job."""
-    priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0
+    priority: Annotated[int, Field(strict=True, ge=-(2**31), le=2**31 - 1)] = 0
     """Where several policies match, the highest applies, then the first by name."""
     match: Match
     """Which Jobs this policy is for."""

@@ -1,6 +1,5 @@
 from hack import crd
 from tests.model.policies import policy
-from webhook.model.policy import schema
 from webhook.model.policy.rules import RULES
 
 
@@ -20,7 +19,7 @@ def test_the_charts_crd_is_the_generated_one():
 
 
 def test_every_text_list_and_map_of_the_spec_has_an_upper_bound():
-    spec = schema.schema()["properties"]["spec"]
+    spec = crd.schema()["properties"]["spec"]
     unbounded = [
         node
         for node in _nodes(spec)
@@ -33,7 +32,7 @@ def test_every_text_list_and_map_of_the_spec_has_an_upper_bound():
 
 
 def test_every_field_of_the_spec_is_described():
-    spec = schema.schema()["properties"]["spec"]
+    spec = crd.schema()["properties"]["spec"]
     silent = [
         name
         for node in _nodes(spec)
@@ -47,7 +46,7 @@ def test_every_field_of_the_spec_is_described():
 def test_every_rule_stands_in_the_schema():
     written = {
         (item["rule"], item.get("fieldPath", ""))
-        for node in _nodes(schema.schema())
+        for node in _nodes(crd.schema())
         for item in node.get("x-kubernetes-validations", ())
     }
 
@@ -55,12 +54,12 @@ def test_every_rule_stands_in_the_schema():
 
 
 def test_the_schema_holds_no_reference_union_or_title():
-    nodes = list(_nodes(schema.schema()))
+    nodes = list(_nodes(crd.schema()))
 
     assert not any({"$ref", "$defs", "anyOf", "oneOf", "title"} & set(node) for node in nodes)
 
 
 def test_an_example_of_a_policy_has_only_fields_of_the_schema():
-    spec = schema.schema()["properties"]["spec"]
+    spec = crd.schema()["properties"]["spec"]
 
     assert set(policy()["spec"]) <= set(spec["properties"])

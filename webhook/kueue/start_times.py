@@ -18,9 +18,8 @@ from webhook.kueue.durations import learned_on, of_any_class, remaining
 from webhook.kueue.flavor_plan import Demand, demand
 from webhook.kueue.profile import FoundStart, start_of, with_placement
 from webhook.model.fields import FieldError
-from webhook.model.forecasts import Profile, RunTime, Unseen
+from webhook.model.forecasts import Profile, RunTime, Unseen, home_of, of_queue
 from webhook.model.queues import Amounts, Arrival, Snapshot
-from webhook.model.run_keys import home_of, of_queue
 
 _SIGMAS_OF_80_PERCENT = 2.5631
 _ALONE = "queue "

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.builders import cluster_queue, snapshot
 from webhook.kueue.flavor_plan import Demand, FlavorChoice
-from webhook.kueue.outlook import PlacedJob, StartTimes
+from webhook.kueue.start_times import PlacedJob, StartTimes
 from webhook.model.forecasts import Profile
 
 GPU, CPU = ("t4", "gpu"), ("any", "cpu")
@@ -38,7 +38,7 @@ def state(cohort="", **profiles):
     return replace(snapshot(*queues), profiles=profiles)
 
 
-def outlook(**profiles):
+def start_times(**profiles):
     return StartTimes().adopt(state(**profiles))
 
 
@@ -58,11 +58,11 @@ def start(found, queue="a", now=0.0, demand=None):
 
 def test_nothing_is_known_of_a_queue_without_a_profile():
     assert StartTimes().start_of("a", wants(), now=0.0) is None
-    assert outlook(a=steps((0, 1))).start_of("b", wants(), now=0.0) is None
+    assert start_times(a=steps((0, 1))).start_of("b", wants(), now=0.0) is None
 
 
 def test_each_placement_takes_the_place_of_the_one_after_it():
-    found = outlook(a=steps((0, 0), (5, 1), (7, 2)))
+    found = start_times(a=steps((0, 0), (5, 1), (7, 2)))
     starts = []
     for _ in "xyz":
         starts.append(start(found))
@@ -72,13 +72,13 @@ def test_each_placement_takes_the_place_of_the_one_after_it():
 
 
 def test_seconds_count_from_the_moment_of_the_lookup():
-    found = outlook(a=steps((0, 0), (5, 1), at=100.0)).add(placed(at=102.0))
+    found = start_times(a=steps((0, 0), (5, 1), at=100.0)).add(placed(at=102.0))
 
     assert start(found, now=103.0) == 12.0
 
 
 def test_a_placement_that_was_dropped_takes_nothing():
-    found = outlook(a=steps((0, 1))).add(placed()).add(placed(seconds=20.0))
+    found = start_times(a=steps((0, 1))).add(placed()).add(placed(seconds=20.0))
     assert start(found) == 30.0
 
     assert start(found.drop([placed()])) == 20.0
@@ -87,7 +87,7 @@ def test_a_placement_that_was_dropped_takes_nothing():
 
 
 def test_a_placement_stays_when_a_profile_comes_that_does_not_contain_it():
-    found = outlook(a=steps((0, 1))).add(placed(at=1.0))
+    found = start_times(a=steps((0, 1))).add(placed(at=1.0))
 
     later = found.adopt(state(a=steps((0, 0), (3, 1), at=2.0)))
 
@@ -96,7 +96,7 @@ def test_a_placement_stays_when_a_profile_comes_that_does_not_contain_it():
 
 
 def test_equal_placements_are_dropped_one_by_one_whatever_came_between():
-    found = outlook(a=steps((0, 1)))
+    found = start_times(a=steps((0, 1)))
     for seconds in (10.0, 3.0, 10.0):
         found = found.add(placed(seconds=seconds))
 
@@ -110,7 +110,7 @@ def test_equal_placements_are_dropped_one_by_one_whatever_came_between():
 
 
 def test_thousands_of_equal_placements_take_their_turns():
-    found = outlook(a=steps((0, 4)))
+    found = start_times(a=steps((0, 4)))
     for _ in range(4000):
         found = found.add(placed())
 
@@ -121,7 +121,7 @@ def test_thousands_of_equal_placements_take_their_turns():
 
 def test_placements_go_along_when_their_queue_joins_a_cohort():
     queues = {"a": steps((0, 1)), "b": steps((0, 1))}
-    apart = outlook(**queues).add(placed())
+    apart = start_times(**queues).add(placed())
 
     together = apart.adopt(state(cohort="team", **queues))
 
@@ -130,7 +130,7 @@ def test_placements_go_along_when_their_queue_joins_a_cohort():
 
 
 def test_an_unknown_run_time_is_as_long_as_the_profile_takes_it_to_be():
-    found = outlook(a=steps((0, 1), unknown_seconds=42.0)).add(placed(seconds=None))
+    found = start_times(a=steps((0, 1), unknown_seconds=42.0)).add(placed(seconds=None))
 
     assert start(found) == 42.0
 
@@ -138,7 +138,7 @@ def test_an_unknown_run_time_is_as_long_as_the_profile_takes_it_to_be():
 def test_what_is_borrowed_is_gone_for_the_whole_cohort_and_for_nobody_else():
     queues = {"a": steps((0, 1)), "b": steps((0, 1))}
     together = StartTimes().adopt(state(cohort="team", **queues)).add(placed())
-    apart = outlook(**queues).add(placed())
+    apart = start_times(**queues).add(placed())
 
     assert (start(together, "b"), start(apart, "b")) == (10.0, 0.0)
     # Who waits in one queue of the cohort takes its turn before who comes to another later.
@@ -147,14 +147,14 @@ def test_what_is_borrowed_is_gone_for_the_whole_cohort_and_for_nobody_else():
 
 
 def test_under_strict_order_who_comes_later_waits_for_who_was_placed():
-    found = outlook(a=steps((0, 1), (5, 4), behind=((0, 0.0),)))
+    found = start_times(a=steps((0, 1), (5, 4), behind=((0, 0.0),)))
     found = found.add(placed(demand=wants(2)))
 
     assert start(found) == 5.0
 
 
 def test_what_never_starts_is_in_nobodys_way():
-    found = outlook(a=steps((0, 1))).add(placed(demand=wants(9)))
+    found = start_times(a=steps((0, 1))).add(placed(demand=wants(9)))
 
     assert start(found) == 0.0
     assert start(found, demand=wants(9)) == inf
@@ -167,7 +167,7 @@ def test_what_never_starts_is_in_nobodys_way():
 def test_it_makes_no_difference_when_placements_are_looked_at(jobs, cut):
     """Equal ones are followed together, and what was looked at before is not followed again."""
     profile = steps((0, 2), (4, 3), (9, 4))
-    at_once = one_by_one = outlook(a=profile)
+    at_once = one_by_one = start_times(a=profile)
     for index, (amount, seconds) in enumerate(jobs):
         placement = placed(demand=wants(amount), seconds=seconds)
         at_once, one_by_one = at_once.add(placement), one_by_one.add(placement)

@@ -1,0 +1,88 @@
+"""What of a decision on a Job is relied on, wherever it is read."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+import webhook
+from tests.decide.decisions import decision
+from tests.flow.moves import KIND
+from webhook.decide import decision_record
+from webhook.flow import decided_job
+from webhook.model.fields import FieldError
+from webhook.model.job import DECISION
+from webhook.model.reasons import Obstacle
+from webhook.model.signatures import SigningKey, SigningKeys, signed_record
+
+KEYS = SigningKeys(keys=(SigningKey(id="a", made=100, secret=b"s"),), signing="a", since=100)
+LABEL = "/metadata/labels/kueue.x-k8s.io~1queue-name"
+RECORD = decision_record.to_json(decision(), {LABEL: "gpu-lq"})
+SIGNED = signed_record(RECORD, "team", KEYS)
+ELSEWHERE = signed_record(RECORD, "other", KEYS)
+NEWER = json.dumps({"version": decision_record.VERSION + 1})
+
+
+def carrying(text):
+    metadata = {"name": "a", "namespace": "team", "annotations": {}}
+    if text is not None:
+        metadata["annotations"] = {DECISION: text}
+    metadata["labels"] = {"kueue.x-k8s.io/queue-name": "cpu-lq"}
+    containers = [{"name": "main", "image": "busybox"}]
+    return {"metadata": metadata, "spec": {"template": {"spec": {"containers": containers}}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "created", "is_believed", "doubt"),
+    [
+        (None, 200.0, False, None),
+        (SIGNED, 200.0, True, None),
+        (RECORD, 50.0, True, None),
+        (RECORD, 200.0, False, Obstacle.FOREIGN_DECISION),
+        (ELSEWHERE, 200.0, False, Obstacle.FOREIGN_DECISION),
+        ("{", 200.0, False, Obstacle.FOREIGN_DECISION),
+        ("{", 50.0, False, Obstacle.UNREADABLE),
+        (NEWER, 200.0, False, Obstacle.NEWER_DECISION),
+    ],
+    ids=["none", "signed", "before signatures", "unsigned", "copied", "forged", "damaged", "newer"],
+)
+def test_only_a_decision_of_our_own_is_relied_on_and_undone(text, created, is_believed, doubt):
+    found = decided_job.read(carrying(text), KIND, KEYS, created=created)
+
+    case = found.recovered()
+    assert ((found.believed is not None), found.doubt) == (is_believed, doubt)
+    assert (case.recorded, case.current.queue) == (found.believed, "cpu-lq")
+    assert case.submitted.queue == ("gpu-lq" if is_believed else "cpu-lq")
+    assert (DECISION in case.submitted.annotations) == (text is not None and not is_believed)
+
+
+def test_a_job_that_is_being_created_has_no_creation_time_to_claim():
+    found = decided_job.read(carrying(RECORD), KIND, KEYS)
+
+    assert (found.believed, found.doubt) == (None, Obstacle.FOREIGN_DECISION)
+
+
+def test_what_may_not_be_put_back_leaves_the_job_as_it_came():
+    text = decision_record.to_json(decision(), {"/spec/template/spec/serviceAccountName": "root"})
+
+    found = decided_job.read(carrying(text), KIND)
+
+    with pytest.raises(FieldError, match="may not be restored"):
+        found.recovered()
+    assert found.recovered_if_possible() == found.as_it_came()
+
+
+def test_nobody_else_puts_back_what_was_submitted():
+    root = Path(webhook.__file__).parent
+    users = [
+        path.relative_to(root).as_posix()
+        for path in sorted(root.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and node.attr == "undone"
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "originals"
+    ]
+
+    assert users == ["flow/decided_job.py"]

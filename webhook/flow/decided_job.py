@@ -1,0 +1,232 @@
+"""Reads a Job together with the decision that it carries: the one place where both are read.
+
+A pending Job that is to be moved or undone becomes what was submitted, or a refusal, which takes
+the annotations off that asked. It must not know who asks: create, re-apply, move and undo,
+controller, journal and commands do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+
+from webhook.adapt import movable_env
+from webhook.admission import original as originals
+from webhook.decide import decision_record, warning
+from webhook.decide.decision_record import Recorded
+from webhook.jobs import JobKind
+from webhook.model import fields
+from webhook.model import job as jobs
+from webhook.model.decision import Declined
+from webhook.model.edits import Original
+from webhook.model.fields import FieldError
+from webhook.model.job import DECISION, Job
+from webhook.model.policy.fallback_policy import Mode
+from webhook.model.reasons import Obstacle
+from webhook.model.signatures import SigningKeys, is_own_record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredJob:
+    """A Job as it is, and as its author submitted it."""
+
+    kind: JobKind
+    source: Mapping[str, Any]
+    current: Job
+    submitted_source: Mapping[str, Any]
+    submitted: Job
+    original: Original = field(default_factory=dict)
+    """The submitted values that were put back, by their paths."""
+    recorded: Recorded | None = None
+    """The decision that was undone for it; None: none was, and it was submitted as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidedJob:
+    """A Job that may carry a decision, read once."""
+
+    source: Mapping[str, Any]
+    """The object as it came."""
+    kind: JobKind
+    current: Job
+    """What the object is now."""
+    recorded: Recorded | None = None
+    """Its decision; None: it has none, or ``doubt`` says why it is not relied on. Of one that a
+    newer version wrote only the version is known."""
+    doubt: Obstacle | None = None
+    """Why what stands there is not relied on: it is foreign, unreadable or a newer version's;
+    None: nothing stands there, or it is relied on."""
+
+    @property
+    def believed(self) -> Recorded | None:
+        """The decision; None: there is none that may be undone, counted and learned from."""
+        return self.recorded if self.doubt is None else None
+
+    def recovered(self) -> RecoveredJob:
+        """Undo the decision on a copy of the Job, if there is one that is relied on.
+
+        Raises:
+            FieldError: the submitted values cannot be put back.
+
+        """
+        if self.believed is None:
+            return self.as_it_came()
+        original = originals.from_json(self.believed.original)
+        source = originals.undone(self.source, original, self.kind.allowed)
+        return RecoveredJob(
+            kind=self.kind,
+            source=self.source,
+            current=self.current,
+            submitted_source=source,
+            submitted=self.kind.read(source),
+            original=original,
+            recorded=self.believed,
+        )
+
+    def recovered_if_possible(self) -> RecoveredJob:
+        """Undo the decision as ``recovered`` does; where that fails, take the Job as it came."""
+        try:
+            return self.recovered()
+        except FieldError:
+            # A damaged record, or one of another kind of Job, undoes nothing.
+            return self.as_it_came()
+
+    def as_it_came(self) -> RecoveredJob:
+        return RecoveredJob(
+            kind=self.kind,
+            source=self.source,
+            current=self.current,
+            submitted_source=self.source,
+            submitted=self.current,
+        )
+
+
+def read(
+    source: Mapping[str, Any],
+    kind: JobKind,
+    keys: SigningKeys | None = None,
+    *,
+    created: float = inf,
+) -> DecidedJob:
+    """Read a Job and its decision.
+
+    *keys* and *created* as for ``is_own_record``: by default the Job is being created, so that its
+    own creation time, which its author may have written, counts for nothing.
+
+    Raises:
+        FieldError: *source* cannot be read as a Job of *kind*.
+
+    """
+    current = kind.read(source)
+    text = current.annotations.get(DECISION)
+    if text is None:
+        return DecidedJob(source=source, kind=kind, current=current)
+    recorded, doubt = _recorded(text, current.namespace, keys, created)
+    return DecidedJob(source=source, kind=kind, current=current, recorded=recorded, doubt=doubt)
+
+
+def _recorded(
+    text: str, namespace: str, keys: SigningKeys | None, created: float
+) -> tuple[Recorded | None, Obstacle | None]:
+    is_own = is_own_record(text, namespace, keys, created=created)
+    try:
+        found = decision_record.from_json(text)
+    except FieldError:
+        return None, Obstacle.UNREADABLE if is_own else Obstacle.FOREIGN_DECISION
+    # What a newer version wrote is not read and the Job is left as it is, signed or not.
+    if found.is_newer:
+        return found, Obstacle.NEWER_DECISION
+    # Anybody can write a decision on a Job, so one without our signature undoes nothing.
+    return (found, None) if is_own else (None, Obstacle.FOREIGN_DECISION)
+
+
+_LONGEST_NAME = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    obstacle: Obstacle
+    detail: str = ""
+    """Why, in this case; empty: the obstacle's own words say it."""
+
+
+def recover(
+    source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None
+) -> RecoveredJob | Refusal:
+    """Return a pending Job as it was submitted, or why its decision cannot be changed.
+
+    A decision that is not signed with one of the *keys* is foreign.
+
+    Raises:
+        FieldError: what the decision has recorded cannot be put back, or the Job cannot be read.
+
+    """
+    found = read(source, kind, keys, created=fields.created_unix(source))
+    if found.doubt is not None:
+        unread = "its decision cannot be read" if found.doubt is Obstacle.UNREADABLE else ""
+        return Refusal(obstacle=found.doubt, detail=unread)
+    if obstacle := kind.held_back(source):
+        return Refusal(obstacle=obstacle)
+    return found.recovered()
+
+
+def refused(source: Mapping[str, Any], kind: JobKind, obstacle: Obstacle) -> Declined:
+    """Return the outcome that takes ``move-to`` off a Job and warns why it is not obeyed.
+
+    Raises:
+        FieldError: *source* cannot be read as a Job of *kind*.
+
+    """
+    return to_outcome(kind.read(source), kind, Refusal(obstacle=obstacle))
+
+
+def to_outcome(raw: Job, kind: JobKind, refusal: Refusal) -> Declined:
+    """Return the outcome of ``refused`` for a Job that has been read already."""
+    taken_off = {jobs.MOVE_TO, jobs.MOVE_REASON}
+    left = replace(raw, annotations=_without(raw.annotations, taken_off))
+    if _took_no_option(raw):
+        # The asker set the option label only so that the API server sends the Job here: the
+        # webhook's objectSelector leaves out updates of Jobs without it.
+        left = replace(left, labels=asked_about(left))
+    why = refusal.detail or refusal.obstacle.meaning
+    return Declined(
+        edits=kind.edits(raw, left),
+        warnings=warning.refused(_not_done(raw.annotations[jobs.MOVE_TO]), why),
+        obstacle=refusal.obstacle,
+    )
+
+
+def asked_about(undecided: Job) -> Mapping[str, str]:
+    """Return the labels of a Job without an option; ``option: none`` if it needs restoration.
+
+    By this label the API server sends its updates to the webhook. A manifest that is applied again
+    sets as a value what the Job reads from an annotation, and both together would be refused.
+    """
+    labels = _without(undecided.labels, {jobs.OPTION_LABEL})
+    is_read = movable_env.as_literals(undecided) is not undecided
+    return {**labels, jobs.OPTION_LABEL: jobs.UNDO} if is_read else labels
+
+
+def _not_done(wish: str) -> str:
+    if wish == jobs.UNDO:
+        return "not undone"
+    return f"not moved to {warning.shortened(' '.join(wish.split()), _LONGEST_NAME)}"
+
+
+def _took_no_option(raw: Job) -> bool:
+    """Tell whether it is certain that no decision left the option label on the Job."""
+    if jobs.DECISION not in raw.annotations:
+        return True
+    try:
+        recorded = decision_record.from_json(raw.annotations[jobs.DECISION])
+    except FieldError:
+        return False
+    # Only a decision that was carried out under Enforce writes the label.
+    is_left = recorded.mode is Mode.ENFORCE and recorded.option is None
+    return is_left or recorded.mode is Mode.ADVISE
+
+
+def _without(texts: Mapping[str, str], names: set[str]) -> Mapping[str, str]:
+    return {name: text for name, text in texts.items() if name not in names}

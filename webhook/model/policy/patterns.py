@@ -1,0 +1,40 @@
+"""The patterns of a policy's texts, and how each is said to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+LONGEST_LABEL: Final = 63
+_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+DURATION: Final = r"^([0-9]{1,5}(\.[0-9]{1,3})?(h|m|s|ms))+$"
+SUBDOMAIN: Final = f"^{_SUBDOMAIN}$"
+SUBDOMAIN_OR_NONE: Final = f"^({_SUBDOMAIN})?$"
+LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+NAME: Final = f"^{_NAME}$"
+LABEL_VALUE: Final = f"^({_NAME})?$"
+QUALIFIED_NAME: Final = f"^({_SUBDOMAIN}/)?{_NAME}$"
+QUALIFIED_NAME_OR_NONE: Final = f"^(({_SUBDOMAIN}/)?{_NAME})?$"
+ENV_NAME: Final = r"^[-._a-zA-Z][-._a-zA-Z0-9]*$"
+IMAGE: Final = r"^\S*$"
+RUNTIME_CLASS: Final = f"^(Keep|Remove|{_SUBDOMAIN})$"
+QUANTITY: Final = (
+    r"^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$"
+)
+
+_OBJECT_NAME = "lower-case letters, digits, - and ."
+_KEY = "a key such as team or example.com/team"
+FORMS: Final[Mapping[str, str]] = {
+    DURATION: "a duration such as 90s or 1h30m",
+    SUBDOMAIN: _OBJECT_NAME,
+    SUBDOMAIN_OR_NONE: _OBJECT_NAME,
+    LABEL: "lower-case letters, digits and -",
+    NAME: "letters, digits, -, _ and .",
+    LABEL_VALUE: "letters, digits, -, _ and .",
+    QUALIFIED_NAME: _KEY,
+    QUALIFIED_NAME_OR_NONE: _KEY,
+    IMAGE: "no space",
+    RUNTIME_CLASS: "Keep, Remove or the name of a RuntimeClass",
+    QUANTITY: "a quantity that is not negative, such as 4, 500m or 6Gi",
+}
