@@ -61,6 +61,7 @@ def test_a_namespace_for_each_entry_that_is_replayed_fits():
 def written(**changed):
     """Write a record whose row says something else."""
     row = {"policy": "p", "namespace": "n", "mode": "Enforce", "since": 1.0, "jobs": 1}
+    row |= {"moved": 1, "saved_seconds": 60.0, "margin_seconds": 1.0, "slower": 0}
     text = json.dumps({"as_of": UNIX, "gained": [row | changed]})
     packed = b64encode(zlib.compress(text.encode())).decode()
     return {"data": {"version": "1"}, "binaryData": {"savings": packed}}
@@ -70,9 +71,12 @@ def written(**changed):
     ("source", "message"),
     [
         ({"data": {"version": "2"}}, "data.version: expected 1"),
-        (written(since=-1), "savings.gained[0].since: expected seconds since 1970"),
+        (written(since=-1), "savings.gained[0].since: expected at least 0, got -1"),
         (written(saved_seconds="9"), "savings.gained[0].saved_seconds: expected a number"),
-        (written(margin_seconds=float("nan")), "savings: expected JSON"),
+        (
+            written(margin_seconds=float("nan")),
+            "savings.gained[0].margin_seconds: Input should be a finite number",
+        ),
         (written(jobs=1.5), "savings.gained[0].jobs: expected a whole number"),
     ],
 )
