@@ -17,7 +17,7 @@ from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import Occupant, QueuedGroup, forecast
 from webhook.kueue.profile import start_of
 from webhook.model.forecasts import Basis, Profile, RunTime
-from webhook.model.pods import PodTemplate
+from webhook.model.pods import EVERYTHING, PodTemplate
 from webhook.model.queues import (
     Arrival,
     ClusterQueue,
@@ -30,7 +30,6 @@ from webhook.model.queues import (
     ResourceGroup,
     Snapshot,
 )
-from webhook.model.selector import EVERYTHING
 from webhook.state.forecast_input import width_of
 
 PENDING: Final = 20_000

@@ -10,7 +10,7 @@ from typing import Any
 
 from webhook.model import quantity
 from webhook.model.job import QUEUE_LABEL, Job, PodSet
-from webhook.model.pods import Container, PodTemplate, Resources
+from webhook.model.pods import EVERYTHING, Container, PodTemplate, Resources
 from webhook.model.policy.fallback_policy import FallbackPolicy, read_policy
 from webhook.model.queues import (
     Arrival,
@@ -24,7 +24,6 @@ from webhook.model.queues import (
     ResourceGroup,
     Snapshot,
 )
-from webhook.model.selector import EVERYTHING
 
 NAMESPACE = "team"
 

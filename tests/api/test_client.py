@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from webhook.api.client import Client, connect
-from webhook.api.errors import Forbidden, Gone, NotServed, Refused, Unreachable
+from webhook.api.kubernetes_api import Forbidden, Gone, NotServed, Refused, Unreachable
 
 
 class Server(ThreadingHTTPServer):

@@ -5,8 +5,8 @@ import base64
 import pytest
 import yaml
 
-from webhook.api.errors import Forbidden, NotServed, Unreachable
-from webhook.api.kubeconfigs import Kubeconfig, KubeconfigReader
+from webhook.api.kubernetes_api import Forbidden, NotServed, Unreachable
+from webhook.observer.cluster_watches import Kubeconfig, KubeconfigReader
 
 TOKEN = {"token": "secret"}
 SECRET = "/api/v1/namespaces/ours/secrets/kueue-fallback-worker-gpu"

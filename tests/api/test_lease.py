@@ -4,7 +4,7 @@ import pytest
 
 from tests.controller.objects import Objects
 from webhook.api import lease
-from webhook.api.errors import Forbidden, Refused, Unreachable
+from webhook.api.kubernetes_api import Forbidden, Refused, Unreachable
 from webhook.api.lease import GIVE_UP_SECONDS, LEASE_SECONDS, RENEW_SECONDS, STEP_SECONDS
 
 PLACE = "/apis/coordination.k8s.io/v1/namespaces/ours/leases/kueue-fallback-controller"

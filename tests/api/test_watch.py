@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.api.script import COHORTS, NAMESPACES, Script
-from webhook.api.errors import Forbidden, Gone, NotServed, Unreachable
+from webhook.api.kubernetes_api import Forbidden, Gone, NotServed, Unreachable
 from webhook.api.watch import REST_SECONDS, WORK_SECONDS
 from webhook.state import readers
 

@@ -6,7 +6,7 @@ from tests.hindsight.slots import entry
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from tests.state.objects import NAMESPACE, cluster_queue, local_queue, reserving
-from webhook.api.errors import Forbidden, NotServed
+from webhook.api.kubernetes_api import Forbidden, NotServed
 from webhook.commands import history
 from webhook.hindsight.journal import Slot, config_map
 

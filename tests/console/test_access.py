@@ -2,7 +2,7 @@
 
 import pytest
 
-from webhook.api.errors import Forbidden, Unreachable
+from webhook.api.kubernetes_api import Forbidden, Unreachable
 from webhook.console import access
 from webhook.console.access import Reviews, Unanswered, Unknown
 

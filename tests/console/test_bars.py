@@ -1,7 +1,7 @@
 import pytest
 
 from tests.console import views
-from webhook.console.timeline import BarPart, bar
+from webhook.console.page import BarPart, bar
 
 
 @pytest.mark.parametrize(

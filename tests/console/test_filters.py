@@ -1,8 +1,8 @@
 import pytest
 
 from tests.console import views
-from webhook.console import view_filters
-from webhook.console.view_filters import Filters
+from webhook.console import page
+from webhook.console.page import Filters
 
 WORLD = views.view(
     queues=(views.queue("gpu-cq"), views.queue("cpu-cq", cohort="Research")),
@@ -35,13 +35,13 @@ def names(view):
     ],
 )
 def test_filters_keep_what_has_their_text_in_its_name(asked, wanted):
-    assert names(view_filters.narrowed(WORLD, view_filters.read(asked))) == wanted
+    assert names(page.narrowed(WORLD, page.read(asked))) == wanted
 
 
 def test_queues_are_found_by_the_cluster_that_they_are_in():
     queues = views.queue("a", cluster="worker-1"), views.queue("a"), views.queue("worker-2")
 
-    found = view_filters.narrowed(views.view(queues=queues), Filters(queue="worker"))
+    found = page.narrowed(views.view(queues=queues), Filters(queue="worker"))
 
     assert [(queue.name, queue.cluster) for queue in found.queues] == [
         ("a", "worker-1"),
@@ -50,7 +50,7 @@ def test_queues_are_found_by_the_cluster_that_they_are_in():
 
 
 def test_parameters_are_trimmed_cut_and_the_rest_passed_over():
-    read = view_filters.read({"queue": "  gpu ", "policy": "x" * 1000, "color": "red"})
+    read = page.read({"queue": "  gpu ", "policy": "x" * 1000, "color": "red"})
 
     assert read == Filters(queue="gpu", policy="x" * 253)
 
@@ -58,16 +58,16 @@ def test_parameters_are_trimmed_cut_and_the_rest_passed_over():
 def test_an_address_says_what_was_asked():
     asked = Filters(namespace="a&b", queue="gpu lq")
 
-    assert view_filters.address(asked, before="id7") == "?namespace=a%26b&queue=gpu+lq&before=id7"
-    assert view_filters.address(view_filters.NONE) == "?"
+    assert page.address(asked, before="id7") == "?namespace=a%26b&queue=gpu+lq&before=id7"
+    assert page.address(page.NONE) == "?"
 
 
 def test_decisions_are_listed_fifty_at_a_time():
     decisions = tuple(views.decision(number) for number in range(120))
 
-    first = view_filters.page(decisions, view_filters.NONE)
-    second = view_filters.page(decisions, Filters(before="id49"))
-    last = view_filters.page(decisions, Filters(before="id99"))
+    first = page.page(decisions, page.NONE)
+    second = page.page(decisions, Filters(before="id49"))
+    last = page.page(decisions, Filters(before="id99"))
 
     assert (first.first, len(first.decisions), first.newer, first.older) == (
         *(1, 50, None),
@@ -84,8 +84,8 @@ def test_a_page_stays_when_new_decisions_arrive():
     decisions = tuple(views.decision(number) for number in range(120))
     asked = Filters(before="id49")
 
-    before = view_filters.page(decisions[1:], asked)
-    after = view_filters.page(decisions, asked)
+    before = page.page(decisions[1:], asked)
+    after = page.page(decisions, asked)
 
     assert after.decisions == before.decisions
 
@@ -93,4 +93,4 @@ def test_a_page_stays_when_new_decisions_arrive():
 def test_a_page_that_is_forgotten_shows_the_latest():
     decisions = tuple(views.decision(number) for number in range(3))
 
-    assert view_filters.page(decisions, Filters(before="gone")).decisions == decisions
+    assert page.page(decisions, Filters(before="gone")).decisions == decisions

@@ -7,10 +7,8 @@ import pytest
 from tests.console.worlds import PUBLISHED
 from webhook.api.resources import SAVINGS, ReadObject
 from webhook.api.watch import WatchUpdate
-from webhook.console import followed
 from webhook.console.collect import Judged, Leads
-from webhook.console.decisions import DecisionStore
-from webhook.console.followed import (
+from webhook.console.console import (
     JOBS,
     JUDGED,
     LEASES,
@@ -22,6 +20,7 @@ from webhook.console.followed import (
     read_leads,
     savings_in,
 )
+from webhook.console.decisions import DecisionStore
 from webhook.hindsight.savings_record import config_map
 from webhook.model.job import DECISION
 from webhook.settings import Settings
@@ -173,7 +172,7 @@ def test_jobs_are_left_alone_where_the_settings_say_so(monkeypatch):
 
 
 def test_an_api_server_that_does_not_answer_holds_up_the_first_answer_alone(monkeypatch):
-    monkeypatch.setattr(followed, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr("webhook.console.console.FIRST_SECONDS", 0.0)
 
     class Silent(Followed):
         def _start(self, resource, *, metadata_only):

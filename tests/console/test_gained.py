@@ -11,9 +11,8 @@ from tests.console.viewers import Only
 from tests.console.worlds import PUBLISHED, UNIX, decision, gains, known, past
 from webhook.console import quota_api
 from webhook.console.access import Everybody
-from webhook.console.collect import collect, restricted
+from webhook.console.collect import collect, merged, restricted
 from webhook.console.decisions import DecisionStore
-from webhook.console.gained import merged
 from webhook.console.view import FORECASTS, JOURNAL
 from webhook.hindsight.journal import WeighedOption
 from webhook.hindsight.savings_record import SavingsRecord

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from tests.console import views
-from webhook.console import phrases, routes, view_filters
+from webhook.console import page, phrases, routes
 from webhook.console.page import render
 from webhook.console.view import JOURNAL, Savings, ShownCluster
 
@@ -37,7 +37,7 @@ class Reader(HTMLParser):
 
 def read(view, **asked):
     reader = Reader()
-    reader.feed(render(view, "n0nce", view_filters.read(asked)))
+    reader.feed(render(view, "n0nce", page.read(asked)))
     return reader
 
 

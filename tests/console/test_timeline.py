@@ -1,10 +1,10 @@
 from tests.console import views
-from webhook.console import timeline
+from webhook.console import page
 from webhook.console.view import ShownMove
 
 
 def drawn(*decisions, policies=(), at=views.NOW):
-    return timeline.timeline(views.view(at=at, policies=policies, decisions=decisions))
+    return page.timeline(views.view(at=at, policies=policies, decisions=decisions))
 
 
 def lanes(found):
@@ -66,7 +66,7 @@ def test_the_highest_column_fills_its_lane_and_the_lowest_is_seen():
 
     found = drawn(*many, views.decision(200, at=views.NOW - 60))
 
-    assert [column.height for column in found.lanes[0].columns] == [3, timeline.HEIGHT]
+    assert [column.height for column in found.lanes[0].columns] == [3, page.HEIGHT]
     assert found.peak == 100
 
 
@@ -96,7 +96,7 @@ def test_of_many_policies_the_busiest_are_shown_whole():
     found = drawn(*decisions)
 
     assert {lane.policy for lane in found.lanes} == {"p00", "p01", "p02", "p03"}
-    assert len(found.lanes) == timeline.MOST_LANES
+    assert len(found.lanes) == page.MOST_LANES
     assert found.hidden == "6 policies"
 
 

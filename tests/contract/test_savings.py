@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from tests.commands.apiserver import serving
 from tests.hindsight.journal_server import OURS, STATIC, UNIX, Server, world
 from webhook.api.client import Client
-from webhook.api.errors import NotServed
+from webhook.api.kubernetes_api import NotServed
 from webhook.api.resources import SAVINGS
 from webhook.controller import savings_publisher
 from webhook.controller.savings_publisher import SavingsPublisher

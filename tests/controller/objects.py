@@ -2,7 +2,7 @@
 
 import copy
 
-from webhook.api.errors import NotServed, Refused
+from webhook.api.kubernetes_api import NotServed, Refused
 
 
 class Objects:

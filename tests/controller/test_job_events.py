@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.reviews import light_job
-from webhook.api.errors import Forbidden, NotServed, Refused, Unreachable
+from webhook.api.kubernetes_api import Forbidden, NotServed, Refused, Unreachable
 from webhook.api.watch import WatchUpdate
 from webhook.controller import unreviewed
 from webhook.controller.job_events import EVENTS_A_MINUTE, MOST_AT_ONCE, MOST_WAITING, JobEvents

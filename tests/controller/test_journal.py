@@ -7,7 +7,7 @@ from tests.controller.keeping import Keeping, kept
 from tests.controller.objects import Objects
 from tests.controller.watched_jobs import stored
 from tests.servers import Server, paper_snapshot
-from webhook.api.errors import Forbidden, Refused
+from webhook.api.kubernetes_api import Forbidden, Refused
 from webhook.hindsight.journal import SHARDS, SLOT_SECONDS, Written, name_of, slot_of
 from webhook.hindsight.journal_keeper import MOST_WRITTEN
 

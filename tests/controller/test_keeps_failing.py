@@ -1,7 +1,7 @@
 from tests.builders import policy
 from tests.controller.objects import Objects
 from tests.learn.runs import DAY, failure, success
-from webhook.api.errors import Forbidden
+from webhook.api.kubernetes_api import Forbidden
 from webhook.controller.policy_status import PATH
 from webhook.controller.records import EVENTS, MOST_AT_ONCE, Teller
 from webhook.learn.estimates import RunTimeLearner

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.controller.objects import Objects
-from webhook.api.errors import Forbidden
+from webhook.api.kubernetes_api import Forbidden
 from webhook.api.lease import Elector
 from webhook.controller.controller import Leadership
 

@@ -17,7 +17,7 @@ from tests.controller.moving import (
     tell,
 )
 from webhook.api import resources as kinds
-from webhook.api.errors import Cause, Forbidden, NotServed, Refused, Unreachable
+from webhook.api.kubernetes_api import Cause, Forbidden, NotServed, Refused, Unreachable
 from webhook.controller.mover import CONFIRM_SECONDS
 
 __all__ = ["feed"]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.controller.policies import READY, snapshot
 from tests.model.policies import policy
-from webhook.api.errors import NotServed, Refused, Unreachable
+from webhook.api.kubernetes_api import NotServed, Refused, Unreachable
 from webhook.controller import policy_status
 
 

@@ -3,7 +3,7 @@ import pytest
 from tests.controller.objects import Objects
 from tests.learn.runs import began, ended, failure
 from tests.state.objects import condition, reserving
-from webhook.api.errors import Forbidden, Refused
+from webhook.api.kubernetes_api import Forbidden, Refused
 from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.controller import records

@@ -11,7 +11,7 @@ from tests.controller.fakes import AtOnce
 from tests.hindsight import journals
 from tests.hindsight.journal_server import OURS, STATIC, UNIX, Server, world
 from tests.state.objects import workload
-from webhook.api.errors import Forbidden
+from webhook.api.kubernetes_api import Forbidden
 from webhook.api.resources import SAVINGS
 from webhook.controller import savings_publisher
 from webhook.controller.savings_publisher import (

@@ -8,8 +8,8 @@ from tests.controller.watched_jobs import STARTED, Cluster, entry, missed, store
 from tests.servers import Server, paper_snapshot
 from webhook.api.watch import WatchUpdate
 from webhook.controller.unreviewed import MOST_WAITING, UnreviewedJobs
+from webhook.model.pods import Selector
 from webhook.model.queues import OffSwitch
-from webhook.model.selector import Selector
 
 CREATED = STARTED + 60
 OURS = "kueue-fallback.dev/"

@@ -5,7 +5,7 @@ import dataclasses
 
 from tests.reviews import light_job
 from tests.servers import paper_snapshot
-from webhook.api.errors import Unreachable
+from webhook.api.kubernetes_api import Unreachable
 from webhook.api.watch import WatchUpdate
 from webhook.controller import unreviewed
 from webhook.controller.unreviewed import Unreviewed, UnreviewedJobs

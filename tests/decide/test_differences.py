@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builders import container, job, template
-from webhook.decide.differences import Differences, between
+from webhook.decide.warning import Differences, between
 from webhook.model.job import DECISION_ID, OPTION_LABEL, PRIORITY_LABEL
 
 LIMITS = {"nvidia.com/gpu": "1"}

@@ -8,9 +8,9 @@ from tests import builders
 from webhook.decide import match
 from webhook.model.fields import FieldError
 from webhook.model.job import Owner
+from webhook.model.pods import Selector
 from webhook.model.queues import KueueConfig, LocalQueue, OffSwitch
 from webhook.model.reasons import Skip
-from webhook.model.selector import Selector
 
 LIGHT = {"matchLabels": {"workload-type": "light"}}
 

@@ -10,8 +10,7 @@ from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from tests.state.kueue import configuration, deployment
 from webhook.api import resources as kinds
-from webhook.decide.restraint import Restraint
-from webhook.model.kueue_support import KueueManager
+from webhook.model.kueue_support import KueueManager, Restraint
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.queues import Snapshot
 from webhook.reconsider import choose

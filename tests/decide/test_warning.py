@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from webhook.decide import warning
-from webhook.decide.differences import Differences
+from webhook.decide.warning import Differences
 from webhook.model.decision import Assessment, Decision, Rejection
 from webhook.model.forecasts import Forecast, Start
 from webhook.model.policy.fallback_policy import Mode

@@ -18,16 +18,15 @@ from tests.chart import helm
 from tests.controller.journals import ENDED, WORLD, past
 from tests.learn.runs import DAY, ended
 from tests.state.objects import workload
-from webhook.api import kubeconfigs
 from webhook.api.client import Client
-from webhook.api.errors import ClusterError, NotServed
+from webhook.api.kubernetes_api import ClusterError, NotServed
 from webhook.api.lease import Elector
 from webhook.api.resources import SAVINGS, ReadObject
 from webhook.api.watch import Follower, WatchUpdate
 from webhook.commands import probe, unfinished
 from webhook.console.access import AccessQuery, Reviews, Unanswered, Unknown, Viewer
-from webhook.console.followed import lease_in, savings_in
-from webhook.controller import controller, move_writes, policy_status, records
+from webhook.console.console import lease_in, savings_in
+from webhook.controller import controller, policy_status, records, repairs
 from webhook.controller import records as run_times
 from webhook.controller.key_keeper import KeyKeeper
 from webhook.controller.savings_publisher import SavingsPublisher
@@ -40,6 +39,7 @@ from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.job import Pending
 from webhook.model.policy.fallback_policy import read_policy
 from webhook.model.queues import Snapshot
+from webhook.observer import cluster_watches
 from webhook.reconsider.plan import Move, MoveCandidate, Way
 from webhook.state.feed import Feed
 from webhook.state.run_records_reader import RunRecordsReader
@@ -168,7 +168,7 @@ def reading_records(_, kubeconfig, namespace):
 def reading_kubeconfigs(_, kubeconfig, namespace):
     """Look for how to reach a worker cluster, as the observer does."""
     told = []
-    reader = kubeconfigs.KubeconfigReader(
+    reader = cluster_watches.KubeconfigReader(
         namespace, Client(kubeconfig), lambda: (WORKER,), told.append, wait=lambda: None
     )
     reader.step()
@@ -263,13 +263,13 @@ def asking_what(_, kubeconfig, __):
 
 def moving(_, kubeconfig, namespace):
     """Ask for the move of a Job that is gone, as the controller does."""
-    return _complaint(lambda: move_writes.ask(Client(kubeconfig), PENDING_JOB, MOVE))
+    return _complaint(lambda: repairs.ask(Client(kubeconfig), PENDING_JOB, MOVE))
 
 
 def repairing(_, kubeconfig, namespace):
     """Take quota back from a Workload that is gone, as the controller does."""
     wanted = {"spec": {"active": False}}
-    return _complaint(lambda: move_writes.to_workload(Client(kubeconfig), WORKLOAD, wanted))
+    return _complaint(lambda: repairs.to_workload(Client(kubeconfig), WORKLOAD, wanted))
 
 
 def _complaint(act):

@@ -19,10 +19,10 @@ from tests.controller.journals import ENDED
 from tests.e2e import rights
 from tests.e2e.plane import wait_for
 from webhook.api import lease
-from webhook.api.kubeconfigs import PREFIX
 from webhook.api.resources import SAVINGS, SIGNING_KEYS
 from webhook.hindsight import journal
 from webhook.learn.run_records import name_of, shard_of
+from webhook.observer.cluster_watches import PREFIX
 
 RELEASE = "kueue-fallback-rights"
 PARTS = {

@@ -13,7 +13,7 @@ from tests.controller.fakes import AtOnce, Elector, Followed
 from tests.controller.objects import Objects
 from tests.fuzz.objects import KEYS, NOON, OVER, TEAM, good, workload
 from webhook.api import resources as kinds
-from webhook.api.errors import Refused
+from webhook.api.kubernetes_api import Refused
 from webhook.api.watch import WatchUpdate
 from webhook.controller import records, savings_publisher, unreviewed
 from webhook.controller.policy_status import PATH

@@ -13,8 +13,8 @@ from tests.reviews import review
 from tests.servers import Server
 from webhook.api import resources as kinds
 from webhook.api.watch import WatchUpdate
-from webhook.decide.restraint import Restraint
 from webhook.kueue.live_occupancy import OccupancyOfSnapshots
+from webhook.model.kueue_support import Restraint
 from webhook.observer.forecaster import Forecaster, ForecastResult
 from webhook.state.feed import Feed
 from webhook.state.pipe import read_update, write_update

@@ -15,8 +15,8 @@ from webhook.api import resources as kinds
 from webhook.api.watch import WatchUpdate
 from webhook.console.access import Everybody
 from webhook.console.collect import collect
+from webhook.console.console import JUDGED, Followed, NewestJobs, jobs, savings_in
 from webhook.console.decisions import DecisionStore
-from webhook.console.followed import JUDGED, Followed, NewestJobs, jobs, savings_in
 from webhook.console.routes import create_app
 from webhook.hindsight.savings_record import config_map
 from webhook.settings import Settings

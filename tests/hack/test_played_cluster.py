@@ -7,7 +7,7 @@ import pytest
 from hack import paper
 from hack.played_cluster import Mood, PlayedCluster
 from webhook.api.client import Client
-from webhook.api.errors import Gone, NotServed, Unreachable
+from webhook.api.kubernetes_api import Gone, NotServed, Unreachable
 
 QUEUES = "/apis/kueue.x-k8s.io/v1beta2/localqueues"
 FIRST = paper.local_queue("first", "team", cluster_queue="gpu-cq")

@@ -2,7 +2,7 @@
 
 from tests.controller.objects import Objects
 from tests.hindsight import journals
-from webhook.api.errors import Forbidden
+from webhook.api.kubernetes_api import Forbidden
 from webhook.hindsight.journal import Slot, config_map, slot_of
 from webhook.state.run_records_reader import path_of
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.hindsight import journals
+from webhook.hindsight.gains import SINCE_SECONDS, summed_up
 from webhook.hindsight.look_back import look_back
-from webhook.hindsight.savings import SINCE_SECONDS, summed_up
 from webhook.model.policy.fallback_policy import Mode
 
 GIVEN = journals.scenario("burst")

@@ -6,9 +6,9 @@ from tests.builders import cluster_queue, cohort, container, group, held, needs,
 from webhook.kueue import occupancy
 from webhook.kueue.assignment import Assignment
 from webhook.model.decision import Fit, Rejection
+from webhook.model.pods import Taint, Toleration
 from webhook.model.queues import KueueConfig, Preemption, Quota, ResourceFlavor
 from webhook.model.reasons import Reason
-from webhook.model.selector import Taint, Toleration
 
 GPU = "nvidia.com/gpu"
 T4 = {"t4": {GPU: "4", "cpu": "8"}}

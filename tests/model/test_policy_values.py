@@ -3,9 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.model.policies import policy
+from webhook.model.pods import EVERYTHING, NOTHING
 from webhook.model.policy import fallback_policy
 from webhook.model.policy.fallback_policy import LabelSelector, read_policy
-from webhook.model.selector import EVERYTHING, NOTHING
 
 
 @pytest.mark.parametrize(

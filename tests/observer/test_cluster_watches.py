@@ -9,13 +9,12 @@ import pytest
 
 from tests import builders
 from tests.state.objects import cluster_queue, local_queue
-from webhook.api.errors import NotServed, Unreachable
-from webhook.api.kubeconfigs import Kubeconfig
+from webhook.api.kubernetes_api import NotServed, Unreachable
 from webhook.api.resources import SIGNING_KEYS
 from webhook.api.watch import WatchUpdate
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, Snapshot, WorkerCluster
-from webhook.observer.cluster_watches import ClusterWatches, Reachable
+from webhook.observer.cluster_watches import ClusterWatches, Kubeconfig, Reachable
 from webhook.state.pipe import Update, apply_update
 from webhook.state.signing_keys import KeyRing
 

@@ -19,7 +19,7 @@ from tests.state.feeds import RESOURCES
 from tests.state.objects import RESERVED, cluster_queue, condition, local_queue, named, workload
 from webhook.api import resources as kinds
 from webhook.api.watch import WatchUpdate
-from webhook.console import followed
+from webhook.console import console
 from webhook.controller import records, unreviewed
 from webhook.controller.job_events import JobEvents
 from webhook.controller.records import Keeper
@@ -261,7 +261,7 @@ def test_a_job_with_anything_in_it_is_followed_or_said_to_be_unreadable(given):
 
     seen = told(unreviewed.read("jobs", source))
     told(pending_jobs.read("pendingjobs", source))
-    told(followed.NewestJobs().read("jobs", source))
+    told(console.NewestJobs().read("jobs", source))
 
     message = WatchUpdate(kind="jobs", at=0.0, event=("ADDED", seen))
     assert (events.take(message), journal.take_jobs(message)) == ((), ())

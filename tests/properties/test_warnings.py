@@ -11,7 +11,7 @@ from tests.flow.moves import plain
 from tests.properties.decisions import decided, submitted, world
 from tests.properties.jobs import adaptations, jobs
 from webhook.decide import warning
-from webhook.decide.differences import Differences
+from webhook.decide.warning import Differences
 from webhook.model.decision import Assessment, Decision, Rejection
 from webhook.model.forecasts import Forecast, Start
 from webhook.model.job import DECISION, OURS

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from webhook.server.connection import Connection
+from webhook.server.connections import Connection
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
 

@@ -3,8 +3,8 @@ from tests.state.feeds import REQUIRED, RESOURCES, changed, listed, synced_feed
 from tests.state.objects import cluster_queue, local_queue, named, workload
 from webhook.api import resources as kinds
 from webhook.api.watch import WatchUpdate
+from webhook.model.pods import Selector
 from webhook.model.queues import Snapshot
-from webhook.model.selector import Selector
 from webhook.state.feed import Feed
 from webhook.state.pipe import apply_update
 

@@ -8,7 +8,7 @@ from tests.state.feeds import changed, synced_feed
 from tests.state.objects import RESERVED, condition, workload
 from webhook.api import client
 from webhook.api import resources as kinds
-from webhook.api.errors import Unreachable
+from webhook.api.kubernetes_api import Unreachable
 from webhook.api.resources import ReadObject, read_by
 from webhook.api.watch import WatchUpdate
 from webhook.learn import job_class

@@ -4,6 +4,15 @@ import pytest
 
 from webhook.api import resources as kinds
 from webhook.api.resources import ReadObject
+from webhook.model.pods import (
+    EVERYTHING,
+    NOTHING,
+    Expression,
+    Operator,
+    Selector,
+    Taint,
+    Toleration,
+)
 from webhook.model.queues import (
     MULTIKUEUE,
     AdmissionCheck,
@@ -20,15 +29,6 @@ from webhook.model.queues import (
     StopPolicy,
     Transformation,
     WorkerCluster,
-)
-from webhook.model.selector import (
-    EVERYTHING,
-    NOTHING,
-    Expression,
-    Operator,
-    Selector,
-    Taint,
-    Toleration,
 )
 from webhook.state.readers import read
 

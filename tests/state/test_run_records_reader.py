@@ -1,6 +1,6 @@
 from tests.api.script import Script
 from tests.learn.runs import ended
-from webhook.api.errors import Forbidden, NotServed, Unreachable
+from webhook.api.kubernetes_api import Forbidden, NotServed, Unreachable
 from webhook.learn.run_records import SHARDS, config_map, name_of
 from webhook.state.run_records_reader import AGAIN_SECONDS, RETRY_SECONDS, RunRecordsReader
 

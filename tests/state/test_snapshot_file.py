@@ -13,7 +13,7 @@ from tests.state.objects import (
     named,
     workload,
 )
-from webhook.api.errors import Forbidden, NotServed
+from webhook.api.kubernetes_api import Forbidden, NotServed
 from webhook.model.fields import FieldError
 from webhook.model.queues import Held
 from webhook.state.snapshot_file import fetch_snapshot, read_snapshot

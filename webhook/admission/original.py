@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from webhook.admission import places
-from webhook.admission.places import Allowed
+from webhook.admission import patch
+from webhook.admission.patch import Allowed
 from webhook.model import fields
 from webhook.model import job as jobs
 from webhook.model.edits import ABSENT, Absent, Edit, Original, Path, from_pointer, to_pointer
@@ -36,7 +36,7 @@ def original_of(edits: Iterable[Edit], source: Mapping[str, Any]) -> Original:
         parent = tuple(above)
         if parent not in reached:
             reached[parent] = _reach(source, parent, found)
-        node = places.step(reached[parent], last)
+        node = patch.step(reached[parent], last)
         found[edit.path] = ABSENT if node is None else node
     return found
 
@@ -45,7 +45,7 @@ def _reach(source: Mapping[str, Any], path: Path, found: dict[Path, Json | Absen
     """Return the parent at *path*; None: it is missing, and recorded so with those above it."""
     node: Any = source
     for depth, part in enumerate(path, start=1):
-        node = places.step(node, part)
+        node = patch.step(node, part)
         if node is None:
             found.update((path[:end], ABSENT) for end in range(depth, len(path) + 1))
             break
@@ -84,7 +84,7 @@ def undone(source: Mapping[str, Any], original: Original, allowed: Allowed) -> d
     _check(original, allowed)
     result: dict[str, Any] = deepcopy(dict(source))
     # A decision edits only leaves, so a parent in the record is one that it had to create.
-    parents = [path for path in original if isinstance(places.match(path, allowed), dict)]
+    parents = [path for path in original if isinstance(patch.match(path, allowed), dict)]
     for path, value in original.items():
         if path not in parents:
             _put_back(result, path, value)
@@ -97,7 +97,7 @@ def undone(source: Mapping[str, Any], original: Original, allowed: Allowed) -> d
 
 def _check(original: Original, allowed: Allowed) -> None:
     for path, value in original.items():
-        pattern = places.match(path, allowed)
+        pattern = patch.match(path, allowed)
         fits = value is ABSENT if isinstance(pattern, dict) else _fits_pattern(path, value, pattern)
         if not fits:
             what = "may not be restored" if pattern is None else "has a value of a wrong type"
@@ -122,12 +122,12 @@ def _fits_pattern(path: Path, value: Json | Absent, pattern: Path | None) -> boo
 def _put_back(result: dict[str, Any], path: Path, value: Json | Absent) -> None:
     node: Any = result
     for part in path[:-1]:
-        below = places.step(node, part)
+        below = patch.step(node, part)
         if below is None:
             if value is ABSENT or not isinstance(node, dict):
                 # There is nothing to remove, or the container is gone, and that is not recreated.
                 return
-            below = node[part] = places.empty(part)
+            below = node[part] = patch.empty(part)
         node = below
     if isinstance(node, dict):
         if value is ABSENT:
@@ -139,9 +139,9 @@ def _put_back(result: dict[str, Any], path: Path, value: Json | Absent) -> None:
 
 
 def _put_element_back(elements: list[Any], name: str, value: Json | Absent) -> None:
-    index = places.place_of(elements, name)
+    index = patch.place_of(elements, name)
     if value is ABSENT:
-        elements[:] = [item for item in elements if places.step(item, "name") != name]
+        elements[:] = [item for item in elements if patch.step(item, "name") != name]
     elif index is None:
         elements.append(deepcopy(value))
     else:
@@ -149,14 +149,14 @@ def _put_element_back(elements: list[Any], name: str, value: Json | Absent) -> N
 
 
 def _take_if_empty(result: dict[str, Any], path: Path) -> None:
-    parent, value = places.value_at(result, path[:-1]), places.value_at(result, path)
+    parent, value = patch.value_at(result, path[:-1]), patch.value_at(result, path)
     if isinstance(parent, dict) and value in ({}, []):
         del parent[path[-1]]
 
 
 def _take_marks(result: dict[str, Any], original: Original, allowed: Allowed) -> None:
     for place in {pattern[:-1] for pattern in allowed if pattern[-2] in _TEXTS}:
-        texts = places.value_at(result, place)
+        texts = patch.value_at(result, place)
         if not isinstance(texts, dict):
             continue
         taken = [key for key in MARKS.intersection(texts) if (*place, key) not in original]

@@ -23,7 +23,7 @@ from kubernetes import config
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 
-from webhook.api.errors import Cause, Forbidden, Gone, NotServed, Refused, Unreachable
+from webhook.api.kubernetes_api import Cause, Forbidden, Gone, NotServed, Refused, Unreachable
 from webhook.api.resources import KUEUE_GROUP
 from webhook.model.fields import DEEPEST
 

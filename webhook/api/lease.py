@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from webhook.api.errors import ClusterError, NotServed, Refused
-from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
 
 NAME: Final = "kueue-fallback-controller"
 LEASE_SECONDS: Final = 12

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from webhook.api.errors import NotServed
+from webhook.api.kubernetes_api import NotServed
 from webhook.model import fields
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError

@@ -11,8 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from webhook.api.errors import Forbidden, Gone, NotServed, Refused, Unreachable
-from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.kubernetes_api import (
+    Forbidden,
+    Gone,
+    KubernetesApi,
+    NotServed,
+    Refused,
+    Unreachable,
+)
 from webhook.api.resources import ReadObject, Resource
 
 _Item = TypeVar("_Item")

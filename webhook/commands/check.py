@@ -1,23 +1,44 @@
-"""``check``: validates policies in files, without a cluster unless one is asked for."""
+"""``check``: validates policies in files, without a cluster unless one is asked for.
+
+With ``--server`` the API server judges them too, by a dry run, in its own words.
+"""
 
 from __future__ import annotations
 
+import http
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import click
 
+from webhook.api.kubernetes_api import Forbidden, NotServed, Refused, Unreachable
 from webhook.commands import manifest, terminal
 from webhook.decide import undo_limits
 from webhook.model.fields import FieldError
-from webhook.model.policy.fallback_policy import GROUP, KIND, VERSION, PolicyError, read_policy
+from webhook.model.policy.fallback_policy import (
+    GROUP,
+    KIND,
+    PLURAL,
+    VERSION,
+    PolicyError,
+    read_policy,
+)
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
     from webhook.commands.check_sample import Trial
+
+
+_PATH: Final = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
+_DRY_RUN: Final = {"dryRun": "All", "fieldValidation": "Strict"}
+_ROOT: Final = "<nil>"
+"""How the API server writes the path of the whole object."""
+_UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +204,6 @@ def _judged(value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 def _judged_by(client: Client, value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield what the API server says, as ``_judged`` does."""
-    from webhook.commands.check_server import refusals
-
     errors = refusals(client, value)
     for error in errors:
         yield "error", error.path, str(error)
@@ -210,3 +229,46 @@ def _summary(
             for finding in findings
         ],
     }
+
+
+def refusals(client: Client, policy: Mapping[str, Any]) -> tuple[FieldError, ...]:
+    """Return each mistake that the API server names; empty: it would take the policy.
+
+    Raises:
+        ClusterError: it cannot be asked.
+
+    """
+    try:
+        _create_or_update(client, policy)
+    except Refused as error:
+        return tuple(_mistakes(error))
+    except Forbidden as error:
+        if error.is_lack_of_rights:
+            raise
+        return (FieldError("", str(error)),)
+    return ()
+
+
+def _create_or_update(client: Client, policy: Mapping[str, Any]) -> None:
+    try:
+        client.post(_PATH, policy, _DRY_RUN)
+    except NotServed:
+        raise Unreachable(f"the cluster has no {KIND}: its CRD is not installed") from None
+    except Refused as error:
+        if error.status != http.HTTPStatus.CONFLICT:
+            raise
+        metadata = policy["metadata"]
+        path = f"{_PATH}/{quote(metadata['name'], safe='')}"
+        version = client.get(path)["metadata"]["resourceVersion"]
+        update = {**policy, "metadata": {**metadata, "resourceVersion": version}}
+        client.put(path, update, _DRY_RUN)
+
+
+def _mistakes(error: Refused) -> Iterator[FieldError]:
+    for cause in error.causes:
+        yield FieldError("" if cause.field == _ROOT else cause.field, cause.message)
+    if not error.causes:
+        unknown = _UNKNOWN_FIELD.findall(error.message)
+        yield from (FieldError(path, "unknown field") for path in unknown)
+        if not unknown:
+            yield FieldError("", error.message)

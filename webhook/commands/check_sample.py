@@ -15,7 +15,7 @@ import jsonpatch
 
 from webhook.admission import patch
 from webhook.api.client import lets_resources_change
-from webhook.api.errors import Forbidden, NotServed, Refused
+from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
 from webhook.api.resources import kueue_path
 from webhook.commands import terminal
 from webhook.commands.connect import connected, namespace_or_current, pages

@@ -94,7 +94,7 @@ def _job_names(ctx: click.Context, incomplete: str, params: Mapping[str, str]) -
 
 def _listed(ctx: click.Context, path: str, params: Mapping[str, str]) -> Iterable[str]:
     from webhook.api.client import Client
-    from webhook.api.errors import ClusterError
+    from webhook.api.kubernetes_api import ClusterError
 
     kubeconfig = ctx.params.get("kubeconfig") or ""
     client = Client(kubeconfig, metadata_only=True, answer_seconds=_SECONDS)

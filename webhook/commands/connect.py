@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.api.errors import Forbidden
+from webhook.api.kubernetes_api import Forbidden
 from webhook.commands import terminal
 from webhook.jobs import JOB
 from webhook.state.readers import OUR_WEBHOOK
@@ -35,7 +35,7 @@ kubeconfig_option: Callable[[Any], Any] = click.option(
 def connected(kubeconfig: str | None, *, metadata_only: bool = False) -> Iterator[Client]:
     """Connect as kubectl does: the given kubeconfig, else the pod's ServiceAccount."""
     from webhook.api.client import Client
-    from webhook.api.errors import ClusterError
+    from webhook.api.kubernetes_api import ClusterError
 
     try:
         yield Client(kubeconfig or "", metadata_only=metadata_only)
@@ -81,7 +81,7 @@ def missing_job(client: Client, namespace: str, name: str) -> str:
 
 def _names(client: Client, namespace: str) -> Sequence[str]:
     """Return the names of a namespace's Jobs; empty if they may not be listed."""
-    from webhook.api.errors import ClusterError
+    from webhook.api.kubernetes_api import ClusterError
 
     try:
         listed = list(pages(client, JOB.path(namespace)))

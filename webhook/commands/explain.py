@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.api.errors import Forbidden, NotServed
+from webhook.api.kubernetes_api import Forbidden, NotServed
 from webhook.commands import completion, deciding, decision_table, terminal
 from webhook.commands.connect import (
     connected,
@@ -200,7 +200,7 @@ def _live(asked: _ExplainOptions, name: str) -> str:
 
 
 def _of_file(asked: _ExplainOptions) -> str:
-    from webhook.api.errors import Forbidden
+    from webhook.api.kubernetes_api import Forbidden
     from webhook.commands import deciding
     from webhook.commands.manifest import read_job
 
@@ -233,7 +233,7 @@ def _consider(job: Mapping[str, Any], found: ManifestObject, view: DecidingView)
 
 def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> str:
     """Have the API server ask the webhook, for users who may create Jobs but list nothing."""
-    from webhook.api.errors import Refused
+    from webhook.api.kubernetes_api import Refused
     from webhook.commands import decision_table
 
     try:
@@ -250,7 +250,7 @@ def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> str:
 
 
 def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
-    from webhook.api.errors import Refused
+    from webhook.api.kubernetes_api import Refused
 
     metadata = dict(job["metadata"])
     path, params = JOB.path(metadata["namespace"]), {"dryRun": "All"}

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from webhook.api import resources
-from webhook.api.errors import Forbidden, NotServed
-from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.kubernetes_api import Forbidden, KubernetesApi, NotServed
 from webhook.api.resources import ReadObject as Read
 from webhook.api.resources import Resource
 from webhook.api.watch import list_pages, path_of

@@ -57,7 +57,7 @@ def command(namespace: str, wait: float, kubeconfig: str | None) -> None:
       kubectl fallback probe --namespace team --wait 10
     """
     from webhook.api.client import Client
-    from webhook.api.errors import ClusterError
+    from webhook.api.kubernetes_api import ClusterError
 
     client, started = Client(kubeconfig or ""), time.monotonic()
     while True:

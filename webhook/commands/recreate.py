@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.api.errors import ClusterError, Forbidden, NotServed, Refused
+from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed, Refused
 from webhook.commands import terminal
 from webhook.commands.check_sample import nameless, without_run
 from webhook.commands.deciding import kind_of

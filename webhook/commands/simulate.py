@@ -21,7 +21,7 @@ from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds, sort_key
 from webhook.model.policy.patterns import DURATION
 from webhook.model.queues import Snapshot
-from webhook.simulate import objects
+from webhook.simulate import scenario_file
 from webhook.simulate.scenario import Scenario, Worker, emptied
 from webhook.simulate.scenario_spec import SpecError
 from webhook.state.snapshot_file import read_objects, read_snapshot
@@ -89,7 +89,7 @@ def scenario(
 def _policies(path: str) -> Iterator[FallbackPolicy]:
     for source, place in read_objects(path):
         try:
-            yield objects.policy(source, place)
+            yield scenario_file.policy(source, place)
         except SpecError as error:
             raise FieldError("", "\n".join(map(str, error.errors))) from error
 

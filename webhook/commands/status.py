@@ -240,7 +240,7 @@ def _parts(
     release_namespace: str | None,
     kueue_namespace: str,
 ) -> Mapping[str, StatusPart]:
-    from webhook.api.errors import Forbidden
+    from webhook.api.kubernetes_api import Forbidden
     from webhook.commands import connect, status_parts
     from webhook.commands.status_parts import StatusPart, part_of, replicas
 
@@ -273,7 +273,7 @@ def _parts(
 
 def _kubernetes(client: Client) -> str:
     """Return Kubernetes' version, which all may read: it shows whether the cluster answers."""
-    from webhook.api.errors import Forbidden
+    from webhook.api.kubernetes_api import Forbidden
 
     try:
         return str(client.get("/version").get("gitVersion", "of an unknown version"))

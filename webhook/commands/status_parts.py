@@ -15,7 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from webhook.api import lease
-from webhook.api.errors import ClusterError, Forbidden, NotServed
+from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed
 from webhook.api.resources import KUEUE_DEPLOYMENT, OFF_SWITCH, kueue_path
 from webhook.commands.connect import pages
 from webhook.commands.decision_table import unix_of

@@ -122,7 +122,7 @@ def _change(
     release_namespace: str | None, kubeconfig: str | None, change: Callable[[Off], Off]
 ) -> tuple[Off, Off]:
     """Change where it is off in one write: a namespace that stays off is off at every moment."""
-    from webhook.api.errors import Refused
+    from webhook.api.kubernetes_api import Refused
     from webhook.commands.connect import release_namespace_of
 
     with connected(kubeconfig) as client:
@@ -151,7 +151,7 @@ def off_of(found: Mapping[str, Any] | None) -> Off:
 
 
 def _read(client: Client, path: str) -> Mapping[str, Any] | None:
-    from webhook.api.errors import NotServed
+    from webhook.api.kubernetes_api import NotServed
 
     try:
         return client.get(f"{path}/{NAME}")

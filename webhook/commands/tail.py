@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from webhook.api.errors import Gone, Unreachable
+from webhook.api.kubernetes_api import Gone, Unreachable
 from webhook.commands import completion, decision_table, terminal
 from webhook.commands.connect import (
     UNREACHED,
@@ -272,7 +272,7 @@ def command(**given: Any) -> None:
 
 
 def _follow(given: Mapping[str, Any]) -> None:
-    from webhook.api.errors import Unreachable
+    from webhook.api.kubernetes_api import Unreachable
 
     left, output, kubeconfig = given["count"], given["output"], given["kubeconfig"]
     everywhere = given["all_namespaces"]

@@ -20,7 +20,7 @@ from webhook.model.job import DECISION, MOVE_TO, OPTION_LABEL, QUEUE_LABEL, UNDO
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
-    from webhook.api.errors import Refused
+    from webhook.api.kubernetes_api import Refused
 
 TRIES = 3
 _INVALID = 422
@@ -112,7 +112,7 @@ def _in_place(client: Client, target: Target) -> Mapping[str, Any]:
 
 def _ask(client: Client, target: Target) -> tuple[Mapping[str, Any], Sequence[str]]:
     """Ask the webhook by an update of the Job; return the updated Job and warnings."""
-    from webhook.api.errors import NotServed, Refused
+    from webhook.api.kubernetes_api import NotServed, Refused
 
     for _ in range(TRIES):
         try:
@@ -187,7 +187,7 @@ def _check(client: Client, target: Target, after: Mapping[str, Any]) -> None:
 
 def _take_off(client: Client, target: Target, after: Mapping[str, Any]) -> None:
     """Remove the annotation that asked for the undo, and the label if it was added with it."""
-    from webhook.api.errors import ClusterError
+    from webhook.api.kubernetes_api import ClusterError
 
     if target.is_dry_run:
         return

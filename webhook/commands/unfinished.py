@@ -34,7 +34,7 @@ def command(kubeconfig: str | None) -> None:
       kubectl fallback unfinished
     """
     from webhook.api.client import Client
-    from webhook.api.errors import ClusterError
+    from webhook.api.kubernetes_api import ClusterError
 
     try:
         found = list(_unfinished(Client(kubeconfig or "")))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from webhook.api.errors import ClusterError
+from webhook.api.kubernetes_api import ClusterError
 from webhook.jobs import JOB
 from webhook.model import fields
 from webhook.model.fields import FieldError

@@ -1,22 +1,32 @@
 """State, forecasts and decisions to the view of one moment, and the part that a user may see.
 
-Pure.
+What the controller published of the journal is added: decisions made elsewhere, and gains. Pure.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from webhook.api import lease
 from webhook.api.resources import KUEUE_GROUP
-from webhook.console import gained
 from webhook.console.access import Seer
-from webhook.console.view import Cell, Policy, Queue, Savings, ShownCluster, ShownDecision, View
-from webhook.hindsight.savings_record import SavingsRecord
+from webhook.console.decisions import KEPT
+from webhook.console.view import (
+    JOURNAL,
+    Cell,
+    Policy,
+    Queue,
+    Savings,
+    ShownCluster,
+    ShownDecision,
+    ShownOption,
+    View,
+)
+from webhook.hindsight.savings_record import Gained, PastDecision, SavingsRecord
 from webhook.kueue import quota
 from webhook.kueue.quota import Quotas
 from webhook.model.forecasts import Profile
@@ -24,6 +34,87 @@ from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import ClusterQueue, Held, Snapshot, StopPolicy
 from webhook.state.feed import Counted
 from webhook.state.workloads import Admitted
+
+SAME_SECONDS: Final = 3.0
+"""Longest time between a decision and its Job's creation: two clocks, both in whole seconds."""
+NOTHING: Final = SavingsRecord(as_of=0.0)
+
+
+def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[ShownDecision, ...]:
+    """Return the *known* decisions and those of other Jobs from the record; the newest first.
+
+    A line of the log has only the prefix of a generated name.
+    """
+    waiting: defaultdict[tuple[str, str], list[ShownDecision]] = defaultdict(list)
+    for decision in known:
+        if decision.mode != Mode.ENFORCE:
+            waiting[decision.namespace, decision.policy].append(decision)
+    added = []
+    for past in sorted(record.decisions, key=lambda each: (each.at, each.id)):
+        same = waiting[past.namespace, past.policy]
+        found = next((each for each in same if _is_same(each, past)), None)
+        if found is None:
+            added.append(_shown(past))
+        else:
+            same.remove(found)
+    together = sorted((*known, *added), key=lambda each: (-each.at, each.id))
+    return tuple(together[:KEPT])
+
+
+def _is_same(known: ShownDecision, past: PastDecision) -> bool:
+    return past.job.startswith(known.job) and abs(past.at - known.at) <= SAME_SECONDS
+
+
+def _shown(past: PastDecision) -> ShownDecision:
+    return ShownDecision(
+        id=past.id,
+        at=past.at,
+        namespace=past.namespace,
+        job=past.job,
+        policy=past.policy,
+        mode=past.mode,
+        option=past.option,
+        queue=past.queue,
+        reason=past.reason,
+        options=tuple(
+            ShownOption(
+                name=each.option,
+                queue=each.queue,
+                pending=None,
+                starts_in=each.starts_in,
+                runs=each.runs,
+                finishes_in=each.finishes_in,
+                rejected=each.rejected,
+            )
+            for each in past.options
+        ),
+        is_replayed=past.mode != Mode.ADVISE,
+    )
+
+
+def enforced(gained: Iterable[Gained]) -> Savings | None:
+    """Return what decisions that were carried out have gained; None: nothing was replayed."""
+    return _summed([each for each in gained if each.mode == Mode.ENFORCE])
+
+
+def promised(gained: Iterable[Gained]) -> Savings | None:
+    """Return what those of policies that observe or advise would have gained; None: unknown."""
+    return _summed([each for each in gained if each.mode != Mode.ENFORCE])
+
+
+def _summed(gained: Sequence[Gained]) -> Savings | None:
+    if not gained:
+        return None
+    return Savings(
+        since=min(each.since for each in gained),
+        jobs=sum(each.jobs for each in gained),
+        moved=sum(each.moved for each in gained),
+        saved_seconds=sum(each.saved_seconds for each in gained),
+        slower=sum(each.slower for each in gained),
+        rests=JOURNAL,
+        margin_seconds=sum(each.margin_seconds for each in gained),
+    )
+
 
 GROUP = "kueue-fallback.dev"
 _NOTHING = Held()
@@ -70,8 +161,8 @@ def collect(known: ConsoleInput) -> View:
     age = _age(counted, known.now)
     workers = sorted(known.workers.items())
     snapshot = Snapshot() if counted is None else counted.snapshot
-    record = known.published or gained.NOTHING
-    decisions = gained.merged(known.decisions, record)
+    record = known.published or NOTHING
+    decisions = merged(known.decisions, record)
     return View(
         at=known.unix,
         age=age,
@@ -87,9 +178,9 @@ def collect(known: ConsoleInput) -> View:
         ),
         policies=policies(snapshot.policies, known.judged, decisions),
         decisions=decisions,
-        savings=gained.enforced(record.gained) or savings(decisions),
+        savings=enforced(record.gained) or savings(decisions),
         clusters=tuple(_cluster(name, each, known) for name, each in workers),
-        would_save=gained.promised(record.gained),
+        would_save=promised(record.gained),
         gained=record.gained,
         savings_as_of=None if known.published is None else known.published.as_of,
     )
@@ -127,9 +218,9 @@ def restricted(view: View, seer: Seer) -> View:
             if policy.name in named
         ),
         decisions=decisions,
-        savings=gained.enforced(gains) or savings(decisions),
+        savings=enforced(gains) or savings(decisions),
         clusters=tuple(each for each in view.clusters if each.name in clusters),
-        would_save=gained.promised(gains),
+        would_save=promised(gains),
         gained=gains,
     )
 

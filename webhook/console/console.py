@@ -1,28 +1,246 @@
 """The console in the observer: takes what the observer knows, builds views, and starts the server.
 
-It neither decides nor watches more than ``followed`` does, and costs next to nothing until it is
-first used.
+Decisions on Jobs, the conditions of policies, the controllers' Lease and what they published of
+savings are read for the console alone: watched from its first use on, and not part of what the
+server gets.
 """
 
 from __future__ import annotations
 
+import heapq
 import random
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from functools import partial
+from typing import Any, Final, NoReturn
 
+from webhook.api import lease
 from webhook.api.client import Client
+from webhook.api.resources import POLICIES, SAVINGS, Key, ReadObject, Resource, read_by
+from webhook.api.watch import Follower, WatchUpdate
 from webhook.console.access import Everybody, Reviews, Seer
-from webhook.console.collect import ConsoleInput, collect
-from webhook.console.decisions import DecisionStore
-from webhook.console.followed import Followed
-from webhook.console.view import View
+from webhook.console.collect import ConsoleInput, Judged, Leads, collect
+from webhook.console.decisions import KEPT, DecisionStore, from_job
+from webhook.console.view import ShownDecision, View
 from webhook.console.web_server import THREADS, ConsoleServer
+from webhook.hindsight.savings_record import SavingsRecord, read_savings
+from webhook.jobs import JOB
+from webhook.model import fields
+from webhook.model.job import OPTION_LABEL
 from webhook.server.probes import is_loopback, split_address
 from webhook.server.tls import Certificates, LiveContext, SentContext, Source
 from webhook.settings import Settings
 from webhook.state.feed import Counted
+
+FIRST_SECONDS = 2.0
+"""How long the first answer waits for the first lists."""
+JOBS: Final = "jobs"
+LEASES: Final = "leases"
+
+
+class NewestJobs:
+    """Reads Jobs, except those older than enough others that were read.
+
+    A list can have many thousands, each with an annotation of some thousand characters.
+    """
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._found: list[tuple[str, str]] = []
+        self._uids: set[str] = set()
+
+    def read(self, kind: str, source: Mapping[str, Any]) -> ReadObject:
+        return read_by(self._read, kind, source)
+
+    def _read(self, source: Mapping[str, Any]) -> ShownDecision | None:
+        metadata = fields.mapping(source, "metadata", "")
+        created = fields.text(metadata, "creationTimestamp", "metadata")
+        uid = fields.text(metadata, "uid", "metadata")
+        return from_job(source) if self._is_among(created, uid) else None
+
+    def _is_among(self, created: str, uid: str) -> bool:
+        if uid in self._uids:
+            return True
+        # The times have one form, so their order is that of the texts.
+        heapq.heappush(self._found, (created, uid))
+        self._uids.add(uid)
+        if len(self._found) > self._kept:
+            _, oldest = heapq.heappop(self._found)
+            self._uids.discard(oldest)
+        return uid in self._uids
+
+
+def read_judged(kind: str, source: Mapping[str, Any]) -> ReadObject:
+    """Read the conditions that the controller wrote on a policy."""
+    return read_by(_judged, kind, source)
+
+
+def _judged(source: Mapping[str, Any]) -> Judged | None:
+    status = fields.mapping(source, "status", "")
+    for condition, here in fields.objects(status, "conditions", "status"):
+        if condition.get("type") == "Ready":
+            is_ready = fields.text(condition, "status", here) == "True"
+            return Judged(is_ready, fields.text(condition, "message", here))
+    return None
+
+
+def read_leads(kind: str, source: Mapping[str, Any]) -> ReadObject:
+    """Read who holds a Lease."""
+    return read_by(_leads, kind, source)
+
+
+def _leads(source: Mapping[str, Any]) -> Leads:
+    spec = fields.mapping(source, "spec", "")
+    renewed = fields.seconds_since_1970(fields.text(spec, "renewTime", "spec"), "spec.renewTime")
+    seconds = fields.integer(spec, "leaseDurationSeconds", "spec") or 0
+    return Leads(fields.text(spec, "holderIdentity", "spec"), renewed + seconds)
+
+
+class Followed:
+    """The console's own watches and what they have found."""
+
+    def __init__(self, book: DecisionStore, settings: Settings, log: Callable[[str], None]) -> None:
+        self._book, self._settings, self._log = book, settings, log
+        self._judged: dict[Key, Judged] = {}
+        self._leads: dict[Key, Leads] = {}
+        self._published: dict[Key, SavingsRecord] = {}
+        self._known: Mapping[str, dict[Key, Any]] = {
+            POLICIES: self._judged,
+            LEASES: self._leads,
+            SAVINGS: self._published,
+        }
+        self._troubles: dict[str, str] = {}
+        self._listed = {kind: threading.Event() for kind in (JOBS, *self._known)}
+        self._lock = threading.Lock()
+        self._until: float | None = None
+        """Until when the first views wait for the lists; None: the console was not used yet."""
+
+    @property
+    def judged(self) -> Mapping[str, Judged]:
+        """Policy to the conditions that the controller wrote on it."""
+        with self._lock:
+            return {name: found for (_, name), found in self._judged.items()}
+
+    @property
+    def leads(self) -> Leads | None:
+        with self._lock:
+            return next(iter(self._leads.values()), None)
+
+    @property
+    def published(self) -> SavingsRecord | None:
+        with self._lock:
+            return next(iter(self._published.values()), None)
+
+    def begin(self) -> None:
+        """Start the watches, and wait a little for their first lists."""
+        with self._lock:
+            is_first = self._until is None
+            until = self._until = self._until or time.monotonic() + FIRST_SECONDS
+        if is_first:
+            if self._settings.console_follow_jobs:
+                self._start(jobs(NewestJobs()), metadata_only=True)
+            else:
+                self._listed[JOBS].set()
+            self._start(JUDGED, metadata_only=False)
+            self._start(lease_in(self._settings.namespace), metadata_only=False)
+            self._start(savings_in(self._settings.namespace), metadata_only=False)
+        for listed in self._listed.values():
+            listed.wait(max(0.0, until - time.monotonic()))
+
+    def take(self, message: WatchUpdate) -> None:
+        """Apply a watch update."""
+        before = self._troubles.get(message.kind, "")
+        self._troubles[message.kind] = message.error
+        if message.error:
+            if not before:
+                self._log(f"console: {message.kind}: {message.error}")
+            if message.unreadable:
+                self._listed[message.kind].set()
+            return
+        if message.kind == JOBS:
+            self._take_jobs(message)
+        else:
+            with self._lock:
+                _apply(message, self._known[message.kind])
+        if message.entries is not None:
+            self._listed[message.kind].set()
+
+    def _take_jobs(self, message: WatchUpdate) -> None:
+        """Store decisions of Jobs; of deleted ones only those that the log reported, too."""
+        if message.entries is not None:
+            for entry in message.entries:
+                self._book.put(entry.key, entry.value)
+            self._book.forget_others({entry.key for entry in message.entries})
+        elif message.event is not None:
+            event_type, entry = message.event
+            self._book.put(entry.key, None if event_type == "DELETED" else entry.value)
+
+    def _start(self, resource: Resource, *, metadata_only: bool) -> None:
+        follower = Follower(
+            resource,
+            Client(self._settings.kubeconfig, metadata_only=metadata_only),
+            self.take,
+            clock=time.monotonic,
+            sleep=time.sleep,
+            uniform=random.uniform,
+        )
+        name = f"console {resource.kind}"
+        threading.Thread(target=follower.run, name=name, daemon=True).start()
+
+
+def _apply(message: WatchUpdate, known: dict[Key, Any]) -> None:
+    """Apply a watch update to *known*; objects that cannot be read are removed."""
+    if message.entries is not None:
+        known.clear()
+        known.update({e.key: e.value for e in message.entries if e.value is not None})
+    elif message.event is not None:
+        event_type, entry = message.event
+        known.pop(entry.key, None)
+        if event_type != "DELETED" and entry.value is not None:
+            known[entry.key] = entry.value
+
+
+JUDGED: Final = Resource(
+    kind=POLICIES,
+    path=f"/apis/kueue-fallback.dev/v1alpha1/{POLICIES}",
+    required=False,
+    read=read_judged,
+)
+
+
+def lease_in(namespace: str) -> Resource:
+    """Return the Lease by which one of the controllers leads."""
+    return Resource(
+        kind=LEASES,
+        path=f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases",
+        field_selector=f"metadata.name={lease.NAME}",
+        required=False,
+        read=read_leads,
+    )
+
+
+def savings_in(namespace: str) -> Resource:
+    """Return the record of savings that the leading controller publishes."""
+    return Resource(
+        kind=SAVINGS,
+        path=f"/api/v1/namespaces/{namespace}/configmaps",
+        field_selector=f"metadata.name={SAVINGS}",
+        required=False,
+        read=partial(read_by, read_savings),
+    )
+
+
+def jobs(newest: NewestJobs) -> Resource:
+    """Return the Jobs that a policy has sent to an option."""
+    return Resource(
+        kind=JOBS,
+        path=JOB.path(),
+        label_selector=OPTION_LABEL,
+        required=False,
+        read=newest.read,
+    )
+
 
 FRESH_SECONDS = 0.25
 """For so long one view serves all users."""

@@ -1,32 +1,367 @@
-"""Draws a View as the page for people: HTML without outside resources.
+"""Draws a View as the page for people: HTML without outside resources, and filters in its address.
+
+The timeline shows decisions: a lane for each option of a policy, a column for each step of time.
 
 What may be seen was decided before; here it is only written.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from math import inf, isfinite
+from math import ceil, inf, isfinite
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from webhook.console import phrases, timeline, view_filters
-from webhook.console.view import Queue, ShownDecision, View
-from webhook.console.view_filters import Filters
+from webhook.console import phrases
+from webhook.console.view import Cell, Policy, Queue, ShownDecision, View
+
+HEIGHT: Final = 32
+"""Of a lane, in pixels, without the room for the marks of moves above it."""
+MOST_LANES: Final = 12
+_MOST_COLUMNS: Final = 48
+_STEPS: Final = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
+_LONG_STEP: Final = 3600
+"""Seconds; from here on the picture spans several days."""
+_LEAST_VISIBLE: Final = 3
+_SERIES: Final = 4
+"""Colors of options; later ones share the last."""
+Key = tuple[str, str]
+"""Policy and option; the option is empty for Jobs that were left alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    x: float
+    width: float
+    """Both in percent."""
+    height: float
+    """In pixels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    policy: str
+    option: str
+    color: str
+    """A name for the style sheet."""
+    total: int
+    sentence: str
+    columns: tuple[Column, ...]
+    moves: tuple[float, ...]
+    """Where Jobs were moved to this option, in percent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    lanes: tuple[Lane, ...]
+    hidden: str
+    """How many policies are left out, those with the fewest Jobs; empty: none."""
+    step: str
+    peak: int
+    """The Jobs of the highest column."""
+    ticks: tuple[tuple[float, str], ...]
+    """Where in percent, and what time it is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Axis:
+    start: float
+    step: int
+    columns: int
+
+    def time(self, at: float) -> str:
+        return phrases.minute(at) if self.step < _LONG_STEP else phrases.day_hour(at)
+
+    def column(self, at: float) -> int:
+        return min(self.columns - 1, max(0, int((at - self.start) // self.step)))
+
+    def percent(self, at: float) -> float:
+        part = (at - self.start) / (self.step * self.columns)
+        return round(100 * min(1.0, max(0.0, part)), 2)
+
+
+def timeline(view: View) -> Timeline | None:
+    """Return the picture of all decisions in *view*; None: there are none."""
+    if not view.decisions:
+        return None
+    axis = _axis(min(each.at for each in view.decisions), view.at)
+    keys = _keys(view.policies, view.decisions)
+    kept = _busiest(keys, view.decisions)
+    columns = Counter((each.policy, each.option, axis.column(each.at)) for each in view.decisions)
+    peak = max(columns.values())
+    hidden = len({policy for policy, _ in keys} - kept)
+    return Timeline(
+        lanes=tuple(
+            _lane(key, view.decisions, axis=axis, columns=columns, peak=peak, color=color)
+            for key, color in keys.items()
+            if key[0] in kept
+        ),
+        hidden=phrases.counted(hidden, "policy", "policies") if hidden else "",
+        step=phrases.duration(axis.step),
+        peak=peak,
+        ticks=tuple(
+            (25.0 * quarter, axis.time(axis.start + quarter * axis.step * axis.columns / 4))
+            for quarter in range(5)
+        ),
+    )
+
+
+def _axis(first: float, now: float) -> _Axis:
+    span = max(now - first, 60.0)
+    step = next((step for step in _STEPS if span / step < _MOST_COLUMNS), _STEPS[-1])
+    end = (now // step + 1) * step
+    columns = ceil((end - first) / step)
+    return _Axis(start=end - columns * step, step=step, columns=columns)
+
+
+def _keys(policies: Sequence[Policy], decisions: Sequence[ShownDecision]) -> dict[Key, str]:
+    """Return lanes in the policies' order, each with its color; options of no policy come last."""
+    present = {(each.policy, each.option) for each in decisions}
+    present |= {(each.policy, move.option) for each in decisions for move in each.moves}
+    colors = {
+        (policy.name, option): color(option, place)
+        for policy in policies
+        for place, (option, _) in enumerate(policy.decided)
+    }
+    gone = sorted(present - set(colors), key=lambda key: (key[0], not key[1], key[1]))
+    kept = {key: name for key, name in colors.items() if key in present}
+    return kept | {key: color(key[1], _SERIES) for key in gone}
+
+
+def _busiest(keys: Mapping[Key, str], decisions: Sequence[ShownDecision]) -> set[str]:
+    """Return the policies that decided most Jobs, as many as there is room for."""
+    lanes = Counter(policy for policy, _ in keys)
+    kept: set[str] = set()
+    room = MOST_LANES
+    for policy, _ in Counter(each.policy for each in decisions).most_common():
+        if kept and lanes[policy] > room:
+            break
+        kept.add(policy)
+        room -= lanes[policy]
+    return kept
+
+
+def color(option: str, place: int) -> str:
+    """Return the color of a policy's option by its position among them."""
+    return f"series-{min(place, _SERIES - 1)}" if option else "series-none"
+
+
+def _lane(
+    key: Key,
+    decisions: Sequence[ShownDecision],
+    *,
+    axis: _Axis,
+    columns: Counter[tuple[str, str, int]],
+    peak: int,
+    color: str,
+) -> Lane:
+    mine = {index: columns[*key, index] for index in range(axis.columns) if columns[*key, index]}
+    moves = tuple(
+        axis.percent(move.at)
+        for each in decisions
+        for move in each.moves
+        if (each.policy, move.option) == key
+    )
+    return Lane(
+        policy=key[0],
+        option=key[1],
+        color=color,
+        total=sum(mine.values()),
+        sentence=_sentence(mine, len(moves), axis),
+        columns=tuple(
+            Column(
+                x=round(100 * index / axis.columns, 2),
+                width=round(80 / axis.columns, 2),
+                height=max(_LEAST_VISIBLE, round(HEIGHT * count / peak, 1)),
+            )
+            for index, count in mine.items()
+        ),
+        moves=moves,
+    )
+
+
+def _sentence(columns: Mapping[int, int], moves: int, axis: _Axis) -> str:
+    """Return the picture's content in words, for those who cannot see it."""
+    found = []
+    if columns:
+        highest = max(columns, key=lambda index: columns[index])
+        at = axis.time(axis.start + highest * axis.step)
+        found.append(f"at most {columns[highest]} in {phrases.duration(axis.step)}, at {at} UTC")
+    if moves:
+        found.append(f"{phrases.counted(moves, 'Job')} moved here")
+    return "; ".join(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarPart:
+    kind: str
+    """``own``, ``borrowed`` or ``free``."""
+    x: float
+    width: float
+    """Both in percent of the bar."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    flavor: str
+    resource: str
+    used: str
+    """``6 of 8``; what is borrowed is said apart."""
+    borrowed: str
+    free: str
+    sentence: str
+    nominal: float
+    """Where nominal quota ends, in percent."""
+    parts: tuple[BarPart, ...]
+
+
+def bar(cell: Cell) -> Bar:
+    own = max(0, cell.reserved - cell.borrowed)
+    whole = max(cell.nominal, cell.reserved + max(0, cell.available), 1)
+    lengths = (("own", own), ("borrowed", cell.borrowed), ("free", max(0, cell.available)))
+    parts, x = [], 0.0
+    for kind, length in lengths:
+        width = 100 * length / whole
+        if width > 0:
+            parts.append(BarPart(kind=kind, x=round(x, 2), width=round(width, 2)))
+        x += width
+    used = f"{phrases.amount(own, cell.resource)} of {phrases.amount(cell.nominal, cell.resource)}"
+    borrowed = phrases.amount(cell.borrowed, cell.resource) if cell.borrowed else ""
+    free = phrases.amount(max(0, cell.available), cell.resource)
+    return Bar(
+        flavor=cell.flavor,
+        resource=cell.resource,
+        used=used,
+        borrowed=borrowed,
+        free=free,
+        sentence=f"{used} reserved, {borrowed or 'nothing'} borrowed, {free} free for a newcomer",
+        nominal=round(100 * cell.nominal / whole, 2),
+        parts=tuple(parts),
+    )
+
+
+PAGE: Final = 50
+"""Decisions shown at once."""
+_LONGEST: Final = 253
+"""Characters of a Kubernetes name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Parts of names, in any case; empty: all."""
+
+    namespace: str = ""
+    policy: str = ""
+    queue: str = ""
+    before: str = ""
+    """The id of a decision: only older ones are listed; empty or not known: the latest."""
+
+    @property
+    def narrow(self) -> bool:
+        return bool(self.namespace or self.policy or self.queue)
+
+
+NONE: Final = Filters()
+
+
+def read(parameters: Mapping[str, str]) -> Filters:
+    """Read an address's parameters; unknown ones are ignored."""
+    names = ("namespace", "policy", "queue", "before")
+    return Filters(**{name: parameters.get(name, "").strip()[:_LONGEST] for name in names})
+
+
+def address(filters: Filters, *, before: str = "") -> str:
+    """Return the relative address with *filters* and the decisions older than *before*."""
+    asked = {
+        "namespace": filters.namespace,
+        "policy": filters.policy,
+        "queue": filters.queue,
+        "before": before,
+    }
+    return "?" + urlencode({name: value for name, value in asked.items() if value})
+
+
+def narrowed(view: View, filters: Filters) -> View:
+    """Return the part of *view* that *filters* select; the page of decisions is chosen later."""
+    if not filters.narrow:
+        return view
+    return replace(
+        view,
+        queues=tuple(queue for queue in view.queues if _is_queue(queue, filters)),
+        policies=tuple(policy for policy in view.policies if _is_policy(policy, filters)),
+        decisions=tuple(each for each in view.decisions if _is_decision(each, filters)),
+    )
+
+
+def _has(text: str, part: str) -> bool:
+    return part.casefold() in text.casefold()
+
+
+def _is_queue(queue: Queue, filters: Filters) -> bool:
+    return any(_has(text, filters.queue) for text in (queue.name, queue.cohort, queue.cluster))
+
+
+def _is_policy(policy: Policy, filters: Filters) -> bool:
+    return _has(policy.name, filters.policy)
+
+
+def _is_decision(decision: ShownDecision, filters: Filters) -> bool:
+    queues = (decision.queue, *(option.queue for option in decision.options))
+    return (
+        _has(decision.namespace, filters.namespace)
+        and _has(decision.policy, filters.policy)
+        and any(_has(queue, filters.queue) for queue in queues)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The part of the decisions that is listed."""
+
+    decisions: tuple[ShownDecision, ...]
+    first: int
+    """Number of the first one, from 1."""
+    total: int
+    newer: str | None
+    """Address of the newest decisions; None: this page lists them."""
+    older: str | None
+
+
+def page(decisions: tuple[ShownDecision, ...], filters: Filters) -> Page:
+    """Return the decisions to list.
+
+    The page begins at an id, not at a number, so that it stays the same when new decisions arrive.
+    """
+    ids = [decision.id for decision in decisions]
+    start = ids.index(filters.before) + 1 if filters.before in ids else 0
+    shown = decisions[start : start + PAGE]
+    more = start + PAGE < len(decisions)
+    return Page(
+        decisions=shown,
+        first=start + 1,
+        total=len(decisions),
+        newer=address(filters) if start else None,
+        older=address(filters, before=shown[-1].id) if more else None,
+    )
+
 
 QUEUES_AT_ONCE: Final = 12
 """ClusterQueues shown before the reader expands the rest."""
 
 
-def render(view: View, nonce: str, asked: Filters = view_filters.NONE) -> str:
+def render(view: View, nonce: str, asked: Filters = NONE) -> str:
     """Return the page of the part of *view* that *asked* selects.
 
     *nonce* is the one in the header ``Content-Security-Policy`` of this very response.
     """
-    shown = view_filters.narrowed(view, asked)
+    shown = narrowed(view, asked)
     queues = sorted(shown.queues, key=_busiest_first)
     template = _environment().get_template("page.html")
     return template.render(
@@ -41,8 +376,8 @@ def render(view: View, nonce: str, asked: Filters = view_filters.NONE) -> str:
         never=inf,
         queues=queues[:QUEUES_AT_ONCE],
         more_queues=queues[QUEUES_AT_ONCE:],
-        timeline=timeline.timeline(shown),
-        listed=view_filters.page(shown.decisions, asked),
+        timeline=timeline(shown),
+        listed=page(shown.decisions, asked),
         suggested=_suggested(view),
         colors=_colors(view),
         modes={policy.name: policy.mode for policy in view.policies},
@@ -64,7 +399,7 @@ def _suggested(view: View) -> dict[str, list[str]]:
 
 def _colors(view: View) -> dict[tuple[str, str], str]:
     return {
-        (policy.name, option): timeline.color(option, place)
+        (policy.name, option): color(option, place)
         for policy in view.policies
         for place, (option, _) in enumerate(policy.decided)
     }
@@ -86,9 +421,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    used: dict[str, Any] = {"bar": timeline.bar, "outcome": outcome, "words": phrases}
+    used: dict[str, Any] = {"bar": bar, "outcome": outcome, "words": phrases}
     found.globals.update(used)
-    found.globals["lane_height"] = timeline.HEIGHT
+    found.globals["lane_height"] = HEIGHT
     return found
 
 

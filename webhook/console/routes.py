@@ -14,7 +14,7 @@ import yaml
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-from webhook.console import page, quota_api, view_filters
+from webhook.console import page, quota_api
 from webhook.console.access import Seer, Unanswered, Unknown
 from webhook.console.collect import restricted
 from webhook.console.quota_api import RETRY_SECONDS, Problem
@@ -99,7 +99,7 @@ def create_app(
 
     def drawn() -> Response:
         who = seer(request.headers.get("Authorization", ""))
-        nonce, asked = new_nonce(), view_filters.read(request.args)
+        nonce, asked = new_nonce(), page.read(request.args)
         text = page.render(restricted(view(), who), nonce, asked)
         return Response(text, headers=headers(nonce))
 

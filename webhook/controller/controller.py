@@ -25,7 +25,7 @@ from http.server import ThreadingHTTPServer
 from typing import Final
 
 from webhook.api.client import Client, lets_resources_change
-from webhook.api.errors import ClusterError
+from webhook.api.kubernetes_api import ClusterError
 from webhook.api.lease import Elector
 from webhook.api.resources import POLICIES, WORKLOADS, Resource
 from webhook.api.watch import Follower, WatchUpdate
@@ -38,8 +38,8 @@ from webhook.controller.policy_status import PolicyReport, reconcile_policies
 from webhook.controller.records import RUNS, Records, read_run
 from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.controller.unreviewed import JOBS, MovedJobs, Unreviewed, UnreviewedJobs, fetching
-from webhook.decide.restraint import Restraint
 from webhook.model.faults import Failures
+from webhook.model.kueue_support import Restraint
 from webhook.model.queues import Snapshot
 from webhook.reconsider import choose, pending_jobs
 from webhook.server import probes

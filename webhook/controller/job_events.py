@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from webhook.api.errors import ClusterError, Forbidden, NotServed, Refused
-from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, NotServed, Refused
 from webhook.api.watch import WatchUpdate
 from webhook.decide import decision_record
 from webhook.jobs import JOB

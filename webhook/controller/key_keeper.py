@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.api.errors import ClusterError, NotServed, Refused
-from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
 from webhook.api.resources import SIGNING_KEYS
 from webhook.model.fields import FieldError
 from webhook.model.signatures import SigningKey, SigningKeys

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from webhook.api import client
-from webhook.api.errors import ClusterError, Forbidden, NotServed, Refused
-from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, NotServed, Refused
 from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
-from webhook.controller import move_writes
+from webhook.controller import repairs
 from webhook.controller.repairs import Instant, Repairs
 from webhook.model.fields import FieldError
 from webhook.model.job import Pending
@@ -173,7 +172,7 @@ class Mover:
         key, policy = move.candidate.key, move.candidate.policy
         job = self._jobs[key]
         try:
-            after = pending_jobs.read_job(move_writes.ask(self._transport, job, move))
+            after = pending_jobs.read_job(repairs.ask(self._transport, job, move))
         except (Refused, Forbidden, NotServed, FieldError, ValueError) as error:
             self._note_refusal(move, error, world.now, stepped)
             return
@@ -212,12 +211,12 @@ class Mover:
     ) -> None:
         for key, flight in list(self._flying.items()):
             policy = flight.move.candidate.policy
-            if move_writes.has_arrived(key, flight.queue, workloads.get(key, ()), snapshot):
+            if repairs.has_arrived(key, flight.queue, workloads.get(key, ()), snapshot):
                 del self._flying[key]
                 self._confirmed += 1
                 stepped.moved.append(flight.move)
                 stepped.outcomes[policy, "moved"] += 1
-                stepped.lines.append(f"Job {key}: {move_writes.sentence(flight.move)}")
+                stepped.lines.append(f"Job {key}: {repairs.sentence(flight.move)}")
             elif now - flight.since > CONFIRM_SECONDS:
                 del self._flying[key]
                 self._confirmed = 1

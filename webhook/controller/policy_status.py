@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from webhook.api.errors import NotServed, Refused
-from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.kubernetes_api import KubernetesApi, NotServed, Refused
 from webhook.decide import undo_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
 from webhook.decide.undo_limits import UndoLimit
 from webhook.model.kueue_support import KueueTested
+from webhook.model.pods import EVERYTHING
 from webhook.model.policy.fallback_policy import (
     GROUP,
     PLURAL,
@@ -29,7 +29,6 @@ from webhook.model.policy.fallback_policy import (
 )
 from webhook.model.queues import LocalQueue, Snapshot
 from webhook.model.reasons import Ready
-from webhook.model.selector import EVERYTHING
 
 READY: Final = "Ready"
 KUEUE_TESTED: Final = "KueueTested"

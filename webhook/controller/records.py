@@ -15,8 +15,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from webhook.api.client import Client
-from webhook.api.errors import ClusterError, NotServed, Refused
-from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
 from webhook.api.resources import KUEUE_GROUP, WORKLOADS, ReadObject, Resource, read_by
 from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
@@ -25,8 +24,7 @@ from webhook.hindsight import entries
 from webhook.hindsight.entries import FinishedRun
 from webhook.hindsight.journal import Written
 from webhook.hindsight.journal_keeper import Journal
-from webhook.learn.estimates import RunTimeLearner
-from webhook.learn.failing import Failing, Refusal
+from webhook.learn.estimates import Failing, Refusal, RunTimeLearner
 from webhook.learn.run_records import FAILURES_THAT_TELL, SHARDS, ClassRecord, config_map, shard_of
 from webhook.learn.workload_runs import is_finished
 from webhook.model.policy.fallback_policy import GROUP, KIND, VERSION, FallbackPolicy

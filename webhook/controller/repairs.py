@@ -1,4 +1,4 @@
-"""Takes back quota that Kueue reserved for a Job in a queue that it was just leaving, and no other.
+"""The writes of a move, and of its repair where Kueue admitted the Job in the queue it just left.
 
 Kueue writes an admission without a resourceVersion, so one that it chose before a move may land
 after it. Then the Workload is deactivated until it has given its quota back, and activated again in
@@ -9,19 +9,87 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final
 
-from webhook.api.errors import ClusterError, Refused
-from webhook.api.kubernetes_api import KubernetesApi
-from webhook.controller import move_writes
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi, Refused
+from webhook.api.resources import kueue_path
 from webhook.controller.job_events import Happening, event
+from webhook.jobs import JOB
 from webhook.learn.workload_runs import admitted_at, is_true, read_conditions, since
 from webhook.model import fields
 from webhook.model.fields import FieldError
-from webhook.model.job import Pending
+from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL, Pending
 from webhook.model.queues import Snapshot, Stage
 from webhook.model.reasons import EventReason
+from webhook.model.words import spoken
+from webhook.reconsider.plan import Move
 from webhook.state.workload import REPAIR, Workload, read_workload
+
+
+def ask(transport: KubernetesApi, job: Pending, move: Move) -> Mapping[str, Any]:
+    """Ask the webhook for a move by one annotation; return the Job as patched.
+
+    Raises:
+        Refused: the Job has changed since, or the patch was rejected.
+        ClusterError: the write failed otherwise.
+
+    """
+    return transport.patch(JOB.path(job.job.namespace, job.job.name), _patch(job, move))
+
+
+def to_workload(transport: KubernetesApi, workload: Workload, wanted: Mapping[str, Any]) -> None:
+    transport.patch(f"{_workloads(transport, workload)}/{workload.name}", wanted)
+
+
+def read_anew(transport: KubernetesApi, workload: Workload) -> Mapping[str, Any] | None:
+    """Return a Workload as it is now, read by the right to list them; None: it was deleted."""
+    named = {"fieldSelector": f"metadata.name={workload.name}"}
+    found = transport.get(_workloads(transport, workload), named)
+    items: Sequence[Mapping[str, Any]] = found.get("items") or ()
+    return items[0] if items else None
+
+
+def _workloads(transport: KubernetesApi, workload: Workload) -> str:
+    place = f"namespaces/{workload.namespace}/workloads"
+    return kueue_path(transport.kueue_version(), place)
+
+
+def _patch(job: Pending, move: Move) -> Mapping[str, Any]:
+    metadata: dict[str, Any] = {
+        "resourceVersion": job.version,
+        "annotations": {MOVE_TO: move.way.option, MOVE_REASON: _because(move)},
+    }
+    if not job.option:
+        # This label makes the API server call the webhook, which corrects its value.
+        metadata["labels"] = {OPTION_LABEL: move.candidate.option}
+    return {"metadata": metadata}
+
+
+def _because(move: Move) -> str:
+    before = "never" if move.before == inf else f"in {spoken(move.before)}"
+    return (
+        f"done in {spoken(move.after)}, not {before}; "
+        f"all who wait are done {spoken(move.gain)} sooner together"
+    )
+
+
+def sentence(move: Move) -> str:
+    return f"moved from {move.candidate.option} to {move.way.option}: {_because(move)}"
+
+
+def has_arrived(key: str, queue: str, found: Sequence[Workload], snapshot: Snapshot) -> bool:
+    """Return whether a Workload is in the Job's new queue, and holds no quota elsewhere."""
+    local_queue = snapshot.local_queues.get((key.split("/", maxsplit=1)[0], queue))
+    return any(
+        workload.queue == queue
+        and (
+            workload.stage is not Stage.RESERVING
+            or (local_queue is not None and workload.cluster_queue == local_queue.cluster_queue)
+        )
+        for workload in found
+    )
+
 
 RACE_SECONDS: Final = 60.0
 """Longest time between a move and a reservation that raced it, either way, as Kueue records when it
@@ -89,7 +157,7 @@ class Repairs:
     def _activate(self, workload: Workload, job: Pending) -> list[str]:
         wanted = {"metadata": {"annotations": {REPAIR: None}}, "spec": {"active": True}}
         try:
-            move_writes.to_workload(self._transport, workload, wanted)
+            to_workload(self._transport, workload, wanted)
         except ClusterError as error:
             return [f"Job {job.key}: its Workload is not activated: {error}"]
         return []
@@ -97,10 +165,10 @@ class Repairs:
     def _take_back(self, workload: Workload, job: Pending, at: Instant, repaired: Repaired) -> None:
         """Read the Workload again, as it may be running by now; deactivate it if it still raced."""
         try:
-            source = move_writes.read_anew(self._transport, workload)
+            source = read_anew(self._transport, workload)
             if source is None or not is_raced(source, job, at):
                 return
-            move_writes.to_workload(self._transport, workload, _deactivated(source, workload))
+            to_workload(self._transport, workload, _deactivated(source, workload))
         except (ClusterError, FieldError) as error:
             if isinstance(error, Refused) and error.status == _CONFLICT:
                 # It has changed: the next step checks it again.

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from webhook.api.errors import ClusterError, NotServed
-from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed
 from webhook.api.resources import SAVINGS
 from webhook.api.watch import list_pages, path_of
 from webhook.controller.records import RUNS
-from webhook.hindsight import entries, journal, savings
+from webhook.hindsight import entries, gains, journal
 from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import LookBackInput, look_back
 from webhook.hindsight.savings_record import SavingsRecord, config_map
@@ -113,7 +112,7 @@ class SavingsPublisher:
         learned = Learned(records={}, estimates=snapshot.run_times, refusals={})
         world = LookBackInput(snapshot=snapshot, learned=learned, now=unix)
         hindsight = look_back(found.values(), world, progress=_breathe)
-        record = savings.summed_up(hindsight, now=unix)
+        record = gains.summed_up(hindsight, now=unix)
         if self._is_leader():
             self.write(record)
         return True

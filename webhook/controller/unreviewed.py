@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from webhook.api.errors import ClusterError
-from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.resources import ReadObject, Resource, read_by
 from webhook.api.watch import WatchUpdate
 from webhook.controller.job_events import Happening, happening_of

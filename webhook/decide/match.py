@@ -13,11 +13,11 @@ from webhook.learn import job_class
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import JobClass
 from webhook.model.job import OURS, Job
+from webhook.model.pods import EVERYTHING
 from webhook.model.policy import fallback_policy
 from webhook.model.policy.fallback_policy import FallbackPolicy, Match
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Skip
-from webhook.model.selector import EVERYTHING
 
 POLICY = OURS + "policy"
 OPT_OUT = "none"

@@ -13,9 +13,9 @@ from typing import Any
 
 from webhook.admission import original as originals
 from webhook.admission import patch
-from webhook.decide import decision_record, differences, match, warning
+from webhook.decide import decision_record, match, warning
 from webhook.decide.decision_record import Recorded
-from webhook.decide.differences import Differences
+from webhook.decide.warning import Differences
 from webhook.flow.decided_job import RecoveredJob
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import needs, own_priority
@@ -154,7 +154,7 @@ def _with_changes(
     # Warnings say what differs from the manifest that the user sent, so that is compared.
     left = match.submission(case.current, occupancy.snapshot).queue
     after = replace(taken.job, labels=_labels(taken.job, taken, policy))
-    changed = differences.between(case.current, after, left=left, taken=taken.queue)
+    changed = warning.between(case.current, after, left=left, taken=taken.queue)
     decision = replace(decision, changed=changed.names)
     return decision, warning.decided(decision, changed, submitted=left)
 

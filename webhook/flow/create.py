@@ -23,8 +23,8 @@ from webhook.decide import (
     strategies,
     warning,
 )
-from webhook.decide.differences import Differences
 from webhook.decide.strategies import Asking
+from webhook.decide.warning import Differences
 from webhook.decide.wishes import Wishes, check_own_keys, read_wishes
 from webhook.flow import carry_out, decided_job
 from webhook.flow.decided_job import RecoveredJob

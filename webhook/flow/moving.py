@@ -15,7 +15,7 @@ from typing import Any
 from webhook.adapt import movable_env
 from webhook.admission import original as originals
 from webhook.admission import patch
-from webhook.decide import differences, match, warning
+from webhook.decide import match, warning
 from webhook.decide.decision_record import Recorded
 from webhook.flow import carry_out, create, decided_job
 from webhook.flow.create import Moment, Rules
@@ -202,8 +202,8 @@ def _carried_out(
     decided = kind.edits(case.submitted, after)
     original = {**originals.original_of(decided, case.submitted_source), **case.original}
     now, before = case.current, case.submitted
-    changed = differences.between(now, after, left=now.queue, taken=after.queue)
-    in_all = differences.between(before, after, left=before.queue, taken=after.queue)
+    changed = warning.between(now, after, left=now.queue, taken=after.queue)
+    in_all = warning.between(before, after, left=before.queue, taken=after.queue)
     decision = replace(decision, changed=in_all.names)
     final = carry_out.annotated(after, decision, originals.to_json(original), keys)
     edits = kind.edits(case.current, final)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.decide import match
-from webhook.hindsight.counterfactual import elsewhere
 from webhook.hindsight.journal import JournalEntry
+from webhook.hindsight.look_back import elsewhere
 from webhook.jobs import JOB
 from webhook.kueue.durations import learned_on
 from webhook.learn.estimates import Learned

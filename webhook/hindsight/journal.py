@@ -18,8 +18,7 @@ from hashlib import blake2b
 from sys import intern
 from typing import Any, Final, NamedTuple
 
-from webhook.api.errors import NotServed
-from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.kubernetes_api import KubernetesApi, NotServed
 from webhook.api.resources import JOURNAL, JOURNAL_VALUE, RUN_TIMES_LABEL
 from webhook.model import fields
 from webhook.model.faults import attempted

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from webhook.api.errors import ClusterError, NotServed, Refused
-from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
 from webhook.api.watch import WatchUpdate
 from webhook.hindsight import entries, journal
 from webhook.hindsight.entries import FinishedRun, FinishedWorkload

@@ -17,8 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from webhook.api.resources import RUN_TIMES_LABEL, SAVINGS, SAVINGS_VALUE
 from webhook.hindsight.journal import WeighedOption
 from webhook.model import fields
-from webhook.model.fields import FieldError
-from webhook.model.validation_errors import field_errors
+from webhook.model.fields import FieldError, field_errors
 
 MOST_DECISIONS: Final = 500
 MOST_BYTES: Final = 700_000

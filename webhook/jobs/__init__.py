@@ -27,7 +27,7 @@ class JobKind:
     read: Callable[[Mapping[str, Any]], Job]
     edits: Callable[[Job, Job], tuple[Edit, ...]]
     allowed: tuple[Path, ...]
-    """The only paths that may be patched, but for those of ``admission.places``.
+    """The only paths that may be patched, but for those of ``admission.patch``.
 
     A part ``*`` stands for any text.
     """

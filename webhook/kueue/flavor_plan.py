@@ -15,7 +15,7 @@ from typing import Any, cast
 from webhook.model import fields, quantity
 from webhook.model.decision import Rejection
 from webhook.model.fields import FieldError
-from webhook.model.pods import PodTemplate
+from webhook.model.pods import Expression, PodTemplate, Taint, read_expressions, read_toleration
 from webhook.model.queues import (
     Amounts,
     ClusterQueue,
@@ -26,7 +26,6 @@ from webhook.model.queues import (
     Snapshot,
 )
 from webhook.model.reasons import Reason
-from webhook.model.selector import Expression, Taint, read_expressions, read_toleration
 
 _KEEPS_OUT = frozenset({"NoSchedule", "NoExecute"})
 # The annotations by which a pod set asks for a topology:

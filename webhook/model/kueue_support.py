@@ -2,23 +2,28 @@
 
 A new release of Kueue is tested by reading what has changed there, and then by changing these
 tables: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/features/kube_features.go and
-https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/apis/config.
+https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/apis/config. With an untested Kueue policies
+only observe.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
+from operator import is_not
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from webhook.model.fields import child
+from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
+from webhook.model.queues import Snapshot
 from webhook.model.reasons import Explained
 
 if TYPE_CHECKING:
     from webhook.model.queues import KueueConfig
+
 
 TESTED: Final = ((0, 19),)
 """Major and minor."""
@@ -373,3 +378,45 @@ def _some(names: Iterable[str]) -> list[str]:
 
 def _clipped(text: str) -> str:
     return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "…"
+
+
+class Restraint:
+    """Restrains snapshots; what has not changed since the last one stays the same object."""
+
+    def __init__(self, *, stated_version: str = "", enforces: bool = False) -> None:
+        """Judge with *stated_version*, Kueue's version as the settings have it; empty: none.
+
+        *enforces*: doubts are reported, and policies keep their modes all the same.
+        """
+        self._stated_version = stated_version
+        self._enforces = enforces
+        self._judged: tuple[object, ...] = ()
+        self._answer: dict[str, Any] = {}
+
+    def __call__(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot with doubts about its Kueue, and with policies restrained by them."""
+        # Snapshots come several times a second, and Kueue's configuration hardly ever changes.
+        asked = (snapshot.kueue, snapshot.kueue_manager, snapshot.policies)
+        if not self._answer or any(map(is_not, asked, self._judged)):
+            self._judged, self._answer = asked, self._judge(snapshot)
+        return replace(snapshot, **self._answer)
+
+    def _judge(self, snapshot: Snapshot) -> dict[str, Any]:
+        found = doubts(snapshot.kueue, snapshot.kueue_manager, self._stated_version)
+        if not found or self._enforces:
+            return {"doubts": found, "is_restrained": False}
+        # Forecasts follow Kueue's rules in the versions that were tested: with others they would
+        # be guesses (decision 0019).
+        policies = tuple(restrained(policy, found[0]) for policy in snapshot.policies)
+        return {"doubts": found, "is_restrained": True, "policies": policies}
+
+
+def restrained(policy: FallbackPolicy, doubt: Doubt) -> FallbackPolicy:
+    """Return a policy that only observes in the place of one that enforces.
+
+    A policy that advises stays as it is, because it changes nothing that runs.
+    """
+    if policy.spec.mode is not Mode.ENFORCE:
+        return policy
+    spec = policy.spec.model_copy(update={"mode": Mode.OBSERVE})
+    return policy.model_copy(update={"spec": spec, "restrained": doubt.message})

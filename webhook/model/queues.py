@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
-from webhook.model.selector import EVERYTHING, NOTHING, Selector, Taint, Toleration
+from webhook.model.pods import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
 if TYPE_CHECKING:
     from webhook.model.forecasts import Dispatch, Estimates, JobClass, Profile, RunTime
@@ -311,7 +311,7 @@ class Snapshot:
     kueue_manager: KueueManager | None = None
     """None: nobody has looked for it."""
     doubts: tuple[Doubt, ...] = ()
-    """Why this Kueue is untested; see ``decide.restraint``."""
+    """Why this Kueue is untested; see ``model.kueue_support``."""
     is_restrained: bool = False
     """Policies that enforce only observe, because of the doubts."""
     runs_before_kueue: bool = True

@@ -1,4 +1,4 @@
-"""Watches the worker clusters behind MultiKueue, for the observer.
+"""Watches the worker clusters behind MultiKueue, for the observer, by kubeconfigs in Secrets.
 
 Each has threads, connections and forecasts of its own: the state of one that is slow or gone only
 gets older, and nothing else waits for it. All is called by the observer's own thread; the threads
@@ -7,19 +7,24 @@ started here only send it what they have found.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from webhook.api.kubeconfigs import AGAIN_SECONDS, Kubeconfig, KubeconfigReader
-from webhook.api.kubernetes_api import KubernetesApi
+import yaml
+
+from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, NotServed
 from webhook.api.watch import Follower, WatchUpdate
 from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import NOTHING_LENT
+from webhook.model import fields
+from webhook.model.fields import FieldError, as_mapping
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
 from webhook.observer.forecaster import Forecaster, ForecastResult
@@ -27,6 +32,114 @@ from webhook.state.feed import Counted, Feed
 from webhook.state.pipe import Update
 from webhook.state.signing_keys import KeyRing
 from webhook.state.watched import proven, watched_on_worker
+
+PREFIX: Final = "kueue-fallback-worker-"
+"""Prefix of the Secrets' names; the MultiKueueCluster's name follows."""
+KEY: Final = "kubeconfig"
+AGAIN_SECONDS: Final = (3.0, 5.0)
+
+_NOT_OURS: Final = {
+    "cluster": ("certificate-authority", "insecure-skip-tls-verify", "proxy-url"),
+    "user": ("exec", "auth-provider", "tokenFile", "client-certificate", "client-key"),
+}
+"""What would run a program, read a local file or skip verification; Kueue rejects it, too."""
+_TEXTS: Final = ("server", "tls-server-name", "token")
+"""What is used verbatim."""
+
+
+class Kubeconfig(NamedTuple):
+    """How to reach a worker cluster."""
+
+    cluster: str
+    content: Mapping[str, Any] | None
+    """None: the cluster cannot be reached, and *problem* says why."""
+    problem: str = ""
+
+
+class KubeconfigReader:
+    """Reads the clusters' Secrets in a loop and reports all that is known after each pass."""
+
+    def __init__(
+        self,
+        namespace: str,
+        transport: KubernetesApi,
+        names: Callable[[], Iterable[str]],
+        tell: Callable[[tuple[Kubeconfig, ...]], None],
+        *,
+        wait: Callable[[], None],
+    ) -> None:
+        """Read the kubeconfigs of the clusters that *names* returns.
+
+        *wait* is called after each pass.
+        """
+        self._namespace = namespace
+        self._transport = transport
+        self._names = names
+        self._tell = tell
+        self._wait = wait
+        self._known: dict[str, Kubeconfig] = {}
+
+    def run(self) -> None:
+        while True:
+            self.step()
+
+    def step(self) -> None:
+        """Read all kubeconfigs, report those that are known, and wait."""
+        before, self._known = self._known, {}
+        for name in self._names():
+            found = self._read(name) or before.get(name)
+            if found is not None:
+                self._known[name] = found
+        self._tell(tuple(self._known.values()))
+        self._wait()
+
+    def _read(self, name: str) -> Kubeconfig | None:
+        """Read one; None: keep the previous one, because the API server does not answer."""
+        secret = f"{PREFIX}{name}"
+        try:
+            source = self._transport.get(f"/api/v1/namespaces/{self._namespace}/secrets/{secret}")
+            return Kubeconfig(name, _content(source))
+        except NotServed:
+            return Kubeconfig(name, None, f"there is no Secret {secret}")
+        except Forbidden as error:
+            return Kubeconfig(name, None, str(error))
+        except FieldError as error:
+            # Its message must not quote a secret.
+            return Kubeconfig(name, None, f"Secret {secret}: {error}")
+        except ClusterError:
+            return None
+
+
+def _content(secret: Mapping[str, Any]) -> Mapping[str, Any]:
+    path = f"data.{KEY}"
+    text = fields.text(fields.mapping(secret, "data", ""), KEY, "data")
+    try:
+        content = as_mapping(yaml.safe_load(base64.b64decode(text)), path)
+    except (ValueError, binascii.Error, yaml.YAMLError):
+        raise FieldError(path, "expected a kubeconfig") from None
+    for kind, names in _NOT_OURS.items():
+        for item, here in fields.objects(content, f"{kind}s", path):
+            forbidden = [name for name in names if fields.mapping(item, kind, here).get(name)]
+            if forbidden:
+                raise FieldError(f"{here}.{kind}.{forbidden[0]}", "not allowed here")
+            _check_texts(fields.mapping(item, kind, here), f"{here}.{kind}")
+    return content
+
+
+def _check_texts(source: Mapping[str, Any], path: str) -> None:
+    """Reject texts that would only fail later, in the watch's threads, with errors that quote them.
+
+    HTTP allows no line break in a header, and a token that was read from a file often has one.
+
+    Raises:
+        FieldError: a text is not one line of ASCII.
+
+    """
+    for name in _TEXTS:
+        text = fields.text(source, name, path)
+        if not (text.isascii() and text.isprintable()):
+            raise FieldError(f"{path}.{name}", "expected one line of ASCII")
+
 
 _SIGN_OF_LIFE_SECONDS = 0.5
 """Between two updates of a cluster without changes."""

@@ -28,9 +28,9 @@ from webhook.api.resources import Resource
 from webhook.api.watch import Follower, WatchUpdate
 from webhook.console.console import Console
 from webhook.console.web_server import THREADS
-from webhook.decide.restraint import Restraint
 from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.faults import OBSERVER_PARTS, Failures
+from webhook.model.kueue_support import Restraint
 from webhook.observer.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.observer.forecaster import Forecaster, ForecastResult
 from webhook.server.tls import Certificates

@@ -36,8 +36,7 @@ from webhook.model.edits import Operation
 from webhook.model.fields import FieldError
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Obstacle, Skip
-from webhook.serving.cluster_views import ClusterView, ClusterViews
-from webhook.serving.ledger import RepeatedReviews
+from webhook.serving.ledger import ClusterView, ClusterViews, RepeatedReviews
 from webhook.serving.server_metrics import BLIND, TOO_MANY, UNSEEN, Metrics
 from webhook.state.pipe import Update
 

@@ -27,8 +27,7 @@ from webhook.reconsider import choose, offers
 from webhook.simulate.replayed_forecasts import Forecasts
 from webhook.simulate.results import JobResult, Result
 from webhook.simulate.scenario import Arm, Scenario, Submission
-from webhook.simulate.site import UNTIL_TOLD, QueuedJob, Site, TrueRunTimes, amounts
-from webhook.simulate.workers import Taken, Workers
+from webhook.simulate.site import UNTIL_TOLD, QueuedJob, Site, Taken, TrueRunTimes, Workers, amounts
 
 STEP_SECONDS = 2.0
 MOST_AT_ONCE = 16

@@ -20,10 +20,9 @@ from pydantic import (
     model_validator,
 )
 
-from webhook.model.fields import FieldError, child
+from webhook.model.fields import FieldError, child, field_errors
 from webhook.model.policy.patterns import DURATION, FORMS, LABEL
 from webhook.model.policy.spec import Strict as _Strict
-from webhook.model.validation_errors import field_errors
 
 RATE: Final = r"^[0-9]{1,9}(\.[0-9]{1,9})?/[smh]$"
 

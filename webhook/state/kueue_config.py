@@ -21,8 +21,8 @@ from webhook.model.kueue_support import (
     unmodelled_fields,
     unmodelled_gates,
 )
+from webhook.model.pods import Expression, Operator, Selector, read_selector
 from webhook.model.queues import KueueConfig, Transformation
-from webhook.model.selector import Expression, Operator, Selector, read_selector
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _LONG_REQUEUE_GATE = "SchedulerLongRequeueInterval"

@@ -7,30 +7,244 @@ object harms only itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from webhook.api import resources as kinds
 from webhook.api.resources import ReadObject, read_by
 from webhook.learn.run_records import read_shard
-from webhook.model import fields
+from webhook.model import fields, quantity
+from webhook.model.fields import FieldError, child
+from webhook.model.pods import (
+    EVERYTHING,
+    NOTHING,
+    Selector,
+    read_selector,
+    read_taint,
+    read_toleration,
+)
 from webhook.model.policy.fallback_policy import read_policy
-from webhook.model.queues import LimitRangeItem, OffSwitch
-from webhook.model.selector import EVERYTHING, Selector, read_selector
+from webhook.model.queues import (
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    FlavorResource,
+    LimitRangeItem,
+    LocalQueue,
+    OffSwitch,
+    Preemption,
+    Queueing,
+    Quota,
+    ResourceFlavor,
+    ResourceGroup,
+    StopPolicy,
+    WorkerCluster,
+)
 from webhook.model.signatures import SigningKeys
 from webhook.state.kueue_config import read_kueue_config, read_kueue_manager
-from webhook.state.quotas import (
-    read_check,
-    read_cluster_queue,
-    read_cohort,
-    read_flavor,
-    read_local_queue,
-    read_multikueue_config,
-    read_pod_priority,
-    read_priority,
-    read_worker_cluster,
-)
 from webhook.state.signing_keys import read_keys
 from webhook.state.workload import read_workload
+
+
+class PodPriority(NamedTuple):
+    """A PriorityClass."""
+
+    value: int
+    is_default: bool
+
+
+_Choice = TypeVar("_Choice", StopPolicy, Queueing)
+_FUNGIBILITY = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
+"""Values of v1beta1 to those of v1beta2."""
+
+
+def read_cluster_queue(source: Mapping[str, Any]) -> ClusterQueue:
+    spec = fields.mapping(source, "spec", "")
+    active, because = _active(source)
+    selector = spec.get("namespaceSelector")
+    fungibility = fields.mapping(spec, "flavorFungibility", "spec")
+    return ClusterQueue(
+        name=_name(source),
+        cohort=fields.text(spec, "cohortName", "spec") or fields.text(spec, "cohort", "spec"),
+        groups=_groups(spec),
+        queueing=_choice(spec, "queueingStrategy", Queueing.BEST_EFFORT),
+        namespaces=NOTHING
+        if selector is None
+        else read_selector(fields.mapping(spec, "namespaceSelector", "spec"), _SELECTOR),
+        stop_policy=_choice(spec, "stopPolicy", StopPolicy.NONE),
+        active=active,
+        inactive_because=because,
+        preemption=_preemption(fields.mapping(spec, "preemption", "spec")),
+        when_can_borrow=_fungible(fungibility, "whenCanBorrow", "MayStopSearch"),
+        when_can_preempt=_fungible(fungibility, "whenCanPreempt", "TryNextFlavor"),
+        checks=_checks(spec),
+        checks_by_flavor=_checks_by_flavor(spec),
+        fair_sharing=bool(fields.mapping(spec, "fairSharing", "spec")),
+        usage_based=_usage_based(spec),
+    )
+
+
+_SELECTOR = "spec.namespaceSelector"
+
+
+def read_local_queue(source: Mapping[str, Any]) -> LocalQueue:
+    spec = fields.mapping(source, "spec", "")
+    metadata = fields.mapping(source, "metadata", "")
+    return LocalQueue(
+        namespace=fields.text(metadata, "namespace", "metadata"),
+        name=_name(source),
+        cluster_queue=fields.text(spec, "clusterQueue", "spec"),
+        stop_policy=_choice(spec, "stopPolicy", StopPolicy.NONE),
+    )
+
+
+def read_cohort(source: Mapping[str, Any]) -> Cohort:
+    spec = fields.mapping(source, "spec", "")
+    # The alpha API called it ``parent``.
+    parent = fields.text(spec, "parentName", "spec") or fields.text(spec, "parent", "spec")
+    return Cohort(name=_name(source), parent=parent, groups=_groups(spec))
+
+
+def read_flavor(source: Mapping[str, Any]) -> ResourceFlavor:
+    spec = fields.mapping(source, "spec", "")
+    return ResourceFlavor(
+        name=_name(source),
+        node_labels=dict(fields.texts(spec, "nodeLabels", "spec")),
+        taints=tuple(
+            read_taint(item, here) for item, here in fields.objects(spec, "nodeTaints", "spec")
+        ),
+        tolerations=tuple(
+            read_toleration(item, here)
+            for item, here in fields.objects(spec, "tolerations", "spec")
+        ),
+        topology=fields.text(spec, "topologyName", "spec"),
+    )
+
+
+def read_check(source: Mapping[str, Any]) -> AdmissionCheck:
+    spec = fields.mapping(source, "spec", "")
+    parameters = fields.mapping(spec, "parameters", "spec")
+    return AdmissionCheck(
+        name=_name(source),
+        controller=fields.text(spec, "controllerName", "spec"),
+        active=_active(source)[0],
+        parameters=fields.text(parameters, "name", "spec.parameters"),
+    )
+
+
+def read_multikueue_config(source: Mapping[str, Any]) -> tuple[str, ...]:
+    return fields.strings(fields.mapping(source, "spec", ""), "clusters", "spec")
+
+
+def read_worker_cluster(source: Mapping[str, Any]) -> WorkerCluster:
+    active, because = _active(source)
+    return WorkerCluster(name=_name(source), active=active, inactive_because=because)
+
+
+def read_priority(source: Mapping[str, Any]) -> int:
+    return fields.integer(source, "value", "") or 0
+
+
+def read_pod_priority(source: Mapping[str, Any]) -> PodPriority:
+    return PodPriority(read_priority(source), fields.flag(source, "globalDefault", ""))
+
+
+def _name(source: Mapping[str, Any]) -> str:
+    return fields.text(fields.mapping(source, "metadata", ""), "name", "metadata")
+
+
+def _active(source: Mapping[str, Any]) -> tuple[bool, str]:
+    """Return the Active condition and its message; one not written yet counts as active."""
+    status = fields.mapping(source, "status", "")
+    for condition, here in fields.objects(status, "conditions", "status"):
+        if condition.get("type") == "Active":
+            active = condition.get("status") == "True"
+            return active, "" if active else fields.text(condition, "message", here)
+    return True, ""
+
+
+def _choice(spec: Mapping[str, Any], key: str, default: _Choice) -> _Choice:
+    value = fields.text(spec, key, "spec") or default.value
+    try:
+        return type(default)(value)
+    except ValueError:
+        expected = ", ".join(type(default))
+        raise FieldError(f"spec.{key}", f"expected one of {expected}, got {value!r}") from None
+
+
+def _preemption(spec: Mapping[str, Any]) -> Preemption:
+    path = "spec.preemption"
+    borrow = fields.mapping(spec, "borrowWithinCohort", path)
+    return Preemption(
+        within_cluster_queue=fields.text(spec, "withinClusterQueue", path) or "Never",
+        reclaim_within_cohort=fields.text(spec, "reclaimWithinCohort", path) or "Never",
+        borrow_within_cohort=fields.text(borrow, "policy", f"{path}.borrowWithinCohort") or "Never",
+    )
+
+
+def _usage_based(spec: Mapping[str, Any]) -> bool:
+    scope = fields.mapping(spec, "admissionScope", "spec")
+    mode = fields.text(scope, "admissionMode", "spec.admissionScope")
+    return mode == "UsageBasedAdmissionFairSharing"
+
+
+def _fungible(spec: Mapping[str, Any], key: str, default: str) -> str:
+    value = fields.text(spec, key, "spec.flavorFungibility") or default
+    return _FUNGIBILITY.get(value, value)
+
+
+def _checks(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    strategy = fields.mapping(spec, "admissionChecksStrategy", "spec")
+    rules = fields.objects(strategy, "admissionChecks", "spec.admissionChecksStrategy")
+    named = tuple(fields.text(rule, "name", here) for rule, here in rules)
+    return named or fields.strings(spec, "admissionChecks", "spec")
+
+
+def _checks_by_flavor(spec: Mapping[str, Any]) -> bool:
+    strategy = fields.mapping(spec, "admissionChecksStrategy", "spec")
+    rules = fields.objects(strategy, "admissionChecks", "spec.admissionChecksStrategy")
+    return any(fields.sequence(rule, "onFlavors", here) for rule, here in rules)
+
+
+def _groups(spec: Mapping[str, Any]) -> tuple[ResourceGroup, ...]:
+    return tuple(
+        ResourceGroup(
+            resources=fields.strings(group, "coveredResources", here),
+            flavors=tuple(
+                fields.text(flavor, "name", place)
+                for flavor, place in fields.objects(group, "flavors", here)
+            ),
+            quotas=_quotas(group, here),
+        )
+        for group, here in fields.objects(spec, "resourceGroups", "spec")
+    )
+
+
+def _quotas(group: Mapping[str, Any], path: str) -> dict[FlavorResource, Quota]:
+    return {
+        (fields.text(flavor, "name", here), fields.text(cell, "name", place)): _quota(cell, place)
+        for flavor, here in fields.objects(group, "flavors", path)
+        for cell, place in fields.objects(flavor, "resources", here)
+    }
+
+
+def _quota(cell: Mapping[str, Any], path: str) -> Quota:
+    return Quota(
+        nominal=_amount(cell, "nominalQuota", path) or 0,
+        borrowing_limit=_amount(cell, "borrowingLimit", path),
+        lending_limit=_amount(cell, "lendingLimit", path),
+    )
+
+
+def _amount(cell: Mapping[str, Any], key: str, path: str) -> int | None:
+    value = cell.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        here = child(path, key)
+        raise FieldError(here, f"expected a quantity, got {fields.kind_of(value)}")
+    name = fields.text(cell, "name", path)
+    return quantity.parse(value, resource=name, path=child(path, key))
+
 
 KUEUES_WEBHOOK = "mjob.kb.io"
 OUR_WEBHOOK = "create.kueue-fallback.dev"

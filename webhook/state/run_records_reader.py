@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from webhook.api.errors import ClusterError, Forbidden, NotServed
-from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, NotServed
 from webhook.api.resources import RUN_TIMES, ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.learn.run_records import SHARDS, name_of

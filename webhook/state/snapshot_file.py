@@ -16,8 +16,7 @@ from typing import Any
 import yaml
 
 from webhook.api import resources as kinds
-from webhook.api.errors import Forbidden, NotServed
-from webhook.api.kubernetes_api import KubernetesApi
+from webhook.api.kubernetes_api import Forbidden, KubernetesApi, NotServed
 from webhook.api.resources import ReadObject, Resource, key_of
 from webhook.api.watch import list_pages, path_of
 from webhook.learn.estimates import Learned

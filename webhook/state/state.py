@@ -16,13 +16,13 @@ from webhook.api import resources as kinds
 from webhook.api.resources import Key, ReadObject
 from webhook.kueue.requests import per_pod
 from webhook.learn.dispatches import Dispatches
-from webhook.learn.estimates import AT_ONCE, Learned, RunTimeLearner, remembered
-from webhook.learn.failing import Failing
+from webhook.learn.estimates import AT_ONCE, Failing, Learned, RunTimeLearner, remembered
 from webhook.learn.run_records import ClassRecord
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
 from webhook.model.job import PodSet
 from webhook.model.kueue_support import KueueManager
+from webhook.model.pods import Selector
 from webhook.model.policy.fallback_policy import FallbackPolicy, sort_key
 from webhook.model.queues import (
     Arrival,
@@ -34,7 +34,6 @@ from webhook.model.queues import (
     Snapshot,
     StopPolicy,
 )
-from webhook.model.selector import Selector
 from webhook.state.kueue_config import read_kueue_config, under_gates
 from webhook.state.readers import read
 from webhook.state.workload import Group, QueueContents, SeenWorkload, Workload

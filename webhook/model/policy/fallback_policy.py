@@ -12,7 +12,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, ValidationError
 
 from webhook.model import quantity
-from webhook.model.fields import FieldError
+from webhook.model.fields import FieldError, field_errors
+from webhook.model.pods import Expression, Operator, Selector
 from webhook.model.policy.patterns import FORMS
 from webhook.model.policy.rules import option_name
 from webhook.model.policy.spec import (
@@ -43,8 +44,6 @@ from webhook.model.policy.spec import (
     TolerationMatch,
     TolerationSpec,
 )
-from webhook.model.selector import Expression, Operator, Selector
-from webhook.model.validation_errors import field_errors
 
 __all__ = [
     "GROUP",
