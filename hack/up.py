@@ -17,6 +17,7 @@ from hack.cluster import ROOT, Cluster
 from hack.processes import MARK
 
 ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ended: Final[list[int]] = []
 
 
 def main() -> None:
@@ -25,8 +26,8 @@ def main() -> None:
     parser.add_argument("--bare", action="store_true", help="without this project")
     given = parser.parse_args()
     cluster = Cluster(name=given.name)
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, _exit)
+    for ending in ENDINGS:
+        signal.signal(ending, _end)
     # With the lock comes the cluster's folder: from then on an end must find who deletes it.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     try:
@@ -47,6 +48,8 @@ def _up(cluster: Cluster, lock: int, *, bare: bool) -> None:
         tools.ensure()
         with _start_keeper(cluster, lock, bare=bare) as process:
             _follow(process, cluster)
+            if _ended:
+                raise SystemExit(1)
             _tell_to_keep(process)
             up = True
             # It goes on without us.
@@ -135,8 +138,10 @@ def _name(text: str) -> str:
     return text
 
 
-def _exit(*_: object) -> NoReturn:
-    raise SystemExit(1)
+def _end(ending: int, _frame: object) -> NoReturn:
+    # Python ignores what is raised while a finalizer runs, so the signal is noted, too.
+    _ended.append(ending)
+    raise KeyboardInterrupt if ending == signal.SIGINT else SystemExit(1)
 
 
 if __name__ == "__main__":

@@ -29,10 +29,13 @@ def ready_of(client, name, *, generation=None):
     return None
 
 
-def wait_for_ready(client, name, status):
+def wait_for_ready(client, name, status, *, saying=""):
+    """Wait for the condition Ready, with a message that begins so."""
+
     def reached():
         one = ready_of(client, name)
-        return one if one and one["status"] == status else None
+        is_meant = one and one["status"] == status
+        return one if is_meant and one["message"].startswith(saying) else None
 
     return wait_for(reached, f"{name} is Ready={status}")
 
@@ -46,7 +49,8 @@ def test_a_missing_queue_is_named_until_it_is_there(client, queues):
 
     client.apply(policy)
     try:
-        without = wait_for_ready(client, queues.policy, "False")
+        # The other LocalQueue is as new as the policy: it may not be known at first, either.
+        without = wait_for_ready(client, queues.policy, "False", saying="spec.options[1]")
         client.create(
             {
                 "apiVersion": paper.KUEUE,
