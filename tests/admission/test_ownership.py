@@ -5,7 +5,7 @@ from copy import deepcopy
 import jsonpatch
 import pytest
 
-from webhook.admission.patch import disowned
+from webhook.admission.original import disowned
 
 PATH = ("spec", "template", "spec", "containers", "main", "env", "RUN_ENV")
 

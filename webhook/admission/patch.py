@@ -1,136 +1,22 @@
 """Turns edits into a minimal JSON Patch (RFC 6902), and applies it to the review's object as proof.
 
 A patch that does not apply is an error for the user even under ``failurePolicy: Ignore``. So on any
-doubt there is a PatchError and no patch. It also tells which paths may be edited, finds values at
-them, and whether edits make an object too large. It must not know what the edits are for.
+doubt there is a PatchError and no patch. It also tells whether edits make an object too large. It
+must not know what the edits are for.
 """
 
 from __future__ import annotations
 
-import json
 import marshal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from typing import Any
 
-from webhook.admission.original import original_of
-from webhook.model.edits import (
-    ABSENT,
-    HOLE,
-    KEYED_BY_NAME,
-    Absent,
-    Edit,
-    Operation,
-    Path,
-    Prepared,
-    escaped,
-    to_pointer,
-)
+from webhook.admission import original
+from webhook.admission.original import Allowed, original_of
+from webhook.model.edits import ABSENT, HOLE, Edit, Operation, Path, Prepared, escaped, to_pointer
 from webhook.model.pods import recalling
-
-Allowed: TypeAlias = tuple[Path, ...]
-"""Patterns of paths; a part ``*`` is any text, ``domain/*`` any name with that prefix."""
-Tree: TypeAlias = "dict[str, Tree | Path]"
-
-
-def match(path: Path, allowed: Allowed) -> Path | Tree | None:
-    """Return the pattern for *path*; a tree if *path* is above allowed paths; None: neither."""
-    return find(path, tree_of(allowed))
-
-
-def find(path: Path, tree: Tree) -> Path | Tree | None:
-    """Return the same as ``match`` from a *tree* that was fetched once for many paths."""
-    # Fetching the tree costs more than going down in it.
-    node: Path | Tree | None = tree
-    for part in path:
-        if not isinstance(node, dict):
-            return None
-        node = node.get(part) or node.get("*") or node.get(part.partition("/")[0] + "/*")
-    return node
-
-
-@lru_cache(maxsize=16)
-def tree_of(allowed: Allowed) -> Tree:
-    tree: Tree = {}
-    for pattern in allowed:
-        node = tree
-        for part in pattern[:-1]:
-            # No pattern lies below another one, so what is found here is a tree.
-            node = cast("Tree", node.setdefault(part, {}))
-        node[pattern[-1]] = pattern
-    return tree
-
-
-def value_at(source: Any, path: Path) -> Any | Absent:
-    """Return the value at *path*; ABSENT if it is null or cannot be reached."""
-    node = source
-    for part in path:
-        node = step(node, part)
-        if node is None:
-            return ABSENT
-    return node
-
-
-def step(node: Any, part: str) -> Any:
-    """Return the value one part further down; None: there is none."""
-    if isinstance(node, dict):
-        return node.get(part)
-    if isinstance(node, list):
-        index = place_of(node, part)
-        return None if index is None else node[index]
-    return None
-
-
-def place_of(elements: list[Any], name: str) -> int | None:
-    """Return the index of the element called *name*, the last of several; None: there is none."""
-    # Of several variables with one name, the kubelet uses the last.
-    for index in range(len(elements) - 1, -1, -1):
-        element = elements[index]
-        if isinstance(element, dict) and element.get("name") == name:
-            return index
-    return None
-
-
-def empty(part: str) -> Any:
-    """Return the empty container, list or object, for a field *part* that has to be created."""
-    return [] if part in KEYED_BY_NAME else {}
-
-
-_VALUE = "f:value"
-
-
-def disowned(source: Mapping[str, Any], variables: Iterable[Path]) -> list[Operation]:
-    """List the operations after which nobody owns the literal value of these variables."""
-    metadata = source.get("metadata")
-    entries = metadata.get("managedFields") if isinstance(metadata, dict) else None
-    claimed = [(*_fields_of(path), _VALUE) for path in variables]
-    return [
-        {"op": "remove", "path": to_pointer(("metadata", "managedFields", str(index), *path))}
-        for index, entry in enumerate(entries if isinstance(entries, list) else ())
-        for path in claimed
-        if _is_there(entry, path)
-    ]
-
-
-def _fields_of(path: Path) -> Iterator[str]:
-    """Yield the parts of a path as managed fields write it: ``f:env``, ``k:{"name":"A"}``."""
-    yield "fieldsV1"
-    above = ""
-    for part in path:
-        is_name = above in KEYED_BY_NAME
-        key = json.dumps({"name": part}, separators=(",", ":"), ensure_ascii=False)
-        yield f"k:{key}" if is_name else f"f:{part}"
-        above = "" if is_name else part
-
-
-def _is_there(node: Any, path: Path) -> bool:
-    for part in path:
-        if not isinstance(node, dict) or part not in node:
-            return False
-        node = node[part]
-    return True
 
 
 class CannotApplyError(ValueError):
@@ -309,10 +195,10 @@ def _filled(value: Any, text: str) -> Any:
 
 def _check(edits: Sequence[Edit], allowed: Allowed) -> None:
     seen: set[Path] = set()
-    tree = tree_of(allowed)
+    tree = original.tree_of(allowed)
     for edit in edits:
         # A record on the Job may have been forged: it must not open any other path.
-        if not isinstance(find(edit.path, tree), tuple):
+        if not isinstance(original.find(edit.path, tree), tuple):
             raise PatchError(edit.path, "may not be patched")
         if edit.path in seen:
             raise PatchError(edit.path, "edited twice")
@@ -332,8 +218,8 @@ def _verify(edits: Sequence[Edit], source: dict[str, Any]) -> None:
     for edit in edits:
         parent = edit.path[:-1]
         if parent not in reached:
-            reached[parent] = value_at(source, parent)
-        value = step(reached[parent], edit.path[-1])
+            reached[parent] = original.value_at(source, parent)
+        value = original.step(reached[parent], edit.path[-1])
         if (ABSENT if value is None else value) != edit.value:
             raise PatchError(edit.path, "does not have its value after the patch")
 
@@ -375,7 +261,7 @@ class _Operations:
         """Return the value one part further down (None: nothing) and the pointer's last part."""
         if isinstance(node, dict):
             return node.get(part), escaped(part)
-        index = place_of(node, part) if isinstance(node, list) else None
+        index = original.place_of(node, part) if isinstance(node, list) else None
         if index is None:
             raise PatchError(edit.path, f"nothing called {part} at {pointer}")
         return node[index], str(index)
@@ -384,7 +270,7 @@ class _Operations:
         if edit.value is ABSENT:
             return
         if pointer not in self._created:
-            value = empty(edit.path[depth])
+            value = original.empty(edit.path[depth])
             self._created[pointer] = value
             op = "add" if is_new else "replace"
             self._operations.append({"op": op, "path": pointer, "value": value})
@@ -392,7 +278,7 @@ class _Operations:
         for part in edit.path[depth + 1 : -1]:
             if not isinstance(node, dict):
                 raise PatchError(edit.path, f"nothing called {part} at {pointer}")
-            node = node.setdefault(part, empty(part))
+            node = node.setdefault(part, original.empty(part))
         if isinstance(node, list):
             node.append(edit.value)
         else:
@@ -427,7 +313,7 @@ class _Operations:
                 if isinstance(element, dict) and element.get("name") == name
             ]
             return
-        index = place_of(node, name)
+        index = original.place_of(node, name)
         if index is None:
             self._operations.append({"op": "add", "path": f"{pointer}/-", "value": edit.value})
         elif node[index] != edit.value:
@@ -452,7 +338,7 @@ def too_large(source: Mapping[str, Any], edits: Iterable[Edit]) -> str:
         if edit.path[-2] == "annotations":
             changed.setdefault(edit.path[:-1], {})[edit.path[-1]] = edit.value
     for path, values in changed.items():
-        before = value_at(source, path)
+        before = original.value_at(source, path)
         after = {**(before if isinstance(before, dict) else {}), **values}
         if _bytes(after) > _ANNOTATIONS:
             return f"{'.'.join(path)} would have more than {_ANNOTATIONS >> 10} KiB"

@@ -11,7 +11,6 @@ from typing import Any
 
 from webhook.adapt import movable_env
 from webhook.admission import original as originals
-from webhook.admission import patch
 from webhook.decide import warning
 from webhook.decide.decision_record import Recorded
 from webhook.decide.match import OPT_OUT, POLICY
@@ -52,7 +51,7 @@ def restoration(
 def _restored(
     old: Mapping[str, Any], new: Mapping[str, Any], path: Path, submitted: Json | Absent
 ) -> Edit | None:
-    now, decided = patch.value_at(new, path), patch.value_at(old, path)
+    now, decided = originals.value_at(new, path), originals.value_at(old, path)
     # Only a submitted value that comes back is replaced (decision 0002).
     comes_back = _same(path, now, submitted) or _is_merged(path, now, decided, submitted)
     if not comes_back or now == decided:
@@ -79,8 +78,8 @@ def _members(
     """List the edits that refill a field that was not submitted and is missing again."""
     if path[-1] not in _FREE or submitted is not ABSENT or not _reachable(old, new, path):
         return
-    decided = patch.value_at(old, path)
-    if patch.value_at(new, path) is not ABSENT or not isinstance(decided, (dict, list)):
+    decided = originals.value_at(old, path)
+    if originals.value_at(new, path) is not ABSENT or not isinstance(decided, (dict, list)):
         return
     for name, value in _named(decided):
         yield Edit(path=(*path, name), value=value, was=ABSENT)
@@ -100,7 +99,7 @@ def _reachable(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> bo
     for index, part in enumerate(path[:-2]):
         if part in ("containers", "initContainers"):
             upto = path[: index + 2]
-            return ABSENT not in (patch.value_at(old, upto), patch.value_at(new, upto))
+            return ABSENT not in (originals.value_at(old, upto), originals.value_at(new, upto))
     return True
 
 
@@ -163,7 +162,7 @@ def disowned(job: Mapping[str, Any], kind: JobKind) -> list[Operation]:
     # Server-side apply by others would conflict with the owner of the plain value (decision 0020).
     if _labels(job).get(OPTION_LABEL) != UNDO or DECISION in _annotations(job):
         return []
-    return patch.disowned(job, _read_variables(job, kind))
+    return originals.disowned(job, _read_variables(job, kind))
 
 
 def _read_variables(job: Mapping[str, Any], kind: JobKind) -> Original:
