@@ -10,6 +10,7 @@ import http.client
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
@@ -83,6 +84,7 @@ class Installation:
         )
         self._serve_flags = tuple(serve_flags)
         self._chart_values = tuple(chart_values)
+        self._environment: dict[str, str] = {}
         # Only who has the servers' key could end TLS in between.
         self._balanced = "connections" if certificates == "selfManaged" else balanced
 
@@ -122,6 +124,7 @@ class Installation:
     def up(self) -> None:
         """Install the chart, start all processes and return when every replica is ready."""
         items = self.objects()
+        self._environment = environment_of(items)
         self.plane.install(items, namespace=NAMESPACE)
         self.run(settings_of(items))
 
@@ -252,6 +255,7 @@ class Installation:
         # The checkout's own modules, wherever the caller stands; the proxy is this one's.
         checkout = self.checkout if module == "webhook" else ROOT
         environment = {"PYTHONPATH": str(checkout), "PYTHONUNBUFFERED": "1"}
+        environment |= self._environment if module == "webhook" else {}
         # Older versions start children that import from the folder they are in.
         folder = checkout if checkout is not ROOT else None
         program = Program(name=name, command=command, environment=environment, folder=folder)
@@ -290,6 +294,17 @@ def service(port: int) -> Object:
             "ports": [{"name": "webhook", "port": port}],
         },
     }
+
+
+def environment_of(items: Sequence[Object]) -> dict[str, str]:
+    """Take the environment variables out of the chart's Deployments, which all have the same."""
+    found = [
+        container.get("env", ())
+        for item in items
+        if item["kind"] == "Deployment"
+        for container in item["spec"]["template"]["spec"]["containers"]
+    ]
+    return {each["name"]: each["value"] for each in chain.from_iterable(found)}
 
 
 def settings_of(items: Sequence[Object]) -> str:

@@ -260,6 +260,17 @@ readinessProbe:
 {{- end }}
 {{- end -}}
 
+{{- /* glibc gives back what large objects took: one heap, and large blocks mapped on their own. */}}
+{{- define "kueue-fallback.allocator" -}}
+env:
+  - name: MALLOC_ARENA_MAX
+    value: "1"
+  - name: MALLOC_MMAP_THRESHOLD_
+    value: "131072"
+  - name: MALLOC_TRIM_THRESHOLD_
+    value: "131072"
+{{- end }}
+
 {{- define "kueue-fallback.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true

@@ -206,3 +206,14 @@ def test_a_certificate_of_its_own_is_nowhere_on_disk(render):
     spec = render().pod()["spec"]
 
     assert [volume["name"] for volume in spec["volumes"]] == ["settings", "tmp"]
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_what_large_objects_took_is_given_back(render, name):
+    (container,) = pod(render(), "Deployment", name)["spec"]["containers"]
+
+    assert {each["name"]: each["value"] for each in container["env"]} == {
+        "MALLOC_ARENA_MAX": "1",
+        "MALLOC_MMAP_THRESHOLD_": "131072",
+        "MALLOC_TRIM_THRESHOLD_": "131072",
+    }

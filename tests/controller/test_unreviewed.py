@@ -7,7 +7,7 @@ import pytest
 from tests.controller.watched_jobs import STARTED, Cluster, entry, missed, stored
 from tests.servers import Server, paper_snapshot
 from webhook.api.watch import WatchUpdate
-from webhook.controller.unreviewed import MOST_WAITING, UnreviewedJobs
+from webhook.controller.unreviewed import MOST_WAITING, SnapshotHistory, UnreviewedJobs
 from webhook.model.pods import Selector
 from webhook.model.queues import OffSwitch
 
@@ -180,3 +180,16 @@ def test_of_metadata_only_what_decides_is_kept():
     assert found.key == ("team", "light")
     assert (found.value.uid, found.value.created) == ("uid-light", CREATED)
     assert found.value.job.annotations == {OURS + "policy": "p"}
+
+
+def test_of_snapshots_that_differ_in_what_waits_one_is_kept():
+    history, snapshot = SnapshotHistory(), paper_snapshot()
+    off = dataclasses.replace(snapshot, off=OffSwitch())
+    for number in range(100):
+        history.note(dataclasses.replace(snapshot, generation=number + 1, competing={}), number)
+    history.note(off, 100.0)
+
+    kept = history.since(50.0)
+
+    assert [each.off for each in kept] == [OffSwitch(), None]
+    assert all(each.policies == snapshot.policies for each in kept)

@@ -1,3 +1,6 @@
+import gc
+import weakref
+
 from webhook.model.job import PodSet, PodSets, of_pod_sets
 from webhook.model.pods import PodTemplate
 
@@ -58,3 +61,19 @@ def test_a_plain_tuple_remembers_nothing():
         of_pod_sets(lambda given, other: calls.append((given, other)), (), "other")
 
     assert calls == [((), "other"), ((), "other")]
+
+
+def test_with_the_pod_sets_goes_what_was_worked_out():
+    class Outcome:
+        pass
+
+    found = pod_sets()
+    outcome = weakref.ref(of_pod_sets(lambda *_: Outcome(), found, found, "another"))
+    assert outcome() is not None
+
+    gc.disable()
+    try:
+        del found
+        assert outcome() is None
+    finally:
+        gc.enable()

@@ -137,14 +137,19 @@ class UnreviewedJobs:
 
 
 class SnapshotHistory:
-    """The snapshots of the last minutes, with the instants from which they were in force."""
+    """The snapshots of the last minutes, with the instants from which they were in force.
+
+    Of each only what tells whether a policy applies, which seldom changes: several a second, with
+    all that waited then, would be kept otherwise.
+    """
 
     def __init__(self) -> None:
         self._past: deque[tuple[float, Snapshot]] = deque()
 
     def note(self, snapshot: Snapshot, unix: float) -> None:
-        if not self._past or self._past[-1][1].generation != snapshot.generation:
-            self._past.append((unix, snapshot))
+        lasting = _lasting(snapshot)
+        if not self._past or self._past[-1][1] != lasting:
+            self._past.append((unix, lasting))
         while len(self._past) > 1 and self._past[1][0] <= unix - KEPT_SECONDS:
             self._past.popleft()
 
@@ -158,6 +163,23 @@ class SnapshotHistory:
             if began <= unix:
                 break
         return tuple(found)
+
+
+def _lasting(snapshot: Snapshot) -> Snapshot:
+    """Take out what changes with every Workload, and says nothing of which policy applies."""
+    return replace(
+        snapshot,
+        held={},
+        competing={},
+        profiles={},
+        run_times={},
+        start_delays={},
+        dispatches={},
+        failing=frozenset(),
+        obstacles={},
+        generation=min(snapshot.generation, 1),
+        as_of=0.0,
+    )
 
 
 class Unreviewed:

@@ -88,8 +88,9 @@ class PodSets(tuple[PodSet, ...]):  # noqa: SLOT001 - a tuple with slots could r
         if found is None:
             if len(known) >= self._KEPT:
                 known.clear()
-            # The objects stay with their ids, so that no other one can get one of these.
-            found = known[ids] = key, work()
+            # The objects stay with their ids, so that no other one can get one of these. Not these
+            # pod sets: they would keep themselves until the next garbage collection.
+            found = known[ids] = tuple(part for part in key if part is not self), work()
         result: T = found[1]
         return result
 
