@@ -83,22 +83,22 @@ class Remembered(Generic[_Value]):
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._found: OrderedDict[object, tuple[float, _Value]] = OrderedDict()
+        self._answers: OrderedDict[object, tuple[float, _Value]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: object, ask: Callable[[], _Value]) -> _Value:
         """Return the cached answer, else the result of *ask*; exceptions are not cached."""
         with self._lock:
-            until, value = self._found.get(key, (0.0, None))
+            until, value = self._answers.get(key, (0.0, None))
             if value is not None and until > self._clock():
                 return value
-        found = ask()
+        answer = ask()
         with self._lock:
-            self._found[key] = self._clock() + REMEMBERED_SECONDS, found
-            self._found.move_to_end(key)
-            while len(self._found) > REMEMBERED:
-                self._found.popitem(last=False)
-        return found
+            self._answers[key] = self._clock() + REMEMBERED_SECONDS, answer
+            self._answers.move_to_end(key)
+            while len(self._answers) > REMEMBERED:
+                self._answers.popitem(last=False)
+        return answer
 
 
 class Reviews:

@@ -1,4 +1,4 @@
-"""State, forecasts and decisions to the view of one moment, and the part that a user may see.
+"""Turns state, forecasts and decisions into the view of one moment, or a user's part of it.
 
 What the controller published of the journal is added: decisions made elsewhere, and gains. Pure.
 """
@@ -43,7 +43,8 @@ NOTHING: Final = SavingsRecord(as_of=0.0)
 def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[ShownDecision, ...]:
     """Return the *known* decisions and those of other Jobs from the record; the newest first.
 
-    A line of the log has only the prefix of a generated name.
+    Jobs are compared by how their names begin: a line of the log has only the prefix of a generated
+    name.
     """
     waiting: defaultdict[tuple[str, str], list[ShownDecision]] = defaultdict(list)
     for decision in known:
@@ -52,12 +53,12 @@ def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[Shown
     added = []
     for past in sorted(record.decisions, key=lambda each: (each.at, each.id)):
         same = waiting[past.namespace, past.policy]
-        found = next((each for each in same if _is_same(each, past)), None)
-        if found is None:
+        matching = next((candidate for candidate in same if _is_same(candidate, past)), None)
+        if matching is None:
             added.append(_shown(past))
         else:
-            same.remove(found)
-    together = sorted((*known, *added), key=lambda each: (-each.at, each.id))
+            same.remove(matching)
+    together = sorted((*known, *added), key=lambda shown: (-shown.at, shown.id))
     return tuple(together[:KEPT])
 
 
@@ -78,15 +79,15 @@ def _shown(past: PastDecision) -> ShownDecision:
         reason=past.reason,
         options=tuple(
             ShownOption(
-                name=each.option,
-                queue=each.queue,
+                name=option.option,
+                queue=option.queue,
                 pending=None,
-                starts_in=each.starts_in,
-                runs=each.runs,
-                finishes_in=each.finishes_in,
-                rejected=each.rejected,
+                starts_in=option.starts_in,
+                runs=option.runs,
+                finishes_in=option.finishes_in,
+                rejected=option.rejected,
             )
-            for each in past.options
+            for option in past.options
         ),
         is_replayed=past.mode != Mode.ADVISE,
     )
@@ -94,25 +95,25 @@ def _shown(past: PastDecision) -> ShownDecision:
 
 def enforced(gained: Iterable[Gained]) -> Savings | None:
     """Return what decisions that were carried out have gained; None: nothing was replayed."""
-    return _summed([each for each in gained if each.mode == Mode.ENFORCE])
+    return _summed([gain for gain in gained if gain.mode == Mode.ENFORCE])
 
 
 def promised(gained: Iterable[Gained]) -> Savings | None:
-    """Return what those of policies that observe or advise would have gained; None: unknown."""
-    return _summed([each for each in gained if each.mode != Mode.ENFORCE])
+    """Return what decisions of policies that do not enforce would have gained; None: unknown."""
+    return _summed([gain for gain in gained if gain.mode != Mode.ENFORCE])
 
 
 def _summed(gained: Sequence[Gained]) -> Savings | None:
     if not gained:
         return None
     return Savings(
-        since=min(each.since for each in gained),
-        jobs=sum(each.jobs for each in gained),
-        moved=sum(each.moved for each in gained),
-        saved_seconds=sum(each.saved_seconds for each in gained),
-        slower=sum(each.slower for each in gained),
+        since=min(gain.since for gain in gained),
+        jobs=sum(gain.jobs for gain in gained),
+        moved=sum(gain.moved for gain in gained),
+        saved_seconds=sum(gain.saved_seconds for gain in gained),
+        slower=sum(gain.slower for gain in gained),
         rests=JOURNAL,
-        margin_seconds=sum(each.margin_seconds for each in gained),
+        margin_seconds=sum(gain.margin_seconds for gain in gained),
     )
 
 
@@ -172,43 +173,43 @@ def collect(known: ConsoleInput) -> View:
         leader=_leader(known),
         queues=tuple(
             queue
-            for name, each in (("", counted), *workers)
-            if each is not None
-            for queue in _queues(each, known.now, name)
+            for name, state in (("", counted), *workers)
+            if state is not None
+            for queue in _queues(state, known.now, name)
         ),
         policies=policies(snapshot.policies, known.judged, decisions),
         decisions=decisions,
         savings=enforced(record.gained) or savings(decisions),
-        clusters=tuple(_cluster(name, each, known) for name, each in workers),
+        clusters=tuple(_cluster(name, state, known) for name, state in workers),
         would_save=promised(record.gained),
         gained=record.gained,
         savings_as_of=None if known.published is None else known.published.as_of,
     )
 
 
-def restricted(view: View, seer: Seer) -> View:
-    """Return the part of a view that *seer* may see, with its sums computed again.
+def restricted(view: View, user: Seer) -> View:
+    """Return the part of a view that *user* may see, with its sums computed again.
 
-    Who may get a ClusterQueue here may see that of the same name in each worker cluster.
+    Whoever may get a ClusterQueue here may see those of the same name in all worker clusters.
     """
-    queues = seer.may_get(
+    queues = user.may_get(
         (queue.name for queue in view.queues), group=KUEUE_GROUP, resource="clusterqueues"
     )
-    named = seer.may_get(
+    named = user.may_get(
         (policy.name for policy in view.policies), group=GROUP, resource="fallbackpolicies"
     )
     kept = tuple(queue for queue in view.queues if queue.name in queues)
     # A user who sees figures of a cluster also sees their age.
-    clusters = seen_clusters(view, seer) | {queue.cluster for queue in kept}
-    named_in = [each.namespace for each in view.decisions]
-    named_in += [each.namespace for each in view.gained]
-    namespaces = seer.may_list_jobs(named_in)
-    decisions = tuple(each for each in view.decisions if each.namespace in namespaces)
-    gains = tuple(each for each in view.gained if each.namespace in namespaces)
+    clusters = seen_clusters(view, user) | {queue.cluster for queue in kept}
+    named_in = [decision.namespace for decision in view.decisions]
+    named_in += [gain.namespace for gain in view.gained]
+    namespaces = user.may_list_jobs(named_in)
+    decisions = tuple(decision for decision in view.decisions if decision.namespace in namespaces)
+    gains = tuple(gain for gain in view.gained if gain.namespace in namespaces)
     return replace(
         view,
-        **_seen_off(view, seer),
-        leader=_seen_leader(view, seer),
+        **_seen_off(view, user),
+        leader=_seen_leader(view, user),
         queues=kept,
         policies=tuple(
             replace(
@@ -219,20 +220,20 @@ def restricted(view: View, seer: Seer) -> View:
         ),
         decisions=decisions,
         savings=enforced(gains) or savings(decisions),
-        clusters=tuple(each for each in view.clusters if each.name in clusters),
+        clusters=tuple(cluster for cluster in view.clusters if cluster.name in clusters),
         would_save=promised(gains),
         gained=gains,
     )
 
 
-def seen_clusters(view: View, seer: Seer) -> frozenset[str]:
+def seen_clusters(view: View, user: Seer) -> frozenset[str]:
     """Return the worker clusters that a user may know of."""
-    names = (each.name for each in view.clusters)
-    return seer.may_get(names, group=KUEUE_GROUP, resource="multikueueclusters")
+    names = (cluster.name for cluster in view.clusters)
+    return user.may_get(names, group=KUEUE_GROUP, resource="multikueueclusters")
 
 
 def policies(
-    found: Iterable[FallbackPolicy],
+    active: Iterable[FallbackPolicy],
     judged: Mapping[str, Judged],
     decisions: Iterable[ShownDecision],
 ) -> tuple[Policy, ...]:
@@ -240,15 +241,15 @@ def policies(
     decisions = tuple(decisions)
     return tuple(
         Policy(
-            name=each.name,
-            mode=str(each.spec.mode),
-            ready=judged[each.name].is_ready if each.name in judged else None,
-            message=judged[each.name].message if each.name in judged else "",
+            name=policy.name,
+            mode=str(policy.spec.mode),
+            ready=judged[policy.name].is_ready if policy.name in judged else None,
+            message=judged[policy.name].message if policy.name in judged else "",
             decided=_decided(
-                each.name, [*(option.name for option in each.spec.options), ""], decisions
+                policy.name, [*(option.name for option in policy.spec.options), ""], decisions
             ),
         )
-        for each in found
+        for policy in active
     )
 
 
@@ -307,17 +308,17 @@ def _off_in(names: Iterable[str]) -> str:
     return f"new decisions and moves in {', '.join(names)}"
 
 
-def _seen_off(view: View, seer: Seer) -> dict[str, Any]:
+def _seen_off(view: View, user: Seer) -> dict[str, Any]:
     """Return the off switch, with only the namespaces in which the user may list Jobs."""
     if not view.off_in:
         return {}
-    seen = seer.may_list_jobs(view.off_in)
+    seen = user.may_list_jobs(view.off_in)
     names = tuple(name for name in view.off_in if name in seen)
     return {"off": _off_in(names) if names else "", "off_in": names}
 
 
-def _seen_leader(view: View, seer: Seer) -> str:
-    may_know = seer.may_get([lease.NAME], group="coordination.k8s.io", resource="leases")
+def _seen_leader(view: View, user: Seer) -> str:
+    may_know = user.may_get([lease.NAME], group="coordination.k8s.io", resource="leases")
     return view.leader if may_know or not view.leader else "a replica"
 
 
@@ -327,8 +328,8 @@ def _queues(counted: Counted, now: float, cluster: str) -> Iterator[Queue]:
     for name, held in snapshot.held.items():
         quotas = quota.charge(quotas, name, held.usage)
     for name in sorted(snapshot.cluster_queues):
-        found = _queue(snapshot.cluster_queues[name], counted, quotas, now)
-        yield replace(found, cluster=cluster)
+        queue = _queue(snapshot.cluster_queues[name], counted, quotas, now)
+        yield replace(queue, cluster=cluster)
 
 
 def _queue(queue: ClusterQueue, counted: Counted, quotas: Quotas, now: float) -> Queue:

@@ -40,14 +40,14 @@ LEASES: Final = "leases"
 
 
 class NewestJobs:
-    """Reads Jobs, except those older than enough others that were read.
+    """Reads Jobs; one that is older than as many others as are kept is not read.
 
     A list can have many thousands, each with an annotation of some thousand characters.
     """
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
-        self._found: list[tuple[str, str]] = []
+        self._newest: list[tuple[str, str]] = []
         self._uids: set[str] = set()
 
     def read(self, kind: str, source: Mapping[str, Any]) -> ReadObject:
@@ -63,10 +63,10 @@ class NewestJobs:
         if uid in self._uids:
             return True
         # The times have one form, so their order is that of the texts.
-        heapq.heappush(self._found, (created, uid))
+        heapq.heappush(self._newest, (created, uid))
         self._uids.add(uid)
-        if len(self._found) > self._kept:
-            _, oldest = heapq.heappop(self._found)
+        if len(self._newest) > self._kept:
+            _, oldest = heapq.heappop(self._newest)
             self._uids.discard(oldest)
         return uid in self._uids
 
@@ -120,7 +120,7 @@ class Followed:
     def judged(self) -> Mapping[str, Judged]:
         """Policy to the conditions that the controller wrote on it."""
         with self._lock:
-            return {name: found for (_, name), found in self._judged.items()}
+            return {name: judged for (_, name), judged in self._judged.items()}
 
     @property
     def leads(self) -> Leads | None:
@@ -359,16 +359,16 @@ def serve_again(
 
     A failure that repeats is logged once; one after it was served for a while counts as a new one.
     """
-    wait, told = _FIRST_WAIT_SECONDS, ""
+    wait, logged = _FIRST_WAIT_SECONDS, ""
     while True:
         began = clock()
         try:
             serve()
         except OSError as error:
             if clock() - began > _LONGEST_WAIT_SECONDS:
-                wait, told = _FIRST_WAIT_SECONDS, ""
-            if str(error) != told:
-                told = str(error)
+                wait, logged = _FIRST_WAIT_SECONDS, ""
+            if str(error) != logged:
+                logged = str(error)
                 say(error)
         sleep(wait * random.uniform(0.8, 1.0))  # noqa: S311
         wait = min(_LONGEST_WAIT_SECONDS, 2 * wait)

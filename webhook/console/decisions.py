@@ -1,4 +1,4 @@
-"""Decisions, from the server's log lines and from Jobs' annotations, to what the console shows.
+"""Turns the server's log lines and Jobs' annotations into the decisions that the console shows.
 
 Both are JSON that others wrote; what cannot be read is left out. The store merges both sources.
 """
@@ -57,13 +57,13 @@ def from_job(source: Mapping[str, Any]) -> ShownDecision | None:
         annotations, labels = (
             fields.mapping(metadata, key, "metadata") for key in ("annotations", "labels")
         )
-        found = _decision(
+        decision = _decision(
             fields.as_mapping(_loaded(_text(annotations, DECISION, _AT)), _AT),
             namespace=_text(metadata, "namespace", "metadata"),
             job=_text(metadata, "name", "metadata"),
             queue=_text(labels, QUEUE_LABEL, "metadata.labels"),
         )
-        return replace(found, at=_borne_out(found, metadata), is_unverified=True)
+        return replace(decision, at=_borne_out(decision, metadata), is_unverified=True)
     except FieldError:
         return None
 
@@ -111,7 +111,9 @@ def _decision(source: Mapping[str, Any], *, namespace: str, job: str, queue: str
         option=_text(source, "option", _AT),
         queue=_queue(source, queue),
         reason=_text(source, "reason", _AT),
-        options=tuple(_option(*each) for each in fields.objects(source, "options", _AT)[:_OPTIONS]),
+        options=tuple(
+            _option(*option) for option in fields.objects(source, "options", _AT)[:_OPTIONS]
+        ),
         moves=_moves(source),
     )
 
@@ -120,7 +122,7 @@ def _moves(source: Mapping[str, Any]) -> tuple[ShownMove, ...]:
     """Return the last moves; the first entry is where the Job began, not a move."""
     stays = fields.objects(source, "history", _AT)[-HISTORY_KEPT:]
     count = max(0, min(fields.integer(source, "moves", _AT) or 0, len(stays)))
-    return tuple(_move(*each) for each in stays[len(stays) - count :])
+    return tuple(_move(*stay) for stay in stays[len(stays) - count :])
 
 
 def _queue(source: Mapping[str, Any], queue: str) -> str:
@@ -165,23 +167,23 @@ def _seconds(source: Mapping[str, Any], key: str, path: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise FieldError(child(path, key), f"expected seconds, got {fields.kind_of(value)}")
     try:
-        found = float(value)
+        seconds = float(value)
     except OverflowError:
         raise FieldError(child(path, key), "expected seconds") from None
-    if not isfinite(found):
+    if not isfinite(seconds):
         raise FieldError(child(path, key), "expected seconds")
-    return found
+    return seconds
 
 
 def _unix(time: str) -> float:
     try:
         moment = datetime.fromisoformat(time)
-        found = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+        unix = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
     except (ValueError, OverflowError):
-        found = -1.0
-    if not 0 <= found < _AGES:
+        unix = -1.0
+    if not 0 <= unix < _AGES:
         raise FieldError(child(_AT, "time"), "expected a time")
-    return found
+    return unix
 
 
 KEPT = 500
@@ -195,7 +197,7 @@ class DecisionStore:
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._lines: deque[bytes] = deque(maxlen=kept)
-        self._found: dict[tuple[str, str], ShownDecision] = {}
+        self._decisions: dict[tuple[str, str], ShownDecision] = {}
         """By namespace and id: no namespace can replace another's."""
         self._of_jobs: dict[Key, str] = {}
         """Jobs to the ids of the decisions that they carry."""
@@ -218,37 +220,39 @@ class DecisionStore:
     def forget_others(self, jobs: Container[Key]) -> None:
         """Forget what was read from Jobs that do not exist any more."""
         with self._lock:
-            for job in [each for each in self._of_jobs if each not in jobs]:
+            for job in [known_job for known_job in self._of_jobs if known_job not in jobs]:
                 self._drop(job)
 
     def _drop(self, job: Key) -> None:
         key = job[0], self._of_jobs.pop(job)
-        found = self._found.get(key)
-        if found is not None and found.is_unverified:
-            del self._found[key]
+        decision = self._decisions.get(key)
+        if decision is not None and decision.is_unverified:
+            del self._decisions[key]
 
     def newest(self) -> tuple[ShownDecision, ...]:
         """Return what is known, the newest first."""
         with self._lock:
             while self._lines:
-                found = from_line(self._lines.popleft())
-                if found is not None:
-                    self._put(found)
+                decision = from_line(self._lines.popleft())
+                if decision is not None:
+                    self._put(decision)
             self._trim()
-            return tuple(self._found.values())
+            return tuple(self._decisions.values())
 
     def _put(self, decision: ShownDecision) -> None:
         key = decision.namespace, decision.id
-        before = self._found.get(key)
+        before = self._decisions.get(key)
         if before is None or before.at <= decision.at:
-            self._found[key] = decision if before is None else _together(before, decision)
-        if len(self._found) > self._kept + _SLACK:
+            self._decisions[key] = decision if before is None else _together(before, decision)
+        if len(self._decisions) > self._kept + _SLACK:
             self._trim()
 
     def _trim(self) -> None:
-        ranked = sorted(self._found.values(), key=lambda each: (-each.at, each.id))
-        self._found = {(each.namespace, each.id): each for each in ranked[: self._kept]}
-        kept = {job: id_ for job, id_ in self._of_jobs.items() if (job[0], id_) in self._found}
+        ranked = sorted(self._decisions.values(), key=lambda decision: (-decision.at, decision.id))
+        self._decisions = {
+            (decision.namespace, decision.id): decision for decision in ranked[: self._kept]
+        }
+        kept = {job: id_ for job, id_ in self._of_jobs.items() if (job[0], id_) in self._decisions}
         self._of_jobs = kept
 
 
@@ -259,5 +263,5 @@ def _together(before: ShownDecision, decision: ShownDecision) -> ShownDecision:
     """
     if before.at < decision.at:
         return decision
-    told = before if decision.is_unverified and not before.is_unverified else decision
-    return replace(told, job=max(before.job, decision.job, key=len))
+    kept = before if decision.is_unverified and not before.is_unverified else decision
+    return replace(kept, job=max(before.job, decision.job, key=len))

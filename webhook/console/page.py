@@ -91,10 +91,12 @@ def timeline(view: View) -> Timeline | None:
     """Return the picture of all decisions in *view*; None: there are none."""
     if not view.decisions:
         return None
-    axis = _axis(min(each.at for each in view.decisions), view.at)
+    axis = _axis(min(decision.at for decision in view.decisions), view.at)
     keys = _keys(view.policies, view.decisions)
     kept = _busiest(keys, view.decisions)
-    columns = Counter((each.policy, each.option, axis.column(each.at)) for each in view.decisions)
+    columns = Counter(
+        (decision.policy, decision.option, axis.column(decision.at)) for decision in view.decisions
+    )
     peak = max(columns.values())
     hidden = len({policy for policy, _ in keys} - kept)
     return Timeline(
@@ -123,8 +125,8 @@ def _axis(first: float, now: float) -> _Axis:
 
 def _keys(policies: Sequence[Policy], decisions: Sequence[ShownDecision]) -> dict[Key, str]:
     """Return lanes in the policies' order, each with its color; options of no policy come last."""
-    present = {(each.policy, each.option) for each in decisions}
-    present |= {(each.policy, move.option) for each in decisions for move in each.moves}
+    present = {(decision.policy, decision.option) for decision in decisions}
+    present |= {(decision.policy, move.option) for decision in decisions for move in decision.moves}
     colors = {
         (policy.name, option): color(option, place)
         for policy in policies
@@ -140,7 +142,7 @@ def _busiest(keys: Mapping[Key, str], decisions: Sequence[ShownDecision]) -> set
     lanes = Counter(policy for policy, _ in keys)
     kept: set[str] = set()
     room = MOST_LANES
-    for policy, _ in Counter(each.policy for each in decisions).most_common():
+    for policy, _ in Counter(decision.policy for decision in decisions).most_common():
         if kept and lanes[policy] > room:
             break
         kept.add(policy)
@@ -165,9 +167,9 @@ def _lane(
     mine = {index: columns[*key, index] for index in range(axis.columns) if columns[*key, index]}
     moves = tuple(
         axis.percent(move.at)
-        for each in decisions
-        for move in each.moves
-        if (each.policy, move.option) == key
+        for decision in decisions
+        for move in decision.moves
+        if (decision.policy, move.option) == key
     )
     return Lane(
         policy=key[0],
@@ -189,14 +191,14 @@ def _lane(
 
 def _sentence(columns: Mapping[int, int], moves: int, axis: _Axis) -> str:
     """Return the picture's content in words, for those who cannot see it."""
-    found = []
+    parts = []
     if columns:
         highest = max(columns, key=lambda index: columns[index])
         at = axis.time(axis.start + highest * axis.step)
-        found.append(f"at most {columns[highest]} in {phrases.duration(axis.step)}, at {at} UTC")
+        parts.append(f"at most {columns[highest]} in {phrases.duration(axis.step)}, at {at} UTC")
     if moves:
-        found.append(f"{phrases.counted(moves, 'Job')} moved here")
-    return "; ".join(found)
+        parts.append(f"{phrases.counted(moves, 'Job')} moved here")
+    return "; ".join(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,7 +298,7 @@ def narrowed(view: View, filters: Filters) -> View:
         view,
         queues=tuple(queue for queue in view.queues if _is_queue(queue, filters)),
         policies=tuple(policy for policy in view.policies if _is_policy(policy, filters)),
-        decisions=tuple(each for each in view.decisions if _is_decision(each, filters)),
+        decisions=tuple(decision for decision in view.decisions if _is_decision(decision, filters)),
     )
 
 
@@ -372,7 +374,7 @@ def render(view: View, nonce: str, asked: Filters = NONE) -> str:
         shown=shown,
         asked=asked,
         synced=isfinite(view.age),
-        silent={each.name: each.age for each in view.clusters if each.is_stale},
+        silent={cluster.name: cluster.age for cluster in view.clusters if cluster.is_stale},
         never=inf,
         queues=queues[:QUEUES_AT_ONCE],
         more_queues=queues[QUEUES_AT_ONCE:],
@@ -391,9 +393,9 @@ def _busiest_first(queue: Queue) -> tuple[bool, int, str, str]:
 def _suggested(view: View) -> dict[str, list[str]]:
     """Return the names to suggest for each filter."""
     return {
-        "namespace": sorted({each.namespace for each in view.decisions}),
-        "policy": sorted({each.name for each in view.policies}),
-        "queue": sorted({each.name for each in view.queues}),
+        "namespace": sorted({decision.namespace for decision in view.decisions}),
+        "policy": sorted({policy.name for policy in view.policies}),
+        "queue": sorted({queue.name for queue in view.queues}),
     }
 
 
@@ -414,7 +416,7 @@ def outcome(decision: ShownDecision) -> str:
 
 @cache
 def _environment() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=PackageLoader("webhook.console"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -422,9 +424,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     used: dict[str, Any] = {"bar": bar, "outcome": outcome, "words": phrases}
-    found.globals.update(used)
-    found.globals["lane_height"] = HEIGHT
-    return found
+    environment.globals.update(used)
+    environment.globals["lane_height"] = HEIGHT
+    return environment
 
 
 @cache

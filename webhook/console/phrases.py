@@ -1,4 +1,4 @@
-"""Amounts and times to the words in which the page shows them."""
+"""Turns amounts and times into the words that the page shows."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def rests(savings: Savings, as_of: float | None) -> str:
 
 
 def start(seconds: float | None) -> str:
-    """Return when something starts that starts in *seconds*."""
+    """Return in words when something starts, *seconds* from now; None: it is not known."""
     return "now" if seconds is not None and round(seconds) <= 0 else duration(seconds)
 
 

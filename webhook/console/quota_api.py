@@ -1,4 +1,4 @@
-"""The Quota API: parameters to the JSON of quota, Workloads and decisions, or to a problem.
+"""The Quota API: turns parameters into the JSON of quota, Workloads or decisions, or a problem.
 
 Pure.
 """
@@ -24,16 +24,16 @@ _LONGEST = 253
 
 
 class Problem(Exception):  # noqa: N818 - an answer as good as others
-    """Why there is no result; *more* is added to the text."""
+    """Why there is no result; *more* are further fields of the response, beside the text."""
 
     def __init__(self, status: HTTPStatus, text: str, **more: Any) -> None:
         super().__init__(text)
         self.status, self.text, self.more = status, text, more
 
 
-def quota(view: View, given: Mapping[str, str], seer: Seer) -> Mapping[str, Any]:
+def quota(view: View, given: Mapping[str, str], user: Seer) -> Mapping[str, Any]:
     """Return one flavor's quota of one resource, or all that match what is given."""
-    queue = _queue(view, given, seer)
+    queue = _queue(view, given, user)
     flavor, resource = given.get("flavor"), given.get("resource")
     cells = [cell for cell in queue.cells if flavor in (None, cell.flavor)]
     if not cells and flavor is not None:
@@ -43,15 +43,15 @@ def quota(view: View, given: Mapping[str, str], seer: Seer) -> Mapping[str, Any]
         of_flavor = "" if flavor is None else f" in flavor {flavor}"
         text = f"ClusterQueue {queue.name}{_where(queue)} has no quota of {resource}{of_flavor}"
         raise _missing(text)
-    found = [{**_named(queue), **cell_json(cell)} for cell in cells]
+    quotas = [{**_named(queue), **cell_json(cell)} for cell in cells]
     if flavor is not None and resource is not None:
-        return found[0]
-    return {**_named(queue), "quotas": found}
+        return quotas[0]
+    return {**_named(queue), "quotas": quotas}
 
 
-def workloads(view: View, given: Mapping[str, str], seer: Seer) -> Mapping[str, Any]:
+def workloads(view: View, given: Mapping[str, str], user: Seer) -> Mapping[str, Any]:
     """Return the counts of Workloads as Kueue counts them."""
-    queue = _queue(view, given, seer)
+    queue = _queue(view, given, user)
     return {
         **_named(queue),
         "pendingWorkloads": queue.pending,
@@ -60,27 +60,27 @@ def workloads(view: View, given: Mapping[str, str], seer: Seer) -> Mapping[str, 
     }
 
 
-def decisions(view: View, given: Mapping[str, str], seer: Seer) -> Mapping[str, Any]:
+def decisions(view: View, given: Mapping[str, str], user: Seer) -> Mapping[str, Any]:
     """Return the newest decisions, of one namespace or of all that the user may see."""
     limit = _limit(given.get("limit"))
     if (namespace := given.get("namespace")) is not None:
-        if namespace not in seer.may_list_jobs((namespace,)):
+        if namespace not in user.may_list_jobs((namespace,)):
             raise Problem(HTTPStatus.FORBIDDEN, f"needs list jobs in namespace {namespace}")
-        found = [each for each in view.decisions if each.namespace == namespace]
+        chosen = [decision for decision in view.decisions if decision.namespace == namespace]
     else:
-        seen = seer.may_list_jobs(each.namespace for each in view.decisions)
-        found = [each for each in view.decisions if each.namespace in seen]
-    return {"decisions": [plain(each) for each in found[:limit]]}
+        seen = user.may_list_jobs(decision.namespace for decision in view.decisions)
+        chosen = [decision for decision in view.decisions if decision.namespace in seen]
+    return {"decisions": [plain(decision) for decision in chosen[:limit]]}
 
 
-def _queue(view: View, given: Mapping[str, str], seer: Seer) -> Queue:
+def _queue(view: View, given: Mapping[str, str], user: Seer) -> Queue:
     name = given.get("clusterqueue")
     if name is None:
         raise Problem(HTTPStatus.BAD_REQUEST, "clusterqueue: must be given")
-    if name not in seer.may_get((name,), group=KUEUE_GROUP, resource="clusterqueues"):
+    if name not in user.may_get((name,), group=KUEUE_GROUP, resource="clusterqueues"):
         raise Problem(HTTPStatus.FORBIDDEN, f"needs get clusterqueues {name}")
     cluster = given.get("cluster", "")
-    state: ShownCluster | View = _cluster(view, cluster, seer) if cluster else view
+    state: ShownCluster | View = _cluster(view, cluster, user) if cluster else view
     if state.is_stale:
         raise _stale(state.age, cluster)
     queue = next((q for q in view.queues if (q.name, q.cluster) == (name, cluster)), None)
@@ -90,24 +90,24 @@ def _queue(view: View, given: Mapping[str, str], seer: Seer) -> Queue:
     return queue
 
 
-def _cluster(view: View, name: str, seer: Seer) -> ShownCluster:
-    found = next((each for each in view.clusters if each.name == name), None)
-    if found is not None:
-        return found
+def _cluster(view: View, name: str, user: Seer) -> ShownCluster:
+    shown = next((cluster for cluster in view.clusters if cluster.name == name), None)
+    if shown is not None:
+        return shown
     if view.is_stale:
         # The list of clusters is part of this cluster's state.
         raise _stale(view.age)
-    close = difflib.get_close_matches(name[:_LONGEST], sorted(seen_clusters(view, seer)))
+    close = difflib.get_close_matches(name[:_LONGEST], sorted(seen_clusters(view, user)))
     hint = f"; nearest: {', '.join(close)}" if close else ""
     raise _missing(f"no cluster {name} is watched{hint}")
 
 
 def _stale(age: float, cluster: str = "") -> Problem:
-    told = plain(age)
-    how_old = "is not known yet" if told is None else f"is {age:.0f} s old"
+    known_age = plain(age)
+    how_old = "is not known yet" if known_age is None else f"is {age:.0f} s old"
     where = f" in cluster {cluster}" if cluster else ""
     text = f"the state of the queues{where} {how_old}"
-    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, text, age=told)
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, text, age=known_age)
 
 
 def _named(queue: Queue) -> Mapping[str, Any]:

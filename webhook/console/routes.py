@@ -71,7 +71,7 @@ _API: Mapping[str, tuple[frozenset[str], _Answer]] = {
     "/quota": (frozenset({"clusterqueue", "cluster", "flavor", "resource"}), quota_api.quota),
     "/workloads": (frozenset({"clusterqueue", "cluster"}), quota_api.workloads),
     "/decisions": (frozenset({"limit", "namespace"}), quota_api.decisions),
-    "/view": (frozenset(), lambda view, _, seer: view_json(restricted(view, seer))),
+    "/view": (frozenset(), lambda view, _, user: view_json(restricted(view, user))),
 }
 """Path to its parameters and the function that answers it."""
 
@@ -93,14 +93,14 @@ def create_app(
     )
 
     def asked(path: str) -> Response:
-        who = seer(request.headers.get("Authorization", ""))
+        user = seer(request.headers.get("Authorization", ""))
         names, answer = _API[path]
-        return _to_json(answer(view(), _given(names), who))
+        return _to_json(answer(view(), _given(names), user))
 
     def drawn() -> Response:
-        who = seer(request.headers.get("Authorization", ""))
-        nonce, asked = new_nonce(), page.read(request.args)
-        text = page.render(restricted(view(), who), nonce, asked)
+        user = seer(request.headers.get("Authorization", ""))
+        nonce, filters = new_nonce(), page.read(request.args)
+        text = page.render(restricted(view(), user), nonce, filters)
         return Response(text, headers=headers(nonce))
 
     def described() -> Response:
@@ -139,33 +139,33 @@ def _guard(app: Flask, hosts: tuple[str, ...]) -> None:
 def _answer_errors(app: Flask, on_error: Callable[[Exception], None]) -> None:
     @app.errorhandler(Problem)
     def explain(problem: Problem) -> Response:
-        found = _to_json({"error": problem.text, **problem.more}, problem.status)
+        response = _to_json({"error": problem.text, **problem.more}, problem.status)
         if problem.status is HTTPStatus.SERVICE_UNAVAILABLE:
-            found.headers["Retry-After"] = str(RETRY_SECONDS)
-        return found
+            response.headers["Retry-After"] = str(RETRY_SECONDS)
+        return response
 
     @app.errorhandler(Unknown)
     def ask_who(_: Unknown) -> Response:
         text = "needs a bearer token that the API server knows"
-        found = _to_json({"error": text}, HTTPStatus.UNAUTHORIZED)
-        found.headers["WWW-Authenticate"] = "Bearer"
-        return found
+        response = _to_json({"error": text}, HTTPStatus.UNAUTHORIZED)
+        response.headers["WWW-Authenticate"] = "Bearer"
+        return response
 
     @app.errorhandler(Unanswered)
     def say_later(error: Unanswered) -> Response:
         on_error(error)
         text = "the API server does not say who asks and what they may see"
-        found = _to_json({"error": text}, HTTPStatus.SERVICE_UNAVAILABLE)
-        found.headers["Retry-After"] = str(RETRY_SECONDS)
-        return found
+        response = _to_json({"error": text}, HTTPStatus.SERVICE_UNAVAILABLE)
+        response.headers["Retry-After"] = str(RETRY_SECONDS)
+        return response
 
     @app.errorhandler(HTTPException)
     def name_status(error: HTTPException) -> Response:
         status = HTTPStatus(error.code or HTTPStatus.INTERNAL_SERVER_ERROR)
-        found = _to_json({"error": status.phrase.lower()}, status)
+        response = _to_json({"error": status.phrase.lower()}, status)
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
-            found.headers["Allow"] = "GET, HEAD"
-        return found
+            response.headers["Allow"] = "GET, HEAD"
+        return response
 
     @app.errorhandler(Exception)
     def admit_bug(error: Exception) -> Response:
@@ -175,16 +175,16 @@ def _answer_errors(app: Flask, on_error: Callable[[Exception], None]) -> None:
 
 def _given(names: frozenset[str]) -> Mapping[str, str]:
     """Read the parameters; each must be known, given once, and not empty."""
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for name, values in request.args.lists():
         if name not in names:
             known = f"; known: {', '.join(sorted(names))}" if names else ""
             raise Problem(HTTPStatus.BAD_REQUEST, f"unknown parameter {name}{known}")
         if len(values) > 1 or not values[0]:
             raise Problem(HTTPStatus.BAD_REQUEST, f"{name}: must be given once, not empty")
-        found[name] = values[0]
-    return found
+        parameters[name] = values[0]
+    return parameters
 
 
-def _to_json(found: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
-    return Response(json.dumps(found) + "\n", status=status, mimetype="application/json")
+def _to_json(content: object, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    return Response(json.dumps(content) + "\n", status=status, mimetype="application/json")

@@ -171,8 +171,8 @@ def amount(value: int, resource: str) -> float:
 
 
 def view_json(view: View) -> dict[str, Any]:
-    found: dict[str, Any] = plain(view)
-    return found
+    shown: dict[str, Any] = plain(view)
+    return shown
 
 
 def plain(value: Any) -> Any:
@@ -185,7 +185,7 @@ def plain(value: Any) -> Any:
     if is_dataclass(value):
         return _of_fields(value)
     if isinstance(value, tuple):
-        return [plain(each) for each in value]
+        return [plain(entry) for entry in value]
     if isinstance(value, float) and not isfinite(value):
         return None
     return value
@@ -204,7 +204,7 @@ def cell_json(cell: Cell) -> dict[str, Any]:
 
 
 def _of_fields(value: Any) -> dict[str, Any]:
-    return {_camel(each.name): plain(getattr(value, each.name)) for each in fields(value)}
+    return {_camel(field.name): plain(getattr(value, field.name)) for field in fields(value)}
 
 
 def _camel(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The decision log to a scenario: its Jobs as they came, to be decided by another policy. Pure.
+"""Turns the decision log into a scenario: its Jobs as they came, to be decided anew. Pure.
 
 Run times come from the journal, records, the log's own expectations or an argument, in this order.
 """
@@ -66,11 +66,11 @@ def read(lines: Iterable[str], sources: Sources, *, file: str = NAME) -> Scenari
         FieldError: there is no Job, or one whose run time is not known.
 
     """
-    found = sorted(_lines(lines, file), key=lambda each: each.at)
+    in_order = sorted(_lines(lines, file), key=lambda each: each.at)
     snapshot = emptied(sources.snapshot)
     sources = replace(sources, snapshot=snapshot)
-    over = {(each.namespace, each.name): each for each in sources.entries}
-    queued = [line for line in found if _is_queued(line.job, snapshot)]
+    over = {(entry.namespace, entry.name): entry for entry in sources.entries}
+    queued = [line for line in in_order if _is_queued(line.job, snapshot)]
     if not queued:
         raise FieldError(file, "expected lines with a `job` that names a queue of the snapshot")
     templates: dict[str, Mapping[str, Any]] = {}
@@ -96,7 +96,9 @@ def read(lines: Iterable[str], sources: Sources, *, file: str = NAME) -> Scenari
         policies=snapshot.policies,
         policy_objects=(),
         templates={named[template]: source for template, source in templates.items()},
-        submissions=tuple(replace(each, template=named[each.template]) for each in submissions),
+        submissions=tuple(
+            replace(submission, template=named[submission.template]) for submission in submissions
+        ),
         workers=sources.workers,
     )
 
@@ -122,11 +124,11 @@ def _lines(lines: Iterable[str], file: str) -> Iterator[_Line]:
 
 
 def _line(source: Mapping[str, Any], number: int) -> _Line:
-    given = fields.mapping(source, "job", "")
-    metadata = {**fields.mapping(given, "metadata", "job")}
+    logged = fields.mapping(source, "job", "")
+    metadata = {**fields.mapping(logged, "metadata", "job")}
     name = metadata.pop("name", "") or str(metadata.pop("generateName", "")) + f"{number}"
     metadata.pop("generateName", None)
-    job = {"metadata": metadata, "spec": fields.mapping(given, "spec", "job")}
+    job = {"metadata": metadata, "spec": fields.mapping(logged, "spec", "job")}
     decision = fields.mapping(source, "decision", "")
     options = fields.objects(decision, "options", "decision")
     return _Line(
@@ -136,16 +138,18 @@ def _line(source: Mapping[str, Any], number: int) -> _Line:
         job=_job(job),
         name=name,
         expected={
-            str(each.get("queue")): float(each["runs"]) for each, _ in options if each.get("runs")
+            str(option.get("queue")): float(option["runs"])
+            for option, _ in options
+            if option.get("runs")
         },
     )
 
 
 def _at(source: Mapping[str, Any]) -> float:
-    found = source.get("ts")
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise FieldError("ts", f"expected seconds since 1970, got {fields.kind_of(found)}")
-    return float(found)
+    unix = source.get("ts")
+    if isinstance(unix, bool) or not isinstance(unix, int | float):
+        raise FieldError("ts", f"expected seconds since 1970, got {fields.kind_of(unix)}")
+    return float(unix)
 
 
 def _job(source: Mapping[str, Any]) -> Job:
@@ -171,13 +175,13 @@ def _run_seconds(
         took = float(entry.finished - entry.admitted)
         learned = sources.learned.estimates
         return elsewhere(entry, took, policy=policy, snapshot=snapshot, learned=learned).seconds
-    found = dict(_expected(line, sources))
-    first = next(iter(found.values()), None) or _said(policy) or sources.run_seconds
+    known = dict(_expected(line, sources))
+    first = next(iter(known.values()), None) or _said(policy) or sources.run_seconds
     if first is None:
         message = "nothing tells how long this Job runs: give --run-time"
         raise FieldError(f"{file}:{line.number}", message)
     slowed = _slowed(line.job, policy, first, snapshot)
-    return {**dict.fromkeys(snapshot.flavors, first), **slowed, **found}
+    return {**dict.fromkeys(snapshot.flavors, first), **slowed, **known}
 
 
 def _expected(line: _Line, sources: Sources) -> Iterator[tuple[str, float]]:
@@ -196,12 +200,12 @@ def _expected(line: _Line, sources: Sources) -> Iterator[tuple[str, float]]:
 def _slowed(
     job: Job, policy: FallbackPolicy | None, first: float, snapshot: Snapshot
 ) -> Mapping[str, float]:
-    found: dict[str, float] = {}
+    run_seconds: dict[str, float] = {}
     for option in reversed(policy.spec.options if policy else ()):
         slowdown = slowdown_of(policy, option) if policy else None
         for flavor in _flavors(job.namespace, option.queue or "", snapshot):
-            found[flavor] = first * (slowdown or 1.0)
-    return found
+            run_seconds[flavor] = first * (slowdown or 1.0)
+    return run_seconds
 
 
 def _policy(job: Job, snapshot: Snapshot) -> FallbackPolicy | None:
@@ -218,5 +222,9 @@ def _said(policy: FallbackPolicy | None) -> float | None:
 
 def _flavors(namespace: str, queue: str, snapshot: Snapshot) -> Sequence[str]:
     place = snapshot.local_queues.get((namespace, queue))
-    found = snapshot.cluster_queues.get(place.cluster_queue) if place else None
-    return [flavor for group in found.groups for flavor in group.flavors] if found else []
+    cluster_queue = snapshot.cluster_queues.get(place.cluster_queue) if place else None
+    return (
+        [flavor for group in cluster_queue.groups for flavor in group.flavors]
+        if cluster_queue
+        else []
+    )

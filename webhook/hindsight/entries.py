@@ -1,4 +1,4 @@
-"""A finished Workload and its Job's metadata to an entry of the journal. Pure.
+"""Turns a finished Workload and its Job's metadata into an entry of the journal. Pure.
 
 The Job's own pod template is not needed: its Workload has the same one, and the decision on the Job
 says what it was before.
@@ -79,8 +79,8 @@ def read_finished(
 ) -> FinishedWorkload | None:
     """Read a Workload; None: no replay can submit it.
 
-    That is one of several pod sets, or with a template as large as hundreds of others. *keys* as
-    for ``read_workload``.
+    That is one with several pod sets, or with a template of over ``LONGEST_TEMPLATE`` characters. A
+    mark that is not signed with one of the *keys* is ignored; None: every mark is believed.
 
     Raises:
         FieldError: it cannot be read.
@@ -93,8 +93,8 @@ def read_finished(
     pod_set, here = pod_sets[0]
     template = fields.mapping(pod_set, "template", here)
     namespace = intern(fields.text(metadata, "namespace", "metadata"))
-    marks, _ = own_marks(metadata, spec, keys)
-    mark = read_mark(spec, marks, namespace)
+    own, _ = own_marks(metadata, spec, keys)
+    mark = read_mark(spec, own, namespace)
     conditions = read_conditions(status)
     admission = fields.mapping(status, "admission", "status")
     owner = _owner(metadata)
@@ -131,11 +131,11 @@ def is_over(source: Mapping[str, Any]) -> bool:
 
 
 def _end(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[int, str]:
-    for each, here in fields.objects(status, "conditions", "status"):
-        if each.get("type") == "Finished" and each.get("status") == "True":
+    for condition, here in fields.objects(status, "conditions", "status"):
+        if condition.get("type") == "Finished" and condition.get("status") == "True":
             outcomes = {SUCCEEDED: journal.SUCCEEDED, FAILED: journal.FAILED}
-            outcome = outcomes.get(fields.text(each, "reason", here), journal.GONE)
-            return seconds_of(each, "lastTransitionTime", here), outcome
+            outcome = outcomes.get(fields.text(condition, "reason", here), journal.GONE)
+            return seconds_of(condition, "lastTransitionTime", here), outcome
     deleted = seconds_of(metadata, "deletionTimestamp", "metadata")
     return deleted, journal.GONE if deleted else ""
 
@@ -156,12 +156,16 @@ def _pruned(template: Mapping[str, Any], path: str) -> str:
     kept: dict[str, Any] = {key: spec[key] for key in USED_OF_SPEC if key in spec}
     for key in ("containers", "initContainers"):
         kept[key] = [
-            {name: item[name] for name in ("name", "resources", "restartPolicy") if name in item}
-            for item, _ in fields.objects(spec, key, path)
+            {
+                name: container[name]
+                for name in ("name", "resources", "restartPolicy")
+                if name in container
+            }
+            for container, _ in fields.objects(spec, key, path)
         ]
     said = said_to_kueue(fields.mapping(metadata, "annotations", path))
-    found = {"metadata": {"annotations": said}, "spec": kept} if said else {"spec": kept}
-    return json.dumps(found, separators=(",", ":"), sort_keys=True)
+    reduced = {"metadata": {"annotations": said}, "spec": kept} if said else {"spec": kept}
+    return json.dumps(reduced, separators=(",", ":"), sort_keys=True)
 
 
 _LEFT_ALONE: Final = frozenset(map(str, LeftAlone))
@@ -174,15 +178,15 @@ def metadata_of(source: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a Job's metadata that ``entry`` needs."""
     metadata = fields.mapping(source, "metadata", "")
     annotations = fields.mapping(metadata, "annotations", "metadata")
-    found = {key: metadata[key] for key in _KEPT if key in metadata}
-    found["annotations"] = {
+    kept = {key: metadata[key] for key in _KEPT if key in metadata}
+    kept["annotations"] = {
         key: text
         for key, text in annotations.items()
         if key.startswith((OURS, job_manifest.KUEUES)) and len(str(text)) <= _longest(key)
     }
     owners = fields.objects(metadata, "ownerReferences", "metadata")
-    found["ownerReferences"] = [each for each, _ in owners if each.get("controller") is True]
-    return found
+    kept["ownerReferences"] = [owner for owner, _ in owners if owner.get("controller") is True]
+    return kept
 
 
 def _longest(key: str) -> int:
@@ -206,9 +210,9 @@ def entry(
 
     """
     source = _job(past, metadata or EMPTY)
-    found = decided_job.read(source, JOB, keys, created=fields.created_unix(source))
-    raw = found.current
-    submitted = marks.unmarked(found.recovered_if_possible().submitted)
+    decided = decided_job.read(source, JOB, keys, created=fields.created_unix(source))
+    raw = decided.current
+    submitted = marks.unmarked(decided.recovered_if_possible().submitted)
     created = float(past.created)
     return JournalEntry(
         key=past.key,
@@ -229,7 +233,7 @@ def entry(
         ran=_written(job_manifest.spec(raw, past.job_class)),
         labels=job_manifest.labels_of(submitted),
         annotations=job_manifest.annotations_of(submitted),
-        **_decided(found.believed, past),
+        **_decided(decided.believed, past),
     )
 
 
@@ -256,14 +260,14 @@ def _decided(recorded: Recorded | None, past: FinishedWorkload) -> dict[str, Any
         "moves": recorded.moves,
         "offers": tuple(
             WeighedOption(
-                option=each.name,
-                queue=each.queue,
-                starts_in=each.starts_in,
-                runs=each.runs,
-                finishes_in=each.finishes_in,
-                rejected=each.rejected,
+                option=option.name,
+                queue=option.queue,
+                starts_in=option.starts_in,
+                runs=option.runs,
+                finishes_in=option.finishes_in,
+                rejected=option.rejected,
             )
-            for each in recorded.options
+            for option in recorded.options
         ),
     }
 

@@ -1,8 +1,8 @@
-"""What decisions gained, by policy and namespace, from a look back at the journal. Pure.
+"""What decisions gained, by policy and namespace, from the replays of the journal. Pure.
 
 For a policy that enforces, what its decisions have gained; for one that observes or advises, what
-they would have. Both compare two replays of the same arrivals. The
-controller publishes them as a record of savings.
+they would have. Both compare two replays of the same arrivals, as docs/decisions/0015-journal.md
+says. The controller publishes them as a record of savings.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ class Makespans:
     promised: float | None = None
 
 
-def confidence_of(told: Sequence[ReplayedJob]) -> Confidence | None:
+def confidence_of(jobs: Sequence[ReplayedJob]) -> Confidence | None:
     pairs = [
-        (each.happened.finish - each.entry.created, each.turnaround)
-        for each in told
-        if each.happened and each.happened.finish is not None and each.turnaround > 0
+        (job.happened.finish - job.entry.created, job.turnaround)
+        for job in jobs
+        if job.happened and job.happened.finish is not None and job.turnaround > 0
     ]
     real = sum(turnaround for _, turnaround in pairs)
     if not real:
         return None
-    spans = makespans_of(told)
+    spans = makespans_of(jobs)
     makespan = (spans.happened or 0.0) / spans.real - 1 if spans.real else 0.0
-    checked = list(_checked(told))
+    checked = list(_checked(jobs))
     return Confidence(
         jobs=len(pairs),
         turnaround=100 * (sum(modelled for modelled, _ in pairs) / real - 1),
@@ -72,30 +72,30 @@ def confidence_of(told: Sequence[ReplayedJob]) -> Confidence | None:
     )
 
 
-def _checked(told: Iterable[ReplayedJob]) -> Iterator[float]:
+def _checked(jobs: Iterable[ReplayedJob]) -> Iterator[float]:
     """Yield by how much forecasts of finishes were off, as parts of the turnaround."""
-    for each in told:
-        entry = each.entry
-        if entry.moves or not each.is_enforced or each.turnaround <= 0:
+    for job in jobs:
+        entry = job.entry
+        if entry.moves or not job.is_enforced or job.turnaround <= 0:
             continue
-        taken = next((one for one in entry.offers if one.option == entry.option), None)
+        taken = next((offer for offer in entry.offers if offer.option == entry.option), None)
         if taken is not None and taken.finishes_in is not None:
-            yield abs(taken.finishes_in - each.turnaround) / each.turnaround
+            yield abs(taken.finishes_in - job.turnaround) / job.turnaround
 
 
-def makespans_of(told: Sequence[ReplayedJob]) -> Makespans:
-    first = min((each.entry.created for each in told), default=0.0)
+def makespans_of(jobs: Sequence[ReplayedJob]) -> Makespans:
+    first = min((job.entry.created for job in jobs), default=0.0)
     return Makespans(
-        real=_span((float(each.entry.finished) for each in told), first),
-        happened=_span((each.happened.finish for each in told if each.happened), first),
-        static=_span((each.static.finish for each in told if each.static), first),
-        promised=_span((each.promised.finish for each in told if each.promised), first),
+        real=_span((float(job.entry.finished) for job in jobs), first),
+        happened=_span((job.happened.finish for job in jobs if job.happened), first),
+        static=_span((job.static.finish for job in jobs if job.static), first),
+        promised=_span((job.promised.finish for job in jobs if job.promised), first),
     )
 
 
 def _span(ends: Iterable[float | None], first: float) -> float | None:
-    found = [end for end in ends if end is not None]
-    return max(found) - first if found else None
+    ended = [end for end in ends if end is not None]
+    return max(ended) - first if ended else None
 
 
 NOBODY: Final = ""
@@ -186,21 +186,22 @@ def gains(
 ) -> Gains:
     """Sum up the Jobs created from *since* on; earlier ones count only as load.
 
-    *since* and *until* are in seconds since 1970; *namespace* and *policy* exclude the others.
+    *since* and *until* are in seconds since 1970. Only Jobs of *namespace* and of *policy* count;
+    None: those of all.
     """
-    told = [
-        each
-        for each in hindsight.told
-        if each.entry.created >= since
-        and namespace in (None, each.entry.namespace)
-        and policy in (None, _policy(each))
+    jobs = [
+        job
+        for job in hindsight.jobs
+        if job.entry.created >= since
+        and namespace in (None, job.entry.namespace)
+        and policy in (None, _policy(job))
     ]
-    over = [each for each in told if _is_compared(each)]
+    over = [job for job in jobs if _is_compared(job)]
     sureness = confidence_of(over)
     part = abs(sureness.turnaround) / 100 if sureness else 0.0
     groups: defaultdict[tuple[str, str], list[ReplayedJob]] = defaultdict(list)
-    for each in told:
-        groups[_policy(each), each.entry.namespace].append(each)
+    for member in jobs:
+        groups[_policy(member), member.entry.namespace].append(member)
     rows = [_row(name, members, part) for name, members in sorted(groups.items(), key=_order)]
     return Gains(
         since=since,
@@ -209,53 +210,55 @@ def gains(
         sureness=sureness,
         makespans=makespans_of(over),
         left_out=hindsight.left_out,
-        clusters=tuple(_in_clusters(told)),
-        unseen=tuple(sorted({name for each in told for name in each.unseen})),
+        clusters=tuple(_in_clusters(jobs)),
+        unseen=tuple(sorted({name for job in jobs for name in job.unseen})),
     )
 
 
-def _in_clusters(told: Iterable[ReplayedJob]) -> Iterator[ClusterGains]:
+def _in_clusters(jobs: Iterable[ReplayedJob]) -> Iterator[ClusterGains]:
     places: defaultdict[str, list[ReplayedJob]] = defaultdict(list)
-    for each in told:
-        if each.entry.admitted:
-            places[each.entry.cluster].append(each)
+    for job in jobs:
+        if job.entry.admitted:
+            places[job.entry.cluster].append(job)
     for name, members in sorted(places.items()) if places.keys() - {""} else ():
         pairs = list(_pairs(members))
         yield ClusterGains(
             cluster=name,
             started=len(members),
-            wait=fmean(max(0.0, each.entry.admitted - each.entry.created) for each in members),
+            wait=fmean(
+                max(0.0, member.entry.admitted - member.entry.created) for member in members
+            ),
             over=len(pairs),
             saved=sum(before - after for _, before, after in pairs) if pairs else None,
             slower=_slower(pairs),
         )
 
 
-def _order(item: tuple[tuple[str, str], Sequence[ReplayedJob]]) -> tuple[bool, str, str]:
-    (policy, namespace), _ = item
+def _order(group: tuple[tuple[str, str], Sequence[ReplayedJob]]) -> tuple[bool, str, str]:
+    (policy, namespace), _ = group
     return policy == NOBODY, policy, namespace
 
 
-def _policy(told: ReplayedJob) -> str:
-    if told.entry.policy:
-        return told.entry.policy
-    return told.policy.name if told.policy else NOBODY
+def _policy(job: ReplayedJob) -> str:
+    if job.entry.policy:
+        return job.entry.policy
+    return job.policy.name if job.policy else NOBODY
 
 
-def _mode(told: ReplayedJob) -> str:
-    if told.policy is not None:
-        return str(told.policy.spec.mode)
-    return told.entry.mode
+def _mode(job: ReplayedJob) -> str:
+    if job.policy is not None:
+        return str(job.policy.spec.mode)
+    return job.entry.mode
 
 
-def _is_compared(told: ReplayedJob) -> bool:
-    return told.is_over and told.happened is not None and told.happened.finish is not None
+def _is_compared(job: ReplayedJob) -> bool:
+    return job.is_over and job.happened is not None and job.happened.finish is not None
 
 
 def _row(name: tuple[str, str], members: Sequence[ReplayedJob], part: float) -> Row:
     policy, namespace = name
-    stayed = Counter(why for each in members if (why := _why(each)))
-    moved = [each for each in members if _is_moved(each)]
+    stayed = Counter(why for member in members if (why := _why(member)))
+    moved = [member for member in members if _is_moved(member)]
     pairs = list(_pairs(members))
     saved = sum(before - after for _, before, after in pairs)
     return Row(
@@ -264,14 +267,14 @@ def _row(name: tuple[str, str], members: Sequence[ReplayedJob], part: float) -> 
         mode=_mode(members[-1]) if policy else "",
         seen=len(members),
         moved=len(moved),
-        reconsidered=sum(each.entry.moves > 0 for each in members),
+        reconsidered=sum(member.entry.moves > 0 for member in members),
         stayed=dict(sorted(stayed.items())) if policy else {},
         over=len(pairs),
         saved=saved if pairs else None,
         margin=_margin(pairs, part),
         slower=_slower(pairs),
-        assumed=sum(_is_assumed(each) for each in moved),
-        unseen=sum(bool(each.unseen) for each in members),
+        assumed=sum(_is_assumed(member) for member in moved),
+        unseen=sum(bool(member.unseen) for member in members),
     )
 
 
@@ -282,81 +285,81 @@ def _slower(pairs: Iterable[tuple[ReplayedJob, float, float]]) -> int:
 def _margin(pairs: Iterable[tuple[ReplayedJob, float, float]], part: float) -> float:
     """Return, in seconds, the error of the replays plus that of run times never observed."""
     margin = 0.0
-    for told, before, after in pairs:
+    for job, before, after in pairs:
         margin += part * max(before, after)
-        if _is_moved(told) and _is_assumed(told):
-            margin += _ASSUMED_PART * _run_elsewhere(told)
+        if _is_moved(job) and _is_assumed(job):
+            margin += _ASSUMED_PART * _run_elsewhere(job)
     return margin
 
 
-def _run_elsewhere(told: ReplayedJob) -> float:
+def _run_elsewhere(job: ReplayedJob) -> float:
     """Return how long it ran in the replay in which it ran elsewhere."""
-    found = told.static if told.acts else told.promised
-    if found is None or found.start is None or found.finish is None:
+    replayed = job.static if job.acts else job.promised
+    if replayed is None or replayed.start is None or replayed.finish is None:
         return 0.0
-    return found.finish - found.start
+    return replayed.finish - replayed.start
 
 
 def _is_noticed(later: float, turnaround: float) -> bool:
     return later > max(_NOTICED_SECONDS, _NOTICED_PART * turnaround)
 
 
-def _is_moved(told: ReplayedJob) -> bool:
-    if told.acts:
-        return told.entry.queue != told.submitted_queue
-    return told.promised is not None and told.promised.is_moved
+def _is_moved(job: ReplayedJob) -> bool:
+    if job.acts:
+        return job.entry.queue != job.submitted_queue
+    return job.promised is not None and job.promised.is_moved
 
 
-def _why(told: ReplayedJob) -> str:
-    if _is_moved(told):
+def _why(job: ReplayedJob) -> str:
+    if _is_moved(job):
         return ""
-    entry = told.entry
-    if not told.acts:
-        return told.promised.why if told.promised else ""
+    entry = job.entry
+    if not job.acts:
+        return job.promised.why if job.promised else ""
     if not entry.policy:
         return str(Stayed.UNDECIDED)
-    offers = [(each.option, each.rejected) for each in entry.offers]
+    offers = [(offer.option, offer.rejected) for offer in entry.offers]
     return why_stayed(entry.option, entry.left_alone, offers)
 
 
 def _pairs(members: Iterable[ReplayedJob]) -> Iterator[tuple[ReplayedJob, float, float]]:
     """Yield turnarounds without and with decisions, of Jobs that ended in both replays."""
-    for each in members:
-        if not _is_compared(each):
-            yield from _by_forecast(each)
+    for member in members:
+        if not _is_compared(member):
+            yield from _by_forecast(member)
             continue
-        without, with_them = _sides(each)
+        without, with_them = _sides(member)
         if without is None or with_them is None:
             continue
         if without.finish is not None and with_them.finish is not None:
-            created = each.entry.created
-            yield each, without.finish - created, with_them.finish - created
+            created = member.entry.created
+            yield member, without.finish - created, with_them.finish - created
 
 
-def _by_forecast(told: ReplayedJob) -> Iterator[tuple[ReplayedJob, float, float]]:
+def _by_forecast(job: ReplayedJob) -> Iterator[tuple[ReplayedJob, float, float]]:
     """Without a replay, compare with the decision's forecast for the queue it was submitted to."""
-    if told.happened is not None or not (told.is_over and told.is_enforced):
+    if job.happened is not None or not (job.is_over and job.is_enforced):
         return
-    offers = (each for each in told.entry.offers if each.queue == told.submitted_queue)
-    expected = next((each.finishes_in for each in offers), None)
-    if expected is not None and _is_moved(told):
-        yield told, expected, told.turnaround
+    offers = (offer for offer in job.entry.offers if offer.queue == job.submitted_queue)
+    expected = next((offer.finishes_in for offer in offers), None)
+    if expected is not None and _is_moved(job):
+        yield job, expected, job.turnaround
 
 
-def _sides(told: ReplayedJob) -> tuple[JobResult | None, JobResult | None]:
-    if told.acts:
-        return told.static, told.happened
-    return told.happened, told.promised
+def _sides(job: ReplayedJob) -> tuple[JobResult | None, JobResult | None]:
+    if job.acts:
+        return job.static, job.happened
+    return job.happened, job.promised
 
 
-def _is_assumed(told: ReplayedJob) -> bool:
+def _is_assumed(job: ReplayedJob) -> bool:
     """Return whether one of the two compared run times was never observed."""
-    if told.acts:
-        first = told.policy.spec.options[0].name if told.policy else ""
-        basis = told.elsewhere.rests.get(first)
+    if job.acts:
+        first = job.policy.spec.options[0].name if job.policy else ""
+        basis = job.elsewhere.rests.get(first)
     else:
-        option = told.promised.option if told.promised else ""
-        basis = told.elsewhere.rests.get(option)
+        option = job.promised.option if job.promised else ""
+        basis = job.elsewhere.rests.get(option)
     return basis in (Rests.SLOWDOWN, Rests.SAME)
 
 
@@ -365,12 +368,12 @@ SINCE_SECONDS: Final = 86_400.0
 
 
 def summed_up(hindsight: Hindsight, *, now: float) -> SavingsRecord:
-    """Return what is published at *now*, in seconds since 1970; Jobs in no replay gain nothing."""
+    """Return what is published at *now*, in seconds since 1970; for Jobs in no replay, no gain."""
     since = max(
-        now - SINCE_SECONDS, min((each.entry.created for each in hindsight.told), default=now)
+        now - SINCE_SECONDS, min((job.entry.created for job in hindsight.jobs), default=now)
     )
-    found = [decision for each in hindsight.told if (decision := _decision(each)) is not None]
-    newest = sorted(found, key=lambda each: (-each.at, each.id))
+    decisions = [decision for job in hindsight.jobs if (decision := _decision(job)) is not None]
+    newest = sorted(decisions, key=lambda past: (-past.at, past.id))
     return SavingsRecord(
         as_of=now,
         gained=tuple(_gained(hindsight, since=since, until=now)),
@@ -380,8 +383,8 @@ def summed_up(hindsight: Hindsight, *, now: float) -> SavingsRecord:
 
 def _gained(hindsight: Hindsight, *, since: float, until: float) -> Iterator[Gained]:
     # Gains of the others would be the forecasts of their decisions.
-    told = tuple(each for each in hindsight.told if not each.unseen)
-    for row in gains(replace(hindsight, told=told), since=since, until=until).rows:
+    jobs = tuple(job for job in hindsight.jobs if not job.unseen)
+    for row in gains(replace(hindsight, jobs=jobs), since=since, until=until).rows:
         if row.policy and row.saved is not None:
             yield Gained(
                 policy=row.policy,
@@ -396,16 +399,16 @@ def _gained(hindsight: Hindsight, *, since: float, until: float) -> Iterator[Gai
             )
 
 
-def _decision(told: ReplayedJob) -> PastDecision | None:
+def _decision(job: ReplayedJob) -> PastDecision | None:
     """Return the advice that the Job carries, or a replay's decision for one that carries none."""
-    entry = told.entry
+    entry = job.entry
     if entry.mode == Mode.ADVISE:
         return _advised(entry)
-    result, policy = told.promised, told.policy
-    if entry.policy or policy is None or policy.spec.mode is not Mode.OBSERVE or result is None:
+    replayed, policy = job.promised, job.policy
+    if entry.policy or policy is None or policy.spec.mode is not Mode.OBSERVE or replayed is None:
         return None
-    stays = f"leave it where it is ({result.why})"
-    taken = f"send it to {result.queue} ({result.option})" if result.is_moved else stays
+    stays = f"leave it where it is ({replayed.why})"
+    taken = f"send it to {replayed.queue} ({replayed.option})" if replayed.is_moved else stays
     return PastDecision(
         id=_id(entry),
         at=entry.created,
@@ -413,8 +416,8 @@ def _decision(told: ReplayedJob) -> PastDecision | None:
         job=entry.name,
         policy=policy.name,
         mode=str(policy.spec.mode),
-        option=result.option,
-        queue=result.queue,
+        option=replayed.option,
+        queue=replayed.queue,
         reason=f"a replay of the journal would {taken}",
     )
 

@@ -48,19 +48,19 @@ def as_json(gains: Gains) -> dict[str, Any]:
         },
         "sureness": _sureness_json(gains.sureness) if gains.sureness else None,
         "leftOut": gains.left_out,
-        "byCluster": [_cluster_json(each) for each in gains.clusters],
+        "byCluster": [_cluster_json(cluster) for cluster in gains.clusters],
         "unknownClusters": list(gains.unseen),
     }
 
 
-def _cluster_json(each: ClusterGains) -> dict[str, Any]:
+def _cluster_json(cluster: ClusterGains) -> dict[str, Any]:
     return {
-        "cluster": each.cluster or None,
-        "started": each.started,
-        "meanWaitSeconds": _rounded(each.wait),
-        "ended": each.over,
-        "savedSeconds": _rounded(each.saved),
-        "slower": each.slower,
+        "cluster": cluster.cluster or None,
+        "started": cluster.started,
+        "meanWaitSeconds": _rounded(cluster.wait),
+        "ended": cluster.over,
+        "savedSeconds": _rounded(cluster.saved),
+        "slower": cluster.slower,
     }
 
 
@@ -129,36 +129,37 @@ def _stayed(row: Row) -> str:
 
 
 def _whys(rows: Sequence[Row]) -> Iterator[str]:
-    found = [row for row in rows if row.stayed]
-    if found:
+    stayed = [row for row in rows if row.stayed]
+    if stayed:
         yield "Why Jobs stayed:"
-    for row in found:
+    for row in stayed:
         yield f"  {row.policy} in {row.namespace}: {_stayed(row)}"
     moved = sum(row.reconsidered for row in rows)
     if moved:
         yield f"Moved while they were pending: {moved}."
 
 
-def _clusters(found: Sequence[ClusterGains]) -> Iterator[str]:
-    if sum(bool(each.cluster) for each in found) == 1:
+def _clusters(clusters: Sequence[ClusterGains]) -> Iterator[str]:
+    if sum(bool(cluster.cluster) for cluster in clusters) == 1:
         counts = (
-            f"{each.started} {f'in {each.cluster}' if each.cluster else HERE}" for each in found
+            f"{cluster.started} {f'in {cluster.cluster}' if cluster.cluster else HERE}"
+            for cluster in clusters
         )
         yield f"Where Jobs ran: {', '.join(counts)}."
-    elif found:
-        yield from aligned([_CLUSTERS, *map(_cluster, found)])
+    elif clusters:
+        yield from aligned([_CLUSTERS, *map(_cluster, clusters)])
         yield ""
 
 
-def _cluster(each: ClusterGains) -> tuple[str, ...]:
-    mean = None if each.saved is None or not each.over else each.saved / each.over
+def _cluster(cluster: ClusterGains) -> tuple[str, ...]:
+    mean = None if cluster.saved is None or not cluster.over else cluster.saved / cluster.over
     return (
-        each.cluster or HERE,
-        str(each.started),
-        duration(each.wait),
-        _signed(each.saved),
+        cluster.cluster or HERE,
+        str(cluster.started),
+        duration(cluster.wait),
+        _signed(cluster.saved),
         _signed(mean),
-        "-" if each.saved is None else str(each.slower),
+        "-" if cluster.saved is None else str(cluster.slower),
     )
 
 
@@ -173,19 +174,19 @@ def _unseen(gains: Gains) -> Iterator[str]:
 
 def _sure(gains: Gains) -> Iterator[str]:
     yield from _unseen(gains)
-    found = gains.sureness
-    if found is None:
+    sureness = gains.sureness
+    if sureness is None:
         yield "Nothing was replayed: what was saved is by the forecasts of the decisions alone."
         return
-    parts = f"makespan {found.makespan:+.1f} %, a Job {found.one_job:.1f} %"
+    parts = f"makespan {sureness.makespan:+.1f} %, a Job {sureness.one_job:.1f} %"
     yield (
-        f"How sure: a replay of what happened to {found.jobs} Jobs is off by "
-        f"{found.turnaround:+.1f} % ({parts})."
+        f"How sure: a replay of what happened to {sureness.jobs} Jobs is off by "
+        f"{sureness.turnaround:+.1f} % ({parts})."
     )
-    if found.forecast is not None:
+    if sureness.forecast is not None:
         yield (
-            f"Forecasts of {found.forecasts} decisions were off by {found.forecast:.1f} % of the "
-            "time until the Job was done (median)."
+            f"Forecasts of {sureness.forecasts} decisions were off by {sureness.forecast:.1f} % "
+            "of the time until the Job was done (median)."
         )
     assumed = sum(row.assumed for row in gains.rows)
     if assumed:

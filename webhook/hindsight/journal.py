@@ -134,13 +134,13 @@ def read(text: str) -> tuple[JournalEntry, ...]:
     """
     head, *lines = text.split("\n")
     templates = fields.from_json(head, "templates", longest=len(text))
-    found = (attempted(partial(_entry, line, templates))[0] for line in lines if line)
-    return tuple(each for each in found if each is not None)
+    entries = (attempted(partial(_entry, line, templates))[0] for line in lines if line)
+    return tuple(entry for entry in entries if entry is not None)
 
 
 def _line(entry: JournalEntry) -> dict[str, Any]:
-    found = {short: getattr(entry, name) for short, name in _TEXTS.items()}
-    found |= {
+    line = {short: getattr(entry, name) for short, name in _TEXTS.items()}
+    line |= {
         "t": [round(entry.created, 3), entry.admitted, entry.finished],
         "s": _digest(entry.submitted),
         "r": _digest(entry.ran) if entry.ran != entry.submitted else "",
@@ -148,9 +148,9 @@ def _line(entry: JournalEntry) -> dict[str, Any]:
         "a": dict(entry.annotations),
         "d": round(entry.decided_in, 3),
         "mv": entry.moves,
-        "of": [_offer_line(each) for each in entry.offers],
+        "of": [_offer_line(offer) for offer in entry.offers],
     }
-    return {short: value for short, value in found.items() if value}
+    return {short: value for short, value in line.items() if value}
 
 
 def _offer_line(offer: WeighedOption) -> list[Any]:
@@ -174,12 +174,12 @@ def _entry(line: str, templates: Mapping[str, Any]) -> JournalEntry:
         annotations=fields.texts(source, "a", "") or EMPTY,
         decided_in=float(source.get("d") or 0.0),
         moves=fields.integer(source, "mv", "") or 0,
-        offers=tuple(_offer(each) for each in fields.sequence(source, "of", "")),
+        offers=tuple(_offer(offer) for offer in fields.sequence(source, "of", "")),
     )
 
 
-def _offer(item: Any) -> WeighedOption:
-    option, queue, starts_in, runs, finishes_in, rejected = item
+def _offer(line: Any) -> WeighedOption:
+    option, queue, starts_in, runs, finishes_in, rejected = line
     return WeighedOption(
         option=intern(str(option)),
         queue=intern(str(queue)),
@@ -228,13 +228,13 @@ class Slot:
 
         If there are too many, those of the namespace that has most of them are dropped.
         """
-        found = dict(self.entries)
-        for each in entries:
-            found.setdefault(each.key, each)
-        kept = _without(found.values(), len(found) - MOST_ENTRIES, lambda _: 1)
-        left_out = self.left_out + len(found) - len(kept)
+        by_key = dict(self.entries)
+        for added in entries:
+            by_key.setdefault(added.key, added)
+        kept = _without(by_key.values(), len(by_key) - MOST_ENTRIES, lambda _: 1)
+        left_out = self.left_out + len(by_key) - len(kept)
         return Slot(
-            number=self.number, entries={each.key: each for each in kept}, left_out=left_out
+            number=self.number, entries={entry.key: entry for entry in kept}, left_out=left_out
         )
 
 
@@ -260,7 +260,7 @@ def config_map(slot: Slot) -> Mapping[str, Any]:
     while len(packed := _packed(entries)) > MOST_BYTES:
         sizes = _sizes(entries)
         surplus = max(1, sum(sizes.values()) // _SHED_AT_ONCE)
-        entries = _without(entries, surplus, lambda each: sizes[each.key])  # noqa: B023
+        entries = _without(entries, surplus, lambda entry: sizes[entry.key])  # noqa: B023
     left_out = slot.left_out + len(slot.entries) - len(entries)
     return {
         "apiVersion": "v1",
@@ -304,11 +304,13 @@ class NewestEntries(NamedTuple):
 def newest(transport: KubernetesApi, namespace: str, unix: float, most: int) -> NewestEntries:
     """Read the newest entries, at most *most*, ConfigMap by ConfigMap.
 
+    *unix*: now, in seconds since 1970.
+
     Raises:
         ClusterError: one cannot be read.
 
     """
-    found: list[JournalEntry] = []
+    entries: list[JournalEntry] = []
     left_out = 0
     for number in range(slot_of(unix), oldest_kept(unix) - 1, -1):
         try:
@@ -316,11 +318,11 @@ def newest(transport: KubernetesApi, namespace: str, unix: float, most: int) -> 
         except NotServed:
             continue
         if slot is not None and slot.number == number:
-            found += sorted(slot.entries.values(), key=lambda each: (-each.finished, each.key))
+            entries += sorted(slot.entries.values(), key=lambda entry: (-entry.finished, entry.key))
             left_out += slot.left_out
-        if len(found) >= most:
+        if len(entries) >= most:
             break
-    return NewestEntries(tuple(found[:most]), left_out)
+    return NewestEntries(tuple(entries[:most]), left_out)
 
 
 def _without(
@@ -331,11 +333,11 @@ def _without(
     So what one namespace adds costs the others nothing until it has no more than they.
     """
     kept: defaultdict[str, list[tuple[int, int, str, JournalEntry]]] = defaultdict(list)
-    for each in entries:
-        kept[each.namespace].append((weight(each), each.finished, each.key, each))
-    for found in kept.values():
-        found.sort(key=lambda each: each[:3])
-    heaviest = [(-sum(each[0] for each in found), name) for name, found in kept.items()]
+    for entry in entries:
+        kept[entry.namespace].append((weight(entry), entry.finished, entry.key, entry))
+    for of_namespace in kept.values():
+        of_namespace.sort(key=lambda weighed: weighed[:3])
+    heaviest = [(-sum(weighed[0] for weighed in members), name) for name, members in kept.items()]
     heapq.heapify(heaviest)
     while surplus > 0 and heaviest:
         total, name = heaviest[0]
@@ -345,16 +347,16 @@ def _without(
             heapq.heapreplace(heaviest, (total + gone, name))
         else:
             heapq.heappop(heaviest)
-    return sorted((each[3] for found in kept.values() for each in found), key=_age)
+    return sorted((weighed[3] for members in kept.values() for weighed in members), key=_age)
 
 
 def _sizes(entries: Sequence[JournalEntry]) -> Mapping[str, int]:
     """Return how many characters each entry adds; a template is shared by all that have it."""
-    users = Counter(text for each in entries for text in {each.submitted, each.ran})
+    users = Counter(text for entry in entries for text in {entry.submitted, entry.ran})
     return {
-        each.key: len(write_one(each))
-        + sum(len(text) // users[text] for text in {each.submitted, each.ran})
-        for each in entries
+        entry.key: len(write_one(entry))
+        + sum(len(text) // users[text] for text in {entry.submitted, entry.ran})
+        for entry in entries
     }
 
 
@@ -368,7 +370,7 @@ def _packed(entries: Sequence[JournalEntry]) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The result of one step."""
+    """What one step of the journal's keeper has written."""
 
     tried: bool = False
     """False: it was not time yet."""

@@ -91,14 +91,14 @@ class Journal:
 
     def take_jobs(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Jobs; return the lines to log, of which there are none."""
-        for event_type, value in _each(message):
+        for event_type, value in _values(message):
             if isinstance(known := getattr(value, "known", None), JobMetadata):
                 self._take_job(event_type, known)
         return ()
 
     def take_over(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of finished Workloads; return the lines to log: none."""
-        for _, value in _each(message):
+        for _, value in _values(message):
             if not isinstance(value, FinishedRun) or value.past is None:
                 continue
             if len(self._ended) >= MOST_ENDED:
@@ -122,7 +122,7 @@ class Journal:
         self._next = 0.0
 
     def step(self, snapshot: Snapshot, now: float) -> Written:
-        """Write what has ended, if it is time and we lead. *now* is monotonic."""
+        """Write what has ended, if it is time and we lead. *now* is monotonic, in seconds."""
         self._forget()
         if now < self._next or not (self._ended or self._due):
             return Written()
@@ -204,8 +204,8 @@ class Journal:
             source = self._transport.get(path)
         except NotServed:
             return _Place(Slot(number=slot, entries={}), "")
-        found = journal.read_slot(source) or Slot(number=-1, entries={})
-        place = _Place(found, str(source["metadata"]["resourceVersion"]))
+        stored = journal.read_slot(source) or Slot(number=-1, entries={})
+        place = _Place(stored, str(source["metadata"]["resourceVersion"]))
         self._places[slot] = place
         return place
 
@@ -224,7 +224,7 @@ class Journal:
 
 
 def known_of(source: Mapping[str, Any]) -> JobMetadata:
-    """Return a Job's metadata, reduced and compressed, for a ``Follower``.
+    """Return a Job's metadata, reduced and compressed; when it was created is not observed here.
 
     Raises:
         FieldError: it cannot be read.
@@ -236,7 +236,7 @@ def known_of(source: Mapping[str, Any]) -> JobMetadata:
     return JobMetadata(str(metadata.get("uid") or ""), 0.0, packed if is_kept else b"")
 
 
-def _each(message: WatchUpdate) -> Iterator[tuple[str, Any]]:
+def _values(message: WatchUpdate) -> Iterator[tuple[str, Any]]:
     """Yield the values of a watch update, with the type of the event that brought them."""
     for entry in message.entries or ():
         yield "", entry.value

@@ -37,7 +37,7 @@ from webhook.simulate.scenario import STATIC, Arm, Scenario, Submission, Worker,
 
 
 class Rests(StrEnum):
-    """What such a run time is based on, the most trusted first."""
+    """What a run time on flavors other than the Job's own is based on, the most trusted first."""
 
     LEARNED = "learned"
     """Runs of its class on both flavors."""
@@ -65,7 +65,7 @@ def elsewhere(
     snapshot: Snapshot,
     learned: Estimates,
 ) -> Elsewhere:
-    """Return the Job's run time on every flavor; on its own, the *own_seconds* that it took."""
+    """Return the Job's run time on every flavor; on its own ones, the *own_seconds* it took."""
     seconds = dict.fromkeys(snapshot.flavors, own_seconds)
     rests: dict[str, Rests] = {}
     options = policy.spec.options if policy else ()
@@ -97,8 +97,8 @@ def _ratio(
     flavor: str,
     learned: Estimates,
 ) -> tuple[float, Rests]:
-    job_class = JobClass(entry.job_class, entry.coarse)
-    here, there = (learned_on(learned, job_class, each) for each in (entry.flavors, flavor))
+    entry_class = JobClass(entry.job_class, entry.coarse)
+    here, there = (learned_on(learned, entry_class, flavors) for flavors in (entry.flavors, flavor))
     if here is not None and there is not None and here.seconds > 0:
         return there.seconds / here.seconds, Rests.LEARNED
     expected = {offer.option: offer.runs for offer in entry.offers if offer.runs}
@@ -178,11 +178,12 @@ class ReplayedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hindsight:
-    told: tuple[ReplayedJob, ...]
+    jobs: tuple[ReplayedJob, ...]
     """In the order of their creation."""
     left_out: int = 0
     """Jobs that a replay cannot submit: their queues are gone, or they cannot be read."""
     handover_seconds: float = 0.0
+    """For how long, on average, quota is idle between two Jobs if one waits."""
 
 
 _AS_IT_WAS: Final = "as it was"
@@ -198,24 +199,27 @@ class Replays:
     def __init__(
         self,
         world: LookBackInput,
-        told: Sequence[ReplayedJob],
+        jobs: Sequence[ReplayedJob],
         runs: Mapping[str, Mapping[str, float]],
         progress: Callable[[int], None],
     ) -> None:
-        self._world, self._told, self._runs = world, told, runs
+        self._world, self._jobs, self._runs = world, jobs, runs
         self._progress = progress
 
     def as_it_was(self) -> Mapping[str, JobResult]:
-        """Send each Job where it went, when it went there."""
+        """Replay each Job in the LocalQueue that it got, from when it got there.
+
+        Return the results by the Workload's uid.
+        """
         return self._replayed(Arm(name=_AS_IT_WAS), ran_manifest, _went)
 
     def without_decisions(self) -> Mapping[str, JobResult]:
-        if not any(each.is_enforced for each in self._told):
+        if not any(job.is_enforced for job in self._jobs):
             return {}
         return self._replayed(Arm(name=STATIC), submitted_manifest, _came)
 
     def as_policies_say(self) -> Mapping[str, JobResult]:
-        if all(each.is_enforced or each.policy is None for each in self._told):
+        if all(job.is_enforced or job.policy is None for job in self._jobs):
             return {}
         policies = self._world.snapshot.policies
         known = self._known_before()
@@ -231,16 +235,18 @@ class Replays:
     ) -> Mapping[str, JobResult]:
         templates: dict[str, Mapping[str, Any]] = {}
         submissions = []
-        for each in sorted(self._told, key=lambda one: (at(one.entry), age_of(one.entry))):
-            source = manifest(each.entry)
+        for job in sorted(
+            self._jobs, key=lambda replayed: (at(replayed.entry), age_of(replayed.entry))
+        ):
+            source = manifest(job.entry)
             template = json.dumps(source, sort_keys=True)
             templates[template] = source
             submissions.append(
                 Submission(
-                    at=at(each.entry),
-                    name=each.entry.key,
+                    at=at(job.entry),
+                    name=job.entry.key,
                     template=template,
-                    run_seconds=self._runs[each.entry.key],
+                    run_seconds=self._runs[job.entry.key],
                 )
             )
         scenario = Scenario(
@@ -253,31 +259,32 @@ class Replays:
             submissions=tuple(submissions),
             workers=self._world.workers,
         )
-        found = replay(scenario, arm, progress=self._progress, run_times=run_times)
-        return {job.name: job for job in found.jobs}
+        results = replay(scenario, arm, progress=self._progress, run_times=run_times)
+        return {outcome.name: outcome for outcome in results.jobs}
 
     def _known_before(self) -> RunTimeLearner:
         """Return what was known of runs when the first Job came, by the classes of a replay.
 
         A replay's Jobs are reduced, and so their classes have other names.
         """
-        first = min((each.entry.created for each in self._told), default=0.0)
-        policies = {each.policy.name: each.policy for each in self._told if each.policy}
-        found = RunTimeLearner()
+        first = min((job.entry.created for job in self._jobs), default=0.0)
+        policies = {job.policy.name: job.policy for job in self._jobs if job.policy}
+        learner = RunTimeLearner()
         snapshot = self._world.snapshot
         done: set[tuple[str, str]] = set()
-        for each in self._told:
-            entry = each.entry
+        for entry in (job.entry for job in self._jobs):
             record = self._world.learned.records.get(entry.job_class)
             if record is None or (entry.job_class, entry.submitted) in done:
                 continue
             done.add((entry.job_class, entry.submitted))
-            job = JOB.read(submitted_manifest(entry))
-            here_too = (match.class_of(job, one, snapshot) for one in policies.values())
-            for here in {job_class.of_job(job), *here_too}:
-                if (kept := _before(record, first, here.coarse)).last:
-                    found.merge(here.key, kept)
-        return found
+            submitted = JOB.read(submitted_manifest(entry))
+            by_policies = (
+                match.class_of(submitted, policy, snapshot) for policy in policies.values()
+            )
+            for replayed_class in {job_class.of_job(submitted), *by_policies}:
+                if (kept := _before(record, first, replayed_class.coarse)).last:
+                    learner.merge(replayed_class.key, kept)
+        return learner
 
 
 def _before(record: ClassRecord, unix: float, coarse: str) -> ClassRecord:
@@ -289,11 +296,11 @@ def _before(record: ClassRecord, unix: float, coarse: str) -> ClassRecord:
     )
 
 
-def _over(found: Mapping[str, Packed], unix: float) -> Mapping[str, Packed]:
+def _over(runs: Mapping[str, Packed], unix: float) -> Mapping[str, Packed]:
     """Keep only the runs that were over at *unix*, in seconds since 1970."""
     kept = {
         place: pack_runs(run for run in unpack_runs(packed) if run.finished < unix)
-        for place, packed in found.items()
+        for place, packed in runs.items()
     }
     return {place: packed for place, packed in kept.items() if packed}
 
@@ -337,82 +344,89 @@ def look_back(
     *,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Hindsight:
-    """Replay *entries*: as it was, without any decision, and as all policies would decide."""
+    """Replay *entries*: as it was, without any decision, and as all policies would decide.
+
+    In each replay, *progress* gets the number of Jobs that have arrived.
+    """
     world = replace(world, snapshot=emptied(world.snapshot))
-    given = tuple(_latest(entries))
-    handover = _handover(given)
-    told, left_out = [], 0
-    for entry in sorted(given, key=age_of):
+    latest = tuple(_latest(entries))
+    handover = _handover(latest)
+    jobs, left_out = [], 0
+    for entry in sorted(latest, key=age_of):
         try:
-            found = _told(entry, world)
+            replayable = _replayed_job(entry, world)
         except FieldError:
-            found = None
-        if found is None:
+            replayable = None
+        if replayable is None:
             left_out += 1
         else:
-            told.append(found)
-    # A replay models Kueue's own part of it.
+            jobs.append(replayable)
+    # A replay adds itself the time after which Kueue requeues what waits for released quota.
     besides = max(0.0, handover - world.snapshot.kueue.requeue_seconds)
-    runs = {each.entry.key: _seconds(each, besides) for each in told}
-    replays = Replays(world, told, runs, progress)
+    runs = {job.entry.key: _seconds(job, besides) for job in jobs}
+    replays = Replays(world, jobs, runs, progress)
     happened, static = replays.as_it_was(), replays.without_decisions()
     promised = replays.as_policies_say()
     replayed = [
         replace(
-            each,
-            happened=happened.get(each.entry.key),
-            static=static.get(each.entry.key),
-            promised=promised.get(each.entry.key),
+            job,
+            happened=happened.get(job.entry.key),
+            static=static.get(job.entry.key),
+            promised=promised.get(job.entry.key),
         )
-        for each in told
+        for job in jobs
     ]
     return Hindsight(
-        told=tuple(_without_guesses(replayed, world)),
+        jobs=tuple(_without_guesses(replayed, world)),
         left_out=left_out,
         handover_seconds=handover,
     )
 
 
-def _without_guesses(told: Sequence[ReplayedJob], world: LookBackInput) -> Iterator[ReplayedJob]:
+def _without_guesses(jobs: Sequence[ReplayedJob], world: LookBackInput) -> Iterator[ReplayedJob]:
     """Drop the results of Jobs that depend on worker clusters without a known state.
 
     A replay by policies depends on all of these clusters, one without decisions only on the Job's
     own.
     """
-    unseen = [_unseen(each, world) for each in told]
+    unseen = [_unseen(job, world) for job in jobs]
     all_unseen = tuple(sorted(set(chain.from_iterable(unseen))))
-    for each, own in zip(told, unseen, strict=True):
-        names = own if each.acts else all_unseen
-        nothing = replace(each, unseen=names, happened=None, static=None, promised=None)
-        yield nothing if names else each
+    for replayed, own in zip(jobs, unseen, strict=True):
+        names = own if replayed.acts else all_unseen
+        nothing = replace(replayed, unseen=names, happened=None, static=None, promised=None)
+        yield nothing if names else replayed
 
 
-def _unseen(told: ReplayedJob, world: LookBackInput) -> tuple[str, ...]:
-    snapshot, entry = world.snapshot, told.entry
-    options = told.policy.spec.options if told.policy else ()
-    names = {entry.queue, told.submitted_queue, *(each.queue for each in options if each.queue)}
+def _unseen(job: ReplayedJob, world: LookBackInput) -> tuple[str, ...]:
+    snapshot, entry = world.snapshot, job.entry
+    options = job.policy.spec.options if job.policy else ()
+    names = {
+        entry.queue,
+        job.submitted_queue,
+        *(option.queue for option in options if option.queue),
+    }
     places = (snapshot.local_queues.get((entry.namespace, name or "")) for name in names)
     queues = {place.cluster_queue for place in places if place is not None}
     queues |= {option.cluster_queue for option in options if option.cluster_queue}
-    found = {entry.cluster} - {""} - world.workers.keys()
+    clusters = {entry.cluster} - {""} - world.workers.keys()
     for name in queues & snapshot.cluster_queues.keys():
-        found.update(multikueue.unknown(snapshot.cluster_queues[name], snapshot, world.workers))
-    return tuple(sorted(found))
+        clusters.update(multikueue.unknown(snapshot.cluster_queues[name], snapshot, world.workers))
+    return tuple(sorted(clusters))
 
 
 def untold(entries: Iterable[JournalEntry]) -> Hindsight:
-    """Return the entries alone, without replays, if queues and policies are not known."""
-    found = sorted(_latest(entries), key=age_of)
+    """Return the entries without any replay, for when queues and policies are not known."""
+    latest = sorted(_latest(entries), key=age_of)
     nothing = Elsewhere(seconds={}, rests={})
     return Hindsight(
-        told=tuple(
+        jobs=tuple(
             ReplayedJob(
-                entry=each,
+                entry=entry,
                 policy=None,
                 elsewhere=nothing,
-                submitted_queue=each.labels.get(QUEUE_LABEL, ""),
+                submitted_queue=entry.labels.get(QUEUE_LABEL, ""),
             )
-            for each in found
+            for entry in latest
         )
     )
 
@@ -426,7 +440,7 @@ def _latest(entries: Iterable[JournalEntry]) -> Iterator[JournalEntry]:
         if before is None or _rank(entry) > _rank(before):
             by_job[key] = entry
     # A Workload that never held quota has kept no other waiting.
-    return (each for each in by_job.values() if each.admitted or not each.outcome)
+    return (latest for latest in by_job.values() if latest.admitted or not latest.outcome)
 
 
 def _rank(entry: JournalEntry) -> tuple[bool, float]:
@@ -440,17 +454,17 @@ def _handover(entries: Sequence[JournalEntry]) -> float:
         by_queue[entry.cluster_queue].append(entry)
     gaps = []
     for members in by_queue.values():
-        ends = sorted(each.finished for each in members if each.outcome)
-        for each in members:
-            if not each.admitted or each.admitted - each.created < WAITED_SECONDS:
+        ends = sorted(member.finished for member in members if member.outcome)
+        for entry in members:
+            if not entry.admitted or entry.admitted - entry.created < WAITED_SECONDS:
                 continue
-            index = bisect_right(ends, each.admitted)
-            if index and each.admitted - ends[index - 1] <= HANDED_OVER_SECONDS:
-                gaps.append(each.admitted - ends[index - 1])
+            index = bisect_right(ends, entry.admitted)
+            if index and entry.admitted - ends[index - 1] <= HANDED_OVER_SECONDS:
+                gaps.append(entry.admitted - ends[index - 1])
     return fmean(gaps) if gaps else 0.0
 
 
-def _told(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | None:
+def _replayed_job(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | None:
     snapshot = world.snapshot
     job = JOB.read(submitted_manifest(entry))
     queue = match.submission(job, snapshot).queue
@@ -470,7 +484,7 @@ def _told(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | None:
 
 
 def _policy(entry: JournalEntry, job: Job, snapshot: Snapshot) -> FallbackPolicy | None:
-    named = next((each for each in snapshot.policies if each.name == entry.policy), None)
+    named = next((policy for policy in snapshot.policies if policy.name == entry.policy), None)
     if named is not None or match.skip(job, snapshot) is not None:
         return named
     try:
@@ -489,5 +503,5 @@ def _own_seconds(entry: JournalEntry, world: LookBackInput) -> float:
     return max(usual, world.now - entry.admitted if entry.admitted else 0.0)
 
 
-def _seconds(told: ReplayedJob, besides: float) -> dict[str, float]:
-    return {flavors: each + besides for flavors, each in told.elsewhere.seconds.items()}
+def _seconds(job: ReplayedJob, besides: float) -> dict[str, float]:
+    return {flavors: seconds + besides for flavors, seconds in job.elsewhere.seconds.items()}

@@ -1,4 +1,4 @@
-"""What the leading controller publishes of its looks back: one bounded record, and its ConfigMap.
+"""What the leading controller publishes of its replays: one bounded record, and its ConfigMap.
 
 It holds gains by policy and namespace, and decisions that cannot be found on Jobs. Pure, and it
 must not import replays: every observer reads it.
@@ -53,7 +53,7 @@ class Gained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastDecision:
-    """A decision on a finished Job that cannot be found by the label of a decision."""
+    """A decision on a finished Job that cannot be found by a decision's label on the Job."""
 
     id: str
     at: Unix
@@ -83,7 +83,7 @@ _RECORD: Final = TypeAdapter(SavingsRecord)
 def config_map(record: SavingsRecord) -> Mapping[str, Any]:
     """Return the record's ConfigMap; without namespace and resourceVersion.
 
-    If it is too large, the older half of its decisions is dropped, and again.
+    While it is too large, the older half of its decisions is dropped.
     """
     while len(packed := _packed(record)) > MOST_BYTES and record.decisions:
         kept = record.decisions[: len(record.decisions) // 2]
@@ -105,8 +105,9 @@ def read_savings(source: Mapping[str, Any]) -> SavingsRecord:
     """Read the record from its ConfigMap.
 
     Raises:
-        FieldError: it is of another version, or what it says cannot be meant.
-        ValueError: what is packed there is damaged; so does ``zlib.error`` say.
+        FieldError: it is of another version, or a value in it is not valid.
+        ValueError: the compressed text is damaged.
+        zlib.error: likewise.
 
     """
     if fields.texts(source, "data", "").get("version") != _VERSION:

@@ -31,7 +31,7 @@ class WaitingDispatches:
         self.since[key] = reserved
         heapq.heappush(self._heap, (reserved, key))
         if len(self._heap) > 2 * len(self.since) + _SLACK:
-            self._heap = [(since, each) for each, since in self.since.items()]
+            self._heap = [(since, waiting_key) for waiting_key, since in self.since.items()]
             heapq.heapify(self._heap)
 
     def remove(self, key: Key) -> None:
@@ -74,7 +74,7 @@ class Dispatches:
     def __init__(self) -> None:
         self._past: dict[str, _Past] = {}
         self._since: dict[str, int] = {}
-        self._found: Mapping[str, Dispatch] = {}
+        self._published: Mapping[str, Dispatch] = {}
 
     def step(
         self,
@@ -91,23 +91,23 @@ class Dispatches:
         """
         for name in dispatched:
             self._past[name] = _past(pools.get(name, b""))
-        found = dict(self._found)
+        dispatches = dict(self._published)
         for name in {*recounted, *dispatched}:
             counts = counts_of.get(name)
             past = self._past.get(name, _NOTHING)
             since = counts.waiting.oldest(past.passed) if counts is not None else 0
-            known = self._one(name, past.dispatch, since, clock)
+            known = self._with_wait(name, past.dispatch, since, clock)
             if known == Dispatch():
-                found.pop(name, None)
+                dispatches.pop(name, None)
             else:
-                found[name] = known
-        if found != self._found:
-            self._found = found
-        return self._found
+                dispatches[name] = known
+        if dispatches != self._published:
+            self._published = dispatches
+        return self._published
 
-    def _one(self, name: str, past: Dispatch, since: int, clock: float) -> Dispatch:
+    def _with_wait(self, name: str, past: Dispatch, since: int, clock: float) -> Dispatch:
         """Add the longest current wait; while it is the same one, its start does not move."""
-        before = self._found.get(name, past)
+        before = self._published.get(name, past)
         moment = before.waiting_since if self._since.get(name) == since else since + clock
         self._since[name] = since
         return replace(past, waiting_since=moment if since else None)

@@ -90,7 +90,7 @@ class Failing:
         self._policies: tuple[FallbackPolicy, ...] = ()
         self._ends: dict[Refusal, float] = {}
         """When each ends, in seconds since 1970."""
-        self._found: frozenset[Refusal] = frozenset()
+        self._published: frozenset[Refusal] = frozenset()
 
     @property
     def ends(self) -> Mapping[Refusal, float]:
@@ -119,9 +119,9 @@ class Failing:
         for key in changed & records.keys():
             ends.update(self._of(key, records[key], unix))
         self._ends = ends
-        if ends.keys() != self._found:
-            self._found = frozenset(ends)
-        return self._found
+        if ends.keys() != self._published:
+            self._published = frozenset(ends)
+        return self._published
 
     def _of(self, key: str, record: ClassRecord, unix: float) -> Iterable[tuple[Refusal, float]]:
         for policy in self._policies:
@@ -134,9 +134,9 @@ HALF_LIFE = 9.0
 PRIOR_SIGMA = 0.6
 """Spread of the logarithms of one class's run times, before any were observed."""
 PRIOR_RUNS = 4.0
-"""How many runs that prior counts for, beside a few;"""
+"""How many runs that prior counts for, as long as there are few."""
 FEW_RUNS = 5.0
-"""beside more than so many it fades with their cube, as they are enough by themselves."""
+"""Beside more runs than these, the prior fades with the cube of their number."""
 TENTH = 1.2816
 """Sigmas from the middle of a normal distribution to its tenth and its ninetieth percent."""
 
@@ -331,12 +331,14 @@ class Delays:
 
 def renewed(before: Estimates, learnt: Mapping[_Place, RunTime | None]) -> Estimates:
     """Return *before* with new estimates, None removing one; *before* itself if nothing differs."""
-    changed = {place: each for place, each in learnt.items() if each != before.get(place)}
+    changed = {
+        place: run_time for place, run_time in learnt.items() if run_time != before.get(place)
+    }
     if not changed:
         return before
     # One mapping serves work and publication: with 10,000 classes a second one would cost much.
-    found = {**before, **changed}
-    return {place: each for place, each in found.items() if each is not None}
+    estimates = {**before, **changed}
+    return {place: run_time for place, run_time in estimates.items() if run_time is not None}
 
 
 def _limit(places: dict[str, Packed]) -> None:
@@ -422,7 +424,11 @@ class RunTimeLearner:
         record = self._records.get(key)
         known = record.runs if record else self._pools.get(key, {})
         # In order, so that the same runs always come to the very same estimate.
-        elsewhere = (unpack_runs(known[other]) for other in sorted(known) if other != flavors)
+        elsewhere = (
+            unpack_runs(known[other_flavors])
+            for other_flavors in sorted(known)
+            if other_flavors != flavors
+        )
         return estimate(unpack_runs(known.get(flavors, b"")), prior_sigma=spread_of(elsewhere))
 
     def _pool(self, before: ClassRecord | None, after: ClassRecord) -> None:
@@ -437,7 +443,7 @@ class RunTimeLearner:
             if runs != pool.get(flavors):
                 # Most coarse classes have one class, whose bytes serve both.
                 pool[flavors] = packed if runs == packed else runs
-                self._stale.update(dict.fromkeys((after.coarse, each) for each in pool))
+                self._stale.update(dict.fromkeys((after.coarse, place) for place in pool))
 
     def _leave(self, record: ClassRecord | None) -> None:
         if record is None or not record.coarse:
@@ -462,7 +468,7 @@ class RunTimeLearner:
 
     def _drop_estimates(self, key: str, flavors: Iterable[str]) -> None:
         # Estimated again from nothing, they disappear.
-        self._stale.update(dict.fromkeys((key, each) for each in flavors))
+        self._stale.update(dict.fromkeys((key, place) for place in flavors))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -485,11 +491,11 @@ def remembered(runs: RunTimeLearner, policies: tuple[FallbackPolicy, ...], unix:
     failing = Failing()
     failing.step(runs.records, runs.records, policies, unix)
     starts, dispatches = runs.delays.starts(None), runs.delays.dispatches
-    passed = {name: estimate(unpack_runs(each)) for name, each in dispatches.items()}
+    passed = {name: estimate(unpack_runs(packed)) for name, packed in dispatches.items()}
     return Learned(
         records=runs.records,
         estimates=runs.estimates(None),
         refusals=dict(failing.ends),
-        starts={flavors: each for (key, flavors), each in starts.items() if key == OF_ALL},
-        dispatches={name: each for name, each in passed.items() if each is not None},
+        starts={flavors: run_time for (key, flavors), run_time in starts.items() if key == OF_ALL},
+        dispatches={name: run_time for name, run_time in passed.items() if run_time is not None},
     )

@@ -68,10 +68,10 @@ def estimate(expecting: Expecting, option: Option, flavors: str) -> RunTime | No
     """Return the expected run time under *option*, on *flavors*; None: nothing is known."""
     if expecting.said is not None:
         return _of_owner(expecting, expecting.said, option, flavors)
-    found = _on(expecting, flavors)
-    if found is not None and not _is_hearsay(expecting, flavors, found):
-        return found
-    return _believed(expecting, option) or found
+    learned = _on(expecting, flavors)
+    if learned is not None and not _is_hearsay(expecting, flavors, learned):
+        return learned
+    return _believed(expecting, option) or learned
 
 
 def _of_owner(expecting: Expecting, said: float, option: Option, flavors: str) -> RunTime | None:
@@ -120,10 +120,10 @@ def _believed(expecting: Expecting, option: Option) -> RunTime | None:
     return replace(_slowed(own, slowdown), basis=Basis.SLOWDOWN)
 
 
-def _is_hearsay(expecting: Expecting, flavors: str, found: RunTime) -> bool:
+def _is_hearsay(expecting: Expecting, flavors: str, learned: RunTime) -> bool:
     """Return whether it rests on only a few runs of other classes."""
     own = (expecting.job_class.key, flavors) in expecting.run_times
-    return not own and found.runs < ENOUGH_RUNS
+    return not own and learned.runs < ENOUGH_RUNS
 
 
 def within_limits(job: Job) -> RunTime | None:
@@ -156,10 +156,10 @@ def _without_start(expecting: Expecting, learned: RunTime, flavors: str) -> RunT
 
     A run that is short beside that is used whole, as the rest would say little.
     """
-    found = expecting.start_delays.get((expecting.job_class.key, flavors))
-    if found is None or found.runs < ENOUGH_RUNS:
+    delay = expecting.start_delays.get((expecting.job_class.key, flavors))
+    if delay is None or delay.runs < ENOUGH_RUNS:
         return learned
-    left = learned.seconds - found.seconds
+    left = learned.seconds - delay.seconds
     return _times(learned, left / learned.seconds) if left >= _TELLING_SECONDS else learned
 
 
@@ -185,10 +185,10 @@ def _on(expecting: Expecting, flavors: str) -> RunTime | None:
 def _coarse(expecting: Expecting, flavors: str) -> RunTime | None:
     """Return the coarse class's runs, scaled by how the class's own differ in the first option."""
     run_times, (key, coarse) = expecting.run_times, expecting.job_class
-    found = run_times.get((coarse, flavors))
-    if found is None:
+    learned = run_times.get((coarse, flavors))
+    if learned is None:
         return None
-    wide = _widened(found, _COARSE_SIGMA)
+    wide = _widened(learned, _COARSE_SIGMA)
     own = run_times.get((key, expecting.first_flavors))
     pooled = run_times.get((coarse, expecting.first_flavors))
     if flavors == expecting.first_flavors or own is None or pooled is None:
@@ -212,9 +212,12 @@ def _slowed(first: RunTime, slowdown: float) -> RunTime:
     return _widened(_times(first, slowdown), _SLOWDOWN_SIGMA)
 
 
-def _times(found: RunTime, factor: float) -> RunTime:
+def _times(run_time: RunTime, factor: float) -> RunTime:
     return replace(
-        found, seconds=found.seconds * factor, low=found.low * factor, high=found.high * factor
+        run_time,
+        seconds=run_time.seconds * factor,
+        low=run_time.low * factor,
+        high=run_time.high * factor,
     )
 
 
@@ -223,21 +226,21 @@ def _around(middle: float, sigma: float, basis: Basis) -> RunTime:
     return RunTime(seconds=middle, low=middle / factor, high=middle * factor, basis=basis)
 
 
-def _widened(found: RunTime, sigma: float) -> RunTime:
+def _widened(run_time: RunTime, sigma: float) -> RunTime:
     """Add an uncertainty that is independent of the range's own."""
 
     def further(bound: float) -> float:
-        return math.exp(math.hypot(math.log(bound / found.seconds), TENTH * sigma))
+        return math.exp(math.hypot(math.log(bound / run_time.seconds), TENTH * sigma))
 
     return replace(
-        found,
-        low=found.seconds / further(found.low),
-        high=found.seconds * further(found.high),
+        run_time,
+        low=run_time.seconds / further(run_time.low),
+        high=run_time.seconds * further(run_time.high),
     )
 
 
-def _sigma(found: RunTime) -> float:
-    return math.log(found.high / found.low) / (2 * TENTH)
+def _sigma(run_time: RunTime) -> float:
+    return math.log(run_time.high / run_time.low) / (2 * TENTH)
 
 
 _Ranged: TypeAlias = Start | Delay | RunTime
@@ -246,16 +249,16 @@ _UNSURE = math.exp(TENTH * PRIOR_SIGMA)
 """Factor on a wait so far to the end of its range."""
 
 
-def dispatch(found: Dispatch | None, now: float) -> Delay | None:
+def dispatch(recent: Dispatch | None, now: float) -> Delay | None:
     """Return how long AdmissionChecks take; None: none has passed or waited for them yet.
 
     A Workload that waits at *now*, on the clock of ``Snapshot.as_of``, is not dispatched yet: the
     expectation is at least its wait.
     """
-    if found is None:
+    if recent is None:
         return None
-    waited = 0.0 if found.waiting_since is None else max(0.0, now - found.waiting_since)
-    known = found.learned
+    waited = 0.0 if recent.waiting_since is None else max(0.0, now - recent.waiting_since)
+    known = recent.learned
     if known is None:
         by = f"one has waited {spoken(waited)} to be dispatched"
         return Delay(seconds=waited, low=waited, high=waited * _UNSURE, by=by)
@@ -267,15 +270,15 @@ def dispatch(found: Dispatch | None, now: float) -> Delay | None:
     return Delay(seconds=waited, low=max(known.low, waited), high=high, by=by)
 
 
-def transfer(found: Dispatch | None, option: Option) -> Delay | None:
+def transfer(recent: Dispatch | None, option: Option) -> Delay | None:
     """Return how long it takes to reach a worker cluster whose own queue is known; None: unknown.
 
     At most the option's ``startDelay``: a dispatch lasts until the worker has quota, so after a
     burst even the shortest recent one contains a wait there.
     """
-    if found is None or found.learned is None:
+    if recent is None or recent.learned is None:
         return None
-    least = min(float(found.least), seconds(option.start_delay))
+    least = min(float(recent.least), seconds(option.start_delay))
     if least <= 0.0:
         return None
     by = f"dispatched in {spoken(least)} at best"
@@ -283,7 +286,10 @@ def transfer(found: Dispatch | None, option: Option) -> Delay | None:
 
 
 def later(start: Start, lasts: Delay | RunTime | None) -> Start:
-    """Return the end of what lasts so long from a start on; both vary independently."""
+    """Return the end of something that begins at *start*; None: it takes no time.
+
+    Start and duration vary independently.
+    """
     if lasts is None or start.seconds == inf:
         return start
     middle, low, high = _added(start, lasts)
@@ -305,10 +311,10 @@ def start_up(starts: Estimates, job_class: JobClass, flavors: str) -> Delay | No
     None: too few were observed.
     """
     for key in (job_class.key, job_class.coarse, _OF_ALL):
-        found = starts.get((key, flavors))
-        if found is not None and found.runs >= ENOUGH_RUNS:
-            by = f"pods ready in {spoken(found.seconds)}, from {found.runs} of late"
-            return Delay(seconds=found.seconds, low=found.low, high=found.high, by=by)
+        observed = starts.get((key, flavors))
+        if observed is not None and observed.runs >= ENOUGH_RUNS:
+            by = f"pods ready in {spoken(observed.seconds)}, from {observed.runs} of late"
+            return Delay(seconds=observed.seconds, low=observed.low, high=observed.high, by=by)
     return None
 
 
@@ -367,18 +373,23 @@ def lent(
     cluster_queues: Mapping[str, ClusterQueue],
     checks: Mapping[str, AdmissionCheck],
 ) -> Mapping[str, Mapping[str, RunTime]]:
-    """Return the surest estimate of each class in each cluster of *names*, else in any of them."""
+    """Return what the manager's records say of each worker cluster's runs: cluster, then class.
+
+    *names* are the worker clusters, *recorded* the manager's estimates. Only the flavors that lead
+    to worker clusters count. Where a cluster's own runs are few, those in all clusters together are
+    taken if they are more.
+    """
     behind = multikueue.flavors_behind(Snapshot(cluster_queues=cluster_queues, checks=checks))
-    found: dict[str, dict[str, RunTime]] = {"": {}, **{name: {} for name in names}}
-    for (job_class, place), each in recorded.items():
+    by_cluster: dict[str, dict[str, RunTime]] = {"": {}, **{name: {} for name in names}}
+    for (job_class, place), run_time in recorded.items():
         flavors, cluster = split_place(place)
-        known = found.get(cluster)
+        known = by_cluster.get(cluster)
         if known is not None and behind.issuperset(flavors.split(",")):
-            known[job_class] = _surer(known.get(job_class), each)
-    anywhere = found.pop("")
+            known[job_class] = _surer(known.get(job_class), run_time)
+    anywhere = by_cluster.pop("")
     return {
-        name: {**anywhere, **{key: _own(each, anywhere.get(key)) for key, each in known.items()}}
-        for name, known in found.items()
+        name: {**anywhere, **{key: _own(own, anywhere.get(key)) for key, own in known.items()}}
+        for name, known in by_cluster.items()
     }
 
 
@@ -388,8 +399,13 @@ def together(
     """Fill a cluster's own estimates, where runs are few, with those of the manager's records."""
     groups = chain.from_iterable(queue.groups for queue in cluster_queues.values())
     flavors = {flavor for group in groups for flavor in group.flavors}
-    borrowed = {(name, flavor): each for name, each in lent_here.items() for flavor in flavors}
-    return {**borrowed, **{place: _own(each, borrowed.get(place)) for place, each in own.items()}}
+    borrowed = {
+        (name, flavor): run_time for name, run_time in lent_here.items() for flavor in flavors
+    }
+    return {
+        **borrowed,
+        **{place: _own(run_time, borrowed.get(place)) for place, run_time in own.items()},
+    }
 
 
 def _own(own: RunTime, other: RunTime | None) -> RunTime:

@@ -67,10 +67,10 @@ def of_job(job: Job, label: str | None = None, *, shared: str = "") -> JobClass:
         FieldError: a quantity cannot be read.
 
     """
-    found = of_pod_sets(of_pods, job.pod_sets)
+    job_class = of_pod_sets(of_pods, job.pod_sets)
     value = job.labels.get(label) if label else None
-    found = found._replace(key=f"{label}={value}") if value else found
-    return found.at(shared or job.namespace)
+    job_class = job_class._replace(key=f"{label}={value}") if value else job_class
+    return job_class.at(shared or job.namespace)
 
 
 def of_pods(pod_sets: Iterable[PodSet]) -> JobClass:
@@ -86,8 +86,10 @@ def of_pods(pod_sets: Iterable[PodSet]) -> JobClass:
         template = pod_set.template
         amounts = per_pod(template, limit_ranges=(), overheads=EMPTY, kueue=_PLAIN)
         containers = (*template.containers, *template.init_containers)
-        asked.append([pod_set.count, sorted(amounts.items()), [each.image for each in containers]])
-        words += [part for each in containers for part in (each.command, each.args)]
+        asked.append(
+            [pod_set.count, sorted(amounts.items()), [container.image for container in containers]]
+        )
+        words += [part for container in containers for part in (container.command, container.args)]
     text = json.dumps(words, separators=(",", ":"))
     rest = json.dumps(asked, separators=(",", ":"))
     return JobClass(key=_digest(rest + text), coarse=COARSE + _digest(rest + masked(text)))
@@ -111,8 +113,8 @@ def read(text: str, namespace: str) -> Mark | None:
     parts = _MARK.fullmatch(text)
     if parts is None or int(parts["generation"]) > _MOST_GENERATION:
         return None
-    found = JobClass(key=parts["key"], coarse=parts["coarse"])
-    return Mark(found.at(parts["home"] or namespace), int(parts["generation"]))
+    job_class = JobClass(key=parts["key"], coarse=parts["coarse"])
+    return Mark(job_class.at(parts["home"] or namespace), int(parts["generation"]))
 
 
 def name_of(image: str, command: Iterable[Any]) -> str:
@@ -121,22 +123,22 @@ def name_of(image: str, command: Iterable[Any]) -> str:
     No argument is shown: it can be a password, and names are read by many.
     """
     program = str(next(iter(command), "")).split()[:1]
-    parts = [each.rpartition("/")[2] for each in (image, *program)]
+    parts = [path.rpartition("/")[2] for path in (image, *program)]
     name = " ".join(filter(None, parts))
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
 def masked(text: str) -> str:
     """Replace each number by one sign; of a long text only in its beginning."""
-    found = _NUMBERS.sub(_mask, text[:_MASKED_CHARACTERS])
+    head = _NUMBERS.sub(_mask, text[:_MASKED_CHARACTERS])
     rest = text[_MASKED_CHARACTERS:]
-    return found + _digest(rest) if rest else found
+    return head + _digest(rest) if rest else head
 
 
-def _mask(found: re.Match[str]) -> str:
+def _mask(match: re.Match[str]) -> str:
     """Keep words such as ``facade-beef``: a digest has a digit."""
-    is_word = found["hex"] and not _DIGIT.search(found["hex"] + found["rest"])
-    return found[0] if is_word else "#"
+    is_word = match["hex"] and not _DIGIT.search(match["hex"] + match["rest"])
+    return match[0] if is_word else "#"
 
 
 def _digest(text: str) -> str:

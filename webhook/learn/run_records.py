@@ -79,9 +79,11 @@ class ClassRecord(NamedTuple):
     @property
     def last(self) -> int:
         """The time of the newest run's end or start, in seconds since 1970; 0: there is none."""
-        found = (self.runs, self.failed, self.starts, self.dispatches)
-        packed = [each for mapping in found for each in mapping.values()]
-        return max((unpack_runs(each[-_RUN.size :])[0].finished for each in packed), default=0)
+        groups = (self.runs, self.failed, self.starts, self.dispatches)
+        all_packed = [packed for group in groups for packed in group.values()]
+        return max(
+            (unpack_runs(packed[-_RUN.size :])[0].finished for packed in all_packed), default=0
+        )
 
 
 class Began(NamedTuple):
@@ -287,8 +289,8 @@ def read_shard(source: Mapping[str, Any]) -> Mapping[str, ClassRecord]:
     data = fields.texts(source, "data", "")
     if data.get("version") != _VERSION:
         return {}
-    found = map(_read_line, data.get("classes", "").split("\n"))
-    return dict(filter(None, found))
+    records = map(_read_line, data.get("classes", "").split("\n"))
+    return dict(filter(None, records))
 
 
 def config_map(shard: int, records: Mapping[str, ClassRecord]) -> Mapping[str, Any]:
@@ -323,7 +325,7 @@ def _too_many(sizes: Mapping[str, int], records: Mapping[str, ClassRecord]) -> I
 
 def _line(key: str, record: ClassRecord) -> str:
     outcomes = [[*place, _text(packed)] for place, packed in sorted(record.outcomes.items())]
-    found = {
+    content = {
         "class": key,
         "coarse": record.coarse,
         _NAME: record.name,
@@ -333,15 +335,14 @@ def _line(key: str, record: ClassRecord) -> str:
         "starts": _texts(record.starts),
         "dispatches": _texts(record.dispatches),
     }
-    return json.dumps({name: value for name, value in found.items() if value}, ensure_ascii=False)
+    return json.dumps({name: value for name, value in content.items() if value}, ensure_ascii=False)
 
 
 def _read_line(line: str) -> tuple[str, ClassRecord] | None:
-    found, _ = attempted(lambda: _one(fields.from_json(line, "", longest=MOST_BYTES)))
-    return found
+    return attempted(lambda: _record(fields.from_json(line, "", longest=MOST_BYTES)))[0]
 
 
-def _one(source: Mapping[str, Any]) -> tuple[str, ClassRecord]:
+def _record(source: Mapping[str, Any]) -> tuple[str, ClassRecord]:
     return fields.text(source, "class", ""), ClassRecord(
         coarse=fields.text(source, "coarse", ""),
         name=fields.text(source, _NAME, ""),
@@ -354,17 +355,17 @@ def _one(source: Mapping[str, Any]) -> tuple[str, ClassRecord]:
 
 
 def _packed(texts: Mapping[str, str]) -> Mapping[str, Packed]:
-    found = {flavors: b64decode(text, validate=True) for flavors, text in texts.items()}
-    for packed in found.values():
+    by_flavors = {flavors: b64decode(text, validate=True) for flavors, text in texts.items()}
+    for packed in by_flavors.values():
         unpack_runs(packed)
-    return found
+    return by_flavors
 
 
 def _packed_outcomes(items: Iterable[Any]) -> Mapping[tuple[str, str], Packed]:
-    found = {(str(policy), str(option)): b64decode(text) for policy, option, text in items}
-    for packed in found.values():
+    by_option = {(str(policy), str(option)): b64decode(text) for policy, option, text in items}
+    for packed in by_option.values():
         unpack_outcomes(packed)
-    return found
+    return by_option
 
 
 def _texts(runs: Mapping[str, Packed]) -> Mapping[str, str]:

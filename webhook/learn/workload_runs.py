@@ -48,12 +48,12 @@ class RunPlace(NamedTuple):
 
 def read_conditions(status: Mapping[str, Any]) -> Conditions:
     return {
-        fields.text(item, "type", here): (
-            fields.text(item, "status", here),
-            fields.text(item, "reason", here),
-            fields.text(item, "lastTransitionTime", here),
+        fields.text(condition, "type", here): (
+            fields.text(condition, "status", here),
+            fields.text(condition, "reason", here),
+            fields.text(condition, "lastTransitionTime", here),
         )
-        for item, here in fields.objects(status, "conditions", "status")
+        for condition, here in fields.objects(status, "conditions", "status")
     }
 
 
@@ -110,18 +110,18 @@ def seconds_of(source: Mapping[str, Any], key: str, path: str) -> int:
 def read_mark(
     spec: Mapping[str, Any], annotations: Mapping[str, Any], namespace: str
 ) -> Mark | None:
-    """Return the class that a decision wrote, or compute it from the pod sets.
+    """Return the mark that a decision wrote, or else one with the class of the pod sets.
 
-    None: their resources cannot be read.
+    None: the resources of the pod sets cannot be read.
     """
     if mark := job_class.read(marks.of(annotations, JOB_CLASS), namespace):
         return mark
     used = [
         [
-            item.get("count"),
-            _used(fields.mapping(fields.mapping(item, "template", here), "spec", here), here),
+            pod_set.get("count"),
+            _used(fields.mapping(fields.mapping(pod_set, "template", here), "spec", here), here),
         ]
-        for item, here in fields.objects(spec, "podSets", "spec")
+        for pod_set, here in fields.objects(spec, "podSets", "spec")
     ]
     mark = _mark_of(json.dumps(used, separators=(",", ":")))
     return None if mark is None else mark._replace(job_class=mark.job_class.at(namespace))
@@ -132,11 +132,12 @@ def own_marks(
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the annotations and labels by which a decision marked the first pod template.
 
-    Both are empty if the marks are not signed by us: who may create Jobs can write any.
+    Both are empty if the marks are not signed with one of the *keys*, as whoever may create Jobs
+    can write any (docs/decisions/0024-proof.md). None: there are no keys, and all marks count.
     """
     annotations, labels = _of_first_template(spec)
-    found = annotations.get(DECIDED_BY), labels.get(OPTION_LABEL), annotations.get(JOB_CLASS)
-    signed = tuple(str(text or "") for text in found)
+    texts = annotations.get(DECIDED_BY), labels.get(OPTION_LABEL), annotations.get(JOB_CLASS)
+    signed = tuple(str(text or "") for text in texts)
     decision_id = str(annotations.get(DECISION_ID) or "")
     if not (decision_id or any(signed)):
         return fields.EMPTY, fields.EMPTY
@@ -166,8 +167,8 @@ def read_flavors(admission: Mapping[str, Any]) -> str:
     """Return the flavors of its reservation, sorted, unique, joined by commas."""
     names = {
         name
-        for item, here in fields.objects(admission, "podSetAssignments", "status.admission")
-        for name in fields.texts(item, "flavors", here).values()
+        for assignment, here in fields.objects(admission, "podSetAssignments", "status.admission")
+        for name in fields.texts(assignment, "flavors", here).values()
     }
     return intern(",".join(sorted(names)))
 
@@ -216,15 +217,15 @@ def _used(spec: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     kept = {key: spec[key] for key in _USED_OF_SPEC if key in spec}
     for key in ("containers", "initContainers"):
         kept[key] = [
-            {name: item[name] for name in _USED_OF_CONTAINERS if name in item}
-            for item, _ in fields.objects(spec, key, path)
+            {name: container[name] for name in _USED_OF_CONTAINERS if name in container}
+            for container, _ in fields.objects(spec, key, path)
         ]
     return kept
 
 
 @recalling(most=4096, longest=4096)
 def _mark_of(used: str) -> Mark | None:
-    found, _ = attempted(
+    pods_class, _ = attempted(
         lambda: job_class.of_pods(
             PodSet(
                 name="",
@@ -234,7 +235,7 @@ def _mark_of(used: str) -> Mark | None:
             for index, (count, spec) in enumerate(json.loads(used))
         )
     )
-    return None if found is None else Mark(found, 0)
+    return None if pods_class is None else Mark(pods_class, 0)
 
 
 def _name(spec: Mapping[str, Any]) -> str:

@@ -84,7 +84,7 @@ _UNITS = {"milliseconds": 0.001, "seconds": 1.0, "minutes": 60.0, "hours": 3600.
 
 
 def read(spec: Csv, lines: Iterable[str], path: str) -> list[Coming]:
-    """Convert rows to arrivals, ascending, relative to the first; *path* is the entry's own.
+    """Convert rows to arrivals, ascending, relative to the first; *path* is for errors.
 
     Raises:
         FieldError: a column is missing, a value cannot be read, or no row is left.
@@ -92,17 +92,17 @@ def read(spec: Csv, lines: Iterable[str], path: str) -> list[Coming]:
     """
     reader = csv.DictReader(lines, delimiter=spec.delimiter)
     _check_columns(spec, reader.fieldnames or (), path)
-    found = sorted(_comings(spec, reader), key=lambda each: each.at)[: spec.limit]
-    if not found:
+    comings = sorted(_comings(spec, reader), key=lambda coming: coming.at)[: spec.limit]
+    if not comings:
         raise FieldError(f"{path}.where", f"no row of {spec.file} is left")
-    first, start = found[0].at, seconds(spec.start)
+    first, start = comings[0].at, seconds(spec.start)
     return [
         Coming(
-            at=start + (each.at - first) * spec.time_scale,
-            job=each.job,
-            run_seconds=each.run_seconds,
+            at=start + (coming.at - first) * spec.time_scale,
+            job=coming.job,
+            run_seconds=coming.run_seconds,
         )
-        for each in found
+        for coming in comings
     ]
 
 
@@ -111,10 +111,12 @@ def _check_columns(spec: Csv, header: Iterable[str], path: str) -> None:
     wanted = {f"{path}.columns.arrival": spec.columns.arrival}
     if spec.columns.run_time is not None:
         wanted[f"{path}.columns.runTime"] = spec.columns.run_time
-    wanted |= {f"{path}.where[{n}].column": each.column for n, each in enumerate(spec.where)}
+    wanted |= {
+        f"{path}.where[{n}].column": condition.column for n, condition in enumerate(spec.where)
+    }
     for number, job in enumerate(spec.jobs):
         at = f"{path}.jobs[{number}].when"
-        wanted |= {f"{at}[{n}].column": each.column for n, each in enumerate(job.when)}
+        wanted |= {f"{at}[{n}].column": condition.column for n, condition in enumerate(job.when)}
     for where, column in wanted.items():
         if column not in known:
             message = f"no column {column} in {spec.file}; there is {', '.join(known) or 'nothing'}"
@@ -138,13 +140,13 @@ def _comings(spec: Csv, reader: csv.DictReader[str]) -> Iterator[Coming]:
 
 
 def _job_of(spec: Csv, row: Mapping[str, str]) -> str | None:
-    if not all(_holds(each, row) for each in spec.where):
+    if not all(_holds(condition, row) for condition in spec.where):
         return None
     return next((job.job for job in spec.jobs if _is(job, row)), None)
 
 
 def _is(job: RowJob, row: Mapping[str, str]) -> bool:
-    return all(_holds(each, row) for each in job.when)
+    return all(_holds(condition, row) for condition in job.when)
 
 
 def _holds(condition: ConditionSpec, row: Mapping[str, str]) -> bool:

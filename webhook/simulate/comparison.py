@@ -40,15 +40,19 @@ _HEADER: Final = (
 
 def table(scenario: Scenario, results: Sequence[Result]) -> str:
     """Return the strategies side by side; fits 100 columns with names of usual length."""
-    lines = [_title(scenario), "", *aligned([_HEADER, *(_row(each, results) for each in results)])]
+    lines = [
+        _title(scenario),
+        "",
+        *aligned([_HEADER, *(_row(result, results) for result in results)]),
+    ]
     if 1 < len(scenario.templates) <= _MOST_KINDS:
         header = ("MEAN TURNAROUND", *scenario.templates)
-        rows = [(each.strategy, *_by_job(each, scenario)) for each in results]
+        rows = [(result.strategy, *_by_job(result, scenario)) for result in results]
         lines += ["", *aligned([header, *rows])]
     if scenario.workers:
         clusters = ("", *scenario.workers)
         header = ("JOBS RUN IN", *(name or HERE for name in clusters))
-        rows = [(each.strategy, *_run_in(each, clusters)) for each in results]
+        rows = [(result.strategy, *_run_in(result, clusters)) for result in results]
         lines += ["", *aligned([header, *rows])]
     return "\n".join([*lines, *_notes(results)])
 
@@ -80,7 +84,7 @@ def _title(scenario: Scenario) -> str:
     jobs = scenario.submissions
     last = jobs[-1].at - jobs[0].at
     kinds = ", ".join(
-        f"{sum(each.template == name for each in jobs)} {name}" for name in scenario.templates
+        f"{sum(job.template == name for job in jobs)} {name}" for name in scenario.templates
     )
     if len(scenario.templates) > _MOST_KINDS:
         kinds = f"{len(scenario.templates)} kinds"
@@ -88,23 +92,28 @@ def _title(scenario: Scenario) -> str:
 
 
 def _row(result: Result, results: Sequence[Result]) -> tuple[str, ...]:
-    found, less = result.totals, saved(result, results)
+    figures, less = result.totals, saved(result, results)
     return (
         result.strategy,
-        duration(found.makespan),
+        duration(figures.makespan),
         "-" if less is None else f"{round(less, 1) + 0.0:.1f} %",
-        duration(found.mean_turnaround),
-        duration(found.p95_turnaround),
-        duration(found.mean_wait),
-        f"{sum(found.device_hours.values()):.2f}",
-        str(found.moved),
-        str(found.slower),
+        duration(figures.mean_turnaround),
+        duration(figures.p95_turnaround),
+        duration(figures.mean_wait),
+        f"{sum(figures.device_hours.values()):.2f}",
+        str(figures.moved),
+        str(figures.slower),
     )
 
 
 def saved(result: Result, results: Sequence[Result]) -> float | None:
-    """Return how many percent shorter its makespan is than the static one; None without one."""
-    static = next((each.totals.makespan for each in results if each.strategy == STATIC), None)
+    """Return by how many percent its makespan is shorter than that of the static strategy.
+
+    None: one of the two is not known, or it is the static one itself.
+    """
+    static = next(
+        (candidate.totals.makespan for candidate in results if candidate.strategy == STATIC), None
+    )
     makespan = result.totals.makespan
     if not static or makespan is None or result.strategy == STATIC:
         return None
@@ -112,12 +121,12 @@ def saved(result: Result, results: Sequence[Result]) -> float | None:
 
 
 def _notes(results: Sequence[Result]) -> list[str]:
-    found = [
-        f"{each.strategy}: {left} Jobs never ended"
-        for each in results
-        if (left := each.totals.jobs - each.totals.finished)
+    notes = [
+        f"{result.strategy}: {left} Jobs never ended"
+        for result in results
+        if (left := result.totals.jobs - result.totals.finished)
     ]
-    return ["", *found] if found else []
+    return ["", *notes] if notes else []
 
 
 _TEN_MINUTES = 600  # seconds
@@ -143,7 +152,7 @@ def to_json(scenario: Scenario, results: Sequence[Result], *, seed: int) -> Mapp
         "scenario": scenario.name,
         "seed": seed,
         "jobs": len(scenario.submissions),
-        "strategies": [_result_json(each, results) for each in results],
+        "strategies": [_result_json(result, results) for result in results],
     }
 
 
@@ -162,12 +171,12 @@ def _result_json(result: Result, results: Sequence[Result]) -> Mapping[str, Any]
             name: _totals_json(totals(result.in_cluster(name)))
             for name in sorted({job.cluster for job in result.jobs} - {""})
         },
-        "jobs": [_job_json(each) for each in result.jobs],
+        "jobs": [_job_json(job) for job in result.jobs],
     }
 
 
-def _totals_json(found: Totals) -> Mapping[str, Any]:
-    return {_camel(key): _rounded(value) for key, value in asdict(found).items()}
+def _totals_json(figures: Totals) -> Mapping[str, Any]:
+    return {_camel(key): _rounded(value) for key, value in asdict(figures).items()}
 
 
 def _job_json(job: JobResult) -> Mapping[str, Any]:
@@ -193,7 +202,7 @@ def _camel(name: str) -> str:
 def _rounded(value: Any) -> Any:
     """Round to milliseconds: finer differences come from floating point."""
     if isinstance(value, Mapping):
-        return {key: _rounded(item) for key, item in value.items()}
+        return {key: _rounded(nested) for key, nested in value.items()}
     return round(value, 3) if isinstance(value, float) else value
 
 
@@ -228,14 +237,14 @@ def _processors() -> int:
 def _one_by_one(
     scenario: Scenario, arms: Iterable[Arm], progress: Callable[[int], None]
 ) -> Mapping[str, Result]:
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
 
     def tell(come: int) -> None:
-        progress(len(found) * len(scenario.submissions) + come)
+        progress(len(results) * len(scenario.submissions) + come)
 
     for arm in arms:
-        found[arm.name] = replay(scenario, arm, progress=tell)
-    return found
+        results[arm.name] = replay(scenario, arm, progress=tell)
+    return results
 
 
 def _at_once(
@@ -257,8 +266,8 @@ def _at_once(
             while left:
                 ended, left = wait(left, timeout=_STEP_SECONDS)
                 progress(sum(counts))
-                for each in ended:
-                    each.result()
+                for future in ended:
+                    future.result()
         finally:
             # After a failure, replays that have not begun are not started.
             pool.shutdown(wait=False, cancel_futures=True)
@@ -266,7 +275,7 @@ def _at_once(
 
 
 def _forecasts(arm: Arm) -> bool:
-    return any(each.spec.strategy.type is StrategyType.FINISH_TIME for each in arm.policies)
+    return any(policy.spec.strategy.type is StrategyType.FINISH_TIME for policy in arm.policies)
 
 
 _INHERITED: list[tuple[Scenario, Sequence[Arm], MutableSequence[int]]] = []

@@ -87,15 +87,15 @@ def _kind(job: JobResult) -> str:
 def lanes(jobs: Sequence[JobResult]) -> list[tuple[int, JobResult]]:
     """Assign each Job that ran the lowest line that is free when it starts."""
     ends: list[float] = []
-    found = []
+    placed = []
     for job in sorted(
         (job for job in jobs if job.start is not None), key=lambda job: job.start or 0.0
     ):
         start, end = job.start or 0.0, job.finish or job.start or 0.0
         lane = next((number for number, busy in enumerate(ends) if busy <= start), len(ends))
         ends[lane : lane + 1] = [end]
-        found.append((lane, job))
-    return found
+        placed.append((lane, job))
+    return placed
 
 
 def steps(changes: Sequence[tuple[float, int]]) -> tuple[list[float], list[int]]:

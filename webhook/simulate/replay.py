@@ -27,17 +27,27 @@ from webhook.reconsider import choose, offers
 from webhook.simulate.replayed_forecasts import Forecasts
 from webhook.simulate.results import JobResult, Result
 from webhook.simulate.scenario import Arm, Scenario, Submission
-from webhook.simulate.site import UNTIL_TOLD, QueuedJob, Site, Taken, TrueRunTimes, Workers, amounts
+from webhook.simulate.site import (
+    UNTIL_ENDED,
+    QueuedJob,
+    Site,
+    Taken,
+    TrueRunTimes,
+    Workers,
+    amounts,
+)
 
 STEP_SECONDS = 2.0
+"""Between two choices of moves, as in the controller."""
 MOST_AT_ONCE = 16
+"""The controller has no more moves in flight either (docs/decisions/0013-moves.md)."""
 
 
 class Moving:
     """The pending Jobs that a policy reconsiders, and when."""
 
     def __init__(self, snapshot: Snapshot, forecasts: Forecasts) -> None:
-        self._policies = {each.name for each in choose.policies_of(snapshot)}
+        self._policies = {policy.name for policy in choose.policies_of(snapshot)}
         self._trees = choose.trees(snapshot)
         self._forecasts = forecasts
         self._pending: dict[str, Pending] = {}
@@ -83,12 +93,12 @@ class Moving:
         most = min(self._arrived, MOST_AT_ONCE)
         chosen = choose.choose_moves(world, self._pending.values(), most=most)
         self._arrived += len(chosen.moves)
-        found = []
+        moves = []
         for move, arrival in zip(chosen.moves, chosen.arrivals, strict=True):
             key = move.candidate.key.partition("/")[2]
             self._pending[key] = _moved(self._pending[key], arrival, world.unix)
-            found.append((key, arrival))
-        return found
+            moves.append((key, arrival))
+        return moves
 
 
 def _moved(before: Pending, arrival: Arrival, unix: float) -> Pending:
@@ -146,7 +156,7 @@ class _Replay:
             self._go_to(submission.at)
             progress(number)
         self._go_to(inf)
-        jobs = (self._results[each.name] for each in self._scenario.submissions)
+        jobs = (self._results[arrived.name] for arrived in self._scenario.submissions)
         return Result(strategy=self._arm.name, jobs=tuple(jobs))
 
     def _go_to(self, now: float) -> None:
@@ -157,8 +167,8 @@ class _Replay:
                 continue
             at, index = heapq.heappop(agenda)
             if index >= self._own:
-                for other in self._workers.arrive(index, at):
-                    heapq.heappush(agenda, (at, other))
+                for number in self._workers.arrive(index, at):
+                    heapq.heappush(agenda, (at, number))
             schedule = self._schedules[index]
             # Otherwise the event has happened already, or was withdrawn.
             if schedule.next_event() <= at:
@@ -170,12 +180,12 @@ class _Replay:
         """Move the Jobs that the controller would move at this moment."""
         view = self._here.known.at(self._forecasts.snapshot(now), self._here.heads())
         for key, arrival in self._moving.step(view.snapshot, now):
-            one = self._here.queued[key]
+            queued = self._here.queued[key]
             age = self._here.leave(key)
             self._results[key] = replace(
                 self._results[key], queue=arrival.local_queue, option=arrival.option
             )
-            self._wait(one.submission, arrival, one.job, now=now, age=age or 0)
+            self._wait(queued.submission, arrival, queued.job, now=now, age=age or 0)
 
     def _expect(self, index: int) -> None:
         if (at := self._schedules[index].next_event()) < inf:
@@ -216,7 +226,7 @@ class _Replay:
         self, submission: Submission, arrival: Arrival, job: Job, *, now: float, age: int
     ) -> None:
         policy = self._policies.get(arrival.policy)
-        one = QueuedJob(
+        queued = QueuedJob(
             submission=submission,
             arrival=arrival,
             job=job,
@@ -229,8 +239,8 @@ class _Replay:
         )
         queue = self._here.cluster_queue(arrival)
         is_sent = queue is not None and self._workers.leads_away(queue.name)
-        runs = UNTIL_TOLD if is_sent else TrueRunTimes(one)
-        index = self._here.join(one, runs, now=now, age=age)
+        runs = UNTIL_ENDED if is_sent else TrueRunTimes(queued)
+        index = self._here.join(queued, runs, now=now, age=age)
         if index is not None:
             heapq.heappush(self._agenda, (now, index))
 
@@ -248,11 +258,11 @@ class _Replay:
             self._here.release(begun, amounts(schedule, begun))
         for begun in schedule.begun:
             usage = amounts(schedule, begun)
-            one = self._here.begin(begun, usage)
+            queued = self._here.begin(begun, usage)
             self._moving.start(begun.key)
-            if self._workers.leads_away(one.cluster_queue):
+            if self._workers.leads_away(queued.cluster_queue):
                 self._forecasts.reserve(begun, usage)
-                for event in self._workers.send(one, begun):
+                for event in self._workers.send(queued, begun):
                     heapq.heappush(self._agenda, event)
                 continue
             self._forecasts.start(begun.key, begun.at, usage)
@@ -283,7 +293,7 @@ def _why(decision: Decision | None) -> str:
     if decision is None:
         return ""
     refused = (
-        (each.option, str(each.rejection.reason) if each.rejection else "")
-        for each in decision.options
+        (option.option, str(option.rejection.reason) if option.rejection else "")
+        for option in decision.options
     )
     return why_stayed(decision.option or "", str(decision.left_alone or ""), refused)

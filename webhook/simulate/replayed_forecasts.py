@@ -76,7 +76,7 @@ class Dispatched:
     def step(self) -> Mapping[str, Dispatch]:
         """Return what the observer would publish."""
         delays = self._run_times.delays
-        found = self._dispatches.step(
+        dispatches = self._dispatches.step(
             self._queues,
             delays.dispatches,
             recounted=self._recounted,
@@ -85,7 +85,7 @@ class Dispatched:
         )
         self._recounted.clear()
         self._learned.clear()
-        return found
+        return dispatches
 
 
 def digest(key: str) -> int:
@@ -93,9 +93,9 @@ def digest(key: str) -> int:
 
 
 FRESH_SECONDS = 1.0
-"""A younger forecast is used with the placements since, as admission does;"""
+"""A younger forecast is used again, with the placements since then, as admission does."""
 FRESH_PART = 0.05
-"""or one younger than so much of the longest expected wait."""
+"""So is one that is younger than this part of the longest expected wait."""
 _Shape: TypeAlias = tuple[object, ...]
 Known: TypeAlias = Callable[[Estimates, Estimates], tuple[Estimates, Estimates]]
 """Learned estimates of runs and start-ups, to all that is known of both."""
@@ -130,7 +130,7 @@ class _Queue:
 
 
 class Forecasts:
-    """Without a policy that decides by forecasts there are none, and they cost nothing."""
+    """One cluster's forecasts in a replay; none, at no cost, if no policy decides by them."""
 
     def __init__(
         self,
@@ -237,8 +237,8 @@ class Forecasts:
         self._number += 1
         self._joined[joining.key] = joining, shape
         self._changed.add(name)
-        if (found := placed(arrival, self.published, now)) is not None:
-            self._start_times = self._start_times.add(found)
+        if (placement := placed(arrival, self.published, now)) is not None:
+            self._start_times = self._start_times.add(placement)
 
     def start(self, key: str, at: float, usage: Amounts) -> None:
         self._hold(key, usage, admitted=int(at) + EPOCH)

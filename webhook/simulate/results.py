@@ -130,12 +130,12 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _device_hours(jobs: Sequence[JobResult]) -> Mapping[str, float]:
-    found: dict[str, float] = {}
+    by_flavor: dict[str, float] = {}
     for job in jobs:
         if job.start is None or job.finish is None:
             continue
         hours = (job.finish - job.start) / _SECONDS_PER_HOUR
         for (flavor, resource), amount in job.held.items():
             if is_accelerator(resource):
-                found[flavor] = found.get(flavor, 0.0) + amount * hours
-    return dict(sorted(found.items()))
+                by_flavor[flavor] = by_flavor.get(flavor, 0.0) + amount * hours
+    return dict(sorted(by_flavor.items()))

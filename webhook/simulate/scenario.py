@@ -49,14 +49,14 @@ class Submission:
     template: str
     run_seconds: Mapping[str, float]
     """True run times: by the names of the ResourceFlavors that it may be assigned, sorted and
-    joined by commas, or by option. What else holds quota is in them."""
+    joined by commas, or by option. All the time for which the Job holds quota is in them."""
 
     def seconds_on(self, flavors: str, option: str = "", *, sent_by: str = "") -> float:
         """Return how many seconds the Job really runs on these flavors.
 
         The time for exactly these flavors comes first, then the option's, then that of one of the
-        flavors. *sent_by*: in a worker cluster, the manager's flavors, by which it may be given,
-        too.
+        flavors. In a worker cluster, *sent_by* are the flavors that the manager assigned: the time
+        may be given for these, too, and comes last.
 
         Raises:
             FieldError: the scenario gives no time for them.
@@ -119,11 +119,11 @@ class Scenario:
             self,
             submissions=tuple(
                 replace(
-                    each,
-                    at=each.at / factor,
-                    run_seconds={k: v / factor for k, v in each.run_seconds.items()},
+                    submission,
+                    at=submission.at / factor,
+                    run_seconds={k: v / factor for k, v in submission.run_seconds.items()},
                 )
-                for each in self.submissions
+                for submission in self.submissions
             ),
         )
 
@@ -142,15 +142,15 @@ class Scenario:
     def _arm(self, name: str) -> Arm:
         if name == STATIC:
             return Arm(name=name)
-        if found := [each for each in self.policies if each.spec.strategy.type == name]:
-            return enforced(name, found)
+        if of_type := [policy for policy in self.policies if policy.spec.strategy.type == name]:
+            return enforced(name, of_type)
         if name == StrategyType.FINISH_TIME and self.policies:
             by_finish = Strategy(type=StrategyType.FINISH_TIME, finish_time=FinishTime())
             return enforced(name, self.policies, strategy=by_finish)
         by_name = {policy.name: policy for policy in self.policies}
-        wanted = name.split(AND)
-        if all(each in by_name for each in wanted):
-            return enforced(name, [by_name[each] for each in wanted])
+        policy_names = name.split(AND)
+        if all(policy_name in by_name for policy_name in policy_names):
+            return enforced(name, [by_name[policy_name] for policy_name in policy_names])
         types = {str(policy.spec.strategy.type) for policy in self.policies}
         known = ", ".join([STATIC, *sorted(types), *by_name])
         raise FieldError("--strategy", f"expected one of {known}, got {name}")
@@ -163,9 +163,11 @@ def emptied(snapshot: Snapshot) -> Snapshot:
 
 def enforced(name: str, policies: Sequence[FallbackPolicy], **changes: object) -> Arm:
     """Return a strategy in which *policies* decide, whatever their mode."""
-    specs = [each.spec.model_copy(update={"mode": Mode.ENFORCE, **changes}) for each in policies]
-    found = (
+    specs = [
+        policy.spec.model_copy(update={"mode": Mode.ENFORCE, **changes}) for policy in policies
+    ]
+    enforcing = (
         policy.model_copy(update={"spec": spec})
         for policy, spec in zip(policies, specs, strict=True)
     )
-    return Arm(name=name, policies=tuple(sorted(found, key=sort_key)))
+    return Arm(name=name, policies=tuple(sorted(enforcing, key=sort_key)))

@@ -1,6 +1,6 @@
-"""A scenario's document to the scenario: validated, its files read, everything random drawn.
+"""Turns a scenario's document into the scenario: validated, everything random drawn.
 
-Pure but for the files, which a function given here reads.
+Pure: the files that it names are read by a function that comes in.
 """
 
 from __future__ import annotations
@@ -75,12 +75,15 @@ def policy(source: Object, place: str) -> FallbackPolicy:
     try:
         return read_policy(source)
     except PolicyError as error:
-        placed = ((f"{place}.{each.path}".rstrip("."), each.message) for each in error.errors)
-        raise SpecError(tuple(FieldError(*each) for each in placed)) from error
+        mistakes = tuple(
+            FieldError(f"{place}.{mistake.path}".rstrip("."), mistake.message)
+            for mistake in error.errors
+        )
+        raise SpecError(mistakes) from error
 
 
 def template(spec: JobTemplate, path: str, read_text: ReadText) -> Object:
-    """Read a Job without what belongs to only one run of it."""
+    """Read a Job's manifest, without its name, uid and times, which each of its runs has anew."""
     source, place = _manifest(spec, path, read_text)
     metadata = fields.mapping(source, "metadata", place)
     kept = {key: value for key, value in metadata.items() if key not in _OF_A_RUN}
@@ -101,30 +104,30 @@ def template(spec: JobTemplate, path: str, read_text: ReadText) -> Object:
 
 def _manifest(spec: JobTemplate, path: str, read_text: ReadText) -> Placed:
     if spec.job is not None:
-        found, place = [spec.job], f"{path}.job"
+        jobs, place = [spec.job], f"{path}.job"
     else:
         file, place = str(spec.file), f"{path}.file"
-        found = [dict(each) for each, _ in objects_in(text(read_text, file, place), file)]
-        found = [each for each in found if each.get("kind") == JOB.kind]
-        if len(found) != 1:
-            raise FieldError(place, f"expected one Job in {file}, found {len(found)}")
-    kind = found[0].get("apiVersion"), found[0].get("kind")
+        jobs = [dict(source) for source, _ in objects_in(text(read_text, file, place), file)]
+        jobs = [job for job in jobs if job.get("kind") == JOB.kind]
+        if len(jobs) != 1:
+            raise FieldError(place, f"expected one Job in {file}, found {len(jobs)}")
+    kind = jobs[0].get("apiVersion"), jobs[0].get("kind")
     if kind != (JOB.api_version, JOB.kind):
         got = " ".join(map(str, kind))
         raise FieldError(place, f"expected a {JOB.api_version} {JOB.kind}, got {got}")
-    return found[0], place
+    return jobs[0], place
 
 
 def with_namespaces(placed: Sequence[Placed], templates: Iterable[Object]) -> list[Placed]:
     """Add namespaces that are only named, and the label that every namespace has."""
-    written = [each for each in placed if each[0].get("kind") == "Namespace"]
-    rest = [each for each in placed if each[0].get("kind") != "Namespace"]
+    written = [entry for entry in placed if entry[0].get("kind") == "Namespace"]
+    rest = [entry for entry in placed if entry[0].get("kind") != "Namespace"]
     named = {_metadata(source, place).get("name", "") for source, place in written}
     used = {str(_metadata(source, place).get("namespace", "")) for source, place in rest}
-    used |= {each["metadata"]["namespace"] for each in templates}
+    used |= {job["metadata"]["namespace"] for job in templates}
     missing = sorted(used - named - {""})
     bare = [({"metadata": {"name": name}}, f"namespace {name}") for name in missing]
-    return [(_labelled(*each), each[1]) for each in (*written, *bare)] + rest
+    return [(_labelled(*namespace), namespace[1]) for namespace in (*written, *bare)] + rest
 
 
 def _labelled(source: Object, place: str) -> Object:
@@ -151,21 +154,21 @@ def read_worker_clusters(
         FieldError: one cannot be read, no queue leads to it, or one is missing.
 
     """
-    found: dict[str, Worker] = {}
+    workers: dict[str, Worker] = {}
     for number, spec in enumerate(given):
         path = f"clusters[{number}]"
-        _check_name(spec.name, found, manager, f"{path}.name")
-        found[spec.name] = _worker(spec, path, templates, read_text)
-    if found:
-        _check_all(found, manager)
-    return found
+        _check_name(spec.name, workers, manager, f"{path}.name")
+        workers[spec.name] = _worker(spec, path, templates, read_text)
+    if workers:
+        _check_all(workers, manager)
+    return workers
 
 
 def _worker(
     spec: ClusterSpec, path: str, templates: Collection[Object], read_text: ReadText
 ) -> Worker:
     # Decisions are made at the manager: policies of a worker apply to its own users.
-    placed = [each for each in listed(spec, path, read_text) if each[0].get("kind") != KIND]
+    placed = [entry for entry in listed(spec, path, read_text) if entry[0].get("kind") != KIND]
     snapshot = snapshot_of(with_namespaces(placed, templates))
     return Worker(snapshot=replace(snapshot, policies=()), watched=spec.watched)
 
@@ -183,10 +186,10 @@ def _check_name(name: str, before: Collection[str], manager: Snapshot, path: str
         raise FieldError(path, f"no MultiKueueCluster {name} in `cluster`; there is {there}")
 
 
-def _check_all(found: Collection[str], manager: Snapshot) -> None:
+def _check_all(described: Collection[str], manager: Snapshot) -> None:
     """Reject a scenario with a worker cluster that Jobs would go to and that is not described."""
     for queue in manager.cluster_queues.values():
-        for name in multikueue.unknown(queue, manager, found):
+        for name in multikueue.unknown(queue, manager, described):
             raise FieldError("clusters", f"expected {name} too: a ClusterQueue leads there")
 
 
@@ -205,18 +208,18 @@ def plan(run_times: Mapping[str, RunTimeSpec], path: str) -> Plan:
         if spec.of is not None and spec.of not in run_times:
             known = ", ".join(run_times)
             raise FieldError(f"{path}.{key}.of", f"expected one of {known}, got {spec.of}")
-    found: dict[str, RunTimeSpec] = {}
-    while len(found) < len(run_times):
+    ordered: dict[str, RunTimeSpec] = {}
+    while len(ordered) < len(run_times):
         ready = {
             key: spec
             for key, spec in run_times.items()
-            if key not in found and (spec.of is None or spec.of in found)
+            if key not in ordered and (spec.of is None or spec.of in ordered)
         }
         if not ready:
-            around = ", ".join(key for key in run_times if key not in found)
+            around = ", ".join(key for key in run_times if key not in ordered)
             raise FieldError(path, f"expected no circle, found one among {around}")
-        found |= ready
-    return tuple(found.items())
+        ordered |= ready
+    return tuple(ordered.items())
 
 
 def draw(planned: Plan, given: float | None, random: Random, path: str) -> Mapping[str, float]:
@@ -226,16 +229,16 @@ def draw(planned: Plan, given: float | None, random: Random, path: str) -> Mappi
         FieldError: a run time is relative to one that did not come with the arrival.
 
     """
-    found: dict[str, float] = {}
+    drawn: dict[str, float] = {}
     for key, spec in planned:
-        found[key] = _middle(spec, found, given, f"{path}.{key}") * _spread(spec.sigma, random)
-    return found
+        drawn[key] = _middle(spec, drawn, given, f"{path}.{key}") * _spread(spec.sigma, random)
+    return drawn
 
 
-def _middle(spec: RunTimeSpec, found: Mapping[str, float], given: float | None, path: str) -> float:
+def _middle(spec: RunTimeSpec, drawn: Mapping[str, float], given: float | None, path: str) -> float:
     if spec.median is not None:
         return seconds(spec.median)
-    base = given if spec.of is None else found[spec.of]
+    base = given if spec.of is None else drawn[spec.of]
     if base is None:
         raise FieldError(
             f"{path}.times", "expected a run time with each arrival, or `of` another one here"
@@ -277,12 +280,12 @@ def read(
 def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
     in_cluster = list(listed(spec.cluster, "cluster", read_text))
     ruling = list(listed(spec.policies, "policies", read_text))
-    ruling = ruling or [each for each in in_cluster if each[0].get("kind") == KIND]
+    ruling = ruling or [entry for entry in in_cluster if entry[0].get("kind") == KIND]
     templates = {name: template(job, f"jobs.{name}", read_text) for name, job in spec.jobs.items()}
-    rest = [each for each in in_cluster if each[0].get("kind") != KIND]
+    rest = [entry for entry in in_cluster if entry[0].get("kind") != KIND]
     placed = with_namespaces(rest, templates.values())
     snapshot = snapshot_of(placed)
-    policies = tuple(policy(*each) for each in ruling)
+    policies = tuple(policy(*entry) for entry in ruling)
     _check_queues(templates, snapshot)
     workers = read_worker_clusters(spec.clusters, snapshot, templates.values(), read_text)
     _check_keys(spec, snapshot, workers, policies)
@@ -304,7 +307,7 @@ def _check_queues(templates: Mapping[str, Object], snapshot: Snapshot) -> None:
         queue = fields.texts(metadata, "labels", f"jobs.{name}").get(QUEUE_LABEL)
         key = (metadata["namespace"], queue or DEFAULT_QUEUE)
         if key not in snapshot.local_queues:
-            there = [each for space, each in snapshot.local_queues if space == key[0]]
+            there = [queue_name for space, queue_name in snapshot.local_queues if space == key[0]]
             message = f"no LocalQueue {key[1]} in namespace {key[0]}; there is "
             raise FieldError(f"jobs.{name}", message + (", ".join(there) or "none"))
 
@@ -318,7 +321,7 @@ def _check_keys(
     """Reject run times that no Job could ever have."""
     options = {option.name for policy in policies for option in policy.spec.options}
     clusters = (snapshot, *(worker.snapshot for worker in workers.values()))
-    flavors = list(dict.fromkeys(name for each in clusters for name in each.flavors))
+    flavors = list(dict.fromkeys(name for cluster in clusters for name in cluster.flavors))
     for name, job in spec.jobs.items():
         for key in job.run_times:
             if key in options or set(key.split(",")) <= set(flavors):
@@ -330,13 +333,15 @@ def _check_keys(
 
 def _submissions(spec: ScenarioSpec, read_text: ReadText, seed: int) -> tuple[Submission, ...]:
     plans = {name: plan(job.run_times, f"jobs.{name}.runTimes") for name, job in spec.jobs.items()}
-    found: list[Submission] = []
+    submissions: list[Submission] = []
     for number, entry in enumerate(spec.arrivals):
         path = f"arrivals[{number}]"
         # One random stream for each entry: a change to one leaves the others unchanged.
         comings = _comings(entry, path, read_text, Random(f"{seed}/{number}/arrivals"))  # noqa: S311 - no secret
-        found += _drawn(comings, plans, Random(f"{seed}/{number}/run-times"), path)  # noqa: S311
-    return _numbered(sorted(found, key=lambda each: each.at), seconds(spec.overhead))
+        submissions += _drawn(comings, plans, Random(f"{seed}/{number}/run-times"), path)  # noqa: S311
+    return _numbered(
+        sorted(submissions, key=lambda submission: submission.at), seconds(spec.overhead)
+    )
 
 
 def _comings(
@@ -364,9 +369,9 @@ def _numbered(submissions: Sequence[Submission], overhead: float) -> tuple[Submi
     """Name Jobs by their kind and number, in the order in which they arrive."""
     counts: Counter[str] = Counter()
     named = []
-    for each in submissions:
-        counts[each.template] += 1
-        name = f"{each.template}-{counts[each.template]}"
-        run = {key: value + overhead for key, value in each.run_seconds.items()}
-        named.append(replace(each, name=name, run_seconds=run))
+    for submission in submissions:
+        counts[submission.template] += 1
+        name = f"{submission.template}-{counts[submission.template]}"
+        run = {key: value + overhead for key, value in submission.run_seconds.items()}
+        named.append(replace(submission, name=name, run_seconds=run))
     return tuple(named)

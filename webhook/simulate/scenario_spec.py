@@ -37,8 +37,8 @@ Sigma: TypeAlias = Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)]
 
 
 def _require_one(given: object, names: tuple[str, ...]) -> None:
-    found = [name for name in names if getattr(given, name) is not None]
-    if len(found) != 1:
+    present = [name for name in names if getattr(given, name) is not None]
+    if len(present) != 1:
         raise ValueError(f"expected exactly one of {', '.join(map(_camel, names))}")
 
 
@@ -275,15 +275,15 @@ def assignments(given: Sequence[str]) -> Mapping[str, Scalar]:
         FieldError: a word has no ``=``, or names a parameter again.
 
     """
-    found: dict[str, Scalar] = {}
+    values: dict[str, Scalar] = {}
     for word in given:
         name, equals, value = word.partition("=")
         if not (name and equals):
             raise FieldError(f"--set {word}", "expected NAME=VALUE")
-        if name in found:
+        if name in values:
             raise FieldError(f"--set {word}", f"{name} is set twice")
-        found[name] = _value(value)
-    return found
+        values[name] = _value(value)
+    return values
 
 
 def _value(text: str) -> Scalar:
@@ -331,9 +331,9 @@ class _Filler:
 
     def fill(self, value: Any, path: str) -> Any:
         if isinstance(value, dict):
-            return {key: self.fill(item, child(path, str(key))) for key, item in value.items()}
+            return {key: self.fill(nested, child(path, str(key))) for key, nested in value.items()}
         if isinstance(value, list):
-            return [self.fill(item, f"{path}[{index}]") for index, item in enumerate(value)]
+            return [self.fill(entry, f"{path}[{index}]") for index, entry in enumerate(value)]
         return self._text(value, path) if isinstance(value, str) else value
 
     def _text(self, text: str, path: str) -> Any:
@@ -341,7 +341,10 @@ class _Filler:
         if whole and not whole[1]:
             return self._named(whole[2], path)
         return _REFERENCE.sub(
-            lambda found: found[0][1:] if found[1] else str(self._named(found[2], path)), text
+            lambda reference: (
+                reference[0][1:] if reference[1] else str(self._named(reference[2], path))
+            ),
+            text,
         )
 
     def _named(self, name: str, path: str) -> Scalar:

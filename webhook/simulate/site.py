@@ -120,8 +120,8 @@ class KnownOccupancy:
         names = self._changed | self._with_heads
         held = {**self._view.snapshot.held}
         for name in names:
-            found = self._counts_of[name].held()
-            held[name] = replace(found, pending=0) if name in heads else found
+            queue_held = self._counts_of[name].held()
+            held[name] = replace(queue_held, pending=0) if name in heads else queue_held
         snapshot = replace(snapshot, held=held)
         view = occupancy.as_held(replace(self._view, snapshot=snapshot), names)
         self._changed.clear()
@@ -140,7 +140,7 @@ class KnownOccupancy:
 
 Runs: TypeAlias = Mapping[str, tuple[float, float]]
 """Flavors, joined by commas, to the seconds that a Job really runs there, and a spread."""
-UNTIL_TOLD: Runs = {}
+UNTIL_ENDED: Runs = {}
 """For Workloads that hold quota until something else ends them."""
 
 
@@ -191,27 +191,27 @@ class Site:
             return None
         return self.snapshot.cluster_queues.get(place.cluster_queue)
 
-    def join(self, one: QueuedJob, runs: Runs, *, now: float, age: int) -> int | None:
+    def join(self, queued: QueuedJob, runs: Runs, *, now: float, age: int) -> int | None:
         """Add a pending Workload.
 
         Return the number of its schedule, None: Kueue never considers it.
         """
-        arrival, queue = one.arrival, self.cluster_queue(one.arrival)
+        arrival, queue = queued.arrival, self.cluster_queue(queued.arrival)
         if queue is None:
             return None
         self.known.join(queue.name, arrival)
         index = self.places.get(queue.name)
         if index is None or not self._is_selected(arrival, queue):
             return None
-        self.queued[one.key] = replace(one, cluster_queue=queue.name)
+        self.queued[queued.key] = replace(queued, cluster_queue=queue.name)
         asked = self._demand(arrival, queue)
         joining = Joining(
-            key=one.key,
+            key=queued.key,
             cluster_queue=queue.name,
             arrival=arrival,
             demand=asked,
-            job_class=one.job_class,
-            generation=one.generation,
+            job_class=queued.job_class,
+            generation=queued.generation,
         )
         self.forecasts.join(joining, now, age=age)
         waiting = PendingGroup(
@@ -221,23 +221,23 @@ class Site:
             by_flavors=runs,
             priority=arrival.priority,
             at=now,
-            key=one.key,
+            key=queued.key,
         )
         self.schedules[index].add_waiting(waiting, age=age)
         return index
 
     def leave(self, key: str) -> int | None:
         """Remove a pending Workload; return its age if forecasts follow it."""
-        one = self.queued.pop(key)
-        self.schedules[self.places[one.cluster_queue]].withdraw(key)
-        self.known.leave(one.cluster_queue, one.arrival)
+        queued = self.queued.pop(key)
+        self.schedules[self.places[queued.cluster_queue]].withdraw(key)
+        self.known.leave(queued.cluster_queue, queued.arrival)
         return self.forecasts.leave(key)
 
     def begin(self, begun: StartedWorkloads, usage: Amounts) -> QueuedJob:
         """Let a pending Workload reserve quota."""
-        one = self.queued[begun.key]
-        self.known.start(one.cluster_queue, one.arrival, usage)
-        return one
+        queued = self.queued[begun.key]
+        self.known.start(queued.cluster_queue, queued.arrival, usage)
+        return queued
 
     def end(self, ended: StartedWorkloads, *, ran_from: float) -> None:
         """Learn from a run."""
@@ -250,8 +250,8 @@ class Site:
         Idle quota is not known to be free before its handover: waiting Workloads count as holding
         it, as in ``kueue.occupancy``.
         """
-        one = self.queued.pop(begun.key)
-        self.known.end(one.cluster_queue, one.arrival, usage)
+        queued = self.queued.pop(begun.key)
+        self.known.end(queued.cluster_queue, queued.arrival, usage)
 
     def heads(self) -> Mapping[str, Arrival]:
         """Return the first pending Workload of each StrictFIFO queue."""
@@ -269,19 +269,19 @@ class Site:
 
     def _demand(self, arrival: Arrival, queue: ClusterQueue) -> Demand:
         try:
-            found = demand(arrival.needs, queue, self.snapshot)
+            asked = demand(arrival.needs, queue, self.snapshot)
         except FieldError:
             # Kueue cannot assign it either: it stays pending.
-            found = NOWHERE
-        return self._demands.setdefault(found, found)
+            asked = NOWHERE
+        return self._demands.setdefault(asked, asked)
 
 
 class TrueRunTimes(Runs):
     """Flavors to how long one Job really runs there; a time that is never needed may be missing."""
 
-    def __init__(self, one: QueuedJob, *, sent_by: str = "") -> None:
+    def __init__(self, queued: QueuedJob, *, sent_by: str = "") -> None:
         """Use the run times of *one*; *sent_by*: in a worker cluster, the manager's flavors."""
-        self._submission, self._option = one.submission, one.arrival.option
+        self._submission, self._option = queued.submission, queued.arrival.option
         self._sent_by = sent_by
 
     def __getitem__(self, flavors: str) -> tuple[float, float]:
@@ -368,9 +368,9 @@ class Workers:
             given = (here.worker_clusters, here.cluster_queues, here.checks)
             runs, starts = (
                 expected_runs.together(
-                    expected_runs.lent(each, *given)[name], mine, snapshot.cluster_queues
+                    expected_runs.lent(learned, *given)[name], mine, snapshot.cluster_queues
                 )
-                for each, mine in zip(self._manager.forecasts.learned(), own, strict=True)
+                for learned, mine in zip(self._manager.forecasts.learned(), own, strict=True)
             )
             return runs, starts
 
@@ -401,12 +401,12 @@ class Workers:
 
     def around(self, here: Occupancy, job: Job, now: float) -> Occupancy:
         """Add what admission would know of the watched clusters."""
-        found = {
-            name: _with_coming(name, each, job, now)
-            for name, each in self._clusters.items()
-            if each.is_watched
+        clusters = {
+            name: _with_coming(name, cluster, job, now)
+            for name, cluster in self._clusters.items()
+            if cluster.is_watched
         }
-        return replace(here, clusters=found) if found else here
+        return replace(here, clusters=clusters) if clusters else here
 
     def expected(self, arrival: Arrival, view: Occupancy) -> Arrival:
         """Return where a Job without a decision is expected to go."""
@@ -415,37 +415,37 @@ class Workers:
         place = arrival.namespace, arrival.local_queue
         return replace(arrival, cluster=remote_options.likely(view, place))
 
-    def send(self, one: QueuedJob, begun: StartedWorkloads) -> Iterator[tuple[float, int]]:
-        """Send a Workload with quota at the manager.
+    def send(self, queued: QueuedJob, begun: StartedWorkloads) -> Iterator[tuple[float, int]]:
+        """Send a Workload that has quota at the manager to the queue's worker clusters.
 
-        Yield when something happens in which schedule.
+        Yield when it arrives in each, with the number of the cluster's first schedule.
         """
         here = self._manager.snapshot
         self._number += 1
         coming = _Coming(
-            one=one,
+            one=queued,
             sent_by=",".join(sorted(set(begun.flavors))),
             sent=begun.at,
-            comes=begun.at + self._delay(one),
+            comes=begun.at + self._delay(queued),
             age=self._number,
         )
-        for name in multikueue.behind(here.cluster_queues[one.cluster_queue], here):
-            each = self._clusters.get(name)
-            if each is None or multikueue.inactive(name, here) or not each.site.schedules:
+        for name in multikueue.behind(here.cluster_queues[queued.cluster_queue], here):
+            cluster = self._clusters.get(name)
+            if cluster is None or multikueue.inactive(name, here) or not cluster.site.schedules:
                 continue
-            each.coming[one.key] = coming
-            yield coming.comes, each.first
+            cluster.coming[queued.key] = coming
+            yield coming.comes, cluster.first
 
     def arrive(self, number: int, now: float) -> Iterator[int]:
         """Queue the Workloads that have reached a schedule's cluster; yield their schedules."""
         name, _ = self._of_schedule[number - len(self._manager.schedules)]
-        each = self._clusters[name]
-        for key in [key for key, coming in each.coming.items() if coming.comes <= now]:
-            coming = each.coming.pop(key)
+        cluster = self._clusters[name]
+        for key in [key for key, coming in cluster.coming.items() if coming.comes <= now]:
+            coming = cluster.coming.pop(key)
             runs = TrueRunTimes(coming.one, sent_by=coming.sent_by)
-            index = each.site.join(coming.one, runs, now=coming.comes, age=coming.age)
+            index = cluster.site.join(coming.one, runs, now=coming.comes, age=coming.age)
             if index is not None:
-                yield each.first + index
+                yield cluster.first + index
 
     def note(self, number: int) -> Iterator[Taken]:
         """Record which Workloads ended and started in the last step of a schedule."""
@@ -471,14 +471,14 @@ class Workers:
         return self._began.pop(ended.key, ended.at)
 
     def _drop(self, key: str, *, but: str) -> None:
-        for name, each in self._clusters.items():
-            each.coming.pop(key, None)
-            if name != but and key in each.site.queued:
-                each.site.leave(key)
+        for name, cluster in self._clusters.items():
+            cluster.coming.pop(key, None)
+            if name != but and key in cluster.site.queued:
+                cluster.site.leave(key)
 
-    def _delay(self, one: QueuedJob) -> float:
+    def _delay(self, queued: QueuedJob) -> float:
         """Return how many seconds the way to a worker takes, by the policies' start delays."""
-        place = one.arrival.local_queue, one.cluster_queue
+        place = queued.arrival.local_queue, queued.cluster_queue
         if place not in self._delays:
             self._delays[place] = max(
                 (
@@ -492,14 +492,14 @@ class Workers:
         return self._delays[place]
 
 
-def _with_coming(name: str, each: _Cluster, job: Job, now: float) -> Occupancy:
+def _with_coming(name: str, cluster: _Cluster, job: Job, now: float) -> Occupancy:
     """Count the Workloads on their way in the cluster where admission expects them."""
-    view, snapshot = each.site.view(job, now), each.site.forecasts.published
-    for coming in each.coming.values():
+    view, snapshot = cluster.site.view(job, now), cluster.site.forecasts.published
+    for coming in cluster.coming.values():
         arrival = coming.one.arrival
         if arrival.cluster != name:
             continue
         view = occupancy.with_arrival(view, arrival)
-        if (found := placed(arrival, snapshot, coming.sent)) is not None:
-            view = replace(view, start_times=view.start_times.add(found))
+        if (placement := placed(arrival, snapshot, coming.sent)) is not None:
+            view = replace(view, start_times=view.start_times.add(placement))
     return view

@@ -23,7 +23,7 @@ from webhook.state.workloads import Admitted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """The last snapshot before it was settled, with what is admitted and the profiles."""
+    """The last snapshot before it was completed, with what is admitted and the profiles."""
 
     snapshot: Snapshot
     admitted: Mapping[str, Admitted]
@@ -153,10 +153,10 @@ class Feed:
         queues = self._published.local_queues if self._published is not None else {}
         now: list[SeenWorkload] = []
         rest: list[SeenWorkload] = []
-        for each in self._not_surveyed:
-            queue = queues.get((each.namespace, each.local_queue))
+        for workload in self._not_surveyed:
+            queue = queues.get((workload.namespace, workload.local_queue))
             waits = queue is not None and queue.cluster_queue in later
-            (rest if waits else now).append(each)
+            (rest if waits else now).append(workload)
         self._not_surveyed = rest
         return {name: self._state.contents_of(name) for name in names}, tuple(now)
 

@@ -1,7 +1,7 @@
-"""Workloads of ClusterQueues to forecast input, and from there to the profiles of their queues.
+"""Turns the Workloads of ClusterQueues into the forecast's input, and gets their profiles from it.
 
-It chooses which queues to forecast, groups equal Workloads, and looks up their run times; how
-Kueue would admit them is the forecast's to know.
+It chooses which queues to forecast, groups equal Workloads, and finds their run times. It must not
+know how Kueue would admit them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from webhook.state.state import State
 from webhook.state.workload import Group, QueueContents, SeenWorkload, Workload
 
 EXACT = 1000
-"""Pending Workloads of all queues that are forecast one after another;"""
+"""Up to so many pending Workloads in all queues together are forecast one by one."""
 CHUNKS = 256
-"""of more, order is kept between so many parts of the queues, and within a part equal ones are
-grouped."""
+"""If there are more, the queues are divided into so many parts: order is kept between parts, and
+within a part equal Workloads are grouped."""
 SHORT = 32
 """A queue of at most so many is forecast one by one, however long the others are."""
 _BETWEEN = "\n"
@@ -70,8 +70,8 @@ class Trees:
 
     def root(self, name: str) -> str:
         """Return the name of a ClusterQueue's tree."""
-        found = self._roots.get(name)
-        return f"queue {name}" if found is None else f"cohort {found}"
+        root = self._roots.get(name)
+        return f"queue {name}" if root is None else f"cohort {root}"
 
     def members(self, root: str) -> Sequence[str]:
         return self._members.get(root, ())
@@ -102,11 +102,11 @@ class ForecastInputs:
             self._waiting[name] = waiting
         asked = survey.asked
         trees = Trees(survey.snapshot, self._running)
-        names = sorted({each for name in asked for each in trees.members(trees.root(name))})
+        names = sorted({member for name in asked for member in trees.members(trees.root(name))})
         return forecast(
             survey.snapshot,
-            [each for name in names for each in self._running[name]],
-            [each for name in names for each in self._waiting[name]],
+            [occupant for name in names for occupant in self._running[name]],
+            [group for name in names for group in self._waiting[name]],
             LentRunTimes(survey.snapshot),
             survey.now,
             only=asked,
@@ -135,7 +135,7 @@ def foreseen(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
 def watched(snapshot: Snapshot) -> frozenset[str]:
     """Return the ClusterQueues that must be counted: the trees that decisions need forecasts of."""
     finish_time = StrategyType.FINISH_TIME
-    policies = (each for each in snapshot.policies if each.spec.strategy.type is finish_time)
+    policies = (policy for policy in snapshot.policies if policy.spec.strategy.type is finish_time)
     return trees_of(policies, snapshot)
 
 
@@ -162,16 +162,26 @@ def queues_of(snapshot: Snapshot) -> frozenset[tuple[str, str]]:
 def _cluster_queues(options: Iterable[Option], snapshot: Snapshot) -> set[str]:
     options = tuple(options)
     named = {option.queue for option in options if option.queue}
-    found = {option.cluster_queue for option in options if option.cluster_queue}
-    return found | {
+    cluster_queues = {option.cluster_queue for option in options if option.cluster_queue}
+    return cluster_queues | {
         queue.cluster_queue for queue in snapshot.local_queues.values() if queue.name in named
     }
 
 
 def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[Occupant]:
+    """Yield the Workloads that hold quota in a ClusterQueue, equal ones together.
+
+    *clock* is added to seconds since 1970 to get times on the clock of ``Snapshot.as_of``.
+    """
     alike = Counter(
-        (each.charge, class_text(each), each.admitted, each.limit_seconds, each.priority)
-        for each in holding
+        (
+            workload.charge,
+            class_text(workload),
+            workload.admitted,
+            workload.limit_seconds,
+            workload.priority,
+        )
+        for workload in holding
     )
     for (charge, job_class, admitted, limit, priority), count in alike.items():
         yield Occupant(
@@ -198,31 +208,32 @@ def queued(
     width: int = 1,
     key_of: Callable[[Workload], str] = lambda _: "",
 ) -> Iterator[QueuedGroup]:
-    """Return Workloads in Kueue's order (priority, then age), runs of equal ones grouped.
+    """Yield Workloads in Kueue's order (priority, then age), equal neighbours grouped.
 
-    Those with a key by *key_of* stay ungrouped, under that key.
+    *clock* is as for ``occupants``. *width* is how many form one part, which is ordered by priority
+    and shape, not by age. Those that *key_of* gives a key stay ungrouped, under that key.
     """
     ranked = sorted(
         (
-            -each.priority,
-            each.created,
+            -workload.priority,
+            workload.created,
             number,
-            class_text(each),
-            each.requeue_at,
-            key_of(each),
-            each.limit_seconds,
-            each.is_variant,
+            class_text(workload),
+            workload.requeue_at,
+            key_of(workload),
+            workload.limit_seconds,
+            workload.is_variant,
         )
         for number, group in enumerate(waiting)
-        for each in group.members
+        for workload in group.members
     )
     if width > 1:
         parts = (ranked[first : first + width] for first in range(0, len(ranked), width))
         # Within a part, priorities still come first.
         ranked = [
-            each
+            row
             for part in parts
-            for each in sorted(part, key=lambda item: (item[0], item[2], item[3]))
+            for row in sorted(part, key=lambda entry: (entry[0], entry[2], entry[3]))
         ]
     of_one_kind = itemgetter(2, 3, 4, 5, 6, 7)
     for (number, job_class, until, key, limit, is_variant), alike in groupby(
@@ -245,16 +256,16 @@ def queued(
 
 def class_text(workload: Workload) -> str:
     """Return the key to look a run time up by: class, and which policy chose which option."""
-    found = workload.job_class or JobClass("", "")
-    return class_name(found, workload.policy, workload.option)
+    job_class = workload.job_class or JobClass("", "")
+    return class_name(job_class, workload.policy, workload.option)
 
 
-def class_name(found: JobClass, policy: str, option: str) -> str:
-    return _BETWEEN.join((found.key, found.coarse, policy, option))
+def class_name(job_class: JobClass, policy: str, option: str) -> str:
+    return _BETWEEN.join((job_class.key, job_class.coarse, policy, option))
 
 
 class LentRunTimes:
-    """Expected run times of Workloads, as far as Workloads themselves give what is needed.
+    """Expected run times of Workloads, by the class, policy and option that their marks name.
 
     They count from the admission on, so the time until pods are ready is included.
     """
@@ -269,21 +280,21 @@ class LentRunTimes:
         if is_of_queue(job_class):
             return of_any_class(run_times, job_class, flavors)
         key, coarse, policy_name, option_name = job_class.split(_BETWEEN)
-        found = JobClass(key=key, coarse=coarse)
+        of_class = JobClass(key=key, coarse=coarse)
         policy = self._policies.get(policy_name)
         options = policy.spec.options if policy is not None else ()
-        option = next((each for each in options if each.name == option_name), None)
+        option = next((candidate for candidate in options if candidate.name == option_name), None)
         if policy is None or option is None:
-            return learned_on(run_times, found, flavors)
+            return learned_on(run_times, of_class, flavors)
         expecting = Expecting(
             run_times=run_times,
-            job_class=found,
+            job_class=of_class,
             policy=policy,
-            first_flavors=self._first_flavors(policy, found),
+            first_flavors=self._first_flavors(policy, of_class),
             start_delays=self._snapshot.start_delays,
         )
         run = estimate(expecting, option, flavors)
-        started = start_up(self._snapshot.start_delays, found, flavors)
+        started = start_up(self._snapshot.start_delays, of_class, flavors)
         before = before_run(option, run, on_way=None, started=started)
         return run if run is None else after(before, run)
 
@@ -293,13 +304,13 @@ class LentRunTimes:
             self._first[policy.name] = tuple(self._flavors_of(policy))
         candidates: Collection[str] = self._first[policy.name]
         run_times = self._snapshot.run_times
-        known = (each for each in candidates if learned_on(run_times, job_class, each))
+        known = (flavors for flavors in candidates if learned_on(run_times, job_class, flavors))
         return next(known, "")
 
     def _flavors_of(self, policy: FallbackPolicy) -> Iterator[str]:
         names = _cluster_queues(policy.spec.options[:1], self._snapshot)
         for name in sorted(names & self._snapshot.cluster_queues.keys()):
             groups = self._snapshot.cluster_queues[name].groups
-            yield ",".join(sorted({each for group in groups for each in group.flavors[:1]}))
+            yield ",".join(sorted({flavor for group in groups for flavor in group.flavors[:1]}))
             for group in groups:
                 yield from group.flavors

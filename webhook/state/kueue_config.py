@@ -1,4 +1,4 @@
-"""Kueue's configuration, from its ConfigMap and its Deployment, to what it changes in a decision.
+"""Reads what decisions depend on of Kueue's configuration: its ConfigMap and its Deployment.
 
 Defaults are those of Kueue's ``SetDefaults_Configuration``, of v1beta1 and of v1beta2. Version and
 feature gates come from the Deployment's image and command line.
@@ -52,11 +52,11 @@ def under_gates(config: KueueConfig, gates: Mapping[str, bool]) -> KueueConfig:
 
 def _parse(content: str, path: str) -> Mapping[str, Any]:
     try:
-        found = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        document = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         # A date that there is not is a ValueError.
         raise FieldError(path, f"expected YAML: {error}") from error
-    return as_mapping(found, path) if found is not None else fields.EMPTY
+    return as_mapping(document, path) if document is not None else fields.EMPTY
 
 
 def _read(source: Mapping[str, Any], namespace: str) -> KueueConfig:
@@ -98,14 +98,15 @@ def _all_but_system(namespace: str) -> Selector:
 def _transformations(resources: Mapping[str, Any]) -> tuple[Transformation, ...]:
     return tuple(
         Transformation(
-            input=fields.text(item, "input", here),
+            input=fields.text(transformation, "input", here),
             outputs={
-                name: str(factor) for name, factor in fields.mapping(item, "outputs", here).items()
+                name: str(factor)
+                for name, factor in fields.mapping(transformation, "outputs", here).items()
             },
-            replace=item.get("strategy") == "Replace",
-            multiply_by=fields.text(item, "multiplyBy", here),
+            replace=transformation.get("strategy") == "Replace",
+            multiply_by=fields.text(transformation, "multiplyBy", here),
         )
-        for item, here in fields.objects(resources, "transformations", "resources")
+        for transformation, here in fields.objects(resources, "transformations", "resources")
     )
 
 
@@ -133,8 +134,8 @@ def _blocks_admission(source: Mapping[str, Any]) -> bool:
 
 
 def _gates(source: Mapping[str, Any]) -> Mapping[str, bool]:
-    found = fields.mapping(source, "featureGates", "")
-    return {str(name): fields.flag(found, name, "featureGates") for name in found}
+    gates = fields.mapping(source, "featureGates", "")
+    return {str(name): fields.flag(gates, name, "featureGates") for name in gates}
 
 
 _CONTAINER = "manager"
@@ -176,10 +177,10 @@ def _pod(source: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return Kueue's own container among those that were injected."""
-    found = fields.mappings(pod, "containers", _PATH)
-    named = [each for each in found if each.get("name") == _CONTAINER]
-    if len(named) == 1 or len(found) == 1:
-        return (named or found)[0]
+    containers = fields.mappings(pod, "containers", _PATH)
+    named = [container for container in containers if container.get("name") == _CONTAINER]
+    if len(named) == 1 or len(containers) == 1:
+        return (named or containers)[0]
     raise FieldError(f"{_PATH}.containers", f"expected one with the name {_CONTAINER}")
 
 
@@ -202,27 +203,27 @@ def _words(container: Mapping[str, Any]) -> list[str]:
 
 
 def _strings(container: Mapping[str, Any], key: str) -> Sequence[str]:
-    found = fields.sequence(container, key, "containers[manager]")
-    if not all(isinstance(each, str) for each in found):
+    texts = fields.sequence(container, key, "containers[manager]")
+    if not all(isinstance(text, str) for text in texts):
         raise FieldError(f"containers[manager].{key}", "expected strings")
-    return found
+    return texts
 
 
 def _flags(words: Sequence[str]) -> Mapping[str, str]:
     """Parse flags as Go's ``flag`` does: one dash or two, ``=`` or the next word; the last wins."""
-    found: dict[str, str] = {}
+    flags: dict[str, str] = {}
     rest: Iterator[str] = iter(words)
     pending = ""
     for word in rest:
         if pending and not word.startswith("-"):
-            found[pending], pending = word, ""
+            flags[pending], pending = word, ""
             continue
         name, equals, value = word.lstrip("-").partition("=")
         if not word.startswith("-") or not name:
             break
-        found[name] = value
+        flags[name] = value
         pending = "" if equals else name
-    return found
+    return flags
 
 
 def _gates_of_arguments(text: str) -> Mapping[str, bool] | None:
@@ -232,20 +233,20 @@ def _gates_of_arguments(text: str) -> Mapping[str, bool] | None:
         FieldError: Kueue would reject it, too, or it depends on a variable.
 
     """
-    found: dict[str, bool] = {}
+    gates: dict[str, bool] = {}
     for part in filter(None, text.split(",")):
-        name, _, value = (each.strip() for each in part.partition("="))
+        name, _, value = (piece.strip() for piece in part.partition("="))
         if value not in _TRUE | _FALSE:
             raise FieldError("--feature-gates", f"expected NAME=true or =false: {_quoted(part)}")
-        found[name] = value in _TRUE
-    return found or None
+        gates[name] = value in _TRUE
+    return gates or None
 
 
 def _elsewhere(pod: Mapping[str, Any]) -> str:
     """Return why its configuration is not the ConfigMap that is read here; empty: it is."""
     volumes = fields.mappings(pod, "volumes", _PATH)
-    config_maps = [fields.mapping(each, "configMap", f"{_PATH}.volumes") for each in volumes]
-    if any(each.get("name") == KUEUE_CONFIG for each in config_maps):
+    config_maps = [fields.mapping(volume, "configMap", f"{_PATH}.volumes") for volume in volumes]
+    if any(config_map.get("name") == KUEUE_CONFIG for config_map in config_maps):
         return ""
     return f"its Deployment mounts no ConfigMap {KUEUE_CONFIG}"
 

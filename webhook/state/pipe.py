@@ -77,16 +77,20 @@ class Delta:
 
 def changes(before: Snapshot | None, after: Snapshot) -> dict[str, Any]:
     """Return the fields of *after* that are other objects than in *before*; None: all of them."""
-    names = (each.name for each in fields(Snapshot) if each.name != _CARRIED_APART)
-    found = {
+    names = (
+        snapshot_field.name
+        for snapshot_field in fields(Snapshot)
+        if snapshot_field.name != _CARRIED_APART
+    )
+    changed = {
         name: getattr(after, name)
         for name in names
         if before is None or getattr(after, name) is not getattr(before, name)
     }
     if before is not None:
-        for name in _AS_DELTAS & found.keys():
-            found[name] = _delta(getattr(before, name), found[name])
-    return found
+        for name in _AS_DELTAS & changed.keys():
+            changed[name] = _delta(getattr(before, name), changed[name])
+    return changed
 
 
 def apply_update(snapshot: Snapshot, update: Update) -> Snapshot:
@@ -148,9 +152,9 @@ def _packed(profile: Profile) -> tuple[Any, ...]:
     """Pickle a profile as arrays: two hundred of over a hundred steps each are sent at a time."""
     columns = len(profile.cells)
     rest = {
-        each.name: getattr(profile, each.name)
-        for each in fields(Profile)
-        if each.name not in _ARRAYS
+        profile_field.name: getattr(profile, profile_field.name)
+        for profile_field in fields(Profile)
+        if profile_field.name not in _ARRAYS
     }
     free = array("q", (min(amount, _MOST) for row in profile.free for amount in row))
     return _unpacked, (
@@ -166,9 +170,9 @@ def _unpacked(
     columns: int, times: bytes, free: bytes, spread: bytes, rest: Mapping[str, Any]
 ) -> Profile:
     amounts = iter(array("q", free))
-    found = tuple(array("d", times))
-    rows = zip(*[amounts] * columns, strict=True) if columns else iter([()] * len(found))
-    return Profile(times=found, free=tuple(rows), spread=tuple(array("d", spread)), **rest)
+    moments = tuple(array("d", times))
+    rows = zip(*[amounts] * columns, strict=True) if columns else iter([()] * len(moments))
+    return Profile(times=moments, free=tuple(rows), spread=tuple(array("d", spread)), **rest)
 
 
 _DISPATCH: Mapping[type, Callable[[Any], Any]] = {Profile: _packed}

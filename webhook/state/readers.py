@@ -1,4 +1,4 @@
-"""One reader for each kind: an object's JSON, as the API server sends it, to a value of the model.
+"""One reader for each kind: it turns an object's JSON from the API server into the model's value.
 
 An object that cannot be read becomes a problem instead, whatever its reader raises, so that one bad
 object harms only itself.
@@ -110,11 +110,11 @@ def read_flavor(source: Mapping[str, Any]) -> ResourceFlavor:
         name=_name(source),
         node_labels=dict(fields.texts(spec, "nodeLabels", "spec")),
         taints=tuple(
-            read_taint(item, here) for item, here in fields.objects(spec, "nodeTaints", "spec")
+            read_taint(taint, here) for taint, here in fields.objects(spec, "nodeTaints", "spec")
         ),
         tolerations=tuple(
-            read_toleration(item, here)
-            for item, here in fields.objects(spec, "tolerations", "spec")
+            read_toleration(toleration, here)
+            for toleration, here in fields.objects(spec, "tolerations", "spec")
         ),
         topology=fields.text(spec, "topologyName", "spec"),
     )
@@ -260,12 +260,12 @@ class Webhooks(NamedTuple):
 
 
 def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> ReadObject:
-    """Read an object.
+    """Read an object; if it cannot be read, return its problem in place of a value.
 
-    A Workload's marks are believed if signed with *keys*, or all without keys.
+    A Workload's marks count only if they are signed with one of the *keys*; None: all count.
     """
     if kind == kinds.WORKLOADS:
-        return read_by(lambda found: read_workload(found, keys), kind, source)
+        return read_by(lambda workload: read_workload(workload, keys), kind, source)
     return read_by(READERS[kind], kind, source)
 
 
@@ -277,14 +277,14 @@ def _read_limit_range(source: Mapping[str, Any]) -> tuple[LimitRangeItem, ...]:
     spec = fields.mapping(source, "spec", "")
     return tuple(
         LimitRangeItem(
-            type=fields.text(item, "type", here),
-            default=_quantities(item, "default", here),
-            default_request=_quantities(item, "defaultRequest", here),
-            min=_quantities(item, "min", here),
-            max=_quantities(item, "max", here),
-            max_ratio=_quantities(item, "maxLimitRequestRatio", here),
+            type=fields.text(limit, "type", here),
+            default=_quantities(limit, "default", here),
+            default_request=_quantities(limit, "defaultRequest", here),
+            min=_quantities(limit, "min", here),
+            max=_quantities(limit, "max", here),
+            max_ratio=_quantities(limit, "maxLimitRequestRatio", here),
         )
-        for item, here in fields.objects(spec, "limits", "spec")
+        for limit, here in fields.objects(spec, "limits", "spec")
     )
 
 

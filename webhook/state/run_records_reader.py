@@ -79,8 +79,8 @@ class RunRecordsReader:
         """Read all shards, and wait until it is time again."""
         at, wait = self._clock(), AGAIN_SECONDS
         try:
-            found = [read(self._transport, self._namespace, each) for each in range(SHARDS)]
-            entries = tuple(shard.entry for shard in found)
+            shards = [read(self._transport, self._namespace, number) for number in range(SHARDS)]
+            entries = tuple(shard.entry for shard in shards)
             self._emit(WatchUpdate(kind=RUN_TIMES, at=at, entries=entries))
         except ClusterError as error:
             unreadable = isinstance(error, Forbidden)

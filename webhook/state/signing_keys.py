@@ -32,16 +32,16 @@ def read_keys(source: Mapping[str, Any]) -> SigningKeys | None:
     if not text:
         return None
     try:
-        found = json.loads(b64decode(text, validate=True))
+        content = json.loads(b64decode(text, validate=True))
         keys = tuple(
             SigningKey(
-                id=str(each["id"]),
-                made=int(each["made"]),
-                secret=b64decode(each["secret"], validate=True),
+                id=str(key["id"]),
+                made=int(key["made"]),
+                secret=b64decode(key["secret"], validate=True),
             )
-            for each in found["keys"]
+            for key in content["keys"]
         )
-        since, signing = int(found["since"]), str(found["signing"])
+        since, signing = int(content["since"]), str(content["signing"])
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
         raise FieldError(_PATH, "expected signing keys as they were written") from None
     if not keys or any(len(key.secret) < _SHORTEST_SECRET for key in keys):
@@ -51,15 +51,15 @@ def read_keys(source: Mapping[str, Any]) -> SigningKeys | None:
 
 def to_secret(keys: SigningKeys) -> Mapping[str, str]:
     """Return ``data`` of the Secret."""
-    found = {
+    content = {
         "since": keys.since,
         "signing": keys.signing,
         "keys": [
-            {"id": each.id, "made": each.made, "secret": b64encode(each.secret).decode()}
-            for each in keys.keys
+            {"id": key.id, "made": key.made, "secret": b64encode(key.secret).decode()}
+            for key in keys.keys
         ],
     }
-    return {"keys": b64encode(json.dumps(found).encode()).decode()}
+    return {"keys": b64encode(json.dumps(content).encode()).decode()}
 
 
 _WAIT_SECONDS: Final = 10.0
@@ -83,7 +83,7 @@ class KeyRing:
         if message.event is not None and message.event[0] != "DELETED":
             entries = (message.event[1],)
         if message.entries is not None or message.event is not None or message.unreadable:
-            self._keys = next((each.value for each in entries), None)
+            self._keys = next((entry.value for entry in entries), None)
             self._known.set()
 
     def keys(self) -> SigningKeys | None:

@@ -1,4 +1,4 @@
-"""A saved or a live cluster, read once, to a State and a Snapshot: what ``explain`` decides on.
+"""Reads a saved or a live cluster once, into a State and a Snapshot: what ``explain`` decides on.
 
 A file is what ``kubectl get ... -A -o json`` prints: a List, or several documents; YAML is read
 too. Kinds that decisions do not need are skipped.
@@ -155,8 +155,8 @@ def _list_all(
 def state_of(entries: Mapping[str, list[ReadObject]]) -> State:
     """Build a state; kinds that are missing keep their defaults."""
     state = State(at_once=None)
-    for kind, found in {kinds.KUEUE_CONFIG: [], **entries}.items():
-        state.replace_read(kind, found)
+    for kind, of_kind in {kinds.KUEUE_CONFIG: [], **entries}.items():
+        state.replace_read(kind, of_kind)
     return state
 
 
@@ -195,8 +195,8 @@ def _entries(objects: Iterable[tuple[Mapping[str, Any], str]]) -> Mapping[str, l
 
 def _listed(client: KubernetesApi, resource: Resource) -> Iterator[ReadObject]:
     for page in list_pages(client, path_of(client, resource), resource.params):
-        for item in page.get("items") or ():
-            yield read(resource.kind, item)
+        for source in page.get("items") or ():
+            yield read(resource.kind, source)
 
 
 def kind_of(source: Mapping[str, Any]) -> str:
@@ -239,8 +239,8 @@ def objects_in(content: str, path: str) -> Iterator[tuple[Mapping[str, Any], str
             items = fields.objects(source, "items", "")
         except FieldError as error:
             raise FieldError(f"{path} {error.path}", error.message) from error
-        for item, place in items:
-            yield item, f"{here} {place}".strip()
+        for listed, place in items:
+            yield listed, f"{here} {place}".strip()
 
 
 def _documents(content: str, path: str) -> Iterator[Any]:

@@ -54,20 +54,20 @@ def _by_key(kind: str) -> _Builder:
 
 def _cohorts(tables: _Tables) -> Mapping[str, Cohort]:
     """Return all Cohorts with those that are only named: Kueue creates them implicitly, too."""
-    found: dict[str, Cohort] = {name: c for (_, name), c in tables[kinds.COHORTS].items()}
+    cohorts: dict[str, Cohort] = {name: c for (_, name), c in tables[kinds.COHORTS].items()}
     named = [queue.cohort for queue in tables[kinds.CLUSTER_QUEUES].values()]
-    named += [cohort.parent for cohort in found.values()]
+    named += [cohort.parent for cohort in cohorts.values()]
     for name in named:
-        if name and name not in found:
-            found[name] = Cohort(name=name)
-    return found
+        if name and name not in cohorts:
+            cohorts[name] = Cohort(name=name)
+    return cohorts
 
 
 def _limit_ranges(tables: _Tables) -> Mapping[str, tuple[LimitRangeItem, ...]]:
-    found: defaultdict[str, tuple[LimitRangeItem, ...]] = defaultdict(tuple)
-    for (namespace, _), items in sorted(tables[kinds.LIMIT_RANGES].items(), key=lambda kv: kv[0]):
-        found[namespace] += items
-    return dict(found)
+    limit_ranges: defaultdict[str, tuple[LimitRangeItem, ...]] = defaultdict(tuple)
+    for (namespace, _), limits in sorted(tables[kinds.LIMIT_RANGES].items(), key=lambda kv: kv[0]):
+        limit_ranges[namespace] += limits
+    return dict(limit_ranges)
 
 
 def _policies(tables: _Tables) -> tuple[FallbackPolicy, ...]:
@@ -75,13 +75,13 @@ def _policies(tables: _Tables) -> tuple[FallbackPolicy, ...]:
 
 
 def _pod_priorities(tables: _Tables) -> Mapping[str, int]:
-    return {name: found.value for (_, name), found in tables[kinds.POD_PRIORITIES].items()}
+    return {name: priority.value for (_, name), priority in tables[kinds.POD_PRIORITIES].items()}
 
 
 def _default_priority(tables: _Tables) -> int:
     """Return the lowest of several defaults, as Kueue's ``getDefaultPriorityClass`` does."""
-    found = tables[kinds.POD_PRIORITIES].values()
-    return min((each.value for each in found if each.is_default), default=0)
+    priorities = tables[kinds.POD_PRIORITIES].values()
+    return min((priority.value for priority in priorities if priority.is_default), default=0)
 
 
 def _kueue(tables: _Tables) -> KueueConfig:
@@ -122,13 +122,17 @@ def _runs_before_kueue(tables: _Tables) -> bool:
     Webhooks run in the order of their configurations' names; each of ours must come first.
     """
     configurations = tables[kinds.WEBHOOKS].items()
-    ours = [name for (_, name), found in configurations if found.ours]
-    kueues = [name for (_, name), found in configurations if found.kueues]
+    ours = [name for (_, name), configuration in configurations if configuration.ours]
+    kueues = [name for (_, name), configuration in configurations if configuration.kueues]
     return bool(ours and kueues) and max(ours) < min(kueues)
 
 
 def _reviewed_namespaces(tables: _Tables) -> tuple[Selector, ...]:
-    return tuple(found.namespaces for found in tables[kinds.WEBHOOKS].values() if found.ours)
+    return tuple(
+        configuration.namespaces
+        for configuration in tables[kinds.WEBHOOKS].values()
+        if configuration.ours
+    )
 
 
 BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
@@ -217,10 +221,11 @@ class PendingArrivals:
         return self._needs[place][1]
 
     def _work_out(self, namespace: str, pod_sets: tuple[PodSet, ...]) -> _Needs | None:
-        found, _ = attempted(lambda: tuple(self._of_one(namespace, each) for each in pod_sets))
-        return found
+        return attempted(
+            lambda: tuple(self._needs_of_pod_set(namespace, pod_set) for pod_set in pod_sets)
+        )[0]
 
-    def _of_one(self, namespace: str, pod_set: PodSet) -> PodSetNeeds:
+    def _needs_of_pod_set(self, namespace: str, pod_set: PodSet) -> PodSetNeeds:
         return PodSetNeeds(
             name=pod_set.name,
             count=pod_set.count,
@@ -269,17 +274,17 @@ class State:
 
     def replace_read(self, kind: str, entries: Iterable[ReadObject]) -> None:
         entries = tuple(entries)
-        found = {entry.key: entry.value for entry in entries if entry.value is not None}
+        readable = {entry.key: entry.value for entry in entries if entry.value is not None}
         self.note_list(kind, entries)
         if kind == kinds.WORKLOADS:
-            self._workloads.replace(found)
+            self._workloads.replace(readable)
             return
         if kind == kinds.RUN_TIMES:
-            self._remember(found)
+            self._remember(readable)
             return
-        for key in [key for key in self._tables[kind] if key not in found]:
+        for key in [key for key in self._tables[kind] if key not in readable]:
             self._put(kind, key, None)
-        for key, value in found.items():
+        for key, value in readable.items():
             self._put(kind, key, value)
         if kind not in self._known:
             self._known.add(kind)
@@ -296,9 +301,10 @@ class State:
             self._put(kind, entry.key, value)
 
     def snapshot(self, now: float, unix: float) -> Snapshot:
-        """Build what has changed and keep the rest; *now* is as of when all this is.
+        """Return a snapshot in which only what has changed since the last one is built anew.
 
-        *unix* is the same instant in seconds since 1970, by which refusals end; at 0 none has.
+        *now* is the instant as of which the state is, by the monotonic clock. *unix* is the same
+        instant in seconds since 1970, by which refusals end; at 0 none has.
         """
         fresh: dict[str, Any] = {}
         for kind in self._changed:
@@ -360,7 +366,7 @@ class State:
         counts = self._workloads.counts_of.get(cluster_queue)
         if counts is None:
             return QueueContents()
-        alone = ((each, (each,)) for each in counts.backing_off.values())
+        alone = ((workload, (workload,)) for workload in counts.backing_off.values())
         return QueueContents(
             holding=tuple(counts.holding.values()),
             waiting=(
@@ -370,9 +376,9 @@ class State:
         )
 
     def _groups(
-        self, found: Iterable[tuple[Workload, tuple[Workload, ...]]], *, competes: bool
+        self, shapes: Iterable[tuple[Workload, tuple[Workload, ...]]], *, competes: bool
     ) -> Iterator[Group]:
-        for first, members in found:
+        for first, members in shapes:
             arrival = self._arrivals.of(first, len(members))
             if arrival is not None:
                 yield Group(arrival, members, competes)

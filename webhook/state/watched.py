@@ -118,9 +118,9 @@ def signing_keys(namespace: str) -> Resource:
 
 
 def run_times(namespace: str) -> Resource:
-    """Return the records of runs, for those who may list ConfigMaps.
+    """Return the ConfigMaps with the records of runs, for those who may list ConfigMaps.
 
-    Else see ``run_records_reader``.
+    Those who may not read them by name: see ``run_records_reader``.
     """
     return Resource(
         read=read,
@@ -152,8 +152,9 @@ def _config_map(namespace: str, name: str) -> Resource:
 
 
 def proven(resources: Iterable[Resource], ring: KeyRing) -> tuple[Resource, ...]:
-    """Return the resources, with Workloads read by the keys of a *ring*."""
+    """Return the resources; marks of Workloads count only if signed with a key of the *ring*."""
     read_with = ring.reading(read)
     return tuple(
-        replace(each, read=read_with) if each.kind == WORKLOADS else each for each in resources
+        replace(resource, read=read_with) if resource.kind == WORKLOADS else resource
+        for resource in resources
     )

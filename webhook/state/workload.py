@@ -1,8 +1,8 @@
 """One Workload, read and reduced to what is counted: 50,000 of them must fit in 150 MB.
 
 What counts as pending or reserving is Kueue's: ``IsAdmissible`` and ``HasActiveQuotaReservation``
-in its ``pkg/workload``. What of it forbids a move is told, too. Where it is counted is not known
-here.
+in its ``pkg/workload``. What keeps a Job from being moved is read here, too. It must not know in
+which ClusterQueue a Workload is counted.
 """
 
 from __future__ import annotations
@@ -48,21 +48,22 @@ def read_charge(
 ) -> Charge:
     """Return the reservation's usage, scaled down to the pods that are not reclaimable."""
     counts = {
-        fields.text(item, "name", here): read_count(item, here)
-        for item, here in fields.objects(spec, "podSets", "spec")
+        fields.text(pod_set, "name", here): read_count(pod_set, here)
+        for pod_set, here in fields.objects(spec, "podSets", "spec")
     }
     given_back = {
-        fields.text(item, "name", here): read_count(item, here)
-        for item, here in fields.objects(status, "reclaimablePods", "status")
+        fields.text(reclaimable, "name", here): read_count(reclaimable, here)
+        for reclaimable, here in fields.objects(status, "reclaimablePods", "status")
     }
     charge: dict[FlavorResource, int] = {}
-    for item, here in fields.objects(admission, "podSetAssignments", "status.admission"):
-        name = fields.text(item, "name", here)
+    for assignment, here in fields.objects(admission, "podSetAssignments", "status.admission"):
+        name = fields.text(assignment, "name", here)
         total = counts.get(name, 1)
-        assigned = fields.integer(item, "count", here)
+        assigned = fields.integer(assignment, "count", here)
         count = total if assigned is None else assigned
         left = total - given_back.get(name, 0)
-        for cell, amount in _assigned(item, here).items():
+        for cell, amount in _assigned(assignment, here).items():
+            # Kueue's ``ScaledTo`` divides by the old count before it multiplies, too.
             scaled = amount // count * left if left < count else amount
             charge[cell] = charge.get(cell, 0) + scaled
     return _shared_charge(tuple(charge.items()))
@@ -73,15 +74,15 @@ def read_count(item: Mapping[str, Any], path: str) -> int:
     return 1 if count is None else count
 
 
-def _assigned(item: Mapping[str, Any], path: str) -> dict[FlavorResource, int]:
+def _assigned(assignment: Mapping[str, Any], path: str) -> dict[FlavorResource, int]:
     """Return one assignment's amounts; a resource without a flavor is charged to none."""
-    flavors = fields.texts(item, "flavors", path)
+    flavors = fields.texts(assignment, "flavors", path)
     here = child(path, "resourceUsage")
     return {
         (intern(flavors[resource]), intern(resource)): _amount(
             str(written), resource, child(here, resource)
         )
-        for resource, written in fields.mapping(item, "resourceUsage", path).items()
+        for resource, written in fields.mapping(assignment, "resourceUsage", path).items()
         if resource in flavors
     }
 
@@ -223,8 +224,8 @@ def _limit_seconds(spec: Mapping[str, Any], conditions: Conditions) -> int:
     if is_true(conditions, "Evicted") and is_true(conditions, "QuotaReserved"):
         return _UNTIL_GIVEN_BACK
     limits = [fields.integer(spec, "maximumExecutionTimeSeconds", "spec")]
-    for item, here in fields.objects(spec, "podSets", "spec"):
-        pods = fields.mapping(fields.mapping(item, "template", here), "spec", here)
+    for pod_set, here in fields.objects(spec, "podSets", "spec"):
+        pods = fields.mapping(fields.mapping(pod_set, "template", here), "spec", here)
         limits.append(fields.integer(pods, "activeDeadlineSeconds", child(here, "template.spec")))
     return min((limit for limit in limits if limit), default=0)
 
@@ -263,7 +264,7 @@ def _obstacle(
     labels = fields.mapping(metadata, "labels", "metadata")
     on_hold = conditions.get("QuotaReserved", NOT_SAID)[:2] == ("False", "OnHold")
     has_quota = is_true(conditions, "QuotaReserved")
-    found = {
+    obstacles = {
         Obstacle.FINISHED: is_true(conditions, "Finished"),
         Obstacle.DEACTIVATED: spec.get("active") is False,
         Obstacle.STOPPING: has_quota and is_true(conditions, "Evicted"),
@@ -275,7 +276,7 @@ def _obstacle(
         Obstacle.BACKOFF: conditions.get("Requeued", NOT_SAID)[0] == "False",
         Obstacle.EVICTED: is_true(conditions, "Evicted"),
     }
-    return next((each for each, holds in found.items() if holds), None)
+    return next((obstacle for obstacle, holds in obstacles.items() if holds), None)
 
 
 def _annotations(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -307,12 +308,12 @@ def _owner_by_name(name: str) -> str:
 def _shape(spec: Mapping[str, Any]) -> tuple[PodSet, ...]:
     pruned = [
         (
-            fields.text(item, "name", here),
-            read_count(item, here),
-            fields.integer(item, "minCount", here),
-            _pruned(fields.mapping(item, "template", here), child(here, "template")),
+            fields.text(pod_set, "name", here),
+            read_count(pod_set, here),
+            fields.integer(pod_set, "minCount", here),
+            _pruned(fields.mapping(pod_set, "template", here), child(here, "template")),
         )
-        for item, here in fields.objects(spec, "podSets", "spec")
+        for pod_set, here in fields.objects(spec, "podSets", "spec")
     ]
     return _shared_shape(json.dumps(pruned, separators=(",", ":")))
 
@@ -324,8 +325,12 @@ def _pruned(template: Mapping[str, Any], path: str) -> dict[str, Any]:
     kept: dict[str, Any] = {key: spec[key] for key in USED_OF_SPEC if key in spec}
     for key in ("containers", "initContainers"):
         kept[key] = [
-            {name: item[name] for name in ("name", "resources", "restartPolicy") if name in item}
-            for item, _ in fields.objects(spec, key, here)
+            {
+                name: container[name]
+                for name in ("name", "resources", "restartPolicy")
+                if name in container
+            }
+            for container, _ in fields.objects(spec, key, here)
         ]
     return {"metadata": {"annotations": said_to_kueue(annotations)}, "spec": kept}
 
@@ -416,13 +421,13 @@ class Obstacles:
             if workload.admitted < started:
                 self._forget(key, workload)
         if self._changed:
-            found = dict(self._published)
+            published = dict(self._published)
             for job in self._changed:
                 if job in self._by_job:
-                    found[job] = next(iter(self._by_job[job].values()))
+                    published[job] = next(iter(self._by_job[job].values()))
                 else:
-                    found.pop(job, None)
-            self._published = found
+                    published.pop(job, None)
+            self._published = published
             self._changed.clear()
         return self._published
 

@@ -117,7 +117,7 @@ class QueueCounts:
         none of them fits, so what is between them in the queue matters only at the margin.
         """
         groups = [(group.first(), len(group.members)) for group in self.competing.values()]
-        return tuple(sorted(groups, key=lambda found: _rank(found[0]))[:limit])
+        return tuple(sorted(groups, key=lambda shape: _rank(shape[0]))[:limit])
 
     def held(self, arrivals: Iterable[tuple[Workload, int]]) -> Held:
         """Return the totals.
@@ -259,11 +259,11 @@ class Workloads:
         if before == workload:
             return
         touched = {key, *_taken_over(before), *_taken_over(workload)}
-        for each in touched:
-            self._count(each, QueueCounts.remove)
+        for touched_key in touched:
+            self._count(touched_key, QueueCounts.remove)
         self._store(key, before, workload)
-        for each in touched:
-            self._count(each, QueueCounts.add)
+        for touched_key in touched:
+            self._count(touched_key, QueueCounts.add)
 
     def replace(self, workloads: Mapping[Key, Workload]) -> None:
         for key in [key for key in self._records if key not in workloads]:
@@ -274,26 +274,27 @@ class Workloads:
     def put_local_queue(self, key: Key, local_queue: LocalQueue | None) -> None:
         """Recount a LocalQueue's pending Workloads: it was created, deleted, stopped or resumed."""
         waiting = tuple(self._by_queue.get(key, ()))
-        for each in waiting:
-            self._count(each, QueueCounts.remove)
+        for pending_key in waiting:
+            self._count(pending_key, QueueCounts.remove)
         if local_queue is None:
             self._local_queues.pop(key, None)
         else:
             self._local_queues[key] = local_queue
-        for each in waiting:
-            self._count(each, QueueCounts.add)
+        for pending_key in waiting:
+            self._count(pending_key, QueueCounts.add)
 
     def put_options(self, policy: str, options: Sequence[Option]) -> None:
         """Recount Workloads of a policy that its new options assign to another option."""
         before = self._options.get(policy, ())
         if before == options:
             return
-        marked = ((key, each) for key, each in self._records.items() if each.policy == policy)
         touched = []
-        for key, each in marked:
-            place = self._place(key, each)
-            if place and option_of_workload(each, place, before) != option_of_workload(
-                each, place, options
+        for key, workload in self._records.items():
+            if workload.policy != policy:
+                continue
+            place = self._place(key, workload)
+            if place and option_of_workload(workload, place, before) != option_of_workload(
+                workload, place, options
             ):
                 touched.append(key)
         for key in touched:
@@ -343,10 +344,10 @@ class Workloads:
         ended = after.ended.run.finished if after.ended is not None else 0
         self.newest = max(self.newest, after.created, after.admitted, ended)
         is_new = before is None or before.created != after.created
-        if is_new and (found := _seen(after)):
-            self._seen.append((after.created, found))
-        if _has_reserved(before, after) and (found := _seen(after)):
-            self._reserved.append(found)
+        if is_new and (seen := _seen(after)):
+            self._seen.append((after.created, seen))
+        if _has_reserved(before, after) and (seen := _seen(after)):
+            self._reserved.append(seen)
         if after.ended is not None and (before is None or before.ended != after.ended):
             self._ended.append(after.ended)
         elif after.ended is None and (before is None or before.began != after.began):
@@ -406,9 +407,9 @@ def key_of_placement(workload: Workload) -> str:
 
 
 def _begun(workload: Workload) -> Iterable[StartedRun]:
-    began, found = workload.began, workload.job_class
-    if began is not None and began.admitted and found is not None:
-        yield StartedRun(found, began)
+    began, job_class = workload.began, workload.job_class
+    if began is not None and began.admitted and job_class is not None:
+        yield StartedRun(job_class, began)
 
 
 def _has_reserved(before: Workload | None, after: Workload) -> bool:
