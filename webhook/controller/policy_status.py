@@ -161,6 +161,7 @@ def _joined(lines: Iterator[str]) -> str:
 def _selected(policy: FallbackPolicy, snapshot: Snapshot, own_namespace: str) -> frozenset[str]:
     given = policy.spec.match.namespace_selector
     if given is None:
+        # As at admission: without a selector neither system namespaces nor our own are matched.
         return frozenset(snapshot.namespaces) - SYSTEM_NAMESPACES - {own_namespace}
     wanted = selector(given, EVERYTHING)
     return frozenset(name for name, labels in snapshot.namespaces.items() if wanted.matches(labels))

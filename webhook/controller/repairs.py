@@ -238,6 +238,7 @@ def is_raced(source: Mapping[str, Any], job: Pending, at: Instant) -> bool:
 
 def _deactivated(source: Mapping[str, Any], workload: Workload) -> dict[str, Any]:
     metadata = fields.mapping(source, "metadata", "")
+    # Kueue evicts an inactive Workload, which frees its quota: docs/decisions/0013-moves.md.
     return {
         "metadata": {
             "resourceVersion": fields.text(metadata, "resourceVersion", "metadata"),
