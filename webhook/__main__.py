@@ -53,7 +53,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; a misspelt one is answered with the nearest."""
+        """Return the command; for an unknown name, fail with the nearest known one."""
         if args[0] not in _COMMANDS and not args[0].startswith("-"):
             import difflib
 
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def complete() -> None:
-    """Answer kubectl, which asks for the words that may come next."""
+    """Print completions for kubectl, which runs this as ``kubectl_complete-fallback``."""
     from webhook.commands import completion
 
     completion.for_kubectl(main)

@@ -24,7 +24,7 @@ from prometheus_client import (
 PREFIX: Final = "kueue_fallback_"
 
 Values: TypeAlias = tuple[str, ...] | str
-"""Every value of a label; or, in words, what there is one value of for each."""
+"""All values of a label; or, as a text, the things that have one value each."""
 
 A_RESOURCE: Final = "a resource that is watched"
 
@@ -53,7 +53,7 @@ _OF_PROCESSES: Final = (
     ("start_time_seconds", Kind.GAUGE, "Start, in seconds since 1970."),
     ("virtual_memory_bytes", Kind.GAUGE, "Virtual memory in bytes."),
 )
-"""What ``ProcessCollector`` tells."""
+"""What ``ProcessCollector`` exports."""
 
 
 class Table:
@@ -92,12 +92,12 @@ class Table:
         self.gauge("build_info", "Always 1; what runs.", version=(ours,)).labels(ours).set(1)
 
     def process(self) -> None:
-        """Tell of this process, under the names that every program uses."""
+        """Add the metrics of this process, under the names that every Prometheus client uses."""
         self._note_process("process_", "")
         ProcessCollector(registry=self.registry)
 
     def child(self, name: str, pid: Callable[[], int | None]) -> None:
-        """Tell of a child process; while there is none, nothing."""
+        """Add the metrics of the child process *pid*; while that is None they have no samples."""
         self._note_process(f"{PREFIX}{name}_process_", f"The {name}: ")
         ProcessCollector(
             namespace=f"{PREFIX}{name}", pid=lambda: pid() or "none", registry=self.registry
@@ -112,14 +112,14 @@ class Table:
 
 
 class CountedElsewhere:
-    """A counter by one label whose counts are kept by someone who may begin anew."""
+    """A counter with one label, of totals that another process keeps and may restart at 0."""
 
     def __init__(self, counter: Counter) -> None:
         self._counter = counter
         self._before: dict[str, int] = {}
 
     def catch_up(self, counts: Mapping[str, int]) -> None:
-        """Count on to *counts*."""
+        """Increase the counter to *counts*, the totals by the label's value."""
         if counts == self._before:
             return
         now = dict(counts)
@@ -166,7 +166,7 @@ class Watches:
         relists: Mapping[str, int],
         problems: Mapping[str, int],
     ) -> None:
-        """Take over what was found out; it comes hundreds of times a second, and little is new."""
+        """Apply an update of the state; there are hundreds a second, and few change anything."""
         self._synced.set(synced)
         self._latest = ages
         self._relists.catch_up(relists)
@@ -176,7 +176,7 @@ class Watches:
             self._problems = problems
 
     def show(self, *, ready: bool, age: float) -> None:
-        """Bring up to date what is looked at only when it is scraped."""
+        """Set the gauges that are computed only at a scrape; *age* is in seconds."""
         self._ready.set(ready)
         self._age.set(age)
         for resource, seconds in self._latest.items():
@@ -184,7 +184,7 @@ class Watches:
 
 
 def series(metric: Counter | Gauge) -> list[dict[str, str]]:
-    """List the label sets of one metric, in the order of its label names."""
+    """Return the labels of each series of a metric, in the order of its label names."""
     return [sample.labels for family in metric.collect() for sample in family.samples]
 
 

@@ -37,12 +37,12 @@ class Settings(BaseModel):
     """File of its private key, PEM."""
 
     client_ca: str = ""
-    """File of the authorities, PEM, that sign the API servers' client certificates; whoever has
-    none of theirs fails the handshake. Read again when it changes. Empty: nobody is asked."""
+    """File of the authorities, PEM, that sign the API servers' client certificates; a client
+    without one fails the handshake. Read again when it changes. Empty: none is required."""
 
     client_names: tuple[str, ...] = ()
-    """Names, of which such a certificate must carry one: its common name, or a DNS name or URI of
-    its. None: every client that these authorities have signed may ask."""
+    """Names of clients: such a certificate must have one of them as its common name, or as a DNS
+    name or URI. Empty: every client with a certificate of these authorities may send reviews."""
 
     path_segments: str = ""
     """File of a list, JSON: the last segments of the paths at which reviews are answered, such as
@@ -69,8 +69,8 @@ class Settings(BaseModel):
     """Seconds that a replica's own certificate is valid; it never leaves the process."""
 
     ca_settle: Seconds = 60.0
-    """Seconds between a new authority's being published and its first signature, in which every
-    API server reads it."""
+    """Seconds from the publication of a new authority to the first certificate that it signs, so
+    that every API server has read it by then."""
 
     kubeconfig: str = ""
     """File of a kubeconfig; empty: the pod's own ServiceAccount."""
@@ -90,7 +90,7 @@ class Settings(BaseModel):
     those that are tested: what would be decided there rests on guesses."""
 
     watch_workers: bool = False
-    """Whether to look at the queues of MultiKueue's worker clusters, too: of each for which there
+    """Whether to watch the queues of MultiKueue's worker clusters, too: of each for which there
     is a Secret ``kueue-fallback-worker-<MultiKueueCluster>`` in our namespace."""
 
     max_state_age: Seconds = 15.0
@@ -102,12 +102,13 @@ class Settings(BaseModel):
     option that its policy prefers; by the ranges of both forecasts."""
 
     placement_ttl: Seconds = 30.0
-    """Seconds after which a placement whose Workload never came is forgotten: Jobs that another
-    webhook refused after us. With a watch that is heard of it takes 5 s, or four times as long as
-    Workloads took lately."""
+    """Seconds after which a placement is forgotten whose Workload was not created, such as that of
+    a Job that another webhook refused after us. While the watches are live it takes 5 s, or four
+    times as long as Workloads took lately, if that is more; never longer than this."""
 
     keep_alive: int = Field(default=120, gt=90)
-    """Seconds; longer than the API server's 90, so that it is never us who close."""
+    """Seconds until an idle connection is closed; more than the API server's 90, so that it is
+    always the API server that closes it."""
 
     drain_seconds: float = Field(default=15.0, ge=0)
     """Seconds between SIGTERM and the end, in which reviews are still answered: the time that the
@@ -115,7 +116,7 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _names_need_an_authority(self) -> Self:
-        """Refuse names that nobody would be asked for."""
+        """Refuse client names without a client_ca: no certificate would be required."""
         if self.client_names and not self.client_ca:
             raise ValueError("client_names: need a client_ca that vouches for them")
         return self

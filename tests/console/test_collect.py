@@ -211,9 +211,9 @@ def test_only_what_was_carried_out_and_forecast_counts_as_saved():
 
 
 def test_what_may_not_be_seen_is_left_out_and_counted_nowhere():
-    seer = Only("clusterqueues.kueue.x-k8s.io/cpu-cq", "other")
+    rights = Only("clusterqueues.kueue.x-k8s.io/cpu-cq", "other")
 
-    found = restricted(collect(known()), seer)
+    found = restricted(collect(known()), rights)
 
     assert [queue.name for queue in found.queues] == ["cpu-cq"]
     assert (found.policies, found.decisions) == ((), (MOVED,))
@@ -221,9 +221,9 @@ def test_what_may_not_be_seen_is_left_out_and_counted_nowhere():
 
 
 def test_a_right_to_a_queue_here_is_one_to_those_of_its_name_in_workers():
-    seer = Only("clusterqueues.kueue.x-k8s.io/gpu-cq", "multikueueclusters.kueue.x-k8s.io/new")
+    rights = Only("clusterqueues.kueue.x-k8s.io/gpu-cq", "multikueueclusters.kueue.x-k8s.io/new")
 
-    found = restricted(collect(with_workers()), seer)
+    found = restricted(collect(with_workers()), rights)
 
     assert {(queue.cluster, queue.name) for queue in found.queues} == {
         ("", "gpu-cq"),
@@ -260,9 +260,9 @@ def test_the_leader_is_named_to_those_who_may_get_the_lease():
 
 
 def test_a_policys_numbers_are_of_the_decisions_that_may_be_seen():
-    seer = Only("fallbackpolicies.kueue-fallback.dev/light-gpu", "team")
+    rights = Only("fallbackpolicies.kueue-fallback.dev/light-gpu", "team")
 
-    (found,) = restricted(collect(known()), seer).policies
+    (found,) = restricted(collect(known()), rights).policies
 
     assert found.decided == (("gpu", 0), ("cpu", 1), ("", 0))
 

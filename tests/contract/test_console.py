@@ -112,7 +112,7 @@ PATHS = ("/", "/view", "/decisions", "/quota", "/workloads?clusterqueue=gpu-cq")
 
 @pytest.mark.parametrize("path", PATHS)
 def test_who_is_not_known_is_asked_for_a_token_first(path):
-    with served(lambda: collect(known()), seer=nobody) as port:
+    with served(lambda: collect(known()), rights_of=nobody) as port:
         response, body = ask(port, path)
 
     assert (response.status, response.headers["WWW-Authenticate"]) == (401, "Bearer")
@@ -153,7 +153,7 @@ def test_a_bug_is_told_to_the_log_and_not_to_the_client():
     ],
 )
 def test_without_the_right_not_even_existence_is_told(path, text):
-    with served(lambda: collect(known()), seer=lambda _: Nothing()) as port:
+    with served(lambda: collect(known()), rights_of=lambda _: Nothing()) as port:
         assert read(port, path) == (403, {"error": text})
 
 

@@ -243,7 +243,7 @@ def telling(_, kubeconfig, __, *, policy):
 def asking_who(_, kubeconfig, __):
     """Find out who sends a token, as an exposed console does."""
     try:
-        Reviews(Client(kubeconfig).post).seer("Bearer nobodys")
+        Reviews(Client(kubeconfig).post).rights_of("Bearer nobodys")
     except Unknown:
         return ""
     except Unanswered as error:

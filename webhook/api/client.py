@@ -33,12 +33,12 @@ _TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]')
 
 def parse(content: bytes) -> Mapping[str, Any]:
     try:
-        found = _loaded(content)
+        document = _loaded(content)
     except ValueError as error:
         raise Unreachable(f"an answer that is not JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise Unreachable("an answer that is not an object")
-    return found
+    return document
 
 
 def _loaded(content: bytes) -> Any:
@@ -87,16 +87,16 @@ def warnings(response: urllib3.BaseHTTPResponse) -> tuple[str, ...]:
 
 
 def refusal(response: urllib3.BaseHTTPResponse) -> tuple[str, tuple[Cause, ...]]:
-    """Return message and causes (field and reason) of the Status in a failed response."""
+    """Return message and causes of the Status in a failed response, and release its connection."""
     try:
-        found = json.loads(response.read())
+        status = json.loads(response.read())
     except (urllib3.exceptions.HTTPError, OSError, ValueError):
-        found = None
+        status = None
     finally:
         response.release_conn()
-    if not isinstance(found, dict):
+    if not isinstance(status, dict):
         return str(response.reason), ()
-    return str(found.get("message") or response.reason), tuple(_causes(found))
+    return str(status.get("message") or response.reason), tuple(_causes(status))
 
 
 def _causes(status: Mapping[str, Any]) -> Iterator[Cause]:
@@ -299,8 +299,7 @@ class Client:
         body: object = None,
         content_type: str = "application/json",
     ) -> Mapping[str, Any]:
-        found, _ = self._ask(method, path, params, body=body, content_type=content_type)
-        return found
+        return self._ask(method, path, params, body=body, content_type=content_type)[0]
 
     def _ask(
         self,
@@ -384,7 +383,9 @@ class Client:
     def _headers(self, configuration: Configuration) -> dict[str, str]:
         with self._lock:  # it may refresh the token
             settings: Any = configuration.auth_settings().values()
-            credentials = {item["key"]: item["value"] for item in settings if item["value"]}
+            credentials = {
+                setting["key"]: setting["value"] for setting in settings if setting["value"]
+            }
         return {"User-Agent": "kueue-fallback", **credentials}
 
 
@@ -411,4 +412,4 @@ def lets_resources_change(version: Mapping[str, object]) -> bool:
         str(version.get(f"emulation{part.title()}") or version.get(part, "")).rstrip("+")
         for part in ("major", "minor")
     )
-    return tuple(int(each) if each.isdigit() else 0 for each in written) >= _RESOURCES_CHANGE
+    return tuple(int(number) if number.isdigit() else 0 for number in written) >= _RESOURCES_CHANGE

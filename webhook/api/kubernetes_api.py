@@ -51,7 +51,7 @@ class ClusterError(Exception):
 
 
 class Unreachable(ClusterError):  # noqa: N818 - names a condition of the cluster
-    """No answer, or one that says to try again later; also: no configuration to connect with."""
+    """No answer, an answer that says to try again later, or no configuration to connect with."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)

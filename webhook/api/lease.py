@@ -60,7 +60,7 @@ class Holder:
 
 
 def saw(holder: Holder, record: LeaseRecord | None, *, identity: str, now: float) -> Holder:
-    """Apply a read of the Lease that was made at *now*; a *record* of None: there is no Lease."""
+    """Return the state after the Lease was read at *now*; a *record* of None: there is no Lease."""
     before = holder.record
     if record is None:
         if before is None:
@@ -102,7 +102,7 @@ def claim(holder: Holder, *, identity: str, stamp: str) -> Mapping[str, Any]:
 
 
 def held(holder: Holder, record: LeaseRecord, *, asked: float, now: float) -> Holder:
-    """Apply that the claim sent at *asked* was granted, as is known at *now*."""
+    """Return the state after a claim, sent at *asked*, was granted; the answer came at *now*."""
     return replace(
         holder,
         record=record,
@@ -131,7 +131,7 @@ def read(source: Mapping[str, Any]) -> LeaseRecord:
 class Elector:
     """Takes part in the election: one thread calls ``step`` and finally ``resign``.
 
-    Any may ask who leads.
+    Any thread may ask whether it leads.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Elector:
         Return the longest time to wait, in seconds.
         """
         try:
-            self._look_at_lease()
+            self._compete()
         except ClusterError as error:
             lost = isinstance(error, Refused) and error.status == _CONFLICT
             self.trouble = "" if lost else str(error)
@@ -189,7 +189,7 @@ class Elector:
         except ClusterError as error:
             self.trouble = str(error)
 
-    def _look_at_lease(self) -> None:
+    def _compete(self) -> None:
         source = self._get()
         record, asked = None if source is None else read(source), self._clock()
         identity = self._identity

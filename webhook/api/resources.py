@@ -102,7 +102,7 @@ def key_of(source: Mapping[str, Any]) -> Key:
 def read_by(
     reader: Callable[[Mapping[str, Any]], Any], kind: str, source: Mapping[str, Any]
 ) -> ReadObject:
-    """Read one object; everything that is read of the cluster comes through here."""
+    """Read one object; if it cannot be read, the value is None and *problem* says why."""
     key, problem = attempted(lambda: key_of(source), FieldError)
     if key is None:
         return ReadObject(("", ""), None, f"{kind}: {problem}")

@@ -180,7 +180,7 @@ class Follower:
         for page in list_pages(self._transport, path, self._resource.params):
             # Each page is reduced at once: whole objects of a large list would fill the memory.
             items = paced(page.get("items") or (), clock=self._clock, sleep=self._sleep)
-            entries.extend(self._read(self._resource.kind, item) for item in items)
+            entries.extend(self._read(self._resource.kind, source) for source in items)
             version = str((page.get("metadata") or {}).get("resourceVersion") or "")
         self._version = version
         self._emit(WatchUpdate(kind=self._resource.kind, at=at, entries=tuple(entries)))

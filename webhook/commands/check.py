@@ -147,9 +147,9 @@ def check(file: str, client: Client | None = None) -> Iterator[Finding]:
     name = "stdin" if file == "-" else file
     policies = 0
     try:
-        for found in manifest.objects(file):
-            policies += _is_policy(found.value)
-            yield from _check(found, client)
+        for entry in manifest.objects(file):
+            policies += _is_policy(entry.value)
+            yield from _check(entry, client)
     except manifest.ManifestError as error:
         yield Finding(kind="error", file=name, line=error.line, path="", message=error.message)
     else:
@@ -162,12 +162,12 @@ def _is_policy(value: Any) -> bool:
     return isinstance(value, dict) and value.get("kind") == KIND
 
 
-def _check(found: manifest.ManifestObject, client: Client | None) -> Iterator[Finding]:
-    value = found.value
+def _check(entry: manifest.ManifestObject, client: Client | None) -> Iterator[Finding]:
+    value = entry.value
 
     def finding(kind: str, path: str, message: str, **more: bool) -> Finding:
-        line = found.line(path)
-        return Finding(kind=kind, file=found.file, line=line, path=path, message=message, **more)
+        line = entry.line(path)
+        return Finding(kind=kind, file=entry.file, line=line, path=path, message=message, **more)
 
     if not isinstance(value, dict):
         yield finding("error", "", "expected an object")
@@ -180,7 +180,7 @@ def _check(found: manifest.ManifestObject, client: Client | None) -> Iterator[Fi
         message = f'no matches for kind "{KIND}" in version "{value["apiVersion"]}"'
         yield finding("error", "apiVersion", message)
     else:
-        for path, text in found.notes:
+        for path, text in entry.notes:
             yield finding("note", path, f"{path}: {text}")
         for kind, path, message in _judged(value):
             yield finding(kind, path, message)
@@ -194,8 +194,8 @@ def _judged(value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     try:
         policy = read_policy(value)
     except PolicyError as error:
-        for one in error.errors:
-            yield "error", one.path, str(one)
+        for mistake in error.errors:
+            yield "error", mistake.path, str(mistake)
     else:
         yield "valid", "", f"{KIND} {policy.name} is valid"
         for limit in undo_limits.of_policy(policy):
@@ -232,7 +232,7 @@ def _summary(
 
 
 def refusals(client: Client, policy: Mapping[str, Any]) -> tuple[FieldError, ...]:
-    """Return each mistake that the API server names; empty: it would take the policy.
+    """Return each mistake that the API server names; empty: it would accept the policy.
 
     Raises:
         ClusterError: it cannot be asked.

@@ -1,7 +1,7 @@
 """A sample Job as each option of a policy would make it, tried on the cluster by a dry run.
 
 The Job opts out of the webhook. A pod is tried, too: LimitRanges, quotas and pod security apply
-only when pods are created, and by then the Job's author would wait in vain.
+only when pods are created, so a dry run of the Job alone does not show what they refuse.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LABELS_OF_A_RUN = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The result of one option."""
+    """The result of a dry run of the sample in one option."""
 
     policy: str
     option: str
@@ -96,38 +96,38 @@ def tried_on_cluster(
         FieldError: the sample cannot be read; names file and line.
 
     """
-    source, found = read_job(sample, namespace_or_current(namespace, kubeconfig))
+    source, manifest = read_job(sample, namespace_or_current(namespace, kubeconfig))
     policies = [policy for path in paths for policy in read_policies(path)]
     with connected(kubeconfig) as client:
-        trial = _Trials(client, as_submitted(source), found)
-        return [each for policy in policies for each in trial.of_policy(policy)]
+        trials = _Trials(client, as_submitted(source), manifest)
+        return [trial for policy in policies for trial in trials.of_policy(policy)]
 
 
 def as_submitted(source: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Remove what a cluster has added to a Job, and its name, which would be taken there.
+    """Return a Job without what a cluster has added to it, under a name that is generated.
 
-    A decision is undone as far as it can be read.
+    Its decision is undone, if it carries one that can be read.
     """
-    found = nameless(without_run(source))
+    job = nameless(without_run(source))
     try:
-        kind = kind_of(found)
-        return decided_job.read(found, kind).recovered().submitted_source
+        kind = kind_of(job)
+        return decided_job.read(job, kind).recovered().submitted_source
     except FieldError:
         # Reading the Job reports what is wrong.
-        return found
+        return job
 
 
 def without_run(source: Mapping[str, Any]) -> dict[str, Any]:
     """Copy a Job without what the API server and the Job controller have added to it."""
     metadata = {key: text for key, text in source["metadata"].items() if key not in _OF_A_RUN}
-    found: dict[str, Any] = copy.deepcopy({**source, "metadata": metadata})
-    found.pop("status", None)
-    _take_off(found.get("spec") or {})
-    return found
+    job: dict[str, Any] = copy.deepcopy({**source, "metadata": metadata})
+    job.pop("status", None)
+    _take_off(job.get("spec") or {})
+    return job
 
 
 def nameless(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Let the API server generate a name, for a dry run beside the Job that has the name."""
+    """Have the API server generate the name, since a Job of the same name may exist."""
     metadata = dict(source["metadata"])
     name = metadata.pop("name", None)
     metadata.setdefault("generateName", f"{name or 'sample'}-")
@@ -145,10 +145,9 @@ def _take_off(spec: dict[str, Any]) -> None:
 
 
 class _Trials:
-    def __init__(self, client: Client, source: Mapping[str, Any], found: ManifestObject) -> None:
+    def __init__(self, client: Client, source: Mapping[str, Any], manifest: ManifestObject) -> None:
         self._client = client
         self._source = source
-        self._found = found
         self._namespace = source["metadata"]["namespace"]
         self._queues = _local_queues(client, self._namespace)
         self._is_older = _is_older(client)
@@ -156,7 +155,7 @@ class _Trials:
             self._kind = kind_of(source)
             self._job = self._kind.read(source)
         except FieldError as error:
-            raise found.wrong(error.path, error.message) from error
+            raise manifest.wrong(error.path, error.message) from error
 
     def of_policy(self, policy: FallbackPolicy) -> Iterator[Trial]:
         for option in policy.spec.options:
@@ -182,10 +181,10 @@ class _Trials:
             hint = nearest(option.queue, known)
             missing = f"LocalQueue {option.queue} not found in namespace {self._namespace}{hint}"
             return option.queue, "" if option.queue in known else missing
-        found = [name for name, target in known.items() if target == option.cluster_queue]
-        if len(found) == 1:
-            return found[0], ""
-        number = "several LocalQueues" if found else "no LocalQueue"
+        matching = [name for name, target in known.items() if target == option.cluster_queue]
+        if len(matching) == 1:
+            return matching[0], ""
+        number = "several LocalQueues" if matching else "no LocalQueue"
         return "", f"{number} {where} for ClusterQueue {option.cluster_queue}"
 
     def _variant(self, policy: FallbackPolicy, option: Option, queue: str) -> Mapping[str, Any]:
@@ -229,10 +228,10 @@ class _Trials:
         raw = self._kind.read(variant)
         if not self._job.queue:
             return Obstacle.NO_QUEUE
-        found = undoing.put_back(raw, self._job, self._kind)
-        if isinstance(found, Obstacle):
-            return found
-        changes = any("resources" in edit.path for edit in self._kind.edits(raw, found))
+        restored = undoing.put_back(raw, self._job, self._kind)
+        if isinstance(restored, Obstacle):
+            return restored
+        changes = any("resources" in edit.path for edit in self._kind.edits(raw, restored))
         return Obstacle.OLDER_KUBERNETES if changes and self._is_older else None
 
     def _tried_pod(self, trial: Trial, variant: Mapping[str, Any]) -> Trial:
@@ -273,13 +272,13 @@ def _is_older(client: Client) -> bool:
 
 
 def _local_queues(client: Client, namespace: str) -> Mapping[str, str] | None:
-    """Return LocalQueues to their ClusterQueues; None: the user may not list them."""
+    """Return each LocalQueue with its ClusterQueue; None: the user may not list them."""
     try:
         path = kueue_path(client.kueue_version(), f"namespaces/{namespace}/localqueues")
         return {
-            item["metadata"]["name"]: str(item["spec"].get("clusterQueue", ""))
+            local_queue["metadata"]["name"]: str(local_queue["spec"].get("clusterQueue", ""))
             for page in pages(client, path)
-            for item in page.get("items") or ()
+            for local_queue in page.get("items") or ()
         }
     except NotServed:
         return {}

@@ -53,9 +53,9 @@ def for_kubectl(main: click.Command) -> None:
 
 def candidates(main: click.Command, words: Sequence[str], incomplete: str) -> list[str]:
     completing = ShellComplete(main, {}, "kubectl fallback", _VARIABLE)
-    found = completing.get_completions(list(words), incomplete)
-    lines = [_line(item) for item in found if item.type == "plain"]
-    wants_files = any(item.type in ("file", "dir") for item in found)
+    completions = completing.get_completions(list(words), incomplete)
+    lines = [_line(candidate) for candidate in completions if candidate.type == "plain"]
+    wants_files = any(candidate.type in ("file", "dir") for candidate in completions)
     return [*lines, f":{_FILES if wants_files else _NO_FILES}"]
 
 
@@ -99,11 +99,11 @@ def _listed(ctx: click.Context, path: str, params: Mapping[str, str]) -> Iterabl
     kubeconfig = ctx.params.get("kubeconfig") or ""
     client = Client(kubeconfig, metadata_only=True, answer_seconds=_SECONDS)
     try:
-        found: Mapping[str, Any] = client.get(path, {**params, "limit": _MOST})
+        listed: Mapping[str, Any] = client.get(path, {**params, "limit": _MOST})
     except ClusterError:
         # No error can be shown: the shell shows what is on standard output as words.
         return ()
-    return [item["metadata"]["name"] for item in found.get("items") or ()]
+    return [source["metadata"]["name"] for source in listed.get("items") or ()]
 
 
 def _starting(incomplete: str, names: Iterable[str]) -> Sequence[str]:

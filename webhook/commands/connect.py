@@ -33,7 +33,10 @@ kubeconfig_option: Callable[[Any], Any] = click.option(
 
 @contextlib.contextmanager
 def connected(kubeconfig: str | None, *, metadata_only: bool = False) -> Iterator[Client]:
-    """Connect as kubectl does: the given kubeconfig, else the pod's ServiceAccount."""
+    """Connect as kubectl does: by the given kubeconfig, else by the pod's ServiceAccount.
+
+    A ``ClusterError`` inside the block is printed and ends the program with code ``UNREACHED``.
+    """
     from webhook.api.client import Client
     from webhook.api.kubernetes_api import ClusterError
 
@@ -45,7 +48,7 @@ def connected(kubeconfig: str | None, *, metadata_only: bool = False) -> Iterato
 
 
 def namespace_or_current(namespace: str | None, kubeconfig: str | None) -> str:
-    """Return the namespace that is meant, as kubectl has it."""
+    """Return *namespace* or, if there is none, the kubeconfig's current one, as kubectl does."""
     from webhook.api.client import default_namespace
 
     return namespace or default_namespace(kubeconfig or "")
@@ -72,7 +75,7 @@ def pages(
 
 
 def missing_job(client: Client, namespace: str, name: str) -> str:
-    """Return that there is no such Job, and which one may have been meant."""
+    """Return a sentence that there is no such Job, with a similar name if one exists."""
     from webhook.model.words import nearest
 
     hint = nearest(name, _names(client, namespace))
@@ -102,16 +105,18 @@ def configurations(client: Client) -> Sequence[Mapping[str, Any]]:
 
     """
     return [
-        item
+        configuration
         for page in pages(client, _WEBHOOKS)
-        for item in page.get("items") or ()
-        if any(hook.get("name") == OUR_WEBHOOK for hook in item.get("webhooks") or ())
+        for configuration in page.get("items") or ()
+        if any(hook.get("name") == OUR_WEBHOOK for hook in configuration.get("webhooks") or ())
     ]
 
 
-def namespace_of(found: Sequence[Mapping[str, Any]]) -> str:
+def namespace_of(webhook_configurations: Sequence[Mapping[str, Any]]) -> str:
     """Return the namespace to whose Service the API server sends reviews; empty: to none."""
-    for hook in (hook for item in found for hook in item["webhooks"]):
+    for hook in (
+        hook for configuration in webhook_configurations for hook in configuration["webhooks"]
+    ):
         service = hook.get("clientConfig", {}).get("service") or {}
         if service.get("namespace"):
             return str(service["namespace"])

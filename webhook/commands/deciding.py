@@ -73,11 +73,13 @@ def view_of_cluster(
 
 
 def _view(state: State, unix: float, policies: tuple[str, ...]) -> DecidingView:
-    found = state.snapshot(0.0, unix)
+    snapshot = state.snapshot(0.0, unix)
     if policies:
-        given = sorted((each for path in policies for each in read_policies(path)), key=sort_key)
-        found = dataclasses.replace(found, policies=tuple(given))
-    return DecidingView(snapshot=foreseen(state, found, unix), unix=unix)
+        given = sorted(
+            (policy for path in policies for policy in read_policies(path)), key=sort_key
+        )
+        snapshot = dataclasses.replace(snapshot, policies=tuple(given))
+    return DecidingView(snapshot=foreseen(state, snapshot, unix), unix=unix)
 
 
 def kind_of(job: Mapping[str, Any]) -> JobKind:
@@ -122,15 +124,15 @@ def untested(view: DecidingView) -> str:
     Its settings are not known here, and may state a version that cannot be read.
     """
     judged = doubts(view.snapshot.kueue, view.snapshot.kueue_manager)
-    found = [doubt for doubt in judged if doubt.is_certain]
-    if not found:
+    certain = [doubt for doubt in judged if doubt.is_certain]
+    if not certain:
         return ""
-    because = "; ".join(doubt.message for doubt in found)
+    because = "; ".join(doubt.message for doubt in certain)
     return f"{because}: policies only observe there, unless the webhook's settings say otherwise."
 
 
 def missing_queue(job: Mapping[str, Any], view: DecidingView) -> str:
-    """Return that the Job's LocalQueue does not exist, and which may be meant; empty: it exists."""
+    """Return a sentence that the Job's LocalQueue does not exist; empty: it exists."""
     metadata = job["metadata"]
     name, namespace = (metadata.get("labels") or {}).get(QUEUE_LABEL), metadata["namespace"]
     known = [queue for where, queue in view.snapshot.local_queues if where == namespace]
@@ -140,7 +142,7 @@ def missing_queue(job: Mapping[str, Any], view: DecidingView) -> str:
 
 
 def patched(job: Mapping[str, Any], outcome: CreateOutcome) -> Any:
-    """Apply the patch that admission would send, by a library that others apply patches with."""
+    """Return the Job with admission's patch, applied by a library other than our own code."""
     import jsonpatch
 
     from webhook.admission import patch

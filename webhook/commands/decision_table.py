@@ -54,8 +54,8 @@ def table(outcome: CreateOutcome, width: int = WIDTH) -> str:
 
 
 def _rows(decision: Decision, width: int) -> list[str]:
-    foreseen = any(option.forecast is not None for option in decision.options)
-    header, cells_of = (_FORECAST, _foreseen) if foreseen else (_COUNTED, _counted)
+    is_forecast = any(option.forecast is not None for option in decision.options)
+    header, cells_of = (_FORECAST, _forecast_cells) if is_forecast else (_COUNTED, _counted)
     marks = ["  "] + [
         "> " if option.option == decision.option else "  " for option in decision.options
     ]
@@ -106,14 +106,21 @@ def _counted(option: Assessment, width: int) -> tuple[str, ...]:
     return (*_names(option, width), _fits(option), *counts, _why(option))
 
 
-def _foreseen(option: Assessment, width: int) -> tuple[str, ...]:
-    found = option.forecast
-    if found is None:
+def _forecast_cells(option: Assessment, width: int) -> tuple[str, ...]:
+    forecast = option.forecast
+    if forecast is None:
         return (*_names(option, width), _count(option.pending), "-", "-", "-", _why(option))
-    runs = "-" if found.run is None else spoken(found.run.seconds)
-    done = "-" if found.finish is None else _moment(found.finish)
-    why = _why(option) if option.rejection is not None else _rests_on(found)
-    return (*_names(option, width), _count(option.pending), _starts(found.start), runs, done, why)
+    runs = "-" if forecast.run is None else spoken(forecast.run.seconds)
+    done = "-" if forecast.finish is None else _moment(forecast.finish)
+    why = _why(option) if option.rejection is not None else _rests_on(forecast)
+    return (
+        *_names(option, width),
+        _count(option.pending),
+        _starts(forecast.start),
+        runs,
+        done,
+        why,
+    )
 
 
 def _starts(start: Start) -> str:
@@ -126,16 +133,16 @@ def _moment(seconds: float) -> str:
     return "never" if seconds == inf else f"in {spoken(seconds)}"
 
 
-def _rests_on(found: Forecast) -> str:
-    """Return how sure it is, and why not surer."""
-    if found.run is None:
+def _rests_on(forecast: Forecast) -> str:
+    """Return what the forecast is based on, its range, and what makes it uncertain."""
+    if forecast.run is None:
         return "no run time is known"
-    waits = (found.dispatch, found.delay)
-    parts = [f"run: {basis_of(found.run)}", *(each.by for each in waits if each is not None)]
-    if found.finish_low is not None and found.finish_high is not None:
-        parts.append(f"done within {spoken(found.finish_low)} to {spoken(found.finish_high)}")
-    if found.start.uncertain:
-        parts.append(f"uncertain: {', '.join(found.start.uncertain)}")
+    waits = (forecast.dispatch, forecast.delay)
+    parts = [f"run: {basis_of(forecast.run)}", *(wait.by for wait in waits if wait is not None)]
+    if forecast.finish_low is not None and forecast.finish_high is not None:
+        parts.append(f"done within {spoken(forecast.finish_low)} to {spoken(forecast.finish_high)}")
+    if forecast.start.uncertain:
+        parts.append(f"uncertain: {', '.join(forecast.start.uncertain)}")
     return "; ".join(parts)
 
 
@@ -173,10 +180,10 @@ def decision_on(job: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if not isinstance(text, str):
         return None
     try:
-        found = decision_record.parsed(text)
+        record = decision_record.parsed(text)
     except FieldError:
         return None
-    return {key: value for key, value in found.items() if key != "original"}
+    return {key: value for key, value in record.items() if key != "original"}
 
 
 def undone_on(job: Mapping[str, Any]) -> str:
@@ -191,7 +198,10 @@ def undone_on(job: Mapping[str, Any]) -> str:
 
 
 def as_text(decision: Mapping[str, Any], limit: int | None) -> list[str]:
-    """Return the lines: the sentence, each option with its numbers, and the moves."""
+    """Return a recorded decision in lines: its sentence, each option with its numbers, the moves.
+
+    *limit* is the number of columns; None: no limit.
+    """
     sentence = f"Policy {_text(decision, 'policy')} ({_text(decision, 'mode')}): "
     sentence += _text(decision, "reason")
     columns = limit or terminal.WRAPPED
@@ -230,7 +240,7 @@ def _table(options: Sequence[Mapping[str, Any]], taken: str, limit: int | None) 
 
 
 def when(decision: Mapping[str, Any]) -> str:
-    """Return when it was made: ``2026-12-01T08:00:00Z, 5 min ago``."""
+    """Return when the decision was made: ``2026-12-01T08:00:00Z, 5 min ago``."""
     text = _text(decision, "time")
     unix = unix_of(text)
     return text if unix is None else f"{text}, {terminal.ago(max(0.0, time.time() - unix))}"
@@ -287,6 +297,6 @@ def _objects(source: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]
 
 
 def _only_objects(value: Any) -> Iterator[Mapping[str, Any]]:
-    for item in value if isinstance(value, list) else ():
-        if isinstance(item, dict):
-            yield item
+    for entry in value if isinstance(value, list) else ():
+        if isinstance(entry, dict):
+            yield entry

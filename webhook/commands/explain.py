@@ -62,8 +62,8 @@ def explained(
     except FieldError as error:
         now = f"it cannot be read: {error}"
     if output in ("json", "yaml"):
-        told = {"undone": undone} if undone else {}
-        return terminal.dump({**_as_json(job, decision, now), **told}, output)
+        extra = {"undone": undone} if undone else {}
+        return terminal.dump({**_as_json(job, decision, now), **extra}, output)
     return "\n".join(_as_text(job, decision, now, output))
 
 
@@ -119,7 +119,7 @@ def _as_text(
 
 
 def state_of(job: Mapping[str, Any]) -> str:
-    """Return in a word how far a Job is."""
+    """Return the state of a Job: pending, started, complete or failed."""
     for condition in job.get("status", {}).get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in _ENDED:
             return _ENDED[condition["type"]]
@@ -206,26 +206,28 @@ def _of_file(asked: _ExplainOptions) -> str:
 
     file, output = asked.file or "", asked.output
     if asked.snapshot is not None:
-        job, found = read_job(file, asked.namespace or "default")
+        job, manifest = read_job(file, asked.namespace or "default")
         view = deciding.view_of_file(asked.snapshot, asked.policies)
-        return _render(_consider(job, found, view), job, output)
-    job, found = read_job(file, namespace_or_current(asked.namespace, asked.kubeconfig))
+        return _render(_consider(job, manifest, view), job, output)
+    job, manifest = read_job(file, namespace_or_current(asked.namespace, asked.kubeconfig))
     with connected(asked.kubeconfig) as client:
         try:
             view = deciding.view_of_cluster(client, asked.policies)
         except Forbidden as error:
             terminal.say(f"{error}: asking the webhook by a server-side dry run instead", err=True)
             return _dry_run(client, job, output)
-    return _render(_consider(job, found, view), job, output)
+    return _render(_consider(job, manifest, view), job, output)
 
 
-def _consider(job: Mapping[str, Any], found: ManifestObject, view: DecidingView) -> CreateOutcome:
+def _consider(
+    job: Mapping[str, Any], manifest: ManifestObject, view: DecidingView
+) -> CreateOutcome:
     from webhook.commands import deciding
 
     try:
         outcome = deciding.consider_manifest(job, view)
     except FieldError as error:
-        raise found.wrong(error.path, error.message) from error
+        raise manifest.wrong(error.path, error.message) from error
     for hint in filter(None, (deciding.missing_queue(job, view), deciding.untested(view))):
         terminal.say(hint, err=True)
     return outcome
@@ -271,7 +273,7 @@ def _render(outcome: CreateOutcome, job: Mapping[str, Any], output: str) -> str:
 
     if output in ("text", "wide"):
         return table(outcome, terminal.columns(output))
-    found = decision_record.outcome_json(outcome)
+    answer = decision_record.outcome_json(outcome)
     if outcome.edits:
-        found["job"] = deciding.patched(job, outcome)
-    return terminal.dump(found, output)
+        answer["job"] = deciding.patched(job, outcome)
+    return terminal.dump(answer, output)

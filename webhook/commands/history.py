@@ -41,11 +41,11 @@ class ClusterHistory:
     @property
     def until(self) -> float:
         """Return the time of the last event, in seconds since 1970."""
-        return max((max(each.created, each.finished) for each in self.entries), default=0.0)
+        return max((max(entry.created, entry.finished) for entry in self.entries), default=0.0)
 
 
 @dataclass(slots=True)
-class _Found:
+class _ListedObjects:
     state: defaultdict[str, list[Read]] = field(default_factory=lambda: defaultdict(list))
     journal: dict[str, JournalEntry] = field(default_factory=dict)
     pasts: list[FinishedWorkload] = field(default_factory=list)
@@ -59,8 +59,8 @@ class _Found:
         self.jobs[str(metadata.get("uid") or "")] = metadata
 
     def take_workload(self, source: Mapping[str, Any]) -> None:
-        if (found := entries.read_finished(source)) is not None:
-            self.pasts.append(found)
+        if (workload := entries.read_finished(source)) is not None:
+            self.pasts.append(workload)
 
     def take_slot(self, source: Mapping[str, Any]) -> None:
         slot = read_slot(source)
@@ -77,11 +77,11 @@ class _Found:
         )
 
     def _present(self) -> Iterator[tuple[str, JournalEntry]]:
-        for each in self.pasts:
+        for workload in self.pasts:
             try:
-                yield each.key, entries.entry(each, self.jobs.get(each.job_uid))
+                yield workload.key, entries.entry(workload, self.jobs.get(workload.job_uid))
             except FieldError as error:
-                self.unread.append(f"Workload {each.namespace}/{each.name}: {error}")
+                self.unread.append(f"Workload {workload.namespace}/{workload.name}: {error}")
 
 
 def from_file(path: str) -> ClusterHistory:
@@ -91,59 +91,59 @@ def from_file(path: str) -> ClusterHistory:
         FieldError: it cannot be read; names the file and the place in it.
 
     """
-    found = _Found()
+    listed = _ListedObjects()
     for source, place in read_objects(path):
         kind, name = source.get("kind"), str((source.get("metadata") or {}).get("name") or "")
         try:
             if kind == "Job":
-                found.take_job(source)
+                listed.take_job(source)
             elif kind == "Workload":
-                found.take_workload(source)
+                listed.take_workload(source)
             elif kind == "ConfigMap" and name.startswith(resources.JOURNAL):
-                found.take_slot(source)
+                listed.take_slot(source)
         except FieldError as error:
             raise FieldError(f"{place}.{error.path}", error.message) from error
         if needed := kind_of(source):
-            found.state[needed].append(read_placed(needed, source, place))
-    return found.history()
+            listed.state[needed].append(read_placed(needed, source, place))
+    return listed.history()
 
 
 def from_cluster(client: KubernetesApi, *, own_namespace: str, namespace: str) -> ClusterHistory:
-    """List with the user's rights; *namespace* is theirs, if they may not list others.
+    """List with the user's rights; where they may not list all namespaces, *namespace* alone.
 
     Raises:
         Forbidden: even the Workloads of that namespace may not be listed.
         Unreachable: there is no answer.
 
     """
-    found = _Found()
+    listed = _ListedObjects()
     cluster = watched(namespace=own_namespace, kueue_namespace="kueue-system")
     jobs = Resource(kind=_JOBS, path=JOB.path(), read=read_object)
     kept = (run_times(own_namespace), journal(own_namespace))
     for resource in (*cluster, jobs, *kept):
         try:
-            _take(found, resource, _listed(client, resource, namespace))
+            _take(listed, resource, _listed(client, resource, namespace))
         except NotServed:
             continue
         except Forbidden as error:
             if resource.kind in _NAMESPACED:
                 raise
-            found.unread.append(str(error))
+            listed.unread.append(str(error))
             if resource.kind not in {*DEFAULTED, resources.JOURNAL}:
-                found.is_whole = False
-    return found.history()
+                listed.is_whole = False
+    return listed.history()
 
 
-def _take(found: _Found, resource: Resource, items: Iterable[Mapping[str, Any]]) -> None:
-    for item in items:
+def _take(listed: _ListedObjects, resource: Resource, items: Iterable[Mapping[str, Any]]) -> None:
+    for source in items:
         if resource.kind == _JOBS:
-            found.take_job(item)
+            listed.take_job(source)
         elif resource.kind == resources.JOURNAL:
-            found.take_slot(item)
+            listed.take_slot(source)
         else:
             if resource.kind == resources.WORKLOADS:
-                found.take_workload(item)
-            found.state[resource.kind].append(read_object(resource.kind, item))
+                listed.take_workload(source)
+            listed.state[resource.kind].append(read_object(resource.kind, source))
 
 
 def _listed(

@@ -25,7 +25,7 @@ _JSON_TAGS: Final = {f"{_TAG}{name}" for name in ("null", "bool", "int", "float"
 
 
 class ManifestError(ValueError):
-    """A file cannot be read: *line* is where, 0 if no line is wrong."""
+    """A file cannot be read; *line* is the line of the mistake, 0 if it is in no line."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message, line)
@@ -89,24 +89,26 @@ class _Reader:
             return self._mapping(node, path, depth)
         if isinstance(node, yaml.SequenceNode):
             items = enumerate(node.value)
-            return [self.read(item, f"{path}[{index}]", depth + 1) for index, item in items]
+            return [
+                self.read(child_node, f"{path}[{index}]", depth + 1) for index, child_node in items
+            ]
         return self._scalar(node, path) if isinstance(node, yaml.ScalarNode) else None
 
     def _mapping(self, node: yaml.MappingNode, path: str, depth: int) -> dict[str, Any]:
         own = [key.value for key, _ in node.value]
         self._loader.flatten_mapping(node)
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
                 raise ManifestError("a key must be a text", line)
             key = str(key_node.value)
             here = child(path, key)
-            if key in found and own.count(key) > 1:
+            if key in mapping and own.count(key) > 1:
                 self.notes.append((here, f'key "{key}" already set in map: the last one counts'))
             self.lines[here] = line
-            found[key] = self.read(value_node, here, depth + 1)
-        return found
+            mapping[key] = self.read(value_node, here, depth + 1)
+        return mapping
 
     def _scalar(self, node: yaml.ScalarNode, path: str) -> Any:
         if node.style or node.tag not in _JSON_TAGS:
@@ -185,7 +187,7 @@ def read_job(file: str, namespace: str) -> tuple[Mapping[str, Any], ManifestObje
         FieldError: there is none, or several; names file and line.
 
     """
-    jobs = [found for found in _readable(file) if found.value.get("kind") == "Job"]
+    jobs = [entry for entry in _readable(file) if entry.value.get("kind") == "Job"]
     if len(jobs) != 1:
         raise FieldError("stdin" if file == "-" else file, f"expected one Job, found {len(jobs)}")
     (job,) = jobs
@@ -206,12 +208,15 @@ def read_policies(file: str) -> list[FallbackPolicy]:
     from webhook.model.policy.fallback_policy import PolicyError, read_policy
 
     policies = []
-    for found in _readable(file):
-        if found.value.get("kind") == KIND:
+    for entry in _readable(file):
+        if entry.value.get("kind") == KIND:
             try:
-                policies.append(read_policy(found.value))
+                policies.append(read_policy(entry.value))
             except PolicyError as error:
-                lines = (f"{found.file}:{found.line(each.path)}: {each}" for each in error.errors)
+                lines = (
+                    f"{entry.file}:{entry.line(mistake.path)}: {mistake}"
+                    for mistake in error.errors
+                )
                 raise FieldError("", "\n".join(lines)) from error
     if not policies:
         raise FieldError("stdin" if file == "-" else file, f"expected a {KIND}")
@@ -221,10 +226,10 @@ def read_policies(file: str) -> list[FallbackPolicy]:
 def _readable(file: str) -> Iterator[ManifestObject]:
     name = "stdin" if file == "-" else file
     try:
-        for number, found in enumerate(objects(file), 1):
-            if not isinstance(found.value, dict):
-                raise found.wrong("", f"document {number}: expected an object")
-            yield found
+        for number, entry in enumerate(objects(file), 1):
+            if not isinstance(entry.value, dict):
+                raise entry.wrong("", f"document {number}: expected an object")
+            yield entry
     except ManifestError as error:
         where = f"{name}:{error.line}" if error.line else name
         raise FieldError(where, error.message) from error
@@ -233,7 +238,7 @@ def _readable(file: str) -> Iterator[ManifestObject]:
 def _items(value: Any) -> Iterator[tuple[Any, str]]:
     if isinstance(value, dict) and value.get("kind") in ("List", "JobList", f"{KIND}List"):
         items = value.get("items")
-        for index, item in enumerate(items if isinstance(items, list) else ()):
-            yield item, f"items[{index}]."
+        for index, entry in enumerate(items if isinstance(items, list) else ()):
+            yield entry, f"items[{index}]."
     else:
         yield value, ""

@@ -92,14 +92,14 @@ def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
         raise NotUndoneError(f"{target} cannot be read: {error}") from error
     if finalizers := ", ".join(job["metadata"].get("finalizers") or ()):
         raise NotUndoneError(f"{target} is not undone: its deletion would wait for {finalizers}.")
-    found = without_run(_without_managed_by(clean))
-    if not (found["metadata"].get("labels") or {}).get(QUEUE_LABEL):
+    manifest = without_run(_without_managed_by(clean))
+    if not (manifest["metadata"].get("labels") or {}).get(QUEUE_LABEL):
         # Kueue has suspended it for the queue that it was given.
-        found["spec"].pop("suspend", None)
-    found["metadata"].setdefault("annotations", {}).update(
+        manifest["spec"].pop("suspend", None)
+    manifest["metadata"].setdefault("annotations", {}).update(
         {POLICY: OPT_OUT, UNDONE: case.believed.policy, REASON: decision_record.said(_SENTENCE)}
     )
-    return found
+    return manifest
 
 
 def can_be_recreated(target: Target, job: Mapping[str, Any]) -> bool:

@@ -37,39 +37,48 @@ _UNKNOWN: Final = dict.fromkeys(("seconds", "low", "high"))
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
-def as_json(found: Learned) -> dict[str, Any]:
-    """Return seconds as numbers, times as RFC 3339; the class that ended last comes first."""
+def as_json(learned: Learned) -> dict[str, Any]:
+    """Return what was learned, with durations in seconds and times as RFC 3339.
+
+    The class of Jobs with the latest end of a run comes first.
+    """
     return {
-        "runTimes": list(_run_times(found)),
-        "startDelays": list(_delays("flavors", found.starts)),
-        "dispatches": list(_delays("clusterQueue", found.dispatches)),
-        "keepsFailing": list(_failing(found)),
+        "runTimes": list(_run_times(learned)),
+        "startDelays": list(_delays("flavors", learned.starts)),
+        "dispatches": list(_delays("clusterQueue", learned.dispatches)),
+        "keepsFailing": list(_failing(learned)),
     }
 
 
-def as_text(found: Learned) -> str:
-    shown = as_json(found)
+def as_text(learned: Learned) -> str:
+    shown = as_json(learned)
     if not shown["runTimes"]:
         return "No Workload has ended yet that tells of a run time."
-    lines = _columns(_HEADER, [_cells(item) for item in shown["runTimes"]])
+    lines = _columns(_HEADER, [_cells(run_time) for run_time in shown["runTimes"]])
     for title, header, rows in _begun(shown):
         lines += ["", title, *_columns(header, rows)]
     if shown["keepsFailing"]:
         rows = [
-            (item["class"], item["name"], item["policy"], item["option"], item["until"])
-            for item in shown["keepsFailing"]
+            (
+                refusal["class"],
+                refusal["name"],
+                refusal["policy"],
+                refusal["option"],
+                refusal["until"],
+            )
+            for refusal in shown["keepsFailing"]
         ]
         lines += ["", "Refused, because it keeps failing there:"]
         lines += _columns(_FAILING_HEADER, rows)
     return "\n".join(lines)
 
 
-def _run_times(found: Learned) -> Iterator[dict[str, Any]]:
-    classes = (key for key in found.records if not is_of_queue(key))
-    for key in sorted(classes, key=lambda key: (-found.records[key].last, key)):
-        record = found.records[key]
+def _run_times(learned: Learned) -> Iterator[dict[str, Any]]:
+    classes = (key for key in learned.records if not is_of_queue(key))
+    for key in sorted(classes, key=lambda key: (-learned.records[key].last, key)):
+        record = learned.records[key]
         for flavors in sorted({*record.runs, *record.failed}):
-            known = found.estimates.get((key, flavors))
+            known = learned.estimates.get((key, flavors))
             yield {
                 "class": key,
                 "name": record.name,
@@ -81,9 +90,9 @@ def _run_times(found: Learned) -> Iterator[dict[str, Any]]:
             }
 
 
-def _delays(of: str, found: Mapping[str, RunTime]) -> Iterator[dict[str, Any]]:
-    for name, each in sorted(found.items()):
-        yield {of: name, "runs": each.runs, **_range(each)}
+def _delays(of: str, delays: Mapping[str, RunTime]) -> Iterator[dict[str, Any]]:
+    for name, delay in sorted(delays.items()):
+        yield {of: name, "runs": delay.runs, **_range(delay)}
 
 
 def _range(known: RunTime) -> dict[str, float]:
@@ -100,35 +109,35 @@ def _begun(shown: Mapping[str, Any]) -> Iterator[tuple[str, _Row, list[_Row]]]:
     for kind, (of, title) in titles.items():
         rows: list[_Row] = [
             (
-                item[of],
-                str(item["runs"]),
-                _lasting(item["seconds"]),
-                f"{_lasting(item['low'])}-{_lasting(item['high'])}",
+                delay[of],
+                str(delay["runs"]),
+                _lasting(delay["seconds"]),
+                f"{_lasting(delay['low'])}-{_lasting(delay['high'])}",
             )
-            for item in shown[kind]
+            for delay in shown[kind]
         ]
         if rows:
             yield title, (of.upper(), "RUNS", "MEDIAN", "8 OF 10"), rows
 
 
-def _failing(found: Learned) -> Iterator[dict[str, Any]]:
-    for (key, policy, option), end in sorted(found.refusals.items()):
+def _failing(learned: Learned) -> Iterator[dict[str, Any]]:
+    for (key, policy, option), end in sorted(learned.refusals.items()):
         until = datetime.fromtimestamp(end, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        name = found.records[key].name
+        name = learned.records[key].name
         yield {"class": key, "name": name, "policy": policy, "option": option, "until": until}
 
 
-def _cells(item: Mapping[str, Any]) -> tuple[str, ...]:
-    known = item["seconds"] is not None
+def _cells(run_time: Mapping[str, Any]) -> tuple[str, ...]:
+    known = run_time["seconds"] is not None
     return (
-        item["class"],
-        item["name"],
-        item["flavors"],
-        str(item["runs"]),
-        _lasting(item["seconds"]) if known else "-",
-        f"{_lasting(item['low'])}-{_lasting(item['high'])}" if known else "-",
-        str(item["failed"]),
-        item["basis"] or "-",
+        run_time["class"],
+        run_time["name"],
+        run_time["flavors"],
+        str(run_time["runs"]),
+        _lasting(run_time["seconds"]) if known else "-",
+        f"{_lasting(run_time['low'])}-{_lasting(run_time['high'])}" if known else "-",
+        str(run_time["failed"]),
+        run_time["basis"] or "-",
     )
 
 
@@ -228,14 +237,14 @@ def command(**given: Any) -> None:
         if asked.run_times:
             _show_run_times(_learned(asked), asked.output)
             return
-        found = _history(asked)
-        until = time.time() if asked.snapshot is None else found.until
-        told = _told(found, asked.clusters, until - asked.since, until)
+        past = _history(asked)
+        until = time.time() if asked.snapshot is None else past.until
+        hindsight = _replayed(past, asked.clusters, until - asked.since, until)
     except FieldError as error:
         terminal.say(str(error), err=True)
         sys.exit(2)
     chosen = {"namespace": asked.namespace, "policy": asked.policy}
-    _show_gains(gains(told, since=until - asked.since, until=until, **chosen), asked.output)
+    _show_gains(gains(hindsight, since=until - asked.since, until=until, **chosen), asked.output)
 
 
 def _history(asked: ReportOptions) -> ClusterHistory:
@@ -250,61 +259,61 @@ def _history(asked: ReportOptions) -> ClusterHistory:
     with connected(asked.kubeconfig) as client:
         theirs = asked.namespace or default_namespace(asked.kubeconfig or "")
         ours = release_namespace_of(client, asked.release_namespace)
-        found = history.from_cluster(client, own_namespace=ours, namespace=theirs)
-    for why in found.unread:
+        past = history.from_cluster(client, own_namespace=ours, namespace=theirs)
+    for why in past.unread:
         terminal.say(why, err=True)
-    return found
+    return past
 
 
-def _told(found: ClusterHistory, given: Sequence[str], since: float, until: float) -> Hindsight:
-    """Replay what ended since then, with what came before it and was still there."""
+def _replayed(past: ClusterHistory, given: Sequence[str], since: float, until: float) -> Hindsight:
+    """Replay the Jobs that ended since then, or not yet; times are in seconds since 1970."""
     from webhook.commands import simulate
     from webhook.hindsight import look_back
     from webhook.hindsight.look_back import LookBackInput
 
-    entries = [each for each in found.entries if not each.outcome or each.finished >= since]
-    if found.state is None:
+    entries = [entry for entry in past.entries if not entry.outcome or entry.finished >= since]
+    if past.state is None:
         return look_back.untold(entries)
-    snapshot = found.state.snapshot(0.0, until)
+    snapshot = past.state.snapshot(0.0, until)
     world = LookBackInput(
         snapshot=snapshot,
         workers=simulate.read(given, snapshot),
-        learned=found.state.learned(until),
+        learned=past.state.learned(until),
         now=until,
     )
-    told = look_back.look_back(entries, world)
-    return replace(told, left_out=told.left_out + found.left_out)
+    hindsight = look_back.look_back(entries, world)
+    return replace(hindsight, left_out=hindsight.left_out + past.left_out)
 
 
-def _show_gains(found: Gains, output: str) -> None:
+def _show_gains(report: Gains, output: str) -> None:
     from webhook.hindsight import gains_table
 
     if output in ("text", "wide"):
-        text = gains_table.as_text(found, wide=output == "wide")
-        lost = f" ({found.left_out} are left out: their queues are not known.)"
-        nobody = "No Job has come in that time." + (lost if found.left_out else "")
-        terminal.say(text if found.rows else nobody)
+        text = gains_table.as_text(report, wide=output == "wide")
+        lost = f" ({report.left_out} are left out: their queues are not known.)"
+        nobody = "No Job has come in that time." + (lost if report.left_out else "")
+        terminal.say(text if report.rows else nobody)
     else:
-        _dump(gains_table.as_json(found), output)
-    if not found.rows:
+        _dump(gains_table.as_json(report), output)
+    if not report.rows:
         sys.exit(1)
 
 
-def _show_run_times(found: Learned, output: str) -> None:
+def _show_run_times(learned: Learned, output: str) -> None:
 
     if output in ("text", "wide"):
-        terminal.say(as_text(found))
+        terminal.say(as_text(learned))
     else:
-        _dump(as_json(found), output)
+        _dump(as_json(learned), output)
 
 
-def _dump(found: Mapping[str, Any], output: str) -> None:
+def _dump(document: Mapping[str, Any], output: str) -> None:
     if output == "json":
-        terminal.say(json.dumps(found, indent=2))
+        terminal.say(json.dumps(document, indent=2))
         return
     import yaml
 
-    terminal.say(yaml.safe_dump(found, sort_keys=False).rstrip())
+    terminal.say(yaml.safe_dump(document, sort_keys=False).rstrip())
 
 
 def _learned(asked: ReportOptions) -> Learned:
@@ -315,7 +324,7 @@ def _learned(asked: ReportOptions) -> Learned:
         return read_learned(asked.snapshot)
     with connected(asked.kubeconfig) as client:
         ours = release_namespace_of(client, asked.release_namespace)
-        found, unread = fetch_learned(client, namespace=ours, unix=time.time())
+        learned, unread = fetch_learned(client, namespace=ours, unix=time.time())
     for why in unread:
         terminal.say(f"{why}: only Workloads that are still there count", err=True)
-    return found
+    return learned

@@ -46,11 +46,11 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
 
     from webhook.server.probes import split_address
 
-    found: dict[str, Any] = {}
+    from_file: dict[str, Any] = {}
     if config is not None:
-        found = yaml.safe_load(Path(config).read_text(encoding="utf-8")) or {}
+        from_file = yaml.safe_load(Path(config).read_text(encoding="utf-8")) or {}
     try:
-        settings = Settings.model_validate({**found, **given})
+        settings = Settings.model_validate({**from_file, **given})
         for name in ("listen", "metrics_listen", "console_listen"):
             split_address(getattr(settings, name))
     except ValidationError as error:

@@ -41,18 +41,18 @@ def read(given: Sequence[str], manager: Snapshot) -> Mapping[str, Worker]:
         FieldError: one has another form, no queue leads to it, or its file cannot be read.
 
     """
-    found: dict[str, Worker] = {}
+    workers: dict[str, Worker] = {}
     reached = multikueue.reached(manager)
-    for each in given:
-        name, sign, path = each.partition("=")
+    for pair in given:
+        name, sign, path = pair.partition("=")
         if not (name and sign and path):
-            raise FieldError(_OPTION, f"expected NAME=FILE, got {each}")
+            raise FieldError(_OPTION, f"expected NAME=FILE, got {pair}")
         if name not in reached:
             there = ", ".join(reached) or "none"
             message = f"no ClusterQueue leads to {name} through MultiKueue; there is {there}"
             raise FieldError(_OPTION, message)
-        found[name] = Worker(snapshot=emptied(read_snapshot(path, 0.0, 0.0)))
-    return found
+        workers[name] = Worker(snapshot=emptied(read_snapshot(path, 0.0, 0.0)))
+    return workers
 
 
 def scenario(
@@ -69,17 +69,17 @@ def scenario(
         FieldError: one cannot be read.
 
     """
-    found = history.from_file(snapshot)
-    if found.state is None:
+    past = history.from_file(snapshot)
+    if past.state is None:
         raise FieldError(snapshot, "expected queues")
-    world = found.state.snapshot(0.0, found.until)
+    world = past.state.snapshot(0.0, past.until)
     if policies:
         given = [policy for path in policies for policy in _policies(path)]
         world = replace(world, policies=tuple(sorted(given, key=sort_key)))
     sources = decision_lines.Sources(
         snapshot=world,
-        learned=found.state.learned(found.until),
-        entries=found.entries,
+        learned=past.state.learned(past.until),
+        entries=past.entries,
         run_seconds=None if run_time is None else _seconds(run_time),
         workers=read(clusters, world),
     )
@@ -278,10 +278,10 @@ def _results(scenario: Scenario, arms: Sequence[Arm], file: str) -> list[Result]
     asked = {arm.name: arm for arm in (*scenario.arms(["static"]), *arms)}
     with _progress(len(asked) * len(scenario.submissions)) as progress:
         try:
-            found = replay_all(scenario, tuple(asked.values()), progress=progress)
+            replayed = replay_all(scenario, tuple(asked.values()), progress=progress)
         except FieldError as error:
             raise FieldError(file, str(error)) from error
-    return [compared(found[arm.name], found["static"]) for arm in arms]
+    return [compared(replayed[arm.name], replayed["static"]) for arm in arms]
 
 
 @contextlib.contextmanager

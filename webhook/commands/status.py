@@ -35,10 +35,10 @@ def as_text(parts: Mapping[str, StatusPart], *, limit: int | None) -> str:
     lines = [f"{name:<{_NAMES_WIDTH}}{text}" for name, text in said.items() if text]
     for header, rows in _tables(parts):
         lines += ["", *terminal.table(header, rows, limit=limit)]
-    trouble = [each for part in parts.values() for each in part.trouble]
+    trouble = [why for part in parts.values() for why in part.trouble]
     if trouble:
         lines += ["", terminal.tinted("Needs attention:", like="not ready")]
-        lines += [f"  {terminal.harmless(each)}" for each in trouble]
+        lines += [f"  {terminal.harmless(why)}" for why in trouble]
     return "\n".join(lines)
 
 
@@ -47,19 +47,19 @@ def _said(part: StatusPart, say: Callable[[Any], str], room: int | None) -> str:
 
 
 def _tables(parts: Mapping[str, StatusPart]) -> list[tuple[Sequence[str], list[tuple[str, ...]]]]:
-    found: list[tuple[Sequence[str], list[tuple[str, ...]]]] = [
-        (_REPLICAS, [_replica(each) for each in parts["replicas"].shown or ()]),
+    tables: list[tuple[Sequence[str], list[tuple[str, ...]]]] = [
+        (_REPLICAS, [_replica(replica) for replica in parts["replicas"].shown or ()]),
         (_CLUSTERS, _clusters(parts["clusters"].shown or (), parts["replicas"].shown or ())),
-        (_POLICIES, [_policy(each) for each in parts["policies"].shown or ()]),
+        (_POLICIES, [_policy(policy) for policy in parts["policies"].shown or ()]),
         (
             (*_QUEUES, "NEXT FREE"),
-            [row for each in parts["clusterQueues"].shown or () for row in _queue(each)],
+            [row for queue in parts["clusterQueues"].shown or () for row in _queue(queue)],
         ),
     ]
     if "localQueues" in parts:
-        rows = [_local_queue(each) for each in parts["localQueues"].shown or ()]
-        found.append((_LOCAL_QUEUES, rows))
-    return [(header, rows) for header, rows in found if rows]
+        rows = [_local_queue(queue) for queue in parts["localQueues"].shown or ()]
+        tables.append((_LOCAL_QUEUES, rows))
+    return [(header, rows) for header, rows in tables if rows]
 
 
 def _switch(shown: Mapping[str, Any]) -> str:
@@ -108,9 +108,9 @@ def _clusters(
 ) -> list[tuple[str, ...]]:
     """Return what Kueue says of each cluster, and the greatest age of its state at any server."""
     ages: dict[str, float] = {}
-    for told in (replica["clusterStateAgeSeconds"] for replica in replicas):
-        ages |= {name: max(age, ages.get(name, age)) for name, age in told.items()}
-    known = {each["name"]: each for each in shown}
+    for cluster_ages in (replica["clusterStateAgeSeconds"] for replica in replicas):
+        ages |= {name: max(age, ages.get(name, age)) for name, age in cluster_ages.items()}
+    known = {cluster["name"]: cluster for cluster in shown}
     return [
         (
             name,
@@ -224,9 +224,9 @@ def command(
             kueue_namespace=kueue_namespace,
         )
     if output in ("json", "yaml"):
-        found = {name: part.as_json() for name, part in parts.items()}
-        trouble = [each for part in parts.values() for each in part.trouble]
-        terminal.say(terminal.dump({"attention": trouble, **found}, output))
+        shown = {name: part.as_json() for name, part in parts.items()}
+        trouble = [why for part in parts.values() for why in part.trouble]
+        terminal.say(terminal.dump({"attention": trouble, **shown}, output))
     else:
         terminal.say(as_text(parts, limit=terminal.width(output)))
     sys.exit(int(any(part.trouble for part in parts.values())))
@@ -248,9 +248,9 @@ def _parts(
     unix = time.time()
     ours = release_namespace or connect.RELEASE_NAMESPACE
     try:
-        found = connect.configurations(client)
-        ours = release_namespace or connect.namespace_of(found) or ours
-        certificates = status_parts.certificates(found, unix)
+        configurations = connect.configurations(client)
+        ours = release_namespace or connect.namespace_of(configurations) or ours
+        certificates = status_parts.certificates(configurations, unix)
     except Forbidden as error:
         certificates = StatusPart(forbidden=str(error))
     parts = {

@@ -49,7 +49,7 @@ class StatusPart:
 
     @property
     def hidden(self) -> str:
-        """Return why nothing is shown; empty: it is."""
+        """Return why nothing is shown; empty: something is."""
         if self.forbidden:
             return f"forbidden: {self.forbidden}"
         return f"unknown: {self.unknown}" if self.unknown else ""
@@ -64,7 +64,7 @@ ReadPart: TypeAlias = Callable[[], StatusPart]
 
 
 def part_of(read: ReadPart) -> StatusPart:
-    """Read a part; what the user may not see becomes part of the answer, not a failure."""
+    """Read a part; if the user may not see it, return one that says so, not an error."""
     try:
         return read()
     except Forbidden as error:
@@ -77,25 +77,25 @@ _KUEUES_DEPLOYMENT = "/apis/apps/v1/namespaces/{}/deployments/kueue-controller-m
 
 def policies(client: Client) -> StatusPart:
     try:
-        found = [_policy(item) for item in _listed(client, _POLICIES)]
+        shown = [_policy(source) for source in _listed(client, _POLICIES)]
     except NotServed:
         return StatusPart(shown=[], trouble=("the definition of FallbackPolicy is not installed",))
     trouble = [
-        f"policy {each['name']} is not ready: {each['message']}"
-        for each in found
-        if each["ready"] is False
+        f"policy {policy['name']} is not ready: {policy['message']}"
+        for policy in shown
+        if policy["ready"] is False
     ]
-    return StatusPart(shown=found, trouble=tuple(trouble))
+    return StatusPart(shown=shown, trouble=tuple(trouble))
 
 
 def _policy(source: Mapping[str, Any]) -> dict[str, Any]:
     metadata, spec = source["metadata"], source.get("spec") or {}
     conditions = (source.get("status") or {}).get("conditions") or ()
-    ready = next((each for each in conditions if each.get("type") == "Ready"), None)
+    ready = next((condition for condition in conditions if condition.get("type") == "Ready"), None)
     tested: Mapping[str, Any] = next(
-        (each for each in conditions if each.get("type") == "KueueTested"), {}
+        (condition for condition in conditions if condition.get("type") == "KueueTested"), {}
     )
-    found = {
+    shown = {
         "name": metadata["name"],
         "mode": spec.get("mode", "Observe"),
         "strategy": (spec.get("strategy") or {}).get("type", "FinishTime"),
@@ -110,17 +110,17 @@ def _policy(source: Mapping[str, Any]) -> dict[str, Any]:
     }
     is_of_now = ready and ready.get("observedGeneration", 0) >= metadata.get("generation", 0)
     if ready and is_of_now:
-        found |= {"ready": ready.get("status") == "True", "message": ready.get("message", "")}
-    return found
+        shown |= {"ready": ready.get("status") == "True", "message": ready.get("message", "")}
+    return shown
 
 
 def switch(client: Client, namespace: str) -> StatusPart:
     path = f"/api/v1/namespaces/{namespace}/configmaps/{OFF_SWITCH}"
     try:
-        found = off_of(client.get(path))
+        namespaces = off_of(client.get(path))
     except NotServed:
-        found = None
-    return StatusPart(shown={"off": found is not None, "namespaces": sorted(found or ())})
+        namespaces = None
+    return StatusPart(shown={"off": namespaces is not None, "namespaces": sorted(namespaces or ())})
 
 
 def leader(client: Client, namespace: str, unix: float) -> StatusPart:
@@ -143,16 +143,23 @@ def leader(client: Client, namespace: str, unix: float) -> StatusPart:
     return StatusPart(shown=shown, trouble=(f"no controller leads: {why}",))
 
 
-def certificates(found: Sequence[Mapping[str, Any]], unix: float) -> StatusPart:
-    """Return until when the API server trusts us, by the ``caBundle`` of our configurations."""
-    if not found:
+def certificates(configurations: Sequence[Mapping[str, Any]], unix: float) -> StatusPart:
+    """Return the authorities in the ``caBundle`` of our configurations, and when each expires.
+
+    The API server trusts the webhook's certificate by them. *unix* is now, in seconds since 1970.
+    """
+    if not configurations:
         return StatusPart(
             shown=[], trouble=("the API server calls no webhook: it is not configured",)
         )
     bundles = {
-        hook["clientConfig"].get("caBundle") or "" for item in found for hook in item["webhooks"]
+        hook["clientConfig"].get("caBundle") or ""
+        for configuration in configurations
+        for hook in configuration["webhooks"]
     }
-    shown = sorted((each for bundle in bundles for each in _authorities(bundle, unix)), key=_when)
+    shown = sorted(
+        (authority for bundle in bundles for authority in _authorities(bundle, unix)), key=_when
+    )
     if "" in bundles:
         return StatusPart(
             shown=shown, trouble=("a webhook has no caBundle: the API server trusts nobody",)
@@ -181,8 +188,8 @@ def _authorities(bundle: str, unix: float) -> Iterator[dict[str, Any]]:
         }
 
 
-def _when(found: Mapping[str, Any]) -> str:
-    return str(found["notAfter"])
+def _when(authority: Mapping[str, Any]) -> str:
+    return str(authority["notAfter"])
 
 
 def kueue(client: Client, namespace: str, kubernetes: str) -> StatusPart:
@@ -193,17 +200,17 @@ def kueue(client: Client, namespace: str, kubernetes: str) -> StatusPart:
     return StatusPart(shown=shown)
 
 
-def untested(told: StatusPart, policies: StatusPart, replicas: StatusPart) -> StatusPart:
-    """Add to Kueue's part why it is untested: by the policies' conditions, else by the servers."""
-    judged = [each for each in policies.shown or () if each["kueueMessage"]]
-    messages = {each["kueueMessage"] for each in judged if not each["kueueTested"]}
+def untested(part: StatusPart, policies: StatusPart, replicas: StatusPart) -> StatusPart:
+    """Add to Kueue's part why it is untested, by the conditions of policies, else by metrics."""
+    judged = [policy for policy in policies.shown or () if policy["kueueMessage"]]
+    messages = {policy["kueueMessage"] for policy in judged if not policy["kueueTested"]}
     if not judged:
-        reasons = {name for each in replicas.shown or () for name in each["kueueUntested"]}
-        messages = {each.meaning for each in KueueTested if each in reasons}
-    found = sorted(messages)
-    trouble = (*told.trouble, *(f"Kueue is untested: {each}" for each in found))
-    shown = {**told.shown, "untested": found} if told.shown is not None else None
-    return replace(told, shown=shown, trouble=trouble)
+        reasons = {name for server in replicas.shown or () for name in server["kueueUntested"]}
+        messages = {reason.meaning for reason in KueueTested if reason in reasons}
+    causes = sorted(messages)
+    trouble = (*part.trouble, *(f"Kueue is untested: {cause}" for cause in causes))
+    shown = {**part.shown, "untested": causes} if part.shown is not None else None
+    return replace(part, shown=shown, trouble=trouble)
 
 
 def clusters(client: Client) -> StatusPart:
@@ -215,21 +222,21 @@ def clusters(client: Client) -> StatusPart:
     """
     try:
         path = kueue_path(client.kueue_version(), "multikueueclusters")
-        found = [_cluster(item) for item in _listed(client, path)]
+        worker_clusters = [_cluster(source) for source in _listed(client, path)]
     except NotServed:
         return StatusPart(shown=[])
     trouble = [
-        f"cluster {each['name']} is not active: {each['message']}"
-        for each in found
-        if each["active"] is False
+        f"cluster {cluster['name']} is not active: {cluster['message']}"
+        for cluster in worker_clusters
+        if cluster["active"] is False
     ]
-    return StatusPart(shown=found, trouble=tuple(trouble))
+    return StatusPart(shown=worker_clusters, trouble=tuple(trouble))
 
 
 def _cluster(source: Mapping[str, Any]) -> dict[str, Any]:
     conditions = (source.get("status") or {}).get("conditions") or ()
     active: Mapping[str, Any] = next(
-        (each for each in conditions if each.get("type") == "Active"), {}
+        (condition for condition in conditions if condition.get("type") == "Active"), {}
     )
     return {
         "name": source["metadata"]["name"],
@@ -241,10 +248,12 @@ def _cluster(source: Mapping[str, Any]) -> dict[str, Any]:
 def _kueues_image(client: Client, namespace: str) -> str | None:
     """Return Kueue's version by the tag of its image; None: it is not known."""
     try:
-        found = client.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{KUEUE_DEPLOYMENT}")
+        deployment = client.get(
+            f"/apis/apps/v1/namespaces/{namespace}/deployments/{KUEUE_DEPLOYMENT}"
+        )
     except (NotServed, Forbidden):
         return None
-    return read_kueue_manager(found).version or None
+    return read_kueue_manager(deployment).version or None
 
 
 def _listed(client: Client, path: str) -> Iterator[Mapping[str, Any]]:
@@ -261,10 +270,10 @@ _IN_BYTES = ("memory", "ephemeral-storage", "hugepages-")
 
 
 def cluster_queues(client: Client, namespace: str, kueue_namespace: str) -> StatusPart:
-    """Return ClusterQueues, counted from Workloads as in decisions, with forecasts.
+    """Return the ClusterQueues, with Workloads counted as decisions count them, and forecasts.
 
     Raises:
-        Forbidden: the user may not list something of it.
+        Forbidden: the user may not list something that this is computed from.
 
     """
     state = fetch_state(client, namespace=namespace, kueue_namespace=kueue_namespace)
@@ -289,10 +298,10 @@ def local_queues(client: Client, namespace: str) -> StatusPart:
     """
     try:
         path = kueue_path(client.kueue_version(), f"namespaces/{namespace}/localqueues")
-        found = [item for page in pages(client, path) for item in page.get("items") or ()]
+        sources = [source for page in pages(client, path) for source in page.get("items") or ()]
     except NotServed:
         return StatusPart(unknown="Kueue is not installed")
-    return StatusPart(shown=[_local_queue(item) for item in found])
+    return StatusPart(shown=[_local_queue(source) for source in sources])
 
 
 def _local_queue(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -340,9 +349,9 @@ def _quotas(queue: ClusterQueue, held: Held, profile: Profile | None) -> Iterato
 
 
 def _next_free(profile: Profile | None, cell: FlavorResource) -> dict[str, Any]:
-    """Return when a new Job gets one unit, after all pending ones.
+    """Return in how many seconds a new Job would get one unit, after all pending Jobs.
 
-    Null: not within the forecast.
+    None: not within the time that is forecast.
     """
     if profile is None:
         return {"nextFreeIn": None, "uncertain": []}
@@ -353,7 +362,7 @@ def _next_free(profile: Profile | None, cell: FlavorResource) -> dict[str, Any]:
 
 
 def _unit(resource: str) -> int:
-    """Return a core, a GiB or a device as the least that the next Job asks for."""
+    """Return the amount that a new Job is assumed to request: one core, one GiB or one device."""
     if resource == CPU:
         return 1000
     return _GIBI if resource.startswith(_IN_BYTES) else 1
@@ -384,26 +393,26 @@ def replicas(client: Client, namespace: str, unix: float) -> StatusPart:
         return StatusPart(unknown=f"there is no pod of the server in namespace {namespace}")
     shown = [_replica(client, pod, unix) for pod in listed]
     trouble = [
-        f"{each['name']} is {each['state']}"
-        for each in shown
-        if each["state"] in ("stale", "not ready")
+        f"{server['name']} is {server['state']}"
+        for server in shown
+        if server["state"] in ("stale", "not ready")
     ]
     trouble += [
-        f"the certificate of {each['name']} is expired"
-        for each in shown
-        if (each["certificateSecondsLeft"] or 1) < 0
+        f"the certificate of {server['name']} is expired"
+        for server in shown
+        if (server["certificateSecondsLeft"] or 1) < 0
     ]
     trouble += [
-        f"cluster {name} is stale at {each['name']}"
-        for each in shown
-        for name in each["staleClusters"]
+        f"cluster {name} is stale at {server['name']}"
+        for server in shown
+        for name in server["staleClusters"]
     ]
     return StatusPart(shown=shown, trouble=tuple(trouble))
 
 
 def _replica(client: Client, pod: Mapping[str, Any], unix: float) -> dict[str, Any]:
     metadata = pod["metadata"]
-    found = {
+    server = {
         "name": metadata["name"],
         "state": "unknown" if _is_ready(pod) else "not ready",
         "stateAgeSeconds": None,
@@ -416,59 +425,64 @@ def _replica(client: Client, pod: Mapping[str, Any], unix: float) -> dict[str, A
     place = f"{metadata['name']}:{_port(pod)}"
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{place}/proxy/metrics"
     try:
-        told = _told(client.get_text(path))
+        samples = _read_samples(client.get_text(path))
     except ClusterError as error:
-        return {**found, "message": str(error)}
-    age = told.get("state_age_seconds", inf)
-    limit = told.get("state_age_limit_seconds", _LIMIT_SECONDS)
-    if found["state"] != "not ready":
-        found["state"] = "ready" if age <= limit else "stale"
-    ends = [value for name, value in told.items() if name.startswith(_CERTIFICATE)]
+        return {**server, "message": str(error)}
+    age = samples.get("state_age_seconds", inf)
+    limit = samples.get("state_age_limit_seconds", _LIMIT_SECONDS)
+    if server["state"] != "not ready":
+        server["state"] = "ready" if age <= limit else "stale"
+    ends = [value for name, value in samples.items() if name.startswith(_CERTIFICATE)]
     clusters = {
         name.removeprefix(_CLUSTER): value
-        for name, value in sorted(told.items())
+        for name, value in sorted(samples.items())
         if name.startswith(_CLUSTER)
     }
     return {
-        **found,
+        **server,
         "stateAgeSeconds": None if age == inf else round(age, 1),
         "certificateSecondsLeft": round(min(ends) - unix) if ends else None,
-        "clusterStateAgeSeconds": {name: round(each, 1) for name, each in clusters.items()},
-        "staleClusters": [name for name, each in clusters.items() if each > limit],
+        "clusterStateAgeSeconds": {name: round(seconds, 1) for name, seconds in clusters.items()},
+        "staleClusters": [name for name, seconds in clusters.items() if seconds > limit],
         "kueueUntested": sorted(
             name.removeprefix(_UNTESTED)
-            for name, each in told.items()
-            if name.startswith(_UNTESTED) and each > 0
+            for name, value in samples.items()
+            if name.startswith(_UNTESTED) and value > 0
         ),
     }
 
 
-def _told(text: str) -> Mapping[str, float]:
-    """Parse the samples that are shown."""
+def _read_samples(text: str) -> Mapping[str, float]:
+    """Parse a scrape; return the samples that are shown, by a name that includes their label."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    found: dict[str, float] = {}
+    samples: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             name = sample.name.removeprefix(_OURS)
             if name == "certificate_expiration_timestamp_seconds" and sample.value > 0:
-                found[_CERTIFICATE + ",".join(sample.labels.values())] = sample.value
+                samples[_CERTIFICATE + ",".join(sample.labels.values())] = sample.value
             elif name == "cluster_state_age_seconds":
-                found[_CLUSTER + sample.labels.get("cluster", "")] = sample.value
+                samples[_CLUSTER + sample.labels.get("cluster", "")] = sample.value
             elif name == "kueue_untested":
-                found[_UNTESTED + sample.labels.get("reason", "")] = sample.value
+                samples[_UNTESTED + sample.labels.get("reason", "")] = sample.value
             elif name in ("state_age_seconds", "state_age_limit_seconds"):
-                found[name] = sample.value
-    return found
+                samples[name] = sample.value
+    return samples
 
 
 def _is_ready(pod: Mapping[str, Any]) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in conditions
+    )
 
 
 def _port(pod: Mapping[str, Any]) -> int:
-    ports = (port for each in pod["spec"]["containers"] for port in each.get("ports") or ())
+    ports = (
+        port for container in pod["spec"]["containers"] for port in container.get("ports") or ()
+    )
     return next(
         (int(port["containerPort"]) for port in ports if port.get("name") == "metrics"), 8080
     )

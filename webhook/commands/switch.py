@@ -114,8 +114,8 @@ def on(namespaces: tuple[str, ...], release_namespace: str | None, kubeconfig: s
         terminal.say(f"On{there}: new Jobs are decided; still off{_where(after)}.")
 
 
-def _where(found: Off) -> str:
-    return f" in {', '.join(sorted(found))}" if found else ""
+def _where(namespaces: Off) -> str:
+    return f" in {', '.join(sorted(namespaces))}" if namespaces else ""
 
 
 def _change(
@@ -128,12 +128,12 @@ def _change(
     with connected(kubeconfig) as client:
         path = f"/api/v1/namespaces/{release_namespace_of(client, release_namespace)}/configmaps"
         for number in range(TRIES):
-            found = _read(client, path)
-            before = off_of(found)
+            config_map = _read(client, path)
+            before = off_of(config_map)
             after = change(before)
             try:
                 if before != after:
-                    _write(client, path, found, after)
+                    _write(client, path, config_map, after)
             except Refused as error:
                 if error.status != _CONFLICT or number == TRIES - 1:
                     raise
@@ -142,12 +142,12 @@ def _change(
     raise AssertionError
 
 
-def off_of(found: Mapping[str, Any] | None) -> Off:
-    """Return where the ConfigMap says that it is off."""
+def off_of(config_map: Mapping[str, Any] | None) -> Off:
+    """Return where the ConfigMap stops decisions; without a ConfigMap: nowhere."""
     from webhook.api.resources import OFF_SWITCH
     from webhook.state.readers import read
 
-    return None if found is None else frozenset(read(OFF_SWITCH, found).value.namespaces)
+    return None if config_map is None else frozenset(read(OFF_SWITCH, config_map).value.namespaces)
 
 
 def _read(client: Client, path: str) -> Mapping[str, Any] | None:
@@ -159,17 +159,17 @@ def _read(client: Client, path: str) -> Mapping[str, Any] | None:
         return None
 
 
-def _write(client: Client, path: str, found: Mapping[str, Any] | None, after: Off) -> None:
+def _write(client: Client, path: str, config_map: Mapping[str, Any] | None, after: Off) -> None:
     if after is None:
         client.delete(f"{path}/{NAME}")
         return
     data = {"namespaces": ",".join(sorted(after))} if after else {}
-    if found is None:
+    if config_map is None:
         metadata = {"name": NAME}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         client.post(path, body)
         return
-    client.put(f"{path}/{NAME}", {**found, "data": data})
+    client.put(f"{path}/{NAME}", {**config_map, "data": data})
 
 
 @click.command("control", short_help="Run the controller.")
@@ -213,7 +213,13 @@ def _settings(config: str | None, given: dict[str, Any]) -> Settings:
         settings = Settings.model_validate({**(yaml.safe_load(text) or {}), **given})
         split_address(settings.metrics_listen)
     except ValidationError as error:
-        _fail(where, [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()])
+        _fail(
+            where,
+            [
+                f"{'.'.join(map(str, mistake['loc']))}: {mistake['msg']}"
+                for mistake in error.errors()
+            ],
+        )
     except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
         _fail(where, [str(error)])
     return settings

@@ -68,12 +68,12 @@ class Decisions:
         self._known: dict[Key, tuple[str, DecisionLine]] = {}
 
     def replace(self, jobs: list[Mapping[str, Any]]) -> list[DecisionLine]:
-        """Apply a whole list; return what has changed, the oldest first."""
+        """Apply a list of all Jobs; return the decisions that have changed, the oldest first."""
         keys = {_key(job) for job in jobs}
         for key in [key for key in self._known if key not in keys]:
             del self._known[key]
-        found = [line for job in jobs if (line := self.put(job))]
-        return sorted(found, key=lambda line: line.time)
+        changed = [line for job in jobs if (line := self.put(job))]
+        return sorted(changed, key=lambda line: line.time)
 
     def put(self, job: Mapping[str, Any]) -> DecisionLine | None:
         """Apply one Job; return a line if its decision has changed."""
@@ -118,8 +118,8 @@ def lines(
         try:
             if not version:
                 jobs, version = _listed(client, namespace)
-                found = decisions.replace(jobs)
-                yield from (line for line in found if not is_first or _is_since(line, since))
+                changed = decisions.replace(jobs)
+                yield from (line for line in changed if not is_first or _is_since(line, since))
                 is_first = False
             opened = time.monotonic()
             for event in _watch(client, namespace, version, until):

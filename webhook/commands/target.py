@@ -50,12 +50,12 @@ class NotUndoneError(Exception):
 
 
 def missing(client: Client, target: Target) -> str:
-    """Return that the Job does not exist."""
+    """Return a sentence that the Job does not exist."""
     return missing_job(client, target.namespace, target.name)
 
 
 def without_decision(target: Target, job: Mapping[str, Any]) -> str:
-    """Return that the Job carries no decision; empty: it does."""
+    """Return a sentence that the Job carries no decision; empty: it carries one."""
     if DECISION in (job["metadata"].get("annotations") or {}):
         return ""
     alone = _ALONE.format(name=target.name, namespace=target.namespace)

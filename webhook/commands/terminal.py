@@ -99,7 +99,7 @@ def table(
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     if limit is not None:
         least = [
-            min(each, max(len(name), _NARROWEST)) for name, each in zip(header, widths, strict=True)
+            min(size, max(len(name), _NARROWEST)) for name, size in zip(header, widths, strict=True)
         ]
         _shrink(widths, least, limit - len(indent) - len(GAP) * (len(widths) - 1))
     return [_line(row, widths, indent, strong if row is cells[0] else tinted) for row in cells]
@@ -107,7 +107,7 @@ def table(
 
 def _shrink(widths: list[int], least: Sequence[int], room: int) -> None:
     while sum(widths) > room:
-        spare = [each - low for each, low in zip(widths, least, strict=True)]
+        spare = [size - low for size, low in zip(widths, least, strict=True)]
         if not any(spare):
             return
         widest = max(range(len(widths)), key=lambda index: (spare[index] > 0, widths[index]))
@@ -135,13 +135,13 @@ def ago(seconds: float) -> str:
     return f"in {spoken(-seconds)}" if seconds < 0 else f"{spoken(seconds)} ago"
 
 
-def dump(found: Mapping[str, Any], output: str) -> str:
+def dump(document: Mapping[str, Any], output: str) -> str:
     """Return JSON or YAML for programs."""
     if output == "json":
-        return json.dumps(found, indent=2)
+        return json.dumps(document, indent=2)
     import yaml
 
-    return str(yaml.safe_dump(dict(found), sort_keys=False, allow_unicode=True)).rstrip()
+    return str(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)).rstrip()
 
 
 def _is_terminal() -> bool:

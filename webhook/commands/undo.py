@@ -146,14 +146,14 @@ def _refusal(target: Target, job: Mapping[str, Any]) -> str:
     if without := without_decision(target, job):
         return without
     try:
-        found = held_back(job)
+        obstacle = held_back(job)
     except FieldError as error:
         return f"{target} cannot be read: {error}"
-    if found is None:
+    if obstacle is None:
         return ""
-    has_run = found in (Obstacle.NOT_SUSPENDED, Obstacle.FINISHED)
+    has_run = obstacle in (Obstacle.NOT_SUSPENDED, Obstacle.FINISHED)
     because = "; what has started cannot be undone" if has_run else ""
-    return f"{target} is not undone: {found.meaning}{because}.{_way_out(target, job)}"
+    return f"{target} is not undone: {obstacle.meaning}{because}.{_way_out(target, job)}"
 
 
 def _way_out(target: Target, job: Mapping[str, Any]) -> str:

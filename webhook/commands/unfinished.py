@@ -37,16 +37,16 @@ def command(kubeconfig: str | None) -> None:
     from webhook.api.kubernetes_api import ClusterError
 
     try:
-        found = list(_unfinished(Client(kubeconfig or "")))
+        unfinished = list(_unfinished(Client(kubeconfig or "")))
     except ClusterError as error:
         terminal.say(f"The unfinished Jobs with a decision could not be listed: {error}", err=True)
         return
-    if not found:
+    if not unfinished:
         terminal.say("No unfinished Job carries a decision.")
         return
-    for line in terminal.table(_HEADER, [_row(job) for job in found], limit=terminal.width()):
+    for line in terminal.table(_HEADER, [_row(job) for job in unfinished], limit=terminal.width()):
         terminal.say(line)
-    terminal.say(f"Unfinished Jobs with a decision: {len(found)}.\n{_AFTER}")
+    terminal.say(f"Unfinished Jobs with a decision: {len(unfinished)}.\n{_AFTER}")
 
 
 def _unfinished(client: Client) -> Iterator[Mapping[str, Any]]:

@@ -20,18 +20,18 @@ from webhook.model import fields
 from webhook.model.fields import FieldError
 
 
-class Seer(Protocol):
-    """A user of the console, and what they may see."""
+class Rights(Protocol):
+    """What a user of the console may see."""
 
     def may_get(self, names: Iterable[str], *, group: str, resource: str) -> frozenset[str]:
-        """Return which of these cluster-scoped objects they may get."""
+        """Return which of these cluster-scoped objects the user may get."""
 
     def may_list_jobs(self, namespaces: Iterable[str]) -> frozenset[str]:
-        """Return the namespaces in which they may list Jobs."""
+        """Return the namespaces in which the user may list Jobs."""
 
 
 class Everybody:
-    """Everyone who reaches loopback, with all rights: port-forward requires rights of its own."""
+    """All rights, for whoever reaches loopback: port-forward requires rights of its own."""
 
     def may_get(self, names: Iterable[str], *, group: str, resource: str) -> frozenset[str]:  # noqa: ARG002 - they may see all
         return frozenset(names)
@@ -115,8 +115,8 @@ class Reviews:
         self._users: Remembered[Viewer | bool] = Remembered(clock)
         self._allowed: Remembered[bool] = Remembered(clock)
 
-    def seer(self, authorization: str) -> Seer:
-        """Return the user who sent a header ``Authorization``.
+    def rights_of(self, authorization: str) -> Rights:
+        """Return the rights of the user who sent a header ``Authorization``.
 
         Raises:
             Unknown: it holds no token, or nobody's.
@@ -179,7 +179,7 @@ class Reviews:
 
 
 class _Reviewed:
-    """A user known to the API server."""
+    """The rights of a user whom the API server knows."""
 
     def __init__(self, reviews: Reviews, user: Viewer) -> None:
         self._reviews, self._user = reviews, user

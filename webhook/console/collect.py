@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.api import lease
 from webhook.api.resources import KUEUE_GROUP
-from webhook.console.access import Seer
+from webhook.console.access import Rights
 from webhook.console.decisions import KEPT
 from webhook.console.view import (
     JOURNAL,
@@ -187,29 +187,29 @@ def collect(known: ConsoleInput) -> View:
     )
 
 
-def restricted(view: View, user: Seer) -> View:
-    """Return the part of a view that *user* may see, with its sums computed again.
+def restricted(view: View, rights: Rights) -> View:
+    """Return the part of a view that a user with *rights* may see, with its sums computed again.
 
     Whoever may get a ClusterQueue here may see those of the same name in all worker clusters.
     """
-    queues = user.may_get(
+    queues = rights.may_get(
         (queue.name for queue in view.queues), group=KUEUE_GROUP, resource="clusterqueues"
     )
-    named = user.may_get(
+    named = rights.may_get(
         (policy.name for policy in view.policies), group=GROUP, resource="fallbackpolicies"
     )
     kept = tuple(queue for queue in view.queues if queue.name in queues)
     # A user who sees figures of a cluster also sees their age.
-    clusters = seen_clusters(view, user) | {queue.cluster for queue in kept}
+    clusters = seen_clusters(view, rights) | {queue.cluster for queue in kept}
     named_in = [decision.namespace for decision in view.decisions]
     named_in += [gain.namespace for gain in view.gained]
-    namespaces = user.may_list_jobs(named_in)
+    namespaces = rights.may_list_jobs(named_in)
     decisions = tuple(decision for decision in view.decisions if decision.namespace in namespaces)
     gains = tuple(gain for gain in view.gained if gain.namespace in namespaces)
     return replace(
         view,
-        **_seen_off(view, user),
-        leader=_seen_leader(view, user),
+        **_seen_off(view, rights),
+        leader=_seen_leader(view, rights),
         queues=kept,
         policies=tuple(
             replace(
@@ -226,10 +226,10 @@ def restricted(view: View, user: Seer) -> View:
     )
 
 
-def seen_clusters(view: View, user: Seer) -> frozenset[str]:
+def seen_clusters(view: View, rights: Rights) -> frozenset[str]:
     """Return the worker clusters that a user may know of."""
     names = (cluster.name for cluster in view.clusters)
-    return user.may_get(names, group=KUEUE_GROUP, resource="multikueueclusters")
+    return rights.may_get(names, group=KUEUE_GROUP, resource="multikueueclusters")
 
 
 def policies(
@@ -308,17 +308,17 @@ def _off_in(names: Iterable[str]) -> str:
     return f"new decisions and moves in {', '.join(names)}"
 
 
-def _seen_off(view: View, user: Seer) -> dict[str, Any]:
+def _seen_off(view: View, rights: Rights) -> dict[str, Any]:
     """Return the off switch, with only the namespaces in which the user may list Jobs."""
     if not view.off_in:
         return {}
-    seen = user.may_list_jobs(view.off_in)
+    seen = rights.may_list_jobs(view.off_in)
     names = tuple(name for name in view.off_in if name in seen)
     return {"off": _off_in(names) if names else "", "off_in": names}
 
 
-def _seen_leader(view: View, user: Seer) -> str:
-    may_know = user.may_get([lease.NAME], group="coordination.k8s.io", resource="leases")
+def _seen_leader(view: View, rights: Rights) -> str:
+    may_know = rights.may_get([lease.NAME], group="coordination.k8s.io", resource="leases")
     return view.leader if may_know or not view.leader else "a replica"
 
 

@@ -19,7 +19,7 @@ from webhook.api import lease
 from webhook.api.client import Client
 from webhook.api.resources import POLICIES, SAVINGS, Key, ReadObject, Resource, read_by
 from webhook.api.watch import Follower, WatchUpdate
-from webhook.console.access import Everybody, Reviews, Seer
+from webhook.console.access import Everybody, Reviews, Rights
 from webhook.console.collect import ConsoleInput, Judged, Leads, collect
 from webhook.console.decisions import KEPT, DecisionStore, from_job
 from webhook.console.view import ShownDecision, View
@@ -315,7 +315,7 @@ class Console:
         host, port = split_address(self._settings.console_listen)
         app = create_app(
             self.view,
-            _everybody if self._is_open else self._reviews().seer,
+            _everybody if self._is_open else self._reviews().rights_of,
             hosts=LOOPBACK if self._is_open else (),
             on_error=lambda error: self._log(f"console: {type(error).__name__}: {error}"),
         )
@@ -374,5 +374,5 @@ def serve_again(
         wait = min(_LONGEST_WAIT_SECONDS, 2 * wait)
 
 
-def _everybody(_: str) -> Seer:
+def _everybody(_: str) -> Rights:
     return Everybody()

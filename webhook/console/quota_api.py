@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any
 
 from webhook.api.resources import KUEUE_GROUP
-from webhook.console.access import Seer
+from webhook.console.access import Rights
 from webhook.console.collect import seen_clusters
 from webhook.console.decisions import KEPT
 from webhook.console.view import Queue, ShownCluster, View, cell_json, plain
@@ -31,9 +31,9 @@ class Problem(Exception):  # noqa: N818 - an answer as good as others
         self.status, self.text, self.more = status, text, more
 
 
-def quota(view: View, given: Mapping[str, str], user: Seer) -> Mapping[str, Any]:
+def quota(view: View, given: Mapping[str, str], rights: Rights) -> Mapping[str, Any]:
     """Return one flavor's quota of one resource, or all that match what is given."""
-    queue = _queue(view, given, user)
+    queue = _queue(view, given, rights)
     flavor, resource = given.get("flavor"), given.get("resource")
     cells = [cell for cell in queue.cells if flavor in (None, cell.flavor)]
     if not cells and flavor is not None:
@@ -49,9 +49,9 @@ def quota(view: View, given: Mapping[str, str], user: Seer) -> Mapping[str, Any]
     return {**_named(queue), "quotas": quotas}
 
 
-def workloads(view: View, given: Mapping[str, str], user: Seer) -> Mapping[str, Any]:
+def workloads(view: View, given: Mapping[str, str], rights: Rights) -> Mapping[str, Any]:
     """Return the counts of Workloads as Kueue counts them."""
-    queue = _queue(view, given, user)
+    queue = _queue(view, given, rights)
     return {
         **_named(queue),
         "pendingWorkloads": queue.pending,
@@ -60,27 +60,27 @@ def workloads(view: View, given: Mapping[str, str], user: Seer) -> Mapping[str, 
     }
 
 
-def decisions(view: View, given: Mapping[str, str], user: Seer) -> Mapping[str, Any]:
+def decisions(view: View, given: Mapping[str, str], rights: Rights) -> Mapping[str, Any]:
     """Return the newest decisions, of one namespace or of all that the user may see."""
     limit = _limit(given.get("limit"))
     if (namespace := given.get("namespace")) is not None:
-        if namespace not in user.may_list_jobs((namespace,)):
+        if namespace not in rights.may_list_jobs((namespace,)):
             raise Problem(HTTPStatus.FORBIDDEN, f"needs list jobs in namespace {namespace}")
         chosen = [decision for decision in view.decisions if decision.namespace == namespace]
     else:
-        seen = user.may_list_jobs(decision.namespace for decision in view.decisions)
+        seen = rights.may_list_jobs(decision.namespace for decision in view.decisions)
         chosen = [decision for decision in view.decisions if decision.namespace in seen]
     return {"decisions": [plain(decision) for decision in chosen[:limit]]}
 
 
-def _queue(view: View, given: Mapping[str, str], user: Seer) -> Queue:
+def _queue(view: View, given: Mapping[str, str], rights: Rights) -> Queue:
     name = given.get("clusterqueue")
     if name is None:
         raise Problem(HTTPStatus.BAD_REQUEST, "clusterqueue: must be given")
-    if name not in user.may_get((name,), group=KUEUE_GROUP, resource="clusterqueues"):
+    if name not in rights.may_get((name,), group=KUEUE_GROUP, resource="clusterqueues"):
         raise Problem(HTTPStatus.FORBIDDEN, f"needs get clusterqueues {name}")
     cluster = given.get("cluster", "")
-    state: ShownCluster | View = _cluster(view, cluster, user) if cluster else view
+    state: ShownCluster | View = _cluster(view, cluster, rights) if cluster else view
     if state.is_stale:
         raise _stale(state.age, cluster)
     queue = next((q for q in view.queues if (q.name, q.cluster) == (name, cluster)), None)
@@ -90,14 +90,14 @@ def _queue(view: View, given: Mapping[str, str], user: Seer) -> Queue:
     return queue
 
 
-def _cluster(view: View, name: str, user: Seer) -> ShownCluster:
+def _cluster(view: View, name: str, rights: Rights) -> ShownCluster:
     shown = next((cluster for cluster in view.clusters if cluster.name == name), None)
     if shown is not None:
         return shown
     if view.is_stale:
         # The list of clusters is part of this cluster's state.
         raise _stale(view.age)
-    close = difflib.get_close_matches(name[:_LONGEST], sorted(seen_clusters(view, user)))
+    close = difflib.get_close_matches(name[:_LONGEST], sorted(seen_clusters(view, rights)))
     hint = f"; nearest: {', '.join(close)}" if close else ""
     raise _missing(f"no cluster {name} is watched{hint}")
 

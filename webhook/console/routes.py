@@ -15,7 +15,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from webhook.console import page, quota_api
-from webhook.console.access import Seer, Unanswered, Unknown
+from webhook.console.access import Rights, Unanswered, Unknown
 from webhook.console.collect import restricted
 from webhook.console.quota_api import RETRY_SECONDS, Problem
 from webhook.console.view import View, view_json
@@ -66,24 +66,24 @@ _ABOUT = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-_Answer = Callable[[View, Mapping[str, str], Seer], Mapping[str, Any]]
+_Answer = Callable[[View, Mapping[str, str], Rights], Mapping[str, Any]]
 _API: Mapping[str, tuple[frozenset[str], _Answer]] = {
     "/quota": (frozenset({"clusterqueue", "cluster", "flavor", "resource"}), quota_api.quota),
     "/workloads": (frozenset({"clusterqueue", "cluster"}), quota_api.workloads),
     "/decisions": (frozenset({"limit", "namespace"}), quota_api.decisions),
-    "/view": (frozenset(), lambda view, _, user: view_json(restricted(view, user))),
+    "/view": (frozenset(), lambda view, _, rights: view_json(restricted(view, rights))),
 }
 """Path to its parameters and the function that answers it."""
 
 
 def create_app(
     view: Callable[[], View],
-    seer: Callable[[str], Seer],
+    rights_of: Callable[[str], Rights],
     *,
     hosts: tuple[str, ...] = (),
     on_error: Callable[[Exception], None],
 ) -> Flask:
-    """Build the application; *seer* returns the user for a header ``Authorization``.
+    """Build the application; *rights_of* returns the rights for a header ``Authorization``.
 
     It answers only for *hosts*, by default for any.
     """
@@ -93,14 +93,14 @@ def create_app(
     )
 
     def asked(path: str) -> Response:
-        user = seer(request.headers.get("Authorization", ""))
+        rights = rights_of(request.headers.get("Authorization", ""))
         names, answer = _API[path]
-        return _to_json(answer(view(), _given(names), user))
+        return _to_json(answer(view(), _given(names), rights))
 
     def drawn() -> Response:
-        user = seer(request.headers.get("Authorization", ""))
+        rights = rights_of(request.headers.get("Authorization", ""))
         nonce, filters = new_nonce(), page.read(request.args)
-        text = page.render(restricted(view(), user), nonce, filters)
+        text = page.render(restricted(view(), rights), nonce, filters)
         return Response(text, headers=headers(nonce))
 
     def described() -> Response:

@@ -72,7 +72,7 @@ class Leadership:
         self._term = 0
         self._failed = False
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._strive, name="lease", daemon=True)
+        self._thread = threading.Thread(target=self._take_part, name="lease", daemon=True)
 
     def start(self) -> None:
         """Start taking part in the election, unless it has been started."""
@@ -102,7 +102,7 @@ class Leadership:
         trouble = self._elector.trouble
         return f"the Lease cannot be held: {trouble}" if trouble else ""
 
-    def _strive(self) -> None:
+    def _take_part(self) -> None:
         while not self._ending.is_set():
             wait = self._elector.step()
             self._report()
@@ -149,10 +149,12 @@ class Controller:
         kinds = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
         ring = self._ring = KeyRing()
         self._resources = (
-            *(one for one in kinds if one.kind != WORKLOADS),
+            *(resource for resource in kinds if resource.kind != WORKLOADS),
             signing_keys(settings.namespace),
         )
-        workloads = (replace(one, required=False) for one in kinds if one.kind == WORKLOADS)
+        workloads = (
+            replace(resource, required=False) for resource in kinds if resource.kind == WORKLOADS
+        )
         self._while_reconsidering = (
             *proven(workloads, ring),
             replace(pending_jobs.FOLLOWED, read=ring.reading(pending_jobs.read)),
@@ -175,7 +177,7 @@ class Controller:
             client, settings.namespace, is_leader=self.is_leader, metrics=self.metrics, log=log
         )
         self._keys = KeyKeeper(client, settings.namespace, is_leader=self.is_leader, unix=time.time)
-        self._looked_at = -1
+        self._reconciled = -1
         """Generation of the snapshot that was last reconciled."""
         self._due = False
         self._failures = Failures(log)
@@ -213,7 +215,7 @@ class Controller:
 
     def run(self) -> None:
         """Follow and step until the process ends."""
-        followed = [(one, self._client) for one in self._resources]
+        followed = [(watched_resource, self._client) for watched_resource in self._resources]
         reading = self._ring.reading
         followed += [
             (replace(RUNS, read=reading(read_run)), self._client),
@@ -245,11 +247,11 @@ class Controller:
         self._survive("keys", lambda: self._log_all(self._keys.step(time.monotonic())))
         self._survive("jobs", lambda: self._judge_unreviewed(update.as_of))
         self._survive("records", lambda: self._records.step(self._feed, self._snapshot))
-        self._survive("savings", self._look_back)
+        self._survive("savings", self._publish_savings)
         self._survive("events", lambda: self._log_all(self._events.step()))
         if self._follows_pending:
             self._survive("moves", self._move)
-        if self._due or self._snapshot.generation != self._looked_at:
+        if self._due or self._snapshot.generation != self._reconciled:
             _, went_well = self._survive("policies", self._judge)
             self._due = self._due or not went_well
         self.metrics.failures.catch_up(self._failures.counts)
@@ -347,7 +349,7 @@ class Controller:
 
     def _judge(self) -> None:
         try:
-            found = reconcile_policies(
+            report = reconcile_policies(
                 self._client,
                 self._snapshot,
                 own_namespace=self._settings.namespace,
@@ -359,9 +361,9 @@ class Controller:
             self._due = True
             self._log(f"policies: {error}")
             return
-        self._due = found.again or bool(found.failed)
-        self._looked_at = self._snapshot.generation
-        self._report(found)
+        self._due = report.again or bool(report.failed)
+        self._reconciled = self._snapshot.generation
+        self._report(report)
 
     def _changes_resources(self) -> bool:
         """Return whether Kubernetes lets a suspended Job's resources change.
@@ -373,15 +375,15 @@ class Controller:
         except ClusterError:
             return True
 
-    def _report(self, found: PolicyReport) -> None:
+    def _report(self, report: PolicyReport) -> None:
         self.metrics.expect(self._snapshot)
-        self.metrics.show(found.ready)
-        self.metrics.writes.labels("written").inc(len(found.written))
-        self.metrics.writes.labels("failed").inc(len(found.failed))
-        for name, condition in found.written:
+        self.metrics.show(report.ready)
+        self.metrics.writes.labels("written").inc(len(report.written))
+        self.metrics.writes.labels("failed").inc(len(report.failed))
+        for name, condition in report.written:
             state = "ready" if condition.ready else f"not ready: {condition.message}"
             self._log(f"FallbackPolicy {name}: {state}")
-        for name, message in found.failed:
+        for name, message in report.failed:
             self._log(f"FallbackPolicy {name}: status not written: {message}")
 
     def _move(self) -> None:
@@ -395,7 +397,7 @@ class Controller:
         self.metrics.in_flight.set(self._mover.in_flight)
         self._log_all(tuple(stepped.lines))
 
-    def _look_back(self) -> None:
+    def _publish_savings(self) -> None:
         # As policies are written: a restraint says nothing of what was decided before.
         if self._feed.counted is not None:
             self._savings.step(self._feed.counted.snapshot, self._records.journal_version)
@@ -407,9 +409,9 @@ class Controller:
         else:
             self._unreviewed.leave(leader_at=self.leadership.heard_at)
 
-    def _report_unreviewed(self, found: UnreviewedJobs) -> None:
-        self.metrics.unjudged.inc(found.unjudged)
-        for policy, name in found.unreviewed:
+    def _report_unreviewed(self, jobs: UnreviewedJobs) -> None:
+        self.metrics.unjudged.inc(jobs.unjudged)
+        for policy, name in jobs.unreviewed:
             self.metrics.unreviewed.labels(policy).inc()
             if self._naming.lets_pass():
                 self._log(f"Job {name}: created without a review; FallbackPolicy {policy} matches")

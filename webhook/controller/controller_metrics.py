@@ -138,7 +138,7 @@ class ControllerMetrics:
     def show(self, ready: Mapping[str, bool]) -> None:
         """Set the condition Ready of every policy; remove the series of deleted ones."""
         for state in (True, False):
-            count = sum(1 for one in ready.values() if one is state)
+            count = sum(1 for is_ready in ready.values() if is_ready is state)
             self._policies.labels(str(state)).set(count)
         for name, state in ready.items():
             self._ready.labels(name).set(state)

@@ -29,6 +29,8 @@ _MINUTE: Final = 60.0
 
 
 class RateLimit:
+    """Lets at most *most* pass in any 60 seconds of a monotonic *clock*."""
+
     def __init__(self, most: int, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._passed: deque[float] = deque(maxlen=most)
@@ -45,7 +47,7 @@ class RateLimit:
 RECENT_SECONDS: Final = 300.0
 """No Event is written of what happened longer ago."""
 HANDED_OVER_SECONDS: Final = 15.0
-"""Within so long a leader has written a Job's Event; the next leader writes those after."""
+"""A replica that does not lead keeps an Event for so long; by then the leader has written it."""
 MOST_AT_ONCE: Final = 20
 EVENTS_A_MINUTE: Final = 240
 MOST_WAITING: Final = 1000
@@ -105,7 +107,7 @@ class JobEvents:
         self._transport = transport
         self._is_leader = is_leader
         self._unix = unix
-        self._told: dict[str, str] = {}
+        self._marks: dict[str, str] = {}
         """UID of each Job with a happening, to the mark of its last one."""
         self._due: deque[_Due] = deque()
         self._left_out = 0
@@ -115,16 +117,16 @@ class JobEvents:
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Jobs; return the lines to log, of which there are none."""
         if message.entries is not None:
-            before, self._told = self._told, {}
+            before, self._marks = self._marks, {}
             for entry in message.entries:
                 if entry.value is not None:
                     self._note(entry.key, entry.value, before)
         elif message.event is not None and message.event[1].value is not None:
             event_type, entry = message.event
             if event_type == "DELETED":
-                self._told.pop(entry.value.uid, None)
+                self._marks.pop(entry.value.uid, None)
             else:
-                self._note(entry.key, entry.value, self._told)
+                self._note(entry.key, entry.value, self._marks)
         return ()
 
     def step(self) -> tuple[str, ...]:
@@ -155,7 +157,7 @@ class JobEvents:
         happening, last = watched.happening, before.get(watched.uid)
         if happening is None:
             return
-        self._told[watched.uid] = happening.mark
+        self._marks[watched.uid] = happening.mark
         now = self._unix()
         # A happening without a time is new only if another one was known of the Job.
         has_changed = last is not None and not happening.unix

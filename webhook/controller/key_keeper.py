@@ -103,7 +103,7 @@ class KeyKeeper:
             self._transport.put(f"{self._path}/{SIGNING_KEYS}", _with_data(source, after))
         else:
             self._transport.post(self._path, _with_data(_NEW, after))
-        return line or f"signing keys: {_told(before, after)}"
+        return line or f"signing keys: {_change(before, after)}"
 
 
 _NEW: Final[Mapping[str, Any]] = {
@@ -118,7 +118,7 @@ def _with_data(source: Mapping[str, Any], keys: SigningKeys) -> Mapping[str, Any
     return {**source, "data": {**(source.get("data") or {}), **to_secret(keys)}}
 
 
-def _told(before: SigningKeys | None, after: SigningKeys) -> str:
+def _change(before: SigningKeys | None, after: SigningKeys) -> str:
     if before is None:
         return f"made key {after.signing}; decisions without a signature are no longer believed"
     if after.signing != before.signing:

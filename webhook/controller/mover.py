@@ -160,10 +160,10 @@ class Mover:
     def _may_change_resources(self, now: float) -> bool:
         if not self._version_known:
             try:
-                found = self._transport.get("/version")
+                version = self._transport.get("/version")
             except ClusterError:
                 return False
-            is_new = client.lets_resources_change(found)
+            is_new = client.lets_resources_change(version)
             self._version_known = True
             self._older_until = 0.0 if is_new else float("inf")
         return now >= self._older_until

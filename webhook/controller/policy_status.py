@@ -60,22 +60,23 @@ def condition_of(
     own_namespace: str = "",
     changes_resources: bool = True,
 ) -> Condition:
-    """Judge a valid policy: not ready if an option can never be taken, with its path.
+    """Return the condition Ready of a valid policy; False if an option can never be taken.
 
-    *changes_resources*: Kubernetes lets those of a suspended Job change. If that or the policy
-    keeps decisions from being undone in place, the message of a ready one says so.
+    The message then names the option by its path. Of a ready policy it says what keeps decisions
+    from being undone in place. *changes_resources*: whether Kubernetes lets the resources of a
+    suspended Job change.
     """
     namespaces = _selected(policy, snapshot, own_namespace)
     findings = tuple(_findings(policy, snapshot, namespaces))
     if not findings:
-        found = Ready.RESOLVED
+        reason = Ready.RESOLVED
         limits = [*undo_limits.of_policy(policy), *_of_queues(policy, snapshot, namespaces)]
         if not changes_resources:
             limits += undo_limits.of_older_kubernetes(policy)
         return Condition(
             ready=True,
-            reason=found,
-            message=_joined(iter([found.meaning, *map(str, limits)])),
+            reason=reason,
+            message=_joined(iter([reason.meaning, *map(str, limits)])),
             generation=policy.generation,
         )
     return Condition(
@@ -87,43 +88,46 @@ def condition_of(
 
 
 def invalid(error: PolicyError, generation: int) -> Condition:
-    """Judge a policy that the webhook must skip: stored before the rules it breaks."""
+    """Return the condition Ready of a policy that breaks a rule, so that the webhook skips it.
+
+    It was stored before the rule was part of its CustomResourceDefinition.
+    """
     return Condition(
         ready=False,
         reason=Ready.INVALID,
-        message=_joined(str(one) for one in error.errors),
+        message=_joined(str(mistake) for mistake in error.errors),
         generation=generation,
     )
 
 
 def status_of(
-    found: Condition, snapshot: Snapshot, before: Mapping[str, Any], *, now: str
+    judged: Condition, snapshot: Snapshot, before: Mapping[str, Any], *, now: str
 ) -> Mapping[str, Any] | None:
-    """Return the status with *found*; None if *before*, the current status, has it already.
+    """Return the status to write; None if *before*, the current one, has its conditions already.
 
-    *now* is RFC 3339.
+    *judged* is the condition Ready; *now* is RFC 3339.
     """
-    conditions = [item for item in before.get("conditions") or () if isinstance(item, dict)]
+    conditions = [old for old in before.get("conditions") or () if isinstance(old, dict)]
     ready: Mapping[str, Any] = {
         "type": READY,
-        "status": "True" if found.ready else "False",
-        "observedGeneration": found.generation,
-        "reason": str(found.reason),
-        "message": found.message,
+        "status": "True" if judged.ready else "False",
+        "observedGeneration": judged.generation,
+        "reason": str(judged.reason),
+        "message": judged.message,
     }
-    said = [ready, {**_kueue_tested(snapshot), "observedGeneration": found.generation}]
-    new = [_dated(each, conditions, now) for each in said]
-    if all(each in conditions for each in new):
+    said = [ready, {**_kueue_tested(snapshot), "observedGeneration": judged.generation}]
+    new = [_dated(written, conditions, now) for written in said]
+    if all(condition in conditions for condition in new):
         return None
-    types = [each["type"] for each in new]
-    return {"conditions": [*(each for each in conditions if each.get("type") not in types), *new]}
+    types = [condition["type"] for condition in new]
+    return {"conditions": [*(old for old in conditions if old.get("type") not in types), *new]}
 
 
 def _kueue_tested(snapshot: Snapshot) -> Mapping[str, str]:
     doubts = snapshot.doubts
     if not doubts:
-        found = KueueTested.TESTED
-        return _kueue_condition("True", found, found.meaning)
+        reason = KueueTested.TESTED
+        return _kueue_condition("True", reason, reason.meaning)
     enforced = "they enforce all the same, as the setting untested_kueue says"
     then = "policies that enforce only observe" if snapshot.is_restrained else enforced
     message = _joined(iter([*(doubt.message for doubt in doubts), then]))
@@ -145,7 +149,7 @@ def _dated(
     said: Mapping[str, Any], before: Iterable[Mapping[str, Any]], now: str
 ) -> Mapping[str, Any]:
     """Return the condition with the time of the last change of its status."""
-    old = next((item for item in before if item.get("type") == said["type"]), {})
+    old = next((condition for condition in before if condition.get("type") == said["type"]), {})
     changed = old.get("status") != said["status"]
     return {**said, "lastTransitionTime": now if changed else old.get("lastTransitionTime", now)}
 
@@ -157,6 +161,7 @@ def _joined(lines: Iterator[str]) -> str:
 def _selected(policy: FallbackPolicy, snapshot: Snapshot, own_namespace: str) -> frozenset[str]:
     given = policy.spec.match.namespace_selector
     if given is None:
+        # As at admission: without a selector neither system namespaces nor our own are matched.
         return frozenset(snapshot.namespaces) - SYSTEM_NAMESPACES - {own_namespace}
     wanted = selector(given, EVERYTHING)
     return frozenset(name for name, labels in snapshot.namespaces.items() if wanted.matches(labels))
@@ -166,9 +171,9 @@ def _findings(
     policy: FallbackPolicy, snapshot: Snapshot, namespaces: frozenset[str]
 ) -> Iterator[_Finding]:
     if not namespaces:
-        found = Ready.NO_NAMESPACE
+        reason = Ready.NO_NAMESPACE
         path = "spec.match.namespaceSelector"
-        yield _Finding(reason=found, path=path, message=found.meaning)
+        yield _Finding(reason=reason, path=path, message=reason.meaning)
         return
     queues = [queue for queue in snapshot.local_queues.values() if queue.namespace in namespaces]
     for index, option in enumerate(policy.spec.options):
@@ -183,9 +188,11 @@ def _findings(
 def _of_queues(
     policy: FallbackPolicy, snapshot: Snapshot, namespaces: frozenset[str]
 ) -> Iterator[UndoLimit]:
-    local_queues = [each for each in snapshot.local_queues.values() if each.namespace in namespaces]
+    local_queues = [
+        queue for queue in snapshot.local_queues.values() if queue.namespace in namespaces
+    ]
     for index, option in enumerate(policy.spec.options):
-        names = {each.cluster_queue for each in local_queues if each.name == option.queue}
+        names = {queue.cluster_queue for queue in local_queues if queue.name == option.queue}
         names |= {option.cluster_queue}
         queues = [snapshot.cluster_queues[name] for name in names & {*snapshot.cluster_queues}]
         yield from undo_limits.of_cluster_queues(f"spec.options[{index}]", queues, snapshot)
@@ -269,7 +276,7 @@ def reconcile_policies(
         ClusterError: the policies cannot be read.
 
     """
-    found = PolicyReport()
+    report = PolicyReport()
     judge = partial(
         condition_of,
         own_namespace=own_namespace,
@@ -283,13 +290,13 @@ def reconcile_policies(
         outcome = PolicyReport()
         if status is not None and is_leader():
             outcome = _write(transport, source, name, condition, status)
-        found = PolicyReport(
-            ready={**found.ready, name: condition.ready},
-            written=(*found.written, *outcome.written),
-            failed=(*found.failed, *outcome.failed),
-            again=found.again or outcome.again,
+        report = PolicyReport(
+            ready={**report.ready, name: condition.ready},
+            written=(*report.written, *outcome.written),
+            failed=(*report.failed, *outcome.failed),
+            again=report.again or outcome.again,
         )
-    return found
+    return report
 
 
 def _policies(transport: KubernetesApi) -> Iterator[Mapping[str, Any]]:

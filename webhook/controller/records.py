@@ -47,7 +47,7 @@ def read_run(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = No
 
     *keys* as for ``read_workload``.
     """
-    return read_by(lambda found: _over(found, keys), kind, source)
+    return read_by(lambda workload: _over(workload, keys), kind, source)
 
 
 def _over(source: Mapping[str, Any], keys: SigningKeys | None) -> FinishedRun | None:
@@ -96,9 +96,9 @@ class Keeper:
         ended = [entry.value for entry in message.entries or ()]
         if message.event is not None:
             ended.append(message.event[1].value)
-        for each in ended:
-            if isinstance(each, FinishedRun) and each.ended is not None:
-                self._runs.add(each.ended)
+        for run in ended:
+            if isinstance(run, FinishedRun) and run.ended is not None:
+                self._runs.add(run.ended)
         self._note()
         return (f"{message.kind}: readable again",) if before else ()
 
@@ -144,13 +144,13 @@ class Keeper:
         for shard in range(SHARDS):
             if shard in self._versions:
                 continue
-            found = run_records_reader.read(self._transport, self._namespace, shard)
-            records = found.entry.value or {}
+            shard_read = run_records_reader.read(self._transport, self._namespace, shard)
+            records = shard_read.entry.value or {}
             for key, record in records.items():
                 self._runs.merge(key, record)
-            self._versions[shard] = found.version
-            self._texts[shard] = found.text
-            if records and _text(config_map(shard, records)) != found.text:
+            self._versions[shard] = shard_read.version
+            self._texts[shard] = shard_read.text
+            if records and _text(config_map(shard, records)) != shard_read.text:
                 # Lines that cannot be read or are not kept any more must not stay there.
                 self._due[shard] = None
         self._note()
@@ -215,7 +215,7 @@ class Teller:
         self._transport = transport
         self._is_leader = is_leader
         self._failing = Failing()
-        self._told: set[Refusal] = set()
+        self._reported: set[Refusal] = set()
         """Refusals that this process has reported; another leader's are reported again."""
 
     def step(
@@ -226,19 +226,21 @@ class Teller:
         unix: float,
     ) -> FailingReport:
         """Report the refusals that are new at *unix*; *changed* is as for ``Failing.step``."""
-        found = self._failing.step(records, changed, policies, unix)
-        self._told &= found
+        refusals = self._failing.step(records, changed, policies, unix)
+        self._reported &= refusals
         lines = []
-        for number, refusal in enumerate(sorted(found - self._told)):
+        for number, refusal in enumerate(sorted(refusals - self._reported)):
             if not self._is_leader():
                 break
-            self._told.add(refusal)
+            self._reported.add(refusal)
             end = self._failing.ends[refusal]
             text = message(refusal, records[refusal[0]], end)
             lines.append(f"FallbackPolicy {refusal[1]}: {text}")
             if number < MOST_AT_ONCE:
                 lines += self._write(refusal, text, end, unix)
-        return FailingReport(counts=Counter(refusal[1:] for refusal in found), lines=tuple(lines))
+        return FailingReport(
+            counts=Counter(refusal[1:] for refusal in refusals), lines=tuple(lines)
+        )
 
     def _write(self, refusal: Refusal, text: str, end: float, unix: float) -> list[str]:
         policy = refusal[1]
@@ -274,13 +276,13 @@ def _owners(home: str) -> str:
 def event(refusal: Refusal, text: str, *, uid: str, end: float, unix: float) -> Mapping[str, Any]:
     """Return the Event; for the same failures it has the same name."""
     key, policy, option = refusal
-    told = f"{uid} {key} {option} {end:.0f}".encode()
+    cause = f"{uid} {key} {option} {end:.0f}".encode()
     at = _time(unix)
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{policy[:200]}.{blake2b(told, digest_size=8).hexdigest()}",
+            "name": f"{policy[:200]}.{blake2b(cause, digest_size=8).hexdigest()}",
             "namespace": "default",
         },
         "involvedObject": {
@@ -324,7 +326,7 @@ class Records:
 
     @property
     def journal_version(self) -> int:
-        """Return a number that is another one once the journal may have new entries."""
+        """Return a number that changes whenever the journal may have new entries."""
         return self._journal_version
 
     def take_jobs(self, message: WatchUpdate) -> tuple[str, ...]:
@@ -357,12 +359,12 @@ class Records:
         self._metrics.show_failing(failing.counts, policies)
         self._log_all(failing.lines)
 
-    def _tell_writes(self, what: str, found: Written) -> None:
-        self._metrics.count_writes(what, written=found.written, failed=len(found.errors))
-        if found.tried:
+    def _tell_writes(self, what: str, report: Written) -> None:
+        self._metrics.count_writes(what, written=report.written, failed=len(report.errors))
+        if report.tried:
             said = self._said.get(what, ())
-            self._log_all(tuple(each for each in found.errors if each not in said))
-            self._said[what] = found.errors
+            self._log_all(tuple(error for error in report.errors if error not in said))
+            self._said[what] = report.errors
 
     def _log_all(self, lines: tuple[str, ...]) -> None:
         for line in lines:

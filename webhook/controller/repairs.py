@@ -45,8 +45,8 @@ def to_workload(transport: KubernetesApi, workload: Workload, wanted: Mapping[st
 def read_anew(transport: KubernetesApi, workload: Workload) -> Mapping[str, Any] | None:
     """Return a Workload as it is now, read by the right to list them; None: it was deleted."""
     named = {"fieldSelector": f"metadata.name={workload.name}"}
-    found = transport.get(_workloads(transport, workload), named)
-    items: Sequence[Mapping[str, Any]] = found.get("items") or ()
+    page = transport.get(_workloads(transport, workload), named)
+    items: Sequence[Mapping[str, Any]] = page.get("items") or ()
     return items[0] if items else None
 
 
@@ -78,7 +78,7 @@ def sentence(move: Move) -> str:
     return f"moved from {move.candidate.option} to {move.way.option}: {_because(move)}"
 
 
-def has_arrived(key: str, queue: str, found: Sequence[Workload], snapshot: Snapshot) -> bool:
+def has_arrived(key: str, queue: str, workloads: Sequence[Workload], snapshot: Snapshot) -> bool:
     """Return whether a Workload is in the Job's new queue, and holds no quota elsewhere."""
     local_queue = snapshot.local_queues.get((key.split("/", maxsplit=1)[0], queue))
     return any(
@@ -87,7 +87,7 @@ def has_arrived(key: str, queue: str, found: Sequence[Workload], snapshot: Snaps
             workload.stage is not Stage.RESERVING
             or (local_queue is not None and workload.cluster_queue == local_queue.cluster_queue)
         )
-        for workload in found
+        for workload in workloads
     )
 
 
@@ -130,7 +130,7 @@ class Repairs:
     ) -> Repaired:
         """Check all Jobs that were moved or undone while they were pending, and repair races."""
         repaired = Repaired()
-        self._later = {each: until for each, until in self._later.items() if until > at.now}
+        self._later = {action: until for action, until in self._later.items() if until > at.now}
         for job in jobs:
             if job.has_left:
                 for workload in workloads.get(job.key, ()):
@@ -200,7 +200,7 @@ class Repairs:
 
 
 def is_overtaken(workload: Workload, job: Pending, at: Instant) -> bool:
-    """Return whether it holds quota where its Job was until a move or an undo within this minute.
+    """Return whether it holds quota where its Job was until a move or an undo in the last minute.
 
     Where a LocalQueue points by now makes no difference: what counts is which ClusterQueues the
     Job's other options had when it was moved.
@@ -238,6 +238,7 @@ def is_raced(source: Mapping[str, Any], job: Pending, at: Instant) -> bool:
 
 def _deactivated(source: Mapping[str, Any], workload: Workload) -> dict[str, Any]:
     metadata = fields.mapping(source, "metadata", "")
+    # Kueue evicts an inactive Workload, which frees its quota: docs/decisions/0013-moves.md.
     return {
         "metadata": {
             "resourceVersion": fields.text(metadata, "resourceVersion", "metadata"),

@@ -1,4 +1,4 @@
-"""Looks back at the journal in a thread, and publishes what moved Jobs saved for all replicas.
+"""Replays the journal in a thread, and publishes for all replicas what moved Jobs have saved.
 
 Only the leader does, at long intervals and only when the journal has something new; the loop that
 moves and repairs Jobs never waits for it. What is replayed is ``hindsight``'s.
@@ -30,7 +30,7 @@ MOST_ENTRIES: Final = 5_000
 """Newest entries of the journal that are replayed, up to three times; each costs one to four
 milliseconds."""
 AGAIN_SECONDS: Final = 180.0
-"""Between the end of one look back and the next."""
+"""Between the end of one replay and the start of the next."""
 RETRY_SECONDS: Final = 600.0
 """After a failure, such as no right to write the record."""
 PART: Final = 20
@@ -55,37 +55,37 @@ class SavingsPublisher:
         """
         self._transport, self._namespace = transport, namespace
         self._is_leader, self._survive, self._log = is_leader, survive, log
-        self._seen = -1
-        """Version of the journal that was last looked back at."""
+        self._replayed = -1
+        """Version of the journal that was last replayed."""
         self._due = 0.0
         self._said = ""
-        self._looking = False
+        self._is_running = False
 
     def step(self, snapshot: Snapshot, version: int) -> None:
-        """Begin a look back if we lead, it is time, and the journal has another *version*."""
-        if self._looking or version == self._seen or time.monotonic() < self._due:
+        """Start a replay of the journal if we lead, it is time, and it has another *version*."""
+        if self._is_running or version == self._replayed or time.monotonic() < self._due:
             return
         if not (snapshot.policies and self._is_leader()):
             return
-        self._looking = True
+        self._is_running = True
         run = partial(self._run, snapshot, version)
         threading.Thread(target=run, name="look back", daemon=True).start()
 
     def _run(self, snapshot: Snapshot, version: int) -> None:
-        """Look back once, and set the time of the next one."""
+        """Replay the journal once, and set the time of the next replay."""
         began = time.monotonic()
         try:
-            found, _ = self._survive("savings", partial(self._attempt, snapshot))
-            wait = RETRY_SECONDS if found is None else found
+            pause, _ = self._survive("savings", partial(self._attempt, snapshot))
+            wait = RETRY_SECONDS if pause is None else pause
             if wait != RETRY_SECONDS:
-                self._seen = version
+                self._replayed = version
             now = time.monotonic()
             self._due = now + max(wait, PART * (now - began))
         finally:
-            self._looking = False
+            self._is_running = False
 
     def _attempt(self, snapshot: Snapshot) -> float:
-        """Look back once; return how long the next one must wait at least, in seconds."""
+        """Replay the journal once; return the shortest wait until the next time, in seconds."""
         said, wait = "", RETRY_SECONDS
         try:
             wait = AGAIN_SECONDS if self.publish(snapshot) else 0.0
@@ -97,7 +97,7 @@ class SavingsPublisher:
         return wait
 
     def publish(self, snapshot: Snapshot) -> bool:
-        """Look back and publish the result, unless the journal is empty or another leads by now.
+        """Replay the journal and, if we still lead, publish savings; return False if it is empty.
 
         Raises:
             ClusterError: the journal cannot be read, or the record not written.
@@ -107,11 +107,11 @@ class SavingsPublisher:
         over = journal.newest(self._transport, self._namespace, unix, MOST_ENTRIES).entries
         if not over:
             return False
-        found = {each.key: each for each in _running(self._transport, snapshot)}
-        found |= {each.key: each for each in over}
+        journal_entries = {entry.key: entry for entry in _running(self._transport, snapshot)}
+        journal_entries |= {entry.key: entry for entry in over}
         learned = Learned(records={}, estimates=snapshot.run_times, refusals={})
         world = LookBackInput(snapshot=snapshot, learned=learned, now=unix)
-        hindsight = look_back(found.values(), world, progress=_breathe)
+        hindsight = look_back(journal_entries.values(), world, progress=_breathe)
         record = gains.summed_up(hindsight, now=unix)
         if self._is_leader():
             self.write(record)
@@ -144,10 +144,10 @@ def _running(transport: KubernetesApi, snapshot: Snapshot) -> Iterator[JournalEn
     for page in list_pages(transport, path_of(transport, RUNS), {}):
         for source in page.get("items") or ():
             try:
-                found = entries.read_finished(source)
-                if found is None or found.outcome or not found.admitted:
+                workload = entries.read_finished(source)
+                if workload is None or workload.outcome or not workload.admitted:
                     continue
-                if (found.namespace, found.queue) in queues:
-                    yield entries.entry(found, None)
+                if (workload.namespace, workload.queue) in queues:
+                    yield entries.entry(workload, None)
             except FieldError:
                 continue

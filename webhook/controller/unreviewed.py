@@ -57,16 +57,16 @@ class MovedJobs:
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Jobs; return the lines to log, of which there are none."""
-        found = [*(message.entries or ()), *((message.event[1],) if message.event else ())]
+        watched = [*(message.entries or ()), *((message.event[1],) if message.event else ())]
         self.seen = self.seen or any(
-            each.value is not None and each.value.has_left for each in found
+            entry.value is not None and entry.value.has_left for entry in watched
         )
         return ()
 
 
 def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> ReadObject:
     """Read a Job's metadata, for a ``Follower``; a decision not signed with *keys* is ignored."""
-    return read_by(lambda found: _watched(found, keys), kind, source)
+    return read_by(lambda job: _watched(job, keys), kind, source)
 
 
 JOBS: Final = Resource(kind="jobs", path=JOB.path(), required=False, read=read)
@@ -76,15 +76,15 @@ def _watched(source: Mapping[str, Any], keys: SigningKeys | None) -> WatchedJob:
     metadata = fields.mapping(source, "metadata", "")
     created = fields.text(metadata, "creationTimestamp", "metadata")
     bare, unix = {"metadata": source["metadata"]}, fields.created_unix(source)
-    found = decided_job.read(bare, JOB, keys, created=unix)
-    job = found.current
+    decided = decided_job.read(bare, JOB, keys, created=unix)
+    job = decided.current
     return WatchedJob(
         uid=fields.text(metadata, "uid", "metadata"),
         created=fields.seconds_since_1970(created, "metadata.creationTimestamp"),
         job=_undecided(job),
         known=known_of(source),
-        has_left=pending_jobs.left_of(found, keys, created=unix) is not None,
-        happening=happening_of(job, found.believed) if found.doubt is None else None,
+        has_left=pending_jobs.left_of(decided, keys, created=unix) is not None,
+        happening=happening_of(job, decided.believed) if decided.doubt is None else None,
     )
 
 
@@ -157,12 +157,12 @@ class SnapshotHistory:
         """Return the snapshots in force from *unix* until now; empty if that is not known."""
         if not self._past or self._past[0][0] > unix:
             return ()
-        found = []
+        snapshots = []
         for began, snapshot in reversed(self._past):
-            found.append(snapshot)
+            snapshots.append(snapshot)
             if began <= unix:
                 break
-        return tuple(found)
+        return tuple(snapshots)
 
 
 def _lasting(snapshot: Snapshot) -> Snapshot:
@@ -214,7 +214,7 @@ class Unreviewed:
 
     def step(self, *, as_of: float) -> UnreviewedJobs:
         """Judge the Jobs observed before *as_of*, when all watches were last alive."""
-        found: list[tuple[str, str]] = []
+        unreviewed: list[tuple[str, str]] = []
         fetched = 0
         while self._waiting and self._waiting[0][0] < as_of and fetched < MOST_FETCHED:
             _, watched = self._waiting[0]
@@ -223,12 +223,12 @@ class Unreviewed:
             if watched.job is not None and self._missed_by(watched.job, past):
                 fetched += 1
                 try:
-                    found += self._judged(watched, watched.job, past)
+                    unreviewed += self._judged(watched, watched.job, past)
                 except ClusterError:
                     break
             self._waiting.popleft()
         unjudged, self._unjudged = self._unjudged, 0
-        return UnreviewedJobs(unreviewed=tuple(found), unjudged=unjudged)
+        return UnreviewedJobs(unreviewed=tuple(unreviewed), unjudged=unjudged)
 
     def leave(self, *, leader_at: float) -> None:
         """Forget the Jobs that another leader, known to lead at *leader_at*, has judged.

@@ -30,7 +30,7 @@ class Certifier:
         self._keeper = keeper(settings, log)
         self._failures = failures
         self._keeper.on_leaf = self._take
-        self._told: Certificates | None = None
+        self._reported: Certificates | None = None
         self._news: Certificates | None = None
         self._lock = threading.Lock()
 
@@ -55,11 +55,11 @@ class Certifier:
             self._take(report)
 
     def _take(self, report: Report) -> None:
-        found = carried(report)
-        if found != self._told:
-            self._told = found
+        certificates = carried(report)
+        if certificates != self._reported:
+            self._reported = certificates
             with self._lock:
-                self._news = found
+                self._news = certificates
 
 
 def keeper(settings: Settings, log: Callable[[str], None]) -> Keeper:

@@ -87,9 +87,9 @@ class KubeconfigReader:
         """Read all kubeconfigs, report those that are known, and wait."""
         before, self._known = self._known, {}
         for name in self._names():
-            found = self._read(name) or before.get(name)
-            if found is not None:
-                self._known[name] = found
+            kubeconfig = self._read(name) or before.get(name)
+            if kubeconfig is not None:
+                self._known[name] = kubeconfig
         self._tell(tuple(self._known.values()))
         self._wait()
 
@@ -118,11 +118,11 @@ def _content(secret: Mapping[str, Any]) -> Mapping[str, Any]:
     except (ValueError, binascii.Error, yaml.YAMLError):
         raise FieldError(path, "expected a kubeconfig") from None
     for kind, names in _NOT_OURS.items():
-        for item, here in fields.objects(content, f"{kind}s", path):
-            forbidden = [name for name in names if fields.mapping(item, kind, here).get(name)]
+        for entry, here in fields.objects(content, f"{kind}s", path):
+            forbidden = [name for name in names if fields.mapping(entry, kind, here).get(name)]
             if forbidden:
                 raise FieldError(f"{here}.{kind}.{forbidden[0]}", "not allowed here")
-            _check_texts(fields.mapping(item, kind, here), f"{here}.{kind}")
+            _check_texts(fields.mapping(entry, kind, here), f"{here}.{kind}")
     return content
 
 
@@ -184,13 +184,13 @@ class ClusterWatch:
         """and of the time until their pods were ready."""
         self._tell = tell
         # MultiKueue copies Workloads with the marks of the manager's decisions.
-        found = watched_on_worker(kueue_namespace=kueue_namespace)
-        self._resources = proven(found, ring)
+        resources = watched_on_worker(kueue_namespace=kueue_namespace)
+        self._resources = proven(resources, ring)
         self._with_occupancy = OccupancyOfSnapshots()
         self._run_times = _Unchanged(expected_runs.together)
         self._starts = _Unchanged(expected_runs.together)
         self._feed = Feed(self._resources, time.monotonic(), complete=self._complete)
-        self._foresight = Forecaster(lambda foreseen: tell(FromCluster(self, foreseen)))
+        self._forecaster = Forecaster(lambda forecast: tell(FromCluster(self, forecast)))
         self._stopped = threading.Event()
         self._updated = 0.0
         self._has_news = False
@@ -216,19 +216,19 @@ class ClusterWatch:
                 uniform=random.uniform,
             )
             threading.Thread(target=self._follow, args=(follower,), daemon=True).start()
-        self._foresight.start()
+        self._forecaster.start()
 
     def stop(self) -> None:
         """Let the threads end, each after its step."""
         self._stopped.set()
-        self._foresight.stop()
+        self._forecaster.stop()
 
-    def take(self, found: WatchUpdate | ForecastResult) -> tuple[str, ...]:
+    def take(self, message: WatchUpdate | ForecastResult) -> tuple[str, ...]:
         """Apply a message; return the lines to log."""
-        if isinstance(found, ForecastResult):
-            return self._foresight.take(found, self._feed)
-        self._has_news |= found.entries is not None or found.event is not None
-        return self._feed.take(found)
+        if isinstance(message, ForecastResult):
+            return self._forecaster.take(message, self._feed)
+        self._has_news |= message.entries is not None or message.event is not None
+        return self._feed.take(message)
 
     def update(self, now: float, unix: float) -> Update | None:
         """Return what has changed.
@@ -239,8 +239,8 @@ class ClusterWatch:
             return None
         self._updated, self._has_news = now, False
         update = self._feed.update(now, unix)
-        self._foresight.offer(self._feed, unix)
-        return replace(update, forecasts_as_of=self._foresight.as_of(now))
+        self._forecaster.offer(self._feed, unix)
+        return replace(update, forecasts_as_of=self._forecaster.as_of(now))
 
     @property
     def counted(self) -> Counted | None:
@@ -293,7 +293,7 @@ class ClusterWatches:
             namespace,
             secrets,
             lambda: self._names or (),
-            lambda found: tell(Reachable(found)),
+            lambda kubeconfigs: tell(Reachable(kubeconfigs)),
             wait=self._rest,
         )
 
@@ -319,13 +319,13 @@ class ClusterWatches:
             watch.lent = lent.get(name, NOTHING_LENT)
             watch.lent_starts = starts.get(name, NOTHING_LENT)
 
-    def take(self, found: FromCluster | Reachable) -> tuple[str, ...]:
+    def take(self, message: FromCluster | Reachable) -> tuple[str, ...]:
         """Apply a message; return the lines to log."""
-        if isinstance(found, Reachable):
-            return self._reach(found.kubeconfigs)
+        if isinstance(message, Reachable):
+            return self._reach(message.kubeconfigs)
         for name, watch in self._watches.items():
-            if watch is found.watch:
-                return tuple(f"cluster {name}: {line}" for line in watch.take(found.found))
+            if watch is message.watch:
+                return tuple(f"cluster {name}: {line}" for line in watch.take(message.found))
         return ()
 
     def told(self, update: Update, now: float, unix: float) -> Update:
@@ -333,7 +333,9 @@ class ClusterWatches:
         news = ((name, watch.update(now, unix)) for name, watch in self._watches.items())
         return replace(
             update,
-            clusters={name: each for name, each in news if each is not None},
+            clusters={
+                name: cluster_update for name, cluster_update in news if cluster_update is not None
+            },
             watched_clusters=tuple(self._watches) if self._is_known else None,
         )
 
@@ -341,9 +343,13 @@ class ClusterWatches:
         """Return the state of each watched cluster; None: nothing is known yet."""
         return {name: watch.counted for name, watch in self._watches.items()}
 
-    def _reach(self, found: tuple[Kubeconfig, ...]) -> tuple[str, ...]:
+    def _reach(self, kubeconfigs: tuple[Kubeconfig, ...]) -> tuple[str, ...]:
         lines: list[str] = []
-        contents = {each.cluster: each.content for each in found if each.content is not None}
+        contents = {
+            kubeconfig.cluster: kubeconfig.content
+            for kubeconfig in kubeconfigs
+            if kubeconfig.content is not None
+        }
         for name in [name for name in self._watches if name not in contents]:
             self._watches.pop(name).stop()
             lines.append(f"cluster {name}: not watched any more")
@@ -352,13 +358,17 @@ class ClusterWatches:
             if before is None or before.kubeconfig != content:
                 self._begin(name, content, before)
                 lines.append(f"cluster {name}: watched{' anew' if before else ''}")
-        problems = {each.cluster: each.problem for each in found if each.problem}
+        problems = {
+            kubeconfig.cluster: kubeconfig.problem
+            for kubeconfig in kubeconfigs
+            if kubeconfig.problem
+        }
         for name, problem in problems.items():
             if self._problems.get(name) != problem:
                 lines.append(f"cluster {name}: not watched: {problem}")
         self._problems = problems
-        looked = {each.cluster for each in found}
-        self._is_known |= self._names is not None and looked.issuperset(self._names)
+        read_names = {kubeconfig.cluster for kubeconfig in kubeconfigs}
+        self._is_known |= self._names is not None and read_names.issuperset(self._names)
         return tuple(lines)
 
     def _begin(self, name: str, content: Mapping[str, Any], before: ClusterWatch | None) -> None:

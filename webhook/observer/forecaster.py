@@ -93,7 +93,7 @@ class Forecaster:
     def as_of(self, now: float) -> float:
         """Return the monotonic time up to which the forecasts contain all events."""
         waiting = (self._since, self._surveyed, self._missing)
-        return min(chain.from_iterable(each.values() for each in waiting), default=now)
+        return min(chain.from_iterable(times.values() for times in waiting), default=now)
 
     def offer(self, feed: Feed, unix: float) -> None:
         """Start a forecast of what has changed, if the last one is done.
@@ -146,22 +146,22 @@ class Forecaster:
             )
         )
 
-    def take(self, foreseen: ForecastResult, feed: Feed) -> tuple[str, ...]:
+    def take(self, forecast: ForecastResult, feed: Feed) -> tuple[str, ...]:
         """Apply a result and publish its profiles to *feed*; return the lines to log."""
-        if foreseen.profiles is None:
+        if forecast.profiles is None:
             self._is_free = True
             return ()
-        lines = self._note_failed(foreseen.failed)
+        lines = self._note_failed(forecast.failed)
         unknown = set(chain.from_iterable(map(self._trees.members, self._failed)))
         self._profiles = {
             name: profile
-            for name, profile in {**self._profiles, **foreseen.profiles}.items()
+            for name, profile in {**self._profiles, **forecast.profiles}.items()
             if name in self._watched and name not in unknown
         }
-        for name, profile in foreseen.profiles.items():
+        for name, profile in forecast.profiles.items():
             self._due[name] = profile.computed_at + _lasts(profile)
         self._surveyed = {}
-        feed.foresee(self._profiles, foreseen.seen)
+        feed.foresee(self._profiles, forecast.seen)
         return lines
 
     def _note_failed(self, failed: Mapping[str, str]) -> tuple[str, ...]:
@@ -186,8 +186,8 @@ class Forecaster:
     def _size(self, root: str, snapshot: Snapshot) -> int:
         """Return the number of Workloads of a tree."""
         names = self._trees.members(root)
-        found = (snapshot.held.get(name) for name in names)
-        counted = sum(held.pending + held.reserving for held in found if held is not None)
+        contents = (snapshot.held.get(name) for name in names)
+        counted = sum(held.pending + held.reserving for held in contents if held is not None)
         competing = chain.from_iterable(snapshot.competing.get(name, ()) for name in names)
         return counted + sum(arrival.count for arrival in competing)
 
@@ -237,14 +237,14 @@ class Forecaster:
         trees = Trees(survey.snapshot)
         for name in survey.asked:
             parts[trees.root(name)].add(name)
-        found: dict[str, Profile] = {}
+        profiles: dict[str, Profile] = {}
         failed: dict[str, str] = {}
         for root, names in sorted(parts.items()):
             try:
-                found |= self._surveyor.profiles(survey.only(frozenset(names)))
+                profiles |= self._surveyor.profiles(survey.only(frozenset(names)))
             except Exception as error:  # noqa: BLE001
                 failed[root] = faults.describe(error)
-        return found, failed
+        return profiles, failed
 
     def _run(self) -> None:
         while self.step():

@@ -118,14 +118,14 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
     feed = Feed(
         resources, time.monotonic(), complete=lambda snapshot: restraint(with_occupancy(snapshot))
     )
-    foresight = Forecaster(messages.put)
-    foresight.start()
+    forecaster = Forecaster(messages.put)
+    forecaster.start()
     failures = Failures(_log)
     try:
         publish(
             Watching(
                 feed=feed,
-                foresight=foresight,
+                foresight=forecaster,
                 workers=_workers(settings, client, messages, ring),
                 ring=ring,
                 failures=failures,
@@ -141,8 +141,8 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
 
 def _resources(settings: Settings, ring: KeyRing) -> tuple[Resource, ...]:
     """Return what is followed; marks on Workloads are verified by the keys of the *ring*."""
-    found = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
-    return (*proven(found, ring), signing_keys(settings.namespace))
+    resources = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
+    return (*proven(resources, ring), signing_keys(settings.namespace))
 
 
 def _restraint(settings: Settings) -> Restraint:
@@ -206,7 +206,7 @@ def publish(
 
 
 def _sign_of_life(watching: Watching, news: Certificates | None) -> bytes:
-    """Return a frame without the cluster's state, for when that cannot be computed."""
+    """Return a frame without the cluster's state, sent when that cannot be computed."""
     watching.feed.publish_anew()
     update = watching.feed.sign_of_life(time.monotonic())
     counts = dict(watching.failures.counts)
@@ -215,13 +215,13 @@ def _sign_of_life(watching: Watching, news: Certificates | None) -> bytes:
 
 def _frame(watching: Watching, news: Certificates | None) -> bytes:
     """Return a frame with what has changed since the last one."""
-    feed, foresight, workers = watching.feed, watching.foresight, watching.workers
+    feed, forecaster, workers = watching.feed, watching.foresight, watching.workers
     now, unix = time.monotonic(), time.time()
     update = feed.update(now, unix)
-    foresight.offer(feed, unix)
+    forecaster.offer(feed, unix)
     update = replace(
         update,
-        forecasts_as_of=foresight.as_of(now),
+        forecasts_as_of=forecaster.as_of(now),
         certificates=news,
         failures=dict(watching.failures.counts),
     )
@@ -251,9 +251,9 @@ def _gather(watching: Watching, messages: queue.SimpleQueue[_Found]) -> None:
 
 
 def _is_news(message: WatchUpdate | FromCluster | Reachable) -> bool:
-    found = message.found if isinstance(message, FromCluster) else message
-    if isinstance(found, WatchUpdate):
-        return found.entries is not None or found.event is not None
+    content = message.found if isinstance(message, FromCluster) else message
+    if isinstance(content, WatchUpdate):
+        return content.entries is not None or content.event is not None
     return True
 
 

@@ -97,21 +97,25 @@ class Connection:
         0 if the kernel does not say.
         """
         try:
-            told = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_RECEIVED.stop)
+            tcp_info = self.sock.getsockopt(
+                socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_RECEIVED.stop
+            )
         except OSError:
             return 0.0
-        return int.from_bytes(told[_LAST_RECEIVED], sys.byteorder) / 1000
+        return int.from_bytes(tcp_info[_LAST_RECEIVED], sys.byteorder) / 1000
 
     def client_names(self) -> frozenset[str]:
         """Return the names (common and alternative) in the client's certificate.
 
         Empty without one.
         """
-        found = self.sock.getpeercert() or {}
-        subject: Any = found.get("subject", ())
-        others: Any = found.get("subjectAltName", ())
+        certificate = self.sock.getpeercert() or {}
+        subject: Any = certificate.get("subject", ())
+        alternatives: Any = certificate.get("subjectAltName", ())
         common = (value for pairs in subject for kind, value in pairs if kind == "commonName")
-        return frozenset((*common, *(name for kind, name in others if kind in ("DNS", "URI"))))
+        return frozenset(
+            (*common, *(name for kind, name in alternatives if kind in ("DNS", "URI")))
+        )
 
     def shake_hands(self) -> int | None:
         return _attempt(self.sock.do_handshake)
@@ -329,7 +333,7 @@ class Clients:
     def make_room(self) -> bool:
         """Close the connection that was silent longest; return False if there is none.
 
-        An API server's connections are in use, or it dials anew; old silent ones are a stranger's.
+        An API server uses its connections or opens new ones, so old silent ones are not its own.
         """
         if not self._silent:
             return False

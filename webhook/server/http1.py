@@ -135,13 +135,13 @@ def _parse(text: bytes, max_body: int) -> _Head:
 
 
 def _headers(lines: list[bytes]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for line in lines:
         if (header := _HEADER.fullmatch(line)) is None:
             raise BadMessage(_BAD)
         name, value = header[1].decode("ascii").lower(), header[2].decode("latin-1").rstrip(" \t")
-        found[name] = f"{found[name]},{value}" if name in found else value
-    return found
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    return headers
 
 
 def _length(headers: Mapping[str, str], max_body: int) -> int:

@@ -119,7 +119,7 @@ class BoundedServer(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._since: dict[Any, float] = {}
         """Open connections to the monotonic time of their start, oldest first."""
-        self._settled: set[Any] = set()
+        self._busy: set[Any] = set()
         """Those that have asked for a path, or are being closed."""
         self._lock = threading.Lock()
         super().__init__(address, handler)
@@ -137,22 +137,22 @@ class BoundedServer(ThreadingHTTPServer):
             count = len(self._since)
             if count < AT_ONCE:
                 return True
-            idle = next((each for each in self._since if each not in self._settled), None)
+            idle = next((request for request in self._since if request not in self._busy), None)
             if idle is None or count >= 2 * AT_ONCE:
                 return False
-            self._settled.add(idle)
+            self._busy.add(idle)
         # Its thread notices and ends by itself.
         _hang_up(idle)
         return True
 
     def has_asked(self, request: Any) -> None:
         with self._lock:
-            self._settled.add(request)
+            self._busy.add(request)
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
             self._since.pop(request, None)
-            self._settled.discard(request)
+            self._busy.discard(request)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
@@ -162,9 +162,9 @@ class BoundedServer(ThreadingHTTPServer):
         """
         before = time.monotonic() - LONGEST_SECONDS
         with self._lock:
-            late = [each for each, since in self._since.items() if since < before]
-        for each in late:
-            _hang_up(each)
+            late = [request for request, since in self._since.items() if since < before]
+        for request in late:
+            _hang_up(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Keep clients that hung up or sent nonsense out of the log."""
@@ -188,8 +188,8 @@ def serve(address: str, table: Routes) -> BoundedServer:
 
         def do_GET(self) -> None:
             server.has_asked(self.request)
-            found = table.get(self.path.partition("?")[0])
-            answer = _NOT_FOUND if found is None else found()
+            route = table.get(self.path.partition("?")[0])
+            answer = _NOT_FOUND if route is None else route()
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)
             self.send_header("Content-Length", str(len(answer.body)))

@@ -42,9 +42,9 @@ class Validity:
 
 
 class Source(Protocol):
-    """Where TLS contexts come from.
+    """A source of TLS contexts.
 
-    Called for the context of a new connection, None: there is none.
+    Call it for the context of a new connection; None: there is no certificate yet.
     """
 
     on_reload: Callable[[str], None]
@@ -61,10 +61,7 @@ class Source(Protocol):
 
 
 class LiveContext:
-    """Contexts from files that another program renews.
-
-    Call it for the context of a new connection.
-    """
+    """Contexts from files that another program renews: there always is one."""
 
     def __init__(
         self,
@@ -103,16 +100,16 @@ class LiveContext:
 
     def expirations(self) -> Mapping[str, float]:
         """Return the expiry of each certificate by kind (leaf, ca), in seconds since 1970."""
-        return {kind: each.ends for kind, each in self._validities().items()}
+        return {kind: validity.ends for kind, validity in self._validities().items()}
 
     def _validities(self) -> Mapping[str, Validity]:
         if self._read is None or self._read[0] is not self._context:
-            context, found = self._context, {}
+            context, validities = self._context, {}
             certificate, _ = self._paths()
             for kind, path in (("leaf", certificate), ("ca", certificate.parent / "ca.crt")):
                 with suppress(OSError, ValueError):
-                    found[kind] = _validity(path.read_bytes())
-            self._read = context, found
+                    validities[kind] = _validity(path.read_bytes())
+            self._read = context, validities
         return self._read[1]
 
     def _reload(self) -> None:
@@ -161,7 +158,7 @@ class SentContext:
         self.on_reload: Callable[[str], None] = lambda _: None
         self._clock, self._now = clock, now
         self._lock = threading.Lock()
-        self._told = Certificates()
+        self._reported = Certificates()
         self._served: Served | None = None
         self._context: ssl.SSLContext | None = None
         self._waiting: Served | None = None
@@ -176,24 +173,24 @@ class SentContext:
 
     def take(self, certificates: Certificates) -> None:
         with self._lock:
-            self._told = certificates
+            self._reported = certificates
             self._waiting = certificates.served
         self._swap()
 
     def not_ready(self) -> str:
         served = self._served
         if served is None:
-            return f"no certificate yet{self._told.notice and ': '}{self._told.notice}"
+            return f"no certificate yet{self._reported.notice and ': '}{self._reported.notice}"
         return Validity(begins=served.made, ends=served.expires).fault(self._now())
 
     def notice(self) -> str:
-        return self._told.notice
+        return self._reported.notice
 
     def expirations(self) -> Mapping[str, float]:
         """Return the expiry of each certificate by kind (leaf, ca), in seconds since 1970."""
         leaf = self._served.expires if self._served else None
-        found = {"leaf": leaf, "ca": self._told.authority_expires}
-        return {kind: at for kind, at in found.items() if at is not None}
+        ends = {"leaf": leaf, "ca": self._reported.authority_expires}
+        return {kind: at for kind, at in ends.items() if at is not None}
 
     def _swap(self) -> None:
         with self._lock:
@@ -251,8 +248,8 @@ def _signature(*paths: str | Path) -> _Signature:
 
     Empty paths are skipped.
     """
-    found = ((str(path), Path(path).stat()) for path in paths if path)
-    return tuple((name, stat.st_mtime_ns, stat.st_ino) for name, stat in found)
+    stats = ((str(path), Path(path).stat()) for path in paths if path)
+    return tuple((name, stat.st_mtime_ns, stat.st_ino) for name, stat in stats)
 
 
 def _context(certificate: str | Path, key: str | Path, *, client_ca: str = "") -> ssl.SSLContext:
@@ -283,9 +280,10 @@ def _validity(pem: bytes) -> Validity:
     # Imported here so that a start does not pay for it.
     from cryptography import x509  # noqa: PLC0415
 
-    found = x509.load_pem_x509_certificate(pem)
+    certificate = x509.load_pem_x509_certificate(pem)
     return Validity(
-        begins=found.not_valid_before_utc.timestamp(), ends=found.not_valid_after_utc.timestamp()
+        begins=certificate.not_valid_before_utc.timestamp(),
+        ends=certificate.not_valid_after_utc.timestamp(),
     )
 
 

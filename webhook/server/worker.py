@@ -80,7 +80,7 @@ class PollingWorker(Worker):  # type: ignore[misc]
             self._clients.close()
 
     def _turn(self, now: float, until: float) -> None:
-        self._look_after_process(now)
+        self._check_process(now)
         self._clients.draining = self.app.draining
         wait = min(1.0, until - now, self._clients.idle_seconds(now))
         for key, _ in self._poller.select(max(0.0, wait)):
@@ -88,7 +88,7 @@ class PollingWorker(Worker):  # type: ignore[misc]
             step(subject)
         self._clients.work()
 
-    def _look_after_process(self, now: float) -> None:
+    def _check_process(self, now: float) -> None:
         if now - self._notified >= 1.0:
             self._notified = now
             self.notify()

@@ -125,7 +125,7 @@ class _Server:
         """End the process when a thread failed; gunicorn then starts the worker again."""
         try:
             if failure.exc_value is not None:
-                self.log.put({"level": "error", "msg": "ending", **_told(failure.exc_value)})
+                self.log.put({"level": "error", "msg": "ending", **_described(failure.exc_value)})
             self.log.close()
         finally:
             os._exit(70)
@@ -173,7 +173,7 @@ class _Server:
             metrics.certificate_expiration.labels(kind).set(at)
 
 
-def _told(error: BaseException) -> dict[str, str]:
+def _described(error: BaseException) -> dict[str, str]:
     return {"error": faults.describe(error)}
 
 
@@ -185,7 +185,7 @@ def _freeze() -> None:
 
 
 class FirstSync:
-    """Records whether the state was ever synced, and freezes the garbage collector once it is."""
+    """Records whether the state was ever synced; once it is, exempts it from garbage collection."""
 
     def __init__(self, freeze: Callable[[], None] = _freeze) -> None:
         self.done = False
@@ -213,7 +213,7 @@ class FirstSync:
 def teller(metrics: Metrics, log: DecisionLog) -> Callable[[Considered, float], None]:
     def tell(considered: Considered, seconds: float) -> None:
         count(metrics, considered.outcome)
-        # Most updates of Jobs put nothing back, and nobody looks for them in a log.
+        # Most updates of Jobs put nothing back, and nobody needs them in a log.
         if not isinstance(considered.outcome, Restored) or considered.outcome.count:
             log.put(decision_log.with_job(decision_log.line(considered, seconds), considered))
 
@@ -221,7 +221,7 @@ def teller(metrics: Metrics, log: DecisionLog) -> Callable[[Considered, float], 
 
 
 def count(metrics: Metrics, outcome: Outcome) -> None:
-    """Count what one review came to."""
+    """Count the outcome of one review."""
     match outcome:
         case Skipped():
             metrics.skipped.labels(outcome.skip).inc()
@@ -229,9 +229,9 @@ def count(metrics: Metrics, outcome: Outcome) -> None:
             decision = outcome.decision
             option, reason = decision_log.taken(decision)
             metrics.decisions.labels(decision.policy, decision.mode, option, reason).inc()
-            for item in decision.options:
-                if item.rejection is not None:
-                    refused = decision.policy, item.option, item.rejection.reason
+            for assessment in decision.options:
+                if assessment.rejection is not None:
+                    refused = decision.policy, assessment.option, assessment.rejection.reason
                     metrics.rejections.labels(*refused).inc()
         case Moved():
             metrics.moves.labels(MOVED).inc()

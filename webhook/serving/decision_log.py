@@ -98,11 +98,11 @@ class DecisionLog:
             # Lines leave the bound only when they are written, so that a stalled stream fills it.
             count = min(len(self._lines), _TOGETHER)
             lines = [self._lines[index] for index in range(count)]
-            found = [self._encoded(line) for line in lines]
-            shown = [text for line, text in zip(lines, found, strict=True) if _is_shown(line)]
+            encoded = [self._encoded(line) for line in lines]
+            shown = [text for line, text in zip(lines, encoded, strict=True) if _is_shown(line)]
             self._pass_together([text for text in shown if text])
-            self._write_together([text for text in found if text])
-            for _ in found:
+            self._write_together([text for text in encoded if text])
+            for _ in encoded:
                 self._lines.popleft()
 
     def _encoded(self, line: Mapping[str, Any]) -> str:
@@ -146,27 +146,27 @@ def line(considered: Considered, seconds: float) -> dict[str, Any]:
     ``queue`` is where the Job goes; option and reason are the labels of the metrics.
     """
     review, outcome = considered.review, considered.outcome
-    found: dict[str, Any] = {
+    record: dict[str, Any] = {
         "msg": _MESSAGES[type(outcome)],
         **about(review),
         "dry_run": review.dry_run,
         "latency_ms": round(seconds * 1000, 3),
     }
     if isinstance(outcome, Restored):
-        return {**found, "restored": outcome.count}
-    found["queue"] = _text(review.object, "labels", QUEUE_LABEL)
+        return {**record, "restored": outcome.count}
+    record["queue"] = _text(review.object, "labels", QUEUE_LABEL)
     match outcome:
         case Skipped():
-            found["reason"] = str(outcome.skip)
+            record["reason"] = str(outcome.skip)
         case Declined():
-            found["reason"] = str(outcome.obstacle)
+            record["reason"] = str(outcome.obstacle)
         case Decided() | Moved():
-            found["option"], found["reason"] = taken(outcome.decision)
-            found["state_age_s"] = round(outcome.decision.state_age_seconds, 3)
-            found["decision"] = decision_record.decision_json(outcome.decision)
+            record["option"], record["reason"] = taken(outcome.decision)
+            record["state_age_s"] = round(outcome.decision.state_age_seconds, 3)
+            record["decision"] = decision_record.decision_json(outcome.decision)
         case Undone():
             pass
-    return found
+    return record
 
 
 _MESSAGES: Final[Mapping[type, str]] = {
@@ -193,7 +193,7 @@ def with_job(line: Mapping[str, Any], considered: Considered) -> Mapping[str, An
 
 
 def about(review: Review) -> dict[str, Any]:
-    """Return which review it is; a Job without a name yet is identified by its generateName."""
+    """Return the fields that identify a review; a Job without a name has its generateName."""
     name = review.name or _text(review.object, "name")
     named = {"name": name} if name else {"generateName": _text(review.object, "generateName")}
     return {
@@ -215,15 +215,15 @@ def observers(text: str) -> dict[str, Any]:
     Anything but a JSON object (a traceback) becomes its text.
     """
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"process": "observer", "msg": text}
+        parsed = None
+    return parsed if isinstance(parsed, dict) else {"process": "observer", "msg": text}
 
 
 def _text(source: Mapping[str, Any], *path: str) -> str:
     """Return a text below ``metadata``, or empty; in a review that failed it may be anything."""
-    found: Any = source.get("metadata")
+    node: Any = source.get("metadata")
     for part in path:
-        found = found.get(part) if isinstance(found, dict) else None
-    return found if isinstance(found, str) else ""
+        node = node.get(part) if isinstance(node, dict) else None
+    return node if isinstance(node, str) else ""

@@ -169,6 +169,7 @@ class Handler:
         # In a reinvocation, only another replica's decision is not in the ledger yet.
         if is_known and self._here.knows(arrival.key):
             return
+        # The bound by namespace: docs/decisions/0025-placements-that-come-to-nothing.md.
         if not self._here.has_room(arrival):
             self._metrics.expired.labels(TOO_MANY).inc()
             return
@@ -177,6 +178,7 @@ class Handler:
         self._metrics.placements.inc()
 
     def _is_repeated(self, source: Mapping[str, Any], now: float) -> bool:
+        # Kueue's webhook suspends a Job that names a queue; the API server may then call us again.
         metadata, spec = source["metadata"], source.get("spec") or {}
         name = metadata.get("name") or metadata.get("generateName")
         key = f"{metadata['namespace']}/{name}"

@@ -1,8 +1,8 @@
 """Placements: decisions whose Workloads are not yet part of the snapshot, and views with them.
 
-Also what tells a second review of one creation from a second Job. Pure state machines. Its owner
-guards it with a lock and drops a placement in the same step in which the snapshot with its Workload
-comes into use, so that it is never counted twice.
+Also what distinguishes a second review of one creation from a second Job. Pure state machines. Its
+owner guards it with a lock and drops a placement in the same step in which the snapshot with its
+Workload comes into use, so that it is never counted twice.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Ledger:
 
     def drop(self, placements: Iterable[Arrival]) -> tuple[Arrival, ...]:
         """Drop placements that will lead to no Workload; return those that were here."""
-        found = (self._pop(placement.key) for placement in placements)
-        return tuple(entry[0] for entry in found if entry is not None)
+        popped = (self._pop(placement.key) for placement in placements)
+        return tuple(entry[0] for entry in popped if entry is not None)
 
     def expire(self, now: float, *, healthy: bool = False) -> tuple[Arrival, ...]:
         """Drop and return the placements whose Workloads never appeared.
@@ -163,7 +163,10 @@ REPEATED_SECONDS = 2.0
 
 
 class RepeatedReviews:
-    """Remembers, for two seconds, creations that Kueue's webhook will suspend."""
+    """Remembers, for two seconds, creations that Kueue's webhook will suspend.
+
+    The API server may then send a second review of the same creation, of a suspended Job.
+    """
 
     def __init__(self) -> None:
         self._expected: dict[str, deque[float]] = {}
@@ -198,6 +201,8 @@ class RepeatedReviews:
 
 
 class ClusterView:
+    """One cluster's snapshot and placements, and the occupancy that they make together."""
+
     def __init__(self, ttl_seconds: float, *, healthy_seconds: float = -1.0) -> None:
         """Begin with an empty snapshot; a placement expires after *ttl_seconds*.
 
@@ -207,7 +212,7 @@ class ClusterView:
         self.snapshot = Snapshot()
         self.forecasts_as_of = 0.0
         self._ledger = Ledger(ttl_seconds=ttl_seconds)
-        self._unforeseen = Ledger(ttl_seconds=ttl_seconds)
+        self._not_forecast = Ledger(ttl_seconds=ttl_seconds)
         """Placements that the forecasts in use do not contain yet."""
         self._live = LiveOccupancy()
 
@@ -225,7 +230,7 @@ class ClusterView:
         if update.synced:
             self.forecasts_as_of = update.forecasts_as_of
         self._live.drop(self._ledger.seen(update.seen, now))
-        self._live.forget(self._unforeseen.seen(update.foreseen))
+        self._live.forget(self._not_forecast.seen(update.foreseen))
         gone = self._drop_expired(now)
         self._live.adopt(self.snapshot)
         return gone
@@ -240,7 +245,7 @@ class ClusterView:
         self._ledger.enter(arrival, now)
         self._live.add(arrival)
         if self._live.foresee(arrival, now):
-            self._unforeseen.enter(arrival, now)
+            self._not_forecast.enter(arrival, now)
 
     def has_room(self, arrival: Arrival) -> bool:
         """Return whether one more placement of its namespace counts."""
@@ -253,7 +258,7 @@ class ClusterView:
         """Drop placements that led to no Workload."""
         if gone := self._ledger.drop(placements):
             self._live.drop(gone)
-            self._live.forget(self._unforeseen.drop(gone))
+            self._live.forget(self._not_forecast.drop(gone))
             self._live.adopt(self.snapshot)
 
     def knows(self, key: str) -> bool:
@@ -261,18 +266,18 @@ class ClusterView:
 
     def leave(self, seen: Iterable[SeenWorkload]) -> Sequence[tuple[SeenWorkload, Arrival]]:
         """Drop and return placements whose Workloads were observed in another cluster."""
-        found = [(each, gone) for each in seen for gone in self._ledger.seen((each,))]
-        if gone := [arrival for _, arrival in found]:
+        left = [(workload, gone) for workload in seen for gone in self._ledger.seen((workload,))]
+        if gone := [arrival for _, arrival in left]:
             self._live.drop(gone)
             self._live.forget(gone)
             self._live.adopt(self.snapshot)
-        return found
+        return left
 
     def _drop_expired(self, now: float) -> Sequence[Arrival]:
         gone = self._ledger.expire(now, healthy=self.is_healthy(now))
         self._live.drop(gone)
-        self._live.forget(self._unforeseen.drop(gone))
-        if late := self._unforeseen.expire(now):
+        self._live.forget(self._not_forecast.drop(gone))
+        if late := self._not_forecast.expire(now):
             self._live.forget(late)
         return gone
 
@@ -282,6 +287,8 @@ _WAITING_SECONDS = 3600.0
 
 
 class ClusterViews:
+    """The views of MultiKueue's worker clusters, with the placements that are sent to them."""
+
     def __init__(self, ttl_seconds: float) -> None:
         self._ttl_seconds = ttl_seconds
         self._views: dict[str, ClusterView] = {}
@@ -295,7 +302,7 @@ class ClusterViews:
 
     def ages(self, now: float) -> dict[str, float]:
         """Return for how many seconds at most each cluster has sent nothing."""
-        heard = {name: each.snapshot.as_of for name, each in self._views.items()}
+        heard = {name: view.snapshot.as_of for name, view in self._views.items()}
         return {name: max(0.0, now - at) for name, at in {**self._unheard, **heard}.items()}
 
     def update(self, update: Update, here: Occupancy, now: float) -> None:
@@ -318,28 +325,28 @@ class ClusterViews:
         A Job was placed in a cluster as if the manager had quota for it, and may find none, since
         other replicas decide, too.
         """
-        waiting = {each.key: each for each in seen if _is_long(here, each)}
+        waiting = {workload.key: workload for workload in seen if _is_long(here, workload)}
         for name, view in self._views.items():
-            for each, arrival in view.leave(tuple(waiting.values())):
-                del waiting[each.key]
-                self._waiting.enter(replace(arrival, key=each.key, cluster=name), now)
+            for workload, arrival in view.leave(tuple(waiting.values())):
+                del waiting[workload.key]
+                self._waiting.enter(replace(arrival, key=workload.key, cluster=name), now)
 
     def _send(self, reserved: Iterable[SeenWorkload], now: float) -> None:
         """Count Workloads in their clusters once the manager has reserved quota for them."""
-        for each in reserved:
-            for arrival in self._waiting.seen((each,)):
+        for workload in reserved:
+            for arrival in self._waiting.seen((workload,)):
                 if arrival.cluster in self._views:
                     # By now even a Job from generateName has its name.
-                    self._views[arrival.cluster].enter(replace(arrival, key=each.key), now)
+                    self._views[arrival.cluster].enter(replace(arrival, key=workload.key), now)
 
     def _take(self, name: str, news: Update, now: float) -> None:
         self._unheard.pop(name, None)
         view = self._views.setdefault(name, ClusterView(self._ttl_seconds))
         view.update(news, now)
         self._waiting.seen(news.seen)
-        for other in self._views.values():
-            if other is not view:
-                other.leave(news.seen)
+        for elsewhere in self._views.values():
+            if elsewhere is not view:
+                elsewhere.leave(news.seen)
 
     def expire(self, now: float) -> None:
         self._waiting.expire(now)
@@ -372,8 +379,8 @@ class ClusterViews:
         """Return the manager's occupancy with those of its worker clusters."""
         if not self._views and not self._unheard:
             return here
-        found = {name: view.occupancy for name, view in self._views.items()}
-        return replace(here, clusters=found, unheard=self._unheard)
+        occupancies = {name: view.occupancy for name, view in self._views.items()}
+        return replace(here, clusters=occupancies, unheard=self._unheard)
 
     def _watch(self, names: tuple[str, ...], now: float) -> None:
         for name in self._views.keys() - set(names):

@@ -56,8 +56,8 @@ class Mutate:
                 self._metrics.reviews.labels("unknown", "404").inc()
                 start_response("404 Not Found", [("Content-Length", "0")])
                 return ()
-            found: Iterable[bytes] = self._others(environ, start_response)
-            return found
+            response: Iterable[bytes] = self._others(environ, start_response)
+            return response
         if environ["REQUEST_METHOD"] != "POST":
             start_response("405 Method Not Allowed", [("Allow", "POST"), ("Content-Length", "0")])
             return ()
@@ -71,7 +71,7 @@ class Mutate:
     def _answers_at(self, path: str) -> bool:
         """Compare with every path, in a time that does not depend on where they differ."""
         given = path.encode("latin-1")
-        return sum(hmac.compare_digest(given, each) for each in self._paths) > 0
+        return sum(hmac.compare_digest(given, answered) for answered in self._paths) > 0
 
     def _answer(self, body: bytes, *, is_late: bool) -> tuple[str, str, bytes]:
         started, metrics = time.perf_counter(), self._metrics

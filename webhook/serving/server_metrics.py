@@ -53,7 +53,7 @@ BLIND: Final = "blind"
 """No Workload was observed within the time to live, while the watch was silent."""
 TOO_MANY: Final = "tooMany"
 """Too many placements of its namespace were without a Workload, so it did not count."""
-UNTESTED: Final = tuple(each for each in KueueTested if each is not KueueTested.TESTED)
+UNTESTED: Final = tuple(reason for reason in KueueTested if reason is not KueueTested.TESTED)
 
 
 class Metrics:
