@@ -102,7 +102,7 @@ _VALUE = "f:value"
 
 
 def disowned(source: Mapping[str, Any], variables: Iterable[Path]) -> list[Operation]:
-    """List the operations after which nobody owns the literal value of these variables."""
+    """List the operations after which no field manager owns the value of these variables."""
     metadata = source.get("metadata")
     entries = metadata.get("managedFields") if isinstance(metadata, dict) else None
     claimed = [(*_fields_of(path), _VALUE) for path in variables]
@@ -259,26 +259,26 @@ def operations(
     plan = _Operations(source)
     for edit in edits:
         plan.add(edit)
-    found = plan.operations()
-    _apply(found, source)
+    added = plan.operations()
+    _apply(added, source)
     _verify(edits, source)
-    return written + found
+    return written + added
 
 
 def prepare(
     edits: tuple[Edit, ...], source: Mapping[str, Any], allowed: Allowed
 ) -> Prepared | None:
-    """Return the operations that fit every object equal to *source*; None: there is no patch."""
+    """Return the patch for every object equal to *source*; None: none is certain to apply."""
     try:
-        found = operations(edits, deepcopy(dict(source)), allowed)
+        written = operations(edits, deepcopy(dict(source)), allowed)
     except PatchError:
         return None
     return Prepared(
         edits=edits,
         original=original_of(edits, source),
-        operations=tuple(found),
+        operations=tuple(written),
         open_edits=tuple(n for n, edit in enumerate(edits) if edit.value == HOLE),
-        open_operations=tuple(n for n, each in enumerate(found) if _is_open(each)),
+        open_operations=tuple(n for n, operation in enumerate(written) if _is_open(operation)),
     )
 
 
@@ -319,9 +319,9 @@ def _check(edits: Sequence[Edit], allowed: Allowed) -> None:
         seen.add(edit.path)
 
 
-def _apply(found: Sequence[Operation], source: dict[str, Any]) -> None:
+def _apply(written: Sequence[Operation], source: dict[str, Any]) -> None:
     try:
-        for operation in found:
+        for operation in written:
             apply(operation, source)
     except CannotApplyError as error:
         raise PatchError((), f"does not apply: {error}") from error
@@ -354,7 +354,7 @@ class _Operations:
     def operations(self) -> list[Operation]:
         return self._operations + [
             {"op": "remove", "path": f"{pointer}/{index}"}
-            for pointer, index in sorted(self._removals, key=lambda item: -item[1])
+            for pointer, index in sorted(self._removals, key=lambda removal: -removal[1])
         ]
 
     def add(self, edit: Edit) -> None:
