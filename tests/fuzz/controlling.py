@@ -41,6 +41,8 @@ class Cluster(Objects):
     def __init__(self) -> None:
         super().__init__()
         self.policies = copy.deepcopy(good()[kinds.POLICIES])
+        self.workloads: dict[str, Any] = {}
+        """By UID, as they are now."""
 
     def kueue_version(self) -> str:
         return "v1beta2"
@@ -50,6 +52,8 @@ class Cluster(Objects):
             return {"items": copy.deepcopy(self.policies)}
         if path == "/version":
             return {"major": "1", "minor": "36"}
+        if path.endswith("/workloads"):
+            return {"items": list(self.workloads.values())}
         return super().get(path, params)
 
     def patch(self, path: str, body: Any) -> Any:
@@ -61,6 +65,11 @@ class Cluster(Objects):
         if "/configmaps/" in path:
             return super().patch(path, body)
         raise Refused(409, "it has changed")
+
+
+def id_of(source: Mapping[str, Any]) -> str:
+    """Tell a Workload from others, whatever its metadata are."""
+    return repr(source.get("metadata"))
 
 
 class Controlled:
@@ -100,6 +109,9 @@ class Controlled:
         self._put(whole, event=(event_type, pending_jobs.read(whole, source, KEYS)))
 
     def change_workload(self, event_type: str, source: Mapping[str, Any]) -> None:
+        self.cluster.workloads[id_of(source)] = source
+        if event_type == "DELETED":
+            del self.cluster.workloads[id_of(source)]
         self._put(RUNS.kind, event=(event_type, read_run(RUNS.kind, source, KEYS)))
         self.change(kinds.WORKLOADS, event_type, source)
 
@@ -112,7 +124,7 @@ class Controlled:
             self.now += _LATER
             self.controller.put(None)
             self.controller.step()
-        assert self._failed() == {}
+        assert self._failed() == {}, self.lines[-3:]
 
     def _failed(self) -> Mapping[str, float]:
         """Count what failed in turns that went on all the same, by their part."""

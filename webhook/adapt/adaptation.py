@@ -49,12 +49,12 @@ def adapt_containers(
     inits = [_strip(container, adaptation) for container in template.init_containers]
     is_target = _targets(adaptation)
 
-    def give(item: _Stripped, *, is_main: bool) -> Container:
-        return _give(item, adaptation, targeted=is_target(item, is_main))
+    def give(stripped: _Stripped, *, is_main: bool) -> Container:
+        return _give(stripped, adaptation, targeted=is_target(stripped, is_main))
 
     return (
-        tuple(give(item, is_main=True) for item in mains),
-        tuple(give(item, is_main=False) for item in inits),
+        tuple(give(stripped, is_main=True) for stripped in mains),
+        tuple(give(stripped, is_main=False) for stripped in inits),
     )
 
 
@@ -64,9 +64,9 @@ def _targets(adaptation: Adaptation) -> Callable[[_Stripped, bool], bool]:
     # any other gives to all main ones.
     if adaptation.containers is not None:
         names = adaptation.containers
-        return lambda item, _: item.container.name in names
+        return lambda stripped, _: stripped.container.name in names
     if adaptation.accelerator is Accelerator.REMOVE or adaptation.resources.remove:
-        return lambda item, _: item.lost
+        return lambda stripped, _: stripped.lost
     return lambda _, is_main: is_main
 
 
@@ -116,11 +116,11 @@ def _named(
     return set(adaptation.resources.remove).intersection(asked) - given
 
 
-def _give(item: _Stripped, adaptation: Adaptation, *, targeted: bool) -> Container:
-    container = item.container
+def _give(stripped: _Stripped, adaptation: Adaptation, *, targeted: bool) -> Container:
+    container = stripped.container
     resources = container.resources
-    if item.units:
-        resources = _compensated(resources, adaptation.per_removed, item.units)
+    if stripped.units:
+        resources = _compensated(resources, adaptation.per_removed, stripped.units)
     if targeted:
         changes = adaptation.resources
         resources = Resources(
@@ -141,24 +141,24 @@ def _compensated(resources: Resources, per_removed: Mapping[str, str], units: in
     A limit below its new request is raised to it.
     """
     requests, limits = dict(resources.requests), dict(resources.limits)
-    for resource, each in per_removed.items():
-        worth = quantity.nano(each) * units
+    for resource, per_unit in per_removed.items():
+        worth = quantity.nano(per_unit) * units
         # The API server defaults a missing request to its limit.
         current = requests.get(resource, limits.get(resource))
         if current is not None and quantity.nano(current) >= worth:
             continue
-        written = _multiple(each, units, resource)
+        written = _multiple(per_unit, units, resource)
         requests[resource] = written
         if resource in limits and quantity.nano(limits[resource]) < worth:
             limits[resource] = written
     return Resources(requests=requests, limits=limits)
 
 
-def _multiple(each: str, units: int, resource: str) -> str:
+def _multiple(per_unit: str, units: int, resource: str) -> str:
     """Return *units* times a quantity; for one unit it is kept as the policy's author wrote it."""
     if units == 1:
-        return each
-    total = quantity.from_nano(quantity.nano(each) * units, resource=resource)
+        return per_unit
+    total = quantity.from_nano(quantity.nano(per_unit) * units, resource=resource)
     return quantity.render(total, resource=resource)
 
 
@@ -174,15 +174,15 @@ def _with_env(
     if not wanted:
         return env
     places = {entry.get("name"): index for index, entry in enumerate(env)}
-    result = list(env)
+    changed = list(env)
     for name, value in sorted(wanted.items()):
         entry: Mapping[str, Json] = {"name": name, "value": value}
         index = places.get(name)
         if index is None:
-            result.append(entry)
+            changed.append(entry)
         elif env[index].get("value", "") != value or "valueFrom" in env[index]:
-            result[index] = entry
-    return tuple(result)
+            changed[index] = entry
+    return tuple(changed)
 
 
 def _without(amounts: Mapping[str, str], removed: set[str]) -> Mapping[str, str]:
@@ -270,18 +270,18 @@ def _runtime_class(template: PodTemplate, adaptation: Adaptation) -> str | None:
 def _tolerations(template: PodTemplate, adaptation: Adaptation) -> tuple[Mapping[str, Json], ...]:
     """Return the tolerations after removals and additions; one that was there keeps its place."""
     added = [_written(spec) for spec in adaptation.tolerations.add]
-    wanted = {_normal(item) for item in added}
+    wanted = {_normal(toleration) for toleration in added}
     # What the policy adds is never removed, even if it tolerates an accelerator's taint.
     kept = [
-        item
-        for item in template.tolerations
-        if _normal(item) in wanted or not _is_removed(item, adaptation)
+        toleration
+        for toleration in template.tolerations
+        if _normal(toleration) in wanted or not _is_removed(toleration, adaptation)
     ]
-    present = {_normal(item) for item in kept}
-    for item in added:
-        if _normal(item) not in present:
-            present.add(_normal(item))
-            kept.append(item)
+    present = {_normal(toleration) for toleration in kept}
+    for toleration in added:
+        if _normal(toleration) not in present:
+            present.add(_normal(toleration))
+            kept.append(toleration)
     return tuple(kept)
 
 

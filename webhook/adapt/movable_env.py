@@ -128,18 +128,18 @@ def _read_from_annotations(container: Container) -> set[str]:
 def _movable(
     before: Sequence[PodSet], after: tuple[PodSet, ...], option: Option, policy: FallbackPolicy
 ) -> tuple[PodSet, ...]:
-    found = PodSets(
+    movable = PodSets(
         replace(new, template=_with_references(old.template, new.template, option, policy))
         for old, new in zip(before, after, strict=True)
     )
-    return after if found == after else found
+    return after if movable == after else movable
 
 
 def _with_references(
     before: PodTemplate, after: PodTemplate, option: Option, policy: FallbackPolicy
 ) -> PodTemplate:
     options = policy.spec.options if policy.spec.reconsider is not None else (option,)
-    envs = [each.adaptation.env for each in options]
+    envs = [alternative.adaptation.env for alternative in options]
     kept: dict[str, Sequence[Mapping[str, str]]] = {}
     read: dict[str, str] = {}
     for name in dict.fromkeys(name for env in envs for name in env):
@@ -171,12 +171,12 @@ def _values_to_keep(
 ) -> Sequence[str]:
     """Return a variable's value under each of *envs*; empty: it stays literal."""
     containers = (*template.containers, *template.init_containers)
-    found = {_values(name, container, envs) for container in containers}
+    readings = {_values(name, container, envs) for container in containers}
     # One annotation has one value, so all containers that read it must agree.
-    found = {values for values in found if _varies(values)}
-    if len(found) != 1 or not _NAME.fullmatch(name):
+    readings = {values for values in readings if _varies(values)}
+    if len(readings) != 1 or not _NAME.fullmatch(name):
         return ()
-    (values,) = found
+    (values,) = readings
     known = [value for value in values if value is not None and not _EXPANDED.search(value)]
     return known if len(known) == len(envs) else ()
 
@@ -202,7 +202,7 @@ def _literal(name: str, container: Container) -> str | None:
 
 
 def _own(name: str, container: Container) -> Mapping[str, Json] | None:
-    return next((item for item in reversed(container.env) if item.get("name") == name), None)
+    return next((entry for entry in reversed(container.env) if entry.get("name") == name), None)
 
 
 def _varies(values: Sequence[str | None]) -> bool:
@@ -220,10 +220,10 @@ def _replaced(
 ) -> tuple[Mapping[str, Json], ...]:
     """Return *env* with each of *entries* in its variable's place; of several the last one."""
     places = {str(entry.get("name")): index for index, entry in enumerate(env)}
-    found = list(env)
+    replaced = list(env)
     for name in entries.keys() & places.keys():
-        found[places[name]] = entries[name]
-    return tuple(found)
+        replaced[places[name]] = entries[name]
+    return tuple(replaced)
 
 
 def _reference(name: str) -> Mapping[str, Json]:

@@ -39,7 +39,7 @@ def without_selector(node_selector: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def tolerates_accelerator(toleration: Mapping[str, Json]) -> bool:
-    """Tell whether a toleration is of accelerator nodes; one without a key is of every node."""
+    """Tell whether a toleration is for accelerators' taints; without a key it is for all taints."""
     return accelerators.pins_taint(str(toleration.get("key", "")), str(toleration.get("value", "")))
 
 
@@ -83,28 +83,28 @@ def _preferred(node: Mapping[str, Json]) -> dict[str, Json]:
     if not isinstance(preferred, Sequence) or isinstance(preferred, str):
         return {} if preferred is None else {_PREFERRED: preferred}
     kept = []
-    for item in preferred:
-        term = item.get("preference") if isinstance(item, Mapping) else None
+    for weighted in preferred:
+        term = weighted.get("preference") if isinstance(weighted, Mapping) else None
         stripped = _without_pins(term) if isinstance(term, Mapping) else term
         if stripped is term:
-            kept.append(item)
-        elif isinstance(item, Mapping) and isinstance(stripped, Mapping) and _asks(stripped):
-            kept.append({**item, "preference": stripped})
+            kept.append(weighted)
+        elif isinstance(weighted, Mapping) and isinstance(stripped, Mapping) and _asks(stripped):
+            kept.append({**weighted, "preference": stripped})
     return {_PREFERRED: kept} if kept else {}
 
 
 def _terms(required: Json) -> list[Mapping[str, Json]]:
-    found = required.get("nodeSelectorTerms") if isinstance(required, Mapping) else None
-    if not isinstance(found, Sequence) or isinstance(found, str):
+    terms = required.get("nodeSelectorTerms") if isinstance(required, Mapping) else None
+    if not isinstance(terms, Sequence) or isinstance(terms, str):
         return []
-    return [term for term in found if isinstance(term, Mapping)]
+    return [term for term in terms if isinstance(term, Mapping)]
 
 
 def _without_pins(term: Mapping[str, Json]) -> Mapping[str, Json]:
     expressions = term.get("matchExpressions")
     if not isinstance(expressions, Sequence) or isinstance(expressions, str):
         return term
-    kept = [item for item in expressions if not _pins(item)]
+    kept = [expression for expression in expressions if not _pins(expression)]
     if len(kept) == len(expressions):
         return term
     rest = {key: value for key, value in term.items() if key != "matchExpressions"}
@@ -127,18 +127,18 @@ def _asks(term: Mapping[str, Json]) -> bool:
 
 
 def left_over(before: PodTemplate, after: PodTemplate) -> Iterator[str]:
-    """Yield the submitter's own selectors that are left and look like they pin to accelerators."""
+    """Yield the submitter's own selectors that are left and seem to pin to accelerators."""
     for key, value in after.node_selector.items():
-        if before.node_selector.get(key) == value and _looks_pinned(key, value):
+        if before.node_selector.get(key) == value and _seems_pinned(key, value):
             yield f"node selector {key}={value}"
     if after.affinity is None:
         return
     for expression in _required_expressions(after.affinity):
         key, operator = str(expression.get("key", "")), str(expression.get("operator", ""))
         values = _values(expression) or ("",)
-        if operator == "Exists" and _looks_pinned(key, "true"):
+        if operator == "Exists" and _seems_pinned(key, "true"):
             yield f"required node affinity {key} {operator}"
-        elif operator == "In" and all(_looks_pinned(key, value) for value in values):
+        elif operator == "In" and all(_seems_pinned(key, value) for value in values):
             yield f"required node affinity {key} {operator} {', '.join(values)}"
 
 
@@ -150,10 +150,10 @@ def _required_expressions(affinity: Mapping[str, Json]) -> Iterator[Mapping[str,
         return
     expressions = terms[0].get("matchExpressions")
     if isinstance(expressions, Sequence):
-        yield from (item for item in expressions if isinstance(item, Mapping))
+        yield from (expression for expression in expressions if isinstance(expression, Mapping))
 
 
-def _looks_pinned(key: str, value: str) -> bool:
+def _seems_pinned(key: str, value: str) -> bool:
     key, value = key.lower(), value.lower()
     if value in accelerators.NEGATIVE or value.startswith(("no-", "non-")):
         return False

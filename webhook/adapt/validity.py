@@ -24,37 +24,40 @@ from webhook.model.reasons import Reason
 _CONTAINER, _POD = "Container", "Pod"
 
 
-def with_defaults(container: Container, items: Sequence[LimitRangeItem]) -> Resources:
-    """Return the container's resources with defaults: its own limits, then the LimitRanges'."""
+def with_defaults(container: Container, limit_ranges: Sequence[LimitRangeItem]) -> Resources:
+    """Return the container's resources with defaults from its own limits and the LimitRanges."""
     # A container's own limit is its default request; that comes before a LimitRange's default.
     limits = dict(container.resources.limits)
     requests = {**limits, **container.resources.requests}
-    for item in items:
-        if item.type == _CONTAINER:
-            limits = {**item.default, **limits}
-            requests = {**item.default_request, **requests}
+    for limit_range in limit_ranges:
+        if limit_range.type == _CONTAINER:
+            limits = {**limit_range.default, **limits}
+            requests = {**limit_range.default_request, **requests}
     return Resources(requests=requests, limits=limits)
 
 
-def problems(template: PodTemplate, items: Sequence[LimitRangeItem]) -> Iterator[str]:
+def problems(template: PodTemplate, limit_ranges: Sequence[LimitRangeItem]) -> Iterator[str]:
     """Yield why the LimitRanges would refuse a pod of *template*, in words.
 
     Raises:
         FieldError: a quantity cannot be read.
 
     """
-    filled = _filled(template, items)
-    for item in items:
-        if item.type == _CONTAINER:
+    filled = _filled(template, limit_ranges)
+    for limit_range in limit_ranges:
+        if limit_range.type == _CONTAINER:
             for container in (*filled.containers, *filled.init_containers):
-                yield from _refused(item, container.resources, f"container {container.name}")
-        elif item.type == _POD:
-            yield from _refused(item, _of_pod(filled), "the pod")
+                yield from _refused(limit_range, container.resources, f"container {container.name}")
+        elif limit_range.type == _POD:
+            yield from _refused(limit_range, _of_pod(filled), "the pod")
 
 
-def _filled(template: PodTemplate, items: Sequence[LimitRangeItem]) -> PodTemplate:
+def _filled(template: PodTemplate, limit_ranges: Sequence[LimitRangeItem]) -> PodTemplate:
     def fill(containers: tuple[Container, ...]) -> tuple[Container, ...]:
-        return tuple(replace(one, resources=with_defaults(one, items)) for one in containers)
+        return tuple(
+            replace(container, resources=with_defaults(container, limit_ranges))
+            for container in containers
+        )
 
     return replace(
         template,
@@ -63,12 +66,12 @@ def _filled(template: PodTemplate, items: Sequence[LimitRangeItem]) -> PodTempla
     )
 
 
-def _refused(item: LimitRangeItem, asked: Resources, where: str) -> Iterator[str]:
-    for resource, minimum in item.min.items():
+def _refused(limit_range: LimitRangeItem, asked: Resources, where: str) -> Iterator[str]:
+    for resource, minimum in limit_range.min.items():
         yield from _too_small(resource, minimum, asked, where)
-    for resource, maximum in item.max.items():
+    for resource, maximum in limit_range.max.items():
         yield from _too_large(resource, maximum, asked, where)
-    for resource, ratio in item.max_ratio.items():
+    for resource, ratio in limit_range.max_ratio.items():
         yield from _too_far_apart(resource, ratio, asked, where)
 
 
@@ -98,15 +101,15 @@ def _too_far_apart(resource: str, ratio: str, asked: Resources, where: str) -> I
     if not request or not limit:
         yield f"LimitRange wants a {resource} request and limit, {where} lacks one"
     elif limit * quantity.NANO > quantity.nano(ratio) * request:
-        found = f"{limit / request:g}"
-        yield f"{resource} limit is {found} times its request, over LimitRange's {ratio} in {where}"
+        times = f"{limit / request:g}"
+        yield f"{resource} limit is {times} times its request, over LimitRange's {ratio} in {where}"
 
 
 def _of_pod(template: PodTemplate) -> Resources:
     """Return the pod's resources as LimitRanger sums them up, pod-level ones in their place."""
     # Init containers run one by one, sidecars beside all that come after them.
-    requests = _total(template, [one.resources.requests for one in _every(template)])
-    limits = _total(template, [one.resources.limits for one in _every(template)])
+    requests = _total(template, [container.resources.requests for container in _every(template)])
+    limits = _total(template, [container.resources.limits for container in _every(template)])
     if template.resources is not None:
         requests |= template.resources.requests
         limits |= template.resources.limits
@@ -161,31 +164,34 @@ _OWN_ANNOTATION_BYTES = 512
 _POD_LEVEL = frozenset({"cpu", "memory"})
 
 
-def refusal(before: Job, after: Job, items: Sequence[LimitRangeItem]) -> Rejection | None:
-    """Return why the adapted Job must not be sent; None: it may be."""
+def refusal(before: Job, after: Job, limit_ranges: Sequence[LimitRangeItem]) -> Rejection | None:
+    """Return why the adapted Job *after* must not be sent; None: it may be.
+
+    *before* is the Job as submitted; *limit_ranges* are those of its namespace.
+    """
     has_minimum = MIN_PARALLELISM in before.annotations
-    return of_pod_sets(_refusal, before.pod_sets, after.pod_sets, items, has_minimum)
+    return of_pod_sets(_refusal, before.pod_sets, after.pod_sets, limit_ranges, has_minimum)
 
 
 def _refusal(
     before: Sequence[PodSet],
     after: Sequence[PodSet],
-    items: Sequence[LimitRangeItem],
+    limit_ranges: Sequence[LimitRangeItem],
     has_minimum: bool,  # noqa: FBT001 - a value like the others
 ) -> Rejection | None:
     for old, new in zip(before, after, strict=True):
         if old.template is new.template or old.template == new.template:
             continue
-        for reason, found in (
+        for reason, details in (
             (
                 Reason.UNSUPPORTED,
                 _unsupported(old.template, new.template, has_minimum=has_minimum),
             ),
-            (Reason.WOULD_BE_INVALID, _invalid(old.template, new.template, items)),
+            (Reason.WOULD_BE_INVALID, _invalid(old.template, new.template, limit_ranges)),
             (Reason.STILL_PINNED, _pinned(old.template, new.template)),
         ):
             try:
-                detail = next(found, None)
+                detail = next(details, None)
             except FieldError as error:
                 return Rejection(reason=Reason.WOULD_BE_INVALID, detail=str(error))
             if detail is not None:
@@ -221,7 +227,7 @@ def _differences(old: Resources, new: Resources) -> Iterator[str]:
 
 
 def _invalid(
-    before: PodTemplate, after: PodTemplate, items: Sequence[LimitRangeItem]
+    before: PodTemplate, after: PodTemplate, limit_ranges: Sequence[LimitRangeItem]
 ) -> Iterator[str]:
     if before.annotations != after.annotations:
         yield from _too_long(after)
@@ -232,21 +238,23 @@ def _invalid(
     for old, new in zip(_every(before), _every(after), strict=True):
         if old.resources != new.resources:
             yield from _refused_resources(new.name, new.resources)
-            filled = with_defaults(new, items)
+            filled = with_defaults(new, limit_ranges)
             yield from _over_limits(new.name, filled, " (LimitRange's default)")
-    if items:
+    if limit_ranges:
         # What the Job had against it as submitted is not the adaptation's fault.
-        submitted = frozenset(problems(before, items))
-        found = problems(after, items)
-        yield from (problem for problem in found if problem not in submitted)
+        submitted = frozenset(problems(before, limit_ranges))
+        adapted = problems(after, limit_ranges)
+        yield from (problem for problem in adapted if problem not in submitted)
 
 
 def _too_long(template: PodTemplate) -> Iterator[str]:
-    """https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/."""
+    """Yield why the API server would refuse the annotations: together they have a longest size."""
+    # ``ValidateAnnotationsSize`` in k8s.io/apimachinery:
+    # https://kubernetes.io/docs/concepts/overview/working-with-objects/annotations/
     size = sum(
         len(text.encode(errors="surrogatepass"))
-        for item in template.annotations.items()
-        for text in item
+        for annotation in template.annotations.items()
+        for text in annotation
     )
     allowed = _MAX_ANNOTATION_BYTES - _OWN_ANNOTATION_BYTES
     if size > allowed:

@@ -141,26 +141,26 @@ def original_of(edits: Iterable[Edit], source: Mapping[str, Any]) -> Original:
 
     What is missing or null is ABSENT.
     """
-    found: dict[Path, Json | Absent] = {}
+    values: dict[Path, Json | Absent] = {}
     # Most edits share their parents, and the way down to these is what costs.
     reached: dict[Path, Any] = {}
     for edit in edits:
         *above, last = edit.path
         parent = tuple(above)
         if parent not in reached:
-            reached[parent] = _reach(source, parent, found)
+            reached[parent] = _reach(source, parent, values)
         node = step(reached[parent], last)
-        found[edit.path] = ABSENT if node is None else node
-    return found
+        values[edit.path] = ABSENT if node is None else node
+    return values
 
 
-def _reach(source: Mapping[str, Any], path: Path, found: dict[Path, Json | Absent]) -> Any:
+def _reach(source: Mapping[str, Any], path: Path, values: dict[Path, Json | Absent]) -> Any:
     """Return the parent at *path*; None: it is missing, and recorded so with those above it."""
     node: Any = source
     for depth, part in enumerate(path, start=1):
         node = step(node, part)
         if node is None:
-            found.update((path[:end], ABSENT) for end in range(depth, len(path) + 1))
+            values.update((path[:end], ABSENT) for end in range(depth, len(path) + 1))
             break
     return node
 
@@ -179,12 +179,12 @@ def from_json(source: Any) -> Original:
         FieldError: *source* is no object of JSON Pointers.
 
     """
-    found: dict[Path, Json | Absent] = {}
+    values: dict[Path, Json | Absent] = {}
     for pointer, value in fields.as_mapping(source, _PATH).items():
         if not pointer.startswith("/"):
             raise FieldError(_PATH, f"expected a JSON Pointer, got {pointer!r}")
-        found[from_pointer(pointer)] = ABSENT if value is None else value
-    return found
+        values[from_pointer(pointer)] = ABSENT if value is None else value
+    return values
 
 
 def undone(source: Mapping[str, Any], original: Original, allowed: Allowed) -> dict[str, Any]:
@@ -195,17 +195,17 @@ def undone(source: Mapping[str, Any], original: Original, allowed: Allowed) -> d
 
     """
     _check(original, allowed)
-    result: dict[str, Any] = deepcopy(dict(source))
+    restored: dict[str, Any] = deepcopy(dict(source))
     # A decision edits only leaves, so a parent in the record is one that it had to create.
     parents = [path for path in original if isinstance(match(path, allowed), dict)]
     for path, value in original.items():
         if path not in parents:
-            _put_back(result, path, value)
-    _take_marks(result, original, allowed)
+            _put_back(restored, path, value)
+    _take_marks(restored, original, allowed)
     # The deepest first: a parent is empty only after the ones below it are gone.
     for path in sorted(parents, key=len, reverse=True):
-        _take_if_empty(result, path)
-    return result
+        _take_if_empty(restored, path)
+    return restored
 
 
 def _check(original: Original, allowed: Allowed) -> None:
@@ -232,8 +232,8 @@ def _fits_pattern(path: Path, value: Json | Absent, pattern: Path | None) -> boo
     return isinstance(value, dict if last == "affinity" else str)
 
 
-def _put_back(result: dict[str, Any], path: Path, value: Json | Absent) -> None:
-    node: Any = result
+def _put_back(restored: dict[str, Any], path: Path, value: Json | Absent) -> None:
+    node: Any = restored
     for part in path[:-1]:
         below = step(node, part)
         if below is None:
@@ -261,19 +261,19 @@ def _put_element_back(elements: list[Any], name: str, value: Json | Absent) -> N
         elements[index] = deepcopy(value)
 
 
-def _take_if_empty(result: dict[str, Any], path: Path) -> None:
-    parent, value = value_at(result, path[:-1]), value_at(result, path)
+def _take_if_empty(restored: dict[str, Any], path: Path) -> None:
+    parent, value = value_at(restored, path[:-1]), value_at(restored, path)
     if isinstance(parent, dict) and value in ({}, []):
         del parent[path[-1]]
 
 
-def _take_marks(result: dict[str, Any], original: Original, allowed: Allowed) -> None:
+def _take_marks(restored: dict[str, Any], original: Original, allowed: Allowed) -> None:
     for place in {pattern[:-1] for pattern in allowed if pattern[-2] in _TEXTS}:
-        texts = value_at(result, place)
+        texts = value_at(restored, place)
         if not isinstance(texts, dict):
             continue
         taken = [key for key in MARKS.intersection(texts) if (*place, key) not in original]
         for key in taken:
             del texts[key]
         if taken:
-            _take_if_empty(result, place)
+            _take_if_empty(restored, place)

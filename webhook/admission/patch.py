@@ -145,10 +145,10 @@ def operations(
     plan = _Operations(source)
     for edit in edits:
         plan.add(edit)
-    found = plan.operations()
-    _apply(found, source)
+    added = plan.operations()
+    _apply(added, source)
     _verify(edits, source)
-    return written + found
+    return written + added
 
 
 def prepare(
@@ -156,15 +156,15 @@ def prepare(
 ) -> Prepared | None:
     """Return the operations that fit every object equal to *source*; None: there is no patch."""
     try:
-        found = operations(edits, deepcopy(dict(source)), allowed)
+        patched = operations(edits, deepcopy(dict(source)), allowed)
     except PatchError:
         return None
     return Prepared(
         edits=edits,
         original=original_of(edits, source),
-        operations=tuple(found),
+        operations=tuple(patched),
         open_edits=tuple(n for n, edit in enumerate(edits) if edit.value == HOLE),
-        open_operations=tuple(n for n, each in enumerate(found) if _is_open(each)),
+        open_operations=tuple(n for n, operation in enumerate(patched) if _is_open(operation)),
     )
 
 
@@ -205,9 +205,9 @@ def _check(edits: Sequence[Edit], allowed: Allowed) -> None:
         seen.add(edit.path)
 
 
-def _apply(found: Sequence[Operation], source: dict[str, Any]) -> None:
+def _apply(added: Sequence[Operation], source: dict[str, Any]) -> None:
     try:
-        for operation in found:
+        for operation in added:
             apply(operation, source)
     except CannotApplyError as error:
         raise PatchError((), f"does not apply: {error}") from error

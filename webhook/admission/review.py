@@ -127,8 +127,8 @@ def uid_of(body: bytes) -> str:
 
     With it, even a review that would take too long to read can be answered.
     """
-    found = _UID.search(body, 0, _HEAD_BYTES)
-    return found[1].decode() if found else ""
+    match = _UID.search(body, 0, _HEAD_BYTES)
+    return match[1].decode() if match else ""
 
 
 def _parse(body: bytes) -> Any:
@@ -205,30 +205,30 @@ def _may_be_deep(body: bytes) -> bool:
 
 
 def _expect(source: Mapping[str, Any], key: str, expected: str) -> None:
-    found = fields.text(source, key, "")
-    if found != expected:
-        raise FieldError(key, f"expected {expected}, got {found!r}")
+    actual = fields.text(source, key, "")
+    if actual != expected:
+        raise FieldError(key, f"expected {expected}, got {actual!r}")
 
 
 def _required(request: Mapping[str, Any], key: str) -> str:
-    found = fields.text(request, key, "request")
-    if not found:
+    text = fields.text(request, key, "request")
+    if not text:
         raise FieldError(f"request.{key}", "expected a string, got nothing")
-    return found
+    return text
 
 
 def _names(request: Mapping[str, Any], key: str, last: str) -> tuple[str, str, str]:
-    found, here = fields.mapping(request, key, "request"), f"request.{key}"
+    source, here = fields.mapping(request, key, "request"), f"request.{key}"
     return (
-        fields.text(found, "group", here),
-        fields.text(found, "version", here),
-        fields.text(found, last, here),
+        fields.text(source, "group", here),
+        fields.text(source, "version", here),
+        fields.text(source, last, here),
     )
 
 
 def _old_object(request: Mapping[str, Any]) -> dict[str, Any] | None:
-    found = fields.mapping(request, "oldObject", "request")
-    return dict(found) if request.get("oldObject") is not None else None
+    old = fields.mapping(request, "oldObject", "request")
+    return dict(old) if request.get("oldObject") is not None else None
 
 
 def _cut(warnings: Sequence[str]) -> list[str]:
@@ -251,7 +251,10 @@ _NONCE = re.compile(r"[0-9a-z-]{1,64}")
 
 
 def probe_verdict(review: Review, *, seen_by: str) -> Verdict | None:
-    """Return a verdict that only repeats the nonce of a dry run; None: the review is no probe."""
+    """Return a verdict that only repeats the nonce of a dry run; None: the review is no probe.
+
+    *seen_by* names the server that answers.
+    """
     if not review.dry_run or review.operation != "CREATE":
         return None
     metadata = review.object.get("metadata")
@@ -264,5 +267,8 @@ def probe_verdict(review: Review, *, seen_by: str) -> Verdict | None:
 
 
 def probe_warning(nonce: str, *, seen_by: str = "") -> str:
-    """Return the warning; without *seen_by*, the beginning of every answer to this nonce."""
+    """Return the warning that answers a probe.
+
+    Without *seen_by* it is the beginning that every answer to this nonce has.
+    """
     return f"kueue-fallback: probe {nonce} seen by {seen_by}"

@@ -32,7 +32,7 @@ from webhook.model.words import clip
 VERSION = 1
 PREFIX = "kueue-fallback: "
 LONGEST = 65_536
-"""Characters of a decision that is still read; our own have a few thousand."""
+"""Most characters of a recorded decision that is read; our own have a few thousand."""
 _LONGEST_NAME = 253
 _REASON_LIMIT = 256
 """Characters of the annotation ``reason``."""
@@ -70,7 +70,7 @@ class Recorded:
     reason: str
     from_queue: str
     original: Mapping[str, Any]
-    """JSON Pointers to the submitted values, as ``admission.original`` writes them."""
+    """JSON Pointer to what was submitted there, as ``admission.original`` writes it."""
     left_alone: str = ""
     """Why no option was taken, a value of ``LeftAlone``; empty: one was, or it was not recorded."""
     moves: int = 0
@@ -80,11 +80,13 @@ class Recorded:
     """The options, as they were at the decision or the last move."""
 
     def elsewhere(self, queue: str) -> frozenset[str]:
-        """Return the options' ClusterQueues but for the one of this LocalQueue."""
+        """Return the ClusterQueues of all options except that of the LocalQueue *queue*."""
         # An option whose queues were not found has no ClusterQueue.
-        found = {each.queue: each.cluster_queue for each in self.options if each.cluster_queue}
-        others = {there for name, there in found.items() if name and name != queue}
-        return frozenset(others - {found.get(queue)})
+        cluster_queues = {
+            option.queue: option.cluster_queue for option in self.options if option.cluster_queue
+        }
+        others = {there for name, there in cluster_queues.items() if name and name != queue}
+        return frozenset(others - {cluster_queues.get(queue)})
 
     @property
     def is_newer(self) -> bool:
@@ -102,13 +104,12 @@ def to_json(decision: Decision, original: Mapping[str, Any]) -> str:
 
     *original* is what an undo puts back.
     """
-    found = {**decision_json(decision), "original": original}
-    return _ENCODER.encode(found)
+    return _ENCODER.encode({**decision_json(decision), "original": original})
 
 
 def decision_json(decision: Decision) -> dict[str, Any]:
     """Return a decision as JSON, without what is needed to undo it."""
-    found: dict[str, Any] = {
+    record: dict[str, Any] = {
         "version": VERSION,
         "id": decision.id,
         "time": decision.time,
@@ -117,38 +118,38 @@ def decision_json(decision: Decision) -> dict[str, Any]:
     }
     # By it a match condition lets the API server leave out the second call (decision 0008).
     if decision.submitted:
-        found["submitted"] = decision.submitted
+        record["submitted"] = decision.submitted
     if decision.option is not None:
-        found["option"] = decision.option
+        record["option"] = decision.option
     if decision.left_alone is not None:
-        found["leftAlone"] = str(decision.left_alone)
-    found |= {
+        record["leftAlone"] = str(decision.left_alone)
+    record |= {
         "reason": decision.reason,
         "from": {"queue": decision.from_queue},
         "stateAge": round(decision.state_age_seconds, 3),
     }
     if decision.changed:
-        found["changed"] = list(decision.changed)
+        record["changed"] = list(decision.changed)
     if decision.moves:
-        found["moves"] = decision.moves
-        found["history"] = [
+        record["moves"] = decision.moves
+        record["history"] = [
             {"time": stay.time, "option": stay.option, "reason": stay.reason}
             for stay in decision.history
         ]
-    found["options"] = [_option_json(option) for option in decision.options]
-    return found
+    record["options"] = [_option_json(option) for option in decision.options]
+    return record
 
 
 def outcome_json(outcome: CreateOutcome) -> dict[str, Any]:
-    """Return all that a create comes to as JSON, for people and programs that ask for it."""
-    found: dict[str, Any] = {}
+    """Return the outcome of a create as JSON: the skip or the decision, the edits, the warnings."""
+    answer: dict[str, Any] = {}
     if isinstance(outcome, Skipped):
-        found["skip"] = str(outcome.skip)
+        answer["skip"] = str(outcome.skip)
     else:
-        found["decision"] = decision_json(outcome.decision)
-    found["edits"] = [_edit_json(edit) for edit in outcome.edits]
-    found["warnings"] = list(outcome.warnings)
-    return found
+        answer["decision"] = decision_json(outcome.decision)
+    answer["edits"] = [_edit_json(edit) for edit in outcome.edits]
+    answer["warnings"] = list(outcome.warnings)
+    return answer
 
 
 def from_json(text: str) -> Recorded:
@@ -182,25 +183,25 @@ def from_json(text: str) -> Recorded:
         moves=max(0, fields.integer(source, "moves", _PATH) or 0),
         # We write no more stays than these, so further ones are not ours.
         history=tuple(
-            Stay(**{name: fields.text(item, name, here) for name in ("time", "option", "reason")})
-            for item, here in fields.objects(source, "history", _PATH)
+            Stay(**{name: fields.text(stay, name, here) for name in ("time", "option", "reason")})
+            for stay, here in fields.objects(source, "history", _PATH)
         )[-HISTORY_KEPT:],
         changed=tuple(fields.strings(source, "changed", _PATH)),
         options=tuple(
-            _option(item, here) for item, here in fields.objects(source, "options", _PATH)
+            _option(option, here) for option, here in fields.objects(source, "options", _PATH)
         ),
     )
 
 
-def _option(item: Mapping[str, Any], here: str) -> RecordedOption:
+def _option(option: Mapping[str, Any], here: str) -> RecordedOption:
     return RecordedOption(
-        name=fields.text(item, "name", here),
-        queue=fields.text(item, "queue", here),
-        cluster_queue=fields.text(item, "clusterQueue", here),
-        starts_in=_amount(item.get("startsIn")),
-        runs=_amount(item.get("runs")),
-        finishes_in=_amount(item.get("finishesIn")),
-        rejected=fields.text(item, "rejected", here).partition(":")[0],
+        name=fields.text(option, "name", here),
+        queue=fields.text(option, "queue", here),
+        cluster_queue=fields.text(option, "clusterQueue", here),
+        starts_in=_amount(option.get("startsIn")),
+        runs=_amount(option.get("runs")),
+        finishes_in=_amount(option.get("finishesIn")),
+        rejected=fields.text(option, "rejected", here).partition(":")[0],
     )
 
 
@@ -220,11 +221,11 @@ def parsed(text: str) -> Mapping[str, Any]:
 
 
 def _name(source: Mapping[str, Any], key: str, path: str) -> str:
-    found = fields.text(source, key, path)
+    name = fields.text(source, key, path)
     # Kubernetes allows no longer name of any object.
-    if len(found) > _LONGEST_NAME:
+    if len(name) > _LONGEST_NAME:
         raise FieldError(fields.child(path, key), f"expected at most {_LONGEST_NAME} characters")
-    return found
+    return name
 
 
 def _newer(version: int) -> Recorded:
@@ -253,41 +254,41 @@ def said(reason: str) -> str:
 
 
 def _option_json(option: Assessment) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": option.option}
+    entry: dict[str, Any] = {"name": option.option}
     if option.queue:
-        found["queue"] = option.queue
+        entry["queue"] = option.queue
     if option.cluster_queue:
-        found["clusterQueue"] = option.cluster_queue
+        entry["clusterQueue"] = option.cluster_queue
     if option.cluster:
-        found["cluster"] = option.cluster
+        entry["cluster"] = option.cluster
     if option.clusters:
-        found["clusters"] = [_cluster_json(each) for each in option.clusters]
+        entry["clusters"] = [_cluster_json(in_cluster) for in_cluster in option.clusters]
     if option.fit is not None:
-        found["fits"] = option.fit is Fit.FITS
+        entry["fits"] = option.fit is Fit.FITS
     if option.pending is not None:
-        found["pending"] = option.pending
+        entry["pending"] = option.pending
     if option.forecast is not None:
-        found |= _forecast_json(option.forecast)
+        entry |= _forecast_json(option.forecast)
     # Without forecasts, as under Threshold, what fits now is still known to start now.
     elif option.starts_now:
-        found["startsIn"] = 0
+        entry["startsIn"] = 0
     if option.rejection is not None:
-        found["rejected"] = str(option.rejection)
-    return found
+        entry["rejected"] = str(option.rejection)
+    return entry
 
 
-def _cluster_json(each: InCluster) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": each.cluster}
-    if each.cluster_queue:
-        found["clusterQueue"] = each.cluster_queue
-    if each.fit is not None:
-        found |= {"fits": each.fit is Fit.FITS, "pending": each.pending}
+def _cluster_json(in_cluster: InCluster) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": in_cluster.cluster}
+    if in_cluster.cluster_queue:
+        entry["clusterQueue"] = in_cluster.cluster_queue
+    if in_cluster.fit is not None:
+        entry |= {"fits": in_cluster.fit is Fit.FITS, "pending": in_cluster.pending}
     # JSON has no number for infinity: what never starts is left out.
-    if each.starts_in is not None and each.starts_in < inf:
-        found["startsIn"] = _seconds(each.starts_in)
-    if each.refused:
-        found["rejected"] = each.refused
-    return found
+    if in_cluster.starts_in is not None and in_cluster.starts_in < inf:
+        entry["startsIn"] = _seconds(in_cluster.starts_in)
+    if in_cluster.refused:
+        entry["rejected"] = in_cluster.refused
+    return entry
 
 
 def _forecast_json(forecast: Forecast) -> dict[str, Any]:
@@ -295,41 +296,41 @@ def _forecast_json(forecast: Forecast) -> dict[str, Any]:
 
     A start or a finish that never comes is left out.
     """
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     run = forecast.run
-    found |= _start_json(forecast.start)
+    figures |= _start_json(forecast.start)
     if forecast.dispatch is not None:
-        found["startsBy"] = forecast.dispatch.by
+        figures["startsBy"] = forecast.dispatch.by
     if forecast.delay is not None:
-        found["delay"] = _seconds(forecast.delay.seconds)
-        found["delayBy"] = forecast.delay.by
+        figures["delay"] = _seconds(forecast.delay.seconds)
+        figures["delayBy"] = forecast.delay.by
     # Each figure says what it rests on, so that people can judge it (decision 0010).
     if run is not None:
-        found["runs"] = _seconds(run.seconds)
-        found["runsBetween"] = [_seconds(run.low), _seconds(run.high)]
-        found["runsBy"] = basis_of(run)
+        figures["runs"] = _seconds(run.seconds)
+        figures["runsBetween"] = [_seconds(run.low), _seconds(run.high)]
+        figures["runsBy"] = basis_of(run)
     if forecast.finish is not None and forecast.finish < inf:
-        found["finishesIn"] = _seconds(forecast.finish)
+        figures["finishesIn"] = _seconds(forecast.finish)
         low, high = forecast.finish_low, forecast.finish_high
         if low is not None and high is not None and high > low:
-            found["finishesBetween"] = [_seconds(low), _seconds(high)]
-    return found
+            figures["finishesBetween"] = [_seconds(low), _seconds(high)]
+    return figures
 
 
 def _start_json(start: Start) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     if start.unseen:
-        found["unknownAhead"] = start.unseen
+        figures["unknownAhead"] = start.unseen
     if start.unordered:
-        found["startUnknown"] = start.unordered
+        figures["startUnknown"] = start.unordered
     # A start that is not known is a mere guess, so no figure is given (decision 0023).
     if start.is_known and start.seconds < inf:
-        found["startsIn"] = _seconds(start.seconds)
+        figures["startsIn"] = _seconds(start.seconds)
         if start.high > start.low:
-            found["startsBetween"] = [_seconds(start.low), _seconds(start.high)]
+            figures["startsBetween"] = [_seconds(start.low), _seconds(start.high)]
     if start.uncertain:
-        found["uncertain"] = list(start.uncertain)
-    return found
+        figures["uncertain"] = list(start.uncertain)
+    return figures
 
 
 def basis_of(run: RunTime) -> str:
@@ -350,10 +351,10 @@ def _seconds(amount: float) -> float:
 
 
 def _edit_json(edit: edits_model.Edit) -> dict[str, Any]:
-    found: dict[str, Any] = {"path": edits_model.to_pointer(edit.path)}
+    entry: dict[str, Any] = {"path": edits_model.to_pointer(edit.path)}
     if edit.value is edits_model.ABSENT:
-        return {**found, "removed": True}
-    return {**found, "value": edit.value}
+        return {**entry, "removed": True}
+    return {**entry, "value": edit.value}
 
 
 def _unix(time: str) -> float:

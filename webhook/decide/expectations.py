@@ -56,9 +56,12 @@ def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Asses
 
     """
     options = case.policy.spec.options
-    begun = [_begun(case, item, option) for item, option in zip(assessments, options, strict=True)]
+    starts = [
+        _begun(case, assessment, option)
+        for assessment, option in zip(assessments, options, strict=True)
+    ]
     # Run times in other options follow from the first one's, by ``slowdown`` or by learned runs.
-    flavors = begun[0].flavors
+    flavors = starts[0].flavors
     expecting = Expecting(
         run_times=case.occupancy.snapshot.run_times,
         start_delays=case.occupancy.snapshot.start_delays,
@@ -67,13 +70,13 @@ def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Asses
         first_flavors=flavors,
         said=case.wishes.run_time,
     )
-    runs = [_run(expecting, option, each) for option, each in zip(options, begun, strict=True)]
+    runs = [_run(expecting, option, start) for option, start in zip(options, starts, strict=True)]
     case = replace(case, first=runs[0])
-    found = tuple(
-        _with_forecast(case, each, option, run)
-        for option, each, run in zip(options, begun, runs, strict=True)
+    with_forecasts = tuple(
+        _with_forecast(case, start, option, run)
+        for option, start, run in zip(options, starts, runs, strict=True)
     )
-    return _by_deadline(found, case.wishes)
+    return _by_deadline(with_forecasts, case.wishes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,33 +95,35 @@ class _Begun:
     """How long the way to a watched worker takes; not part of ``start``."""
 
 
-def _begun(case: ForecastCase, item: Assessment, option: Option) -> _Begun:
-    found = _start(case, item, option)
-    start, flavors = (found.start, found.names) if found is not None else (None, "")
-    past = case.occupancy.snapshot.dispatches.get(item.cluster_queue)
-    if not item.cluster or item.rejection is not None:
+def _begun(case: ForecastCase, assessment: Assessment, option: Option) -> _Begun:
+    earliest = _start(case, assessment, option)
+    start, flavors = (earliest.start, earliest.names) if earliest is not None else (None, "")
+    past = case.occupancy.snapshot.dispatches.get(assessment.cluster_queue)
+    if not assessment.cluster or assessment.rejection is not None:
         dispatch = expected_runs.dispatch(past, case.now)
         start = expected_runs.later(start, dispatch) if start is not None else None
-        return _Begun(item=item, start=start, flavors=flavors, dispatch=dispatch)
+        return _Begun(item=assessment, start=start, flavors=flavors, dispatch=dispatch)
     priority = priority_of(case.job, option, case.occupancy.snapshot)
-    item, there = remote_options.reach(case.occupancy, item, now=case.now, priority=priority)
+    assessment, there = remote_options.reach(
+        case.occupancy, assessment, now=case.now, priority=priority
+    )
     if there is None or start is None:
-        return _Begun(item=item, start=None, flavors=flavors)
+        return _Begun(item=assessment, start=None, flavors=flavors)
     # The later of both counts: the worker cannot start what the manager has not sent.
     last = _later(start, there.start)
     transfer = expected_runs.transfer(past, option)
-    return _Begun(item=item, start=last, flavors=flavors, there=there, transfer=transfer)
+    return _Begun(item=assessment, start=last, flavors=flavors, there=there, transfer=transfer)
 
 
-def _later(one: Start, other: Start) -> Start:
+def _later(first: Start, second: Start) -> Start:
     """Return the later of two starts; it is known only if both are."""
-    last = other if other.seconds >= one.seconds else one
-    if one.is_known and other.is_known:
+    last = second if second.seconds >= first.seconds else first
+    if first.is_known and second.is_known:
         return last
     return replace(
         last,
-        unseen=max(one.unseen, other.unseen),
-        unordered=one.unordered or other.unordered,
+        unseen=max(first.unseen, second.unseen),
+        unordered=first.unordered or second.unordered,
     )
 
 
@@ -129,20 +134,20 @@ def _run(expecting: Expecting, option: Option, begun: _Begun) -> RunTime | None:
     """
     if begun.there is not None:
         there = replace(expecting, run_times=begun.there.run_times)
-        found = estimate(there, option, begun.there.flavors)
-        if found is not None and found.basis is Basis.LEARNED:
-            return found
+        run = estimate(there, option, begun.there.flavors)
+        if run is not None and run.basis is Basis.LEARNED:
+            return run
     return estimate(expecting, option, begun.flavors)
 
 
-def _start(case: ForecastCase, item: Assessment, option: Option) -> FoundStart | None:
-    if not item.needs:
+def _start(case: ForecastCase, assessment: Assessment, option: Option) -> FoundStart | None:
+    if not assessment.needs:
         return None
     snapshot = case.occupancy.snapshot
-    queue = snapshot.cluster_queues[item.cluster_queue]
+    queue = snapshot.cluster_queues[assessment.cluster_queue]
     return case.occupancy.start_times.start_of(
-        item.cluster_queue,
-        demand(item.needs, queue, snapshot),
+        assessment.cluster_queue,
+        demand(assessment.needs, queue, snapshot),
         now=case.now,
         priority=priority_of(case.job, option, snapshot),
     )
@@ -151,39 +156,39 @@ def _start(case: ForecastCase, item: Assessment, option: Option) -> FoundStart |
 def _with_forecast(
     case: ForecastCase, begun: _Begun, option: Option, run: RunTime | None
 ) -> Assessment:
-    item = begun.item
-    if item.rejection is not None:
-        return item
-    if item.starts_now:
+    assessment = begun.item
+    if assessment.rejection is not None:
+        return assessment
+    if assessment.starts_now:
         # The counts are newer than the profile that the forecast was read from (decision 0010).
         start = _NOW
     elif begun.start is None:
-        return item
+        return assessment
     else:
         start = begun.start
     # A start that depends on rules of Kueue that are not modelled is not known, so no Job is sent
     # to an option for it.
-    if unforeseen := _unforeseen(case.occupancy.snapshot, item):
-        start = replace(start, unordered=unforeseen)
+    if unmodelled := _unmodelled_rule(case.occupancy.snapshot, assessment):
+        start = replace(start, unordered=unmodelled)
     forecast = _forecast(start, run, begun.dispatch, _delay(case, begun, option, run))
     for limit in _LIMITS:
         rejection = limit(case, option, forecast)
         if rejection is not None:
-            return replace(item, forecast=forecast, rejection=rejection)
-    return replace(item, forecast=forecast)
+            return replace(assessment, forecast=forecast, rejection=rejection)
+    return replace(assessment, forecast=forecast)
 
 
-def _unforeseen(snapshot: Snapshot, item: Assessment) -> str:
+def _unmodelled_rule(snapshot: Snapshot, assessment: Assessment) -> str:
     """Return what makes Kueue's admissions in an option's queue unpredictable; empty: nothing."""
-    queue = snapshot.cluster_queues[item.cluster_queue]
+    queue = snapshot.cluster_queues[assessment.cluster_queue]
     names = (name for group in queue.groups for name in group.flavors)
     reasons = {
-        PREEMPTION: item.fit is Fit.MAY_PREEMPT,
+        PREEMPTION: assessment.fit is Fit.MAY_PREEMPT,
         "admissionChecks": queue.checks_by_flavor,
         "topology": any(
             name in snapshot.flavors and snapshot.flavors[name].topology for name in names
         ),
-        "dispatcher": bool(item.clusters) and not snapshot.kueue.dispatches_at_once,
+        "dispatcher": bool(assessment.clusters) and not snapshot.kueue.dispatches_at_once,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 
@@ -257,27 +262,27 @@ def _is_slower_than_allowed(
 _LIMITS: tuple[_Limit, ...] = (_outlasts_its_limit, _is_slower_than_allowed)
 
 
-def _by_deadline(found: tuple[Assessment, ...], wishes: Wishes) -> tuple[Assessment, ...]:
+def _by_deadline(assessments: tuple[Assessment, ...], wishes: Wishes) -> tuple[Assessment, ...]:
     """Refuse the options that would miss the deadline, if any option meets it."""
     # If none does, the earliest finish is still the best there is (decision 0010).
     limit = wishes.deadline
-    if limit is None or not any(_is_in_time(item, limit) for item in found):
-        return found
-    return tuple(_late(item, limit) for item in found)
+    if limit is None or not any(_is_in_time(assessment, limit) for assessment in assessments):
+        return assessments
+    return tuple(_late(assessment, limit) for assessment in assessments)
 
 
-def _is_in_time(item: Assessment, limit: float) -> bool:
-    finish = item.forecast.finish if item.forecast is not None else None
-    return item.rejection is None and finish is not None and finish <= limit
+def _is_in_time(assessment: Assessment, limit: float) -> bool:
+    finish = assessment.forecast.finish if assessment.forecast is not None else None
+    return assessment.rejection is None and finish is not None and finish <= limit
 
 
-def _late(item: Assessment, limit: float) -> Assessment:
-    forecast = item.forecast
+def _late(assessment: Assessment, limit: float) -> Assessment:
+    forecast = assessment.forecast
     # An option whose finish is not known is not refused: it may be in time.
-    if item.rejection is not None or forecast is None or forecast.finish is None:
-        return item
+    if assessment.rejection is not None or forecast is None or forecast.finish is None:
+        return assessment
     if forecast.finish <= limit:
-        return item
+        return assessment
     when = "never" if forecast.finish == inf else f"in {forecast.finish:.0f} s"
     detail = f"would be done {when}, and the deadline is in {limit:.0f} s"
-    return replace(item, rejection=Rejection(reason=Reason.MISSES_DEADLINE, detail=detail))
+    return replace(assessment, rejection=Rejection(reason=Reason.MISSES_DEADLINE, detail=detail))

@@ -55,8 +55,8 @@ def resolve(
         if local_queue is None:
             return _queue_not_found(option.queue, job.namespace, _names(occupancy, job.namespace))
     else:
-        found = _pointing_to(option.cluster_queue, job.namespace, occupancy)
-        chosen = [queue for queue in found if queue.name == submitted] or found
+        pointing = _pointing_to(option.cluster_queue, job.namespace, occupancy)
+        chosen = [queue for queue in pointing if queue.name == submitted] or pointing
         if len(chosen) != 1:
             return _none_or_several(option, job.namespace, chosen)
         local_queue = chosen[0]
@@ -71,9 +71,9 @@ def resolve(
 def refusal(candidate: OptionCandidate) -> Rejection | None:
     """Return the first reason why the option is refused; None: none applies."""
     for judge in FILTERS:
-        found = judge(candidate)
-        if found is not None:
-            return found
+        rejection = judge(candidate)
+        if rejection is not None:
+            return rejection
     return None
 
 
@@ -189,8 +189,8 @@ def _keeps_failing(candidate: OptionCandidate) -> Rejection | None:
     failing = candidate.occupancy.snapshot.failing
     if not failing:
         return None
-    found = match.class_of(candidate.job, policy, candidate.occupancy.snapshot)
-    if (found.key, policy.name, option) not in failing:
+    job_class = match.class_of(candidate.job, policy, candidate.occupancy.snapshot)
+    if (job_class.key, policy.name, option) not in failing:
         return None
     detail = f"Jobs of its class failed {FAILURES_THAT_TELL} times under option {option} and never"
     return Rejection(reason=Reason.KEEPS_FAILING, detail=f"{detail} succeeded; they do elsewhere")
@@ -231,10 +231,10 @@ def _queue_not_found(name: str, namespace: str, known: Iterable[str]) -> Rejecti
     return Rejection(reason=Reason.QUEUE_NOT_FOUND, detail=detail)
 
 
-def _none_or_several(option: Option, namespace: str, found: list[LocalQueue]) -> Rejection:
+def _none_or_several(option: Option, namespace: str, queues: list[LocalQueue]) -> Rejection:
     target = f"ClusterQueue {option.cluster_queue}"
-    if found:
-        names = ", ".join(sorted(queue.name for queue in found))
+    if queues:
+        names = ", ".join(sorted(queue.name for queue in queues))
         detail = f"LocalQueues {names} of namespace {namespace} all point to {target}"
         return Rejection(reason=Reason.QUEUE_AMBIGUOUS, detail=detail)
     detail = f"no LocalQueue of namespace {namespace} points to {target}"

@@ -104,23 +104,23 @@ def skip(job: Job, snapshot: Snapshot) -> Skip | None:
 def policy_for(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> FallbackPolicy | None:
     """Return the first policy that matches a Job, or the one that it names; None: none matches.
 
-    *own_namespace* is the webhook's own, of which no Job matches unless a policy selects it.
+    *own_namespace* is the webhook's own; a Job in it matches only where a policy selects it.
 
     Raises:
         FieldError: the Job names a policy that does not match it.
 
     """
     wanted, submitted = job.annotations.get(POLICY), submission(job, snapshot)
-    found = False
+    is_matched = False
     for policy in snapshot.policies:
         if not _queue_matches(policy, submitted, job.namespace, snapshot):
             continue
         if not _matches(policy, job, snapshot, own_namespace):
             continue
-        found = True
+        is_matched = True
         if wanted in (None, policy.name):
             return policy
-    if found:
+    if is_matched:
         raise FieldError(
             f"metadata.annotations[{POLICY}]", f"no policy {wanted!r} matches this Job"
         )

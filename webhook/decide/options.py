@@ -92,27 +92,27 @@ def _judge(candidate: OptionCandidate) -> Assessment:
     priority = priority_of(candidate.job, candidate.option, snapshot)
     # Quota is judged after recent placements are counted in, so a burst is decided one by one
     # (decision 0003).
-    found = assignment(occupancy, asked, cluster_queue, priority=priority)
+    assigned = assignment(occupancy, asked, cluster_queue, priority=priority)
     held = occupancy.held(cluster_queue.name)
     here = Assessment(
         option=candidate.option.name,
         queue=local_queue.name,
         cluster_queue=cluster_queue.name,
-        fit=found.fit,
-        starts_now=starts_now(occupancy, found, local_queue, cluster_queue, priority=priority),
+        fit=assigned.fit,
+        starts_now=starts_now(occupancy, assigned, local_queue, cluster_queue, priority=priority),
         pending=held.pending,
         reserving=held.reserving,
-        rejection=found.rejection,
-        detail=found.detail,
+        rejection=assigned.rejection,
+        detail=assigned.detail,
         job=job,
         needs=asked,
     )
     queues = local_queue, cluster_queue
-    if not cluster_queue.checks or found.rejection is not None:
+    if not cluster_queue.checks or assigned.rejection is not None:
         return here
     # Any other AdmissionCheck may take its time after MultiKueue's has passed.
     passes = multikueue.only_multikueue(cluster_queue, snapshot) and passes_now(
-        occupancy, found, local_queue, cluster_queue, priority=priority
+        occupancy, assigned, local_queue, cluster_queue, priority=priority
     )
     there = remote_options.assess(occupancy, asked, queues, priority=priority)
     return _with_clusters(here, there, passes=passes)

@@ -27,7 +27,7 @@ def fresh(occupancy: Occupancy, now: float, limit_seconds: float) -> Occupancy:
     if not occupancy.clusters and not occupancy.unheard:
         return occupancy
     limit = f"(limit {limit_seconds:.0f} s)"
-    seen = {name: now - each.snapshot.as_of for name, each in occupancy.clusters.items()}
+    seen = {name: now - there.snapshot.as_of for name, there in occupancy.clusters.items()}
     stale = {
         name: f"stale: its queues were last seen {age:.0f} s ago {limit}"
         for name, age in seen.items()
@@ -64,12 +64,12 @@ def assess(
     )
 
 
-def best(found: Sequence[InCluster]) -> InCluster | None:
-    """Return the cluster that would start it soonest by its free quota; None: all refuse it.
+def best(clusters: Sequence[InCluster]) -> InCluster | None:
+    """Return the cluster that would start the Job soonest by its free quota; None: all refuse it.
 
     A cluster where it would have to wait ranks after one whose queues are not known.
     """
-    usable = [each for each in found if not each.refused]
+    usable = [in_cluster for in_cluster in clusters if not in_cluster.refused]
     return max(usable, key=_promise, default=None)
 
 
@@ -84,43 +84,45 @@ class Reached:
 
 
 def reach(
-    occupancy: Occupancy, item: Assessment, *, now: float, priority: int
+    occupancy: Occupancy, assessment: Assessment, *, now: float, priority: int
 ) -> tuple[Assessment, Reached | None]:
-    """Return the option with a start for each cluster, and the earliest one; None: not forecast.
+    """Return the option with its start in each cluster, and the start in the one it is counted in.
 
-    The option is then counted in the cluster of that start. *now* is in seconds on the clock of
-    ``Snapshot.as_of``.
+    That is the cluster with the earliest start, or the present one where the Job starts at once.
+    None: no start is forecast there. *now* is in seconds on the clock of ``Snapshot.as_of``.
 
     Raises:
         FieldError: a toleration or an affinity term of the Job cannot be read.
 
     """
     starts = {
-        each.cluster: _begin(occupancy.clusters[each.cluster], item, each, now, priority)
-        for each in item.clusters
-        if not each.refused and each.fit is not None
+        in_cluster.cluster: _begin(
+            occupancy.clusters[in_cluster.cluster], assessment, in_cluster, now, priority
+        )
+        for in_cluster in assessment.clusters
+        if not in_cluster.refused and in_cluster.fit is not None
     }
-    known = {name: found for name, found in starts.items() if found is not None}
-    found = tuple(
-        replace(each, starts_in=known[each.cluster].start.seconds)
-        if each.cluster in known
-        else each
-        for each in item.clusters
+    known = {name: reached for name, reached in starts.items() if reached is not None}
+    clusters = tuple(
+        replace(in_cluster, starts_in=known[in_cluster.cluster].start.seconds)
+        if in_cluster.cluster in known
+        else in_cluster
+        for in_cluster in assessment.clusters
     )
-    before = next(each for each in found if each.cluster == item.cluster)
+    before = next(in_cluster for in_cluster in clusters if in_cluster.cluster == assessment.cluster)
     after = before
     # What starts now by the counts needs no forecast: the counts are newer (decision 0010).
-    if known and not item.starts_now:
+    if known and not assessment.starts_now:
         after = min(
-            (each for each in found if each.cluster in known),
-            key=lambda each: _soonest(known[each.cluster].start),
+            (in_cluster for in_cluster in clusters if in_cluster.cluster in known),
+            key=lambda in_cluster: _soonest(known[in_cluster.cluster].start),
         )
     counted = replace(
-        item,
+        assessment,
         cluster=after.cluster,
-        clusters=found,
+        clusters=clusters,
         # What waits at the manager stays counted; only the worker's part is exchanged.
-        pending=(item.pending or 0) - before.pending + after.pending,
+        pending=(assessment.pending or 0) - before.pending + after.pending,
         reserving=after.reserving,
     )
     return counted, known.get(after.cluster)
@@ -132,23 +134,23 @@ def _soonest(start: Start) -> tuple[bool, float]:
 
 
 def _begin(
-    there: Occupancy, item: Assessment, each: InCluster, now: float, priority: int
+    there: Occupancy, assessment: Assessment, in_cluster: InCluster, now: float, priority: int
 ) -> Reached | None:
-    queue = there.snapshot.cluster_queues[each.cluster_queue]
-    wanted = demand(item.needs, queue, there.snapshot)
-    found = there.start_times.start_of(queue.name, wanted, now=now, priority=priority)
-    if found is None:
+    queue = there.snapshot.cluster_queues[in_cluster.cluster_queue]
+    wanted = demand(assessment.needs, queue, there.snapshot)
+    earliest = there.start_times.start_of(queue.name, wanted, now=now, priority=priority)
+    if earliest is None:
         return None
     return Reached(
-        start=found.start,
-        flavors=found.names,
+        start=earliest.start,
+        flavors=earliest.names,
         run_times=there.snapshot.run_times,
         start_delays=there.snapshot.start_delays,
     )
 
 
-def refusal(found: Sequence[InCluster], cluster_queue: str) -> Rejection:
-    why = "; ".join(f"{each.cluster} {each.refused}" for each in found)
+def refusal(clusters: Sequence[InCluster], cluster_queue: str) -> Rejection:
+    why = "; ".join(f"{in_cluster.cluster} {in_cluster.refused}" for in_cluster in clusters)
     detail = f"no cluster of ClusterQueue {cluster_queue} would take it: {why}"
     return Rejection(reason=Reason.NO_CLUSTER_FITS, detail=detail)
 
@@ -167,9 +169,10 @@ def at_worker(
 
 
 def likely(occupancy: Occupancy, place: tuple[str, str]) -> str:
-    """Guess to which worker an undecided Job of a (namespace, LocalQueue) goes; empty: to none.
+    """Return the worker cluster in which to count a Job without a decision; empty: in none.
 
-    It is counted where the fewest are pending until its Workload is observed on a worker.
+    *place* is its (namespace, LocalQueue). Until its Workload is observed on a worker, the Job
+    counts where the fewest Workloads are pending.
     """
     snapshot = occupancy.snapshot
     local_queue = snapshot.local_queues.get(place)
@@ -177,10 +180,10 @@ def likely(occupancy: Occupancy, place: tuple[str, str]) -> str:
     if queue is None:
         return ""
     lengths = {
-        name: occupancy.clusters[name].held(found[1].name).pending
+        name: occupancy.clusters[name].held(queues[1].name).pending
         for name in multikueue.behind(queue, snapshot)
         # The counts of a cluster that was silent for too long cannot be relied on.
-        if name not in occupancy.stale and (found := at_worker(name, occupancy, place))
+        if name not in occupancy.stale and (queues := at_worker(name, occupancy, place))
     }
     return min(lengths, key=lengths.__getitem__, default="")
 
@@ -213,17 +216,17 @@ def _judged(
     priority: int,
 ) -> InCluster:
     local_queue, cluster_queue = queues
-    found = assignment(occupancy, needs, cluster_queue, priority=priority)
+    assigned = assignment(occupancy, needs, cluster_queue, priority=priority)
     held = occupancy.held(cluster_queue.name)
     return InCluster(
         cluster=name,
         cluster_queue=cluster_queue.name,
-        fit=found.fit,
-        starts_now=starts_now(occupancy, found, local_queue, cluster_queue, priority=priority),
+        fit=assigned.fit,
+        starts_now=starts_now(occupancy, assigned, local_queue, cluster_queue, priority=priority),
         pending=held.pending,
         reserving=held.reserving,
-        detail=found.detail,
-        refused=_closed(occupancy, local_queue, cluster_queue) or _detail(found.rejection),
+        detail=assigned.detail,
+        refused=_closed(occupancy, local_queue, cluster_queue) or _detail(assigned.rejection),
     )
 
 
@@ -244,7 +247,7 @@ def _detail(rejection: Rejection | None) -> str:
     return rejection.detail if rejection is not None else ""
 
 
-def _promise(each: InCluster) -> tuple[float, bool, int]:
+def _promise(in_cluster: InCluster) -> tuple[float, bool, int]:
     # Unknown ranks between a queue without free quota and one where Kueue may preempt.
-    fit = float(each.fit) if each.fit is not None else (Fit.WAITS + Fit.MAY_PREEMPT) / 2
-    return fit, each.starts_now, -each.pending
+    fit = float(in_cluster.fit) if in_cluster.fit is not None else (Fit.WAITS + Fit.MAY_PREEMPT) / 2
+    return fit, in_cluster.starts_now, -in_cluster.pending

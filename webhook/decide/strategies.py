@@ -35,7 +35,7 @@ class Asking:
     """The LocalQueue that it is submitted to; empty: none."""
     wishes: Wishes = NONE
     draw: float = 0.5
-    """In [0, 1), different for each decision; it settles near ties."""
+    """In [0, 1), different for each decision; it decides near ties."""
     probability: float = 0.8
     """How likely a gain must be for a preferred option to be passed over."""
 
@@ -78,7 +78,11 @@ def take(
 def leave(assessments: Sequence[Assessment]) -> Choice:
     """Return the choice of no option, with the reason why each one is refused."""
     # Each refusal has its numbers, so that the user sees what would have to change.
-    refusals = [f"{item.option}: {item.rejection.detail}" for item in assessments if item.rejection]
+    refusals = [
+        f"{assessment.option}: {assessment.rejection.detail}"
+        for assessment in assessments
+        if assessment.rejection
+    ]
     return Choice(index=None, sentence=clip(f"left as submitted: {'; '.join(refusals)}"))
 
 
@@ -86,7 +90,7 @@ def choose_by_threshold(
     policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
 ) -> Choice:
     """Choose the option of the first rule that holds; else the first option, or none if refused."""
-    places = {item.option: index for index, item in enumerate(assessments)}
+    places = {assessment.option: index for index, assessment in enumerate(assessments)}
     passed: list[str] = []
     for rule in policy.spec.strategy.threshold or ():
         index = places.get(rule.option)
@@ -159,25 +163,30 @@ class _Known:
 def choose_by_finish_time(
     policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
 ) -> Choice:
-    """Choose the option with the earliest finish; without a forecast, the first one not refused."""
-    not_refused = [index for index, item in enumerate(assessments) if item.rejection is None]
+    """Choose the option with the earliest finish; without a forecast, the first one not refused.
+
+    A later option is chosen only where its gain reaches the policy's minimum and is likely enough.
+    """
+    not_refused = [
+        index for index, assessment in enumerate(assessments) if assessment.rejection is None
+    ]
     if not not_refused:
         return leave(assessments)
     first = not_refused[0]
-    known = [_known(index, assessments[index]) for index in not_refused]
-    found = [each for each in known if each is not None]
+    finishes = [_known(index, assessments[index]) for index in not_refused]
+    known = [finish for finish in finishes if finish is not None]
     # Without a known finish there is no gain to compare, so the first option is kept
     # (decision 0023).
-    if known[0] is None:
+    if finishes[0] is None:
         because = _why_it_stands(assessments[first])
         return take(policy, assessments, first, submitted=asking.submitted, because=because)
     # A Job's own ``max-wait`` comes before the comparison of finishes.
-    taken, waits = _within_wait(found, asking.wishes), asking.wishes.max_wait
+    taken, waits = _within_wait(known, asking.wishes), asking.wishes.max_wait
     extra: tuple[str, ...] = ()
     if taken is not None and waits is not None:
         extra = (f"the first to start within {spoken(waits)}",)
-    best = taken or _best(found, _gain(policy), asking)
-    because = (_said(best), *extra, *_others(found, best), *_refused(assessments))
+    best = taken or _best(known, _gain(policy), asking)
+    because = (_said(best), *extra, *_others(known, best), *_refused(assessments))
     return take(policy, assessments, best.index, submitted=asking.submitted, because=because)
 
 
@@ -215,31 +224,35 @@ def _gain(policy: FallbackPolicy) -> Gain:
     return (policy.spec.strategy.finish_time or FinishTime()).minimum_gain
 
 
-def _within_wait(found: Sequence[_Known], wishes: Wishes) -> _Known | None:
+def _within_wait(known: Sequence[_Known], wishes: Wishes) -> _Known | None:
     limit = wishes.max_wait
     if limit is None:
         return None
-    return next((each for each in found if each.forecast.start.seconds <= limit), None)
+    return next(
+        (candidate for candidate in known if candidate.forecast.start.seconds <= limit), None
+    )
 
 
-def _best(found: Sequence[_Known], gain: Gain, asking: Asking) -> _Known:
+def _best(known: Sequence[_Known], gain: Gain, asking: Asking) -> _Known:
     # Each is compared with the best so far: every step down the policy's list must be worth it
     # (decision 0010).
-    best, *later = found
-    for each in later:
-        if _is_worth(each, best, gain, asking.draw) and _is_likely(each, best, asking.probability):
-            best = each
+    best, *later = known
+    for candidate in later:
+        if _is_worth(candidate, best, gain, asking.draw) and _is_likely(
+            candidate, best, asking.probability
+        ):
+            best = candidate
     return best
 
 
-def _is_worth(each: _Known, best: _Known, gain: Gain, draw: float) -> bool:
-    """Tell whether *each* gains the minimum on *best*; a near tie is settled by *draw*, in [0, 1).
+def _is_worth(candidate: _Known, best: _Known, gain: Gain, draw: float) -> bool:
+    """Tell whether *candidate* gains the minimum on *best*; *draw*, in [0, 1), decides near ties.
 
     The closer a near tie is to the minimum, the fewer decisions take it.
     """
     # Without a draw, replicas that do not know each other's last placements would all leave, or
     # all stay.
-    gained = best.finish - each.finish
+    gained = best.finish - candidate.finish
     least = max(seconds(gain.time), best.finish * gain.percent / 100)
     if gained < least or gained <= 0.0:
         return False
@@ -247,20 +260,21 @@ def _is_worth(each: _Known, best: _Known, gain: Gain, draw: float) -> bool:
     return gained - least >= near * draw
 
 
-def _is_likely(each: _Known, best: _Known, probability: float) -> bool:
-    """Tell whether *each* finishes before *best* with at least this probability.
+def _is_likely(candidate: _Known, best: _Known, probability: float) -> bool:
+    """Tell whether *candidate* finishes before *best* with at least this probability.
 
     All times are taken to be normally distributed. Of each range the half counts that speaks
-    against leaving: *best* starts early, *each* late, independently. Both runs are of the same Job:
-    what makes one long or short does so to the other, so they lie at the same end of their ranges.
+    against leaving: *best* starts early, *candidate* late, independently. Both runs are of the same
+    Job: what makes one long or short does so to the other, so they lie at the same end of their
+    ranges.
     """
     early = [part.seconds - part.low for part in _before_run(best.forecast)]
-    late = [part.high - part.seconds for part in _before_run(each.forecast)]
-    slower = each.run.seconds - best.run.seconds
-    if_long = each.run.high - best.run.high - slower
-    if_short = each.run.low - best.run.low - slower
+    late = [part.high - part.seconds for part in _before_run(candidate.forecast)]
+    slower = candidate.run.seconds - best.run.seconds
+    if_long = candidate.run.high - best.run.high - slower
+    if_short = candidate.run.low - best.run.low - slower
     off = hypot(*early, *late, max(0.0, if_long, if_short))
-    return best.finish - each.finish >= margin(off, probability)
+    return best.finish - candidate.finish >= margin(off, probability)
 
 
 def margin(off: float, probability: float) -> float:
@@ -281,17 +295,18 @@ def _sigmas(probability: float) -> float:
     return NormalDist().inv_cdf(probability)
 
 
-def _said(each: _Known) -> str:
-    starts = "starts now" if each.forecast.start.seconds == 0.0 else ""
-    done = f"done in {spoken(each.finish)}"
-    return f"{starts}, {done}" if starts else f"{done}{_ahead(each.option)}"
+def _said(candidate: _Known) -> str:
+    starts = "starts now" if candidate.forecast.start.seconds == 0.0 else ""
+    done = f"done in {spoken(candidate.finish)}"
+    return f"{starts}, {done}" if starts else f"{done}{_ahead(candidate.option)}"
 
 
-def _others(found: Sequence[_Known], best: _Known) -> tuple[str, ...]:
-    others = [each for each in found if each is not best][:_NAMED]
+def _others(known: Sequence[_Known], best: _Known) -> tuple[str, ...]:
+    others = [candidate for candidate in known if candidate is not best][:_NAMED]
     return tuple(
-        f"{each.option.queue} would be done in {spoken(each.finish)}{_ahead(each.option)}"
-        for each in others
+        f"{candidate.option.queue} would be done in {spoken(candidate.finish)}"
+        f"{_ahead(candidate.option)}"
+        for candidate in others
     )
 
 
@@ -306,9 +321,9 @@ def is_next(option: Assessment) -> bool:
 
 def _refused(assessments: Sequence[Assessment]) -> tuple[str, ...]:
     return tuple(
-        f"{item.queue or item.option} refused: {item.rejection.detail}"
-        for item in assessments
-        if item.rejection is not None
+        f"{assessment.queue or assessment.option} refused: {assessment.rejection.detail}"
+        for assessment in assessments
+        if assessment.rejection is not None
     )
 
 

@@ -72,7 +72,7 @@ def _resources(template: PodTemplate) -> Iterator[str]:
 def _others(before: PodTemplate, after: PodTemplate, kept: set[str]) -> Iterator[str]:
     pairs = list(zip(_containers(before), _containers(after), strict=True))
     # A resource that is lost or gained is named as such already.
-    yield from sorted(name for name in kept if any(_amounts_differ(*each, name) for each in pairs))
+    yield from sorted(name for name in kept if any(_amounts_differ(*pair, name) for pair in pairs))
     if any(old.image != new.image for old, new in pairs):
         yield "image"
     for old, new in pairs:
@@ -95,8 +95,8 @@ def _meant(affinity: Json) -> Json:
     """Leave out the empty objects of an affinity, which ask for nothing."""
     if not isinstance(affinity, Mapping):
         return affinity or {}
-    found = {key: _meant(value) for key, value in affinity.items()}
-    return {key: value for key, value in found.items() if value not in ({}, [])}
+    asked = {key: _meant(value) for key, value in affinity.items()}
+    return {key: value for key, value in asked.items() if value not in ({}, [])}
 
 
 def _containers(template: PodTemplate) -> Iterable[Container]:
@@ -132,9 +132,9 @@ def _of_others(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 LONGEST = 119
-"""Characters of one warning."""
+"""Most characters of one warning."""
 MOST = 4
-"""Warnings of one sentence."""
+"""Most warnings of one sentence."""
 PREFIX = "kueue-fallback: "
 _ROOM = LONGEST - len(PREFIX)
 _SHORTEST = 8
@@ -164,14 +164,14 @@ def decided(decision: Decision, differences: Differences, *, submitted: str) -> 
     # (decision 0021).
     if decision.left_alone in (LeftAlone.UNREADABLE, LeftAlone.TOO_LARGE):
         return sentence(decision.reason)
-    taken = next((item for item in decision.options if item.option == decision.option), None)
+    taken = next((option for option in decision.options if option.option == decision.option), None)
     if taken is None or not differences.names:
         return ()
     acts = decision.mode is Mode.ENFORCE
     head = _head("runs in" if acts else _WOULD, taken, differences, left=submitted)
-    other = _compared(decision.options, taken, submitted)
+    alternative = _compared(decision.options, taken, submitted)
     # Where the queue stays the same, there is no other queue to compare figures with.
-    why = _why(taken, other) if differences.queue else ("", ())
+    why = _why(taken, alternative) if differences.queue else ("", ())
     return (*_lines(head, why), *((PREFIX + _TO_OBJECT,) if acts else ()))
 
 
@@ -204,10 +204,10 @@ def foreign() -> tuple[str, ...]:
 def sentence(text: str) -> tuple[str, ...]:
     """Split a sentence into as many warnings as it needs, at most ``MOST``, between its parts."""
     text = _plain(_PLACE.sub(r"\1 \2", shortened(text, _LONGEST_READ)))
-    found = []
+    pieces = []
     for part in _packed(text.split("; "), "; "):
-        found += [part] if len(part) <= _ROOM else _packed(part.split(": "), ": ")
-    return tuple(PREFIX + shortened(each, _ROOM) for each in found[:MOST])
+        pieces += [part] if len(part) <= _ROOM else _packed(part.split(": "), ": ")
+    return tuple(PREFIX + shortened(piece, _ROOM) for piece in pieces[:MOST])
 
 
 def shortened(text: str, limit: int) -> str:
@@ -253,28 +253,28 @@ def _compared(
     options: Sequence[Assessment], taken: Assessment, submitted: str
 ) -> Assessment | None:
     """Return the option that *taken* is compared with: of the Job's own queue, else the first."""
-    others = [item for item in options if item is not taken]
-    own = [item for item in others if item.queue == submitted]
+    others = [option for option in options if option is not taken]
+    own = [option for option in others if option.queue == submitted]
     return next(iter(own or others[:1]), None)
 
 
-def _why(taken: Assessment, other: Assessment | None) -> _Phrase:
-    times = _times(taken, other)
+def _why(taken: Assessment, alternative: Assessment | None) -> _Phrase:
+    times = _times(taken, alternative)
     # The number of Jobs ahead explains a late start, but not a refusal.
-    if times and other is not None and other.pending and other.rejection is None:
-        ahead = f"{other.pending} Job{'' if other.pending == 1 else 's'} ahead in"
-        return f"{times} ({ahead} {{}})", (other.queue,)
-    found = times or _alone(taken)
-    against = _against(other) if other is not None else ("", ())
-    joint = "; " if found and against[0] else ""
-    return found + joint + against[0], against[1]
+    if times and alternative is not None and alternative.pending and alternative.rejection is None:
+        ahead = f"{alternative.pending} Job{'' if alternative.pending == 1 else 's'} ahead in"
+        return f"{times} ({ahead} {{}})", (alternative.queue,)
+    reason = times or _alone(taken)
+    against = _against(alternative) if alternative is not None else ("", ())
+    joint = "; " if reason and against[0] else ""
+    return reason + joint + against[0], against[1]
 
 
-def _times(taken: Assessment, other: Assessment | None) -> str:
+def _times(taken: Assessment, alternative: Assessment | None) -> str:
     """Compare the finishes of both options, or else their starts; empty: *taken* is not sooner."""
-    if other is None or taken.forecast is None or other.forecast is None:
+    if alternative is None or taken.forecast is None or alternative.forecast is None:
         return ""
-    here, there = taken.forecast, other.forecast
+    here, there = taken.forecast, alternative.forecast
     for verb, soon, late in (
         ("done in", here.finish, there.finish),
         ("starts in", here.start.seconds, there.start.seconds),
@@ -295,13 +295,17 @@ def _alone(taken: Assessment) -> str:
     return f"{taken.pending} pending there" if taken.pending else ""
 
 
-def _against(other: Assessment) -> _Phrase:
-    name = other.queue or other.option
-    if other.rejection is not None:
-        return "{} refused: {}", (name, other.rejection.detail)
-    if other.pending:
-        return f"{{}} has {other.pending} pending", (name,)
-    return (f"{{}} has {other.reserving} with quota", (name,)) if other.reserving else ("", ())
+def _against(alternative: Assessment) -> _Phrase:
+    name = alternative.queue or alternative.option
+    if alternative.rejection is not None:
+        return "{} refused: {}", (name, alternative.rejection.detail)
+    if alternative.pending:
+        return f"{{}} has {alternative.pending} pending", (name,)
+    return (
+        (f"{{}} has {alternative.reserving} with quota", (name,))
+        if alternative.reserving
+        else ("", ())
+    )
 
 
 def _lines(first: _Phrase, then: _Phrase, *, joint: str = ": ") -> tuple[str, ...]:
@@ -318,12 +322,12 @@ def _fitted(form: str, names: tuple[str, ...]) -> str:
     """Fill in the names and shorten the longest ones, all to one length, until the text fits."""
     names = tuple(map(_plain, names))
     most = max(map(len, names), default=0)
-    found = form.format(*names)
-    while len(found) > _ROOM and most > _SHORTEST:
+    text = form.format(*names)
+    while len(text) > _ROOM and most > _SHORTEST:
         most = min(most - 1, _ROOM)
-        found = form.format(*(shortened(name, most) for name in names))
+        text = form.format(*(shortened(name, most) for name in names))
     # The text around the names is cut only where short names leave it too long.
-    return shortened(found, _ROOM)
+    return shortened(text, _ROOM)
 
 
 def _written(form: str, names: tuple[str, ...]) -> str:
@@ -331,17 +335,17 @@ def _written(form: str, names: tuple[str, ...]) -> str:
 
 
 def _packed(parts: Iterable[str], joint: str) -> list[str]:
-    found: list[str] = []
+    packed: list[str] = []
     for part in parts:
-        if found and len(found[-1]) + len(joint) + len(part) <= _ROOM:
-            found[-1] += joint + part
+        if packed and len(packed[-1]) + len(joint) + len(part) <= _ROOM:
+            packed[-1] += joint + part
         else:
-            found.append(part)
-    return found
+            packed.append(part)
+    return packed
 
 
 def _plain(text: str) -> str:
     """Return a text on one line and in ASCII, as an HTTP header must be."""
     # The API server sends warnings to clients in headers.
     words = " ".join(text.replace("…", _CUT).split())
-    return _PRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), words)
+    return _PRINTED.sub(lambda match: match[0].encode("unicode_escape").decode(), words)

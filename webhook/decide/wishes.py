@@ -73,13 +73,13 @@ def _slowdown(text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        found = float(text)
+        factor = float(text)
     except ValueError:
-        found = math.nan
+        factor = math.nan
     # Below 1 even the first option would be too slow; this comparison refuses NaN as well.
-    if not 1.0 <= found < math.inf:
+    if not 1.0 <= factor < math.inf:
         raise _unreadable(MAX_SLOWDOWN, 'a number of at least 1 such as "3"', text)
-    return found
+    return factor
 
 
 def _deadline(text: str | None, unix: float) -> float | None:
@@ -109,11 +109,11 @@ def _is_duration(text: str) -> bool:
 
 
 def _above_zero(text: str | None, name: str) -> float | None:
-    found = _seconds(text, name)
+    duration = _seconds(text, name)
     # A run of no time would win every comparison of finishes.
-    if found == 0.0:
+    if duration == 0.0:
         raise _unreadable(name, "a duration above 0", str(text))
-    return found
+    return duration
 
 
 def _unreadable(name: str, expected: str, text: str) -> FieldError:
@@ -179,5 +179,8 @@ def _nearest(key: str) -> str:
 def _used(policy: FallbackPolicy) -> set[str]:
     """Return the names of the labels that the policy itself reads."""
     selector = policy.spec.match.job_selector or LabelSelector()
-    selected = (*selector.match_labels, *(each.key for each in selector.match_expressions))
+    selected = (
+        *selector.match_labels,
+        *(expression.key for expression in selector.match_expressions),
+    )
     return {policy.spec.job_class_label or "", *selected}

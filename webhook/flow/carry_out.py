@@ -33,7 +33,7 @@ from webhook.model.signatures import SigningKeys, signed_id, signed_record
 
 
 def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot) -> Arrival:
-    """Return the place of a Job that was just decided, as adapted; its key is the decision's id."""
+    """Return the arrival of a Job just decided, as adapted; its key is the decision's id."""
     return Arrival(
         # The pod template carries this id into the Workload, by which the place is given up again.
         key=decision.id,
@@ -49,7 +49,7 @@ def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot)
 
 
 def decided_before(job: Job, recorded: Recorded, snapshot: Snapshot) -> Arrival | None:
-    """Return the place of a Job that an earlier call of the same admission decided.
+    """Return the arrival of a Job that an earlier call of the same admission decided.
 
     That call may have reached another replica. None: it left the Job as submitted, or what the
     Job asks for cannot be read.
@@ -72,7 +72,7 @@ def decided_before(job: Job, recorded: Recorded, snapshot: Snapshot) -> Arrival 
 
 
 def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
-    """Return the place of a Job without a decision, keyed by its name; None: it takes none.
+    """Return the arrival of a Job without a decision, keyed by its name; None: it is not queued.
 
     *uid* is the review's; it replaces the name that ``generateName`` has yet to make.
     """
@@ -106,7 +106,7 @@ def apply(
     """Return a decision's outcome: all its edits, its record alone, or none, by the mode."""
     if policy.spec.mode is Mode.OBSERVE:
         return Decided(decision=decision, job=case.submitted)
-    taken = next((item for item in decision.options if item.option == decision.option), None)
+    taken = next((option for option in decision.options if option.option == decision.option), None)
     keys = occupancy.snapshot.signing
     decision, warnings = _with_changes(case, policy, decision, taken, occupancy)
     if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:
@@ -121,8 +121,8 @@ def apply(
     prepared = _prepared(case, taken.job, taken, policy, class_text)
     if prepared is None:
         after = under(taken.job, policy, taken, decision_id=decision.id, class_text=class_text)
-        found = _changed(case, after, decision, taken, occupancy)
-        return replace(found, warnings=warnings)
+        outcome = _changed(case, after, decision, taken, occupancy)
+        return replace(outcome, warnings=warnings)
     # The edits to the template are known already (decision 0008); what is left are the Job's own
     # labels and annotations.
     prepared = patch.filled(prepared, decision.id)
@@ -253,9 +253,9 @@ def _prepared(
 
 
 def class_text_of(case: RecoveredJob, policy: FallbackPolicy, occupancy: Occupancy) -> str:
-    """Return the class of the Job as it was submitted; equal classes are the very same text."""
-    found = match.class_of(case.submitted, policy, occupancy.snapshot)
-    return job_class.written(Mark(found, policy.generation))
+    """Return the class of the Job as it was submitted, as text; equal classes are one object."""
+    its_class = match.class_of(case.submitted, policy, occupancy.snapshot)
+    return job_class.written(Mark(its_class, policy.generation))
 
 
 def _labels(job: Job, taken: Assessment, policy: FallbackPolicy) -> dict[str, str]:

@@ -105,18 +105,18 @@ def consider(
         FieldError: *source* cannot be read as a Job of *kind*.
 
     """
-    found = decided_job.read(source, kind, occupancy.snapshot.signing)
-    raw = found.current
+    incoming = decided_job.read(source, kind, occupancy.snapshot.signing)
+    raw = incoming.current
     if not all(pod_set.template.containers for pod_set in raw.pod_sets):
         raise FieldError("spec.template.spec.containers", "expected at least one container")
-    if found.recorded is not None:
-        earlier = _decided_already(raw, found.recorded, occupancy, moment)
+    if incoming.recorded is not None:
+        earlier = _decided_already(raw, incoming.recorded, occupancy, moment)
         if earlier is not None:
             return earlier
-    case = found.recovered_if_possible()
+    case = incoming.recovered_if_possible()
     case = replace(case, submitted=marks.unmarked(case.submitted))
     outcome = _outcome(case, occupancy, moment, rules)
-    if found.doubt is not None:
+    if incoming.doubt is not None:
         outcome = replace(outcome, warnings=(*warning.foreign(), *outcome.warnings))
     # A Job that is left as submitted takes a place in its queue, too: without it, a burst of
     # such Jobs would be invisible to later reviews.
@@ -245,9 +245,13 @@ def _unsupported(assessments: Sequence[Assessment], queue: str) -> str:
 
     Kueue may well admit the Job there, so this is no reason to send it elsewhere.
     """
-    found = (item.rejection for item in assessments if item.queue == queue)
-    unsupported = (each for each in found if each and each.reason is Reason.UNSUPPORTED)
-    return next((each.detail for each in unsupported), "")
+    rejections = (assessment.rejection for assessment in assessments if assessment.queue == queue)
+    unsupported = (
+        rejection
+        for rejection in rejections
+        if rejection and rejection.reason is Reason.UNSUPPORTED
+    )
+    return next((rejection.detail for rejection in unsupported), "")
 
 
 def read_wanted(job: Job, policy: FallbackPolicy, created_unix: float) -> Wanted:
@@ -278,9 +282,11 @@ def assessed(
 
     """
     submitted = match.submission(job, occupancy.snapshot).queue
-    found = options.assess(job, policy, occupancy, submitted=submitted, allowed=wanted.allowed)
+    assessments = options.assess(
+        job, policy, occupancy, submitted=submitted, allowed=wanted.allowed
+    )
     if policy.spec.strategy.type is not StrategyType.FINISH_TIME:
-        return found
+        return assessments
     expecting = expectations.ForecastCase(
         job=job,
         policy=policy,
@@ -289,7 +295,7 @@ def assessed(
         wishes=wanted.wishes,
         now=now,
     )
-    return expectations.expect(expecting, found)
+    return expectations.expect(expecting, assessments)
 
 
 def _is_reinvocation(job: Job, recorded: decision_record.Recorded, moment: Moment) -> bool:

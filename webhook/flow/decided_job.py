@@ -132,14 +132,14 @@ def _recorded(
 ) -> tuple[Recorded | None, Obstacle | None]:
     is_own = is_own_record(text, namespace, keys, created=created)
     try:
-        found = decision_record.from_json(text)
+        recorded = decision_record.from_json(text)
     except FieldError:
         return None, Obstacle.UNREADABLE if is_own else Obstacle.FOREIGN_DECISION
     # What a newer version wrote is not read and the Job is left as it is, signed or not.
-    if found.is_newer:
-        return found, Obstacle.NEWER_DECISION
+    if recorded.is_newer:
+        return recorded, Obstacle.NEWER_DECISION
     # Anybody can write a decision on a Job, so one without our signature undoes nothing.
-    return (found, None) if is_own else (None, Obstacle.FOREIGN_DECISION)
+    return (recorded, None) if is_own else (None, Obstacle.FOREIGN_DECISION)
 
 
 _LONGEST_NAME = 40
@@ -163,13 +163,13 @@ def recover(
         FieldError: what the decision has recorded cannot be put back, or the Job cannot be read.
 
     """
-    found = read(source, kind, keys, created=fields.created_unix(source))
-    if found.doubt is not None:
-        unread = "its decision cannot be read" if found.doubt is Obstacle.UNREADABLE else ""
-        return Refusal(obstacle=found.doubt, detail=unread)
+    job = read(source, kind, keys, created=fields.created_unix(source))
+    if job.doubt is not None:
+        unread = "its decision cannot be read" if job.doubt is Obstacle.UNREADABLE else ""
+        return Refusal(obstacle=job.doubt, detail=unread)
     if obstacle := kind.held_back(source):
         return Refusal(obstacle=obstacle)
-    return found.recovered()
+    return job.recovered()
 
 
 def refused(source: Mapping[str, Any], kind: JobKind, obstacle: Obstacle) -> Declined:
@@ -199,10 +199,11 @@ def to_outcome(raw: Job, kind: JobKind, refusal: Refusal) -> Declined:
 
 
 def asked_about(undecided: Job) -> Mapping[str, str]:
-    """Return the labels of a Job without an option; ``option: none`` if it needs restoration.
+    """Return the labels of a Job without its option; ``option: none`` if it needs restoration.
 
-    By this label the API server sends its updates to the webhook. A manifest that is applied again
-    sets as a value what the Job reads from an annotation, and both together would be refused.
+    Because of this label the API server sends the Job's updates to the webhook. A manifest that is
+    applied again sets as a value what the Job reads from an annotation, and the API server refuses
+    both together.
     """
     labels = _without(undecided.labels, {jobs.OPTION_LABEL})
     is_read = movable_env.as_literals(undecided) is not undecided

@@ -68,10 +68,10 @@ def move(
     raw = kind.read(source)
     try:
         case = decided_job.recover(source, kind, occupancy.snapshot.signing)
-        found = case if isinstance(case, Refusal) else _move(case, occupancy, moment, rules)
+        outcome = case if isinstance(case, Refusal) else _move(case, occupancy, moment, rules)
     except FieldError as error:
-        found = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
-    return decided_job.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
+        outcome = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
+    return decided_job.to_outcome(raw, kind, outcome) if isinstance(outcome, Refusal) else outcome
 
 
 def _move(
@@ -92,13 +92,13 @@ def _move(
     wanted = _wanted(asked, policy, moment)
     # spec.managedBy is fixed at creation, so no move may cross the boundary of MultiKueue.
     job = asked.case.submitted.as_created
-    found = create.assessed(job, policy, occupancy, wanted=wanted, now=moment.now)
-    taken = next(item for item in found if item.option == asked.option)
+    assessments = create.assessed(job, policy, occupancy, wanted=wanted, now=moment.now)
+    taken = next(assessment for assessment in assessments if assessment.option == asked.option)
     if taken.rejection is not None or taken.job is None:
         return Refusal(obstacle=Obstacle.OPTION_REFUSED, detail=str(taken.rejection))
     age = round(max(0.0, moment.now - snapshot.as_of), 3)
     decision = _decision(asked, policy, taken, moment)
-    decision = replace(decision, options=found, state_age_seconds=age)
+    decision = replace(decision, options=assessments, state_age_seconds=age)
     return _carried_out(asked, policy, decision, taken.job, taken, occupancy)
 
 
@@ -109,7 +109,10 @@ def _policy(asked: _MoveRequest, occupancy: Occupancy, rules: Rules) -> Fallback
         own = rules.own_namespace
         policy = match.policy_for(asked.case.submitted, snapshot, own_namespace=own)
     else:
-        policy = next((each for each in snapshot.policies if each.name == recorded.policy), None)
+        policy = next(
+            (candidate for candidate in snapshot.policies if candidate.name == recorded.policy),
+            None,
+        )
     if policy is None:
         return Refusal(obstacle=Obstacle.NO_POLICY)
     # Beside a Kueue that is not tested, policies only observe (decision 0019).

@@ -35,17 +35,17 @@ def restoration(
     passes. A container that one of the two lacks is skipped. Whether the recorded places may be
     edited is checked where edits become a patch.
     """
-    found: dict[Path, Edit] = {}
+    edits: dict[Path, Edit] = {}
     # A parent that a decision had to create is recorded as ABSENT, beside the leaves in it.
     above = {path[:end] for path in original for end in range(1, len(path))}
     for path, value in original.items():
         if path in above:
-            found.update((edit.path, edit) for edit in _members(old, new, path, value))
+            edits.update((edit.path, edit) for edit in _members(old, new, path, value))
         elif _reachable(old, new, path):
             edit = _restored(old, new, path, value)
             if edit is not None:
-                found[path] = edit
-    return tuple(found.values())
+                edits[path] = edit
+    return tuple(edits.values())
 
 
 def _restored(
@@ -89,9 +89,9 @@ def _named(parent: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
     if isinstance(parent, dict):
         yield from parent.items()
         return
-    for item in parent:
-        if isinstance(item, dict) and isinstance(item.get("name"), str):
-            yield item["name"], item
+    for entry in parent:
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str):
+            yield entry["name"], entry
 
 
 def _reachable(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> bool:
@@ -154,7 +154,7 @@ def changes_decision(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def disowned(job: Mapping[str, Any], kind: JobKind) -> list[Operation]:
-    """List the operations by which anybody can apply the manifest of an undone Job.
+    """List the operations after which any client can apply the manifest of an undone Job.
 
     They take the ownership of the variables that it reads from annotations out of its
     ``managedFields``.

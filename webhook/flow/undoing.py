@@ -42,9 +42,9 @@ def undo(
 ) -> Undone | Declined:
     """Return the outcome that takes back a decision and its moves, and pins the Job.
 
-    *snapshot* says, as far as it is filled, which queues are MultiKueue's; *time* is now, as
-    RFC 3339 in UTC; *blocked* is why the Job's Workload rules the undo out, None if it does not or
-    that is not known. An undo that cannot be made is declined.
+    *snapshot* gives the signing keys and the queues that are MultiKueue's, and may be empty; *time*
+    is now, as RFC 3339 in UTC; *blocked* is why the Job's Workload rules the undo out, None if it
+    does not or that is not known. An undo that cannot be made is declined.
 
     Raises:
         FieldError: *source* cannot be read as a Job of *kind*.
@@ -55,10 +55,10 @@ def undo(
         sentence = f"nothing to undo, as it has no decision; {_PINNED}"
         return _pinned(raw, _unasked(raw), kind, sentence)
     try:
-        found = _undone(source, raw, kind, snapshot, time=time, blocked=blocked)
+        outcome = _undone(source, raw, kind, snapshot, time=time, blocked=blocked)
     except FieldError as error:
-        found = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
-    return decided_job.to_outcome(raw, kind, found) if isinstance(found, Refusal) else found
+        outcome = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
+    return decided_job.to_outcome(raw, kind, outcome) if isinstance(outcome, Refusal) else outcome
 
 
 def _undone(
@@ -70,16 +70,16 @@ def _undone(
     time: str,
     blocked: Obstacle | None,
 ) -> Undone | Refusal:
-    found = decided_job.recover(source, kind, snapshot.signing)
-    if isinstance(found, Refusal):
-        return found
-    if raw.queue and not found.submitted.queue:
+    case = decided_job.recover(source, kind, snapshot.signing)
+    if isinstance(case, Refusal):
+        return case
+    if raw.queue and not case.submitted.queue:
         # Without the label, Kueue would keep the Job suspended for ever; and where the namespace
         # has a default queue, Kueue does not let the label be removed.
         return Refusal(obstacle=Obstacle.NO_QUEUE)
-    if _would_cross(raw, found.submitted, snapshot):
+    if _would_cross(raw, case.submitted, snapshot):
         return Refusal(obstacle=Obstacle.MANAGED_BY, detail=_CROSSING)
-    after = put_back(raw, found.submitted, kind, blocked=blocked)
+    after = put_back(raw, case.submitted, kind, blocked=blocked)
     if isinstance(after, Obstacle):
         return Refusal(obstacle=after)
     where = f"in {after.queue} " if after.queue else ""
@@ -87,7 +87,7 @@ def _undone(
     after = replace(
         after, annotations={**after.annotations, jobs.REASON: decision_record.said(sentence)}
     )
-    after = _remembered(raw, after, found, time, snapshot.signing)
+    after = _remembered(raw, after, case, time, snapshot.signing)
     return _pinned(raw, after, kind, sentence)
 
 
@@ -126,13 +126,13 @@ def _unasked(raw: Job) -> Job:
 
 
 def _remembered(
-    raw: Job, after: Job, found: RecoveredJob, time: str, keys: SigningKeys | None
+    raw: Job, after: Job, case: RecoveredJob, time: str, keys: SigningKeys | None
 ) -> Job:
     """Note on the Job which policy had decided it, when it was undone, and what queues it left.
 
     Kueue may be admitting it in one of these at this moment; the controller then repairs that.
     """
-    recorded = found.recorded
+    recorded = case.recorded
     if recorded is None or (raw.queue == after.queue and not recorded.moves):
         return after
     noted = {jobs.UNDONE: recorded.policy}

@@ -27,10 +27,7 @@ class JobKind:
     read: Callable[[Mapping[str, Any]], Job]
     edits: Callable[[Job, Job], tuple[Edit, ...]]
     allowed: tuple[Path, ...]
-    """The only paths that may be patched, but for those of ``admission.patch``.
-
-    A part ``*`` stands for any text.
-    """
+    """The only paths that may be patched, as patterns (``admission.patch.Allowed``)."""
     held_back: Callable[[Mapping[str, Any]], Obstacle | None]
     """Returns why the object, as it is, cannot be moved or undone; None: nothing prevents it."""
 
@@ -40,7 +37,10 @@ class JobKind:
         return f"{self.group}/{self.version}"
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """Return the path by which the API server serves it; without a namespace, of all."""
+        """Return the API server's path of a Job.
+
+        Without *name* it is that of all Jobs in *namespace*, without both that of all Jobs.
+        """
         where = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
         which = f"/{quote(name, safe='')}" if name else ""
         return f"/apis/{self.api_version}/{where}{self.plural}{which}"
@@ -57,5 +57,5 @@ JOB: Final = JobKind(
     held_back=batch.held_back,
 )
 KINDS: Final[Mapping[tuple[str, str, str], JobKind]] = {
-    (each.group, each.version, each.kind): each for each in (JOB,)
+    (kind.group, kind.version, kind.kind): kind for kind in (JOB,)
 }

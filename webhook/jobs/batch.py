@@ -73,14 +73,14 @@ def read(source: Mapping[str, Any]) -> Job:
 
 def edits(before: Job, after: Job) -> tuple[Edit, ...]:
     """List the differences between two versions of a Job, in all that an option may change."""
-    found = [
+    changes = [
         *template.text_edits(("metadata", "labels"), before.labels, after.labels),
         *template.text_edits(("metadata", "annotations"), before.annotations, after.annotations),
     ]
     for old, new in zip(before.pod_sets, after.pod_sets, strict=True):
         if old.template is not new.template:
-            found += template.edits(TEMPLATE, old.template, new.template)
-    return tuple(found)
+            changes += template.edits(TEMPLATE, old.template, new.template)
+    return tuple(changes)
 
 
 def held_back(source: Mapping[str, Any]) -> Obstacle | None:
@@ -100,7 +100,7 @@ def held_back(source: Mapping[str, Any]) -> Obstacle | None:
     manager = fields.text(spec, "managedBy", "spec")
     # Kubernetes lets the template of a Job that ran once change only after it was suspended again.
     has_begun = status.get("startTime") is not None and "Suspended" not in conditions
-    for found, applies in (
+    for obstacle, applies in (
         (Obstacle.BEING_DELETED, metadata.get("deletionTimestamp") is not None),
         (Obstacle.FINISHED, not _ENDED.isdisjoint(conditions)),
         (Obstacle.MANAGED_BY, manager not in ("", JOB_CONTROLLER) or _MULTIKUEUE_ORIGIN in labels),
@@ -111,7 +111,7 @@ def held_back(source: Mapping[str, Any]) -> Obstacle | None:
         (Obstacle.STARTED, has_begun),
     ):
         if applies:
-            return found
+            return obstacle
     return None
 
 
@@ -161,7 +161,7 @@ def _read_pod_sets(spec: Mapping[str, Any]) -> PodSets:
 
 
 def forget() -> None:
-    """Drop the cache of shared templates."""
+    """Empty the cache of shared templates."""
     _shared.clear()
 
 

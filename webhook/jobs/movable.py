@@ -37,15 +37,15 @@ _OUR_MARKS = frozenset(
 
 
 def obstacle(edits: Iterable[Edit], *, workload: Obstacle | None = None) -> Obstacle | None:
-    """Return why *edits* to a pending Job cannot be made, or not be noticed; None: they can.
+    """Return why *edits* to a pending Job cannot be made or go unnoticed by Kueue; None: they can.
 
     Our own marks on the pod template do not count, as a move without other changes to it leaves
     them (see ``changes_template``). *workload* is why the Job's Workload rules a move out.
     """
     edits = tuple(edits)
     for edit in edits:
-        if found := _immutable(edit):
-            return found
+        if refusal := _immutable(edit):
+            return refusal
     changed = _of_template(edits)
     if not changed and not any(edit.path in _FOLLOWED for edit in edits):
         return None

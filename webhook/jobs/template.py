@@ -81,24 +81,24 @@ def check_entries(source: Mapping[str, Any], path: str) -> None:
         entries = _entries(value)
         if len(entries) > _MOST_ENTRIES:
             raise FieldError(where, f"more than {_MOST_ENTRIES} entries are too many to decide")
-        if any(isinstance(each, str) and len(each) > _LONGEST_ENTRY for each in entries):
+        if any(isinstance(entry, str) and len(entry) > _LONGEST_ENTRY for entry in entries):
             raise FieldError(where, f"an entry of more than {_LONGEST_ENTRY} characters")
 
 
 def _entries(value: Any) -> list[Any]:
     """List the values and keys in nested lists and objects; stop once they are too many."""
-    found: list[Any] = []
+    entries: list[Any] = []
     left = [value]
-    while left and len(found) <= _MOST_ENTRIES:
-        each = left.pop()
-        if isinstance(each, dict):
-            found += each
-            left += each.values()
-        elif isinstance(each, list):
-            left += each
+    while left and len(entries) <= _MOST_ENTRIES:
+        nested = left.pop()
+        if isinstance(nested, dict):
+            entries += nested
+            left += nested.values()
+        elif isinstance(nested, list):
+            left += nested
         else:
-            found.append(each)
-    return found
+            entries.append(nested)
+    return entries
 
 
 def edits(path: Path, before: PodTemplate, after: PodTemplate) -> Iterator[Edit]:

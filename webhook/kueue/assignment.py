@@ -173,20 +173,20 @@ def assign(needs: Sequence[PodSetNeeds], place: FoundQueue) -> Assignment:
         if plan.rejection is not None:
             return _refused(plan.rejection)
         for flavors in plan.groups:
-            found = _best_flavor(flavors, usage, place)
-            if found.reason is not None:
+            attempt = _best_flavor(flavors, usage, place)
+            if attempt.reason is not None:
                 # One group that can never be served rules out the whole Workload.
-                return _refused(Rejection(reason=found.reason, detail=found.detail))
-            tries.append(found)
-            for resource, amount in found.usage.items():
+                return _refused(Rejection(reason=attempt.reason, detail=attempt.detail))
+            tries.append(attempt)
+            for resource, amount in attempt.usage.items():
                 usage[resource] = usage.get(resource, 0) + amount
     return _summed(tries, usage, place)
 
 
 def _summed(tries: Sequence[_Try], usage: Amounts, place: FoundQueue) -> Assignment:
     """Combine the groups' outcomes: the worst mode and the largest height count."""
-    worst = min(tries, key=lambda found: found.level[0])
-    mode, height = worst.level[0], max(found.height for found in tries)
+    worst = min(tries, key=lambda attempt: attempt.level[0])
+    mode, height = worst.level[0], max(attempt.height for attempt in tries)
     fit = _FIT_OF[mode]
     if fit is Fit.FITS:
         return Assignment(fit=fit, usage=usage, height=height, detail=_taken(usage, place))
@@ -205,11 +205,11 @@ def _set_aside(usage: Amounts, height: int, place: FoundQueue) -> Amounts:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
     if place.cluster_queue.preemption.reclaim_within_cohort == "Any":
         return {}
-    found: dict[FlavorResource, int] = {}
+    kept: dict[FlavorResource, int] = {}
     for cell, amount in usage.items():
         ceiling = quota.ceiling(place.quotas, place.cluster_queue.name, cell, borrows=height > 0)
-        found[cell] = amount if ceiling is None else min(amount, ceiling)
-    return {cell: amount for cell, amount in found.items() if amount > 0}
+        kept[cell] = amount if ceiling is None else min(amount, ceiling)
+    return {cell: amount for cell, amount in kept.items() if amount > 0}
 
 
 def _refused(rejection: Rejection) -> Assignment:
@@ -221,14 +221,14 @@ def _best_flavor(flavors: Sequence[Flavor], taken: Amounts, place: FoundQueue) -
     best: _Try | None = None
     refusals: list[_Try] = []
     for flavor in flavors:
-        found = _try_flavor(flavor, taken, place)
-        if found.reason is not None:
-            refusals.append(found)
+        attempt = _try_flavor(flavor, taken, place)
+        if attempt.reason is not None:
+            refusals.append(attempt)
             continue
-        if not tries_next(found.level, place.cluster_queue):
-            return found
-        if best is None or is_better(found.level, best.level):
-            best = found
+        if not tries_next(attempt.level, place.cluster_queue):
+            return attempt
+        if best is None or is_better(attempt.level, best.level):
+            best = attempt
     return best or _least_refusal(refusals)
 
 
@@ -261,12 +261,12 @@ def _try_flavor(flavor: Flavor, taken: Amounts, place: FoundQueue) -> _Try:
         )
     worst, height = _OWN_QUOTA, 0
     for cell, amount in flavor.amounts.items():
-        found = _try_quota(cell, amount + taken.get(cell, 0), place)
-        height = max(height, found.level[1])
-        if not is_better(found.level, worst.level):
-            worst = found
-        if found.reason is not None:
-            return found
+        attempt = _try_quota(cell, amount + taken.get(cell, 0), place)
+        height = max(height, attempt.level[1])
+        if not is_better(attempt.level, worst.level):
+            worst = attempt
+        if attempt.reason is not None:
+            return attempt
     return _Try(level=worst.level, height=height, usage=flavor.amounts, detail=worst.detail)
 
 

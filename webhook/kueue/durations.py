@@ -104,9 +104,9 @@ class Durations:
 
         None: neither is known.
         """
-        found = self._known_by(job_class, flavors)
-        if found is not None:
-            return found
+        own = self._known_by(job_class, flavors)
+        if own is not None:
+            return own
         return self._known_by(of_queue(cluster_queue, home_of(job_class)), flavors)
 
     def _known_by(self, name: str, flavors: str) -> RunTime | None:
@@ -198,5 +198,5 @@ def of_any_class(run_times: Estimates, known_by: str, flavors: str) -> RunTime |
 
     *known_by*: the ClusterQueue, as ``of_queue`` names it.
     """
-    found = run_times.get((known_by, flavors))
-    return found if found is not None and found.runs >= ENOUGH_RUNS else None
+    run_time = run_times.get((known_by, flavors))
+    return run_time if run_time is not None and run_time.runs >= ENOUGH_RUNS else None

@@ -70,8 +70,8 @@ def _untolerated(template: PodTemplate, flavor: ResourceFlavor) -> Taint | None:
     if not taints:
         return None
     tolerations = [
-        read_toleration(item, f"spec.template.spec.tolerations[{index}]")
-        for index, item in enumerate(template.tolerations)
+        read_toleration(toleration, f"spec.template.spec.tolerations[{index}]")
+        for index, toleration in enumerate(template.tolerations)
     ]
     # Kueue adds the flavor's own tolerations to the pods that it admits.
     tolerations += flavor.tolerations
@@ -90,7 +90,7 @@ def _affinity_matches(template: PodTemplate, flavor: ResourceFlavor) -> bool:
     if not terms:
         return True
     for term in terms:
-        relevant = [item for item in term if item.key in flavor.node_labels]
+        relevant = [expression for expression in term if expression.key in flavor.node_labels]
         if all(expression.matches(flavor.node_labels) for expression in relevant):
             return True
     return False
@@ -145,13 +145,13 @@ def of(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) ->
     """Return the plan of a pod set, cached by the identity of the objects that it depends on."""
     depends_on = cluster_queue, snapshot.flavors, snapshot.kueue
     key = id(cluster_queue), id(snapshot.flavors), id(snapshot.kueue)
-    found = pod_set.known.get(key)
-    if found is None:
+    cached = pod_set.known.get(key)
+    if cached is None:
         if len(pod_set.known) >= _KEPT:
             pod_set.known.clear()
         # The cache keeps these objects alive, so that no other object can get one of their ids.
-        found = pod_set.known[key] = depends_on, _plan(pod_set, cluster_queue, snapshot)
-    return cast("Plan", found[1])
+        cached = pod_set.known[key] = depends_on, _plan(pod_set, cluster_queue, snapshot)
+    return cast("Plan", cached[1])
 
 
 def _plan(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) -> Plan:
@@ -305,5 +305,5 @@ def _choices(flavors: Sequence[Flavor]) -> Iterator[FlavorChoice]:
 def _combinations(parts: Sequence[tuple[FlavorChoice, ...]]) -> tuple[str, ...]:
     # ``product`` begins with the first choice of every part, which Kueue tries first.
     names = product(*([choice.flavor for choice in part] for part in parts))
-    found = {",".join(sorted(set(each))): None for each in islice(names, _COMBINATIONS)}
-    return tuple(found)
+    unique = {",".join(sorted(set(flavors))): None for flavors in islice(names, _COMBINATIONS)}
+    return tuple(unique)

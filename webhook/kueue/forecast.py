@@ -39,7 +39,7 @@ from webhook.model.queues import (
 
 STEPS = 128
 MOST_LEVELS = 5
-"""Priorities of newcomers that a profile tells apart at most, each with tables of its own."""
+"""Most turns of newcomers that a profile distinguishes by priority, each with tables of its own."""
 _MAX_EVENTS = 20_000
 _STEPS_BEFORE_MERGING = 2 * STEPS
 _MORE_THAN_THERE_IS = 1 << 61
@@ -70,7 +70,7 @@ class StartRecord:
         used, before = self._schedule.used()
         # A turn after which something was admitted is kept even where the usage is the same
         # again: at that moment a newcomer of its rank would have found room.
-        is_new = any(each is not used for each in before)
+        is_new = any(usage is not used for usage in before)
         if self.used and used == self.used[-1] and not is_new:
             return
         # Two cycles at one time are one step: what both leave free is free, and a turn may come
@@ -89,7 +89,8 @@ class StartRecord:
     def merge(self) -> None:
         """Keep at most STEPS of the steps, and join each of the others to the one before it.
 
-        Only what is free in all joined steps counts as free; a turn may come in any one of them.
+        After a cycle, what is free in all joined steps counts as free. At the turn of a rank, the
+        most that is free in any of them does, because the turn may come in any of them.
         """
         kept = kept_steps(self.times, STEPS)
         parts = list(zip(kept, (*kept[1:], len(self.times)), strict=True))
@@ -123,12 +124,12 @@ def _ranks(
     The rank after all pending Workloads is left out: it finds the usage after the cycle.
     """
     last = len(waiting)
-    levels = sorted({served_before(waiting, each) for each in (*newcomers, *waiting)})
+    levels = sorted({served_before(waiting, priority) for priority in (*newcomers, *waiting)})
     # Each rank costs a table in the profile, which goes over the pipe to the server.
     if len(levels) > MOST_LEVELS:
         levels = levels[: MOST_LEVELS - 1] + levels[-1:]
     shares = any(parent >= 0 for parent in schedule.tree.parents)
-    ranks = [(borrows, each) for borrows in (False, True)[: 1 + shares] for each in levels]
+    ranks = [(borrows, served) for borrows in (False, True)[: 1 + shares] for served in levels]
     return tuple(rank for rank in ranks if last and rank != (shares, last))
 
 
@@ -174,31 +175,35 @@ def profile(
     computed_at: float,
     uncertain: tuple[str, ...],
 ) -> Profile:
-    """Return what a newcomer would find free in one ClusterQueue of the tree."""
+    """Return the profile of one ClusterQueue: what a newcomer would find free there over time.
+
+    *record* is that of *schedule*, which was run to its end. *computed_at* is in seconds on the
+    clock of ``Snapshot.as_of``; *uncertain* says why starts are uncertain, in the profile's words.
+    """
     cells = tuple(cell for group in queue.groups for cell in group.quotas)
     rows = _Rows(schedule, queue, cells)
     kept: list[int] = []
     free: list[tuple[tuple[int, ...], ...]] = []
     for index, (used, before) in enumerate(zip(record.used, record.before, strict=True)):
         row = rows.free(used)
-        found = (
+        at_step = (
             row,
-            *(rows.at(rank, each) for rank, each in zip(record.ranks, before, strict=True)),
+            *(rows.at(rank, usage) for rank, usage in zip(record.ranks, before, strict=True)),
         )
         # A rank's table holds at the moment of its step alone, so a step at which it has more
         # than is left afterwards is kept, however much it is like the one before.
-        if not free or found != free[-1] or any(map(_has_more, found[1:], repeat(row))):
+        if not free or at_step != free[-1] or any(map(_has_more, at_step[1:], repeat(row))):
             kept.append(index)
-            free.append(found)
+            free.append(at_step)
     last = _last_starts(schedule, queue)
     return Profile(
         computed_at=computed_at,
         cells=cells,
         times=tuple(record.times[index] for index in kept),
-        free=tuple(each[0] for each in free),
+        free=tuple(step[0] for step in free),
         priorities=record.priorities if record.ranks else (),
         ranked={
-            rank: tuple(each[number] for each in free)
+            rank: tuple(step[number] for step in free)
             for number, rank in enumerate(record.ranks, start=1)
         },
         spread=tuple(record.spread[index] for index in kept),
@@ -265,12 +270,12 @@ def _behind(last: Mapping[int, float]) -> tuple[tuple[int, float], ...]:
 
     In seconds since the beginning of the schedule, the highest priority first.
     """
-    found: list[tuple[int, float]] = []
+    behind: list[tuple[int, float]] = []
     seconds = 0.0
     for priority in sorted(last, reverse=True):
         seconds = max(seconds, last[priority])
-        found.append((priority, seconds))
-    return tuple(found)
+        behind.append((priority, seconds))
+    return tuple(behind)
 
 
 GRAIN = 0.01
@@ -302,10 +307,10 @@ class Occupant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedGroup:
-    """Equal pending Workloads; their place in a sequence of groups is Kueue's order."""
+    """Equal pending Workloads; a sequence of groups is in the order in which Kueue tries them."""
 
     arrival: Arrival
-    """With a count of 0 they do not compete; unknown run times are still estimated by theirs."""
+    """With a count of 0 they do not compete, but their run time helps to estimate unknown ones."""
     job_class: str = ""
     at: float = 0.0
     """When they begin to compete, on the clock of *now*: the end of a backoff; 0: at once."""
@@ -395,17 +400,17 @@ def _planned(
             occupants[root].append(occupant)
     queued: defaultdict[int, list[_Placed]] = defaultdict(list)
     targets = _Targets(case.snapshot)
-    for each in waiting:
-        name = targets.of(each.arrival)
+    for group in waiting:
+        name = targets.of(group.arrival)
         if (root := roots.get(name)) in wanted:
-            queued[root].append((name, each))
-    found: dict[str, Profile] = {}
+            queued[root].append((name, group))
+    profiles: dict[str, Profile] = {}
     begun: list[StartedWorkloads] = []
     for root in wanted:
         of_tree = _of_tree(case, root, occupants[root], queued[root])
-        found |= of_tree.profiles
+        profiles |= of_tree.profiles
         begun += of_tree.begun
-    return Planned(profiles=found, begun=tuple(begun))
+    return Planned(profiles=profiles, begun=tuple(begun))
 
 
 class _Targets:
@@ -450,18 +455,18 @@ def _of_tree(
     record = recorded(schedule, _newcomers(case.snapshot))
     # A record that was cut short knows nothing of later starts, so all its ranges are widened.
     bound = () if record.is_whole else ("depth",)
-    found = {}
+    profiles = {}
     for queue in queues:
         guessed = ("runTimes",) if queue.name in run_times.unknown else ()
         uncertain = _uncertain(queue, queues, case.snapshot) + guessed + bound
         of_queue = profile(schedule, record, queue, computed_at=case.now, uncertain=uncertain)
-        found[queue.name] = replace(
+        profiles[queue.name] = replace(
             of_queue,
             unknown_seconds=run_times.unknown_seconds(queue.name),
             unseen=unseen,
             unordered=_unordered(queue, queued, case.snapshot),
         )
-    return Planned(profiles=found, begun=tuple(schedule.begun))
+    return Planned(profiles=profiles, begun=tuple(schedule.begun))
 
 
 def _newcomers(snapshot: Snapshot) -> Collection[int]:
@@ -476,11 +481,11 @@ def _unordered(queue: ClusterQueue, queued: Sequence[_Placed], snapshot: Snapsho
     # (decision 0023).
     others = any(name != queue.name for name, _ in queued)
     has_minimum = any(
-        need.min_count is not None for _, each in queued for need in each.arrival.needs
+        need.min_count is not None for _, group in queued for need in group.arrival.needs
     )
     reasons = {
         "partialAdmission": has_minimum,
-        "concurrentAdmission": any(each.is_variant for _, each in queued),
+        "concurrentAdmission": any(group.is_variant for _, group in queued),
         "admissionFairSharing": queue.usage_based and any(name == queue.name for name, _ in queued),
         "fairSharing": others and (snapshot.kueue.fair_sharing or queue.fair_sharing),
     }
@@ -499,7 +504,7 @@ def _fill(
     Returns those of which neither a run time nor a time limit is known.
     """
     demands = _Demands(case.snapshot)
-    asked = [(name, each, demands.of(name, each.arrival)) for name, each in queued]
+    asked = [(name, group, demands.of(name, group.arrival)) for name, group in queued]
     unseen: Counter[tuple[frozenset[FlavorResource], int | None]] = Counter()
     # All are looked up before the first is added, because an unknown run is taken to last as
     # long as the median of the known ones in its ClusterQueue.
@@ -509,16 +514,16 @@ def _fill(
         if not (known or occupant.limit_seconds):
             # What holds quota keeps newcomers of every priority waiting, hence None.
             unseen[frozenset(occupant.usage), None] += occupant.count
-    for name, each, shape in asked:
+    for name, group, shape in asked:
         flavors_of = shape.combinations if shape is not None else ()
-        found = [run_times.learn(name, each.job_class, flavors) for flavors in flavors_of]
-        if shape is not None and not (all(found) or each.limit_seconds):
-            unseen[shape.cells, each.arrival.priority] += each.arrival.count
+        are_known = [run_times.learn(name, group.job_class, flavors) for flavors in flavors_of]
+        if shape is not None and not (all(are_known) or group.limit_seconds):
+            unseen[shape.cells, group.arrival.priority] += group.arrival.count
     for occupant in occupants:
         schedule.add_running(_running(occupant, case.now, run_times))
-    for name, each, shape in asked:
-        if shape is not None and shape.is_possible and each.arrival.count:
-            schedule.add_waiting(_waiting(name, each, shape, case.now, run_times))
+    for name, group, shape in asked:
+        if shape is not None and shape.is_possible and group.arrival.count:
+            schedule.add_waiting(_waiting(name, group, shape, case.now, run_times))
     return tuple(
         Unseen(cells=cells, priority=priority, count=count)
         for (cells, priority), count in unseen.items()
@@ -582,14 +587,14 @@ def _uncertain(
     # The event loop models neither preemption nor fair sharing (decision 0010).
     preempts = queue.preemption.within_cluster_queue != _NEVER
     reclaims = queue.preemption.reclaim_within_cohort != _NEVER
-    others = any(
-        each.preemption.reclaim_within_cohort != _NEVER for each in tree if each is not queue
+    others_reclaim = any(
+        member.preemption.reclaim_within_cohort != _NEVER for member in tree if member is not queue
     )
     is_fair = snapshot.kueue.fair_sharing or queue.fair_sharing
     reasons = {
         "preemption": preempts or reclaims,
         "fairSharing": is_fair and len(tree) > 1,
-        "cohortReclaim": others,
+        "cohortReclaim": others_reclaim,
         "admissionChecks": bool(queue.checks),
         "podsReady": snapshot.kueue.block_admission,
     }
@@ -610,8 +615,8 @@ class _Demands:
         if key not in self._known:
             queue = self._snapshot.cluster_queues[cluster_queue]
             try:
-                found = demand(arrival.needs, queue, self._snapshot)
+                asked = demand(arrival.needs, queue, self._snapshot)
             except FieldError:
-                found = None
-            self._known[key] = arrival.needs, found
+                asked = None
+            self._known[key] = arrival.needs, asked
         return self._known[key][1]

@@ -53,7 +53,7 @@ class LiveOccupancy:
         self._runs: defaultdict[str, list[_Run]] = defaultdict(list)
         self._placed: dict[str, _Run] = {}
         """Key of each placement to the run that it is part of."""
-        self._foreseen: dict[str, PlacedJob] = {}
+        self._in_forecasts: dict[str, PlacedJob] = {}
         """Key of each placement that is part of the forecasts to what it adds to them."""
         self._stale: set[str] = set()
         """Trees that have to be counted again."""
@@ -92,11 +92,11 @@ class LiveOccupancy:
         on the clock of ``Snapshot.as_of``.
         """
         self.forget((placement,))
-        found = placed(placement, self.occupancy.snapshot, now)
-        if found is None:
+        job = placed(placement, self.occupancy.snapshot, now)
+        if job is None:
             return False
-        self._foreseen[placement.key] = found
-        self._adopt_start_times(self.occupancy.start_times.add(found))
+        self._in_forecasts[placement.key] = job
+        self._adopt_start_times(self.occupancy.start_times.add(job))
         return True
 
     def forget(self, gone: Iterable[Arrival]) -> None:
@@ -106,8 +106,8 @@ class LiveOccupancy:
         """
         # Profiles are older than the counts, so ``drop`` and ``forget`` come at different times
         # (docs/decisions/0010).
-        found = (self._foreseen.pop(placement.key, None) for placement in gone)
-        known = [each for each in found if each is not None]
+        jobs = (self._in_forecasts.pop(placement.key, None) for placement in gone)
+        known = [job for job in jobs if job is not None]
         if known:
             self._adopt_start_times(self.occupancy.start_times.drop(known))
 
@@ -132,7 +132,7 @@ class LiveOccupancy:
         """
         runs = self._runs[root]
         near = runs[-1:] if len(runs) < _RUNS_IN_ORDER else runs
-        run = next((each for each in near if each.shape == shape), None)
+        run = next((candidate for candidate in near if candidate.shape == shape), None)
         if run is None:
             run = _Run(root=root, shape=shape, first=placement)
             runs.append(run)
@@ -143,13 +143,11 @@ class LiveOccupancy:
         """Count a tree again: what it holds, its pending Workloads, then its placements."""
         runs = self._runs[root] = [run for run in self._runs[root] if run.count]
         names = self._members.get(root) or (root.removeprefix(_ALONE),)
-        found = occupancy.as_held(self.occupancy, names)
-        competing = found.snapshot.competing
+        held = occupancy.as_held(self.occupancy, names)
+        competing = held.snapshot.competing
         waiting = in_order(competing[name] for name in sorted(names) if name in competing)
         # Placements come last: their Workloads are younger than all that have been observed.
-        self.occupancy = occupancy.with_arrivals(
-            found, (*waiting, *(run.arrival() for run in runs))
-        )
+        self.occupancy = occupancy.with_arrivals(held, (*waiting, *(run.arrival() for run in runs)))
 
     def _plant(self, snapshot: Snapshot) -> None:
         """Build all trees again, because more than the counts has changed."""

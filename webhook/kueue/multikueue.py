@@ -80,7 +80,7 @@ def _checks(cluster_queue: ClusterQueue, snapshot: Snapshot) -> tuple[str, ...]:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/clusterqueue.go
     if not cluster_queue.checks:
         return ()
-    found = (snapshot.checks.get(name) for name in cluster_queue.checks)
+    checks = (snapshot.checks.get(name) for name in cluster_queue.checks)
     return tuple(
-        check.parameters for check in found if check is not None and check.controller == MULTIKUEUE
+        check.parameters for check in checks if check is not None and check.controller == MULTIKUEUE
     )

@@ -51,8 +51,8 @@ class Occupancy:
     clusters: Mapping[str, Occupancy] = field(default_factory=dict)
     """Watched worker cluster to its own occupancy, as last observed."""
     unheard: Mapping[str, float] = field(default_factory=dict)
-    """Watched worker cluster of which nothing is observed yet, to since when it is watched, in
-    seconds on the clock of ``Snapshot.as_of``."""
+    """Worker cluster that is watched but not observed yet, to when the watch began, in seconds on
+    the clock of ``Snapshot.as_of``."""
     stale: Mapping[str, str] = field(default_factory=dict)
     """Worker cluster whose state is too old to be used, to the reason in words."""
 
@@ -87,7 +87,7 @@ def assignment(
 
 def reserves_now(
     occupancy: Occupancy,
-    found: Assignment,
+    assigned: Assignment,
     local_queue: LocalQueue,
     cluster_queue: ClusterQueue,
     *,
@@ -100,19 +100,19 @@ def reserves_now(
     ClusterQueue also waits if it needs the quota that is set aside for their head.
     """
     return (
-        found.fit is Fit.FITS
+        assigned.fit is Fit.FITS
         and cluster_queue.active
         and local_queue.stop_policy is StopPolicy.NONE
         and cluster_queue.stop_policy is StopPolicy.NONE
         and _namespace_is_selected(occupancy.snapshot, local_queue, cluster_queue)
         and not _is_behind(occupancy.held(cluster_queue.name), cluster_queue)
-        and not _is_kept_out(occupancy, found, cluster_queue, priority)
+        and not _is_kept_out(occupancy, assigned, cluster_queue, priority)
     )
 
 
 def starts_now(
     occupancy: Occupancy,
-    found: Assignment,
+    assigned: Assignment,
     local_queue: LocalQueue,
     cluster_queue: ClusterQueue,
     *,
@@ -121,13 +121,13 @@ def starts_now(
     """Return whether Kueue would admit a new Workload in its next cycle, with no check to pass."""
     # Kueue admits a Workload only when it has quota and all AdmissionChecks are Ready.
     return not cluster_queue.checks and passes_now(
-        occupancy, found, local_queue, cluster_queue, priority=priority
+        occupancy, assigned, local_queue, cluster_queue, priority=priority
     )
 
 
 def passes_now(
     occupancy: Occupancy,
-    found: Assignment,
+    assigned: Assignment,
     local_queue: LocalQueue,
     cluster_queue: ClusterQueue,
     *,
@@ -140,9 +140,9 @@ def passes_now(
     """
     # ``PodsReadyForAllAdmittedWorkloads`` in Kueue:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/cache.go#L241
-    return reserves_now(occupancy, found, local_queue, cluster_queue, priority=priority) and not (
-        occupancy.snapshot.kueue.block_admission and _somebody_reserves(occupancy)
-    )
+    return reserves_now(
+        occupancy, assigned, local_queue, cluster_queue, priority=priority
+    ) and not (occupancy.snapshot.kueue.block_admission and _somebody_reserves(occupancy))
 
 
 def _namespace_is_selected(
@@ -156,7 +156,7 @@ def _is_behind(held: Held, cluster_queue: ClusterQueue) -> bool:
 
 
 def _is_kept_out(
-    occupancy: Occupancy, found: Assignment, cluster_queue: ClusterQueue, priority: int
+    occupancy: Occupancy, assigned: Assignment, cluster_queue: ClusterQueue, priority: int
 ) -> bool:
     """Return whether it fits only with quota that Kueue sets aside for heads that it tries before.
 
@@ -165,23 +165,23 @@ def _is_kept_out(
     """
     # ``makeClassicalIterator`` in Kueue:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L1094
-    quotas = without_set_aside(occupancy, found, priority)
+    quotas = without_set_aside(occupancy, assigned, priority)
     return quotas is not occupancy.quotas and any(
         quota.available(quotas, cluster_queue.name, cell) < amount
-        for cell, amount in found.usage.items()
+        for cell, amount in assigned.usage.items()
     )
 
 
-def without_set_aside(occupancy: Occupancy, found: Assignment, priority: int) -> Quotas:
+def without_set_aside(occupancy: Occupancy, assigned: Assignment, priority: int) -> Quotas:
     """Charge the quota that Kueue sets aside for heads that it tries before a new Workload.
 
-    *found* and *priority* are those of the new Workload.
+    *assigned* and *priority* are those of the new Workload.
     """
     quotas = occupancy.quotas
     for name in occupancy.heads:
         head = occupancy.held(name).head
         # At equal height and priority the head is tried first, because it is older.
-        if head is not None and (head.height, -head.priority) <= (found.height, -priority):
+        if head is not None and (head.height, -head.priority) <= (assigned.height, -priority):
             quotas = quota.charge(quotas, name, head.set_aside)
     return quotas
 
@@ -194,7 +194,7 @@ _ANY_NUMBER = sys.maxsize
 
 
 def build(snapshot: Snapshot, placements: Sequence[Arrival] = ()) -> Occupancy:
-    """Count in the snapshot's own arrivals, then *placements*, in order."""
+    """Return the occupancy of a snapshot: its arrivals counted in, then *placements*, in order."""
     occupancy = as_held(idle(snapshot), snapshot.held)
     return with_arrivals(occupancy, (*snapshot.arrivals, *placements))
 
@@ -226,11 +226,12 @@ def with_arrivals(occupancy: Occupancy, arrivals: Iterable[Arrival]) -> Occupanc
     """Count in arrivals one after another; in a long queue most have no room, and cost little."""
     joined: defaultdict[str, list[Arrival]] = defaultdict(list)
     for arrival in arrivals:
-        found = _queues_of(occupancy.snapshot, arrival)
-        if found is None:
+        queues = _queues_of(occupancy.snapshot, arrival)
+        if queues is None:
             continue
-        name = found[1].name
-        if found[1].queueing is Queueing.STRICT or _has_room(occupancy.quotas, arrival, found[1]):
+        _, cluster_queue = queues
+        name, is_strict = cluster_queue.name, cluster_queue.queueing is Queueing.STRICT
+        if is_strict or _has_room(occupancy.quotas, arrival, cluster_queue):
             occupancy = with_arrival(_with_joined(occupancy, name, joined.pop(name, ())), arrival)
         else:
             # Under BestEffortFIFO one without room takes no quota and blocks nobody, so it is
@@ -268,14 +269,14 @@ def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
     ):
         return _with_joined(occupancy, cluster_queue.name, (arrival,))
     while left > 0:
-        found = _assignment_of(occupancy, arrival, cluster_queue)
+        assigned = _assignment_of(occupancy, arrival, cluster_queue)
         if not reserves_now(
-            occupancy, found, local_queue, cluster_queue, priority=arrival.priority
+            occupancy, assigned, local_queue, cluster_queue, priority=arrival.priority
         ):
             # The others have the same shape, so they cannot reserve quota either.
-            return _waiting(occupancy, arrival, found, cluster_queue, left)
-        count = min(left, _alike(occupancy, found, cluster_queue, arrival.priority))
-        usage = {cell: amount * count for cell, amount in found.usage.items()}
+            return _waiting(occupancy, arrival, assigned, cluster_queue, left)
+        count = min(left, _alike(occupancy, assigned, cluster_queue, arrival.priority))
+        usage = {cell: amount * count for cell, amount in assigned.usage.items()}
         held = _reserving(occupancy.held(cluster_queue.name), arrival, usage, count)
         quotas = quota.charge(occupancy.quotas, cluster_queue.name, usage)
         occupancy = _holding(replace(occupancy, quotas=quotas), cluster_queue.name, held)
@@ -299,8 +300,8 @@ def with_waiting(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
     if queues is None:
         return occupancy
     _, cluster_queue = queues
-    found = _assignment_of(occupancy, arrival, cluster_queue)
-    return _waiting(occupancy, arrival, found, cluster_queue, arrival.count)
+    assigned = _assignment_of(occupancy, arrival, cluster_queue)
+    return _waiting(occupancy, arrival, assigned, cluster_queue, arrival.count)
 
 
 def _has_room(quotas: Quotas, arrival: Arrival, cluster_queue: ClusterQueue) -> bool:
@@ -312,9 +313,9 @@ def _has_room(quotas: Quotas, arrival: Arrival, cluster_queue: ClusterQueue) -> 
     return all(
         any(
             all(
-                quota.available(quotas, cluster_queue.name, (flavor, each)) >= n * pod_set.count
-                for each, n in pod_set.per_pod.items()
-                if each in group.resources
+                quota.available(quotas, cluster_queue.name, (flavor, resource)) >= n * pod_set.count
+                for resource, n in pod_set.per_pod.items()
+                if resource in group.resources
             )
             for flavor in group.flavors
         )
@@ -324,16 +325,16 @@ def _has_room(quotas: Quotas, arrival: Arrival, cluster_queue: ClusterQueue) -> 
 
 
 def _alike(
-    occupancy: Occupancy, found: Assignment, cluster_queue: ClusterQueue, priority: int
+    occupancy: Occupancy, assigned: Assignment, cluster_queue: ClusterQueue, priority: int
 ) -> int:
     """Return how many Workloads of one shape get the same flavors one after another; at least 1.
 
     As long as nothing is borrowed, the first flavor that fits remains the first that fits.
     """
-    quotas = without_set_aside(occupancy, found, priority)
+    quotas = without_set_aside(occupancy, assigned, priority)
     rooms = (
         quota.own_room(quotas, cluster_queue.name, cell) // amount
-        for cell, amount in found.usage.items()
+        for cell, amount in assigned.usage.items()
         if amount
     )
     return max(1, min(rooms, default=_ANY_NUMBER))
@@ -342,7 +343,7 @@ def _alike(
 def _waiting(
     occupancy: Occupancy,
     arrival: Arrival,
-    found: Assignment,
+    assigned: Assignment,
     cluster_queue: ClusterQueue,
     count: int,
 ) -> Occupancy:
@@ -351,8 +352,8 @@ def _waiting(
     held = _joined(before, (replace(arrival, count=count),))
     # Kueue tries a StrictFIFO head in every cycle. One of a BestEffortFIFO queue that does not fit
     # is inadmissible until quota is released, and keeps nothing free until then.
-    if cluster_queue.queueing is Queueing.STRICT and not before.pending and found.set_aside:
-        head = Head(priority=arrival.priority, height=found.height, set_aside=found.set_aside)
+    if cluster_queue.queueing is Queueing.STRICT and not before.pending and assigned.set_aside:
+        head = Head(priority=arrival.priority, height=assigned.height, set_aside=assigned.set_aside)
         held = replace(held, head=head)
         occupancy = replace(occupancy, heads=(*occupancy.heads, cluster_queue.name))
     return _holding(occupancy, cluster_queue.name, held)

@@ -1,7 +1,7 @@
 """When a new Job would start, by the profile of a ClusterQueue; and profiles with placements added.
 
-Each takes a few microseconds, as a review has a millisecond and a profile some hundred steps. What
-runs and what is pending is not known here: the profile already contains it.
+Both take a few microseconds, because a review has a millisecond and a profile some hundred steps.
+What runs and what is pending is not known here: the profile already contains it.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ def start_of(
 ) -> FoundStart:
     """Return the expected start of a Job that comes *elapsed* seconds after the profile was made.
 
-    The start is in seconds from then on; inf: it never starts. Of the pending Workloads those of
-    at least its priority are admitted before it, and none that borrow as long as it need not.
+    The start is in seconds from then on; inf: it never starts. Pending Workloads of at least its
+    priority are admitted before it, except those that would borrow while the Job need not.
     """
     # In a cycle its turn comes after all pending heads of its rank (decision 0023), and it waits
     # for the first cycle in which it finds room at its turn.
     columns = {cell: index for index, cell in enumerate(profile.cells)}
     for index, at, tables in _turns(profile, priority, elapsed) if demand.is_possible else ():
-        found = (_flavors_at(table[index], columns, demand) for table in tables)
-        chosen = next((each for each in found if each is not None), None)
+        tries = (_flavors_at(table[index], columns, demand) for table in tables)
+        chosen = next((flavors for flavors in tries if flavors is not None), None)
         if chosen is not None:
             start = _start(profile, at - elapsed, _spread(profile, index, at))
             return _found(_with_doubts(start, profile, demand, priority), chosen)
@@ -85,7 +85,7 @@ def with_placement(
     """
     taken = tuple(usage.get(cell, 0) for cell in profile.cells)
     end = start_seconds + run_seconds
-    found = profile
+    updated = profile
     if any(taken) and start_seconds < inf:
         cut = _cut(_cut(profile, start_seconds, 0.0), end, spread)
         served = served_before(profile.priorities, priority)
@@ -96,7 +96,7 @@ def with_placement(
             Such a turn still finds the quota free in the step in which the placement starts.
             """
             return tuple(
-                tuple(max(0, n - each) for n, each in zip(row, taken, strict=True))
+                tuple(max(0, n - amount) for n, amount in zip(row, taken, strict=True))
                 if (start_seconds < at if comes_before else start_seconds <= at) and at < end
                 else row
                 for at, row in zip(cut.times, table, strict=True)
@@ -106,10 +106,10 @@ def with_placement(
             rank: less(table, comes_before=rank[1] < served) for rank, table in cut.ranked.items()
         }
         free = less(cut.free, comes_before=False)
-        found = _shortened(replace(cut, free=free, ranked=ranked))
+        updated = _shortened(replace(cut, free=free, ranked=ranked))
     if profile.behind:
-        found = replace(found, behind=_with_behind(profile.behind, priority, start_seconds))
-    return found
+        updated = replace(updated, behind=_with_behind(profile.behind, priority, start_seconds))
+    return updated
 
 
 def _turns(
@@ -120,7 +120,7 @@ def _turns(
     The time is in seconds since the profile was computed.
     """
     # Under StrictFIFO nothing starts before all that are older, of at least its priority.
-    behind = max((at for each, at in profile.behind if each >= priority), default=0.0)
+    behind = max((at for level, at in profile.behind if level >= priority), default=0.0)
     earliest = max(elapsed, behind)
     if earliest == inf:
         return
@@ -136,11 +136,11 @@ def _turns(
 def _tables(profile: Profile, priority: int) -> Sequence[_Table]:
     """Return what is free at a priority's turns: first without borrowing, then with it."""
     served = served_before(profile.priorities, priority)
-    found = [profile.ranked.get((borrows, served)) for borrows in (False, True)]
+    tables = [profile.ranked.get((borrows, served)) for borrows in (False, True)]
     # The very last turn has no table of its own: it finds what is free after the cycle.
-    if found[0] is not None and found[1] is None:
-        found[1] = profile.free if served == len(profile.priorities) else None
-    return [each for each in found if each is not None] or [profile.free]
+    if tables[0] is not None and tables[1] is None:
+        tables[1] = profile.free if served == len(profile.priorities) else None
+    return [table for table in tables if table is not None] or [profile.free]
 
 
 def _with_doubts(start: Start, profile: Profile, demand: Demand, priority: int) -> Start:
@@ -150,9 +150,9 @@ def _with_doubts(start: Start, profile: Profile, demand: Demand, priority: int) 
         return start
     cells = demand.cells
     unseen = sum(
-        each.count
-        for each in profile.unseen
-        if not cells.isdisjoint(each.cells) and (each.priority is None or each.priority >= priority)
+        jobs.count
+        for jobs in profile.unseen
+        if not cells.isdisjoint(jobs.cells) and (jobs.priority is None or jobs.priority >= priority)
     )
     is_ordered = profile.unordered or _is_ranked(profile, priority)
     return replace(
@@ -167,7 +167,7 @@ def _is_ranked(profile: Profile, priority: int) -> bool:
     """Tell whether the profile knows when a newcomer of this priority has its turn."""
     served, waiting = served_before(profile.priorities, priority), len(profile.priorities)
     # In front of a StrictFIFO queue it would block Workloads that this profile lets start.
-    overtakes = any(each < priority for each, _ in profile.behind)
+    overtakes = any(level < priority for level, _ in profile.behind)
     return not overtakes and (served == waiting or (False, served) in profile.ranked)
 
 
@@ -258,7 +258,7 @@ def _shortened(profile: Profile) -> Profile:
         profile,
         times=tuple(times[index] for index in kept),
         free=_put_together(profile.free, kept, min),
-        ranked={rank: _put_together(each, kept, max) for rank, each in profile.ranked.items()},
+        ranked={rank: _put_together(table, kept, max) for rank, table in profile.ranked.items()},
         spread=tuple(profile.spread[index] for index in kept),
     )
 
@@ -281,18 +281,18 @@ def _with_behind(
     """
     levels = dict(behind)
     levels[priority] = max(at, levels.get(priority, 0.0))
-    found: list[tuple[int, float]] = []
+    updated: list[tuple[int, float]] = []
     latest = 0.0
     for level in sorted(levels, reverse=True):
         latest = max(latest, levels[level])
-        found.append((level, latest))
-    return tuple(found)
+        updated.append((level, latest))
+    return tuple(updated)
 
 
 def served_before(waiting: Sequence[int], priority: int) -> int:
     """Count the priorities among *waiting* that are admitted before a newcomer's."""
     # Of equal priorities Kueue takes the older Workload first, and a newcomer is the youngest.
-    return sum(each >= priority for each in waiting)
+    return sum(level >= priority for level in waiting)
 
 
 def kept_steps(times: Sequence[float], steps: int) -> list[int]:

@@ -166,7 +166,7 @@ class Claims:
         """Tell whether a Workload of a lower or unknown priority holds quota in a ClusterQueue."""
         # A Workload of unknown priority might be a candidate for Kueue's preemption.
         holding = self._holding.get(leaf, ())
-        return any(each is None or each < priority for each in holding)
+        return any(running is None or running < priority for running in holding)
 
 
 def is_strict(queue: ClusterQueue) -> bool:
@@ -177,7 +177,7 @@ def shape_of(tree: UsageTree, leaf: int, demand: Demand) -> Shape:
     """Translate a demand into the tree's indices; a part without choices can never be admitted."""
     parts: list[_Choices] = []
     for choices in demand.parts:
-        found = []
+        possible = []
         for choice in choices:
             usage = [(cell, amount) for cell, amount in choice.usage if amount]
             if any(cell not in tree.indices for cell, _ in usage):
@@ -186,8 +186,8 @@ def shape_of(tree: UsageTree, leaf: int, demand: Demand) -> Shape:
             first = leaf * tree.width
             # Kueue goes on to the next flavor where the amount exceeds the potential capacity.
             if all(tree.potentials[first + cell] >= amount for cell, amount in taken):
-                found.append((choice.flavor, taken))
-        parts.append(tuple(found))
+                possible.append((choice.flavor, taken))
+        parts.append(tuple(possible))
     only = _only(parts)
     return Shape(parts=tuple(parts), only=only, outcomes=_outcomes(parts, only))
 
@@ -260,10 +260,10 @@ def has_room(tree: UsageTree, node: int, shape: Shape) -> bool:
 def fitting(
     tree: UsageTree, line: ClusterQueueHeads, claims: Claims, *, exact_height: bool
 ) -> Fitting:
-    """Return the flavors and quota for a queue's head, by the usage of now.
+    """Return the flavors and quota that a queue's head gets, or waits for, at the present usage.
 
-    Later parts of its demand find taken what earlier ones take. Without *exact_height* a height
-    of 1 may stand for any above 0.
+    What the earlier parts of its demand take is not free for the later ones. Without
+    *exact_height* a height of 1 may stand for any above 0.
     """
     shape = line.entries[0][2].shape
     # Without a choice of flavors, fungibility decides nothing, and one check of quota is enough.
@@ -295,11 +295,11 @@ def _best(
     for flavor, taken in choices:
         wanted = tuple((cell, amount + usage.get(cell, 0)) for cell, amount in taken)
         level, height = _level(tree, line, wanted, claims)
-        found = _FlavorTry(level=level, height=height, flavor=flavor, taken=taken)
+        attempt = _FlavorTry(level=level, height=height, flavor=flavor, taken=taken)
         if not assignment.tries_next(level, line.queue):
-            return found
+            return attempt
         if assignment.is_better(level, best.level):
-            best = found
+            best = attempt
     return best
 
 
@@ -374,7 +374,8 @@ def alike(tree: UsageTree, line: ClusterQueueHeads, found: Fitting, *, keeps_hei
 def set_aside(tree: UsageTree, line: ClusterQueueHeads, found: Fitting, claims: Claims) -> Taken:
     """Return what Kueue keeps free for a StrictFIFO head that does not fit; empty: nothing.
 
-    Quota is kept where the head could get it by preemption, but not always reclaim it.
+    Quota is kept only where the head could get it by preemption, and where its ClusterQueue cannot
+    always reclaim it.
     """
     is_possible = line.entries[0][2].shape.is_possible
     # Who may always reclaim needs nothing kept: ``CanAlwaysReclaim`` in Kueue's ``scheduler.go``.

@@ -165,8 +165,9 @@ def borrowing_height(
 ) -> tuple[int, bool]:
     """Return the height of the lowest subtree with quota for *amount* more, and if it has a parent.
 
-    Height 0: the ClusterQueue's own quota is enough; if no subtree's is, the height of the tree.
-    Where the subtree has a parent, its quota may be reclaimed from the rest of the tree.
+    The height is 0 where the ClusterQueue's own quota is enough, and that of the whole tree where
+    no subtree has enough quota; the second value is then False. Where the subtree has a parent, its
+    quota may be reclaimed from the rest of the tree.
     """
     # ``FindHeightOfLowestSubtreeThatFits`` in Kueue's ``hierarchical_preemption.go``.
     remaining = amount
@@ -245,17 +246,17 @@ def _nodes(kin: list[tuple[int, tuple[ResourceGroup, ...], bool]]) -> tuple[Node
     roots: list[int] = []
     for index, (parent, _, _) in enumerate(kin):
         roots.append(index if parent == _NO_PARENT else roots[parent])
-    found: list[Node] = []
+    nodes: list[Node] = []
     for index in reversed(range(len(kin))):
         parent, groups, _ = kin[index]
         node = _node(_cells(groups), lent[index], parent, heights[index], roots[index])
-        found.append(node)
+        nodes.append(node)
         if parent != _NO_PARENT:
             heights[parent] = max(heights[parent], node.height + 1)
             for resource, amount in node.subtree.items():
                 part = amount - node.local.get(resource, 0)
                 lent[parent][resource] = lent[parent].get(resource, 0) + part
-    return tuple(reversed(found))
+    return tuple(reversed(nodes))
 
 
 def _node(
@@ -293,12 +294,12 @@ def _cells(groups: Iterable[ResourceGroup]) -> Mapping[FlavorResource, Quota]:
 
 def _potentials(nodes: tuple[Node, ...]) -> tuple[Mapping[FlavorResource, int], ...]:
     """Return what each node could use if nothing were used; parents come before their children."""
-    found: list[Mapping[FlavorResource, int]] = []
+    potentials: list[Mapping[FlavorResource, int]] = []
     for node in nodes:
         if node.parent == _NO_PARENT:
-            found.append(node.subtree)
+            potentials.append(node.subtree)
             continue
-        above = found[node.parent]
+        above = potentials[node.parent]
         reachable = {
             resource: node.local.get(resource, 0) + above.get(resource, 0)
             for resource in {**node.subtree, **above}
@@ -307,8 +308,8 @@ def _potentials(nodes: tuple[Node, ...]) -> tuple[Mapping[FlavorResource, int], 
             reachable[resource] = min(
                 reachable.get(resource, 0), node.subtree.get(resource, 0) + limit
             )
-        found.append(reachable)
-    return tuple(found)
+        potentials.append(reachable)
+    return tuple(potentials)
 
 
 Taken: TypeAlias = tuple[tuple[int, int], ...]
@@ -320,7 +321,8 @@ _NO_LIMIT = 1 << 62
 class UsageTree:
     """One cohort tree, or a ClusterQueue without a cohort, with usage that changes in place.
 
-    Nodes and cells are known by their index. Amounts are lists with ``width`` cells for each node.
+    Nodes and cells are known by their index. Amounts are flat lists: node after node, each with
+    ``width`` cells.
     """
 
     def __init__(self, forest: Forest, root: int) -> None:
@@ -377,17 +379,20 @@ class UsageTree:
         return above + max(0, local - taken)
 
     def room(self, node: int, taken: Taken) -> int:
-        """Return how many such Workloads still fit into a node, borrowing included.
+        """Return how many Workloads that use *taken* each still fit, borrowing included.
 
         It is negative where more is used than there is quota.
         """
-        return min((self.available(node, cell) // each for cell, each in taken), default=_NO_LIMIT)
+        return min(
+            (self.available(node, cell) // amount for cell, amount in taken), default=_NO_LIMIT
+        )
 
     def own_room(self, node: int, taken: Taken) -> int:
-        """Return how many such Workloads still fit into a node without borrowing."""
+        """Return how many Workloads that use *taken* each still fit without borrowing."""
         first = node * self.width
         rooms = (
-            (self.subtree[first + cell] - self.used[first + cell]) // each for cell, each in taken
+            (self.subtree[first + cell] - self.used[first + cell]) // amount
+            for cell, amount in taken
         )
         return min(self.room(node, taken), min(rooms, default=_NO_LIMIT))
 
@@ -395,10 +400,10 @@ class UsageTree:
         """Return what ``borrowing_height`` does, for a node and a cell of this tree."""
         remaining = amount
         height = 0
-        for each in self.path(node):
-            at = each * self.width + cell
-            has_parent = self.parents[each] != _NO_PARENT
-            height = self.heights[each]
+        for index in self.path(node):
+            at = index * self.width + cell
+            has_parent = self.parents[index] != _NO_PARENT
+            height = self.heights[index]
             if self.subtree[at] >= self.used[at] + remaining:
                 return height, has_parent
             if height == 0 and not has_parent:
@@ -410,9 +415,9 @@ class UsageTree:
         """Return whether a ClusterQueue other than *leaf* uses more than its nominal quota."""
         width, used, nominal = self.width, self.used, self.nominal
         return any(
-            used[other * width + cell] > nominal[other * width + cell]
-            for other in self.leaves.values()
-            if other != leaf
+            used[other_leaf * width + cell] > nominal[other_leaf * width + cell]
+            for other_leaf in self.leaves.values()
+            if other_leaf != leaf
         )
 
     def charge(self, node: int, taken: Taken, times: int = 1) -> None:

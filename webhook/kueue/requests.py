@@ -2,7 +2,7 @@
 
 The steps are those of Kueue's ``AdjustResources`` and ``totalRequestsFromPodSets``, in their order;
 the sum over containers is ``PodRequests`` of k8s.io/component-helpers, with sidecars (KEP-753).
-Beside them, a Job's priority, and what of it nobody models here. Queues and quota are not known.
+A Job's priority is read here too, and what of the Job is not modelled. Usage is not known.
 
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/resources.go
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go
@@ -155,8 +155,8 @@ def _overhead(
     template: PodTemplate, overheads: Mapping[str, Mapping[str, str]], path: str
 ) -> _Nanos:
     # As in ``handlePodOverhead``, the RuntimeClass counts where the template has no overhead.
-    found = template.overhead or overheads.get(template.runtime_class or "", EMPTY)
-    return _read(found, child(child(path, "spec"), "overhead"))
+    amounts = template.overhead or overheads.get(template.runtime_class or "", EMPTY)
+    return _read(amounts, child(child(path, "spec"), "overhead"))
 
 
 def _placed(
@@ -169,16 +169,16 @@ def _placed(
 
 def _defaults(limit_ranges: tuple[LimitRangeItem, ...], kind: str) -> Resources | None:
     """Merge the defaults of a namespace's LimitRanges for one kind; None: there are none."""
-    items = [item for item in limit_ranges if item.type == kind]
-    if not items:
+    of_kind = [limit_range for limit_range in limit_ranges if limit_range.type == kind]
+    if not of_kind:
         return None
     default: dict[str, str] = {}
     default_request: dict[str, str] = {}
     # Of several defaults of a resource the first wins, as in ``Summarize`` of Kueue's
     # ``pkg/util/limitrange``.
-    for item in reversed(items):
-        default.update(item.default)
-        default_request.update(item.default_request)
+    for limit_range in reversed(of_kind):
+        default.update(limit_range.default)
+        default_request.update(limit_range.default_request)
     return Resources(requests=default_request, limits=default)
 
 
@@ -215,8 +215,8 @@ def _add(total: _Nanos, more: Mapping[str, int | Fraction]) -> None:
         total[resource] = total.get(resource, 0) + amount
 
 
-def _raise_to(total: _Nanos, other: Mapping[str, int | Fraction]) -> None:
-    for resource, amount in other.items():
+def _raise_to(total: _Nanos, least: Mapping[str, int | Fraction]) -> None:
+    for resource, amount in least.items():
         if resource not in total or amount > total[resource]:
             total[resource] = amount
 
@@ -227,7 +227,7 @@ def _transformed(asked: _Nanos, transformations: tuple[Transformation, ...]) -> 
     Outputs are summed apart from what the pod asks for and floored at zero, so a negative factor
     lowers other outputs but never what was asked for.
     """
-    by_input = {item.input: item for item in transformations}
+    by_input = {transformation.input: transformation for transformation in transformations}
     retained: _Nanos = {}
     generated: _Nanos = {}
     for resource, amount in asked.items():
@@ -334,7 +334,7 @@ def _mapped_device(job: Job, queue: str, snapshot: Snapshot) -> str:
     if cluster_queue is None or not snapshot.kueue.maps_devices:
         return ""
     covered = {resource for group in cluster_queue.groups for resource in group.resources}
-    asked = {resource for each in needs(job, snapshot) for resource in each.per_pod}
+    asked = {resource for pod_set in needs(job, snapshot) for resource in pod_set.per_pod}
     # The name of an extended resource has a domain, and so a slash.
-    found = sorted(each for each in asked - covered if "/" in each)
-    return f"{found[0]} by deviceClassMappings" if found else ""
+    mapped = sorted(resource for resource in asked - covered if "/" in resource)
+    return f"{mapped[0]} by deviceClassMappings" if mapped else ""

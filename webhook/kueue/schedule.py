@@ -78,7 +78,7 @@ class Runs:
         self._idle, self._is_live = idle, live
         self._heap: list[tuple[float, int, RunningGroup]] = []
         self._order = 0
-        self._looks_at = -inf
+        self._batch_at = -inf
         """When Kueue's next requeue batch comes, in seconds since the beginning."""
 
     def add(self, until: float, run: RunningGroup) -> None:
@@ -95,9 +95,9 @@ class Runs:
 
         """
         number, (_, order, run) = next(
-            (number, each)
-            for number, each in enumerate(self._heap)
-            if each[2].begun is not None and each[2].begun.key == key
+            (number, event)
+            for number, event in enumerate(self._heap)
+            if event[2].begun is not None and event[2].begun.key == key
         )
         if run.begun is not None:
             run.begun = replace(run.begun, finish=at)
@@ -124,9 +124,9 @@ class Runs:
             # Where nothing is pending nothing was tried in vain, so no batch is waited for. All
             # that finishes before the batch is released with it.
             if idle and is_awaited():
-                if self._looks_at <= at:
-                    self._looks_at = at + idle
-                self._push(self._looks_at, run)
+                if self._batch_at <= at:
+                    self._batch_at = at + idle
+                self._push(self._batch_at, run)
                 return at, None
         self.released.append(run.begun)
         return at, run
@@ -247,7 +247,7 @@ class Schedule:
     def withdraw(self, key: str) -> None:
         """Remove the pending Workloads with this key, if there are any."""
         # Without an arrival of this key it has joined a queue, or could never fit and was dropped.
-        left = [each for each in self._arrivals if each[3].waiting.key != key]
+        left = [arrival for arrival in self._arrivals if arrival[3].waiting.key != key]
         if len(left) < len(self._arrivals):
             self._arrivals = left
             heapq.heapify(self._arrivals)
@@ -311,7 +311,7 @@ class Schedule:
     def priorities(self) -> tuple[int, ...]:
         """Return the priorities of all that are pending or still to come, the highest first."""
         waiting = {
-            each.waiting.priority for heads in self.waiting() for _, _, each in heads.entries
+            entry.waiting.priority for heads in self.waiting() for _, _, entry in heads.entries
         }
         coming = {entry.waiting.priority for _, _, _, entry in self._arrivals}
         return tuple(sorted(waiting | coming, reverse=True))
@@ -341,22 +341,22 @@ class Schedule:
 
     def _begin(self, releases: Sequence[tuple[float, int]]) -> int:
         """Run one cycle, and return how many groups started; *releases* are those before it."""
-        found = self._cycle.starts()
+        started = self._cycle.starts()
         self._is_first = False
-        moments = _Moments(releases, sum(start.count for start in found), self.now)
-        for start in found:
+        moments = _Moments(releases, sum(start.count for start in started), self.now)
+        for start in started:
             # The mean of the releases may lie before a Workload began to compete.
             self._note(start, max(start.entry.waiting.at, moments.of(start.count)))
-        return len(found)
+        return len(started)
 
     def _note(self, start: StartedGroup, at: float) -> None:
         """Let a group run from *at* on, for as long as runs take on its flavors."""
-        waiting, heads, found = start.entry.waiting, start.heads, start.found
+        waiting, heads, fitting = start.entry.waiting, start.heads, start.found
         seconds, spread = waiting.seconds, waiting.spread
         if waiting.by_flavors:
-            key = ",".join(sorted(set(found.flavors)))
+            key = ",".join(sorted(set(fitting.flavors)))
             seconds, spread = waiting.by_flavors.get(key, (seconds, spread))
-        taken = tuple((cell, amount * start.count) for cell, amount in found.taken)
+        taken = tuple((cell, amount * start.count) for cell, amount in fitting.taken)
         run = RunningGroup(
             leaf=heads.leaf,
             taken=taken,
@@ -369,7 +369,7 @@ class Schedule:
                 at=at,
                 key=waiting.key,
                 cluster_queue=heads.queue.name,
-                flavors=found.flavors,
+                flavors=fitting.flavors,
                 usage=taken,
                 count=start.count,
                 finish=at + seconds,

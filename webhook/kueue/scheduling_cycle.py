@@ -133,13 +133,13 @@ class SchedulingCycle:
                 self._come += 1
             heads = bucket.heap[0][1]
             self._try(heads, started, kept, put_back)
-            for each in {bucket, heads.bucket or bucket}:
-                if (top := each.top()) is not None:
-                    heapq.heappush(ready, (top, each))
+            for changed in {bucket, heads.bucket or bucket}:
+                if (top := changed.top()) is not None:
+                    heapq.heappush(ready, (top, changed))
         for heads in put_back:
             self._store(heads, 0)
         self._is_first = False
-        self.kept = [each for each in kept if each[3]]
+        self.kept = [head for head in kept if head[3]]
         return started
 
     def _try(
@@ -154,15 +154,15 @@ class SchedulingCycle:
         if self._tree.keeps and self._bucket(heads) is not heads.bucket:
             self._store(heads, borrows)
             return
-        found = queue_heads.fitting(self._tree, heads, self.claims, exact_height=self._sets_aside)
-        if found.fits and self._borrows(found) > borrows:
+        fitting = queue_heads.fitting(self._tree, heads, self.claims, exact_height=self._sets_aside)
+        if fitting.fits and self._borrows(fitting) > borrows:
             # It turns out to borrow, so all heads that fit without borrowing come before it.
             self._store(heads, 1)
-        elif found.fits and not self._is_kept_out(heads, found, kept):
+        elif fitting.fits and not self._is_kept_out(heads, fitting, kept):
             self._take_down(kept)
-            started.append(self._take(heads, found, is_alone=not kept))
+            started.append(self._take(heads, fitting, is_alone=not kept))
         else:
-            self._pass_over(heads, found, kept, put_back)
+            self._pass_over(heads, fitting, kept, put_back)
 
     def _new_heads(self, queue: ClusterQueue) -> ClusterQueueHeads:
         leaf, strict = self._tree.leaves[queue.name], queue_heads.is_strict(queue)
@@ -221,43 +221,43 @@ class SchedulingCycle:
         only = heads.entries[0][2].shape.only
         return only is None or queue_heads.owns(self._tree, heads.leaf, only)
 
-    def _borrows(self, found: Fitting) -> int:
-        return 0 if self._is_first or not found.height else 1
+    def _borrows(self, fitting: Fitting) -> int:
+        return 0 if self._is_first or not fitting.height else 1
 
-    def _take(self, heads: ClusterQueueHeads, found: Fitting, *, is_alone: bool) -> StartedGroup:
+    def _take(self, heads: ClusterQueueHeads, fitting: Fitting, *, is_alone: bool) -> StartedGroup:
         """Charge a queue's head, and with *is_alone* also those after it that fare alike."""
         entry = heads.entries[0][2]
         keeps_height = self._has_cohort and not self._is_first
         number = (
-            queue_heads.alike(self._tree, heads, found, keeps_height=keeps_height)
+            queue_heads.alike(self._tree, heads, fitting, keeps_height=keeps_height)
             if is_alone
             else 1
         )
-        self._tree.charge(heads.leaf, found.taken, number)
+        self._tree.charge(heads.leaf, fitting.taken, number)
         self.claims.hold(heads.leaf, entry.waiting.priority, number)
         heads.take(number)
         if heads.entries:
-            self._store(heads, 0 if heads.is_strict else self._borrows(found))
+            self._store(heads, 0 if heads.is_strict else self._borrows(fitting))
         else:
             heads.stored = None
-        return StartedGroup(heads=heads, entry=entry, found=found, count=number)
+        return StartedGroup(heads=heads, entry=entry, found=fitting, count=number)
 
     def _pass_over(
         self,
         heads: ClusterQueueHeads,
-        found: Fitting,
+        fitting: Fitting,
         kept: _Kept,
         put_back: list[ClusterQueueHeads],
     ) -> None:
         """Let a queue's head wait, and set quota aside for it where Kueue does."""
         heads.stored = None
-        if heads.is_strict and not found.fits and self._sets_aside:
-            aside = queue_heads.set_aside(self._tree, heads, found, self.claims)
+        if heads.is_strict and not fitting.fits and self._sets_aside:
+            aside = queue_heads.set_aside(self._tree, heads, fitting, self.claims)
             self._take_down(kept)
-            kept.append((found.height, heads.entries[0][0], heads.leaf, aside))
+            kept.append((fitting.height, heads.entries[0][0], heads.leaf, aside))
         has_choice = heads.entries[0][2].shape.only is None
         # These may fit in the next cycle without a release of their own ClusterQueue.
-        if found.fits or heads.is_strict or has_choice:
+        if fitting.fits or heads.is_strict or has_choice:
             put_back.append(heads)
 
     def _take_down(self, kept: _Kept) -> None:
@@ -266,15 +266,15 @@ class SchedulingCycle:
         if missing:
             self.before += [with_set_aside(self._tree, kept)] * missing
 
-    def _is_kept_out(self, heads: ClusterQueueHeads, found: Fitting, kept: _Kept) -> bool:
+    def _is_kept_out(self, heads: ClusterQueueHeads, fitting: Fitting, kept: _Kept) -> bool:
         """Tell whether a head that fits needs quota set aside for heads that come before it."""
-        mine = found.height, heads.entries[0][0]
+        mine = fitting.height, heads.entries[0][0]
         before = [(leaf, aside) for height, order, leaf, aside in kept if (height, order) <= mine]
         if not before:
             return False
         for leaf, aside in before:
             self._tree.charge(leaf, aside)
-        room = self._tree.room(heads.leaf, found.taken)
+        room = self._tree.room(heads.leaf, fitting.taken)
         for leaf, aside in before:
             self._tree.charge(leaf, aside, -1)
         return room < 1

@@ -98,13 +98,13 @@ class StartTimes:
     _trees: dict[str, _Tree] = field(default_factory=dict, compare=False, repr=False)
 
     def adopt(self, snapshot: Snapshot) -> StartTimes:
-        """Return these placements on the profiles of *snapshot*."""
+        """Return the same placements, added to the profiles of *snapshot*."""
         if snapshot.profiles is self.profiles:
             return self
         # What rests on profiles that did not change stays valid, so ``_trees`` is handed on.
         roots = roots_of(snapshot)
-        found = StartTimes(snapshot.profiles, roots, self.placed, self._trees or {})
-        return found if roots == self.roots else found._planted()
+        adopted = StartTimes(snapshot.profiles, roots, self.placed, self._trees or {})
+        return adopted if roots == self.roots else adopted._planted()
 
     def add(self, placement: PlacedJob) -> StartTimes:
         """Add a placement after all others; one in a ClusterQueue without a profile is ignored."""
@@ -192,43 +192,43 @@ class StartTimes:
             if profile is None:
                 return
             elapsed = max(0.0, run.at - profile.computed_at)
-            found = start_of(profile, run.demand, priority=run.priority, elapsed=elapsed)
+            earliest = start_of(profile, run.demand, priority=run.priority, elapsed=elapsed)
             # What never starts takes no quota from anybody.
-            if found.start.seconds == inf:
+            if earliest.start.seconds == inf:
                 return
-            at = elapsed + found.start.seconds
-            together = min(left, max(1, _room(profile, at, found.usage)))
+            at = elapsed + earliest.start.seconds
+            together = min(left, max(1, _room(profile, at, earliest.usage)))
             # Following hundreds of waves would cost a review more than it has time for.
             turns = ceil(left / together) if turn == _TURNS else 1
-            tree.starts.append(_start(run, found, profile, at, together, turns))
+            tree.starts.append(_start(run, earliest, profile, at, together, turns))
             left -= together * turns
 
 
 def _start(
-    run: PlacedJob, found: FoundStart, profile: Profile, at: float, together: int, turns: int
+    run: PlacedJob, earliest: FoundStart, profile: Profile, at: float, together: int, turns: int
 ) -> _Start:
     """Return one start for *together* Jobs at once, and as many in each of the *turns* waves."""
     seconds, spread = run.seconds, run.spread
     if seconds is None:
         seconds, spread = profile.unknown_seconds, profile.unknown_seconds
     # Start and run are taken to vary independently, so their variances add up at the release.
-    waits = (found.start.high - found.start.low) / _SIGMAS_OF_80_PERCENT
+    waits = (earliest.start.high - earliest.start.low) / _SIGMAS_OF_80_PERCENT
     return _Start(
         cluster_queue=run.cluster_queue,
-        usage={cell: amount * together for cell, amount in found.usage.items()},
+        usage={cell: amount * together for cell, amount in earliest.usage.items()},
         at=at,
         seconds=seconds * turns,
         spread=hypot(waits, spread),
         priority=run.priority,
-        unseen=_unseen(run, found, together * turns) if run.seconds is None else None,
+        unseen=_unseen(run, earliest, together * turns) if run.seconds is None else None,
     )
 
 
-def _unseen(run: PlacedJob, found: FoundStart, count: int) -> Unseen:
+def _unseen(run: PlacedJob, earliest: FoundStart, count: int) -> Unseen:
     """Describe Jobs of unknown run time for those that come later."""
     # Once they hold quota all wait for them; while pending, only those of no higher priority do.
-    priority = run.priority if found.start.seconds > 0.0 else None
-    return Unseen(cells=frozenset(found.usage), priority=priority, count=count)
+    priority = run.priority if earliest.start.seconds > 0.0 else None
+    return Unseen(cells=frozenset(earliest.usage), priority=priority, count=count)
 
 
 def _with(runs: _Batch, placement: PlacedJob) -> _Batch:
@@ -255,15 +255,15 @@ def _without(runs: _Batch, placement: PlacedJob) -> _Batch:
 
 def _news(before: _Batch, now: _Batch) -> _Batch | None:
     """Return what *now* has more than *before*; None: something was dropped or reordered."""
-    found: list[PlacedJob] = []
+    added: list[PlacedJob] = []
     for old, run in zip_longest(before, now):
         if old is None:
-            found.append(run)
+            added.append(run)
         elif run is None or _shape(run) != _shape(old) or run.count < old.count:
             return None
         elif run.count > old.count:
-            found.append(replace(run, count=run.count - old.count))
-    return tuple(found)
+            added.append(replace(run, count=run.count - old.count))
+    return tuple(added)
 
 
 def _shape(placement: PlacedJob) -> tuple[object, ...]:
@@ -288,7 +288,7 @@ def _taken(profile: Profile, start: _Start, *, is_own: bool) -> Profile:
     """Return a profile with a start added; *is_own*: the start is in the same ClusterQueue."""
     # Under StrictFIFO it blocks later Workloads of its own ClusterQueue only; those of others
     # merely lack the quota that it uses.
-    found = with_placement(
+    changed = with_placement(
         profile if is_own else replace(profile, behind=()),
         start.usage,
         start.at,
@@ -297,14 +297,14 @@ def _taken(profile: Profile, start: _Start, *, is_own: bool) -> Profile:
         priority=start.priority,
     )
     if start.unseen is not None:
-        found = replace(found, unseen=(*found.unseen, start.unseen))
-    return found if is_own else replace(found, behind=profile.behind)
+        changed = replace(changed, unseen=(*changed.unseen, start.unseen))
+    return changed if is_own else replace(changed, behind=profile.behind)
 
 
 def roots_of(snapshot: Snapshot) -> Mapping[str, str]:
     """Map each ClusterQueue that is in a cohort to its root cohort, which names its tree."""
     parents = {name: cohort.parent for name, cohort in snapshot.cohorts.items()}
-    found = {}
+    roots = {}
     for queue in snapshot.cluster_queues.values():
         name = queue.cohort
         for _ in range(_UNTIL_ROOT):
@@ -312,8 +312,8 @@ def roots_of(snapshot: Snapshot) -> Mapping[str, str]:
                 break
             name = above
         if name:
-            found[queue.name] = name
-    return found
+            roots[queue.name] = name
+    return roots
 
 
 def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> PlacedJob | None:
@@ -355,8 +355,8 @@ def _expected(
     It is that on the flavors that Kueue tries first; None: too few runs are known.
     """
     for flavors in wanted.combinations[:1]:
-        found = arrival.job_class
-        known = found and learned_on(snapshot.run_times, found, flavors)
-        home = home_of(found.key) if found else arrival.namespace
+        job_class = arrival.job_class
+        known = job_class and learned_on(snapshot.run_times, job_class, flavors)
+        home = home_of(job_class.key) if job_class else arrival.namespace
         return known or of_any_class(snapshot.run_times, of_queue(cluster_queue, home), flavors)
     return None

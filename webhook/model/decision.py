@@ -61,7 +61,7 @@ class Assessment:
     queue: str
     cluster_queue: str = ""
     cluster: str = ""
-    """The worker cluster where it would run; empty: here, or MultiKueue alone knows."""
+    """The worker cluster where it would run; empty: none, or it is not known which."""
     clusters: tuple[InCluster, ...] = ()
     """Every worker cluster behind its queue."""
     fit: Fit | None = None
@@ -112,7 +112,7 @@ class Decision:
     history: tuple[Stay, ...] = ()
     """Of a moved Job the last stays, this one included, the oldest first."""
     changed: tuple[str, ...] = ()
-    """What the option taken changes, in words; under Observe it is not looked for."""
+    """What the option taken changes, in words; empty under Observe, where it is not worked out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class _Created(_Answered):
     arrival: Arrival | None = None
     """What the ledger must remember: also for Jobs left as submitted, when they name a queue."""
     job: Job | None = field(default=None, compare=False)
-    """As it was submitted, for whoever remembers it; None where it came before."""
+    """The Job as it was submitted, for those that record it; None in a repeated review."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,21 +9,21 @@ from typing import Final, TypeVar
 
 CERTIFICATES: Final = "certificates"
 OBSERVER_PARTS: Final = ("messages", "state", CERTIFICATES)
-"""Of the observer's turns: what is taken over, what is made of it, and the keeper's looks."""
+"""Parts of an observer's turn: reading messages, building the state, keeping certificates."""
 CONTROLLER_PARTS: Final = (
     *("messages", "state", "policies", "records"),
     *("events", "moves", "jobs", "keys", "savings"),
 )
-"""Of the controller's."""
+"""Parts of a controller's turn."""
 T = TypeVar("T")
 _PLACES = 4
 _LONGEST = 500
 
 
 def attempted(work: Callable[[], T], *stated: type[Exception]) -> tuple[T | None, str]:
-    """Do what one object asks for; return what came of it and, if it failed, why.
+    """Do *work* for one object; return its result and "", or None and why it failed.
 
-    Errors of *stated* types say it themselves; of all others the place is told.
+    Errors of *stated* types give the reason in their own words; of others only the place is given.
 
     The one place that catches everything. Who may create a Job chooses what is read here, in
     processes that serve the whole cluster: an object that a reader was not written for must harm
@@ -47,14 +47,14 @@ class Failures:
         self._named: set[str] = set()
 
     def survive(self, part: str, work: Callable[[], T]) -> tuple[T | None, bool]:
-        """Do one part of a turn; return what came of it, and whether it went well."""
-        found, problem = attempted(work)
+        """Do one part of a turn; return its result (None: it failed), and whether it succeeded."""
+        outcome, problem = attempted(work)
         if problem:
             self.counts[part] += 1
             if problem not in self._named:
                 self._named.add(problem)
                 self._log(f"{part}: {problem}; said once")
-        return found, not problem
+        return outcome, not problem
 
 
 def describe(error: BaseException) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 EMPTY: Mapping[str, Any] = {}
 DEEPEST: Final = 128
-"""Nesting of what is read; a Job's own is below 20."""
+"""Most levels of nesting that are read; a Job's own are below 20."""
 _LONGEST_SAID: Final = 1000
 """Characters of an error: it quotes what may be as long as an object."""
 _LONGEST_TIME: Final = 40
@@ -89,23 +89,23 @@ def objects(
     source: Mapping[str, Any], key: str, path: str
 ) -> Sequence[tuple[Mapping[str, Any], str]]:
     """Read a list of objects, each with its own path."""
-    found = sequence(source, key, path)
-    if not found:
+    listed = sequence(source, key, path)
+    if not listed:
         return ()
     here = child(path, key)
     return tuple(
-        (as_mapping(item, where), where)
-        for item, where in ((item, f"{here}[{index}]") for index, item in enumerate(found))
+        (as_mapping(entry, where), where)
+        for entry, where in ((entry, f"{here}[{index}]") for index, entry in enumerate(listed))
     )
 
 
 def mappings(source: Mapping[str, Any], key: str, path: str) -> tuple[Mapping[str, Any], ...]:
-    """Read a list of objects whose insides are of no interest, so that no path is needed."""
-    found = sequence(source, key, path)
-    for index, item in enumerate(found):
-        if not isinstance(item, dict):
-            as_mapping(item, child(child(path, key), index))
-    return tuple(found)
+    """Read a list of objects without their paths, where nothing is read inside them."""
+    listed = sequence(source, key, path)
+    for index, entry in enumerate(listed):
+        if not isinstance(entry, dict):
+            as_mapping(entry, child(child(path, key), index))
+    return tuple(listed)
 
 
 def text(source: Mapping[str, Any], key: str, path: str, default: str = "") -> str:
@@ -137,29 +137,29 @@ def integer(source: Mapping[str, Any], key: str, path: str) -> int | None:
 
 def texts(source: Mapping[str, Any], key: str, path: str) -> Mapping[str, str]:
     """Read an object whose values are strings, such as labels."""
-    found = mapping(source, key, path)
-    for name, value in found.items():
+    entries = mapping(source, key, path)
+    for name, value in entries.items():
         if not isinstance(value, str):
             where = child(child(path, key), name)
             raise FieldError(where, f"expected a string, got {kind_of(value)}")
-    return found
+    return entries
 
 
 def strings(source: Mapping[str, Any], key: str, path: str) -> tuple[str, ...]:
     """Read a list of strings."""
-    found = sequence(source, key, path)
-    for index, value in enumerate(found):
+    listed = sequence(source, key, path)
+    for index, value in enumerate(listed):
         if not isinstance(value, str):
             where = child(child(path, key), index)
             raise FieldError(where, f"expected a string, got {kind_of(value)}")
-    return tuple(found)
+    return tuple(listed)
 
 
 def seconds_since_1970(written: str, path: str) -> float:
     """Read a time as Kubernetes writes it; one without a zone is UTC."""
     try:
-        found = datetime.fromisoformat(written if len(written) <= _LONGEST_TIME else "")
-        seconds = found.replace(tzinfo=found.tzinfo or UTC).timestamp()
+        moment = datetime.fromisoformat(written if len(written) <= _LONGEST_TIME else "")
+        seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
     except (ValueError, OverflowError):
         seconds = -1.0
     if not 0 <= seconds < _LAST:
@@ -168,7 +168,7 @@ def seconds_since_1970(written: str, path: str) -> float:
 
 
 def created_unix(source: Mapping[str, Any]) -> float:
-    """Tell when an object was created, in seconds since 1970; infinity: it is not said.
+    """Return when an object was created, in seconds since 1970; infinity: it does not say.
 
     Raises:
         FieldError: its metadata cannot be read.
@@ -179,35 +179,44 @@ def created_unix(source: Mapping[str, Any]) -> float:
 
 
 def from_json(text: str, path: str, *, longest: int) -> Mapping[str, Any]:
-    """Read an object that somebody wrote as JSON into a text, such as an annotation.
+    """Read a JSON object from a text that a user may have written, such as an annotation.
 
-    The API server has looked at the text, and not at what it says: nesting without end, numbers
-    that no float holds, and characters that cannot be written again.
+    The API server checks that it is text, but not what it says: it may be nested without end, or
+    have numbers that no float holds and characters that cannot be written again.
+
+    Raises:
+        FieldError: it is longer than *longest* characters, nested too deeply, or no JSON object.
+
     """
     if len(text) > longest:
         raise FieldError(path, f"expected at most {longest} characters, got {len(text)}")
     try:
-        found = _DECODER.decode(text)
-        check_depth(found, path)
-        json.dumps(found, ensure_ascii=False).encode()
+        decoded = _DECODER.decode(text)
+        check_depth(decoded, path)
+        json.dumps(decoded, ensure_ascii=False).encode()
     except FieldError:
         raise
     except (ValueError, RecursionError):
         raise FieldError(path, "expected JSON") from None
-    return as_mapping(found, path)
+    return as_mapping(decoded, path)
 
 
 def check_depth(value: Any, path: str) -> None:
-    """Refuse what later, recursive code could stumble over."""
+    """Refuse a value nested more than ``DEEPEST`` deep, on which recursive code could fail.
+
+    Raises:
+        FieldError: it is nested more deeply; the path is *path*.
+
+    """
     level = [value] if type(value) in _NESTING else []
     for _ in range(DEEPEST + 1):
         if not level:
             return
         level = [
-            item
+            inner
             for parent in level
-            for item in (parent.values() if type(parent) is dict else parent)
-            if type(item) in _NESTING
+            for inner in (parent.values() if type(parent) is dict else parent)
+            if type(inner) in _NESTING
         ]
     raise FieldError(path, f"nested more than {DEEPEST} deep")
 
@@ -265,11 +274,11 @@ _LENGTHS: Final = {
 
 def field_errors(error: ValidationError, forms: Mapping[str, str]) -> tuple[FieldError, ...]:
     """Return one error for each mistake; *forms* says in words what a pattern demands."""
-    found = error.errors(include_url=False)
+    errors = error.errors(include_url=False)
     return tuple(
-        FieldError(_path(each["loc"]), _message(each, forms))
-        for each in found
-        if not _follows(each, found)
+        FieldError(_path(mistake["loc"]), _message(mistake, forms))
+        for mistake in errors
+        if not _follows(mistake, errors)
     )
 
 
@@ -277,7 +286,7 @@ def _follows(error: ErrorDetails, errors: Sequence[ErrorDetails]) -> bool:
     """Return whether a list counts as too short only because its items are wrong."""
     here = error["loc"]
     return error["type"] == "too_short" and any(
-        len(other["loc"]) > len(here) and other["loc"][: len(here)] == here for other in errors
+        len(nested["loc"]) > len(here) and nested["loc"][: len(here)] == here for nested in errors
     )
 
 

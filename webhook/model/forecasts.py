@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeAlias
 from webhook.model.queues import FlavorResource
 
 ENOUGH_RUNS = 3
-"""From here on a class speaks for itself; with fewer, its coarse class has a say. A coarse class
-with fewer is asked only where nobody has said anything."""
+"""Runs from which on a class is estimated by itself; with fewer, its coarse class counts too. A
+coarse class with fewer is used only where neither the Job nor its policy gives a run time."""
 
 
 class Basis(StrEnum):
@@ -50,12 +50,12 @@ class Dispatch:
     """How long AdmissionChecks take in a ClusterQueue after the reservation of quota."""
 
     learned: RunTime | None = None
-    """From those that have passed them of late."""
+    """How long Workloads took that have passed them lately; None: none has."""
     least: int = 0
     """The shortest of these, in seconds."""
     waiting_since: float | None = None
-    """When the one got quota that waits the longest and was overtaken by nobody, on the clock of
-    ``Snapshot.as_of``; None: nobody waits."""
+    """When the Workload that waits the longest got quota, of those that no later one has overtaken,
+    on the clock of ``Snapshot.as_of``; None: none waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
-    """Workloads whose run times nobody has seen and nobody has said."""
+    """Workloads of which no run time was observed, and none was stated."""
 
     cells: frozenset[FlavorResource]
     """What they use, or may use."""
@@ -81,8 +81,8 @@ class Unseen:
 
 
 Rank: TypeAlias = tuple[bool, int]
-"""Whose turn it is at a look: whether quota is borrowed, and how many of the priorities that wait
-in the tree are served before, the highest first."""
+"""A turn in a scheduling cycle: whether quota is borrowed, and how many of the priorities that are
+pending in the tree are served before, the highest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +96,12 @@ class Profile:
     """Ascending, the first is 0.0."""
     free: tuple[tuple[int, ...], ...]
     """``free[i][c]``: what a new Job could take of ``cells[c]`` from ``times[i]`` to
-    ``times[i + 1]``, borrowing included, after all who wait were served."""
+    ``times[i + 1]``, borrowing included, after all pending Workloads were tried."""
     priorities: tuple[int, ...] = ()
-    """Of those who wait in the tree, each once, the highest first."""
+    """Those of the Workloads that are pending in the tree, each once, the highest first."""
     ranked: Mapping[Rank, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
-    """The same table for those whose turn comes before others' that wait: ``ranked[rank][i][c]``
-    is there to take at the moment ``times[i]`` alone, before those of a lower rank are served.
+    """The same table for a turn before that of some pending Workloads: ``ranked[rank][i][c]``
+    can be taken at the moment ``times[i]`` alone, before those of a lower rank are served.
     Ranks at which it is ``free`` are left out; without borrowing it is the queue's own quota."""
     spread: tuple[float, ...]
     """Seconds of uncertainty (one sigma) of each of ``times``."""
@@ -109,13 +109,13 @@ class Profile:
     """StrictFIFO: (priority, seconds until all pending with at least this priority have started),
     the highest priority first."""
     waits: float = 0.0
-    """Seconds until all that is pending has started, but for what can never fit; inf: never."""
+    """Seconds until all that is pending has started, except what can never fit; inf: never."""
     unknown_seconds: float = 600.0
     """How long a run is taken to be here whose run time is not known."""
     unseen: tuple[Unseen, ...] = ()
     """Of the whole tree."""
     unordered: str = ""
-    """Why it is not known who is served next of those that wait: "fairSharing",
+    """Why it is not known which pending Workload is tried next: "fairSharing",
     "admissionFairSharing", "partialAdmission", "concurrentAdmission"; empty: it is."""
     uncertain: tuple[str, ...] = ()
     """Why ranges are widened: "preemption", "fairSharing", "cohortReclaim", "admissionChecks",
@@ -131,15 +131,16 @@ class Start:
     high: float
     uncertain: tuple[str, ...] = ()
     unseen: int = 0
-    """How many Workloads it waits for of whose run times nothing is known;"""
+    """How many Workloads it waits for of whose run times nothing is known; 0: none."""
     unordered: str = ""
-    """or why it is not known who is served before it. Then its seconds are a mere guess."""
+    """Why it is not known what is admitted before it; empty: it is. Where either is unknown,
+    ``seconds`` is a mere guess."""
     is_next: bool = False
-    """All who wait there come after it."""
+    """All Workloads that are pending there come after it."""
 
     @property
     def is_known(self) -> bool:
-        """Tell whether something may be decided by it."""
+        """Tell whether a decision may rest on it."""
         return not self.unseen and not self.unordered
 
 
@@ -166,17 +167,17 @@ IN_CLUSTER = "@"
 
 
 def of_queue(cluster_queue: str, home: str) -> str:
-    """Name what stands for all classes of one home in a ClusterQueue where one is looked up."""
+    """Return the key of the run times of all classes of one home in a ClusterQueue."""
     return f"{IN_CLUSTER}{cluster_queue}/{home}"
 
 
 def is_of_queue(key: str) -> bool:
-    """Tell whether all classes of a ClusterQueue are meant, and not one."""
+    """Tell whether a key is one of ``of_queue``, and not that of one class."""
     return key.startswith(IN_CLUSTER)
 
 
 def home_of(key: str) -> str:
-    """Name whose Jobs a record is of: the home of its class, or of all classes."""
+    """Return the home in a key, which is that of a class or one of ``of_queue``."""
     home, _, rest = key.partition("/")
     return rest if is_of_queue(key) else home
 
@@ -189,5 +190,5 @@ class JobClass(NamedTuple):
     """The wider class that differs from Job to Job in numbers among the arguments alone."""
 
     def at(self, home: str) -> JobClass:
-        """Give the class that was told without its home that home."""
+        """Return this class with *home* put before its key, which has none yet."""
         return JobClass(key=f"{home}/{self.key}", coarse=f"{home}/{self.coarse}")

@@ -1,6 +1,6 @@
 """A Job as a frozen value, whatever its kind: where it was submitted, who owns it, its pod sets.
 
-And one that waits for quota, as far as moving it is concerned.
+Also a pending Job, with what a move of it depends on.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ DECIDED_BY = OURS + "decided-by"
 JOB_CLASS = OURS + "class"
 """On the pod template: the class of the Job as it was submitted (see ``learn.job_class``)."""
 MOVE_TO = OURS + "move-to"
-"""The option that a pending Job shall be moved to; taken off by whoever answers it."""
+"""The option that a pending Job is to be moved to; the answer removes it."""
 UNDO = "none"
-"""As what ``MOVE_TO`` says: take the decision back. No option may be named so."""
+"""The value of ``MOVE_TO`` that asks for an undo. No option may have this name."""
 UNDONE = OURS + "undone"
 """On a Job that was in another queue before its decision was undone, or that was deleted and
 created anew as submitted: the policy that decided."""
@@ -64,7 +64,7 @@ class PodSet:
     count: int
     template: PodTemplate
     min_count: int | None = None
-    """With so many Kueue may admit it where there is no room for all; None: with all or none."""
+    """The fewest pods with which Kueue may admit it (partial admission); None: all or none."""
 
 
 class PodSets(tuple[PodSet, ...]):  # noqa: SLOT001 - a tuple with slots could remember nothing
@@ -78,21 +78,22 @@ class PodSets(tuple[PodSet, ...]):  # noqa: SLOT001 - a tuple with slots could r
     _KEPT = 64
 
     def recall(self, key: tuple[object, ...], work: Callable[[], T]) -> T:
-        """Do *work* once for the very same objects in *key*, which nobody changes.
+        """Return the result of *work*, which is done once for the same objects in *key*.
 
-        They are told apart by which objects they are: comparing them would cost as much as the
-        work. It may use besides only what is equal whenever these pod sets are the same.
+        The objects are compared by identity, because comparing their values would cost as much as
+        the work, and must never change. Besides them, *work* may use only what is equal whenever
+        these pod sets are the same.
         """
         known = self.__dict__.setdefault("_known", {})
-        found = known.get(ids := tuple(map(id, key)))
-        if found is None:
+        cached = known.get(ids := tuple(map(id, key)))
+        if cached is None:
             if len(known) >= self._KEPT:
                 known.clear()
             # The objects stay with their ids, so that no other one can get one of these. Not these
             # pod sets: they would keep themselves until the next garbage collection.
-            found = known[ids] = tuple(part for part in key if part is not self), work()
-        result: T = found[1]
-        return result
+            cached = known[ids] = tuple(part for part in key if part is not self), work()
+        worked_out: T = cached[1]
+        return worked_out
 
 
 def of_pod_sets(function: Callable[..., T], pod_sets: Sequence[PodSet], *others: Any) -> T:
@@ -114,19 +115,19 @@ class Job:
     active_deadline_seconds: int | None = None
     pod_sets: tuple[PodSet, ...] = ()
     submitted: str = ""
-    """When the API server last took fields of it from somebody (RFC 3339), and its name then.
+    """The latest time in its ``managedFields`` (RFC 3339) and its name; empty: there is none.
 
     The name tells it from a copy that is made within the same second.
     """
 
     @property
     def queue(self) -> str:
-        """The LocalQueue's name it was submitted to; empty: none, as Kueue reads it."""
+        """The LocalQueue that its label names; empty: none, as Kueue reads it."""
         return self.labels.get(QUEUE_LABEL, "")
 
     @property
     def as_created(self) -> Job:
-        """Say of a Job that exists who runs it: that is fixed, also where its manifest was silent.
+        """The Job with ``spec.managedBy`` filled in, which cannot change once the Job exists.
 
         https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/apis/batch/types.go, JobSpec
         """
@@ -134,26 +135,26 @@ class Job:
 
 
 LONGEST_LEFT: Final = 4096
-"""Characters: a time and the names of as many ClusterQueues as a policy has options."""
+"""Most characters: a time and the names of as many ClusterQueues as a policy has options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """A move or an undo, as far as it matters to who finds the Job's Workload with quota."""
+    """A move or an undo, with what a repair needs if the Job's Workload then has quota."""
 
     unix: float
     """When it was, in seconds since 1970."""
     cluster_queues: frozenset[str]
-    """Those of the Job's other options, as they were then: in none of them does it belong."""
+    """Those of the Job's other options, as they were then; the Job belongs in none of them."""
 
 
 def left_written(time: str, cluster_queues: Iterable[str]) -> str:
-    """Write one as it stands on a Job."""
+    """Return the text of the annotation ``UNDONE_FROM``."""
     return f"{time} {','.join(sorted(cluster_queues))}"
 
 
 def read_left(text: str) -> Left | None:
-    """Read it back; None: nobody of ours wrote it."""
+    """Read what ``left_written`` wrote; None: it is something else."""
     # A third word is a signature that nobody could verify.
     time, names, *_ = *text[:LONGEST_LEFT].split(" "), ""
     try:
@@ -175,9 +176,9 @@ class Pending:
     queue: str
     """The LocalQueue that it names now."""
     policy: str = ""
-    """By which it was decided; empty: no decision stands on it."""
+    """The policy that decided it; empty: it carries no decision."""
     option: str = ""
-    """Where it was sent; empty: it was left as submitted."""
+    """The option that it was sent to; empty: it was left as submitted."""
     moves: int = 0
     undone: str = ""
     """The policy whose decision was undone, if it was in another queue before; empty: none was."""
@@ -186,7 +187,7 @@ class Pending:
     obstacle: Obstacle | None = None
     """What of the Job itself keeps it from being moved."""
     left: Left | None = None
-    """Its last move, or its undo; None: it has left no queue, as far as is proven."""
+    """Its last move, or its undo; None: no signed record says that it left a queue."""
     has_ready_pods: bool = False
     started: float = 0.0
     """Since when it has not been suspended, in seconds since 1970; 0: it is."""

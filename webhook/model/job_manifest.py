@@ -37,20 +37,20 @@ def labels_of(job: Job) -> dict[str, str]:
 
 
 def annotations_of(job: Job) -> dict[str, str]:
-    """Keep what a Job says to Kueue and to us, without what a decision has left."""
+    """Return a Job's annotations for Kueue and for us, without those of a decision."""
     return _meant(job.annotations)
 
 
 def spec(job: Job, job_class: str) -> dict[str, Any]:
-    """Write the part that Jobs from one template share."""
-    found: dict[str, Any] = {}
+    """Return the part of ``spec`` that Jobs from one template share."""
+    written: dict[str, Any] = {}
     if job.managed_by is not None:
-        found["managedBy"] = job.managed_by
+        written["managedBy"] = job.managed_by
     if job.active_deadline_seconds is not None:
-        found["activeDeadlineSeconds"] = job.active_deadline_seconds
+        written["activeDeadlineSeconds"] = job.active_deadline_seconds
     for pod_set in job.pod_sets[:1]:
-        found |= _pods(pod_set, job_class)
-    return found
+        written |= _pods(pod_set, job_class)
+    return written
 
 
 def _pods(pod_set: PodSet, job_class: str) -> dict[str, Any]:
@@ -59,21 +59,21 @@ def _pods(pod_set: PodSet, job_class: str) -> dict[str, Any]:
         "containers": _containers(template.containers, job_class),
         "initContainers": _containers(template.init_containers, job_class),
         "nodeSelector": dict(template.node_selector),
-        "tolerations": [dict(each) for each in template.tolerations],
+        "tolerations": [dict(toleration) for toleration in template.tolerations],
         "affinity": template.affinity,
         "runtimeClassName": template.runtime_class,
         "overhead": dict(template.overhead),
         "resources": _resources(template.resources) if template.resources else None,
         "resourceClaims": _SOME if template.claims else None,
     }
-    found: dict[str, Any] = {"spec": {key: value for key, value in pods.items() if value}}
+    written: dict[str, Any] = {"spec": {key: value for key, value in pods.items() if value}}
     if said := said_to_kueue(template.annotations):
-        found["metadata"] = {"annotations": said}
-    return {"parallelism": pod_set.count, "template": found}
+        written["metadata"] = {"annotations": said}
+    return {"parallelism": pod_set.count, "template": written}
 
 
 def _containers(containers: Iterable[Container], job_class: str) -> list[dict[str, Any]]:
-    return [dict(_container(each, job_class)) for each in containers]
+    return [dict(_container(container, job_class)) for container in containers]
 
 
 def _container(container: Container, job_class: str) -> Iterator[tuple[str, Any]]:
@@ -94,7 +94,7 @@ def _resources(resources: Resources) -> dict[str, Any]:
 
 
 def said_to_kueue(annotations: Mapping[str, Any]) -> dict[str, str]:
-    """Keep what pods say to Kueue; it says names and numbers, and takes no longer text for one."""
+    """Return the annotations for Kueue, which are names and numbers, without any that is longer."""
     return {
         key: text
         for key, text in annotations.items()

@@ -31,7 +31,7 @@ TESTED: Final = ((0, 19),)
 _MOST_NAMED: Final = 10
 _MOST_KEPT: Final = 100
 _MOST_FIELDS: Final = 10_000
-"""Of a configuration so many are looked at; Kueue has about a hundred."""
+"""Most fields of a configuration that are read; Kueue has about a hundred."""
 _LONGEST_NAME: Final = 80
 
 
@@ -287,14 +287,14 @@ def doubts(
 ) -> tuple[Doubt, ...]:
     """Say why this Kueue is untested, what is certain first; nothing: it is tested.
 
-    Without a *manager* nobody has looked for it, as in a saved state: only the configuration that
-    is there is judged. *stated_version* is known better than what could be read.
+    Without a *manager*, as in a saved state, only the configuration that is there is judged.
+    *stated_version* is Kueue's version as the settings have it; it counts before what was read.
     """
-    found = [*_of_version(manager, stated_version), *_of_configuration(kueue, manager)]
+    reasons = [*_of_version(manager, stated_version), *_of_configuration(kueue, manager)]
     if kueue.unmodelled:
         message = f"Kueue is untested with {', '.join(_some(kueue.unmodelled))}"
-        found.append(Doubt(reason=KueueTested.UNMODELLED, message=message))
-    return tuple(sorted(found, key=lambda doubt: not doubt.is_certain))
+        reasons.append(Doubt(reason=KueueTested.UNMODELLED, message=message))
+    return tuple(sorted(reasons, key=lambda doubt: not doubt.is_certain))
 
 
 def is_version(text: str) -> bool:
@@ -303,10 +303,10 @@ def is_version(text: str) -> bool:
 
 def release(version: str) -> tuple[int, int] | None:
     """Read major and minor of ``v0.19.2``; None: it is no version, or one before its release."""
-    found = _VERSION.fullmatch(version)
-    if found is None or _BEFORE_RELEASE.match(found["rest"]):
+    match = _VERSION.fullmatch(version)
+    if match is None or _BEFORE_RELEASE.match(match["rest"]):
         return None
-    return int(found["major"]), int(found["minor"])
+    return int(match["major"]), int(match["minor"])
 
 
 _VERSION: Final = re.compile(
@@ -317,8 +317,8 @@ _BEFORE_RELEASE: Final = re.compile(r"-(alpha|beta|rc|devel|main)\b")
 
 def unmodelled_gates(gates: Mapping[str, bool]) -> tuple[str, ...]:
     """Name the gates that are unknown, or change what Kueue does in a way that is not modelled."""
-    found = sorted(name for name, value in gates.items() if _matters(name, value=value))
-    return tuple(f"featureGates.{_clipped(name)}" for name in found[:_MOST_KEPT])
+    changed = sorted(name for name, value in gates.items() if _matters(name, value=value))
+    return tuple(f"featureGates.{_clipped(name)}" for name in changed[:_MOST_KEPT])
 
 
 def _matters(name: str, *, value: bool) -> bool:
@@ -328,13 +328,13 @@ def _matters(name: str, *, value: bool) -> bool:
 
 def unmodelled_fields(configuration: Mapping[str, Any]) -> tuple[str, ...]:
     """Name the fields that are unknown, or that are set and not modelled, in a configuration."""
-    found = list(islice(_looked_at(configuration, FIELDS, ""), _MOST_FIELDS))
-    if len(found) == _MOST_FIELDS:
+    listed = list(islice(_fields_set(configuration, FIELDS, ""), _MOST_FIELDS))
+    if len(listed) == _MOST_FIELDS:
         return (f"more than {_MOST_FIELDS} fields",)
-    return tuple(sorted({path for path, matters in found if matters}))[:_MOST_KEPT]
+    return tuple(sorted({path for path, matters in listed if matters}))[:_MOST_KEPT]
 
 
-def _looked_at(source: Mapping[str, Any], known: _Fields, path: str) -> Iterator[tuple[str, bool]]:
+def _fields_set(source: Mapping[str, Any], known: _Fields, path: str) -> Iterator[tuple[str, bool]]:
     """List the fields that are set, each with whether it matters."""
     for name, value in source.items():
         here = _clipped(child(path, str(name)))
@@ -343,7 +343,7 @@ def _looked_at(source: Mapping[str, Any], known: _Fields, path: str) -> Iterator
         if isinstance(effect, Mapping):
             for inner in value if isinstance(value, list) else (value,):
                 if isinstance(inner, dict):
-                    yield from _looked_at(inner, effect, here)
+                    yield from _fields_set(inner, effect, here)
 
 
 def _of_version(manager: KueueManager | None, stated: str) -> Iterator[Doubt]:
@@ -371,9 +371,9 @@ def _of_configuration(kueue: KueueConfig, manager: KueueManager | None) -> Itera
 
 
 def _some(names: Iterable[str]) -> list[str]:
-    found = list(names)
-    more = len(found) - _MOST_NAMED
-    return found if more <= 0 else [*found[:_MOST_NAMED], f"{more} more"]
+    listed = list(names)
+    more = len(listed) - _MOST_NAMED
+    return listed if more <= 0 else [*listed[:_MOST_NAMED], f"{more} more"]
 
 
 def _clipped(text: str) -> str:
@@ -402,13 +402,13 @@ class Restraint:
         return replace(snapshot, **self._answer)
 
     def _judge(self, snapshot: Snapshot) -> dict[str, Any]:
-        found = doubts(snapshot.kueue, snapshot.kueue_manager, self._stated_version)
-        if not found or self._enforces:
-            return {"doubts": found, "is_restrained": False}
+        reasons = doubts(snapshot.kueue, snapshot.kueue_manager, self._stated_version)
+        if not reasons or self._enforces:
+            return {"doubts": reasons, "is_restrained": False}
         # Forecasts follow Kueue's rules in the versions that were tested: with others they would
         # be guesses (decision 0019).
-        policies = tuple(restrained(policy, found[0]) for policy in snapshot.policies)
-        return {"doubts": found, "is_restrained": True, "policies": policies}
+        policies = tuple(restrained(policy, reasons[0]) for policy in snapshot.policies)
+        return {"doubts": reasons, "is_restrained": True, "policies": policies}
 
 
 def restrained(policy: FallbackPolicy, doubt: Doubt) -> FallbackPolicy:

@@ -58,7 +58,7 @@ def marked(
     policy: str,
     job_class: str | None = None,
 ) -> Job:
-    """Mark a Job and its pods with what they got; Kueue copies the pods' marks into Workloads.
+    """Return the Job with marks of its decision; Kueue copies those of the pods into Workloads.
 
     *labels* are the Job's, marked already; *job_class* is as ``learn.job_class.written`` has it.
     """
@@ -73,35 +73,35 @@ def marked(
         template = replace(template, labels=labels, annotations=annotations)
         return PodSet(name=pod_set.name, count=pod_set.count, template=template)
 
-    pod_sets = tuple(mark(item) for item in job.pod_sets)
+    pod_sets = tuple(mark(pod_set) for pod_set in job.pod_sets)
     return replace(job, labels=labels, pod_sets=pod_sets)
 
 
 def decided_by(job: Job) -> str:
-    """Name the policy by which the Job's Workload is counted; empty: by none."""
-    return next((each.template.annotations.get(DECIDED_BY, "") for each in job.pod_sets), "")
+    """Return the policy that the mark on the Job's pods names, to count guests; empty: none."""
+    return next((pod_set.template.annotations.get(DECIDED_BY, "") for pod_set in job.pod_sets), "")
 
 
 def would_be_uncounted(policy: FallbackPolicy, option: str, marked_by: str) -> bool:
-    """Tell whether the option limits its guests and a Job with this mark is not seen to be one.
+    """Tell whether *option* limits its guests and would not count a Job marked by *marked_by*.
 
-    A move that changes nothing but the queue leaves the pod template unmarked, or as it is.
+    A move that changes nothing but the queue leaves the marks of the pod template as they are.
     """
-    guests = next(each.guests for each in policy.spec.options if each.name == option)
+    guests = next(candidate.guests for candidate in policy.spec.options if candidate.name == option)
     return guests is not None and marked_by != policy.name
 
 
 def off_templates(job: Job) -> Job:
-    """Take the marks off the pod templates alone; the very same Job where there are none."""
-    templates = [each.template for each in job.pod_sets]
-    texts = (text for item in templates for text in (item.labels, item.annotations))
+    """Return the Job without the marks of its pod templates; the same object if they have none."""
+    templates = [pod_set.template for pod_set in job.pod_sets]
+    texts = (text for template in templates for text in (template.labels, template.annotations))
     if all(map(MARKS.isdisjoint, texts)):
         return job
     return replace(job, pod_sets=unmarked(job).pod_sets)
 
 
 def unmarked(job: Job) -> Job:
-    """Take every mark off: an undone decision leaves none, a forged one may."""
+    """Return the Job without any mark, also without those that a forged decision left."""
     if not _is_marked(job):
         return job
 
@@ -114,7 +114,7 @@ def unmarked(job: Job) -> Job:
         job,
         labels=_without(job.labels),
         annotations=_without(job.annotations),
-        pod_sets=tuple(unmark(item) for item in job.pod_sets),
+        pod_sets=tuple(unmark(pod_set) for pod_set in job.pod_sets),
     )
 
 
@@ -122,7 +122,7 @@ def _is_marked(job: Job) -> bool:
     if not (MARKS.isdisjoint(job.labels) and MARKS.isdisjoint(job.annotations)):
         return True
     templates = [pod_set.template for pod_set in job.pod_sets]
-    texts = (text for item in templates for text in (item.labels, item.annotations))
+    texts = (text for template in templates for text in (template.labels, template.annotations))
     return not all(map(MARKS.isdisjoint, texts))
 
 

@@ -85,26 +85,28 @@ def read_resources(source: Mapping[str, Any], path: str) -> Resources:
 def _read_containers(spec: Mapping[str, Any], key: str, path: str) -> tuple[Container, ...]:
     return tuple(
         Container(
-            name=fields.text(item, "name", here),
-            image=fields.text(item, "image", here),
-            resources=read_resources(item, here),
-            command=fields.sequence(item, "command", here),
-            args=fields.sequence(item, "args", here),
-            env=fields.mappings(item, "env", here),
-            sidecar=fields.text(item, "restartPolicy", here) == "Always",
-            claims=bool(fields.mapping(item, "resources", here).get("claims")),
+            name=fields.text(container, "name", here),
+            image=fields.text(container, "image", here),
+            resources=read_resources(container, here),
+            command=fields.sequence(container, "command", here),
+            args=fields.sequence(container, "args", here),
+            env=fields.mappings(container, "env", here),
+            sidecar=fields.text(container, "restartPolicy", here) == "Always",
+            claims=bool(fields.mapping(container, "resources", here).get("claims")),
         )
-        for item, here in fields.objects(spec, key, path)
+        for container, here in fields.objects(spec, key, path)
     )
 
 
 def _read_quantities(source: Mapping[str, Any], key: str, path: str) -> Mapping[str, str]:
-    found = fields.mapping(source, key, path)
-    for name, value in found.items():
+    quantities = fields.mapping(source, key, path)
+    for name, value in quantities.items():
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             where = fields.child(fields.child(path, key), name)
             raise fields.FieldError(where, f"expected a quantity, got {fields.kind_of(value)}")
-    return {name: value if isinstance(value, str) else str(value) for name, value in found.items()}
+    return {
+        name: value if isinstance(value, str) else str(value) for name, value in quantities.items()
+    }
 
 
 P = ParamSpec("P")
@@ -112,7 +114,10 @@ T = TypeVar("T")
 
 
 def recalling(*, most: int, longest: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Keep *most* results; what is asked with more than *longest* characters is kept by nobody."""
+    """Return a decorator that caches results, the *most* used last.
+
+    The result for arguments of more than *longest* characters is not cached.
+    """
 
     def decorate(work: Callable[P, T]) -> Callable[P, T]:
         kept: Callable[..., T] = lru_cache(maxsize=most)(work)
@@ -129,7 +134,7 @@ def recalling(*, most: int, longest: int) -> Callable[[Callable[P, T]], Callable
 
 
 class Memo(Generic[T]):
-    """Results by key; when there are too many, all go, and the next ones fill it anew.
+    """A cache of results by key, which is emptied when it is full.
 
     A result takes memory in proportion to the text that it was worked out from, often ten times as
     much, so that text is what is counted: bounding the number alone would let a few hundred Jobs of
@@ -144,16 +149,16 @@ class Memo(Generic[T]):
 
     def recall(self, key: Hashable, size: int, work: Callable[[], T]) -> T:
         """Return the result of *key*, or do *work*; *size*: bytes that it is worked out from."""
-        found = self._kept.get(key)
-        if found is not None:
-            return found
-        result = work()
+        kept = self._kept.get(key)
+        if kept is not None:
+            return kept
+        made = work()
         if size <= self._most_bytes:
             if len(self._kept) >= self._most or self._bytes + size > self._most_bytes:
                 self.clear()
-            self._kept[key] = result
+            self._kept[key] = made
             self._bytes += size
-        return result
+        return made
 
     def clear(self) -> None:
         self._kept.clear()
@@ -239,11 +244,11 @@ def read_selector(source: Mapping[str, Any], path: str) -> Selector:
 def read_expressions(source: Mapping[str, Any], key: str, path: str) -> tuple[Expression, ...]:
     return tuple(
         Expression(
-            key=fields.text(item, "key", here),
-            operator=_read_operator(item, here),
-            values=fields.strings(item, "values", here),
+            key=fields.text(expression, "key", here),
+            operator=_read_operator(expression, here),
+            values=fields.strings(expression, "values", here),
         )
-        for item, here in fields.objects(source, key, path)
+        for expression, here in fields.objects(source, key, path)
     )
 
 

@@ -189,7 +189,7 @@ class KueueConfig:
 
 
 class Stage(StrEnum):
-    """Where a Workload stands, as Kueue counts it (see reference: counting from Workloads)."""
+    """What a Workload counts as for Kueue."""
 
     PENDING = "pending"
     RESERVING = "reserving"
@@ -309,7 +309,7 @@ class Snapshot:
     """What decisions are signed with; None: they are not, and all are believed."""
     kueue: KueueConfig = field(default_factory=KueueConfig)
     kueue_manager: KueueManager | None = None
-    """None: nobody has looked for it."""
+    """None: it was not read."""
     doubts: tuple[Doubt, ...] = ()
     """Why this Kueue is untested; see ``model.kueue_support``."""
     is_restrained: bool = False
@@ -344,7 +344,7 @@ class Snapshot:
 
 
 def in_order(arrivals: Iterable[Iterable[Arrival]]) -> tuple[Arrival, ...]:
-    """Put those of several queues in the order in which Kueue looks at them: priority, then age."""
+    """Return the arrivals of several queues in the order of Kueue: by priority, then by age."""
     return tuple(sorted(chain.from_iterable(arrivals), key=_rank))
 
 

@@ -21,11 +21,11 @@ class Explained(StrEnum):
     """One sentence or more; begins with ``Nothing`` where there is nothing to do."""
 
     def __new__(cls, value: str, meaning: str, advice: str) -> Self:
-        found = str.__new__(cls, value)
-        found._value_ = value
-        found.meaning = meaning
-        found.advice = advice
-        return found
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        member.advice = advice
+        return member
 
 
 class Ready(Explained):

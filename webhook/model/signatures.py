@@ -93,7 +93,7 @@ def own_words(text: str, namespace: str, keys: SigningKeys | None, *, created: f
 
 
 def signed_id(decision_id: str, namespace: str, marks: tuple[str, ...], keys: SigningKeys) -> str:
-    """Give a decision's id the signature of the *marks* that the pod template gets beside it."""
+    """Return a decision's id with a signature of the *marks* that the pod template gets too."""
     plain = unsigned_id(decision_id)
     signature = _signature(keys.current, "marks", namespace, plain, *marks)
     return f"{plain}{SEPARATOR}{signature}"

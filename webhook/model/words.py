@@ -9,7 +9,7 @@ from itertools import islice
 _MINUTES_FROM = 600.0
 _HOURS_FROM = 36_000.0
 _MOST_COMPARED = 200
-"""Names among which a near one is looked for: each costs some 40 microseconds."""
+"""Most names that a name is compared with: each costs some 40 microseconds."""
 _LONGEST_NAME = 253
 """Characters of an object's name."""
 LIMIT = 230
@@ -30,7 +30,9 @@ def spoken(amount: float) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Say which known name may have been meant; empty: none is like it."""
-    compared = [each for each in islice(known, _MOST_COMPARED) if len(each) <= _LONGEST_NAME]
+    """Return `` (there is NAME)`` with the known name that may have been meant; empty: none."""
+    compared = [
+        candidate for candidate in islice(known, _MOST_COMPARED) if len(candidate) <= _LONGEST_NAME
+    ]
     close = difflib.get_close_matches(name[:_LONGEST_NAME], compared, n=1)
     return f" (there is {close[0]})" if close else ""

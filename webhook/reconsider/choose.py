@@ -1,8 +1,8 @@
 """The moves worth making, from pending Jobs, their policies and the contents of their queues.
 
-Queues are forecast with some Jobs moved, to compare that with how it is. It says which Jobs may be
-moved and why others may not, and leaves the choice among moves to ``plan``. It reads no objects and
-writes none.
+Queues are forecast as they are and with some Jobs moved, and both are compared. It says which Jobs
+may be moved and why others may not, and leaves the choice among moves to ``plan``. It reads no
+objects and writes none.
 """
 
 from __future__ import annotations
@@ -59,32 +59,32 @@ class Lineup:
             contents = world.contents[name]
             self._running += forecast_input.occupants(name, contents.holding, clock)
             self._waiting += forecast_input.queued(contents.waiting, clock, key_of=key_of)
-        self._waiting.sort(key=lambda each: each.arrival.created)
-        self.length = sum(each.arrival.count for each in self._waiting)
+        self._waiting.sort(key=lambda group: group.arrival.created)
+        self.length = sum(group.arrival.count for group in self._waiting)
         self._offers: dict[tuple[str, str], QueuedGroup] = {}
         """(key, option) to what would be pending in that option after a move."""
         self._here = {
-            key: class_text_of_workload(each, each.option, world.snapshot)
-            for key, each in asked.items()
+            key: class_text_of_workload(question, question.option, world.snapshot)
+            for key, question in asked.items()
         }
         """Key to the class by which its run time is looked up where it is."""
-        self._ranks = {key: rank_of(each) for key, each in asked.items()}
+        self._ranks = {key: rank_of(question) for key, question in asked.items()}
         """Key to the rank for which its finish counts."""
         self._counts: defaultdict[Rank, int] = defaultdict(int)
         """Rank to the number of its pending Workloads."""
-        self._waiting = [self._ranked(self._with_class(each)) for each in self._waiting]
+        self._waiting = [self._ranked(self._with_class(group)) for group in self._waiting]
         plan = self._planned(self._waiting)
         self._as_it_is = self._prospect(plan)
         # Options are assessed on the same profiles that moves are compared by.
         self.occupancy = _occupancy(replace(world.snapshot, profiles=plan.profiles))
 
-    def offer(self, each: MoveQuestion, offers: JobOptions) -> None:
+    def offer(self, question: MoveQuestion, offers: JobOptions) -> None:
         """Add the options that a Job could be moved to."""
-        key = each.pending.key
+        key = question.pending.key
         # Kueue follows a move with the same Workload, whose creation time stays (decision 0013),
         # so the Job keeps its place in the order.
         for offer in offers.offers:
-            arrival = replace(offer.arrival, key=key, created=each.workload.created)
+            arrival = replace(offer.arrival, key=key, created=question.workload.created)
             queued = QueuedGroup(arrival=arrival, job_class=offer.job_class)
             self._offers[key, offer.way.option] = queued
 
@@ -97,13 +97,13 @@ class Lineup:
         if not moved:
             return self._as_it_is
         waiting: list[QueuedGroup] = []
-        for each in self._waiting:
-            arrival = each.arrival
+        for group in self._waiting:
+            arrival = group.arrival
             if arrival.key in moved:
                 # The group stays with a count of 0, so that unknown run times are estimated alike.
                 waiting.append(self._offers[arrival.key, moved[arrival.key].option])
                 arrival = replace(arrival, count=0)
-            waiting.append(replace(each, arrival=arrival))
+            waiting.append(replace(group, arrival=arrival))
         return self._prospect(self._planned(waiting))
 
     def _prospect(self, plan: forecast.Planned) -> Prospect:
@@ -116,20 +116,20 @@ class Lineup:
         finishes = {begun.key: begun.finish for begun in plan.begun}
         return Prospect(finishes=finishes, total=sum(of_ranks.values()), of_ranks=of_ranks)
 
-    def _ranked(self, each: QueuedGroup) -> QueuedGroup:
+    def _ranked(self, group: QueuedGroup) -> QueuedGroup:
         """Return a group with a key: a movable Job's own, or one for all others of its rank."""
-        arrival = each.arrival
+        arrival = group.arrival
         if arrival.key not in self._here:
             rank = Rank(arrival.policy, arrival.namespace, arrival.priority)
             arrival = replace(arrival, key=f"of {rank}")
             self._ranks[arrival.key] = rank
         self._counts[self._ranks[arrival.key]] += arrival.count
-        return replace(each, arrival=arrival)
+        return replace(group, arrival=arrival)
 
-    def _with_class(self, each: QueuedGroup) -> QueuedGroup:
+    def _with_class(self, group: QueuedGroup) -> QueuedGroup:
         """Return a movable Job's group with the class by which its policy expects run times."""
-        found = self._here.get(each.arrival.key)
-        return each if found is None else replace(each, job_class=found)
+        job_class = self._here.get(group.arrival.key)
+        return group if job_class is None else replace(group, job_class=job_class)
 
     def _planned(self, waiting: Sequence[QueuedGroup]) -> forecast.Planned:
         world = self._world
@@ -138,9 +138,9 @@ class Lineup:
         )
 
 
-def rank_of(each: MoveQuestion) -> Rank:
+def rank_of(question: MoveQuestion) -> Rank:
     """Return a Job's rank, with the priority that its Workload has now."""
-    return Rank(each.policy.name, each.pending.job.namespace, each.workload.priority)
+    return Rank(question.policy.name, question.pending.job.namespace, question.workload.priority)
 
 
 def _occupancy(snapshot: Snapshot) -> Occupancy:
@@ -152,7 +152,7 @@ def _occupancy(snapshot: Snapshot) -> Occupancy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenMoves:
-    """The moves of one reconsideration, and what was found out on the way."""
+    """The moves of one reconsideration, and why other Jobs were not moved."""
 
     moves: tuple[Move, ...] = ()
     arrivals: tuple[Arrival, ...] = ()
@@ -175,7 +175,7 @@ def policies_of(snapshot: Snapshot) -> tuple[FallbackPolicy, ...]:
 
 
 def trees(snapshot: Snapshot) -> frozenset[str]:
-    """Name the ClusterQueues whose Workloads must be known: the trees of these policies' queues."""
+    """Return the ClusterQueues whose Workloads must be known: all in trees of these policies."""
     return forecast_input.trees_of(policies_of(snapshot), snapshot)
 
 
@@ -184,28 +184,28 @@ def choose_moves(world: ReconsiderInput, jobs: Iterable[Pending], *, most: int) 
     obstacles: Counter[tuple[str, Obstacle]] = Counter()
     asked: list[MoveQuestion] = []
     for pending in jobs:
-        found = _asked(pending, world)
-        if isinstance(found, MoveQuestion):
-            asked.append(found)
-        elif found is not None:
-            obstacles[found] += 1
+        answer = _asked(pending, world)
+        if isinstance(answer, MoveQuestion):
+            asked.append(answer)
+        elif answer is not None:
+            obstacles[answer] += 1
     # The queues' contents are forecast only where a Job may be moved at all.
     if not asked or most < 1:
         return ChosenMoves(obstacles=obstacles)
-    lines = Lineup(world, {each.pending.key: each for each in asked})
+    lines = Lineup(world, {question.pending.key: question for question in asked})
     catalog = MoveOptions(world, lines.occupancy)
     candidates = []
-    for each in asked:
-        offers = catalog.of(each)
+    for question in asked:
+        offers = catalog.of(question)
         if offers.obstacle is not None:
-            obstacles[each.policy.name, offers.obstacle] += 1
+            obstacles[question.policy.name, offers.obstacle] += 1
             continue
-        candidates.append(_candidate(each, offers))
-        lines.offer(each, offers)
-    found_moves = plan.plan_moves(candidates, lines.foresee, waiting=lines.length, most=most)
+        candidates.append(_candidate(question, offers))
+        lines.offer(question, offers)
+    moves = plan.plan_moves(candidates, lines.foresee, waiting=lines.length, most=most)
     return ChosenMoves(
-        moves=found_moves,
-        arrivals=tuple(lines.arrival(move) for move in found_moves),
+        moves=moves,
+        arrivals=tuple(lines.arrival(move) for move in moves),
         candidates=len(candidates),
         obstacles=obstacles,
     )
@@ -241,7 +241,9 @@ def _policy_of(pending: Pending, world: ReconsiderInput) -> FallbackPolicy | Non
     """Return the policy that decided on a Job, or one that adopts it; None: there is none."""
     snapshot = world.snapshot
     if pending.policy and pending.option:
-        return next((each for each in snapshot.policies if each.name == pending.policy), None)
+        return next(
+            (candidate for candidate in snapshot.policies if candidate.name == pending.policy), None
+        )
     # A Job that was left as submitted belongs to whatever policy would match it now.
     try:
         policy = match.policy_for(pending.job, snapshot, own_namespace=world.own_namespace)
@@ -277,12 +279,12 @@ def _limited(pending: Pending, rules: Reconsider, unix: float) -> Obstacle | Non
 
 def _workload_of(pending: Pending, world: ReconsiderInput) -> Workload | Obstacle:
     """Return a Job's only Workload, or why it keeps the Job from being moved."""
-    found = world.workloads.get(pending.key, ())
-    if not found:
+    workloads = world.workloads.get(pending.key, ())
+    if not workloads:
         return Obstacle.NO_WORKLOAD
-    if len(found) > 1:
+    if len(workloads) > 1:
         return Obstacle.SEVERAL_WORKLOADS
-    workload = found[0]
+    workload = workloads[0]
     if workload.obstacle is not None:
         return workload.obstacle
     if workload.requeue_at > 0 and workload.requeue_at > world.unix:
@@ -291,28 +293,28 @@ def _workload_of(pending: Pending, world: ReconsiderInput) -> Workload | Obstacl
     return Obstacle.MISMATCH if workload.queue != pending.queue else workload
 
 
-def _candidate(each: MoveQuestion, offers: JobOptions) -> MoveCandidate:
-    gain: MoveGain = each.rules.minimum_gain
+def _candidate(question: MoveQuestion, offers: JobOptions) -> MoveCandidate:
+    gain: MoveGain = question.rules.minimum_gain
     return MoveCandidate(
-        key=each.pending.key,
-        policy=each.policy.name,
-        option=each.option,
+        key=question.pending.key,
+        policy=question.policy.name,
+        option=question.option,
         cluster_queue=offers.cluster_queue,
         runs=offers.runs,
         kind=str(offers.number),
-        order=each.workload.created,
+        order=question.workload.created,
         ways=tuple(offer.way for offer in offers.offers),
-        moved=each.pending.moves,
+        moved=question.pending.moves,
         least_seconds=seconds(gain.time),
         least_part=gain.percent / 100,
-        rank=rank_of(each),
+        rank=rank_of(question),
     )
 
 
 def by_job(workloads: Iterable[Workload]) -> Mapping[str, Sequence[Workload]]:
     """Map ``namespace/name`` of each Job to its Workloads."""
-    found: defaultdict[str, list[Workload]] = defaultdict(list)
+    grouped: defaultdict[str, list[Workload]] = defaultdict(list)
     for workload in workloads:
         if workload.job:
-            found[f"{workload.namespace}/{workload.job}"].append(workload)
-    return found
+            grouped[f"{workload.namespace}/{workload.job}"].append(workload)
+    return grouped

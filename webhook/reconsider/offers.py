@@ -73,7 +73,7 @@ class MoveTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """What Jobs could be moved to that differ only in name and age."""
+    """The options for moves of Jobs that differ only in name and age."""
 
     runs: float
     """Expected run time where they are, in seconds."""
@@ -87,57 +87,61 @@ class JobOptions:
 
 
 class MoveOptions:
-    """Finds what Jobs could be moved to, once for all that differ only in name and age."""
+    """Finds the options for moves, once for all Jobs that differ only in name and age."""
 
     def __init__(self, world: ReconsiderInput, occupancy: Occupancy) -> None:
         self._world, self._occupancy = world, occupancy
         self._known: dict[tuple[object, ...], tuple[object, JobOptions]] = {}
 
-    def of(self, each: MoveQuestion) -> JobOptions:
-        """Return what a Job could be moved to."""
-        job = each.pending.job
+    def of(self, question: MoveQuestion) -> JobOptions:
+        """Return the options that a Job could be moved to, or the obstacle."""
+        job = question.pending.job
         # The nearer a deadline, the fewer options are in time, so Jobs with one differ by age too.
         key = (
             id(job.pod_sets),
             job.namespace,
-            each.policy.name,
-            each.option,
-            each.pending.queue,
-            each.workload.policy,
+            question.policy.name,
+            question.option,
+            question.pending.queue,
+            question.workload.policy,
             tuple(sorted(job.labels.items())),
             tuple(sorted(job.annotations.items())),
             job.active_deadline_seconds,
-            each.pending.created if wishes.DEADLINE in job.annotations else 0.0,
+            question.pending.created if wishes.DEADLINE in job.annotations else 0.0,
         )
         if key not in self._known:
             # The pod sets are kept beside their id: a freed object's id could be given to others.
-            found = replace(self._work_out(each), number=len(self._known))
-            self._known[key] = job.pod_sets, found
+            job_options = replace(self._work_out(question), number=len(self._known))
+            self._known[key] = job.pod_sets, job_options
         return self._known[key][1]
 
-    def _work_out(self, each: MoveQuestion) -> JobOptions:
+    def _work_out(self, question: MoveQuestion) -> JobOptions:
         try:
-            assessments = self._assess(each)
-            policy_options = zip(each.policy.spec.options, assessments, strict=True)
-            found = {option.name: item for option, item in policy_options}
-            here = found[each.option]
-            return self._offers(each, here, [item for item in found.values() if item is not here])
+            assessments = self._assess(question)
+            policy_options = zip(question.policy.spec.options, assessments, strict=True)
+            by_option = {option.name: assessment for option, assessment in policy_options}
+            here = by_option[question.option]
+            return self._offers(
+                question,
+                here,
+                [assessment for assessment in by_option.values() if assessment is not here],
+            )
         except FieldError:
             return _none(Obstacle.OPTION_REFUSED)
 
-    def _assess(self, each: MoveQuestion) -> tuple[Assessment, ...]:
+    def _assess(self, question: MoveQuestion) -> tuple[Assessment, ...]:
         """Assess all options of a Job's policy, in their order, as at its creation.
 
         Raises:
             FieldError: the Job, or what an option makes of it, cannot be read.
 
         """
-        job, policy = each.pending.job, each.policy
-        found = options.assess(
+        job, policy = question.pending.job, question.policy
+        assessments = options.assess(
             job.as_created,
             policy,
             self._occupancy,
-            submitted=each.pending.queue,
+            submitted=question.pending.queue,
             allowed=match.allowed_options(job, policy),
         )
         case = expectations.ForecastCase(
@@ -145,17 +149,17 @@ class MoveOptions:
             policy=policy,
             occupancy=self._occupancy,
             job_class=match.class_of(job, policy, self._occupancy.snapshot),
-            wishes=_wishes(each, self._world.unix),
+            wishes=_wishes(question, self._world.unix),
             now=self._world.now,
         )
-        return expectations.expect(case, found)
+        return expectations.expect(case, assessments)
 
     def _offers(
-        self, each: MoveQuestion, here: Assessment, others: Iterable[Assessment]
+        self, question: MoveQuestion, here: Assessment, others: Iterable[Assessment]
     ) -> JobOptions:
         """Return those of the other options that the Job could be moved to from *here*."""
-        runs, stands = _runs(here), each.pending.job
-        if each.pending.option and here.job is not None:
+        runs, stands = _runs(here), question.pending.job
+        if question.pending.option and here.job is not None:
             # It is as its decision adapted it; without a decision it is as it was submitted.
             stands = here.job
         if runs is None:
@@ -166,19 +170,19 @@ class MoveOptions:
             return _none(Obstacle.START_UNKNOWN)
         offers: list[MoveTarget] = []
         because = Obstacle.OPTION_REFUSED
-        for item in others:
-            there = _runs(item)
-            if item.rejection is not None or there is None or item.job is None:
+        for assessment in others:
+            there = _runs(assessment)
+            if assessment.rejection is not None or there is None or assessment.job is None:
                 continue
-            if not _is_known(item):
+            if not _is_known(assessment):
                 because = Obstacle.START_UNKNOWN
                 continue
-            if against := self._against(each, stands, item.option, item.job):
+            if against := self._against(question, stands, assessment.option, assessment.job):
                 because = against
                 continue
-            offer = self._offer(each, item, there)
+            offer = self._offer(question, assessment, there)
             # Both starts may be off, independently of one another.
-            off = hypot(_half_width(here), _half_width(item))
+            off = hypot(_half_width(here), _half_width(assessment))
             way = replace(offer.way, unsure=margin(off, self._world.min_gain_probability))
             offers.append(replace(offer, way=way))
         if not offers:
@@ -189,40 +193,44 @@ class MoveOptions:
             offers=tuple(offers),
         )
 
-    def _against(self, each: MoveQuestion, stands: Job, option: str, there: Job) -> Obstacle | None:
+    def _against(
+        self, question: MoveQuestion, stands: Job, option: str, there: Job
+    ) -> Obstacle | None:
         """Return why a Job cannot be moved from *stands* to *there*; None: it can."""
         changes = JOB.edits(stands, there)
-        if found := obstacle(changes):
-            return found
+        if refusal := obstacle(changes):
+            return refusal
         # A move of the queue alone leaves the pod template without the option's mark, by which
         # guests of the option are counted (decision 0013).
         if not changes_template(changes):
-            is_uncounted = marks.would_be_uncounted(each.policy, option, each.workload.policy)
+            is_uncounted = marks.would_be_uncounted(
+                question.policy, option, question.workload.policy
+            )
             return Obstacle.UNCOUNTED_GUEST if is_uncounted else None
         return None if self._world.changes_resources else Obstacle.OLDER_KUBERNETES
 
-    def _offer(self, each: MoveQuestion, item: Assessment, runs: float) -> MoveTarget:
+    def _offer(self, question: MoveQuestion, assessment: Assessment, runs: float) -> MoveTarget:
         """Describe a move to an assessed option, where the Job runs for *runs* seconds."""
-        job, policy = each.pending.job, each.policy
-        option = next(option for option in policy.spec.options if option.name == item.option)
-        finish = item.forecast.finish if item.forecast is not None else None
+        job, policy = question.pending.job, question.policy
+        option = next(option for option in policy.spec.options if option.name == assessment.option)
+        finish = assessment.forecast.finish if assessment.forecast is not None else None
         return MoveTarget(
             way=Way(
-                option=item.option,
-                cluster_queue=item.cluster_queue,
+                option=assessment.option,
+                cluster_queue=assessment.cluster_queue,
                 runs=runs,
                 priced=inf if finish is None else finish,
             ),
             arrival=Arrival(
                 key="",
                 namespace=job.namespace,
-                local_queue=item.queue,
-                needs=item.needs,
+                local_queue=assessment.queue,
+                needs=assessment.needs,
                 priority=priority_of(job, option, self._world.snapshot),
                 policy=policy.name,
-                option=item.option,
+                option=assessment.option,
             ),
-            job_class=class_text_of_workload(each, item.option, self._world.snapshot),
+            job_class=class_text_of_workload(question, assessment.option, self._world.snapshot),
         )
 
 
@@ -230,40 +238,40 @@ def _none(because: Obstacle) -> JobOptions:
     return JobOptions(runs=0.0, cluster_queue="", offers=(), obstacle=because)
 
 
-def _runs(item: Assessment) -> float | None:
+def _runs(assessment: Assessment) -> float | None:
     """Return the seconds for which a Job holds quota in an option; None: not known."""
-    run = expected_runs.lasting(item.forecast)
+    run = expected_runs.lasting(assessment.forecast)
     return run.seconds if run is not None else None
 
 
-def _is_known(item: Assessment) -> bool:
+def _is_known(assessment: Assessment) -> bool:
     """Tell whether a move may rest on an option's start; without a forecast nothing forbids it."""
-    return item.forecast is None or item.forecast.start.is_known
+    return assessment.forecast is None or assessment.forecast.start.is_known
 
 
-def _half_width(item: Assessment) -> float:
+def _half_width(assessment: Assessment) -> float:
     """Return half the width of a start's range, in seconds; 0: no forecast, or no upper end."""
-    start = item.forecast.start if item.forecast is not None else None
+    start = assessment.forecast.start if assessment.forecast is not None else None
     return 0.0 if start is None or start.high == inf else (start.high - start.low) / 2
 
 
-def class_text_of_workload(each: MoveQuestion, option: str, snapshot: Snapshot) -> str:
+def class_text_of_workload(question: MoveQuestion, option: str, snapshot: Snapshot) -> str:
     """Return the name by which a Job's run time in an option is looked up."""
-    found = match.class_of(each.pending.job, each.policy, snapshot)
-    return forecast_input.class_name(found, each.policy.name, option)
+    job_class = match.class_of(question.pending.job, question.policy, snapshot)
+    return forecast_input.class_name(job_class, question.policy.name, option)
 
 
-def _wishes(each: MoveQuestion, unix: float) -> Wishes:
+def _wishes(question: MoveQuestion, unix: float) -> Wishes:
     """Read a Job's wishes, with its deadline counted from now on.
 
     Raises:
         FieldError: an annotation of the Job cannot be read.
 
     """
-    created = each.pending.created
-    wishes.check_own_keys(each.pending.job, each.policy)
-    found = wishes.read_wishes(each.pending.job.annotations, created)
-    if found.deadline is None:
-        return found
+    created = question.pending.created
+    wishes.check_own_keys(question.pending.job, question.policy)
+    asked = wishes.read_wishes(question.pending.job.annotations, created)
+    if asked.deadline is None:
+        return asked
     # It is read as seconds since the Job's creation, of which some have passed.
-    return replace(found, deadline=found.deadline - (unix - created))
+    return replace(asked, deadline=asked.deadline - (unix - created))

@@ -41,7 +41,7 @@ def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) 
 
     A decision that is not signed with one of the *keys* keeps the Job from being moved.
     """
-    return read_by(lambda found: read_job(found, keys), kind, source)
+    return read_by(lambda served: read_job(served, keys), kind, source)
 
 
 FOLLOWED: Final = Resource(kind=PENDING_JOBS, path=JOB.path(), required=False, read=read)
@@ -60,13 +60,13 @@ def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pend
         return None
     metadata, status = (fields.mapping(source, key, "") for key in ("metadata", "status"))
     created = fields.created_unix(source)
-    found = decided_job.read(source, JOB, keys, created=created)
-    raw, recorded = found.current, found.believed
+    job = decided_job.read(source, JOB, keys, created=created)
+    raw, recorded = job.current, job.believed
     moves = recorded.moves if recorded is not None else 0
-    submitted = marks.unmarked(found.recovered_if_possible().submitted)
+    submitted = marks.unmarked(job.recovered_if_possible().submitted)
     is_large = _characters(submitted) > MOST_CHARACTERS
-    obstacle = JOB.held_back(source) or found.doubt or (Obstacle.TOO_LARGE if is_large else None)
-    left = left_of(found, keys, created=created)
+    obstacle = JOB.held_back(source) or job.doubt or (Obstacle.TOO_LARGE if is_large else None)
+    left = left_of(job, keys, created=created)
     # A moved or undone Job is followed on while it runs: Kueue may have admitted its Workload in
     # the queue that it left (decision 0013).
     if obstacle is Obstacle.NOT_SUSPENDED and left is None:
@@ -92,21 +92,21 @@ def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pend
     )
 
 
-def left_of(found: DecidedJob, keys: SigningKeys | None, *, created: float) -> Left | None:
+def left_of(job: DecidedJob, keys: SigningKeys | None, *, created: float) -> Left | None:
     """Return the last move or undo of a Job, and the queues it may have left; None: there is none.
 
     One that is not proven by the *keys* is none; *created* as for ``is_own_record``.
     """
     # An undone Job carries no decision any more, so the undo has an annotation of its own.
-    text = found.current.annotations.get(UNDONE_FROM)
+    text = job.current.annotations.get(UNDONE_FROM)
     if text is not None:
-        own = own_words(text[:LONGEST_LEFT], found.current.namespace, keys, created=created)
+        own = own_words(text[:LONGEST_LEFT], job.current.namespace, keys, created=created)
         return None if own is None else read_left(own)
-    recorded = found.believed
+    recorded = job.believed
     if recorded is None or not recorded.moves:
         return None
     # Its other options are taken from the decision: their queues may have been made anew since.
-    elsewhere = recorded.elsewhere(found.current.queue)
+    elsewhere = recorded.elsewhere(job.current.queue)
     return Left(unix=recorded.moved_unix, cluster_queues=elsewhere)
 
 
@@ -125,10 +125,10 @@ def _kept(job: Job, *, is_large: bool) -> Job:
 
 def _characters(job: Job) -> int:
     """Count the characters of the texts in a Job's pod templates, about."""
-    templates = [each.template for each in job.pod_sets]
-    texts = [text for each in templates for text in each.annotations.values()]
-    for each in templates:
-        for container in (*each.init_containers, *each.containers):
+    templates = [pod_set.template for pod_set in job.pod_sets]
+    texts = [text for template in templates for text in template.annotations.values()]
+    for template in templates:
+        for container in (*template.init_containers, *template.containers):
             texts += map(str, (*container.env, *container.args, *container.command))
     return sum(map(len, texts))
 
@@ -148,6 +148,6 @@ def _is_over(source: Mapping[str, Any]) -> bool:
     """Tell whether a Job has ended, or is bound to as soon as its pods are gone."""
     status = fields.mapping(source, "status", "")
     return any(
-        each.get("status") == "True" and each.get("type") in _OVER
-        for each, _ in fields.objects(status, "conditions", "status")
+        condition.get("status") == "True" and condition.get("type") in _OVER
+        for condition, _ in fields.objects(status, "conditions", "status")
     )

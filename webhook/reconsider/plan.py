@@ -136,9 +136,9 @@ class _MovePlan:
 def plan_moves(
     candidates: Sequence[MoveCandidate], foresee: Foresee, *, waiting: int, most: int
 ) -> tuple[Move, ...]:
-    """Return at most *most* moves, in the order in which they were found worth most.
+    """Return at most *most* moves, those that gain most first.
 
-    *waiting* is the number of pending Workloads in all forecast queues.
+    *foresee* forecasts all pending Workloads with some Jobs moved; *waiting* is their number.
     """
     if not candidates or most < 1:
         return ()
@@ -184,8 +184,10 @@ def _tried(state: _MovePlan, batch: _Batch) -> tuple[_Batch, Prospect]:
     """Return the part of a batch that is due to be moved, and the forecast with that part moved."""
     # Without those that are not due the forecast is another one, so it is made again.
     state.tries -= 1
-    after = state.foresee({**state.moved, **{each.key: way for each, way in batch}})
-    due = tuple((each, way) for each, way in batch if _is_due(each, way, state.now, after))
+    after = state.foresee({**state.moved, **{candidate.key: way for candidate, way in batch}})
+    due = tuple(
+        (candidate, way) for candidate, way in batch if _is_due(candidate, way, state.now, after)
+    )
     return (due, after) if len(due) == len(batch) or not due else _tried(state, due)
 
 
@@ -212,7 +214,7 @@ def _batches(state: _MovePlan, candidates: Sequence[MoveCandidate], size: int) -
     # Jobs of one kind are alike, so those between the ends of a queue would bring little else.
     for of_ends in (True, False):
         for group in groups:
-            ordered = sorted(group, key=lambda each: each[0].order)
+            ordered = sorted(group, key=lambda entry: entry[0].order)
             batch = tuple(ordered[-size:] if of_ends else ordered[:size])
             name = tuple((each.key, way.option) for each, way in batch)
             if name not in tried:
@@ -252,7 +254,7 @@ def _is_made_later(candidate: MoveCandidate, now: Prospect, after: Prospect) -> 
 
 def _needed(now: Prospect, after: Prospect, batch: _Batch) -> float:
     """Return what the moves of a batch must gain together, in seconds."""
-    found = 0.0
+    needed = 0.0
     for candidate, way in batch:
         stays = now.finishes.get(candidate.key, NEVER_SECONDS)
         goes = after.finishes.get(candidate.key, NEVER_SECONDS)
@@ -261,8 +263,8 @@ def _needed(now: Prospect, after: Prospect, batch: _Batch) -> float:
             least = max(least, goes - stays)
         least += min(way.unsure, stays)
         # Doubling with each move keeps noise in forecasts from moving a Job to and fro.
-        found += least * _BACK_FACTOR**candidate.moved
-    return found
+        needed += least * _BACK_FACTOR**candidate.moved
+    return needed
 
 
 def _accept(state: _MovePlan, batch: _Batch, after: Prospect) -> None:

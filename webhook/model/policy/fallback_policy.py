@@ -171,16 +171,16 @@ def read_policy(source: Mapping[str, Any]) -> FallbackPolicy:
 
     """
     try:
-        found = PolicyObject.model_validate(source, by_alias=True, by_name=False)
+        policy = PolicyObject.model_validate(source, by_alias=True, by_name=False)
     except ValidationError as error:
         raise PolicyError(field_errors(error, FORMS)) from error
     options = tuple(
-        option.model_copy(update={"name": option_name(option)}) for option in found.spec.options
+        option.model_copy(update={"name": option_name(option)}) for option in policy.spec.options
     )
     return FallbackPolicy(
-        name=found.metadata.name,
-        generation=found.metadata.generation,
-        spec=found.spec.model_copy(update={"options": options}),
+        name=policy.metadata.name,
+        generation=policy.metadata.generation,
+        spec=policy.spec.model_copy(update={"options": options}),
     )
 
 
@@ -195,14 +195,18 @@ def selector(given: LabelSelector | None, default: Selector) -> Selector:
     return Selector(
         labels=given.match_labels,
         expressions=tuple(
-            Expression(key=one.key, operator=Operator(one.operator), values=one.values)
-            for one in given.match_expressions
+            Expression(
+                key=requirement.key,
+                operator=Operator(requirement.operator),
+                values=requirement.values,
+            )
+            for requirement in given.match_expressions
         ),
     )
 
 
 def seconds(duration: str) -> float:
-    """Tell how many seconds a valid duration such as ``1h30m`` is."""
+    """Return a valid duration, such as ``1h30m``, in seconds."""
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(duration))
 
 
@@ -212,7 +216,7 @@ def amounts(given: Mapping[str, str]) -> Mapping[str, int]:
 
 
 def queues_of(policy: FallbackPolicy) -> frozenset[str]:
-    """Name the LocalQueues that Jobs must be submitted to: given, or the options' own."""
+    """Return the LocalQueues whose Jobs a policy matches: those given, or those of its options."""
     if policy.spec.match.queues is not None:
         return frozenset(policy.spec.match.queues)
     return frozenset(option.queue for option in policy.spec.options if option.queue)

@@ -121,7 +121,7 @@ def _above_limit(resource: str) -> Rule:
 
     One resource a rule, and no conversion to text: before Kubernetes 1.34 the API server takes each
     of these values for 3 MB long and would refuse a rule that reads more of them as too costly. For
-    the same reason the limit is not looked at first: one that is no quantity, which the schema
+    the same reason the limit is not checked first: one that is no quantity, which the schema
     refuses, makes the API server add a line that the rule failed.
     """
     request, limit = f"self.requests['{resource}']", f"self.limits['{resource}']"

@@ -67,19 +67,19 @@ def _stored(given: Any, nullable: Container[str | None] | None = None) -> Any:
 
 
 def _unique(items: tuple[str, ...]) -> tuple[str, ...]:
-    repeated = [index for index, item in enumerate(items) if item in items[:index]]
+    repeated = [index for index, text in enumerate(items) if text in items[:index]]
     if repeated:
         raise _mistakes(((index,), f"{items[index]!r} is there already") for index in repeated)
     return items
 
 
-def _mistakes(found: Iterable[tuple[tuple[str | int, ...], str]]) -> ValidationError:
+def _mistakes(placed: Iterable[tuple[tuple[str | int, ...], str]]) -> ValidationError:
     """Return an error with several mistakes, each at a place below."""
     mistakes = [
         InitErrorDetails(
             type=PydanticCustomError("rule", "{text}", {"text": text}), loc=place, input=None
         )
-        for place, text in found
+        for place, text in placed
     ]
     return ValidationError.from_exception_data("policy", mistakes)
 
