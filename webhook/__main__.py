@@ -14,7 +14,7 @@ _COMMANDS = {
         "Check policies, and a sample Job in each option.",
     ),
     "completion": ("webhook.commands.completion", "command", "Print a shell's completion script."),
-    "control": ("webhook.commands.switch", "command", "Run the controller."),
+    "control": ("webhook.commands.serve", "control", "Run the controller."),
     "explain": ("webhook.commands.explain", "command", "Say what is or would be decided, and why."),
     "off": ("webhook.commands.switch", "off", "Stop all new decisions within a second."),
     "on": ("webhook.commands.switch", "on", "Decide again."),
@@ -24,7 +24,7 @@ _COMMANDS = {
         "command",
         "Show what was gained, and the run times learned.",
     ),
-    "serve": ("webhook.commands.serve", "command", "Run the webhook's server."),
+    "serve": ("webhook.commands.serve", "serve", "Run the webhook's server."),
     "simulate": ("webhook.commands.simulate", "command", "Replay Jobs under several strategies."),
     "status": (
         "webhook.commands.status",

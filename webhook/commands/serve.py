@@ -1,16 +1,22 @@
-"""``serve``: the webhook's server process under gunicorn."""
+"""``serve`` and ``control``: the two processes that the chart runs."""
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from webhook.commands import terminal
-from webhook.server.gunicorn_app import Application
 from webhook.settings import Settings
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from webhook.server.gunicorn_app import Application
 
 
 @click.command("serve", short_help="Run the webhook's server.")
@@ -27,7 +33,7 @@ from webhook.settings import Settings
 @click.option("--kueue-namespace", help="Where Kueue's configuration lies.  [kueue-system]")
 @click.option("--max-state-age", type=float, help="Seconds; older state decides nothing.  [15]")
 @click.option("--drain-seconds", type=float, help="Seconds to serve on after SIGTERM.  [15]")
-def command(config: str | None, **given: Any) -> None:
+def serve(config: str | None, **given: Any) -> None:
     """Serve admission reviews over TLS until SIGTERM.
 
     Settings come from --config, and options win over it.
@@ -36,29 +42,60 @@ def command(config: str | None, **given: Any) -> None:
     Example:
       kueue-fallback serve --tls-cert tls.crt --tls-key tls.key --kubeconfig ~/.kube/config
     """
-    settings = _settings(config, {key: value for key, value in given.items() if value is not None})
+    settings = _settings(config, given, ("listen", "metrics_listen", "console_listen"))
+    _check_files(settings)
     _run(settings)
 
 
-def _settings(config: str | None, given: dict[str, Any]) -> Settings:
+@click.command("control", short_help="Run the controller.")
+@click.option("--config", type=click.Path(exists=True, dir_okay=False), help="Settings, YAML.")
+@click.option("--metrics-listen", help="Address of /healthz, /readyz, /metrics.  [0.0.0.0:8080]")
+@click.option("--kubeconfig", type=click.Path(), help="Default: the pod's ServiceAccount.")
+@click.option("--namespace", help="Our own namespace.  [kueue-fallback]")
+@click.option("--kueue-namespace", help="Where Kueue's configuration lies.  [kueue-system]")
+def control(config: str | None, **given: Any) -> None:
+    """Write the status of policies, keep records of runs and move pending Jobs, until SIGTERM.
+
+    Of several replicas one writes, by a Lease; the others take over when it ends.
+
+    Settings come from --config, and options win over it.
+
+    \b
+    Example:
+      kueue-fallback control --kubeconfig ~/.kube/config --metrics-listen 127.0.0.1:8080
+    """
+    settings = _settings(config, given, ("metrics_listen",))
+    from webhook.controller import controller
+
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        controller.serve(settings)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except OSError as error:
+        _fail(settings.metrics_listen, [error.strerror or str(error)])
+
+
+def _settings(config: str | None, given: dict[str, Any], addresses: Sequence[str]) -> Settings:
+    """Read the settings of a process, with its options; end it with exit code 2 if they are bad."""
     import yaml
     from pydantic import ValidationError
 
     from webhook.server.probes import split_address
 
-    from_file: dict[str, Any] = {}
-    if config is not None:
-        from_file = yaml.safe_load(Path(config).read_text(encoding="utf-8")) or {}
+    where = config or "options"
+    options = {key: value for key, value in given.items() if value is not None}
     try:
-        settings = Settings.model_validate({**from_file, **given})
-        for name in ("listen", "metrics_listen", "console_listen"):
+        text = Path(config).read_text(encoding="utf-8") if config else ""
+        settings = Settings.model_validate({**(yaml.safe_load(text) or {}), **options})
+        for name in addresses:
             split_address(getattr(settings, name))
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
-        _fail(config or "options", lines)
-    except ValueError as error:
-        _fail(config or "options", [str(error)])
-    _check_files(settings)
+        _fail(where, [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()])
+    except TypeError:
+        _fail(where, ["expected settings by name"])
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        _fail(where, [str(error)])
     return settings
 
 
@@ -82,7 +119,7 @@ def _check_files(settings: Settings) -> None:
         _fail("path_segments", [f"{settings.path_segments}: {error}"])
 
 
-def _fail(where: str, lines: list[str]) -> None:
+def _fail(where: str, lines: list[str]) -> NoReturn:
     for line in lines:
         terminal.say(f"{where}: {line}", err=True)
     sys.exit(2)
@@ -118,3 +155,7 @@ def _run(settings: Settings) -> None:
 
 def _log_error(text: str) -> None:
     terminal.say(text, err=True)
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(0)

@@ -66,7 +66,8 @@ def elsewhere(
     learned: Estimates,
 ) -> Elsewhere:
     """Return the Job's run time on every flavor; on its own ones, the *own_seconds* it took."""
-    seconds = dict.fromkeys(snapshot.flavors, own_seconds)
+    # A replay may find that it asks for no quota, and so for no flavor.
+    seconds = dict.fromkeys((*snapshot.flavors, ""), own_seconds)
     rests: dict[str, Rests] = {}
     options = policy.spec.options if policy else ()
     own = _own(entry, options)
