@@ -28,11 +28,9 @@ from webhook.model.job import DECISION
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
-    from webhook.model.decision import CreateOutcome
-if TYPE_CHECKING:
-    from webhook.api.client import Client
     from webhook.commands.deciding import DecidingView
     from webhook.commands.manifest import ManifestObject
+    from webhook.model.decision import CreateOutcome
 
 
 _NOTHING = "No decision stands on it: no policy matched, or its mode was Observe."

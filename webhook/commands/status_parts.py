@@ -31,8 +31,6 @@ from webhook.state.snapshot_file import fetch_state
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
-if TYPE_CHECKING:
-    from webhook.api.client import Client
     from webhook.model.forecasts import Profile
     from webhook.state.state import State
 
