@@ -12,7 +12,7 @@ def line(identity, second=0):
         {
             "namespace": "team",
             "generateName": "light-",
-            "decision": {"id": identity, "time": f"2026-12-01T08:00:{second:02d}Z"},
+            "decision": {"version": 1, "id": identity, "time": f"2026-12-01T08:00:{second:02d}Z"},
         }
     ).encode()
 

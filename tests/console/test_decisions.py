@@ -51,6 +51,7 @@ def test_moves_are_the_stays_after_the_first():
         "namespace": "team",
         "name": "light",
         "decision": {
+            "version": 1,
             "id": "d",
             "time": "2026-12-01T08:00:02Z",
             "moves": 2,
@@ -63,7 +64,12 @@ def test_moves_are_the_stays_after_the_first():
     assert [(move.option, move.at - found.at) for move in found.moves] == [("cpu", -1), ("gpu", 0)]
 
 
-GOOD = {"id": "d", "time": "2026-12-01T08:00:00Z", "options": [{"name": "gpu", "queue": "lq"}]}
+GOOD = {
+    "version": 1,
+    "id": "d",
+    "time": "2026-12-01T08:00:00Z",
+    "options": [{"name": "gpu", "queue": "lq"}],
+}
 
 
 @pytest.mark.parametrize(
@@ -76,10 +82,9 @@ GOOD = {"id": "d", "time": "2026-12-01T08:00:00Z", "options": [{"name": "gpu", "
         {"options": {}},
         {"options": [1]},
         {"options": [{"name": []}]},
-        {"options": [{"startsIn": True}]},
-        {"options": [{"startsIn": "soon"}]},
+        {"version": 2},
         {"options": [{"startsIn": 10**400}]},
-        {"options": [{"pending": 1.5}]},
+        {"reason": "a\ud800b"},
         {"history": [{"time": "never"}], "moves": 1},
     ],
 )
@@ -113,8 +118,11 @@ def test_of_a_forged_decision_no_more_is_taken_than_a_policy_could_give():
     assert (len(found.options), found.moves) == (16, ())
 
 
-def test_text_that_no_page_could_show_is_replaced():
-    assert _on_job(json.dumps({**GOOD, "reason": "a\ud800b"})).reason == "a?b"
+@pytest.mark.parametrize("figures", [{"startsIn": True}, {"startsIn": "soon"}, {"pending": 1.5}])
+def test_figures_that_cannot_be_meant_are_not_known(figures):
+    (option,) = _on_job(json.dumps({**GOOD, "options": [{"name": "gpu", **figures}]})).options
+
+    assert (option.starts_in, option.pending) == (None, None)
 
 
 STAYS = [{"time": "2026-12-01T08:00:00Z", "option": option} for option in ("gpu", "cpu")]

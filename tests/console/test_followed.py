@@ -27,7 +27,7 @@ from webhook.settings import Settings
 
 
 def job(number, **rest):
-    decision = {"id": f"d-{number}", "time": f"2026-12-01T08:00:{number:02d}Z"}
+    decision = {"version": 1, "id": f"d-{number}", "time": f"2026-12-01T08:00:{number:02d}Z"}
     return {
         "metadata": {
             "namespace": "team",

@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from tests.controller.objects import Objects
 from tests.hindsight.slots import entry
+from webhook.decide.decision_record import RecordedOption
 from webhook.hindsight import journal
-from webhook.hindsight.journal import JournalEntry, Slot, WeighedOption, config_map, read_slot
+from webhook.hindsight.journal import JournalEntry, Slot, config_map, read_slot
 
 TEXTS = st.text(max_size=8)
 SECONDS = st.none() | st.floats(0, 1e6).map(lambda value: round(value, 3))
 OFFERS = st.builds(
-    WeighedOption, option=TEXTS, queue=TEXTS, starts_in=SECONDS, runs=SECONDS, finishes_in=SECONDS
+    RecordedOption, name=TEXTS, queue=TEXTS, starts_in=SECONDS, runs=SECONDS, finishes_in=SECONDS
 )
 ENTRIES = st.builds(
     JournalEntry,

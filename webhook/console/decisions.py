@@ -5,26 +5,24 @@ Both are JSON that others wrote; what cannot be read is left out. The store merg
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import deque
 from collections.abc import Container, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
-from math import isfinite
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from webhook.api.resources import Key
 from webhook.console.view import ShownDecision, ShownMove, ShownOption
+from webhook.decide import decision_record
+from webhook.decide.decision_record import Recorded, RecordedOption
 from webhook.model import fields
-from webhook.model.decision import HISTORY_KEPT
 from webhook.model.fields import FieldError, child
 from webhook.model.job import DECISION, QUEUE_LABEL
 
 _OPTIONS = 16
 """Twice as many as a policy may have."""
-_AGES = 1 << 33
-"""Seconds; a time beyond is not plausible."""
+_LONGEST_LINE = 1 << 20
+"""Most characters of a log line that is read."""
 _DAY: Final = 86_400.0
 _SAME_SECONDS: Final = 5.0
 """Longest time between a decision and its Job's creation, by the clocks of two machines."""
@@ -34,13 +32,13 @@ _AT = f"metadata.annotations[{DECISION}]"
 def from_line(text: str | bytes) -> ShownDecision | None:
     """Read a line of the decision log; None: it is not that of a decision."""
     try:
-        line = fields.as_mapping(_loaded(text), "")
-        name = _text(line, "name", "")
+        line = fields.from_json(_decoded(text), "", longest=_LONGEST_LINE)
+        name = fields.text(line, "name", "")
         return _decision(
-            fields.mapping(line, "decision", ""),
-            namespace=_text(line, "namespace", ""),
-            job=name or _text(line, "generateName", ""),
-            queue=_text(line, "queue", ""),
+            decision_record.read(fields.mapping(line, "decision", "")),
+            namespace=fields.text(line, "namespace", ""),
+            job=name or fields.text(line, "generateName", ""),
+            queue=fields.text(line, "queue", ""),
         )
     except FieldError:
         return None
@@ -58,10 +56,10 @@ def from_job(source: Mapping[str, Any]) -> ShownDecision | None:
             fields.mapping(metadata, key, "metadata") for key in ("annotations", "labels")
         )
         decision = _decision(
-            fields.as_mapping(_loaded(_text(annotations, DECISION, _AT)), _AT),
-            namespace=_text(metadata, "namespace", "metadata"),
-            job=_text(metadata, "name", "metadata"),
-            queue=_text(labels, QUEUE_LABEL, "metadata.labels"),
+            decision_record.from_json(fields.text(annotations, DECISION, _AT)),
+            namespace=fields.text(metadata, "namespace", "metadata"),
+            job=fields.text(metadata, "name", "metadata"),
+            queue=fields.text(labels, QUEUE_LABEL, "metadata.labels"),
         )
         return replace(decision, at=_borne_out(decision, metadata), is_unverified=True)
     except FieldError:
@@ -75,115 +73,63 @@ def _borne_out(decision: ShownDecision, metadata: Mapping[str, Any]) -> float:
         FieldError: the decision's time contradicts them.
 
     """
-    created = _unix(_text(metadata, "creationTimestamp", "metadata"))
+    created = _unix(fields.text(metadata, "creationTimestamp", "metadata"))
     if not created - _SAME_SECONDS <= decision.at <= created + _DAY:
         raise FieldError(child(_AT, "time"), "expected a time within a day of the Job's creation")
     if decision.at <= created + _SAME_SECONDS:
         return decision.at
     entries = fields.objects(metadata, "managedFields", "metadata")
-    changed = [_unix(_text(entry, "time", here)) for entry, here in entries if "time" in entry]
+    changed = [
+        _unix(fields.text(entry, "time", here)) for entry, here in entries if "time" in entry
+    ]
     # A later time is that of a move, which was an update of the Job.
     return min(decision.at, max((created, *changed))) if decision.moves else created
 
 
-def _loaded(text: str | bytes) -> Any:
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        raise FieldError(_AT, "expected JSON") from None
+def _decoded(text: str | bytes) -> str:
+    return text.decode(errors="replace") if isinstance(text, bytes) else text
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(constant)
-
-
-def _decision(source: Mapping[str, Any], *, namespace: str, job: str, queue: str) -> ShownDecision:
-    identity = _text(source, "id", _AT)
-    if not identity or not namespace:
+def _decision(recorded: Recorded, *, namespace: str, job: str, queue: str) -> ShownDecision:
+    if not recorded.id or not namespace:
         raise FieldError(child(_AT, "id"), "expected what tells it from others")
+    # Under Advise, the Job is in another queue than that of the option taken.
+    named = {option.name: option.queue for option in recorded.options}
+    stays = recorded.history
+    # The first entry is where the Job began, not a move.
+    moves = stays[max(0, len(stays) - recorded.moves) :]
     return ShownDecision(
-        id=identity,
-        at=_unix(_text(source, "time", _AT)),
+        id=recorded.id,
+        at=_unix(recorded.time),
         namespace=namespace,
         job=job,
-        policy=_text(source, "policy", _AT),
-        mode=_text(source, "mode", _AT),
-        option=_text(source, "option", _AT),
-        queue=_queue(source, queue),
-        reason=_text(source, "reason", _AT),
-        options=tuple(
-            _option(*option) for option in fields.objects(source, "options", _AT)[:_OPTIONS]
+        policy=recorded.policy,
+        mode=str(recorded.mode),
+        option=recorded.option or "",
+        queue=named.get(recorded.option or "") or queue,
+        reason=recorded.reason,
+        options=tuple(map(shown_option, recorded.options[:_OPTIONS])),
+        moves=tuple(
+            ShownMove(at=_unix(stay.time), option=stay.option, reason=stay.reason) for stay in moves
         ),
-        moves=_moves(source),
     )
 
 
-def _moves(source: Mapping[str, Any]) -> tuple[ShownMove, ...]:
-    """Return the last moves; the first entry is where the Job began, not a move."""
-    stays = fields.objects(source, "history", _AT)[-HISTORY_KEPT:]
-    count = max(0, min(fields.integer(source, "moves", _AT) or 0, len(stays)))
-    return tuple(_move(*stay) for stay in stays[len(stays) - count :])
-
-
-def _queue(source: Mapping[str, Any], queue: str) -> str:
-    """Return the queue of the option taken: under Advise, the Job is in another."""
-    taken = _text(source, "option", _AT)
-    for option, here in fields.objects(source, "options", _AT):
-        if taken and option.get("name") == taken:
-            return _text(option, "queue", here) or queue
-    return queue
-
-
-def _option(source: Mapping[str, Any], path: str) -> ShownOption:
+def shown_option(option: RecordedOption) -> ShownOption:
     return ShownOption(
-        name=_text(source, "name", path),
-        queue=_text(source, "queue", path),
-        pending=fields.integer(source, "pending", path),
-        starts_in=_seconds(source, "startsIn", path),
-        runs=_seconds(source, "runs", path),
-        finishes_in=_seconds(source, "finishesIn", path),
-        rejected=_text(source, "rejected", path),
-        cluster=_text(source, "cluster", path),
+        name=option.name,
+        queue=option.queue,
+        pending=option.pending,
+        starts_in=option.starts_in,
+        runs=option.runs,
+        finishes_in=option.finishes_in,
+        rejected=option.because or option.rejected,
+        cluster=option.cluster,
     )
-
-
-def _move(source: Mapping[str, Any], path: str) -> ShownMove:
-    return ShownMove(
-        at=_unix(_text(source, "time", path)),
-        option=_text(source, "option", path),
-        reason=_text(source, "reason", path),
-    )
-
-
-def _text(source: Mapping[str, Any], key: str, path: str) -> str:
-    """Read a text that can be written as UTF-8; JSON can hold others, too."""
-    return fields.text(source, key, path).encode(errors="replace").decode()
-
-
-def _seconds(source: Mapping[str, Any], key: str, path: str) -> float | None:
-    value = source.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise FieldError(child(path, key), f"expected seconds, got {fields.kind_of(value)}")
-    try:
-        seconds = float(value)
-    except OverflowError:
-        raise FieldError(child(path, key), "expected seconds") from None
-    if not isfinite(seconds):
-        raise FieldError(child(path, key), "expected seconds")
-    return seconds
 
 
 def _unix(time: str) -> float:
-    try:
-        moment = datetime.fromisoformat(time)
-        unix = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
-    except (ValueError, OverflowError):
-        unix = -1.0
-    if not 0 <= unix < _AGES:
-        raise FieldError(child(_AT, "time"), "expected a time")
-    return unix
+    return fields.seconds_since_1970(time, child(_AT, "time"))
 
 
 KEPT = 500

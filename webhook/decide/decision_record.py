@@ -53,6 +53,11 @@ class RecordedOption:
     finishes_in: float | None = None
     rejected: str = ""
     """Why it was refused, a value of ``Reason``; empty: it was not."""
+    because: str = ""
+    """The refusal in words, with its reason first; empty: it was not, or nobody wants to know."""
+    pending: int | None = None
+    cluster: str = ""
+    """The worker cluster where it was expected to run; empty: this one, or not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +164,16 @@ def from_json(text: str) -> Recorded:
         FieldError: the text is no decision.
 
     """
-    source = parsed(text)
+    return read(parsed(text))
+
+
+def read(source: Mapping[str, Any]) -> Recorded:
+    """Read a decision from its JSON object, as ``decision_json`` writes it.
+
+    Raises:
+        FieldError: it is no decision.
+
+    """
     version = fields.integer(source, "version", _PATH)
     if version is None or version < 1:
         raise FieldError(fields.child(_PATH, "version"), "expected a version number")
@@ -194,6 +208,7 @@ def from_json(text: str) -> Recorded:
 
 
 def _option(option: Mapping[str, Any], here: str) -> RecordedOption:
+    because, pending = fields.text(option, "rejected", here), option.get("pending")
     return RecordedOption(
         name=fields.text(option, "name", here),
         queue=fields.text(option, "queue", here),
@@ -201,7 +216,10 @@ def _option(option: Mapping[str, Any], here: str) -> RecordedOption:
         starts_in=_amount(option.get("startsIn")),
         runs=_amount(option.get("runs")),
         finishes_in=_amount(option.get("finishesIn")),
-        rejected=fields.text(option, "rejected", here).partition(":")[0],
+        rejected=because.partition(":")[0],
+        because=because,
+        pending=pending if type(pending) is int else None,
+        cluster=fields.text(option, "cluster", here),
     )
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from sys import intern
 from typing import Any, Final, NamedTuple
 
 from webhook.decide import decision_record
-from webhook.decide.decision_record import Recorded
+from webhook.decide.decision_record import Recorded, RecordedOption
 from webhook.flow import decided_job
 from webhook.hindsight import journal
-from webhook.hindsight.journal import JournalEntry, WeighedOption
+from webhook.hindsight.journal import JournalEntry
 from webhook.jobs import JOB
 from webhook.learn.run_records import Ended
 from webhook.learn.workload_runs import (
@@ -258,18 +259,13 @@ def _decided(recorded: Recorded | None, past: FinishedWorkload) -> dict[str, Any
         "left_alone": _why(recorded),
         "decided_in": max(0.0, last - past.created),
         "moves": recorded.moves,
-        "offers": tuple(
-            WeighedOption(
-                option=option.name,
-                queue=option.queue,
-                starts_in=option.starts_in,
-                runs=option.runs,
-                finishes_in=option.finishes_in,
-                rejected=option.rejected,
-            )
-            for option in recorded.options
-        ),
+        "offers": tuple(map(_offer, recorded.options)),
     }
+
+
+def _offer(option: RecordedOption) -> RecordedOption:
+    """Take out what the journal does not keep."""
+    return replace(option, cluster_queue="", because="", pending=None, cluster="")
 
 
 def _why(recorded: Recorded) -> str:

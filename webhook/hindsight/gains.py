@@ -78,7 +78,7 @@ def _checked(jobs: Iterable[ReplayedJob]) -> Iterator[float]:
         entry = job.entry
         if entry.moves or not job.is_enforced or job.turnaround <= 0:
             continue
-        taken = next((offer for offer in entry.offers if offer.option == entry.option), None)
+        taken = next((offer for offer in entry.offers if offer.name == entry.option), None)
         if taken is not None and taken.finishes_in is not None:
             yield abs(taken.finishes_in - job.turnaround) / job.turnaround
 
@@ -318,7 +318,7 @@ def _why(job: ReplayedJob) -> str:
         return job.promised.why if job.promised else ""
     if not entry.policy:
         return str(Stayed.UNDECIDED)
-    offers = [(offer.option, offer.rejected) for offer in entry.offers]
+    offers = [(offer.name, offer.rejected) for offer in entry.offers]
     return why_stayed(entry.option, entry.left_alone, offers)
 
 
@@ -423,7 +423,7 @@ def _decision(job: ReplayedJob) -> PastDecision | None:
 
 
 def _advised(entry: JournalEntry) -> PastDecision:
-    queues = {offer.option: offer.queue for offer in entry.offers}
+    queues = {offer.name: offer.queue for offer in entry.offers}
     queue = queues.get(entry.option) or entry.queue
     taken = f"sending it to {queue} ({entry.option})" if entry.option else "leaving it"
     return PastDecision(

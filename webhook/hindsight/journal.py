@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import KubernetesApi, NotServed
 from webhook.api.resources import JOURNAL, JOURNAL_VALUE, RUN_TIMES_LABEL
+from webhook.decide.decision_record import RecordedOption
 from webhook.model import fields
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
@@ -32,19 +33,6 @@ GONE: Final = "Gone"
 _LONGEST_LINE: Final = 400_000
 """Characters; an entry has a few thousand, in older versions up to the size of an object."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeighedOption:
-    """One option as the decision weighed it; seconds from the decision on, None: not known."""
-
-    option: str
-    queue: str
-    starts_in: float | None = None
-    runs: float | None = None
-    finishes_in: float | None = None
-    rejected: str = ""
-    """The reason's name; empty: it could have been taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +74,7 @@ class JournalEntry:
     decided_in: float = 0.0
     """Seconds from its creation to its last decision; moves count."""
     moves: int = 0
-    offers: tuple[WeighedOption, ...] = ()
+    offers: tuple[RecordedOption, ...] = ()
 
 
 _TEXTS: Final = {
@@ -153,9 +141,9 @@ def _line(entry: JournalEntry) -> dict[str, Any]:
     return {short: value for short, value in line.items() if value}
 
 
-def _offer_line(offer: WeighedOption) -> list[Any]:
+def _offer_line(offer: RecordedOption) -> list[Any]:
     seconds = (offer.starts_in, offer.runs, offer.finishes_in)
-    return [offer.option, offer.queue, *seconds, offer.rejected]
+    return [offer.name, offer.queue, *seconds, offer.rejected]
 
 
 def _entry(line: str, templates: Mapping[str, Any]) -> JournalEntry:
@@ -178,10 +166,10 @@ def _entry(line: str, templates: Mapping[str, Any]) -> JournalEntry:
     )
 
 
-def _offer(line: Any) -> WeighedOption:
+def _offer(line: Any) -> RecordedOption:
     option, queue, starts_in, runs, finishes_in, rejected = line
-    return WeighedOption(
-        option=intern(str(option)),
+    return RecordedOption(
+        name=intern(str(option)),
         queue=intern(str(queue)),
         starts_in=_seconds(starts_in),
         runs=_seconds(runs),

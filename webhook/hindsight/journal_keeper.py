@@ -40,7 +40,6 @@ KEPT_SECONDS: Final = 300.0
 """How long a replica that does not lead keeps what ended; by then the leader has written it."""
 GONE_SECONDS: Final = 60.0
 """How long a deleted Job is kept: its Workload's end may be reported later."""
-_CONFLICT: Final = 409
 
 
 class JobMetadata(NamedTuple):
@@ -191,7 +190,7 @@ class Journal:
             answer = self._send(body, place.version)
         except (NotServed, Refused) as error:
             self._places.pop(slot, None)
-            if isinstance(error, Refused) and error.status != _CONFLICT:
+            if isinstance(error, Refused) and not error.is_conflict:
                 raise
             return False
         del self._due[slot]
