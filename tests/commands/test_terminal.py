@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from webhook.commands import terminal
+from webhook.model import words
 
 HEADER = ("NAME", "STATE", "REASON")
 ROWS = [("a", "ready", "all is well"), ("a-long-name-it-is", "", "because of something else")]
@@ -36,16 +37,16 @@ def test_no_column_is_cut_below_what_can_be_read():
     ("seconds", "text"),
     [
         (0.4, "0 s"),
-        (119, "119 s"),
-        (120, "2 min"),
-        (7199, "120 min"),
-        (7200, "2 h"),
-        (172_799, "48 h"),
-        (172_800, "2 days"),
+        (599, "599 s"),
+        (600, "10 min"),
+        (35_999, "600 min"),
+        (36_000, "10.0 h"),
+        (259_199, "72.0 h"),
+        (259_200, "3 days"),
     ],
 )
 def test_times_are_said_in_the_unit_that_people_use(seconds, text):
-    assert terminal.spoken(seconds) == text
+    assert words.spoken(seconds) == text
     assert terminal.ago(seconds) == f"{text} ago"
     assert terminal.ago(-seconds - 0.001).startswith("in ")
 

@@ -9,6 +9,7 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Protocol
 
 
@@ -48,6 +49,11 @@ _NO_RIGHT = re.compile(r' is forbidden: User "[^"]*" cannot ')
 
 class ClusterError(Exception):
     """Base of all errors of calls to an API server."""
+
+    @property
+    def is_conflict(self) -> bool:
+        """Return whether the object has changed meanwhile, or one of its name is there already."""
+        return isinstance(self, Refused) and self.status == HTTPStatus.CONFLICT
 
 
 class Unreachable(ClusterError):  # noqa: N818 - names a condition of the cluster

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed
 
 NAME: Final = "kueue-fallback-controller"
 LEASE_SECONDS: Final = 12
@@ -24,7 +24,6 @@ RENEW_SECONDS: Final = 3.0
 STEP_SECONDS: Final = 1.0
 """Between two reads of a replica that does not lead, and after a failure: a takeover takes two of
 them and the Lease."""
-_CONFLICT: Final = 409
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +171,7 @@ class Elector:
         try:
             self._compete()
         except ClusterError as error:
-            lost = isinstance(error, Refused) and error.status == _CONFLICT
+            lost = error.is_conflict
             self.trouble = "" if lost else str(error)
             return STEP_SECONDS
         self.trouble = ""

@@ -96,10 +96,10 @@ def path_of(transport: KubernetesApi, resource: Resource) -> str:
 
 
 def list_pages(
-    transport: KubernetesApi, path: str, params: Mapping[str, str]
+    transport: KubernetesApi, path: str, params: Mapping[str, str] | None = None
 ) -> Iterator[Mapping[str, Any]]:
     """Yield a list page by page; all pages are of one resourceVersion."""
-    asked = {**params, "limit": str(PAGE)}
+    asked = {**(params or {}), "limit": str(PAGE)}
     while True:
         page = transport.get(path, asked)
         if not _is_list(page):
@@ -108,7 +108,7 @@ def list_pages(
         token = (page.get("metadata") or {}).get("continue")
         if not token:
             return
-        asked["continue"] = token
+        asked = {**asked, "continue": token}
 
 
 def _is_list(page: Mapping[str, Any]) -> bool:

@@ -5,7 +5,6 @@ With ``--server`` the API server judges them too, by a dry run, in its own words
 
 from __future__ import annotations
 
-import http
 import json
 import re
 import sys
@@ -255,7 +254,7 @@ def _create_or_update(client: Client, policy: Mapping[str, Any]) -> None:
     except NotServed:
         raise Unreachable(f"the cluster has no {KIND}: its CRD is not installed") from None
     except Refused as error:
-        if error.status != http.HTTPStatus.CONFLICT:
+        if not error.is_conflict:
             raise
         metadata = policy["metadata"]
         path = f"{_PATH}/{quote(metadata['name'], safe='')}"

@@ -17,8 +17,9 @@ from webhook.admission import patch
 from webhook.api.client import lets_resources_change
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
 from webhook.api.resources import kueue_path
+from webhook.api.watch import list_pages
 from webhook.commands import terminal
-from webhook.commands.connect import connected, namespace_or_current, pages
+from webhook.commands.connect import connected, namespace_or_current
 from webhook.commands.deciding import kind_of
 from webhook.commands.manifest import ManifestObject, read_job, read_policies
 from webhook.decide import options
@@ -277,7 +278,7 @@ def _local_queues(client: Client, namespace: str) -> Mapping[str, str] | None:
         path = kueue_path(client.kueue_version(), f"namespaces/{namespace}/localqueues")
         return {
             local_queue["metadata"]["name"]: str(local_queue["spec"].get("clusterQueue", ""))
-            for page in pages(client, path)
+            for page in list_pages(client, path)
             for local_queue in page.get("items") or ()
         }
     except NotServed:

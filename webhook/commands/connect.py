@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.api.kubernetes_api import Forbidden
+from webhook.api.watch import list_pages
 from webhook.commands import terminal
 from webhook.jobs import JOB
 from webhook.state.readers import OUR_WEBHOOK
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 UNREACHED = 3
 """Exit code: the cluster cannot be reached, or forbids it."""
-PAGE = "200"
 
 kubeconfig_option: Callable[[Any], Any] = click.option(
     "--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG"
@@ -60,20 +60,6 @@ def name_of(job: str) -> str:
     return name if slash and kind in ("job", "jobs", "job.batch", "jobs.batch") else job
 
 
-def pages(
-    client: Client, path: str, params: Mapping[str, str] | None = None
-) -> Iterator[Mapping[str, Any]]:
-    """Yield the pages of a list, each small enough to delay no other call."""
-    params = {**(params or {}), "limit": PAGE}
-    while True:
-        page = client.get(path, params)
-        yield page
-        token = page["metadata"].get("continue")
-        if not token:
-            return
-        params = {**params, "continue": token}
-
-
 def missing_job(client: Client, namespace: str, name: str) -> str:
     """Return a sentence that there is no such Job, with a similar name if one exists."""
     from webhook.model.words import nearest
@@ -87,7 +73,7 @@ def _names(client: Client, namespace: str) -> Sequence[str]:
     from webhook.api.kubernetes_api import ClusterError
 
     try:
-        listed = list(pages(client, JOB.path(namespace)))
+        listed = list(list_pages(client, JOB.path(namespace)))
     except ClusterError:
         return ()
     return [job["metadata"]["name"] for page in listed for job in page.get("items") or ()]
@@ -106,7 +92,7 @@ def configurations(client: Client) -> Sequence[Mapping[str, Any]]:
     """
     return [
         configuration
-        for page in pages(client, _WEBHOOKS)
+        for page in list_pages(client, _WEBHOOKS)
         for configuration in page.get("items") or ()
         if any(hook.get("name") == OUR_WEBHOOK for hook in configuration.get("webhooks") or ())
     ]

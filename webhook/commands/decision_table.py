@@ -280,7 +280,7 @@ def _in(seconds: Any) -> str:
 
 
 def _lasting(seconds: Any) -> str:
-    return terminal.spoken(seconds) if _is_number(seconds) else "-"
+    return spoken(seconds) if _is_number(seconds) else "-"
 
 
 def _is_number(value: Any) -> bool:

@@ -124,9 +124,6 @@ def state_of(job: Mapping[str, Any]) -> str:
     return "pending" if job["spec"].get("suspend") else "started"
 
 
-_CONFLICT = 409
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ExplainOptions:
     name: str | None
@@ -257,7 +254,7 @@ def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         return client.post(path, dict(job), params)
     except Refused as error:
-        if error.status != _CONFLICT or "name" not in metadata:
+        if not error.is_conflict or "name" not in metadata:
             raise
     # The Job exists already; under another name it gets the same decision.
     metadata["generateName"] = f"{metadata.pop('name')}-"

@@ -20,7 +20,7 @@ from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed, Refus
 from webhook.commands import terminal
 from webhook.commands.check_sample import nameless, without_run
 from webhook.commands.deciding import kind_of
-from webhook.commands.target import CONFLICT, NotUndoneError, Target, missing, without_decision
+from webhook.commands.target import NotUndoneError, Target, missing, without_decision
 from webhook.decide import decision_record
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import decided_job
@@ -179,7 +179,7 @@ def _delete(client: Client, target: Target, job: Mapping[str, Any]) -> None:
     try:
         client.delete(target.path, options)
     except (Refused, Forbidden, NotServed) as error:
-        changed = isinstance(error, Refused) and error.status == CONFLICT
+        changed = error.is_conflict
         why = "it has changed meanwhile. Try again." if changed else str(error)
         raise NotUndoneError(f"{target} is not undone: {why}") from error
 
@@ -198,7 +198,7 @@ def _create(
         try:
             return client.post(JOB.path(target.namespace), manifest)
         except Refused as error:
-            if error.status != CONFLICT or time.monotonic() > until:
+            if not error.is_conflict or time.monotonic() > until:
                 raise
             if not _is_still_there(client, target, old):
                 raise

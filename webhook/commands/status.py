@@ -13,6 +13,7 @@ import click
 from webhook.commands import completion, terminal
 from webhook.commands.connect import connected, kubeconfig_option, namespace_or_current
 from webhook.commands.status_parts import StatusPart
+from webhook.model.words import spoken
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -87,7 +88,7 @@ def _certificates(shown: Sequence[Mapping[str, Any]]) -> str:
     if not shown:
         return terminal.tinted("none", like="not ready")
     left = shown[-1]["secondsLeft"]
-    text = f"expired {terminal.ago(-left)}" if left <= 0 else f"for {terminal.spoken(left)} more"
+    text = f"expired {terminal.ago(-left)}" if left <= 0 else f"for {spoken(left)} more"
     number = f"{len(shown)} authorities, the last " if len(shown) > 1 else "the authority "
     return f"{number}{text} (until {shown[-1]['notAfter']})"
 
@@ -98,7 +99,7 @@ def _replica(shown: Mapping[str, Any]) -> tuple[str, ...]:
         shown["name"],
         shown["state"],
         "-" if age is None else f"{age:g} s",
-        "-" if left is None else terminal.spoken(left) if left > 0 else "expired",
+        "-" if left is None else spoken(left) if left > 0 else "expired",
         shown["message"],
     )
 
@@ -150,7 +151,7 @@ def _next_free(quota: Mapping[str, Any]) -> str:
     seconds, about = quota["nextFreeIn"], "~" if quota["uncertain"] else ""
     if seconds is None:
         return "-"
-    return "now" if seconds == 0 else f"in {about}{terminal.spoken(seconds)}"
+    return "now" if seconds == 0 else f"in {about}{spoken(seconds)}"
 
 
 def _local_queue(shown: Mapping[str, Any]) -> tuple[str, ...]:

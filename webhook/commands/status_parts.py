@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from webhook.api import lease
 from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed
 from webhook.api.resources import KUEUE_DEPLOYMENT, OFF_SWITCH, kueue_path
-from webhook.commands.connect import pages
+from webhook.api.watch import list_pages
 from webhook.commands.decision_table import unix_of
 from webhook.commands.switch import off_of
 from webhook.kueue.flavor_plan import Demand, FlavorChoice
@@ -255,7 +255,7 @@ def _kueues_image(client: Client, namespace: str) -> str | None:
 
 
 def _listed(client: Client, path: str) -> Iterator[Mapping[str, Any]]:
-    for page in pages(client, path):
+    for page in list_pages(client, path):
         yield from page.get("items") or ()
 
 
@@ -296,7 +296,9 @@ def local_queues(client: Client, namespace: str) -> StatusPart:
     """
     try:
         path = kueue_path(client.kueue_version(), f"namespaces/{namespace}/localqueues")
-        sources = [source for page in pages(client, path) for source in page.get("items") or ()]
+        sources = [
+            source for page in list_pages(client, path) for source in page.get("items") or ()
+        ]
     except NotServed:
         return StatusPart(unknown="Kueue is not installed")
     return StatusPart(shown=[_local_queue(source) for source in sources])
@@ -384,7 +386,7 @@ def replicas(client: Client, namespace: str, unix: float) -> StatusPart:
     path = f"/api/v1/namespaces/{namespace}/pods"
     listed = [
         pod
-        for page in pages(client, path, {"labelSelector": _LABELS})
+        for page in list_pages(client, path, {"labelSelector": _LABELS})
         for pod in page.get("items") or ()
     ]
     if not listed:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 NAME = "kueue-fallback-off"
 TRIES = 3
-_CONFLICT = 409
 _NOT_ON = """\
 It is off everywhere, so {names} alone cannot be switched on. Either all:
   kueue-fallback on
@@ -131,7 +130,7 @@ def _change(
                 if before != after:
                     _write(client, path, config_map, after)
             except Refused as error:
-                if error.status != _CONFLICT or number == TRIES - 1:
+                if not error.is_conflict or number == TRIES - 1:
                     raise
             else:
                 return before, after

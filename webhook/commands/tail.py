@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from webhook.api.kubernetes_api import Gone, Unreachable
+from webhook.api.watch import list_pages
 from webhook.commands import completion, decision_table, terminal
 from webhook.commands.connect import (
     UNREACHED,
@@ -21,7 +22,6 @@ from webhook.commands.connect import (
     connected,
     kubeconfig_option,
     namespace_or_current,
-    pages,
 )
 from webhook.jobs import JOB
 from webhook.model.job import QUEUE_LABEL
@@ -152,7 +152,7 @@ def _taken(decisions: Decisions, event: Mapping[str, Any]) -> DecisionLine | Non
 def _listed(client: Client, namespace: str) -> tuple[list[Mapping[str, Any]], str]:
     jobs: list[Mapping[str, Any]] = []
     version = ""
-    for page in pages(client, JOB.path(namespace)):
+    for page in list_pages(client, JOB.path(namespace)):
         jobs += page.get("items") or ()
         version = page["metadata"]["resourceVersion"]
     return jobs, version

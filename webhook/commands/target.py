@@ -13,7 +13,6 @@ from webhook.model.job import DECISION
 if TYPE_CHECKING:
     from webhook.api.client import Client
 
-CONFLICT = 409
 _NO = 1
 _ALONE = """\
 To have it left alone all the same:

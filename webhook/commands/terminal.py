@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import click
 
+from webhook.model.words import spoken
+
 ELLIPSIS: Final = "…"
 GAP: Final = "  "
 WRAPPED: Final = 100
@@ -22,7 +24,6 @@ WRAPPED: Final = 100
 _ENDLESS: Final = 10_000
 _NARROWEST: Final = 8
 """Least width that a column is cut to; its header is never cut."""
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 TONES: Final[Mapping[str, str]] = {
     "accepted": "green",
     "created": "green",
@@ -120,14 +121,6 @@ def _line(
     parts = [f"{cut(cell, size):<{size}}" for cell, size in zip(row, widths, strict=True)]
     parts[-1] = parts[-1].rstrip()
     return (indent + GAP.join(map(paint, parts))).rstrip()
-
-
-def spoken(seconds: float) -> str:
-    """Return a duration in words: ``40 s``, ``12 min``, ``3 h``, ``29 days``."""
-    for unit, name, below in ((1, "s", 120), (_MINUTE, "min", 120), (_HOUR, "h", 48)):
-        if seconds / unit < below:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds / _DAY:.0f} days"
 
 
 def ago(seconds: float) -> str:

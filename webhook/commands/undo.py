@@ -15,7 +15,7 @@ from webhook.commands.connect import (
     name_of,
     namespace_or_current,
 )
-from webhook.commands.target import CONFLICT, NotUndoneError, Target, missing, without_decision
+from webhook.commands.target import NotUndoneError, Target, missing, without_decision
 from webhook.model.job import DECISION, MOVE_TO, OPTION_LABEL, QUEUE_LABEL, UNDO
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _ask(client: Client, target: Target) -> tuple[Mapping[str, Any], Sequence[st
         except NotServed:
             raise NotUndoneError(missing(client, target)) from None
         except Refused as error:
-            if error.status != CONFLICT:
+            if not error.is_conflict:
                 text = f"{target} is as it was: {_because(error)}"
                 raise NotUndoneError(text + _way_out(target, job)) from error
     raise NotUndoneError(f"{target} changes all the time; it is as it was. Try again.")

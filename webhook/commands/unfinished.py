@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from webhook.api.watch import list_pages
 from webhook.commands import terminal
-from webhook.commands.connect import kubeconfig_option, pages
+from webhook.commands.connect import kubeconfig_option
 from webhook.jobs import JOB
 from webhook.model.job import OPTION_LABEL, QUEUE_LABEL
 
@@ -50,7 +51,7 @@ def command(kubeconfig: str | None) -> None:
 
 
 def _unfinished(client: Client) -> Iterator[Mapping[str, Any]]:
-    for page in pages(client, JOB.path(), {"labelSelector": OPTION_LABEL}):
+    for page in list_pages(client, JOB.path(), {"labelSelector": OPTION_LABEL}):
         yield from (job for job in page.get("items") or () if not _is_finished(job))
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from math import isfinite
 from typing import Any, Final
 
+from pydantic.alias_generators import to_camel
+
 from webhook.hindsight.savings_record import Gained
 from webhook.model.quantity import CPU
 
@@ -204,9 +206,4 @@ def cell_json(cell: Cell) -> dict[str, Any]:
 
 
 def _of_fields(value: Any) -> dict[str, Any]:
-    return {_camel(field.name): plain(getattr(value, field.name)) for field in fields(value)}
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    return {to_camel(field.name): plain(getattr(value, field.name)) for field in fields(value)}

@@ -53,7 +53,6 @@ EVENTS_A_MINUTE: Final = 240
 MOST_WAITING: Final = 1000
 _LONGEST: Final = 1024
 """Characters of an Event's message."""
-_CONFLICT: Final = 409
 
 
 class Happening(NamedTuple):
@@ -184,7 +183,7 @@ class JobEvents:
             if isinstance(error, Forbidden) and error.is_lack_of_rights:
                 raise
             # An Event of the same name was written before a restart, or by another leader.
-            if not (isinstance(error, Refused) and error.status == _CONFLICT):
+            if not error.is_conflict:
                 return [f"Job {namespace}/{name}: no Event written: {error}"]
         return []
 

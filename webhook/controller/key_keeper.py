@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed
 from webhook.api.resources import SIGNING_KEYS
 from webhook.model.fields import FieldError
 from webhook.model.signatures import SigningKey, SigningKeys
@@ -26,7 +26,6 @@ decisions are accepted, as a server may have decided before it knew the key."""
 MOST_KEYS: Final = 5
 """Beyond, the oldest is dropped, and what it signed a year ago does not count any more."""
 _SECRET_BYTES: Final = 32
-_CONFLICT: Final = 409
 
 
 def new_key(unix: float) -> SigningKey:
@@ -78,7 +77,7 @@ class KeyKeeper:
         try:
             line = self._keep()
         except ClusterError as error:
-            if isinstance(error, Refused) and error.status == _CONFLICT:
+            if error.is_conflict:
                 # It was changed in between: read it again at once.
                 self._next = now
                 return ()

@@ -36,7 +36,6 @@ CONFIRM_SECONDS: Final = 20.0
 REFUSED_SECONDS: Final = 60.0
 """Until a Job is tried again that the webhook or the API server refused to move."""
 OLDER_SECONDS: Final = 600.0
-_CONFLICT: Final = 409
 _NEW_ENOUGH: Final = (1, 36)
 
 
@@ -191,7 +190,7 @@ class Mover:
     def _note_refusal(self, move: Move, error: Exception, now: float, stepped: Stepped) -> None:
         """Pass over a Job that alone is refused, so that it holds up no other."""
         key, policy = move.candidate.key, move.candidate.policy
-        if isinstance(error, Refused) and error.status == _CONFLICT:
+        if isinstance(error, ClusterError) and error.is_conflict:
             # It has changed meanwhile, and may have been admitted. The next step judges it again.
             stepped.outcomes[policy, "conflict"] += 1
             return

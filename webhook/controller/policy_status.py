@@ -6,12 +6,14 @@ for this version and configuration of Kueue; it is the same for all policies.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from webhook.api.kubernetes_api import KubernetesApi, NotServed, Refused
+from webhook.api.watch import list_pages
 from webhook.decide import undo_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
 from webhook.decide.undo_limits import UndoLimit
@@ -242,8 +244,6 @@ def _classes(option: Option, path: str, snapshot: Snapshot) -> Iterator[_Finding
 
 
 PATH: Final = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
-_PAGE: Final = "200"
-_CONFLICT: Final = 409
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,17 +300,9 @@ def reconcile_policies(
 
 
 def _policies(transport: KubernetesApi) -> Iterator[Mapping[str, Any]]:
-    params = {"limit": _PAGE}
-    while True:
-        try:
-            page = transport.get(PATH, params)
-        except NotServed:
-            return
-        yield from page.get("items") or ()
-        following = (page.get("metadata") or {}).get("continue")
-        if not following:
-            return
-        params = {"limit": _PAGE, "continue": following}
+    with contextlib.suppress(NotServed):
+        for page in list_pages(transport, PATH):
+            yield from page.get("items") or ()
 
 
 def _judge(
@@ -340,7 +332,7 @@ def _write(
     except NotServed:
         return PolicyReport(again=True)
     except Refused as error:
-        if error.status == _CONFLICT:
+        if error.is_conflict:
             return PolicyReport(again=True)
         return PolicyReport(failed=((name, str(error)),))
     return PolicyReport(written=((name, condition),))

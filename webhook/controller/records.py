@@ -39,7 +39,6 @@ WRITE_SECONDS: Final = 20.0
 """Between two writes; a run that ended since is still known from its Workload."""
 MOST_WRITTEN: Final = 8
 """Shards written in one step; the others wait for the next."""
-_CONFLICT: Final = 409
 
 
 def read_run(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> ReadObject:
@@ -169,7 +168,7 @@ class Keeper:
         except (NotServed, Refused) as error:
             # It was created, deleted or changed meanwhile: read and merge it first.
             del self._versions[shard]
-            if isinstance(error, Refused) and error.status != _CONFLICT:
+            if isinstance(error, Refused) and not error.is_conflict:
                 raise
             self._due[shard] = None
             return False
@@ -250,7 +249,7 @@ class Teller:
                 uid = items[0]["metadata"]["uid"]
                 self._transport.post(EVENTS, event(refusal, text, uid=uid, end=end, unix=unix))
         except ClusterError as error:
-            if not (isinstance(error, Refused) and error.status == _CONFLICT):
+            if not error.is_conflict:
                 return [f"FallbackPolicy {policy}: no Event written: {error}"]
             # An Event of the same name was written before a restart, or by another controller.
         return []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
-from webhook.api.kubernetes_api import ClusterError, KubernetesApi, Refused
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.resources import kueue_path
 from webhook.controller.job_events import Happening, event
 from webhook.jobs import JOB
@@ -98,7 +98,6 @@ LOST_SECONDS: Final = 20.0
 """After a move; a Workload that then still holds quota in its old queue is reported and stays."""
 AGAIN_SECONDS: Final = 5.0
 """Until a Workload that does not show what was written to it is checked again."""
-_CONFLICT: Final = 409
 
 
 @dataclass(slots=True, kw_only=True)
@@ -170,7 +169,7 @@ class Repairs:
                 return
             to_workload(self._transport, workload, _deactivated(source, workload))
         except (ClusterError, FieldError) as error:
-            if isinstance(error, Refused) and error.status == _CONFLICT:
+            if isinstance(error, ClusterError) and error.is_conflict:
                 # It has changed: the next step checks it again.
                 del self._later[job.key, "take back"]
                 return
@@ -193,7 +192,7 @@ class Repairs:
         try:
             self._transport.post(f"/api/v1/namespaces/{namespace}/events", written)
         except ClusterError as error:
-            if not (isinstance(error, Refused) and error.status == _CONFLICT):
+            if not error.is_conflict:
                 return [f"Job {job.key}: no Event written: {error}"]
             # Another leader has written it.
         return [f"Job {job.key}: {text}"]

@@ -8,6 +8,8 @@ from itertools import islice
 
 _MINUTES_FROM = 600.0
 _HOURS_FROM = 36_000.0
+_DAY = 86_400.0
+_DAYS_FROM = 3 * _DAY
 _MOST_COMPARED = 200
 """Most names that a name is compared with: each costs some 40 microseconds."""
 _LONGEST_NAME = 253
@@ -20,13 +22,15 @@ def clip(text: str, limit: int = LIMIT) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-def spoken(amount: float) -> str:
-    """Say a time for people: ``70 s``, ``12 min``, ``30.5 h``."""
-    if amount < _MINUTES_FROM:
-        return f"{amount:.0f} s"
-    if amount < _HOURS_FROM:
-        return f"{amount / 60:.0f} min"
-    return f"{amount / 3600:.1f} h"
+def spoken(seconds: float) -> str:
+    """Say a duration for people: ``70 s``, ``12 min``, ``30.5 h``, ``29 days``."""
+    if seconds < _MINUTES_FROM:
+        return f"{seconds:.0f} s"
+    if seconds < _HOURS_FROM:
+        return f"{seconds / 60:.0f} min"
+    if seconds < _DAYS_FROM:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / _DAY:.0f} days"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

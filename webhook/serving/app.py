@@ -125,7 +125,8 @@ class _Server:
         """End the process when a thread failed; gunicorn then starts the worker again."""
         try:
             if failure.exc_value is not None:
-                self.log.put({"level": "error", "msg": "ending", **_described(failure.exc_value)})
+                error = faults.describe(failure.exc_value)
+                self.log.put({"level": "error", "msg": "ending", "error": error})
             self.log.close()
         finally:
             os._exit(70)
@@ -171,10 +172,6 @@ class _Server:
         metrics.show_messages(in_flight=state.in_flight(), unanswered=state.unanswered)
         for kind, at in self._certificates.expirations().items():
             metrics.certificate_expiration.labels(kind).set(at)
-
-
-def _described(error: BaseException) -> dict[str, str]:
-    return {"error": faults.describe(error)}
 
 
 def _freeze() -> None:

@@ -114,7 +114,7 @@ class DecisionLog:
             return _ENCODER.encode(line)
         except Exception as error:  # noqa: BLE001 - one line must not end the server
             self._on_dropped()
-            which = {"uid": str(line.get("uid", "")), **_described(error)}
+            which = {"uid": str(line.get("uid", "")), "error": faults.describe(error)}
             self.put({"level": "error", "msg": "line not written", **which})
             return ""
 
@@ -123,7 +123,9 @@ class DecisionLog:
             if lines:
                 self._pass_on("\n".join(lines))
         except Exception as error:  # noqa: BLE001 - what shows decisions is not worth the log
-            self.put({"level": "error", "msg": "lines not passed on", **_described(error)})
+            self.put(
+                {"level": "error", "msg": "lines not passed on", "error": faults.describe(error)}
+            )
 
     def _write_together(self, lines: list[str]) -> None:
         try:
@@ -134,10 +136,6 @@ class DecisionLog:
             # The reader may come back; a thread that has ended would write nothing any more.
             for _ in lines:
                 self._on_dropped()
-
-
-def _described(error: Exception) -> dict[str, str]:
-    return {"error": faults.describe(error)}
 
 
 def line(considered: Considered, seconds: float) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import asdict
 from typing import Any, Final
 
+from pydantic.alias_generators import to_camel
+
 from webhook.model.policy.fallback_policy import StrategyType
 from webhook.simulate.replay import replay
 from webhook.simulate.results import JobResult, Result, Totals, totals
@@ -176,7 +178,7 @@ def _result_json(result: Result, results: Sequence[Result]) -> Mapping[str, Any]
 
 
 def _totals_json(figures: Totals) -> Mapping[str, Any]:
-    return {_camel(key): _rounded(value) for key, value in asdict(figures).items()}
+    return {to_camel(key): _rounded(value) for key, value in asdict(figures).items()}
 
 
 def _job_json(job: JobResult) -> Mapping[str, Any]:
@@ -192,11 +194,6 @@ def _job_json(job: JobResult) -> Mapping[str, Any]:
         "finish": _rounded(job.finish),
         "staticFinish": _rounded(job.static_finish),
     }
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(map(str.capitalize, rest))
 
 
 def _rounded(value: Any) -> Any:

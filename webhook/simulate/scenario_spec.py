@@ -19,6 +19,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.alias_generators import to_camel
 
 from webhook.model.fields import FieldError, child, field_errors
 from webhook.model.policy.patterns import DURATION, FORMS, LABEL
@@ -39,12 +40,7 @@ Sigma: TypeAlias = Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)]
 def _require_one(given: object, names: tuple[str, ...]) -> None:
     present = [name for name in names if getattr(given, name) is not None]
     if len(present) != 1:
-        raise ValueError(f"expected exactly one of {', '.join(map(_camel, names))}")
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(map(str.capitalize, rest))
+        raise ValueError(f"expected exactly one of {', '.join(map(to_camel, names))}")
 
 
 class StrictSpec(_Strict):
