@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -130,6 +130,22 @@ NAMED_A_MINUTE: Final = 10
 """Jobs created without a review that are named in the log; the others are only counted."""
 
 
+def _followed(
+    settings: Settings, ring: KeyRing
+) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
+    """Return what is followed always, and what only once a policy reconsiders or a Job was moved.
+
+    The Workloads and Jobs of the second take most of the memory.
+    """
+    kinds = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
+    always = (resource for resource in kinds if resource.kind != WORKLOADS)
+    workloads = (
+        replace(resource, required=False) for resource in kinds if resource.kind == WORKLOADS
+    )
+    jobs = replace(pending_jobs.FOLLOWED, read=ring.reading(pending_jobs.read))
+    return (*always, signing_keys(settings.namespace)), (*proven(workloads, ring), jobs)
+
+
 class Controller:
     """The loop; clients, elector and log are passed in."""
 
@@ -146,20 +162,8 @@ class Controller:
         self._client = client
         self._jobs_client = jobs_client
         self._log = log
-        kinds = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
-        ring = self._ring = KeyRing()
-        self._resources = (
-            *(resource for resource in kinds if resource.kind != WORKLOADS),
-            signing_keys(settings.namespace),
-        )
-        workloads = (
-            replace(resource, required=False) for resource in kinds if resource.kind == WORKLOADS
-        )
-        self._while_reconsidering = (
-            *proven(workloads, ring),
-            replace(pending_jobs.FOLLOWED, read=ring.reading(pending_jobs.read)),
-        )
-        """Followed only once a policy reconsiders or a Job was moved, to save memory."""
+        self._ring = KeyRing()
+        self._resources, self._while_reconsidering = _followed(settings, self._ring)
         self._follows_pending = False
         self._messages: queue.SimpleQueue[WatchUpdate | None] = queue.SimpleQueue()
         self.leadership = Leadership(
@@ -201,7 +205,12 @@ class Controller:
             min_gain_probability=settings.min_gain_probability,
             may_write=self.is_leader,
         )
-        self._takers = {
+        self._takers = self._takers_by_kind()
+        self._naming = RateLimit(NAMED_A_MINUTE, time.monotonic)
+
+    def _takers_by_kind(self) -> Mapping[str, tuple[Callable[[WatchUpdate], tuple[str, ...]], ...]]:
+        """Return who takes watch updates of what is no part of the snapshot."""
+        return {
             JOBS.kind: (
                 self._unreviewed.take,
                 self._records.take_jobs,
@@ -211,7 +220,6 @@ class Controller:
             RUNS.kind: (self._records.take_runs,),
             pending_jobs.FOLLOWED.kind: (self._mover.take,),
         }
-        self._naming = RateLimit(NAMED_A_MINUTE, time.monotonic)
 
     def run(self) -> None:
         """Follow and step until the process ends."""
