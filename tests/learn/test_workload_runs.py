@@ -33,6 +33,16 @@ def test_a_pending_workload_tells_its_class_and_nothing_more():
     assert (found.job_class, found.flavors, found.admitted, found.ended) == (BARE, "", 0, None)
 
 
+def test_pods_with_more_text_than_is_read_again_have_no_class():
+    source = workload()
+    (container,) = source["spec"]["podSets"][0]["template"]["spec"]["containers"]
+
+    container["args"] = ["\N{PILE OF POO}" * 60_000]
+    assert read_workload(source).job_class is not None
+    container["args"] = ["x"] * 20_000
+    assert read_workload(source).job_class is None
+
+
 def test_a_running_workload_tells_since_when_and_where_it_runs():
     found = read_workload(reserving(also=(ADMITTED,), usage={"cpu": "4", "memory": "1Gi"}))
 

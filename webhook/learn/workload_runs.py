@@ -31,6 +31,9 @@ _RECOVERED: Final = "Recovered"
 _REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
 _USED_OF_CONTAINERS = ("image", "command", "args", "resources", "restartPolicy")
 _USED_OF_SPEC = ("overhead", "resources")
+_LONGEST_USED = 65_536
+"""Characters of what a class depends on, beyond which a Workload has none: reading it takes memory
+many times its length, in each process that follows Workloads."""
 
 Conditions: TypeAlias = Mapping[str, tuple[str, str, str]]
 """Type to status, reason and last transition."""
@@ -112,7 +115,7 @@ def read_mark(
 ) -> Mark | None:
     """Return the mark that a decision wrote, or else one with the class of the pod sets.
 
-    None: the resources of the pod sets cannot be read.
+    None: the resources of the pod sets cannot be read, or they are too large.
     """
     if mark := job_class.read(marks.of(annotations, JOB_CLASS), namespace):
         return mark
@@ -123,7 +126,8 @@ def read_mark(
         ]
         for pod_set, here in fields.objects(spec, "podSets", "spec")
     ]
-    mark = _mark_of(json.dumps(used, separators=(",", ":")))
+    text = json.dumps(used, separators=(",", ":"), ensure_ascii=False)
+    mark = _mark_of(text) if len(text) <= _LONGEST_USED else None
     return None if mark is None else mark._replace(job_class=mark.job_class.at(namespace))
 
 
