@@ -7,8 +7,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import yaml
 
-from webhook.api.client import Client, connect
-from webhook.api.kubernetes_api import Forbidden, Gone, NotServed, Refused, Unreachable
+from webhook.api.client import MOST_BYTES, Client, connect
+from webhook.api.kubernetes_api import (
+    Forbidden,
+    Gone,
+    NotServed,
+    Refused,
+    TooLarge,
+    Unreachable,
+)
 
 
 class Server(ThreadingHTTPServer):
@@ -101,6 +108,17 @@ def test_an_object_is_got_with_the_credentials_and_the_parameters(server, kubeco
     )
     credentials = {name.lower(): value for name, value in headers.items()}["authorization"]
     assert credentials == "Bearer t1"
+
+
+def test_a_page_larger_than_can_be_held_is_not_read_and_one_object_always_is(server, kubeconfig):
+    item = {"metadata": {"name": "x" * MOST_BYTES}}
+    server.answers["/jobs"] = 200, {"items": [item]}
+    client = Client(kubeconfig())
+
+    with pytest.raises(TooLarge, match="/jobs"):
+        client.get("/jobs", {"limit": "200"})
+
+    assert client.get("/jobs", {"limit": "1"}) == {"items": [item]}
 
 
 @pytest.mark.parametrize(

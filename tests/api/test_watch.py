@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.api.script import COHORTS, NAMESPACES, Script
-from webhook.api.kubernetes_api import Forbidden, Gone, NotServed, Unreachable
-from webhook.api.watch import REST_SECONDS, WORK_SECONDS
+from webhook.api.kubernetes_api import Forbidden, Gone, NotServed, TooLarge, Unreachable
+from webhook.api.watch import PAGE, REST_SECONDS, WORK_SECONDS, list_pages
 from webhook.state import readers
 
 
@@ -221,3 +223,31 @@ def test_what_may_not_be_read_is_said_and_tried_again():
     first = script.messages[0]
     assert (first.error, first.unreadable, script.slept) == ("no", True, [8.0])
     assert changes(script) == [["a"]]
+
+
+class Large:
+    """Lists objects of some sizes; no answer has more than a hundred in all, unless of one."""
+
+    def __init__(self, sizes):
+        self.sizes, self.limits = sizes, []
+
+    def get(self, path, params):
+        limit, start = int(params["limit"]), int(params.get("continue", 0))
+        self.limits.append(limit)
+        page = self.sizes[start : start + limit]
+        if sum(page) > 100 and limit > 1:
+            raise TooLarge(path)
+        end = start + len(page)
+        rest = {"continue": str(end)} if end < len(self.sizes) else {}
+        return {"items": [{"size": size} for size in page], "metadata": rest}
+
+
+@given(st.lists(st.sampled_from([0, 1, 30, 99, 101, 500]), max_size=300))
+def test_all_objects_are_listed_once_in_pages_that_can_be_held(sizes):
+    large = Large(sizes)
+
+    pages = list(list_pages(large, "/jobs"))
+
+    assert [item["size"] for page in pages for item in page["items"]] == sizes
+    assert large.limits[0] == PAGE
+    assert max(large.limits) <= PAGE

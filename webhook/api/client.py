@@ -23,7 +23,15 @@ from kubernetes import config
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 
-from webhook.api.kubernetes_api import Cause, Forbidden, Gone, NotServed, Refused, Unreachable
+from webhook.api.kubernetes_api import (
+    Cause,
+    Forbidden,
+    Gone,
+    NotServed,
+    Refused,
+    TooLarge,
+    Unreachable,
+)
 from webhook.api.resources import KUEUE_GROUP
 from webhook.model.fields import DEEPEST
 
@@ -79,6 +87,25 @@ def events(response: urllib3.BaseHTTPResponse) -> Iterator[Mapping[str, Any]]:
     finally:
         # A watch that was abandoned still has bytes in flight, so its connection is not reused.
         response.close()
+
+
+def _page(response: urllib3.BaseHTTPResponse, path: str) -> bytes:
+    """Read a page of a list.
+
+    Raises:
+        TooLarge: it has more than ``MOST_BYTES``.
+
+    """
+    chunks: list[bytes] = []
+    left = MOST_BYTES
+    while chunk := response.read(_CHUNK):
+        chunks.append(chunk)
+        left -= len(chunk)
+        if left < 0:
+            # The rest is still in flight, so the connection is not reused.
+            response.close()
+            raise TooLarge(path)
+    return b"".join(chunks)
 
 
 def warnings(response: urllib3.BaseHTTPResponse) -> tuple[str, ...]:
@@ -175,6 +202,12 @@ def _loaded_from(kubeconfig: Mapping[str, Any], configuration: Configuration) ->
     return configuration
 
 
+MOST_BYTES = 8 << 20
+"""Of one page of a list. A tenant may have hundreds of Jobs of 1.5 MB; reading a page of them takes
+several times its size, in processes with a few hundred megabytes."""
+_CHUNK = 1 << 18
+_ONE = "1"
+"""The limit of a page that is read whatever its size, which etcd bounds."""
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 30.0
 _METADATA_OF_LISTS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -313,8 +346,10 @@ class Client:
         response = self._open(
             method, path, params or {}, body=body, headers={"Content-Type": content_type}
         )
+        is_page = (params or {}).get("limit", _ONE) != _ONE
         try:
-            return parse(response.read()), warnings(response)
+            content = _page(response, path) if is_page else response.read()
+            return parse(content), warnings(response)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unreachable(str(error)) from error
         finally:

@@ -94,6 +94,17 @@ class NotServed(ClusterError):  # noqa: N818
         return f"not found: {self.resource}"
 
 
+class TooLarge(ClusterError):  # noqa: N818
+    """The page of a list has more bytes than are read at once; ask for fewer objects."""
+
+    def __init__(self, resource: str) -> None:
+        super().__init__(resource)
+        self.resource = resource
+
+    def __str__(self) -> str:
+        return f"too large a page: {self.resource}"
+
+
 class Gone(ClusterError):  # noqa: N818
     """410: the resourceVersion or the continue token is too old; list again."""
 

@@ -17,6 +17,7 @@ from webhook.api.kubernetes_api import (
     KubernetesApi,
     NotServed,
     Refused,
+    TooLarge,
     Unreachable,
 )
 from webhook.api.resources import ReadObject, Resource
@@ -98,10 +99,18 @@ def path_of(transport: KubernetesApi, resource: Resource) -> str:
 def list_pages(
     transport: KubernetesApi, path: str, params: Mapping[str, str] | None = None
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield a list page by page; all pages are of one resourceVersion."""
-    asked = {**(params or {}), "limit": str(PAGE)}
+    """Yield a list page by page; all pages are of one resourceVersion.
+
+    Of large objects there are fewer in a page, so that memory does not grow with what tenants make.
+    """
+    asked, limit = {**(params or {})}, PAGE
     while True:
-        page = transport.get(path, asked)
+        try:
+            page = transport.get(path, {**asked, "limit": str(limit)})
+        except TooLarge:
+            limit = max(1, limit // 8)
+            continue
+        limit = min(PAGE, 2 * limit)
         if not _is_list(page):
             raise Unreachable("an answer that is no list of objects")
         yield page
