@@ -53,7 +53,7 @@ def test_all_is_well(status):
     assert lines[1] == "Kueue (v1beta2) on Kubernetes v1.36.0"
     assert lines[2].startswith("Leader controller-1, renewed ")
     assert lines[3].startswith("Certificates the authority for 35")
-    assert "server-1 ready 0.4 s 20 h -" in lines
+    assert "server-1 ready 0.4 s 20.0 h -" in lines
     assert "light-gpu Enforce Threshold ready gpu, cpu -" in lines
     assert [line for line in lines if line.startswith("cpu-cq")] == [
         "cpu-cq active 0 0 cpu cpu 0 24 now"

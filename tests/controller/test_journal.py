@@ -147,7 +147,7 @@ def test_a_decision_is_remembered_with_the_job_as_it_came():
 
     (entry,) = kept(server).values()
     assert (entry.policy, entry.mode, entry.option) == ("light-gpu", "Enforce", "cpu")
-    assert [(each.option, each.queue) for each in entry.offers] == [
+    assert [(offer.name, offer.queue) for offer in entry.offers] == [
         ("gpu", "gpu-lq"),
         ("cpu", "cpu-lq"),
     ]

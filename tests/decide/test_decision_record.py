@@ -49,9 +49,16 @@ def test_what_was_written_is_read_back():
         from_queue="gpu-lq",
         original={"/a": "b"},
         options=(
-            RecordedOption(name="gpu", queue="gpu-lq", cluster_queue="gpu-cq"),
-            RecordedOption(name="cpu", queue="cpu-lq", cluster_queue="cpu-cq", starts_in=0.0),
-            RecordedOption(name="spot", queue="spot-lq", rejected="queueNotFound"),
+            RecordedOption(name="gpu", queue="gpu-lq", cluster_queue="gpu-cq", pending=12),
+            RecordedOption(
+                name="cpu", queue="cpu-lq", cluster_queue="cpu-cq", pending=0, starts_in=0.0
+            ),
+            RecordedOption(
+                name="spot",
+                queue="spot-lq",
+                rejected="queueNotFound",
+                because="queueNotFound: LocalQueue spot-lq not found in namespace team",
+            ),
         ),
     )
 

@@ -96,6 +96,8 @@ def test_an_urgent_job_stays_and_is_started_next(plane, queues, policy, say, cla
     with other_team.applied(client, class_named(name)):
         wait_for(lambda: would_take(client, "gpu", urgent), "its class is known, so it stays")
         job = client.create(urgent)
+        # Kueue makes no Workload of a Job whose class is gone.
+        wait_for(lambda: workload_of(client, job), "its Workload")
     other_team.end_one(client, queues)
     workload = wait_until_reserved(client, job)
 

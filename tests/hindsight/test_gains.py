@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.hindsight import journals
-from webhook.decide.decision_record import RecordedOption
+from webhook.decide.decision_record import OptionFigures
 from webhook.hindsight.gains import NOBODY, gains
 from webhook.hindsight.journal import GONE
 from webhook.hindsight.look_back import look_back, untold
@@ -97,7 +97,7 @@ def test_forecasts_are_held_against_what_happened():
     def expecting(entry):
         took = 1.1 * (entry.finished - entry.created)
         return replace(
-            entry, offers=(RecordedOption(name=entry.option, queue="", finishes_in=took),)
+            entry, offers=(OptionFigures(name=entry.option, queue="", finishes_in=took),)
         )
 
     found = told(map(expecting, enforced()))
@@ -108,7 +108,7 @@ def test_forecasts_are_held_against_what_happened():
 
 def test_without_queues_the_decisions_forecasts_tell():
     def expecting(entry):
-        there = RecordedOption(name="gpu", queue="gpu-lq", finishes_in=500.0)
+        there = OptionFigures(name="gpu", queue="gpu-lq", finishes_in=500.0)
         return replace(entry, offers=(there,))
 
     entries = [expecting(entry) for entry in enforced()]

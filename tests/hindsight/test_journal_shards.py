@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from tests.controller.objects import Objects
 from tests.hindsight.slots import entry
-from webhook.decide.decision_record import RecordedOption
+from webhook.decide.decision_record import OptionFigures
 from webhook.hindsight import journal
 from webhook.hindsight.journal import JournalEntry, Slot, config_map, read_slot
 
 TEXTS = st.text(max_size=8)
 SECONDS = st.none() | st.floats(0, 1e6).map(lambda value: round(value, 3))
 OFFERS = st.builds(
-    RecordedOption, name=TEXTS, queue=TEXTS, starts_in=SECONDS, runs=SECONDS, finishes_in=SECONDS
+    OptionFigures, name=TEXTS, queue=TEXTS, starts_in=SECONDS, runs=SECONDS, finishes_in=SECONDS
 )
 ENTRIES = st.builds(
     JournalEntry,

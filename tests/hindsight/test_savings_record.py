@@ -9,11 +9,11 @@ from base64 import b64encode
 import pytest
 
 from tests.console.worlds import PUBLISHED, UNIX, gains, past
-from webhook.decide.decision_record import RecordedOption
+from webhook.decide.decision_record import OptionFigures
 from webhook.hindsight.savings_record import SavingsRecord, config_map, read_savings
 
 MIB = 1 << 20
-OPTION = RecordedOption(name="cpu", queue="cpu-lq", runs=70.0, finishes_in=80.5, rejected="tooBig")
+OPTION = OptionFigures(name="cpu", queue="cpu-lq", runs=70.0, finishes_in=80.5, rejected="tooBig")
 RANDOM = random.Random(7)
 
 

@@ -103,10 +103,11 @@ def list_pages(
 
     Of large objects there are fewer in a page, so that memory does not grow with what tenants make.
     """
-    asked, limit = {**(params or {})}, PAGE
+    limit = PAGE
+    following: dict[str, str] = {}
     while True:
         try:
-            page = transport.get(path, {**asked, "limit": str(limit)})
+            page = transport.get(path, {**(params or {}), "limit": str(limit), **following})
         except TooLarge:
             limit = max(1, limit // 8)
             continue
@@ -117,7 +118,7 @@ def list_pages(
         token = (page.get("metadata") or {}).get("continue")
         if not token:
             return
-        asked = {**asked, "continue": token}
+        following = {"continue": token}
 
 
 def _is_list(page: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from webhook.api.resources import Key
 from webhook.console.view import ShownDecision, ShownMove, ShownOption
 from webhook.decide import decision_record
-from webhook.decide.decision_record import Recorded, RecordedOption
+from webhook.decide.decision_record import OptionFigures, Recorded, RecordedOption
 from webhook.model import fields
 from webhook.model.fields import FieldError, child
 from webhook.model.job import DECISION, QUEUE_LABEL
@@ -108,23 +108,27 @@ def _decision(recorded: Recorded, *, namespace: str, job: str, queue: str) -> Sh
         option=recorded.option or "",
         queue=named.get(recorded.option or "") or queue,
         reason=recorded.reason,
-        options=tuple(map(shown_option, recorded.options[:_OPTIONS])),
+        options=tuple(map(_option, recorded.options[:_OPTIONS])),
         moves=tuple(
             ShownMove(at=_unix(stay.time), option=stay.option, reason=stay.reason) for stay in moves
         ),
     )
 
 
-def shown_option(option: RecordedOption) -> ShownOption:
+def _option(option: RecordedOption) -> ShownOption:
+    shown = shown_option(option)
+    return replace(shown, pending=option.pending, rejected=option.because, cluster=option.cluster)
+
+
+def shown_option(option: OptionFigures) -> ShownOption:
     return ShownOption(
         name=option.name,
         queue=option.queue,
-        pending=option.pending,
+        pending=None,
         starts_in=option.starts_in,
         runs=option.runs,
         finishes_in=option.finishes_in,
-        rejected=option.because or option.rejected,
-        cluster=option.cluster,
+        rejected=option.rejected,
     )
 
 

@@ -42,19 +42,25 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedOption:
+class OptionFigures:
     """What a decision said of one option; times in seconds from then on, None: not known."""
 
     name: str
     queue: str = ""
-    cluster_queue: str = ""
     starts_in: float | None = None
     runs: float | None = None
     finishes_in: float | None = None
     rejected: str = ""
     """Why it was refused, a value of ``Reason``; empty: it was not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedOption(OptionFigures):
+    """All of it that is read back from a Job; the journal, which is long, keeps the figures."""
+
+    cluster_queue: str = ""
     because: str = ""
-    """The refusal in words, with its reason first; empty: it was not, or nobody wants to know."""
+    """The refusal in words, with its reason first; empty: it was not refused."""
     pending: int | None = None
     cluster: str = ""
     """The worker cluster where it was expected to run; empty: this one, or not known."""

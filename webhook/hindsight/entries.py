@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from sys import intern
 from typing import Any, Final, NamedTuple
 
 from webhook.decide import decision_record
-from webhook.decide.decision_record import Recorded, RecordedOption
+from webhook.decide.decision_record import OptionFigures, Recorded, RecordedOption
 from webhook.flow import decided_job
 from webhook.hindsight import journal
 from webhook.hindsight.journal import JournalEntry
@@ -259,13 +258,19 @@ def _decided(recorded: Recorded | None, past: FinishedWorkload) -> dict[str, Any
         "left_alone": _why(recorded),
         "decided_in": max(0.0, last - past.created),
         "moves": recorded.moves,
-        "offers": tuple(map(_offer, recorded.options)),
+        "offers": tuple(map(_figures, recorded.options)),
     }
 
 
-def _offer(option: RecordedOption) -> RecordedOption:
-    """Take out what the journal does not keep."""
-    return replace(option, cluster_queue="", because="", pending=None, cluster="")
+def _figures(option: RecordedOption) -> OptionFigures:
+    return OptionFigures(
+        name=option.name,
+        queue=option.queue,
+        starts_in=option.starts_in,
+        runs=option.runs,
+        finishes_in=option.finishes_in,
+        rejected=option.rejected,
+    )
 
 
 def _why(recorded: Recorded) -> str:

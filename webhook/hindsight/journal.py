@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import KubernetesApi, NotServed
 from webhook.api.resources import JOURNAL, JOURNAL_VALUE, RUN_TIMES_LABEL
-from webhook.decide.decision_record import RecordedOption
+from webhook.decide.decision_record import OptionFigures
 from webhook.model import fields
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
@@ -74,7 +74,7 @@ class JournalEntry:
     decided_in: float = 0.0
     """Seconds from its creation to its last decision; moves count."""
     moves: int = 0
-    offers: tuple[RecordedOption, ...] = ()
+    offers: tuple[OptionFigures, ...] = ()
 
 
 _TEXTS: Final = {
@@ -141,7 +141,7 @@ def _line(entry: JournalEntry) -> dict[str, Any]:
     return {short: value for short, value in line.items() if value}
 
 
-def _offer_line(offer: RecordedOption) -> list[Any]:
+def _offer_line(offer: OptionFigures) -> list[Any]:
     seconds = (offer.starts_in, offer.runs, offer.finishes_in)
     return [offer.name, offer.queue, *seconds, offer.rejected]
 
@@ -166,9 +166,9 @@ def _entry(line: str, templates: Mapping[str, Any]) -> JournalEntry:
     )
 
 
-def _offer(line: Any) -> RecordedOption:
+def _offer(line: Any) -> OptionFigures:
     option, queue, starts_in, runs, finishes_in, rejected = line
-    return RecordedOption(
+    return OptionFigures(
         name=intern(str(option)),
         queue=intern(str(queue)),
         starts_in=_seconds(starts_in),

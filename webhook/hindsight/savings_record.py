@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field, TypeAdapter, ValidationError
 
 from webhook.api.resources import RUN_TIMES_LABEL, SAVINGS, SAVINGS_VALUE
-from webhook.decide.decision_record import RecordedOption
+from webhook.decide.decision_record import OptionFigures
 from webhook.model import fields
 from webhook.model.fields import FieldError, field_errors
 
@@ -65,7 +65,7 @@ class PastDecision:
     option: str
     queue: str
     reason: str
-    options: tuple[RecordedOption, ...] = ()
+    options: tuple[OptionFigures, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
