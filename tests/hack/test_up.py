@@ -27,10 +27,32 @@ up.main()
 """
 
 
+ENDED_IN_A_FINALIZER = """
+import contextlib, os, signal, sys
+from hack import up
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), {ending})
+        for _ in range(10_000):
+            pass
+
+up.tools.ensure = lambda: None
+up._start_keeper = lambda *_, **__: contextlib.nullcontext()
+up._follow = lambda *_: Finalized() and None
+up._tell_to_keep = lambda _: os._exit(0)
+sys.argv = ["up", "--bare", "--name", "{name}"]
+up.main()
+"""
+
+
+@pytest.mark.parametrize("script", [ENDED_WHILE_LOCKING, ENDED_IN_A_FINALIZER])
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_end_that_comes_with_the_lock_leaves_no_folder(ending):
+def test_an_end_leaves_no_folder_whenever_it_comes(script, ending):
     cluster = Cluster(name=f"test-{uuid.uuid4().hex[:8]}")
-    script = ENDED_WHILE_LOCKING.format(ending=int(ending), name=cluster.name)
+    script = script.format(ending=int(ending), name=cluster.name)
 
     ended = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False

@@ -220,24 +220,33 @@ def _decide(
         return decision(
             options=assessments, option=None, left_alone=LeftAlone.UNMODELLED, reason=reason
         )
-    # In [0, 1). Replicas with equal forecasts would else all take a near tie, or all leave it.
-    draw = zlib.crc32(moment.uid.encode()) / (1 << 32)
     asking = Asking(
         submitted=submitted.queue,
         wishes=wanted.wishes,
-        draw=draw,
+        draw=_draw(moment.uid),
         probability=rules.min_gain_probability,
     )
     choice = strategies.choose(policy, assessments, asking)
-    sentence = choice.sentence
-    if policy.restrained:
-        sentence = clip(f"only observed ({policy.restrained}): {sentence}")
     return decision(
         options=assessments,
         option=None if choice.index is None else assessments[choice.index].option,
         left_alone=LeftAlone.NO_OPTION if choice.index is None else None,
-        reason=sentence,
+        reason=_restrained(policy, choice.sentence),
     )
+
+
+def _draw(uid: str) -> float:
+    """Return a number in [0, 1), the same for the same review.
+
+    Replicas with equal forecasts would else all take a near tie, or all leave it.
+    """
+    return zlib.crc32(uid.encode()) / (1 << 32)
+
+
+def _restrained(policy: FallbackPolicy, sentence: str) -> str:
+    """Say why a policy that enforces only observes, if so."""
+    restrained = policy.restrained
+    return clip(f"only observed ({restrained}): {sentence}") if restrained else sentence
 
 
 def _unsupported(assessments: Sequence[Assessment], queue: str) -> str:
