@@ -50,10 +50,8 @@ _NO_RIGHT = re.compile(r' is forbidden: User "[^"]*" cannot ')
 class ClusterError(Exception):
     """Base of all errors of calls to an API server."""
 
-    @property
-    def is_conflict(self) -> bool:
-        """Return whether the object has changed meanwhile, or one of its name is there already."""
-        return isinstance(self, Refused) and self.status == HTTPStatus.CONFLICT
+    is_conflict = False
+    """The object has changed meanwhile, or one of its name is there already."""
 
 
 class Unreachable(ClusterError):  # noqa: N818 - names a condition of the cluster
@@ -129,6 +127,7 @@ class Refused(ClusterError):  # noqa: N818
         self.status = status
         self.message = message
         self.causes = causes
+        self.is_conflict = status == HTTPStatus.CONFLICT
 
     @property
     def keeps_template(self) -> bool:
