@@ -1,0 +1,157 @@
+"""Replays one scheduling cycle: which Workloads start on which flavors, and which are preempted.
+
+Kueue takes one Workload of each ClusterQueue into a cycle; the event loop would take more, so it is
+given those heads alone, in the order of the product.
+"""
+
+from tests import worlds
+from tests.kueue_tables.clusters import NOW, amounts, cluster, key
+from webhook.kueue import forecast
+from webhook.kueue.schedule import Running
+from webhook.model.queues import namespace_labels
+from webhook.state import forecast_input
+
+WORLD = ("objects", "resourceFlavors", "clusterQueues", "additionalClusterQueues", "cohorts")
+QUEUES = ("queues", "additionalLocalQueues")
+REPLACES = "kueue.x-k8s.io/workload-slice-replacement-for"
+RUN_SECONDS = 1e6
+
+
+def one_cycle(case):
+    """Return what the event loop does in one cycle, and what Kueue does."""
+    state, snapshot = world(case)
+    heads = [queue[0] for queue in pending(state, snapshot) if queue]
+    return cycle(state, snapshot, heads), wanted(case, snapshot)
+
+
+def many_cycles(case):
+    """Return what the event loop starts before anything ends, and what Kueue does."""
+    state, snapshot = world(case)
+    groups = [group for queue in pending(state, snapshot) for group in queue]
+    holding = [
+        occupant
+        for name in snapshot.cluster_queues
+        for occupant in forecast_input.occupants(name, state.contents_of(name).holding, 0.0)
+    ]
+    planned = forecast.planned(snapshot, holding, groups, lambda *_: None, NOW)
+    starts = [start for start in planned.begun if start.at < forecast.UNKNOWN_SECONDS]
+    return {"started": started(starts), "preempted": {}}, wanted(case, snapshot)
+
+
+def world(case):
+    queues = [with_usage(queue, case) for queue in case.all(*QUEUES)]
+    fair_sharing = case.fields.get("fairSharing") or case.fields.get("preemptionFairSharing")
+    if case.fields.get("enableFairSharing"):
+        fair_sharing = {"preemptionStrategies": None, **(fair_sharing or {})}
+    workloads = case.fields["workloads"]
+    return cluster([*case.all(*WORLD), *queues, *workloads], case, fairSharing=fair_sharing)
+
+
+def with_usage(queue, case):
+    """Return a LocalQueue with what it has used of late, where the case says so."""
+    used = case.fields.get("initialUsage", {}).get(queue["metadata"]["name"])
+    if used is None:
+        return queue
+    status = {"consumedResources": used, "lastUpdate": case.common["now"]}
+    return {**queue, "status": {"fairSharing": {"admissionFairSharingStatus": status}}}
+
+
+def pending(state, snapshot):
+    """Return the pending Workloads of each ClusterQueue, in the order of the product."""
+    return [
+        [
+            group
+            for group in forecast_input.queued(
+                state.contents_of(name).waiting,
+                0.0,
+                key_of=lambda workload: f"{workload.namespace}/{workload.name}",
+            )
+            if queue.namespaces.matches(namespace_labels(snapshot, group.arrival.namespace))
+        ]
+        for name, queue in sorted(snapshot.cluster_queues.items())
+    ]
+
+
+def cycle(state, snapshot, groups):
+    """Run one cycle of each tree with these pending Workloads."""
+    schedules = worlds.schedules(snapshot)
+    for name, schedule in schedules.items():
+        # The very first cycle has rules of its own.
+        schedule.start_what_fits()
+        for workload in state.contents_of(name).holding:
+            schedule.add_running(running(name, workload))
+    # Of one priority, those that are added first count as older.
+    for group in sorted(groups, key=lambda group: group.arrival.created):
+        waiting = worlds.waiting(group.arrival, snapshot, seconds=RUN_SECONDS)
+        schedules[waiting.cluster_queue].add_waiting(waiting)
+    begun, preempted = [], {}
+    # All ClusterQueues of a tree have one Schedule.
+    for schedule in dict.fromkeys(schedules.values()):
+        if schedule.next_event() == schedule.now:
+            schedule.step()
+        begun += schedule.begun
+        preempted |= {victims.key: victims.reason.value for victims in schedule.preempted}
+    return {"started": started(begun), "preempted": preempted}
+
+
+def started(begun):
+    """Map each Workload that started to its flavors and to how much it uses of each cell."""
+    return {
+        start.key: (list(start.flavors), sorted(amount for _, amount in start.usage if amount))
+        for start in begun
+    }
+
+
+def running(name, workload):
+    return Running(
+        cluster_queue=name,
+        usage=dict(workload.charge),
+        seconds=RUN_SECONDS,
+        key=f"{workload.namespace}/{workload.name}",
+        priority=workload.priority,
+        order=workload.queued_at,
+        reserved_at=workload.reserved_at - NOW,
+    )
+
+
+def wanted(case, snapshot):
+    sources = {key(source): source for source in case.fields["workloads"]}
+    return {
+        "started": {
+            name: (flavors(assigned, snapshot), charged(assigned, replaced(sources[name], sources)))
+            for name, assigned in case.fields.get("wantAssignments", {}).items()
+            if not has_quota(sources[name])
+        },
+        "preempted": case.fields.get("wantVictims", {}),
+    }
+
+
+def has_quota(source):
+    return "admission" in source.get("status", {})
+
+
+def flavors(assigned, snapshot):
+    """Return the flavor of each resource group of each pod set."""
+    queue = snapshot.cluster_queues[assigned["clusterQueue"]]
+    return [
+        names[0]
+        for pod_set in assigned["podSetAssignments"]
+        for group in queue.groups
+        if (names := [n for r, n in pod_set.get("flavors", {}).items() if r in group.resources])
+    ]
+
+
+def replaced(source, sources):
+    """Return the admission of the slice that a Workload replaces; None: it replaces none."""
+    name = source["metadata"].get("annotations", {}).get(REPLACES)
+    return sources[name]["status"]["admission"] if name else None
+
+
+def charged(assigned, given_back):
+    """Return how much a Workload takes of each cell beyond what its slice gives back."""
+    total = {}
+    for sign, admission in ((1, assigned), (-1, given_back)):
+        for pod_set in admission["podSetAssignments"] if admission else ():
+            for cell, amount in amounts(pod_set).items():
+                total[cell] = total.get(cell, 0) + sign * amount
+    return sorted(amount for amount in total.values() if amount)
