@@ -60,7 +60,8 @@ class Queues:
 
 
 def plan(queues, most=16):
-    return moves.plan_moves(queues.candidates, queues, waiting=len(queues.candidates), most=most)
+    waiting = len(queues.candidates)
+    return moves.plan_moves(queues.candidates, queues, waiting=waiting, most=most).moves
 
 
 def test_those_behind_a_long_line_go_where_there_is_room():
@@ -126,7 +127,7 @@ def test_at_most_so_many_at_once():
 def test_a_long_queue_is_scheduled_a_few_times_only():
     queues = Queues([candidate(n) for n in range(300)], {GPU: 1, CPU: 10})
 
-    found = moves.plan_moves(queues.candidates, queues, waiting=5_000, most=16)
+    found = moves.plan_moves(queues.candidates, queues, waiting=5_000, most=16).moves
 
     assert len(found) == 10, "the others of a batch would not start yet"
     assert queues.asked <= 3

@@ -9,7 +9,7 @@ from webhook.simulate.results import JobResult, Result, Totals, compared, percen
 GPU = ("t4", "nvidia.com/gpu")
 
 
-def result(name, arrival, start, finish, *, queue="gpu", held=None):
+def result(name, arrival, start, finish, *, queue="gpu", held=None, **rest):
     return JobResult(
         name=name,
         template=name[0],
@@ -20,6 +20,7 @@ def result(name, arrival, start, finish, *, queue="gpu", held=None):
         start=start,
         finish=finish,
         held=held or {},
+        **rest,
     )
 
 
@@ -103,6 +104,41 @@ def test_strategies_stand_side_by_side():
     assert max(map(len, comparison.table(scenario, found).splitlines())) <= 100
 
 
+def test_priorities_and_wide_jobs_have_tables_of_their_own_where_they_differ():
+    static = Result(
+        strategy="static",
+        jobs=(
+            result("a1", 0.0, 0.0, 60.0, priority_class="high", accelerators=1),
+            result("a2", 0.0, 80.0, 120.0, priority_class="low", accelerators=8, preempted=2),
+            result("a3", 0.0, 0.0, 20.0, accelerators=1),
+        ),
+    )
+
+    table = comparison.table(files.read(), [static])
+    (found,) = comparison.to_json(files.read(), [static], seed=0)["strategies"]
+
+    assert [" ".join(line.split()) for line in table.splitlines()[4:]] == [
+        "",
+        "TURNAROUND BY PRIORITY (none) high low",
+        "static 20.0 s 60.0 s 120.0 s",
+        "",
+        "TURNAROUND BY ACCELERATORS 1 8",
+        "static 40.0 s 120.0 s",
+        "",
+        "PREEMPTED (none) high low",
+        "static 0 0 2",
+    ]
+    assert {name: part["meanTurnaround"] for name, part in found["byPriority"].items()} == {
+        "": 20.0,
+        "high": 60.0,
+        "low": 120.0,
+    }
+    assert {name: part["preempted"] for name, part in found["byAccelerators"].items()} == {
+        "1": 0,
+        "8": 2,
+    }
+
+
 def test_programs_get_the_figures_and_every_job():
     found = comparison.to_json(files.read(), [STATIC, compared(MOVING, STATIC)], seed=3)
 
@@ -124,6 +160,7 @@ def test_programs_get_the_figures_and_every_job():
         "deviceHours": {"t4": 2.0},
         "moved": 1,
         "slower": 1,
+        "preempted": 0,
         "savedPercent": -0.019,
     }
     assert moving["byJob"]["b"]["meanTurnaround"] == 5391.0
@@ -133,6 +170,9 @@ def test_programs_get_the_figures_and_every_job():
         "arrival": 20.0,
         "submittedTo": "gpu",
         "queue": "cpu",
+        "priorityClass": None,
+        "accelerators": 0,
+        "preempted": 0,
         "cluster": None,
         "option": "cpu",
         "start": 20.0,

@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
-from webhook.decide import match
+from webhook.decide import match, wishes
 from webhook.kueue import forecast
+from webhook.kueue.durations import remaining
+from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import Occupant, QueuedGroup
 from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.kueue.occupancy import Occupancy
+from webhook.kueue.soonest_start import SoonestStarts
 from webhook.model.fields import FieldError
 from webhook.model.job import Pending
 from webhook.model.policy.fallback_policy import (
@@ -33,10 +37,11 @@ from webhook.reconsider.offers import (
     JobOptions,
     MoveOptions,
     MoveQuestion,
+    MoveTarget,
     ReconsiderInput,
     class_text_of_workload,
 )
-from webhook.reconsider.plan import NEVER_SECONDS, Move, MoveCandidate, Moved, Prospect, Rank
+from webhook.reconsider.plan import NEVER_SECONDS, Move, MoveCandidate, Moved, Prospect, Rank, Way
 from webhook.state import forecast_input
 from webhook.state.workload import Workload
 
@@ -75,6 +80,8 @@ class Lineup:
         self._waiting = [self._ranked(self._with_class(group)) for group in self._waiting]
         plan = self._planned(self._waiting)
         self._as_it_is = self._prospect(plan)
+        self._soonest = SoonestStarts(world.snapshot, self._running, self._run_times, world.now)
+        self._bounded: dict[tuple[str, int], tuple[MoveTarget, Way]] = {}
         # Options are assessed on the same profiles that moves are compared by.
         self.occupancy = _occupancy(replace(world.snapshot, profiles=plan.profiles))
 
@@ -84,26 +91,46 @@ class Lineup:
         # Kueue follows a move with the same Workload, whose creation time stays (decision 0013),
         # so the Job keeps its place in the order.
         for offer in offers.offers:
-            arrival = replace(offer.arrival, key=key, created=question.workload.created)
+            arrival = replace(offer.arrival, key=key, created=question.workload.queued_at)
             queued = QueuedGroup(arrival=arrival, job_class=offer.job_class)
             self._offers[key, offer.way.option] = queued
+
+    def bounded(self, target: MoveTarget) -> Way:
+        """Return the way to an option, with how soon a Job could start there."""
+        key = target.way.cluster_queue, id(target.arrival)
+        if key not in self._bounded:
+            # The target is kept beside its id: a freed one's id could be given to another.
+            soonest = self._soonest_of(target)
+            self._bounded[key] = target, replace(target.way, soonest=soonest)
+        return self._bounded[key][1]
+
+    def _soonest_of(self, target: MoveTarget) -> float:
+        """Return what a forecast with the move would at least have: its finish less its run."""
+        name, snapshot = target.way.cluster_queue, self._world.snapshot
+        asked = demand(target.arrival.needs, snapshot.cluster_queues[name], snapshot)
+        runs = [self._run_times(target.job_class, flavors) for flavors in asked.combinations]
+        known = [remaining(run)[0] for run in runs if run is not None]
+        if len(known) < len(runs) or not known:
+            return -inf
+        return self._soonest.of(name, asked) + min(known) - target.way.runs
 
     def arrival(self, move: Move) -> Arrival:
         """Return what would be pending after a move."""
         return self._offers[move.candidate.key, move.way.option].arrival
 
-    def foresee(self, moved: Moved) -> Prospect:
+    def prospect(self, moved: Moved) -> Prospect:
         """Forecast when all pending Workloads finish if these Jobs were moved."""
         if not moved:
             return self._as_it_is
         waiting: list[QueuedGroup] = []
         for group in self._waiting:
             arrival = group.arrival
-            if arrival.key in moved:
-                # The group stays with a count of 0, so that unknown run times are estimated alike.
-                waiting.append(self._offers[arrival.key, moved[arrival.key].option])
-                arrival = replace(arrival, count=0)
-            waiting.append(replace(group, arrival=arrival))
+            if arrival.key not in moved:
+                waiting.append(group)
+                continue
+            # The group stays with a count of 0, so that unknown run times are estimated alike.
+            waiting.append(self._offers[arrival.key, moved[arrival.key].option])
+            waiting.append(replace(group, arrival=replace(arrival, count=0)))
         return self._prospect(self._planned(waiting))
 
     def _prospect(self, plan: forecast.Planned) -> Prospect:
@@ -113,8 +140,12 @@ class Lineup:
         for begun in plan.begun:
             sooner = (begun.finish - NEVER_SECONDS) * begun.count
             of_ranks[self._ranks[begun.key]] += sooner
-        finishes = {begun.key: begun.finish for begun in plan.begun}
-        return Prospect(finishes=finishes, total=sum(of_ranks.values()), of_ranks=of_ranks)
+        return Prospect(
+            finishes={begun.key: begun.finish for begun in plan.begun},
+            total=sum(of_ranks.values()),
+            of_ranks=of_ranks,
+            next_start=min((begun.at for begun in plan.begun), default=inf),
+        )
 
     def _ranked(self, group: QueuedGroup) -> QueuedGroup:
         """Return a group with a key: a movable Job's own, or one for all others of its rank."""
@@ -161,6 +192,8 @@ class ChosenMoves:
     """Number of Jobs that could be moved."""
     obstacles: Mapping[tuple[str, Obstacle], int]
     """(policy, obstacle) to the number of Jobs that cannot be moved."""
+    quiet_seconds: float = 0.0
+    """For so long no other choice is to be expected unless something changes in the queues."""
 
 
 def policies_of(snapshot: Snapshot) -> tuple[FallbackPolicy, ...]:
@@ -183,15 +216,20 @@ def choose_moves(world: ReconsiderInput, jobs: Iterable[Pending], *, most: int) 
     """Return at most *most* moves, those that are worth most first."""
     obstacles: Counter[tuple[str, Obstacle]] = Counter()
     asked: list[MoveQuestion] = []
+    quiet_seconds = inf
     for pending in jobs:
         answer = _asked(pending, world)
         if isinstance(answer, MoveQuestion):
             asked.append(answer)
+            # Of a Job with a deadline fewer options are in time from one moment to the next.
+            if wishes.DEADLINE in pending.job.annotations:
+                quiet_seconds = 0.0
         elif answer is not None:
             obstacles[answer] += 1
+            quiet_seconds = min(quiet_seconds, _passes_in(answer, pending, world))
     # The queues' contents are forecast only where a Job may be moved at all.
     if not asked or most < 1:
-        return ChosenMoves(obstacles=obstacles)
+        return ChosenMoves(obstacles=obstacles, quiet_seconds=quiet_seconds)
     lines = Lineup(world, {question.pending.key: question for question in asked})
     catalog = MoveOptions(world, lines.occupancy)
     candidates = []
@@ -200,15 +238,28 @@ def choose_moves(world: ReconsiderInput, jobs: Iterable[Pending], *, most: int) 
         if offers.obstacle is not None:
             obstacles[question.policy.name, offers.obstacle] += 1
             continue
-        candidates.append(_candidate(question, offers))
+        candidates.append(_candidate(question, offers, lines))
         lines.offer(question, offers)
-    moves = plan.plan_moves(candidates, lines.foresee, waiting=lines.length, most=most)
+    planned = plan.plan_moves(candidates, lines.prospect, waiting=lines.length, most=most)
     return ChosenMoves(
-        moves=moves,
-        arrivals=tuple(lines.arrival(move) for move in moves),
+        moves=planned.moves,
+        arrivals=tuple(lines.arrival(move) for move in planned.moves),
         candidates=len(candidates),
         obstacles=obstacles,
+        quiet_seconds=min(quiet_seconds, planned.quiet_seconds),
     )
+
+
+def _passes_in(answer: tuple[str, Obstacle], pending: Pending, world: ReconsiderInput) -> float:
+    """Return in how many seconds an obstacle passes by itself; inf: it does not."""
+    policy_name, obstacle = answer
+    if obstacle is Obstacle.BACKOFF:
+        return world.workloads[pending.key][0].requeue_at - world.unix
+    if obstacle is not Obstacle.TOO_SOON:
+        return inf
+    policy = next(policy for policy in world.snapshot.policies if policy.name == policy_name)
+    rules = policy.spec.reconsider or Reconsider()
+    return max(pending.created, pending.changed) + seconds(rules.after) - world.unix
 
 
 def _asked(pending: Pending, world: ReconsiderInput) -> MoveQuestion | tuple[str, Obstacle] | None:
@@ -293,7 +344,7 @@ def _workload_of(pending: Pending, world: ReconsiderInput) -> Workload | Obstacl
     return Obstacle.MISMATCH if workload.queue != pending.queue else workload
 
 
-def _candidate(question: MoveQuestion, offers: JobOptions) -> MoveCandidate:
+def _candidate(question: MoveQuestion, offers: JobOptions, lines: Lineup) -> MoveCandidate:
     gain: MoveGain = question.rules.minimum_gain
     return MoveCandidate(
         key=question.pending.key,
@@ -302,8 +353,8 @@ def _candidate(question: MoveQuestion, offers: JobOptions) -> MoveCandidate:
         cluster_queue=offers.cluster_queue,
         runs=offers.runs,
         kind=str(offers.number),
-        order=question.workload.created,
-        ways=tuple(offer.way for offer in offers.offers),
+        order=question.workload.queued_at,
+        ways=tuple(lines.bounded(offer) for offer in offers.offers),
         moved=question.pending.moves,
         least_seconds=seconds(gain.time),
         least_part=gain.percent / 100,

@@ -27,6 +27,12 @@ MUCH_LATER = 1.5
 as much as it loses: the place that it takes may soon be worth more to another (decision 0013)."""
 _BACK_FACTOR = 2.0
 """Factor by which each move of a Job raises what its next one must gain."""
+FRESH_PART = 0.05
+"""A forecast is taken to hold for this part of the longest wait in it, unless something changes: as
+new Jobs are decided on forecasts of that age."""
+TRUSTED_PART = 0.5
+"""For this part of the time after which a Job should be about to start, or a move worth making, it
+is taken not to be: expected run times change with the time that runs have taken."""
 _LATER_SECONDS = 1e-3
 """A Job finishes later only by more than this: less is a rounding error of sums."""
 
@@ -61,6 +67,9 @@ class Way:
     unsure: float = 0.0
     """Seconds that it must gain besides, so that it gains with enough probability although both
     starts are uncertain."""
+    soonest: float = -inf
+    """No forecast lets it finish there sooner than its run time after this, in seconds from now;
+    -inf: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +107,8 @@ class Prospect:
     """Sum of the finishes of all pending Workloads."""
     of_ranks: Mapping[Rank, float] = field(default_factory=dict)
     """The same for each rank; a moved Job counts with the rank that it had before."""
+    next_start: float = inf
+    """When the first pending Workload would start, in seconds from now; inf: none ever does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +123,15 @@ class Move:
     """When it would finish where it is, in seconds from now; inf: never."""
     after: float
     """When it would finish where it goes, in seconds from now; inf: never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovesPlan:
+    """The moves to be made, those that gain most first."""
+
+    moves: tuple[Move, ...] = ()
+    quiet_seconds: float = inf
+    """For so long no other moves are to be expected unless something changes in the queues."""
 
 
 Moved: TypeAlias = "Mapping[str, Way]"
@@ -129,22 +149,26 @@ class _MovePlan:
     """The forecast with these moves."""
     tries: int
     """How many more forecasts may be asked for."""
+    waiting: int
+    """How many Workloads are pending."""
     moved: dict[str, Way] = field(default_factory=dict)
     found: list[Move] = field(default_factory=list)
+    quiet_seconds: float = inf
+    """When the first Job of those tried that is not about to start will be."""
 
 
 def plan_moves(
     candidates: Sequence[MoveCandidate], foresee: Foresee, *, waiting: int, most: int
-) -> tuple[Move, ...]:
-    """Return at most *most* moves, those that gain most first.
+) -> MovesPlan:
+    """Plan at most *most* moves.
 
     *foresee* forecasts all pending Workloads with some Jobs moved; *waiting* is their number.
     """
     if not candidates or most < 1:
-        return ()
+        return MovesPlan()
     # A forecast costs by the number of pending Workloads, so with more of them fewer are tried.
     tries = min(_MOST_TRIES, max(_LEAST_TRIES, _WORK // max(1, waiting)))
-    state = _MovePlan(foresee=foresee, now=foresee({}), tries=tries - 1)
+    state = _MovePlan(foresee=foresee, now=foresee({}), tries=tries - 1, waiting=max(1, waiting))
     # With thousands pending there is time for two forecasts, so a whole batch is tried at once.
     size = most if tries == _LEAST_TRIES else 1
     while state.tries > 0 and len(state.found) < most:
@@ -156,7 +180,25 @@ def plan_moves(
         else:
             # No batch of this size gains enough; part of one still may.
             size //= 2
-    return tuple(state.found)
+    return MovesPlan(moves=tuple(state.found), quiet_seconds=_quiet_seconds(state, candidates))
+
+
+def _quiet_seconds(state: _MovePlan, candidates: Sequence[MoveCandidate]) -> float:
+    """Return how long the forecasts that were made say all that matters for a choice of moves.
+
+    They do until a Job is about to start that was not, and until the first Workload should have
+    started: if nothing has by then, they were wrong.
+    """
+    now = state.now
+    stays = [
+        wait
+        for candidate in candidates
+        for way in candidate.ways
+        if (wait := _due_in(candidate, way, now, inf)) > 0
+    ]
+    longest = max(now.finishes.values(), default=inf)
+    soon = min([state.quiet_seconds, *stays])
+    return min(TRUSTED_PART * soon, now.next_start, FRESH_PART * longest)
 
 
 _Batch: TypeAlias = "tuple[tuple[MoveCandidate, Way], ...]"
@@ -175,7 +217,10 @@ def _best(
             break
         due, after = _tried(state, batch)
         surplus = _gain(state.now, after, due) - _needed(state.now, after, due)
-        if due and surplus > 0 and (best is None or surplus > best[0]):
+        if due and surplus <= 0:
+            # What it lacks may come by the clock alone: in a second, at most one of each Workload.
+            state.quiet_seconds = min(state.quiet_seconds, -surplus / state.waiting)
+        elif due and (best is None or surplus > best[0]):
             best = surplus, due, after
     return best[1:] if best else None
 
@@ -184,19 +229,34 @@ def _tried(state: _MovePlan, batch: _Batch) -> tuple[_Batch, Prospect]:
     """Return the part of a batch that is due to be moved, and the forecast with that part moved."""
     # Without those that are not due the forecast is another one, so it is made again.
     state.tries -= 1
+    waits = [_due_in(candidate, way, state.now, way.soonest) for candidate, way in batch]
+    if min(waits) > 0:
+        # None of them can be due, so the forecast is not needed to know that.
+        state.quiet_seconds = min(state.quiet_seconds, *waits)
+        return (), state.now
     after = state.foresee({**state.moved, **{candidate.key: way for candidate, way in batch}})
-    due = tuple(
-        (candidate, way) for candidate, way in batch if _is_due(candidate, way, state.now, after)
-    )
+    waits = [
+        _due_in(candidate, way, state.now, _start(after, candidate, way.runs))
+        for candidate, way in batch
+    ]
+    state.quiet_seconds = min([state.quiet_seconds, *(wait for wait in waits if wait > 0)])
+    due = tuple(move for move, wait in zip(batch, waits, strict=True) if wait <= 0)
     return (due, after) if len(due) == len(batch) or not due else _tried(state, due)
 
 
-def _is_due(candidate: MoveCandidate, way: Way, now: Prospect, after: Prospect) -> bool:
-    """Tell whether a Job is about to start, where it is or where it would go."""
+def _due_in(candidate: MoveCandidate, way: Way, now: Prospect, there: float) -> float:
+    """Return in how many seconds a Job is about to start, where it is or where it would go.
+
+    It is 0 or less where the Job is about to start already. *there*: when it would start where it
+    would go, in seconds from now.
+    """
     # Jobs moved earlier used up ``maxMoves`` on what later Jobs changed again (decision 0013).
-    here = now.finishes.get(candidate.key, NEVER_SECONDS) - candidate.runs
-    there = after.finishes.get(candidate.key, NEVER_SECONDS) - way.runs
-    return min(here, there) <= max(SOON_SECONDS, SOON_PART * way.runs)
+    starts = min(_start(now, candidate, candidate.runs), there)
+    return starts - max(SOON_SECONDS, SOON_PART * way.runs)
+
+
+def _start(prospect: Prospect, candidate: MoveCandidate, runs: float) -> float:
+    return prospect.finishes.get(candidate.key, NEVER_SECONDS) - runs
 
 
 def _batches(state: _MovePlan, candidates: Sequence[MoveCandidate], size: int) -> Iterator[_Batch]:

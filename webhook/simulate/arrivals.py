@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from random import Random
 from typing import TypeAlias
 
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import seconds
+from webhook.model.quantity import is_quantity
+from webhook.simulate.scenario import NO_CHANGES, RowChanges
 from webhook.simulate.scenario_spec import (
     ArrivalsSpec,
     Burst,
@@ -37,6 +39,7 @@ class Coming:
     at: float
     job: str
     run_seconds: float | None = None
+    changes: RowChanges = NO_CHANGES
 
 
 def generate(spec: ArrivalsSpec, random: Random) -> Iterator[Coming]:
@@ -96,21 +99,19 @@ def read(spec: Csv, lines: Iterable[str], path: str) -> list[Coming]:
     if not comings:
         raise FieldError(f"{path}.where", f"no row of {spec.file} is left")
     first, start = comings[0].at, seconds(spec.start)
-    return [
-        Coming(
-            at=start + (coming.at - first) * spec.time_scale,
-            job=coming.job,
-            run_seconds=coming.run_seconds,
-        )
-        for coming in comings
-    ]
+    return [replace(coming, at=start + (coming.at - first) * spec.time_scale) for coming in comings]
 
 
 def _check_columns(spec: Csv, header: Iterable[str], path: str) -> None:
     known = list(header)
     wanted = {f"{path}.columns.arrival": spec.columns.arrival}
-    if spec.columns.run_time is not None:
-        wanted[f"{path}.columns.runTime"] = spec.columns.run_time
+    named = {
+        "runTime": spec.columns.run_time,
+        "priority": spec.columns.priority,
+        "queue": spec.columns.queue,
+        **{f"requests.{key}": column for key, column in spec.columns.requests.items()},
+    }
+    wanted |= {f"{path}.columns.{key}": column for key, column in named.items() if column}
     wanted |= {
         f"{path}.where[{n}].column": condition.column for n, condition in enumerate(spec.where)
     }
@@ -134,9 +135,27 @@ def _comings(spec: Csv, reader: csv.DictReader[str]) -> Iterator[Coming]:
             at = _instant(row[column], spec.arrival_format, column)
             run = spec.columns.run_time
             run_seconds = None if run is None else _run_time(row[run], run) * unit
+            changes = _changes(spec, row, f"{spec.file} line {reader.line_num}")
         except ValueError as error:
             raise FieldError(f"{spec.file} line {reader.line_num}", str(error)) from error
-        yield Coming(at=at, job=job, run_seconds=run_seconds)
+        yield Coming(at=at, job=job, run_seconds=run_seconds, changes=changes)
+
+
+def _changes(spec: Csv, row: Mapping[str, str], place: str) -> RowChanges:
+    columns = spec.columns
+    if not (columns.priority or columns.queue or columns.requests):
+        return NO_CHANGES
+    asked = {resource: row[column] or "" for resource, column in columns.requests.items()}
+    for resource, text in asked.items():
+        if text and not is_quantity(text):
+            expected = "a quantity such as 500m or 16Gi"
+            raise _unlike(expected, columns.requests[resource], text)
+    return RowChanges(
+        place=place,
+        priority_class=(row[columns.priority] or "") if columns.priority else "",
+        queue=(row[columns.queue] or "") if columns.queue else "",
+        requests=tuple((resource, text) for resource, text in asked.items() if text),
+    )
 
 
 def _job_of(spec: Csv, row: Mapping[str, str]) -> str | None:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic.alias_generators import to_camel
 
@@ -22,9 +22,12 @@ from webhook.simulate.replay import replay
 from webhook.simulate.results import JobResult, Result, Totals, totals
 from webhook.simulate.scenario import STATIC, Arm, Scenario
 
+_Part = TypeVar("_Part")
 VERSION: Final = 1
 _MOST_KINDS: Final = 8
 """Of Jobs; more would not fit in a line."""
+_NO_CLASS: Final = "(none)"
+"""In place of a priority class."""
 HERE: Final = "(manager)"
 """In place of a worker cluster."""
 _HEADER: Final = (
@@ -51,6 +54,17 @@ def table(scenario: Scenario, results: Sequence[Result]) -> str:
         header = ("MEAN TURNAROUND", *scenario.templates)
         rows = [(result.strategy, *_by_job(result, scenario)) for result in results]
         lines += ["", *aligned([header, *rows])]
+    if 1 < len(names := priority_classes(results)) <= _MOST_KINDS:
+        header = ("TURNAROUND BY PRIORITY", *(name or _NO_CLASS for name in names))
+        lines += ["", *aligned([header, *_turnarounds(results, names, Result.of_priority)])]
+    # Wide Jobs wait longer than others: under BestEffortFIFO narrow ones overtake them.
+    if 1 < len(widths := _widths(results)) <= _MOST_KINDS:
+        header = ("TURNAROUND BY ACCELERATORS", *map(str, widths))
+        lines += ["", *aligned([header, *_turnarounds(results, widths, Result.of_width)])]
+    if any(job.preempted for result in results for job in result.jobs):
+        header = ("PREEMPTED", *(name or _NO_CLASS for name in names))
+        rows = [(result.strategy, *_preempted(result, names)) for result in results]
+        lines += ["", *aligned([header, *rows])]
     if scenario.workers:
         clusters = ("", *scenario.workers)
         header = ("JOBS RUN IN", *(name or HERE for name in clusters))
@@ -71,6 +85,33 @@ def aligned(rows: Sequence[Sequence[str]], *, left: int = 1) -> list[str]:
         ).rstrip()
         for row in rows
     ]
+
+
+def priority_classes(results: Sequence[Result]) -> Sequence[str]:
+    """Return the priority classes of Jobs, by name; empty stands for none."""
+    return sorted({job.priority_class for result in results for job in result.jobs})
+
+
+def _widths(results: Sequence[Result]) -> Sequence[int]:
+    """Return how many accelerators Jobs need, ascending."""
+    return sorted({job.accelerators for result in results for job in result.jobs})
+
+
+def _turnarounds(
+    results: Sequence[Result],
+    parts: Sequence[_Part],
+    jobs_of: Callable[[Result, _Part], Sequence[JobResult]],
+) -> list[tuple[str, ...]]:
+    """Return a row for each result: the mean turnaround of each part of its Jobs."""
+    rows = []
+    for result in results:
+        means = (totals(jobs_of(result, part)).mean_turnaround for part in parts)
+        rows.append((result.strategy, *map(duration, means)))
+    return rows
+
+
+def _preempted(result: Result, names: Sequence[str]) -> list[str]:
+    return [str(totals(result.of_priority(name)).preempted) for name in names]
 
 
 def _by_job(result: Result, scenario: Scenario) -> list[str]:
@@ -169,6 +210,13 @@ def _result_json(result: Result, results: Sequence[Result]) -> Mapping[str, Any]
             name: _totals_json(totals(result.of(name)))
             for name in dict.fromkeys(job.template for job in result.jobs)
         },
+        "byPriority": {
+            name: _totals_json(totals(result.of_priority(name)))
+            for name in priority_classes([result])
+        },
+        "byAccelerators": {
+            str(width): _totals_json(totals(result.of_width(width))) for width in _widths([result])
+        },
         "byCluster": {
             name: _totals_json(totals(result.in_cluster(name)))
             for name in sorted({job.cluster for job in result.jobs} - {""})
@@ -188,6 +236,9 @@ def _job_json(job: JobResult) -> Mapping[str, Any]:
         "arrival": _rounded(job.arrival),
         "submittedTo": job.submitted,
         "queue": job.queue,
+        "priorityClass": job.priority_class or None,
+        "accelerators": job.accelerators,
+        "preempted": job.preempted,
         "cluster": job.cluster or None,
         "option": job.option or None,
         "start": _rounded(job.start),

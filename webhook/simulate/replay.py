@@ -11,17 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 
+from webhook.adapt.accelerators import is_accelerator
 from webhook.decide import match
 from webhook.flow import create
 from webhook.flow.carry_out import as_submitted
 from webhook.jobs import JOB
+from webhook.kueue import requests
 from webhook.kueue.occupancy import Occupancy
 from webhook.learn import job_class
 from webhook.learn.estimates import RunTimeLearner
 from webhook.model.decision import Decided, Decision
 from webhook.model.fields import FieldError
-from webhook.model.job import Job, Pending
-from webhook.model.queues import Arrival, Snapshot
+from webhook.model.job import PRIORITY_LABEL, Job, Pending
+from webhook.model.queues import Amounts, Arrival, Snapshot
 from webhook.model.reasons import why_stayed
 from webhook.reconsider import choose, offers
 from webhook.simulate.replayed_forecasts import Forecasts
@@ -46,7 +48,9 @@ MOST_AT_ONCE = 16
 class Moving:
     """The pending Jobs that a policy reconsiders, and when."""
 
-    def __init__(self, snapshot: Snapshot, forecasts: Forecasts) -> None:
+    def __init__(self, snapshot: Snapshot, forecasts: Forecasts, *, is_quiet: bool = True) -> None:
+        """Leave out the steps that cannot move a Job, if *is_quiet*."""
+        self._is_quiet = is_quiet
         self._policies = {policy.name for policy in choose.policies_of(snapshot)}
         self._trees = choose.trees(snapshot)
         self._forecasts = forecasts
@@ -54,6 +58,8 @@ class Moving:
         self._arrived = 1
         """Moves made so far, plus 1: so many are made at once."""
         self._at = inf
+        self._last = 0.0
+        """The last of the times at which the controller would choose moves; ``_at`` is later."""
 
     @property
     def next_step(self) -> float:
@@ -65,7 +71,7 @@ class Moving:
         if arrival.policy not in self._policies:
             return
         if not self._pending:
-            self._at = now + STEP_SECONDS
+            self._last, self._at = now, now + STEP_SECONDS
         self._pending[key] = Pending(
             uid=key,
             version="",
@@ -80,9 +86,20 @@ class Moving:
     def start(self, key: str) -> None:
         self._pending.pop(key, None)
 
+    def change(self, now: float) -> None:
+        """Note that the queues changed: moves may be chosen from the next step on."""
+        if self._pending and now + STEP_SECONDS < self._at:
+            self._at = self._step_after(now)
+
+    def _step_after(self, time: float) -> float:
+        """Return when the controller would choose moves for the first time after *time*."""
+        while (following := self._last + STEP_SECONDS) <= time:
+            self._last = following
+        return following
+
     def step(self, snapshot: Snapshot, now: float) -> Sequence[tuple[str, Arrival]]:
         """Choose moves; return the keys, each with the arrival that replaces its Workload."""
-        self._at = now + STEP_SECONDS
+        self._last = now
         world = offers.ReconsiderInput(
             snapshot=snapshot,
             contents=self._forecasts.contents(self._trees),
@@ -93,12 +110,22 @@ class Moving:
         most = min(self._arrived, MOST_AT_ONCE)
         chosen = choose.choose_moves(world, self._pending.values(), most=most)
         self._arrived += len(chosen.moves)
+        self._at = now + STEP_SECONDS
+        if self._is_quiet and not chosen.moves:
+            self.wait(now + chosen.quiet_seconds)
         moves = []
         for move, arrival in zip(chosen.moves, chosen.arrivals, strict=True):
             key = move.candidate.key.partition("/")[2]
             self._pending[key] = _moved(self._pending[key], arrival, world.unix)
             moves.append((key, arrival))
         return moves
+
+    def wait(self, until: float) -> None:
+        """Leave out all steps before *until*."""
+        if until == inf:
+            self._at = inf
+        while self._at < until:
+            self._at += STEP_SECONDS
 
 
 def _moved(before: Pending, arrival: Arrival, unix: float) -> Pending:
@@ -137,9 +164,11 @@ class _Replay:
         self._scenario, self._arm = scenario, arm
         snapshot = replace(scenario.snapshot, policies=arm.policies)
         self._forecasts = Forecasts(snapshot, run_times)
-        self._here = Site(snapshot, self._forecasts)
+        # What becomes of a Workload that is preempted while it runs in a worker is not modelled.
+        self._here = Site(snapshot, self._forecasts, preempts=not scenario.workers)
         self._workers = Workers(scenario.workers, self._here, scenario.policies)
-        self._moving = Moving(snapshot, self._forecasts)
+        # While Workloads are dispatched to workers, forecasts change by the clock alone.
+        self._moving = Moving(snapshot, self._forecasts, is_quiet=not scenario.workers)
         self._policies = {policy.name: policy for policy in arm.policies}
         self._own = len(self._here.schedules)
         self._schedules = self._here.schedules + self._workers.schedules
@@ -173,7 +202,7 @@ class _Replay:
             # Otherwise the event has happened already, or was withdrawn.
             if schedule.next_event() <= at:
                 schedule.step()
-                self._note(index)
+                self._note(index, at)
                 self._expect(index)
 
     def _reconsider(self, now: float) -> None:
@@ -209,6 +238,8 @@ class _Replay:
             template=submission.template,
             arrival=submission.at,
             submitted=job.queue,
+            priority_class=priority_class_of(job),
+            accelerators=accelerators_of(job, view.snapshot),
             queue=arrival.local_queue,
             option=(decision.option or "") if decision else "",
             policy=decision.policy if decision else "",
@@ -242,20 +273,25 @@ class _Replay:
         runs = UNTIL_ENDED if is_sent else TrueRunTimes(queued)
         index = self._here.join(queued, runs, now=now, age=age)
         if index is not None:
+            self._moving.change(now)
             heapq.heappush(self._agenda, (now, index))
 
-    def _note(self, index: int) -> None:
+    def _note(self, index: int, at: float) -> None:
         """Record which Workloads ended and started in the last step."""
         if index >= self._own:
             for taken in self._workers.note(index):
                 self._begin_there(taken)
             return
         schedule = self._schedules[index]
+        if schedule.runs.ended or schedule.runs.released or schedule.preempted or schedule.begun:
+            self._moving.change(at)
         for ended in schedule.runs.ended:
             ran_from = self._workers.began(ended)
             self._here.end(ended, ran_from=ran_from)
         for begun in schedule.runs.released:
             self._here.release(begun, amounts(schedule, begun))
+        for preempted in schedule.preempted:
+            self._preempt(preempted.key, amounts(schedule, preempted))
         for begun in schedule.begun:
             usage = amounts(schedule, begun)
             queued = self._here.begin(begun, usage)
@@ -271,7 +307,16 @@ class _Replay:
             )
         schedule.runs.ended.clear()
         schedule.runs.released.clear()
+        schedule.preempted.clear()
         schedule.begun.clear()
+
+    def _preempt(self, key: str, usage: Amounts) -> None:
+        """Let a Workload that held quota wait again; its schedule has queued it already."""
+        result = self._results[key]
+        self._results[key] = replace(
+            result, start=None, finish=None, held={}, preempted=result.preempted + 1
+        )
+        self._here.preempt(key, usage)
 
     def _begin_there(self, taken: Taken) -> None:
         """Start a Workload in a worker cluster, and hold the manager's quota as long."""
@@ -287,6 +332,22 @@ class _Replay:
         index = self._here.places[self._here.queued[begun.key].cluster_queue]
         self._schedules[index].runs.end(begun.key, begun.finish)
         self._expect(index)
+
+
+def priority_class_of(job: Job) -> str:
+    """Return the name of a Job's priority class; empty: it names none."""
+    of_pods = (pod_set.template.priority_class for pod_set in job.pod_sets)
+    return job.labels.get(PRIORITY_LABEL, "") or next(filter(None, of_pods), "")
+
+
+def accelerators_of(job: Job, snapshot: Snapshot) -> int:
+    """Return how many accelerators a Job needs, all its pods together."""
+    return sum(
+        amount
+        for need in requests.needs(job, snapshot)
+        for resource, amount in need.total.items()
+        if is_accelerator(resource)
+    )
 
 
 def _why(decision: Decision | None) -> str:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from webhook.decide import match
 from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.occupancy import NO_START_TIMES, Occupancy
-from webhook.kueue.schedule import StartedWorkloads
+from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.start_times import StartTimes, placed
 from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.estimates import RunTimeLearner
@@ -276,6 +276,17 @@ class Forecasts:
             charge=tuple(usage.items()),
             admitted=admitted,
         )
+        self._changed.add(joining.cluster_queue)
+
+    def preempt(self, key: str) -> None:
+        """Note that a Workload lost its quota and waits again, with its age; no run is learned."""
+        if key not in self._joined:
+            return
+        joining, shape = self._joined[key]
+        queue = self._queues[joining.cluster_queue]
+        held = queue.holding.pop(key)
+        waiting = _pending(joining, held.created)
+        queue.waiting.setdefault(shape, (joining.arrival, {}))[1][key] = waiting
         self._changed.add(joining.cluster_queue)
 
     def end(self, key: str, at: float, finish: float, flavors: str) -> None:

@@ -28,6 +28,10 @@ class JobResult:
     """The LocalQueue that it was created for."""
     queue: str
     """The LocalQueue that it was sent to."""
+    priority_class: str = ""
+    """As submitted; empty: it names none."""
+    accelerators: int = 0
+    """How many it was submitted for, all its pods together."""
     cluster: str = ""
     """The worker cluster that took it; empty: it ran here, or nowhere."""
     option: str = ""
@@ -37,7 +41,9 @@ class JobResult:
     why: str = ""
     """Why it is not moved; empty: it is, or no policy decided."""
     start: float | None = None
-    """None: it never started within the replay."""
+    """When it started, for the last time; None: it never did within the replay."""
+    preempted: int = 0
+    """How often it was preempted."""
     finish: float | None = None
     static_finish: float | None = None
     """When it ends under no policy at all; None: unknown, or never."""
@@ -73,6 +79,8 @@ class Totals:
     """Hours of accelerators in use, by flavor."""
     moved: int
     slower: int
+    preempted: int = 0
+    """Preemptions, of all Jobs together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +97,12 @@ class Result:
 
     def of(self, template: str) -> tuple[JobResult, ...]:
         return tuple(job for job in self.jobs if job.template == template)
+
+    def of_priority(self, priority_class: str) -> tuple[JobResult, ...]:
+        return tuple(job for job in self.jobs if job.priority_class == priority_class)
+
+    def of_width(self, accelerators: int) -> tuple[JobResult, ...]:
+        return tuple(job for job in self.jobs if job.accelerators == accelerators)
 
     def in_cluster(self, name: str) -> tuple[JobResult, ...]:
         return tuple(job for job in self.jobs if job.cluster == name)
@@ -109,6 +123,7 @@ def totals(jobs: Sequence[JobResult]) -> Totals:
         device_hours=_device_hours(jobs),
         moved=sum(job.is_moved for job in jobs),
         slower=sum(job.is_slower for job in jobs),
+        preempted=sum(job.preempted for job in jobs),
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webhook.model.fields import FieldError
+from webhook.model.job import PRIORITY_LABEL, QUEUE_LABEL
 from webhook.model.policy.fallback_policy import (
     FallbackPolicy,
     FinishTime,
@@ -40,6 +41,52 @@ class ScenarioError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowChanges:
+    """What a row says of its Job in place of the template; empty: the template stands."""
+
+    place: str = ""
+    """File and line, for errors."""
+    priority_class: str = ""
+    queue: str = ""
+    requests: tuple[tuple[str, str], ...] = ()
+    """(resource, quantity) for each pod."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.priority_class or self.queue or self.requests)
+
+    def applied(self, template: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the Job's manifest with these changes."""
+        if self.is_empty:
+            return template
+        named = {PRIORITY_LABEL: self.priority_class, QUEUE_LABEL: self.queue}
+        labels = {key: value for key, value in named.items() if value}
+        metadata = template["metadata"]
+        changed = {
+            **template,
+            "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **labels}},
+        }
+        return self._with_requests(changed) if self.requests else changed
+
+    def _with_requests(self, job: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked = dict(self.requests)
+        pods = job["spec"]["template"]
+        # The first container stands for the whole pod.
+        first, *others = pods["spec"]["containers"]
+        resources = first.get("resources", {})
+        # A limit must not be below what is requested, and an accelerator's must equal it.
+        limits = resources.get("limits", {})
+        limits = {key: asked.get(key, value) for key, value in limits.items()}
+        requests = {**resources.get("requests", {}), **asked}
+        first = {**first, "resources": {**resources, "requests": requests, "limits": limits}}
+        spec = {**pods["spec"], "containers": [first, *others]}
+        return {**job, "spec": {**job["spec"], "template": {**pods, "spec": spec}}}
+
+
+NO_CHANGES = RowChanges()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """The submission of one Job."""
 
@@ -50,6 +97,7 @@ class Submission:
     run_seconds: Mapping[str, float]
     """True run times: by the names of the ResourceFlavors that it may be assigned, sorted and
     joined by commas, or by option. All the time for which the Job holds quota is in them."""
+    changes: RowChanges = NO_CHANGES
 
     def seconds_on(self, flavors: str, option: str = "", *, sent_by: str = "") -> float:
         """Return how many seconds the Job really runs on these flavors.
@@ -110,7 +158,7 @@ class Scenario:
 
     def manifest(self, submission: Submission) -> Mapping[str, Any]:
         """Return the Job as it is submitted."""
-        template = self.templates[submission.template]
+        template = submission.changes.applied(self.templates[submission.template])
         return {**template, "metadata": {**template["metadata"], "name": submission.name}}
 
     def faster(self, factor: float) -> Scenario:
@@ -158,7 +206,9 @@ class Scenario:
 
 def emptied(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with empty queues and no off switch, as a replay begins."""
-    return replace(snapshot, off=None, held={}, competing={}, profiles={}, dispatches={})
+    return replace(
+        snapshot, off=None, held={}, competing={}, reserving={}, profiles={}, dispatches={}
+    )
 
 
 def enforced(name: str, policies: Sequence[FallbackPolicy], **changes: object) -> Arm:

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from webhook.jobs import JOB
-from webhook.kueue import multikueue
+from webhook.kueue import multikueue, requests
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL
@@ -286,9 +286,11 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
     placed = with_namespaces(rest, templates.values())
     snapshot = snapshot_of(placed)
     policies = tuple(policy(*entry) for entry in ruling)
-    _check_queues(templates, snapshot)
+    _check_templates(templates, snapshot)
     workers = read_worker_clusters(spec.clusters, snapshot, templates.values(), read_text)
     _check_keys(spec, snapshot, workers, policies)
+    submissions = _submissions(spec, read_text, seed)
+    _check_rows(submissions, templates, snapshot)
     return Scenario(
         name=spec.name,
         snapshot=replace(snapshot, policies=()),
@@ -296,20 +298,42 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
         policies=policies,
         policy_objects=tuple(source for source, _ in ruling),
         templates=templates,
-        submissions=_submissions(spec, read_text, seed),
+        submissions=submissions,
         workers=workers,
     )
 
 
-def _check_queues(templates: Mapping[str, Object], snapshot: Snapshot) -> None:
+def _check_templates(templates: Mapping[str, Object], snapshot: Snapshot) -> None:
+    """Reject Jobs that name a queue or a priority class that the cluster does not have."""
     for name, job in templates.items():
         metadata = job["metadata"]
         queue = fields.texts(metadata, "labels", f"jobs.{name}").get(QUEUE_LABEL)
-        key = (metadata["namespace"], queue or DEFAULT_QUEUE)
-        if key not in snapshot.local_queues:
-            there = [queue_name for space, queue_name in snapshot.local_queues if space == key[0]]
-            message = f"no LocalQueue {key[1]} in namespace {key[0]}; there is "
-            raise FieldError(f"jobs.{name}", message + (", ".join(there) or "none"))
+        _check_queue((metadata["namespace"], queue or DEFAULT_QUEUE), snapshot, f"jobs.{name}")
+        if missing := requests.unknown_class(JOB.read(job), snapshot):
+            raise FieldError(f"jobs.{name}", f"no {missing} in `cluster`")
+
+
+def _check_queue(key: tuple[str, str], snapshot: Snapshot, path: str) -> None:
+    if key not in snapshot.local_queues:
+        there = [queue_name for space, queue_name in snapshot.local_queues if space == key[0]]
+        message = f"no LocalQueue {key[1]} in namespace {key[0]}; there is "
+        raise FieldError(path, message + (", ".join(there) or "none"))
+
+
+def _check_rows(
+    submissions: Iterable[Submission], templates: Mapping[str, Object], snapshot: Snapshot
+) -> None:
+    """Reject rows with a queue or a priority that the cluster does not have."""
+    for submission in submissions:
+        changes = submission.changes
+        if changes.queue:
+            namespace = templates[submission.template]["metadata"]["namespace"]
+            _check_queue((namespace, changes.queue), snapshot, changes.place)
+        name = changes.priority_class
+        if name and name not in snapshot.priority_classes:
+            known = ", ".join(snapshot.priority_classes) or "none"
+            message = f"no WorkloadPriorityClass {name} in `cluster`; there is {known}"
+            raise FieldError(changes.place, message)
 
 
 def _check_keys(
@@ -362,7 +386,13 @@ def _drawn(
             raise FieldError(path, f"no Job {coming.job} in jobs; there is {known}")
         where = f"jobs.{coming.job}.runTimes"
         run = draw(plans[coming.job], coming.run_seconds, random, where)
-        yield Submission(at=coming.at, name="", template=coming.job, run_seconds=run)
+        yield Submission(
+            at=coming.at,
+            name="",
+            template=coming.job,
+            run_seconds=run,
+            changes=coming.changes,
+        )
 
 
 def _numbered(submissions: Sequence[Submission], overhead: float) -> tuple[Submission, ...]:

@@ -171,6 +171,12 @@ class Columns(StrictSpec):
     arrival: str
     run_time: str | None = None
     """Absent: the Job's `runTimes` say all."""
+    priority: str | None = None
+    """Names of WorkloadPriorityClasses; where it is empty, as for those below, the Job's own."""
+    queue: str | None = None
+    """Names of LocalQueues."""
+    requests: dict[str, str] = Field(default_factory=dict)
+    """Resource to the column with what each pod asks for, as `500m` or `16Gi`."""
 
 
 class Csv(StrictSpec):

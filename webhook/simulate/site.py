@@ -17,8 +17,8 @@ from webhook.kueue import multikueue, occupancy, quota
 from webhook.kueue.flavor_plan import NOWHERE, Demand, demand
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.queue_heads import PendingGroup
-from webhook.kueue.quota import UsageTree
-from webhook.kueue.schedule import Schedule, StartedWorkloads
+from webhook.kueue.quota_holders import StartedWorkloads
+from webhook.kueue.schedule import PreemptedWorkloads, Schedule
 from webhook.kueue.start_times import placed
 from webhook.learn import expected_runs
 from webhook.learn.estimates import RunTimeLearner
@@ -33,6 +33,7 @@ from webhook.model.queues import (
     FlavorResource,
     Guest,
     Held,
+    Preemption,
     Queueing,
     Snapshot,
     StopPolicy,
@@ -103,6 +104,14 @@ class KnownOccupancy:
         counts.usage.update(usage)
         counts.priorities[arrival.priority] += 1
 
+    def preempt(self, cluster_queue: str, arrival: Arrival, usage: Amounts) -> None:
+        """Count a Workload that reserved quota as pending again."""
+        counts = self._counts(cluster_queue)
+        counts.pending += 1
+        counts.reserving -= 1
+        counts.usage.subtract(usage)
+        counts.priorities[arrival.priority] -= 1
+
     def end(self, cluster_queue: str, arrival: Arrival, usage: Amounts) -> None:
         """Remove a Workload and its usage from the counts."""
         counts = self._counts(cluster_queue)
@@ -164,10 +173,11 @@ class QueuedJob:
 class Site:
     """A cluster; it begins with empty queues."""
 
-    def __init__(self, snapshot: Snapshot, forecasts: Forecasts) -> None:
+    def __init__(self, snapshot: Snapshot, forecasts: Forecasts, *, preempts: bool = False) -> None:
+        """With *preempts*, Workloads may lose their quota as the ClusterQueues' policies say."""
         self.snapshot, self.forecasts = snapshot, forecasts
         self.known = KnownOccupancy(snapshot)
-        self.schedules = tuple(_schedules(snapshot))
+        self.schedules = tuple(_schedules(snapshot, preempts=preempts))
         self.places = {
             name: index
             for index, schedule in enumerate(self.schedules)
@@ -239,6 +249,12 @@ class Site:
         self.known.start(queued.cluster_queue, queued.arrival, usage)
         return queued
 
+    def preempt(self, key: str, usage: Amounts) -> None:
+        """Let a Workload that holds quota wait again."""
+        queued = self.queued[key]
+        self.known.preempt(queued.cluster_queue, queued.arrival, usage)
+        self.forecasts.preempt(key)
+
     def end(self, ended: StartedWorkloads, *, ran_from: float) -> None:
         """Learn from a run."""
         flavors = ",".join(sorted(set(ended.flavors)))
@@ -295,17 +311,20 @@ class TrueRunTimes(Runs):
         return len(self._submission.run_seconds)
 
 
-def amounts(schedule: Schedule, begun: StartedWorkloads) -> Amounts:
-    return {schedule.tree.cells[cell]: amount for cell, amount in begun.usage}
+def amounts(schedule: Schedule, held: StartedWorkloads | PreemptedWorkloads) -> Amounts:
+    return {schedule.tree.cells[cell]: amount for cell, amount in held.usage}
 
 
-def _schedules(snapshot: Snapshot) -> Iterator[Schedule]:
+def _schedules(snapshot: Snapshot, *, preempts: bool) -> Iterator[Schedule]:
     """Yield a schedule for each tree, with empty queues."""
-    forest = quota.plant(snapshot.cluster_queues, snapshot.cohorts).forest
-    for root in sorted({forest.nodes[index].root for index in forest.places.values()}):
+    queues = [
+        queue if preempts else replace(queue, preemption=Preemption())
+        for queue in snapshot.cluster_queues.values()
+    ]
+    for tree in quota.plant(snapshot.cluster_queues, snapshot.cohorts).trees:
         schedule = Schedule(
-            UsageTree(forest, root),
-            snapshot.cluster_queues.values(),
+            tree,
+            queues,
             kueue=snapshot.kueue,
             live=True,
         )
