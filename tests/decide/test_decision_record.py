@@ -37,11 +37,11 @@ def test_the_annotation_is_compact_and_leaves_out_what_is_unknown():
 def test_what_was_written_is_read_back():
     found = decision_record.from_json(decision_record.to_json(decision(), {"/a": "b"}))
 
+    assert found.unix == 1795240800.0
     assert found == decision_record.Recorded(
         version=1,
         id="0a1b-00c0ffee",
         time="2026-11-21T06:00:00Z",
-        unix=1795240800.0,
         policy="light-gpu",
         mode=Mode.ENFORCE,
         option="cpu",
@@ -134,6 +134,7 @@ def test_a_decision_that_left_the_job_alone_names_no_option():
 
     assert "option" not in json.loads(text)
     assert decision_record.from_json(text).option is None
+    assert decision_record.from_json('{"version":1,"option":""}').option is None
 
 
 def test_of_a_newer_version_only_the_version_is_taken_for_known():
@@ -148,11 +149,13 @@ def test_of_a_newer_version_only_the_version_is_taken_for_known():
         ("", ": expected JSON"),
         ("[" * 60_000, ": expected JSON"),
         ("[]", ": expected an object, got a list"),
-        ("{}", ".version: expected a version number"),
+        ("{}", ".version: expected, but not there"),
+        ('{"version":0}', ".version: expected at least 1, got 0"),
         ('{"version":true}', ".version: expected a whole number, got a boolean"),
-        ('{"version":1,"id":7}', ".id: expected a string, got a number"),
-        ('{"version":1,"moves":"2"}', ".moves: expected a whole number, got a string"),
+        ('{"version":1,"id":7}', ".id: expected a string, got 7"),
+        ('{"version":1,"moves":"2"}', ".moves: expected a whole number, got '2'"),
         ('{"version":1,"original":[]}', ".original: expected an object, got a list"),
+        ('{"version":1,"options":[7]}', ".options[0]: expected an object, got 7"),
     ],
 )
 def test_what_is_no_decision_is_an_error_that_names_the_place(text, message):

@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 
 from tests.servers import paper_snapshot
-from webhook.admission import original as originals
+from webhook.admission import patch
 from webhook.jobs import KINDS
 from webhook.model.job import DECISION, MOVE_REASON, MOVE_TO
 from webhook.model.policy.fallback_policy import Reconsider
@@ -48,8 +48,8 @@ def decision(job):
 
 
 def undone(job):
-    original = originals.from_json(decision(job)["original"])
-    return originals.undone(job, original, KIND.allowed)
+    original = patch.original_from_json(decision(job)["original"])
+    return patch.undone(job, original, KIND.allowed)
 
 
 def plain(value):

@@ -82,7 +82,7 @@ def test_nobody_else_puts_back_what_was_submitted():
         if isinstance(node, ast.Attribute)
         and node.attr == "undone"
         and isinstance(node.value, ast.Name)
-        and node.value.id == "originals"
+        and node.value.id == "patch"
     ]
 
     assert users == ["flow/decided_job.py"]

@@ -8,7 +8,6 @@ from hypothesis import assume, given
 
 from tests.properties.decisions import KIND, _time, decided, submitted, world
 from tests.properties.jobs import adaptations, jobs
-from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.decide import decision_record
 from webhook.flow import create
@@ -40,7 +39,7 @@ def test_a_manifest_that_carries_a_decision_is_decided_as_it_was_submitted(sourc
 
     text = decided_anew["metadata"]["annotations"][DECISION]
     recorded = decision_record.from_json(text)
-    undone = originals.undone(decided_anew, originals.from_json(recorded.original), KIND.allowed)
+    undone = patch.undone(decided_anew, patch.original_from_json(recorded.original), KIND.allowed)
     assert later.decision.option == outcome.decision.option
     assert (
         json.loads(text)["original"]

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from tests.conftest import THOROUGH
 from tests.properties.jobs import jobs, options
 from webhook.adapt.adaptation import adapt
-from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.flow import reapply
 from webhook.jobs import KINDS
@@ -73,12 +72,12 @@ def _adapted_and_patched_twice_is_once(source, option):
 
 def _undoing_gives_the_submitted_object(source, option):
     edits = (*_edits(source, option), DECISION_EDIT)
-    original = originals.original_of(edits, source)
-    recorded = originals.from_json(json.loads(json.dumps(originals.to_json(original))))
+    original = patch.original_of(edits, source)
+    recorded = patch.original_from_json(json.loads(json.dumps(patch.original_json(original))))
     patched = _patched(source, edits)
 
-    undone = originals.undone(patched, recorded, KIND.allowed)
-    from_stored = originals.undone(_without_empty(patched), recorded, KIND.allowed)
+    undone = patch.undone(patched, recorded, KIND.allowed)
+    from_stored = patch.undone(_without_empty(patched), recorded, KIND.allowed)
 
     assert undone == source
     assert _without_empty(from_stored) == _without_empty(source)
@@ -86,7 +85,7 @@ def _undoing_gives_the_submitted_object(source, option):
 
 def _a_manifest_applied_again_changes_nothing(source, option):
     edits = _edits(source, option)
-    original = originals.original_of(edits, source)
+    original = patch.original_of(edits, source)
     stored = _patched(source, edits)
     applied = _applied(source, stored)
 

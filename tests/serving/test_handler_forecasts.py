@@ -67,12 +67,12 @@ def create(server, number):
     return found["option"], found
 
 
-def show(server, found, seen=(), foreseen=()):
+def show(server, found, seen=(), profiled=()):
     server.handler.update(
         Update(
             changed=changes(Snapshot(), found),
             seen=tuple(map(SeenWorkload, seen)),
-            foreseen=tuple(map(SeenWorkload, foreseen)),
+            profiled=tuple(map(SeenWorkload, profiled)),
             as_of=found.as_of,
             synced=True,
         )
@@ -104,7 +104,7 @@ def test_a_placement_leaves_the_forecast_with_profiles_that_contain_it():
     before = create(server, 8)[0]
 
     # Profiles of a cluster in which all of it has ended.
-    show(server, snapshot(profiles=profiles(100.5)), seen=ids, foreseen=ids)
+    show(server, snapshot(profiles=profiles(100.5)), seen=ids, profiled=ids)
 
     assert (before, create(server, 9)[0]) == ("cpu", "gpu")
 

@@ -1,8 +1,9 @@
-"""Turns edits into a minimal JSON Patch (RFC 6902), and applies it to the review's object as proof.
+"""Turns edits into a minimal JSON Patch (RFC 6902), records what stood there, and puts it back.
 
-A patch that does not apply is an error for the user even under ``failurePolicy: Ignore``. So on any
-doubt there is a PatchError and no patch. It also tells whether edits make an object too large. It
-must not know what the edits are for.
+A patch that does not apply is an error for the user even under ``failurePolicy: Ignore``: it is
+applied to the review's object as proof, and on any doubt there is a PatchError and no patch. The
+record comes back on the Job, where its owner may have changed it, so it is checked before it is
+used. It must not know what edits are for, nor why they are undone.
 """
 
 from __future__ import annotations
@@ -11,12 +12,94 @@ import marshal
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeAlias, cast
 
-from webhook.admission import original
-from webhook.admission.original import Allowed, original_of
-from webhook.model.edits import ABSENT, HOLE, Edit, Operation, Path, Prepared, escaped, to_pointer
+from webhook.model import job as jobs
+from webhook.model.edits import (
+    ABSENT,
+    HOLE,
+    KEYED_BY_NAME,
+    Absent,
+    Edit,
+    Operation,
+    Original,
+    Path,
+    Prepared,
+    escaped,
+    from_pointer,
+    to_pointer,
+)
+from webhook.model.fields import FieldError, Json
+from webhook.model.marks import MARKS
 from webhook.model.pods import recalling
+
+Allowed: TypeAlias = tuple[Path, ...]
+"""Patterns of paths; a part ``*`` is any text, ``domain/*`` any name with that prefix."""
+Tree: TypeAlias = "dict[str, Tree | Path]"
+
+
+def _match(path: Path, allowed: Allowed) -> Path | Tree | None:
+    """Return the pattern for *path*; a tree if *path* is above allowed paths; None: neither."""
+    return _find(path, _tree_of(allowed))
+
+
+def _find(path: Path, tree: Tree) -> Path | Tree | None:
+    """Return the same as ``_match`` from a *tree* that was fetched once for many paths."""
+    # Fetching the tree costs more than going down in it.
+    node: Path | Tree | None = tree
+    for part in path:
+        if not isinstance(node, dict):
+            return None
+        node = node.get(part) or node.get("*") or node.get(part.partition("/")[0] + "/*")
+    return node
+
+
+@lru_cache(maxsize=16)
+def _tree_of(allowed: Allowed) -> Tree:
+    tree: Tree = {}
+    for pattern in allowed:
+        node = tree
+        for part in pattern[:-1]:
+            # No pattern lies below another one, so what is found here is a tree.
+            node = cast("Tree", node.setdefault(part, {}))
+        node[pattern[-1]] = pattern
+    return tree
+
+
+def value_at(source: Any, path: Path) -> Any | Absent:
+    """Return the value at *path*; ABSENT if it is null or cannot be reached."""
+    node = source
+    for part in path:
+        node = _step(node, part)
+        if node is None:
+            return ABSENT
+    return node
+
+
+def _step(node: Any, part: str) -> Any:
+    """Return the value one part further down; None: there is none."""
+    if isinstance(node, dict):
+        return node.get(part)
+    if isinstance(node, list):
+        index = _place_of(node, part)
+        return None if index is None else node[index]
+    return None
+
+
+def _place_of(elements: list[Any], name: str) -> int | None:
+    """Return the index of the element called *name*, the last of several; None: there is none."""
+    # Of several variables with one name, the kubelet uses the last.
+    for index in range(len(elements) - 1, -1, -1):
+        element = elements[index]
+        if isinstance(element, dict) and element.get("name") == name:
+            return index
+    return None
+
+
+def _empty(part: str) -> Any:
+    """Return the empty container, list or object, for a field *part* that has to be created."""
+    return [] if part in KEYED_BY_NAME else {}
 
 
 class CannotApplyError(ValueError):
@@ -195,10 +278,10 @@ def _filled(value: Any, text: str) -> Any:
 
 def _check(edits: Sequence[Edit], allowed: Allowed) -> None:
     seen: set[Path] = set()
-    tree = original.tree_of(allowed)
+    tree = _tree_of(allowed)
     for edit in edits:
         # A record on the Job may have been forged: it must not open any other path.
-        if not isinstance(original.find(edit.path, tree), tuple):
+        if not isinstance(_find(edit.path, tree), tuple):
             raise PatchError(edit.path, "may not be patched")
         if edit.path in seen:
             raise PatchError(edit.path, "edited twice")
@@ -218,8 +301,8 @@ def _verify(edits: Sequence[Edit], source: dict[str, Any]) -> None:
     for edit in edits:
         parent = edit.path[:-1]
         if parent not in reached:
-            reached[parent] = original.value_at(source, parent)
-        value = original.step(reached[parent], edit.path[-1])
+            reached[parent] = value_at(source, parent)
+        value = _step(reached[parent], edit.path[-1])
         if (ABSENT if value is None else value) != edit.value:
             raise PatchError(edit.path, "does not have its value after the patch")
 
@@ -261,7 +344,7 @@ class _Operations:
         """Return the value one part further down (None: nothing) and the pointer's last part."""
         if isinstance(node, dict):
             return node.get(part), escaped(part)
-        index = original.place_of(node, part) if isinstance(node, list) else None
+        index = _place_of(node, part) if isinstance(node, list) else None
         if index is None:
             raise PatchError(edit.path, f"nothing called {part} at {pointer}")
         return node[index], str(index)
@@ -270,7 +353,7 @@ class _Operations:
         if edit.value is ABSENT:
             return
         if pointer not in self._created:
-            value = original.empty(edit.path[depth])
+            value = _empty(edit.path[depth])
             self._created[pointer] = value
             op = "add" if is_new else "replace"
             self._operations.append({"op": op, "path": pointer, "value": value})
@@ -278,7 +361,7 @@ class _Operations:
         for part in edit.path[depth + 1 : -1]:
             if not isinstance(node, dict):
                 raise PatchError(edit.path, f"nothing called {part} at {pointer}")
-            node = node.setdefault(part, original.empty(part))
+            node = node.setdefault(part, _empty(part))
         if isinstance(node, list):
             node.append(edit.value)
         else:
@@ -313,7 +396,7 @@ class _Operations:
                 if isinstance(element, dict) and element.get("name") == name
             ]
             return
-        index = original.place_of(node, name)
+        index = _place_of(node, name)
         if index is None:
             self._operations.append({"op": "add", "path": f"{pointer}/-", "value": edit.value})
         elif node[index] != edit.value:
@@ -338,7 +421,7 @@ def too_large(source: Mapping[str, Any], edits: Iterable[Edit]) -> str:
         if edit.path[-2] == "annotations":
             changed.setdefault(edit.path[:-1], {})[edit.path[-1]] = edit.value
     for path, values in changed.items():
-        before = original.value_at(source, path)
+        before = value_at(source, path)
         after = {**(before if isinstance(before, dict) else {}), **values}
         if _bytes(after) > _ANNOTATIONS:
             return f"{'.'.join(path)} would have more than {_ANNOTATIONS >> 10} KiB"
@@ -355,3 +438,151 @@ def _bytes(texts: Mapping[str, Any]) -> int:
         if isinstance(pair[1], str)
         for text in pair
     )
+
+
+_RECORD = f"metadata.annotations[{jobs.DECISION}].original"
+_TEXTS = frozenset({"labels", "annotations", "nodeSelector"})
+_AMOUNTS = frozenset({"requests", "limits"})
+
+
+def original_of(edits: Iterable[Edit], source: Mapping[str, Any]) -> Original:
+    """Return the values of *source* at the paths of *edits*, with parents that are missing.
+
+    What is missing or null is ABSENT.
+    """
+    values: dict[Path, Json | Absent] = {}
+    # Most edits share their parents, and the way down to these is what costs.
+    reached: dict[Path, Any] = {}
+    for edit in edits:
+        *above, last = edit.path
+        parent = tuple(above)
+        if parent not in reached:
+            reached[parent] = _reach(source, parent, values)
+        node = _step(reached[parent], last)
+        values[edit.path] = ABSENT if node is None else node
+    return values
+
+
+def _reach(source: Mapping[str, Any], path: Path, values: dict[Path, Json | Absent]) -> Any:
+    """Return the parent at *path*; None: it is missing, and recorded so with those above it."""
+    node: Any = source
+    for depth, part in enumerate(path, start=1):
+        node = _step(node, part)
+        if node is None:
+            values.update((path[:end], ABSENT) for end in range(depth, len(path) + 1))
+            break
+    return node
+
+
+def original_json(original: Original) -> dict[str, Json]:
+    """Return the record as JSON Pointers with names for indices; ABSENT becomes null."""
+    return {
+        to_pointer(path): None if value is ABSENT else value for path, value in original.items()
+    }
+
+
+def original_from_json(source: Mapping[str, Any]) -> Original:
+    """Read what ``original_json`` wrote; whether its paths may be edited is not checked here.
+
+    Raises:
+        FieldError: a key of *source* is no JSON Pointer.
+
+    """
+    values: dict[Path, Json | Absent] = {}
+    for pointer, value in source.items():
+        if not pointer.startswith("/"):
+            raise FieldError(_RECORD, f"expected a JSON Pointer, got {pointer!r}")
+        values[from_pointer(pointer)] = ABSENT if value is None else value
+    return values
+
+
+def undone(source: Mapping[str, Any], original: Original, allowed: Allowed) -> dict[str, Any]:
+    """Return a copy of *source* with the submitted values put back, without a decision's marks.
+
+    Raises:
+        FieldError: the record has a path that is not in *allowed*, or a value of a wrong type.
+
+    """
+    _check_original(original, allowed)
+    restored: dict[str, Any] = deepcopy(dict(source))
+    # A decision edits only leaves, so a parent in the record is one that it had to create.
+    parents = [path for path in original if isinstance(_match(path, allowed), dict)]
+    for path, value in original.items():
+        if path not in parents:
+            _put_back(restored, path, value)
+    _take_marks(restored, original, allowed)
+    # The deepest first: a parent is empty only after the ones below it are gone.
+    for path in sorted(parents, key=len, reverse=True):
+        _take_if_empty(restored, path)
+    return restored
+
+
+def _check_original(original: Original, allowed: Allowed) -> None:
+    for path, value in original.items():
+        pattern = _match(path, allowed)
+        fits = value is ABSENT if isinstance(pattern, dict) else _fits_pattern(path, value, pattern)
+        if not fits:
+            what = "may not be restored" if pattern is None else "has a value of a wrong type"
+            raise FieldError(_RECORD, f"{to_pointer(path)} {what}")
+
+
+def _fits_pattern(path: Path, value: Json | Absent, pattern: Path | None) -> bool:
+    if pattern is None or value is ABSENT:
+        return pattern is not None
+    *_, parent, last = pattern
+    if parent in _TEXTS:
+        return isinstance(value, str)
+    if parent in _AMOUNTS:
+        return isinstance(value, (str, int, float)) and not isinstance(value, bool)
+    if parent == "env":
+        return isinstance(value, dict) and value.get("name") == path[-1]
+    if last == "tolerations":
+        return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+    return isinstance(value, dict if last == "affinity" else str)
+
+
+def _put_back(restored: dict[str, Any], path: Path, value: Json | Absent) -> None:
+    node: Any = restored
+    for part in path[:-1]:
+        below = _step(node, part)
+        if below is None:
+            if value is ABSENT or not isinstance(node, dict):
+                # There is nothing to remove, or the container is gone, and that is not recreated.
+                return
+            below = node[part] = _empty(part)
+        node = below
+    if isinstance(node, dict):
+        if value is ABSENT:
+            node.pop(path[-1], None)
+        else:
+            node[path[-1]] = deepcopy(value)
+    elif isinstance(node, list):
+        _put_element_back(node, path[-1], value)
+
+
+def _put_element_back(elements: list[Any], name: str, value: Json | Absent) -> None:
+    index = _place_of(elements, name)
+    if value is ABSENT:
+        elements[:] = [item for item in elements if _step(item, "name") != name]
+    elif index is None:
+        elements.append(deepcopy(value))
+    else:
+        elements[index] = deepcopy(value)
+
+
+def _take_if_empty(restored: dict[str, Any], path: Path) -> None:
+    parent, value = value_at(restored, path[:-1]), value_at(restored, path)
+    if isinstance(parent, dict) and value in ({}, []):
+        del parent[path[-1]]
+
+
+def _take_marks(restored: dict[str, Any], original: Original, allowed: Allowed) -> None:
+    for place in {pattern[:-1] for pattern in allowed if pattern[-2] in _TEXTS}:
+        texts = value_at(restored, place)
+        if not isinstance(texts, dict):
+            continue
+        taken = [key for key in MARKS.intersection(texts) if (*place, key) not in original]
+        for key in taken:
+            del texts[key]
+        if taken:
+            _take_if_empty(restored, place)

@@ -7,9 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
-from typing import Any
+from typing import Annotated, Any, Final
+
+from pydantic import (
+    AfterValidator,
+    AliasPath,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    StrictInt,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic.alias_generators import to_camel
 
 from webhook.model import edits as edits_model
 from webhook.model import fields
@@ -23,7 +36,7 @@ from webhook.model.decision import (
     Skipped,
     Stay,
 )
-from webhook.model.fields import FieldError
+from webhook.model.fields import FieldError, field_errors
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.job import DECISION
 from webhook.model.policy.fallback_policy import Mode
@@ -33,12 +46,36 @@ VERSION = 1
 PREFIX = "kueue-fallback: "
 LONGEST = 65_536
 """Most characters of a recorded decision that is read; our own have a few thousand."""
-_LONGEST_NAME = 253
 _REASON_LIMIT = 256
 """Characters of the annotation ``reason``."""
 _WHOLE_FROM = 100.0
 _PATH = f"metadata.annotations[{DECISION}]"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
+_AS_WRITTEN = ConfigDict(alias_generator=to_camel, allow_inf_nan=False)
+
+
+def _known_mode(given: Any) -> Any:
+    # A mode that a newer version added counts as the one that changes nothing on a Job.
+    is_unknown = isinstance(given, str) and given not in Mode.__members__.values()
+    return Mode.OBSERVE if is_unknown else given
+
+
+_NO_STAY = {"time": "", "option": "", "reason": ""}
+_Seconds = Annotated[
+    float | None, BeforeValidator(lambda given: given if type(given) in (int, float) else None)
+]
+"""What is no number cannot be meant, and counts as not known."""
+_Count = Annotated[int | None, BeforeValidator(lambda given: given if type(given) is int else None)]
+_Name = Annotated[str, Field(max_length=253)]
+"""Kubernetes allows no longer name of any object."""
+_Stay = Annotated[
+    Stay,
+    BeforeValidator(lambda given: {**_NO_STAY, **given} if isinstance(given, dict) else given),
+]
+_History = Annotated[
+    tuple[_Stay, ...], FailFast(), AfterValidator(lambda stays: stays[-HISTORY_KEPT:])
+]
+"""We write no more stays than are kept, so further ones are not ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,37 +95,51 @@ class OptionFigures:
 class RecordedOption(OptionFigures):
     """All of it that is read back from a Job; the journal, which is long, keeps the figures."""
 
+    __pydantic_config__ = _AS_WRITTEN
+
+    name: str = ""
+    starts_in: _Seconds = None
+    runs: _Seconds = None
+    finishes_in: _Seconds = None
+    rejected: Annotated[str, AfterValidator(lambda because: because.partition(":")[0])] = ""
     cluster_queue: str = ""
-    because: str = ""
+    because: Annotated[str, Field(validation_alias="rejected")] = ""
     """The refusal in words, with its reason first; empty: it was not refused."""
-    pending: int | None = None
+    pending: _Count = None
     cluster: str = ""
     """The worker cluster where it was expected to run; empty: this one, or not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A decision as it is read back from a Job."""
+    """A decision as it is read back from a Job; of a newer version only the version is read."""
 
-    version: int
-    id: str
-    time: str
-    unix: float
-    """``time`` in seconds since 1970; 0: it cannot be read."""
-    policy: str
-    mode: Mode
-    option: str | None
-    reason: str
-    from_queue: str
-    original: Mapping[str, Any]
-    """JSON Pointer to what was submitted there, as ``admission.original`` writes it."""
+    # Anybody who may edit the Job can have changed it, so every field is checked and bounded.
+    __pydantic_config__ = _AS_WRITTEN
+
+    version: Annotated[StrictInt, Field(ge=1)]
+    id: _Name = ""
+    time: str = ""
+    policy: _Name = ""
+    mode: Annotated[Mode, BeforeValidator(_known_mode)] = Mode.OBSERVE
+    """Observe also where it is not known, so that nobody takes the Job for one that was changed."""
+    option: Annotated[_Name | None, AfterValidator(lambda name: name or None)] = None
+    reason: str = ""
+    from_queue: Annotated[_Name, Field(validation_alias=AliasPath("from", "queue"))] = ""
+    original: dict[str, Any] = field(default_factory=dict)
+    """JSON Pointer to what was submitted there, as ``admission.patch`` writes it."""
     left_alone: str = ""
     """Why no option was taken, a value of ``LeftAlone``; empty: one was, or it was not recorded."""
-    moves: int = 0
-    history: tuple[Stay, ...] = ()
-    changed: tuple[str, ...] = ()
-    options: tuple[RecordedOption, ...] = ()
+    moves: Annotated[StrictInt, Field(ge=0)] = 0
+    history: _History = ()
+    changed: Annotated[tuple[str, ...], FailFast()] = ()
+    options: Annotated[tuple[RecordedOption, ...], FailFast()] = ()
     """The options, as they were at the decision or the last move."""
+
+    @property
+    def unix(self) -> float:
+        """``time`` in seconds since 1970; 0: it cannot be read."""
+        return _unix(self.time)
 
     def elsewhere(self, queue: str) -> frozenset[str]:
         """Return the ClusterQueues of all options except that of the LocalQueue *queue*."""
@@ -108,6 +159,9 @@ class Recorded:
     def moved_unix(self) -> float:
         """When the Job was last moved, in seconds since 1970; 0: never, or it cannot be read."""
         return _unix(self.history[-1].time) if self.moves and self.history else 0.0
+
+
+_RECORDED: Final = TypeAdapter(Recorded)
 
 
 def to_json(decision: Decision, original: Mapping[str, Any]) -> str:
@@ -170,68 +224,24 @@ def from_json(text: str) -> Recorded:
         FieldError: the text is no decision.
 
     """
-    return read(parsed(text))
+    return from_object(parsed(text))
 
 
-def read(source: Mapping[str, Any]) -> Recorded:
+def from_object(source: Mapping[str, Any]) -> Recorded:
     """Read a decision from its JSON object, as ``decision_json`` writes it.
 
     Raises:
         FieldError: it is no decision.
 
     """
-    version = fields.integer(source, "version", _PATH)
-    if version is None or version < 1:
-        raise FieldError(fields.child(_PATH, "version"), "expected a version number")
-    if version > VERSION:
-        return _newer(version)
-    # Anybody who may edit the Job can have changed it, so every field is checked and bounded.
-    time = fields.text(source, "time", _PATH)
-    origin = fields.mapping(source, "from", _PATH)
-    return Recorded(
-        version=version,
-        id=_name(source, "id", _PATH),
-        time=time,
-        unix=_unix(time),
-        policy=_name(source, "policy", _PATH),
-        mode=_mode(fields.text(source, "mode", _PATH)),
-        option=_name(source, "option", _PATH) or None,
-        reason=fields.text(source, "reason", _PATH),
-        from_queue=_name(origin, "queue", fields.child(_PATH, "from")),
-        original=fields.mapping(source, "original", _PATH),
-        left_alone=fields.text(source, "leftAlone", _PATH),
-        moves=max(0, fields.integer(source, "moves", _PATH) or 0),
-        # We write no more stays than these, so further ones are not ours.
-        history=tuple(
-            Stay(**{name: fields.text(stay, name, here) for name in ("time", "option", "reason")})
-            for stay, here in fields.objects(source, "history", _PATH)
-        )[-HISTORY_KEPT:],
-        changed=tuple(fields.strings(source, "changed", _PATH)),
-        options=tuple(
-            _option(option, here) for option, here in fields.objects(source, "options", _PATH)
-        ),
-    )
-
-
-def _option(option: Mapping[str, Any], here: str) -> RecordedOption:
-    because, pending = fields.text(option, "rejected", here), option.get("pending")
-    return RecordedOption(
-        name=fields.text(option, "name", here),
-        queue=fields.text(option, "queue", here),
-        cluster_queue=fields.text(option, "clusterQueue", here),
-        starts_in=_amount(option.get("startsIn")),
-        runs=_amount(option.get("runs")),
-        finishes_in=_amount(option.get("finishesIn")),
-        rejected=because.partition(":")[0],
-        because=because,
-        pending=pending if type(pending) is int else None,
-        cluster=fields.text(option, "cluster", here),
-    )
-
-
-def _amount(value: Any) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number else None
+    version = source.get("version")
+    if type(version) is int and version > VERSION:
+        return Recorded(version=version)
+    try:
+        return _RECORDED.validate_python(source)
+    except ValidationError as error:
+        first = field_errors(error, {})[0]
+        raise FieldError(f"{_PATH}.{first.path}", first.message) from None
 
 
 def parsed(text: str) -> Mapping[str, Any]:
@@ -242,30 +252,6 @@ def parsed(text: str) -> Mapping[str, Any]:
 
     """
     return fields.from_json(text, _PATH, longest=LONGEST)
-
-
-def _name(source: Mapping[str, Any], key: str, path: str) -> str:
-    name = fields.text(source, key, path)
-    # Kubernetes allows no longer name of any object.
-    if len(name) > _LONGEST_NAME:
-        raise FieldError(fields.child(path, key), f"expected at most {_LONGEST_NAME} characters")
-    return name
-
-
-def _newer(version: int) -> Recorded:
-    # Observe, so that no reader takes such a decision for one that changed the Job.
-    return Recorded(
-        version=version,
-        id="",
-        time="",
-        unix=0.0,
-        policy="",
-        mode=Mode.OBSERVE,
-        option=None,
-        reason="",
-        from_queue="",
-        original={},
-    )
 
 
 def reason_of(decision: Decision) -> str:
@@ -386,9 +372,3 @@ def _unix(time: str) -> float:
         return fields.seconds_since_1970(time, _PATH)
     except FieldError:
         return 0.0
-
-
-def _mode(text: str) -> Mode:
-    """Read a mode; Observe for one that is not known."""
-    # A mode that a newer version added counts as the one that changes nothing on a Job.
-    return Mode(text) if text in Mode.__members__.values() else Mode.OBSERVE

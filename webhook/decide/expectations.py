@@ -13,14 +13,14 @@ from typing import TypeAlias
 from webhook.decide import remote_options
 from webhook.decide.remote_options import Reached
 from webhook.decide.wishes import Wishes
-from webhook.kueue.flavor_plan import demand
+from webhook.kueue.flavor_plan import demand, with_topology
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.profile import FoundStart
 from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import Expecting, estimate, limits_of
 from webhook.model.decision import Assessment, Fit, Rejection
-from webhook.model.forecasts import Basis, Delay, Forecast, JobClass, RunTime, Start
+from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, JobClass, RunTime, Start
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import Snapshot
@@ -98,7 +98,7 @@ class _Begun:
 def _begun(case: ForecastCase, assessment: Assessment, option: Option) -> _Begun:
     earliest = _start(case, assessment, option)
     start, flavors = (earliest.start, earliest.names) if earliest is not None else (None, "")
-    past = case.occupancy.snapshot.dispatches.get(assessment.cluster_queue)
+    past = _past(case.occupancy.snapshot, assessment.cluster_queue, flavors)
     if not assessment.cluster or assessment.rejection is not None:
         dispatch = expected_runs.dispatch(past, case.now)
         start = expected_runs.later(start, dispatch) if start is not None else None
@@ -110,9 +110,23 @@ def _begun(case: ForecastCase, assessment: Assessment, option: Option) -> _Begun
     if there is None or start is None:
         return _Begun(item=assessment, start=None, flavors=flavors)
     # The later of both counts: the worker cannot start what the manager has not sent.
-    last = _later(start, there.start)
+    last = _later(_postponed(start, there.asked_after), there.start)
     transfer = expected_runs.transfer(past, option)
     return _Begun(item=assessment, start=last, flavors=flavors, there=there, transfer=transfer)
+
+
+def _postponed(start: Start, seconds: float) -> Start:
+    return replace(
+        start, seconds=start.seconds + seconds, low=start.low + seconds, high=start.high + seconds
+    )
+
+
+def _past(snapshot: Snapshot, name: str, flavors: str) -> Dispatch | None:
+    """Return how long AdmissionChecks took of late; None: not known, or these flavors have none."""
+    queue = snapshot.cluster_queues.get(name)
+    if queue is not None and queue.checks and not queue.checks_on(flavors.split(",")):
+        return None
+    return snapshot.dispatches.get(name)
 
 
 def _later(first: Start, second: Start) -> Start:
@@ -181,14 +195,12 @@ def _with_forecast(
 def _unmodelled_rule(snapshot: Snapshot, assessment: Assessment) -> str:
     """Return what makes Kueue's admissions in an option's queue unpredictable; empty: nothing."""
     queue = snapshot.cluster_queues[assessment.cluster_queue]
-    names = (name for group in queue.groups for name in group.flavors)
+    flavors = demand(assessment.needs, queue, snapshot).flavors
     reasons = {
         PREEMPTION: assessment.fit is Fit.MAY_PREEMPT,
-        "admissionChecks": queue.checks_by_flavor,
-        "topology": any(
-            name in snapshot.flavors and snapshot.flavors[name].topology for name in names
-        ),
-        "dispatcher": bool(assessment.clusters) and not snapshot.kueue.dispatches_at_once,
+        # Each Job whose flavors have a topology needs a domain with room, whether it asks or not.
+        "topology": not flavors.isdisjoint(with_topology(queue, snapshot)),
+        "dispatcher": bool(assessment.clusters) and snapshot.kueue.external_dispatcher,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 

@@ -58,9 +58,16 @@ def assess(
 
     """
     local_queue, cluster_queue = queues
+    snapshot = occupancy.snapshot
+    assessed = (
+        (name, _assess(name, occupancy, needs, local_queue, priority))
+        for name in multikueue.behind(cluster_queue, snapshot)
+    )
     return tuple(
-        _assess(name, occupancy, needs, local_queue, priority)
-        for name in multikueue.behind(cluster_queue, occupancy.snapshot)
+        replace(there, starts_now=False)
+        if there.starts_now and multikueue.asked_after(name, cluster_queue, snapshot)
+        else there
+        for name, there in assessed
     )
 
 
@@ -81,6 +88,8 @@ class Reached:
     flavors: str
     run_times: Estimates
     start_delays: Estimates
+    asked_after: float = 0.0
+    """Seconds from the reservation at the manager until the cluster is asked."""
 
 
 def reach(
@@ -96,9 +105,7 @@ def reach(
 
     """
     starts = {
-        in_cluster.cluster: _begin(
-            occupancy.clusters[in_cluster.cluster], assessment, in_cluster, now, priority
-        )
+        in_cluster.cluster: _begin(occupancy, assessment, in_cluster, now, priority)
         for in_cluster in assessment.clusters
         if not in_cluster.refused and in_cluster.fit is not None
     }
@@ -134,19 +141,31 @@ def _soonest(start: Start) -> tuple[bool, float]:
 
 
 def _begin(
-    there: Occupancy, assessment: Assessment, in_cluster: InCluster, now: float, priority: int
+    occupancy: Occupancy, assessment: Assessment, in_cluster: InCluster, now: float, priority: int
 ) -> Reached | None:
+    there = occupancy.clusters[in_cluster.cluster]
     queue = there.snapshot.cluster_queues[in_cluster.cluster_queue]
     wanted = demand(assessment.needs, queue, there.snapshot)
     earliest = there.start_times.start_of(queue.name, wanted, now=now, priority=priority)
     if earliest is None:
         return None
+    managers = occupancy.snapshot.cluster_queues[assessment.cluster_queue]
+    asked = multikueue.asked_after(in_cluster.cluster, managers, occupancy.snapshot)
     return Reached(
-        start=earliest.start,
+        start=_from(asked, earliest.start),
+        asked_after=asked,
         flavors=earliest.names,
         run_times=there.snapshot.run_times,
         start_delays=there.snapshot.start_delays,
     )
+
+
+def _from(seconds: float, start: Start) -> Start:
+    """Return a start that is no sooner than in so many seconds."""
+    if not seconds:
+        return start
+    later = {name: max(seconds, getattr(start, name)) for name in ("seconds", "low", "high")}
+    return replace(start, **later)
 
 
 def refusal(clusters: Sequence[InCluster], cluster_queue: str) -> Rejection:

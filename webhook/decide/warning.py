@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from webhook.model.decision import Assessment, Decision
 from webhook.model.fields import Json
-from webhook.model.job import ENV_PREFIX, OURS, PRIORITY_LABEL, Job, PodSet, of_pod_sets
+from webhook.model.job import ENV_PREFIX, OURS, PRIORITY_LABEL, UNDO, Job, PodSet, of_pod_sets
 from webhook.model.pods import Container, PodTemplate
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import LeftAlone
@@ -140,6 +140,8 @@ _ROOM = LONGEST - len(PREFIX)
 _SHORTEST = 8
 """Characters that are left of every name before the text around the names is cut."""
 _CUT = "..."
+_LONGEST_NAME = 40
+"""Characters of an option's name that a user wrote."""
 _LONGEST_READ = 2000
 """Characters of a sentence that are used at all: it may quote what a user wrote."""
 _TO_OBJECT = (
@@ -182,11 +184,13 @@ def moved(taken: Assessment, differences: Differences, *, left: str) -> tuple[st
 
 
 def refused(wish: str, why: str) -> tuple[str, ...]:
-    """Say what was not done (*wish*, such as ``not moved to cpu``) and why."""
-    whole = sentence(f"{wish}: {why}")
+    """Say why a Job is not moved or undone as its annotation ``move-to``, *wish*, asks."""
+    named = shortened(" ".join(wish.split()), _LONGEST_NAME)
+    not_done = "not undone" if wish == UNDO else f"not moved to {named}"
+    whole = sentence(f"{not_done}: {why}")
     if len(whole) == 1:
         return whole
-    head = shortened(_plain(shortened(wish, _LONGEST_READ)), _ROOM)
+    head = shortened(_plain(not_done), _ROOM)
     return (PREFIX + head, *sentence(why))
 
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.decide import decision_record, match, warning
 from webhook.decide.decision_record import Recorded
@@ -76,7 +75,7 @@ def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
 
     *uid* is the review's; it replaces the name that ``generateName`` has yet to make.
     """
-    queue, asked = match.submission(job, snapshot).queue, _needs(job, snapshot)
+    asked, queue = _needs(job, snapshot), match.submission(job, snapshot).queue
     # Kueue queues no Workload whose LocalQueue does not exist.
     if (job.namespace, queue) not in snapshot.local_queues or asked is None:
         return None
@@ -128,8 +127,8 @@ def apply(
     prepared = patch.filled(prepared, decision.id)
     labelled = replace(case.submitted, labels=_labels(taken.job, taken, policy))
     named = case.kind.edits(case.submitted, labelled)
-    original = {**prepared.original, **originals.original_of(named, case.submitted_source)}
-    recorded = annotated(labelled, decision, originals.to_json(original), keys)
+    original = {**prepared.original, **patch.original_of(named, case.submitted_source)}
+    recorded = annotated(labelled, decision, patch.original_json(original), keys)
     return Decided(
         decision=decision,
         edits=prepared.edits + named + case.kind.edits(labelled, recorded),
@@ -216,9 +215,9 @@ def _changed(
 ) -> Decided:
     """Return the outcome where no prepared edits exist, as for a Job that carries a decision."""
     changed = case.kind.edits(case.submitted, after)
-    original = originals.original_of(changed, case.submitted_source)
+    original = patch.original_of(changed, case.submitted_source)
     keys = occupancy.snapshot.signing
-    recorded = annotated(after, decision, originals.to_json(original), keys)
+    recorded = annotated(after, decision, patch.original_json(original), keys)
     if case.current is case.submitted:
         edits = changed + case.kind.edits(after, recorded)
     else:

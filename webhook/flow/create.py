@@ -27,7 +27,7 @@ from webhook.decide.strategies import Asking
 from webhook.decide.warning import Differences
 from webhook.decide.wishes import Wishes, check_own_keys, read_wishes
 from webhook.flow import carry_out, decided_job
-from webhook.flow.decided_job import RecoveredJob
+from webhook.flow.decided_job import DecidedJob, RecoveredJob
 from webhook.jobs import JobKind
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import unmodelled
@@ -36,7 +36,7 @@ from webhook.model.decision import Assessment, CreateOutcome, Decided, Decision,
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, StrategyType
-from webhook.model.reasons import LeftAlone, Reason, Skip
+from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
 from webhook.model.signatures import unsigned_id
 from webhook.model.words import clip
 
@@ -109,15 +109,11 @@ def consider(
     raw = incoming.current
     if not all(pod_set.template.containers for pod_set in raw.pod_sets):
         raise FieldError("spec.template.spec.containers", "expected at least one container")
-    if incoming.recorded is not None:
-        earlier = _decided_already(raw, incoming.recorded, occupancy, moment)
-        if earlier is not None:
-            return earlier
-    case = incoming.recovered_if_possible()
-    case = replace(case, submitted=marks.unmarked(case.submitted))
-    outcome = _outcome(case, occupancy, moment, rules)
-    if incoming.doubt is not None:
-        outcome = replace(outcome, warnings=(*warning.foreign(), *outcome.warnings))
+    if incoming.recorded is not None and _is_reinvocation(raw, incoming.recorded, moment):
+        # The API server has passed on the warnings of the first call already.
+        arrival = carry_out.decided_before(raw, incoming.recorded, occupancy.snapshot)
+        return Skipped(skip=Skip.DECIDED_ALREADY, arrival=arrival)
+    outcome = _outcome(incoming, occupancy, moment, rules)
     # A Job that is left as submitted takes a place in its queue, too: without it, a burst of
     # such Jobs would be invisible to later reviews.
     if outcome.arrival is not None or _is_never_queued(outcome):
@@ -126,24 +122,21 @@ def consider(
     return replace(outcome, arrival=arrival)
 
 
-def _decided_already(
-    raw: Job, recorded: decision_record.Recorded, occupancy: Occupancy, moment: Moment
-) -> Skipped | None:
-    """Return the outcome of a Job that this admission or a newer version has decided; else None."""
-    if recorded.is_newer:
-        arrival = carry_out.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
-    elif _is_reinvocation(raw, recorded, moment):
-        arrival = carry_out.decided_before(raw, recorded, occupancy.snapshot)
-    else:
-        return None
-    # The API server has passed on the warnings of the first call already.
-    warnings = warning.newer(recorded.version) if recorded.is_newer else ()
-    return Skipped(skip=Skip.DECIDED_ALREADY, warnings=warnings, arrival=arrival)
-
-
 def _outcome(
-    case: RecoveredJob, occupancy: Occupancy, moment: Moment, rules: Rules
+    incoming: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules
 ) -> CreateOutcome:
+    """Return the outcome of a Job that this admission has not decided yet."""
+    if incoming.doubt is Obstacle.NEWER_DECISION:
+        return Skipped(skip=Skip.DECIDED_ALREADY, warnings=incoming.warnings)
+    case = incoming.recovered_if_possible()
+    case = replace(case, submitted=marks.unmarked(case.submitted))
+    outcome = _anew(case, occupancy, moment, rules)
+    if incoming.warnings:
+        outcome = replace(outcome, warnings=(*incoming.warnings, *outcome.warnings))
+    return outcome
+
+
+def _anew(case: RecoveredJob, occupancy: Occupancy, moment: Moment, rules: Rules) -> CreateOutcome:
     snapshot = occupancy.snapshot
     skipped = match.skip(case.submitted, snapshot)
     if skipped is not None:
@@ -200,8 +193,7 @@ def _decide(
     )
     # A decision on old figures would be a guess, so the Job is left as it was submitted.
     if age > rules.max_state_age_seconds:
-        limit = f"limit {rules.max_state_age_seconds:.0f} s"
-        reason = f"left as submitted: stale: the queues were last seen {age:.0f} s ago ({limit})"
+        reason = _stale(age, rules.max_state_age_seconds)
         return decision(option=None, left_alone=LeftAlone.STALE, reason=reason)
     # An annotation that cannot be read leaves the Job alone: its author meant something by it.
     try:
@@ -212,23 +204,35 @@ def _decide(
     if what := unmodelled(case.submitted, submitted.queue, occupancy.snapshot):
         reason = f"left as submitted: {what} is not modelled"
         return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
-    # A worker cluster that has been silent for too long takes no Job (decision 0016).
-    current = remote_options.fresh(occupancy, moment.now, rules.max_state_age_seconds)
-    assessments = assessed(case.submitted, policy, current, wanted=wanted, now=moment.now)
-    if detail := _unsupported(assessments, submitted.queue):
-        reason = clip(f"left as submitted: {detail}")
-        return decision(
-            options=assessments, option=None, left_alone=LeftAlone.UNMODELLED, reason=reason
-        )
     asking = Asking(
         submitted=submitted.queue,
         wishes=wanted.wishes,
         draw=_draw(moment.uid),
         probability=rules.min_gain_probability,
     )
+    # A worker cluster that has been silent for too long takes no Job (decision 0016).
+    current = remote_options.fresh(occupancy, moment.now, rules.max_state_age_seconds)
+    assessments = assessed(case.submitted, policy, current, wanted=wanted, now=moment.now)
+    return _chosen(partial(decision, options=assessments), policy, assessments, asking)
+
+
+def _stale(age: float, limit: float) -> str:
+    limited = f"(limit {limit:.0f} s)"
+    return f"left as submitted: stale: the queues were last seen {age:.0f} s ago {limited}"
+
+
+def _chosen(
+    decision: partial[Decision],
+    policy: FallbackPolicy,
+    assessments: Sequence[Assessment],
+    asking: Asking,
+) -> Decision:
+    """Return the decision with the option that is taken, or why none is."""
+    if detail := _unsupported(assessments, asking.submitted):
+        reason = clip(f"left as submitted: {detail}")
+        return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
     choice = strategies.choose(policy, assessments, asking)
     return decision(
-        options=assessments,
         option=None if choice.index is None else assessments[choice.index].option,
         left_alone=LeftAlone.NO_OPTION if choice.index is None else None,
         reason=_restrained(policy, choice.sentence),
@@ -316,7 +320,8 @@ def _is_reinvocation(job: Job, recorded: decision_record.Recorded, moment: Momen
     # With reinvocationPolicy IfNeeded the API server calls again once Kueue's webhook has changed
     # the Job (decision 0008).
     return (
-        0 <= moment.unix - recorded.unix <= REINVOCATION_SECONDS
+        not recorded.is_newer
+        and 0 <= moment.unix - recorded.unix <= REINVOCATION_SECONDS
         and unsigned_id(recorded.id).endswith("-" + _name_digest(job))
         and recorded.id not in moment.visible
     )

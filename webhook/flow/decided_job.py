@@ -13,7 +13,7 @@ from math import inf
 from typing import Any
 
 from webhook.adapt import movable_env
-from webhook.admission import original as originals
+from webhook.admission import patch
 from webhook.decide import decision_record, warning
 from webhook.decide.decision_record import Recorded
 from webhook.jobs import JobKind
@@ -60,6 +60,13 @@ class DecidedJob:
     None: nothing stands there, or it is relied on."""
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the Job's author should know of a decision that is not relied on."""
+        if self.doubt is Obstacle.NEWER_DECISION and self.recorded is not None:
+            return warning.newer(self.recorded.version)
+        return () if self.doubt is None else warning.foreign()
+
+    @property
     def believed(self) -> Recorded | None:
         """The decision; None: there is none that may be undone, counted and learned from."""
         return self.recorded if self.doubt is None else None
@@ -73,8 +80,8 @@ class DecidedJob:
         """
         if self.believed is None:
             return self.as_it_came()
-        original = originals.from_json(self.believed.original)
-        source = originals.undone(self.source, original, self.kind.allowed)
+        original = patch.original_from_json(self.believed.original)
+        source = patch.undone(self.source, original, self.kind.allowed)
         return RecoveredJob(
             kind=self.kind,
             source=self.source,
@@ -101,6 +108,16 @@ class DecidedJob:
             submitted_source=self.source,
             submitted=self.current,
         )
+
+
+def read_stored(source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None) -> DecidedJob:
+    """Read a Job that exists, and its decision, which may be older than the *keys*.
+
+    Raises:
+        FieldError: *source* cannot be read as a Job of *kind*.
+
+    """
+    return read(source, kind, keys, created=fields.created_unix(source))
 
 
 def read(
@@ -142,9 +159,6 @@ def _recorded(
     return (recorded, None) if is_own else (None, Obstacle.FOREIGN_DECISION)
 
 
-_LONGEST_NAME = 40
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     obstacle: Obstacle
@@ -163,7 +177,7 @@ def recover(
         FieldError: what the decision has recorded cannot be put back, or the Job cannot be read.
 
     """
-    job = read(source, kind, keys, created=fields.created_unix(source))
+    job = read_stored(source, kind, keys)
     if job.doubt is not None:
         unread = "its decision cannot be read" if job.doubt is Obstacle.UNREADABLE else ""
         return Refusal(obstacle=job.doubt, detail=unread)
@@ -193,7 +207,7 @@ def to_outcome(raw: Job, kind: JobKind, refusal: Refusal) -> Declined:
     why = refusal.detail or refusal.obstacle.meaning
     return Declined(
         edits=kind.edits(raw, left),
-        warnings=warning.refused(_not_done(raw.annotations[jobs.MOVE_TO]), why),
+        warnings=warning.refused(raw.annotations[jobs.MOVE_TO], why),
         obstacle=refusal.obstacle,
     )
 
@@ -208,12 +222,6 @@ def asked_about(undecided: Job) -> Mapping[str, str]:
     labels = _without(undecided.labels, {jobs.OPTION_LABEL})
     is_read = movable_env.as_literals(undecided) is not undecided
     return {**labels, jobs.OPTION_LABEL: jobs.UNDO} if is_read else labels
-
-
-def _not_done(wish: str) -> str:
-    if wish == jobs.UNDO:
-        return "not undone"
-    return f"not moved to {warning.shortened(' '.join(wish.split()), _LONGEST_NAME)}"
 
 
 def _took_no_option(raw: Job) -> bool:

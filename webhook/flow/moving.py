@@ -13,7 +13,6 @@ from math import inf
 from typing import Any
 
 from webhook.adapt import movable_env
-from webhook.admission import original as originals
 from webhook.admission import patch
 from webhook.decide import match, warning
 from webhook.decide.decision_record import Recorded
@@ -29,6 +28,7 @@ from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.reasons import Obstacle, Skip
+from webhook.model.signatures import SigningKeys
 from webhook.model.words import clip
 
 UNASKED = "as asked"
@@ -201,20 +201,31 @@ def _carried_out(
         after = replace(after, pod_sets=case.current.pod_sets)
     else:
         decision = signed
-    # What earlier options changed stays on record: they may have left an empty parent there.
-    decided = kind.edits(case.submitted, after)
-    original = {**originals.original_of(decided, case.submitted_source), **case.original}
+    return _recorded(case, decision, after, taken, keys)
+
+
+def _recorded(
+    case: RecoveredJob,
+    decision: Decision,
+    after: Job,
+    taken: Assessment,
+    keys: SigningKeys | None,
+) -> Moved | Refusal:
+    """Return the outcome of a move to *after*, with the record that takes it back."""
     now, before = case.current, case.submitted
+    # What earlier options changed stays on record: they may have left an empty parent there.
+    edited = case.kind.edits(before, after)
+    original = {**patch.original_of(edited, case.submitted_source), **case.original}
     changed = warning.between(now, after, left=now.queue, taken=after.queue)
     in_all = warning.between(before, after, left=before.queue, taken=after.queue)
     decision = replace(decision, changed=in_all.names)
-    final = carry_out.annotated(after, decision, originals.to_json(original), keys)
-    edits = kind.edits(case.current, final)
+    final = carry_out.annotated(after, decision, patch.original_json(original), keys)
+    edits = case.kind.edits(now, final)
     if what := patch.too_large(case.source, edits):
         return Refusal(obstacle=Obstacle.TOO_LARGE, detail=what)
     return Moved(
         decision=decision,
         edits=edits,
         original=original,
-        warnings=warning.moved(taken, changed, left=case.current.queue),
+        warnings=warning.moved(taken, changed, left=now.queue),
     )

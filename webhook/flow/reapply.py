@@ -6,24 +6,68 @@ object and the signing keys: it must not know mode, policy, state or off switch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from typing import Any
 
 from webhook.adapt import movable_env
-from webhook.admission import original as originals
-from webhook.decide import warning
-from webhook.decide.decision_record import Recorded
+from webhook.admission import patch
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import decided_job
 from webhook.jobs import JobKind
-from webhook.model import fields, quantity
-from webhook.model.edits import ABSENT, Absent, Edit, Operation, Original, Path
+from webhook.model import quantity
+from webhook.model.edits import (
+    ABSENT,
+    KEYED_BY_NAME,
+    Absent,
+    Edit,
+    Operation,
+    Original,
+    Path,
+    to_pointer,
+)
 from webhook.model.fields import FieldError, Json
 from webhook.model.job import DECISION, MOVE_TO, OPTION_LABEL, UNDO
+from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys
 
 _FREE = frozenset({"nodeSelector", "requests", "limits", "env"})
 """Fields of which every member may be patched, so that the whole field can be put back."""
+
+
+def restored(
+    old: Mapping[str, Any], new: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None = None
+) -> tuple[tuple[Edit, ...], tuple[str, ...]]:
+    """Return the edits that put decided values back in a repeated manifest, and warnings.
+
+    There are none for a decision that is not signed with one of the *keys*, or that this very
+    UPDATE changes; nor any that would make the object too large.
+
+    Raises:
+        FieldError: the record of the submitted values cannot be read, or *old* is no Job.
+
+    """
+    original, warnings = _submitted(old, new, kind, keys)
+    edits = restoration(old, new, original)
+    return () if patch.too_large(new, edits) else edits, warnings
+
+
+def _submitted(
+    old: Mapping[str, Any], new: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None
+) -> tuple[Original, tuple[str, ...]]:
+    """Return what was submitted of a Job that is decided or was undone, and warnings."""
+    if DECISION not in _annotations(old) and DECISION not in _annotations(new):
+        # An undone Job has no record; what it reads from annotations tells what was submitted.
+        return _read_variables(old, kind), ()
+    # A Job that opts out takes back all that its manifest says.
+    if _changes_decision(old, new) or _annotations(new).get(POLICY) == OPT_OUT:
+        return {}, ()
+    job = decided_job.read_stored(old, kind, keys)
+    if job.believed is not None:
+        return patch.original_from_json(job.believed.original), ()
+    # That a decision is foreign was said when the Job was created.
+    return {}, job.warnings if job.doubt is Obstacle.NEWER_DECISION else ()
 
 
 def restoration(
@@ -38,25 +82,33 @@ def restoration(
     edits: dict[Path, Edit] = {}
     # A parent that a decision had to create is recorded as ABSENT, beside the leaves in it.
     above = {path[:end] for path in original for end in range(1, len(path))}
-    for path, value in original.items():
+    for path, submitted in original.items():
+        values = _in_both(old, new, path)
+        if values is None:
+            continue
+        decided, now = values
         if path in above:
-            edits.update((edit.path, edit) for edit in _members(old, new, path, value))
-        elif _reachable(old, new, path):
-            edit = _restored(old, new, path, value)
-            if edit is not None:
-                edits[path] = edit
+            is_missing = submitted is ABSENT and now is ABSENT
+            edits.update((edit.path, edit) for edit in _members(path, decided) if is_missing)
+        # Only a submitted value that comes back is replaced (decision 0002).
+        elif now != decided and (
+            _is_merged(path, now, decided, submitted) or _same(path, now, submitted)
+        ):
+            edits[path] = Edit(path=path, value=decided, was=now)
     return tuple(edits.values())
 
 
-def _restored(
-    old: Mapping[str, Any], new: Mapping[str, Any], path: Path, submitted: Json | Absent
-) -> Edit | None:
-    now, decided = originals.value_at(new, path), originals.value_at(old, path)
-    # Only a submitted value that comes back is replaced (decision 0002).
-    comes_back = _same(path, now, submitted) or _is_merged(path, now, decided, submitted)
-    if not comes_back or now == decided:
-        return None
-    return Edit(path=path, value=decided, was=now)
+def _in_both(
+    old: Mapping[str, Any], new: Mapping[str, Any], path: Path
+) -> tuple[Any | Absent, Any | Absent] | None:
+    """Return the value at *path* in both; None: one lacks the container that *path* is in."""
+    for index, part in enumerate(path[:-2]):
+        if part in ("containers", "initContainers"):
+            container = path[: index + 2]
+            if ABSENT in (patch.value_at(old, container), patch.value_at(new, container)):
+                return None
+            break
+    return patch.value_at(old, path), patch.value_at(new, path)
 
 
 def _is_merged(path: Path, now: Any, decided: Any | Absent, submitted: Json | Absent) -> bool:
@@ -72,17 +124,11 @@ def _is_merged(path: Path, now: Any, decided: Any | Absent, submitted: Json | Ab
     return bool(now == {**decided, **submitted})
 
 
-def _members(
-    old: Mapping[str, Any], new: Mapping[str, Any], path: Path, submitted: Json | Absent
-) -> Iterator[Edit]:
+def _members(path: Path, decided: Any | Absent) -> Iterator[Edit]:
     """List the edits that refill a field that was not submitted and is missing again."""
-    if path[-1] not in _FREE or submitted is not ABSENT or not _reachable(old, new, path):
-        return
-    decided = originals.value_at(old, path)
-    if originals.value_at(new, path) is not ABSENT or not isinstance(decided, (dict, list)):
-        return
-    for name, value in _named(decided):
-        yield Edit(path=(*path, name), value=value, was=ABSENT)
+    if path[-1] in _FREE and isinstance(decided, (dict, list)):
+        for name, value in _named(decided):
+            yield Edit(path=(*path, name), value=value, was=ABSENT)
 
 
 def _named(parent: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
@@ -92,15 +138,6 @@ def _named(parent: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
     for entry in parent:
         if isinstance(entry, dict) and isinstance(entry.get("name"), str):
             yield entry["name"], entry
-
-
-def _reachable(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> bool:
-    """Tell whether both objects have the container that *path* goes through, if any."""
-    for index, part in enumerate(path[:-2]):
-        if part in ("containers", "initContainers"):
-            upto = path[: index + 2]
-            return ABSENT not in (originals.value_at(old, upto), originals.value_at(new, upto))
-    return True
 
 
 def _same(path: Path, value: Any, submitted: Json | Absent) -> bool:
@@ -115,41 +152,26 @@ def _same(path: Path, value: Any, submitted: Json | Absent) -> bool:
         return False
 
 
-def restored(
-    old: Mapping[str, Any], new: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None = None
-) -> tuple[tuple[Edit, ...], tuple[str, ...]]:
-    """Return the edits that put decided values back in a repeated manifest, and warnings.
+class Asked(Enum):
+    """What an UPDATE asks for by the annotation ``move-to``."""
 
-    There are none for a decision that is not signed with one of the *keys*, or that this very
-    UPDATE changes.
-
-    Raises:
-        FieldError: the record of the submitted values cannot be read, or *old* is no Job.
-
-    """
-    if DECISION not in _annotations(old) and DECISION not in _annotations(new):
-        # An undone Job has no record; what it reads from annotations tells what was submitted.
-        return restoration(old, new, _read_variables(old, kind)), ()
-    recorded = _unchanged_decision(old, new, kind, keys)
-    if recorded is None:
-        return (), ()
-    if recorded.is_newer:
-        return (), warning.newer(recorded.version)
-    return restoration(old, new, originals.from_json(recorded.original)), ()
+    MOVE = "move"
+    UNDO = "undo"
+    DECISION_CHANGED = "decision-changed"
+    """A move or an undo of a decision that the same UPDATE changes: it is refused."""
 
 
-def asks_for_move(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Tell whether this very UPDATE sets or changes the annotation ``move-to``."""
+def asked(old: Mapping[str, Any], new: Mapping[str, Any]) -> Asked | None:
+    """Return what this very UPDATE asks for; None: it does not set or change ``move-to``."""
     wanted = _annotations(new).get(MOVE_TO)
-    return isinstance(wanted, str) and wanted != _annotations(old).get(MOVE_TO)
+    if not isinstance(wanted, str) or wanted == _annotations(old).get(MOVE_TO):
+        return None
+    if _changes_decision(old, new):
+        return Asked.DECISION_CHANGED
+    return Asked.UNDO if wanted == UNDO else Asked.MOVE
 
 
-def asks_for_undo(new: Mapping[str, Any]) -> bool:
-    """Tell whether the annotation ``move-to`` asks for an undo and not for an option."""
-    return _annotations(new).get(MOVE_TO) == UNDO
-
-
-def changes_decision(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+def _changes_decision(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return _annotations(old).get(DECISION) != _annotations(new).get(DECISION)
 
 
@@ -162,22 +184,51 @@ def disowned(job: Mapping[str, Any], kind: JobKind) -> list[Operation]:
     # Server-side apply by others would conflict with the owner of the plain value (decision 0020).
     if _labels(job).get(OPTION_LABEL) != UNDO or DECISION in _annotations(job):
         return []
-    return originals.disowned(job, _read_variables(job, kind))
+    variables = _read_variables(job, kind)
+    return without_owner(job, variables)
+
+
+_VALUE = "f:value"
+
+
+def without_owner(source: Mapping[str, Any], variables: Iterable[Path]) -> list[Operation]:
+    """List the operations after which nobody owns the literal value of these variables."""
+    metadata = source.get("metadata")
+    entries = metadata.get("managedFields") if isinstance(metadata, dict) else None
+    owned = [
+        (str(index), *path)
+        for path in ((*_fields_of(variable), _VALUE) for variable in variables)
+        for index, entry in enumerate(entries if isinstance(entries, list) else ())
+        if _is_there(entry, path)
+    ]
+    return [
+        {"op": "remove", "path": to_pointer(("metadata", "managedFields", *path))} for path in owned
+    ]
+
+
+def _fields_of(path: Path) -> Iterator[str]:
+    """Yield the parts of a path as managed fields write it: ``f:env``, ``k:{"name":"A"}``."""
+    yield "fieldsV1"
+    above = ""
+    for part in path:
+        is_name = above in KEYED_BY_NAME
+        key = json.dumps({"name": part}, separators=(",", ":"), ensure_ascii=False)
+        yield f"k:{key}" if is_name else f"f:{part}"
+        above = "" if is_name else part
+
+
+def _is_there(node: Any, path: Path) -> bool:
+    for part in path:
+        if not isinstance(node, dict) or part not in node:
+            return False
+        node = node[part]
+    return True
 
 
 def _read_variables(job: Mapping[str, Any], kind: JobKind) -> Original:
     """Return the submitted value of each variable that an undone Job reads from an annotation."""
     raw = kind.read(job)
     return {edit.path: edit.value for edit in kind.edits(raw, movable_env.as_literals(raw))}
-
-
-def _unchanged_decision(
-    old: Mapping[str, Any], new: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None
-) -> Recorded | None:
-    # A Job that opts out takes back all that its manifest says.
-    if changes_decision(old, new) or _annotations(new).get(POLICY) == OPT_OUT:
-        return None
-    return decided_job.read(old, kind, keys, created=fields.created_unix(old)).recorded
 
 
 def _annotations(source: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -38,13 +38,12 @@ def undo(
     snapshot: Snapshot = _NOTHING_KNOWN,
     *,
     time: str,
-    blocked: Obstacle | None = None,
 ) -> Undone | Declined:
     """Return the outcome that takes back a decision and its moves, and pins the Job.
 
-    *snapshot* gives the signing keys and the queues that are MultiKueue's, and may be empty; *time*
-    is now, as RFC 3339 in UTC; *blocked* is why the Job's Workload rules the undo out, None if it
-    does not or that is not known. An undo that cannot be made is declined.
+    *snapshot* gives the signing keys, the queues that are MultiKueue's and what in the Job's
+    Workload rules the undo out; what is not known may be missing. *time* is now, as RFC 3339 in
+    UTC. An undo that cannot be made is declined.
 
     Raises:
         FieldError: *source* cannot be read as a Job of *kind*.
@@ -55,7 +54,7 @@ def undo(
         sentence = f"nothing to undo, as it has no decision; {_PINNED}"
         return _pinned(raw, _unasked(raw), kind, sentence)
     try:
-        outcome = _undone(source, raw, kind, snapshot, time=time, blocked=blocked)
+        outcome = _undone(source, raw, kind, snapshot, time=time)
     except FieldError as error:
         outcome = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
     return decided_job.to_outcome(raw, kind, outcome) if isinstance(outcome, Refusal) else outcome
@@ -68,7 +67,6 @@ def _undone(
     snapshot: Snapshot,
     *,
     time: str,
-    blocked: Obstacle | None,
 ) -> Undone | Refusal:
     case = decided_job.recover(source, kind, snapshot.signing)
     if isinstance(case, Refusal):
@@ -79,6 +77,7 @@ def _undone(
         return Refusal(obstacle=Obstacle.NO_QUEUE)
     if _would_cross(raw, case.submitted, snapshot):
         return Refusal(obstacle=Obstacle.MANAGED_BY, detail=_CROSSING)
+    blocked = snapshot.obstacles.get((raw.namespace, raw.name))
     after = put_back(raw, case.submitted, kind, blocked=blocked)
     if isinstance(after, Obstacle):
         return Refusal(obstacle=after)

@@ -7,7 +7,6 @@ decisions. What a review is answered is the handler's to decide.
 from __future__ import annotations
 
 import atexit
-import gc
 import math
 import os
 import sys
@@ -28,7 +27,7 @@ from webhook.model.decision import (
     Skipped,
     Undone,
 )
-from webhook.server import probes
+from webhook.server import lifecycle, probes
 from webhook.server.probes import read_paths
 from webhook.server.tls import Source
 from webhook.serving import decision_log
@@ -129,7 +128,7 @@ class _Server:
                 self.log.put({"level": "error", "msg": "ending", "error": error})
             self.log.close()
         finally:
-            os._exit(70)
+            os._exit(lifecycle.FAILED)
 
     def _take(self, update: Update) -> None:
         self.handler.update(update)
@@ -175,9 +174,7 @@ class _Server:
 
 
 def _freeze() -> None:
-    """Exempt what is there from garbage collection: its pauses were the server's longest."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    lifecycle.exempt_from_collection()
     sys.setswitchinterval(0.0005)
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
@@ -20,6 +20,7 @@ from typing import Any
 from webhook.admission import patch
 from webhook.admission.review import Review, Verdict, probe_verdict
 from webhook.flow import create, decided_job, moving, reapply, undoing
+from webhook.flow.reapply import Asked
 from webhook.jobs import KINDS, JobKind
 from webhook.kueue.occupancy import Occupancy
 from webhook.model.decision import (
@@ -138,8 +139,8 @@ class Handler:
             now = self._clock()
             self._forget(self._here.expire(now), now)
             self._clusters.expire(now)
-            moment = self._moment(review, now)
-            source = {**review.object, "metadata": _with_namespace(review)}
+            moment = self._moment(review.uid, now)
+            source = _with_namespace(review)
             outcome = create.consider(source, kind, self._occupancy(), moment, self._rules)
             if _is_unmarked(outcome) and not review.dry_run and self._is_repeated(source, now):
                 outcome = Skipped(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
@@ -148,13 +149,7 @@ class Handler:
             operations = patch.operations(outcome.edits, review.object, kind.allowed, prepared)
             if outcome.arrival is not None and not review.dry_run:
                 self._enter(outcome.arrival, now, is_known=_was_decided(outcome))
-        verdict = Verdict(
-            uid=review.uid,
-            patch=operations or None,
-            warnings=outcome.warnings,
-            audit=_audit(outcome),
-        )
-        return Considered(review=review, verdict=verdict, outcome=outcome)
+        return _considered(review, outcome, operations)
 
     def _occupancy(self) -> Occupancy:
         return self._clusters.around(self._here.occupancy)
@@ -187,13 +182,13 @@ class Handler:
         self._repeated.expect(key, now)
         return False
 
-    def _moment(self, review: Review, now: float) -> create.Moment:
+    def _moment(self, uid: str, now: float) -> create.Moment:
         unix = time.time()
         return create.Moment(
             now=now,
             unix=unix,
             time=_written(int(unix)),
-            uid=review.uid,
+            uid=uid,
             visible=self._visible,
         )
 
@@ -204,45 +199,30 @@ class Handler:
         """
         old = review.old_object or {}
         edits, warnings = reapply.restored(old, review.object, kind, self.snapshot.signing)
-        if patch.too_large(review.object, edits):
-            edits, warnings = (), ()
-        restored = patch.operations(edits, review.object, kind.allowed)
-        if reapply.asks_for_move(old, review.object):
-            return self._move(review, kind, restored)
-        operations = restored + reapply.disowned(review.object, kind)
-        verdict = Verdict(uid=review.uid, patch=operations or None, warnings=warnings)
-        outcome = Restored(edits=edits, warnings=warnings, count=len(restored))
-        return Considered(review=review, verdict=verdict, outcome=outcome)
-
-    def _move(self, review: Review, kind: JobKind, restored: list[Operation]) -> Considered:
-        """Move a Job; no placement is entered, because its Workload exists already."""
-        source = {**review.object, "metadata": _with_namespace(review)}
-        outcome: Moved | Undone | Declined
-        if reapply.changes_decision(review.old_object or {}, review.object):
-            outcome = decided_job.refused(source, kind, Obstacle.DECISION_CHANGED)
-        elif reapply.asks_for_undo(review.object):
-            now, blocked = _written(int(time.time())), self._blocked(source)
-            outcome = undoing.undo(source, kind, self.snapshot, time=now, blocked=blocked)
+        operations = patch.operations(edits, review.object, kind.allowed)
+        outcome: Restored | Moved | Undone | Declined
+        if asked := reapply.asked(old, review.object):
+            outcome = self._asked(asked, review, kind)
+            operations += patch.operations(outcome.edits, review.object, kind.allowed)
         else:
-            with self._lock:
-                moment = self._moment(review, self._clock())
-                outcome = moving.move(source, kind, self._occupancy(), moment, self._rules)
-        operations = restored + patch.operations(outcome.edits, review.object, kind.allowed)
+            outcome = Restored(edits=edits, warnings=warnings, count=len(operations))
         operations += reapply.disowned(review.object, kind)
-        verdict = Verdict(
-            uid=review.uid, patch=operations, warnings=outcome.warnings, audit=_audit(outcome)
-        )
-        return Considered(review=review, verdict=verdict, outcome=outcome)
+        return _considered(review, outcome, operations)
 
-    def _blocked(self, source: Mapping[str, Any]) -> Obstacle | None:
-        """Return what in a Job's Workload forbids a change of the Job; None: nothing does.
-
-        None also if the state is too old to know: an undo is then decided by the Job alone.
-        """
-        if self.state_age_seconds() > self._rules.max_state_age_seconds:
-            return None
-        metadata = source["metadata"]
-        return self.snapshot.obstacles.get((metadata["namespace"], metadata.get("name", "")))
+    def _asked(self, asked: Asked, review: Review, kind: JobKind) -> Moved | Undone | Declined:
+        """Move or undo a Job; no placement is entered, because its Workload exists already."""
+        source = _with_namespace(review)
+        if asked is Asked.DECISION_CHANGED:
+            return decided_job.refused(source, kind, Obstacle.DECISION_CHANGED)
+        if asked is Asked.UNDO:
+            now, snapshot = _written(int(time.time())), self.snapshot
+            # What an old state says of Workloads counts no more: the Job alone decides.
+            if self.state_age_seconds() > self._rules.max_state_age_seconds:
+                snapshot = replace(snapshot, obstacles={})
+            return undoing.undo(source, kind, snapshot, time=now)
+        with self._lock:
+            moment = self._moment(review.uid, self._clock())
+            return moving.move(source, kind, self._occupancy(), moment, self._rules)
 
 
 @lru_cache(maxsize=2)
@@ -259,12 +239,23 @@ def _was_decided(outcome: CreateOutcome) -> bool:
     return isinstance(outcome, Skipped) and outcome.skip is Skip.DECIDED_ALREADY
 
 
-def _with_namespace(review: Review) -> dict[str, object]:
+def _with_namespace(review: Review) -> dict[str, Any]:
     # A create may leave the object's namespace to the URL; the review always has it.
     metadata = review.object.get("metadata")
     if not isinstance(metadata, dict):
         raise FieldError("request.object.metadata", "expected an object")
-    return {**metadata, "namespace": review.namespace or metadata.get("namespace") or "default"}
+    namespace = review.namespace or metadata.get("namespace") or "default"
+    return {**review.object, "metadata": {**metadata, "namespace": namespace}}
+
+
+def _considered(review: Review, outcome: Outcome, operations: list[Operation]) -> Considered:
+    verdict = Verdict(
+        uid=review.uid,
+        patch=operations or None,
+        warnings=outcome.warnings,
+        audit=_audit(outcome),
+    )
+    return Considered(review=review, verdict=verdict, outcome=outcome)
 
 
 def _audit(outcome: Outcome) -> dict[str, str]:

@@ -230,7 +230,7 @@ class ClusterView:
         if update.synced:
             self.forecasts_as_of = update.forecasts_as_of
         self._live.drop(self._ledger.seen(update.seen, now))
-        self._live.forget(self._not_forecast.seen(update.foreseen))
+        self._live.forget(self._not_forecast.seen(update.profiled))
         gone = self._drop_expired(now)
         self._live.adopt(self.snapshot)
         return gone

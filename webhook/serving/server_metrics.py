@@ -82,14 +82,7 @@ class Metrics:
         self.age_limit = table.gauge(
             "state_age_limit_seconds", "State older than this decides nothing."
         )
-        self.observer_starts = table.counter("observer_starts", "Starts of the observer process.")
-        self.observer_failures = CountedElsewhere(
-            table.counter(
-                "observer_failed_turns",
-                "Turns of the observer that failed in a part; it goes on with the next.",
-                part=OBSERVER_PARTS,
-            )
-        )
+        self._observer(table)
         self.untested = table.gauge(
             "kueue_untested",
             "1 while Kueue's version, gates or configuration are not among those that are tested: "
@@ -99,6 +92,16 @@ class Metrics:
         )
         self.off = table.gauge(
             "switched_off", "1 while the off switch stops decisions there.", scope=SCOPES
+        )
+
+    def _observer(self, table: Table) -> None:
+        self.observer_starts = table.counter("observer_starts", "Starts of the observer process.")
+        self.observer_failures = CountedElsewhere(
+            table.counter(
+                "observer_failed_turns",
+                "Turns of the observer that failed in a part; it goes on with the next.",
+                part=OBSERVER_PARTS,
+            )
         )
 
     def _certificates(self, table: Table) -> None:

@@ -5,7 +5,7 @@ from copy import deepcopy
 import jsonpatch
 import pytest
 
-from webhook.admission.original import disowned
+from webhook.flow.reapply import without_owner
 
 PATH = ("spec", "template", "spec", "containers", "main", "env", "RUN_ENV")
 
@@ -22,7 +22,7 @@ def test_every_managers_claim_goes_and_nothing_else():
     entries = [owned(".", "f:name", "f:value"), owned("f:name"), owned("f:value")]
     source = {"metadata": {"managedFields": entries}}
 
-    found = jsonpatch.apply_patch(deepcopy(source), disowned(source, [PATH]))
+    found = jsonpatch.apply_patch(deepcopy(source), without_owner(source, [PATH]))
 
     assert found["metadata"]["managedFields"] == [owned(".", "f:name"), owned("f:name"), owned()]
 
@@ -31,4 +31,4 @@ def test_every_managers_claim_goes_and_nothing_else():
     "metadata", [None, {}, {"managedFields": "x"}, {"managedFields": [7, {"fieldsV1": []}]}]
 )
 def test_what_cannot_be_read_is_left_alone(metadata):
-    assert disowned({"metadata": metadata}, [PATH]) == []
+    assert without_owner({"metadata": metadata}, [PATH]) == []
