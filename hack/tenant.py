@@ -15,6 +15,8 @@ import json
 import statistics
 import subprocess
 import sys
+import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,8 +27,12 @@ from bench.plane import installed, say
 from bench.report import Figures, Target
 from hack import bodies, hostile, load, meters, paper
 from hack.controlplane import ControlPlane
-from hack.install import Installation, kubeconfig_of
+from hack.install import NAMESPACE, Installation, kubeconfig_of
 from hack.kwok import GPU
+from webhook.controller import savings_publisher
+from webhook.decide.decision_record import OptionFigures
+from webhook.hindsight import journal
+from webhook.hindsight.journal import JournalEntry, Slot
 
 ACCOUNT: Final = "tenant"
 RELEASE: Final = "kueue-fallback"
@@ -144,6 +150,40 @@ def prepare(plane: ControlPlane) -> None:
     client.apply_all(_rights(tenants))
     client.apply_all(_policies(names, [names.namespace, tenants]))
     plane.wait("both policies to decide", lambda: _decides(plane))
+    # The look back reads the newest entries of the journal. If these grew more from run to run, the
+    # controller would, too, whoever created the Jobs.
+    client.apply(_hour_before())
+
+
+def _hour_before() -> Any:
+    """Return the ConfigMap of the journal's last hour, with as many entries as are looked back."""
+    hour = journal.slot_of(time.time()) - 1
+    over = (_entry(number, hour) for number in range(savings_publisher.MOST_ENTRIES))
+    written = journal.config_map(Slot(number=hour, entries={entry.key: entry for entry in over}))
+    return {**written, "metadata": {**written["metadata"], "namespace": NAMESPACE}}
+
+
+def _entry(number: int, hour: int) -> JournalEntry:
+    """Return a light Job that was sent to the queue with room, and deleted before it began."""
+    created = hour * journal.SLOT_SECONDS + number // 2
+    submitted = paper.light_job("light", full_queues.NAMES)["spec"]["template"]["spec"]
+    return JournalEntry(
+        key=str(uuid.UUID(int=number)),
+        uid=str(uuid.UUID(int=number, version=4)),
+        namespace=full_queues.NAMES.namespace,
+        name=f"light-{number}",
+        created=created,
+        finished=created + 30,
+        outcome=journal.GONE,
+        queue="spare-lq",
+        submitted=json.dumps(submitted),
+        ran=json.dumps(submitted),
+        labels={paper.QUEUE_LABEL: "own-lq", **_FORECAST},
+        policy="forecast",
+        mode="Enforce",
+        option="spare",
+        offers=tuple(OptionFigures(name=name, queue=f"{name}-lq") for name in ("own", "spare")),
+    )
 
 
 def _of_a_day(name: str) -> Any:

@@ -266,7 +266,7 @@ env:
   - name: MALLOC_ARENA_MAX
     value: "1"
   - name: MALLOC_MMAP_THRESHOLD_
-    value: "131072"
+    value: "32768"
   - name: MALLOC_TRIM_THRESHOLD_
     value: "131072"
 {{- end }}

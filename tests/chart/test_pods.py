@@ -214,6 +214,6 @@ def test_what_large_objects_took_is_given_back(render, name):
 
     assert {each["name"]: each["value"] for each in container["env"]} == {
         "MALLOC_ARENA_MAX": "1",
-        "MALLOC_MMAP_THRESHOLD_": "131072",
+        "MALLOC_MMAP_THRESHOLD_": "32768",
         "MALLOC_TRIM_THRESHOLD_": "131072",
     }

@@ -4,7 +4,7 @@ from tests.controller.journals import ENDED, NAMESPACE, WORLD, over
 from tests.controller.watched_jobs import entry as glimpsed
 from webhook.api.watch import WatchUpdate
 from webhook.hindsight.journal import read_slot
-from webhook.hindsight.journal_keeper import SETTLED_SECONDS, WRITE_SECONDS, Journal
+from webhook.hindsight.journal_keeper import GRACE_SECONDS, WRITE_SECONDS, Journal
 
 
 class Keeping:
@@ -17,7 +17,7 @@ class Keeping:
 
     def show(self, *pasts):
         self.journal.take_over(over(*pasts))
-        self.unix += SETTLED_SECONDS
+        self.unix += GRACE_SECONDS
 
     def show_job(self, source, event="ADDED"):
         told = glimpsed(source)

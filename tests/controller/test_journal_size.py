@@ -12,7 +12,7 @@ from tests.controller.many_jobs import Day
 from tests.controller.objects import Objects
 from webhook.hindsight import journal
 from webhook.hindsight.journal import MOST_ENTRIES, read_slot
-from webhook.hindsight.journal_keeper import SETTLED_SECONDS, WRITE_SECONDS, Journal
+from webhook.hindsight.journal_keeper import GRACE_SECONDS, WRITE_SECONDS, Journal
 
 MIB = 1 << 20
 STRINGS = 3e6
@@ -34,7 +34,7 @@ class Keeping:
 
     def write(self):
         """Look until all is written."""
-        self.unix += SETTLED_SECONDS
+        self.unix += GRACE_SECONDS
         looks = iter(range(100))
         while self.journal.step(WORLD, next(looks) * WRITE_SECONDS).written:
             pass
@@ -86,6 +86,23 @@ def cost_of_keeping(jobs):
     return tracemalloc.get_traced_memory()
 
 
+def test_the_entries_of_the_present_hour_are_not_kept_in_memory():
+    before, after = alone(cost_of_the_present_hour, 2_000)
+
+    assert after < before
+
+
+def cost_of_the_present_hour(jobs):
+    """Return the bytes in use before the entries are written and after, without the server's."""
+    day = Day(jobs, seconds=3_000)
+    tracemalloc.start()
+    keeping = Keeping(day)
+    before, _ = tracemalloc.get_traced_memory()
+    keeping.write()
+    keeping.server.held.clear()
+    return before, tracemalloc.get_traced_memory()[0]
+
+
 def test_what_is_read_again_of_a_day_costs_less_than_2_kb_each():
     """So that 20,000 cost a report less than 40 MB, and the newest 5,000 the controller 10 MB."""
     read, kept, peak = alone(cost_of_reading, 2_000)
@@ -101,6 +118,22 @@ def cost_of_reading(jobs):
     tracemalloc.start()
     found = journal.newest(keeping.server, NAMESPACE, float(ENDED), jobs)
     return len(found.entries), *tracemalloc.get_traced_memory()
+
+
+def test_of_an_hour_that_is_read_in_part_only_the_newest_entries_are_made():
+    read, peak = alone(cost_of_the_newest, 200)
+
+    assert read == 200
+    assert peak < 2_000 * 2e3
+
+
+def cost_of_the_newest(most):
+    """Read so many of an hour with 2,000 entries, which are 1.4 kB each as text."""
+    keeping = Keeping(Day(2_000, seconds=3_000))
+    keeping.write()
+    tracemalloc.start()
+    newest = journal.newest(keeping.server, NAMESPACE, float(ENDED), most)
+    return len(newest.entries), tracemalloc.get_traced_memory()[1]
 
 
 def alone(measure, jobs):

@@ -9,7 +9,7 @@ from tests.servers import Server, paper_snapshot
 from webhook.api.watch import WatchUpdate
 from webhook.controller.unreviewed import MOST_WAITING, SnapshotHistory, UnreviewedJobs
 from webhook.model.pods import Selector
-from webhook.model.queues import OffSwitch
+from webhook.model.queues import ConsumedResources, OffSwitch
 
 CREATED = STARTED + 60
 OURS = "kueue-fallback.dev/"
@@ -186,7 +186,9 @@ def test_of_snapshots_that_differ_in_what_waits_one_is_kept():
     history, snapshot = SnapshotHistory(), paper_snapshot()
     off = dataclasses.replace(snapshot, off=OffSwitch())
     for number in range(100):
-        history.note(dataclasses.replace(snapshot, generation=number + 1, competing={}), number)
+        used = {("team", "gpu-lq"): ConsumedResources(amounts={"cpu": float(number)})}
+        changed = {"competing": {}, "reserving": {"gpu-cq": (number,)}, "consumed": used}
+        history.note(dataclasses.replace(snapshot, generation=number + 1, **changed), number)
     history.note(off, 100.0)
 
     kept = history.since(50.0)

@@ -8,7 +8,7 @@ from tests.hindsight import journals
 from webhook.decide.decision_record import OptionFigures
 from webhook.hindsight.gains import NOBODY, gains
 from webhook.hindsight.journal import GONE
-from webhook.hindsight.look_back import look_back, untold
+from webhook.hindsight.look_back import look_back, without_replay
 
 GIVEN = journals.scenario("burst")
 DECIDED = journals.happened(GIVEN, "FinishTime")
@@ -114,7 +114,7 @@ def test_without_queues_the_decisions_forecasts_tell():
     entries = [expecting(entry) for entry in enforced()]
     moved = [entry for entry in entries if entry.queue == "cpu-lq"]
 
-    found = gains(untold(entries), since=journals.BEGAN, until=journals.BEGAN + 1000)
+    found = gains(without_replay(entries), since=journals.BEGAN, until=journals.BEGAN + 1000)
 
     light = next(row for row in found.rows if row.policy == "light")
     assert light.saved == pytest.approx(sum(500 - e.finished + e.created for e in moved))

@@ -64,7 +64,7 @@ def test_where_nothing_is_known_of_a_worker_nothing_is_counted(mode, ran):
     assert found.unseen == ("worker",)
     assert [(row.seen, row.unseen, row.saved) for row in found.rows] == [(15, 15, None)] * 2
     assert found.sureness is None
-    assert [row.is_told for row in found.rows] == [mode == "Enforce"] * 2
+    assert [row.is_moved_known for row in found.rows] == [mode == "Enforce"] * 2
 
 
 def test_what_is_not_known_is_said_plainly():

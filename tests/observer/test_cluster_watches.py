@@ -96,7 +96,7 @@ class Observer:
         while not is_so():
             assert time.monotonic() < deadline
             self.logged += self.watches.take(self.told.get(timeout=10))
-            update = self.watches.told(Update(), time.monotonic(), time.time())
+            update = self.watches.with_clusters(Update(), time.monotonic(), time.time())
             self.names = update.watched_clusters
             for name, each in update.clusters.items():
                 if each.synced:
@@ -135,7 +135,7 @@ def test_what_is_told_is_taken_over_whether_or_not_anybody_reads_what_is_to_be_l
 
     observer.watches.take(observer.told.get(timeout=10))
 
-    assert observer.watches.told(Update(), 0.0, 0.0).watched_clusters == ("gpu",)
+    assert observer.watches.with_clusters(Update(), 0.0, 0.0).watched_clusters == ("gpu",)
     end(observer)
 
 

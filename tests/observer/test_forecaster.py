@@ -86,7 +86,7 @@ def keys(seen):
 def test_a_placement_is_foreseen_when_the_profiles_contain_its_workload():
     bench = Bench(pending("a"))
     bench.offer()
-    assert (keys(bench.update.seen), keys(bench.update.foreseen)) == (["id-a"], [])
+    assert (keys(bench.update.seen), keys(bench.update.profiled)) == (["id-a"], [])
     # What comes while the forecast is made is in the next one.
     bench.feed.take(changed(kinds.WORKLOADS, "ADDED", pending("b")))
     bench.offer()
@@ -95,9 +95,9 @@ def test_a_placement_is_foreseen_when_the_profiles_contain_its_workload():
     bench.offer()
     second = bench.forecast()
 
-    assert (keys(first.foreseen), free(first)) == (["id-a"], [(0, 0), (21, 4)])
-    assert (keys(second.foreseen), free(second)) == (["id-b"], [(0, 0), (42, 4)])
-    assert bench.feed.update(1.0, 0.0).foreseen == ()
+    assert (keys(first.profiled), free(first)) == (["id-a"], [(0, 0), (21, 4)])
+    assert (keys(second.profiled), free(second)) == (["id-b"], [(0, 0), (42, 4)])
+    assert bench.feed.update(1.0, 0.0).profiled == ()
 
 
 def test_nothing_is_forecast_while_a_forecast_is_made_or_rests():
@@ -177,7 +177,7 @@ def test_trees_take_turns_and_each_says_itself_which_workloads_it_contains(monke
     found.append(bench.forecast())
 
     assert [sorted(update.changed["profiles"].put) for update in found] == [["gpu-cq"], ["idle-cq"]]
-    assert [keys(update.foreseen) for update in found] == [["id-a"], ["id-b"]]
+    assert [keys(update.profiled) for update in found] == [["id-a"], ["id-b"]]
     assert bench.offer() == 0
 
 
@@ -194,7 +194,7 @@ def test_who_has_waited_longest_is_next(monkeypatch):
         bench.feed.take(changed(kinds.WORKLOADS, "ADDED", come))
         bench.offer()
     for _ in range(3):
-        made.append(keys(bench.forecast().foreseen))
+        made.append(keys(bench.forecast().profiled))
         bench.offer()
 
     assert made == [["id-c"], ["id-d"], ["id-e"]]

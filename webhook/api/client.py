@@ -75,11 +75,15 @@ def _shallow(content: bytes) -> Iterator[bytes]:
 
 
 def events(response: urllib3.BaseHTTPResponse) -> Iterator[Mapping[str, Any]]:
-    tail = b""
+    parts: list[bytes] = []
     try:
         for chunk in response.stream(1 << 16):
-            *lines, tail = (tail + chunk).split(b"\n") if b"\n" in chunk else (tail + chunk,)
-            for line in lines:
+            # A line of a megabyte comes in many chunks, and is put together once.
+            first, *following = chunk.split(b"\n")
+            parts.append(first)
+            for following_part in following:
+                line = b"".join(parts)
+                parts = [following_part]
                 if line.strip():
                     yield parse(line)
     except (urllib3.exceptions.HTTPError, OSError) as error:

@@ -97,13 +97,17 @@ def path_of(transport: KubernetesApi, resource: Resource) -> str:
 
 
 def list_pages(
-    transport: KubernetesApi, path: str, params: Mapping[str, str] | None = None
+    transport: KubernetesApi,
+    path: str,
+    params: Mapping[str, str] | None = None,
+    *,
+    most: int = PAGE,
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield a list page by page; all pages are of one resourceVersion.
+    """Yield a list page by page, at most *most* objects each; all are of one resourceVersion.
 
     Of large objects there are fewer in a page, so that memory does not grow with what tenants make.
     """
-    limit = PAGE
+    limit = most
     following: dict[str, str] = {}
     while True:
         try:
@@ -111,7 +115,7 @@ def list_pages(
         except TooLarge:
             limit = max(1, limit // 8)
             continue
-        limit = min(PAGE, 2 * limit)
+        limit = min(most, 2 * limit)
         if not _is_list(page):
             raise Unreachable("an answer that is no list of objects")
         yield page

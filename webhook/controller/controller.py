@@ -8,7 +8,6 @@ parts do (status, moves, events, records, savings, keys) is their own.
 from __future__ import annotations
 
 import json
-import os
 import queue
 import random
 import secrets
@@ -42,7 +41,7 @@ from webhook.model.faults import Failures
 from webhook.model.kueue_support import Restraint
 from webhook.model.queues import Snapshot
 from webhook.reconsider import choose, pending_jobs
-from webhook.server import probes
+from webhook.server import lifecycle, probes
 from webhook.settings import Settings
 from webhook.state.feed import Feed
 from webhook.state.pipe import Update, apply_update
@@ -177,21 +176,30 @@ class Controller:
         self._feed = Feed(self._resources, time.monotonic(), complete=restraint)
         self._snapshot = Snapshot()
         self.metrics = ControllerMetrics()
-        self._records = Records(
-            client, settings.namespace, is_leader=self.is_leader, metrics=self.metrics, log=log
-        )
-        self._keys = KeyKeeper(client, settings.namespace, is_leader=self.is_leader, unix=time.time)
         self._reconciled = -1
         """Generation of the snapshot that was last reconciled."""
         self._due = False
         self._failures = Failures(log)
         self._survive = self._failures.survive
+        self._create_parts(settings, client)
+        self._takers = self._takers_by_kind()
+
+    def _create_parts(self, settings: Settings, client: Client) -> None:
+        """Create what keeps and writes its own kind of objects while we lead."""
+        self._records = Records(
+            client,
+            settings.namespace,
+            is_leader=self.is_leader,
+            metrics=self.metrics,
+            log=self._log,
+        )
+        self._keys = KeyKeeper(client, settings.namespace, is_leader=self.is_leader, unix=time.time)
         self._savings = SavingsPublisher(
             client,
             settings.namespace,
             is_leader=self.is_leader,
             survive=self._failures.survive,
-            log=log,
+            log=self._log,
         )
         self._unreviewed = Unreviewed(fetching(client), settings.namespace)
         self._leavers = MovedJobs()
@@ -205,7 +213,6 @@ class Controller:
             min_gain_probability=settings.min_gain_probability,
             may_write=self.is_leader,
         )
-        self._takers = self._takers_by_kind()
         self._naming = RateLimit(NAMED_A_MINUTE, time.monotonic)
 
     def _takers_by_kind(self) -> Mapping[str, tuple[Callable[[WatchUpdate], tuple[str, ...]], ...]]:
@@ -431,7 +438,7 @@ def _now() -> str:
 
 def serve(settings: Settings) -> None:
     """Run the controller with its probes until the process ends."""
-    threading.excepthook = _end_with
+    threading.excepthook = lifecycle.end_with
     elector = Elector(
         Client(settings.kubeconfig, answer_seconds=ANSWER_SECONDS),
         settings.namespace,
@@ -458,14 +465,6 @@ def serve(settings: Settings) -> None:
     finally:
         controller.leadership.stop()
         server.shutdown()
-
-
-def _end_with(failure: threading.ExceptHookArgs) -> None:
-    """End the process, to be restarted, rather than go on without one watch."""
-    try:
-        threading.__excepthook__(failure)
-    finally:
-        os._exit(70)
 
 
 def stamp() -> str:

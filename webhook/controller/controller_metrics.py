@@ -21,6 +21,18 @@ class ControllerMetrics:
         self.leader = table.gauge(
             "controller_leader", "1 where this controller leads, and so writes; else 0."
         )
+        self._about_policies(table)
+        self.failures = CountedElsewhere(
+            table.counter(
+                "controller_failed_turns",
+                "Turns of the controller that failed in a part; it goes on with the next.",
+                part=CONTROLLER_PARTS,
+            )
+        )
+        self._run_times(table)
+        self._moves(table)
+
+    def _about_policies(self, table: Table) -> None:
         self.writes = table.counter(
             "policy_status_writes",
             "Statuses of policies written, or tried to.",
@@ -42,16 +54,6 @@ class ControllerMetrics:
             "unjudged_jobs",
             "Jobs without a decision that were let go unjudged because too many came at once.",
         )
-
-        self.failures = CountedElsewhere(
-            table.counter(
-                "controller_failed_turns",
-                "Turns of the controller that failed in a part; it goes on with the next.",
-                part=CONTROLLER_PARTS,
-            )
-        )
-        self._run_times(table)
-        self._moves(table)
 
     def _moves(self, table: Table) -> None:
         self._moved = table.counter(

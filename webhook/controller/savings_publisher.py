@@ -33,6 +33,9 @@ AGAIN_SECONDS: Final = 180.0
 """Between the end of one replay and the start of the next."""
 RETRY_SECONDS: Final = 600.0
 """After a failure, such as no right to write the record."""
+PAGE: Final = 20
+"""Workloads in a page of those that run: whoever may create Jobs makes them as large as they get,
+and nothing waits for this list."""
 PART: Final = 20
 """The wait is at least so many times as long as it took: at most 1/21 of the process's time."""
 BREATH_SECONDS: Final = 0.001
@@ -141,7 +144,7 @@ def _running(transport: KubernetesApi, snapshot: Snapshot) -> Iterator[JournalEn
     The metadata of their Jobs are not read, so they stay where they are in every replay.
     """
     queues = queues_of(snapshot)
-    for page in list_pages(transport, path_of(transport, RUNS), {}):
+    for page in list_pages(transport, path_of(transport, RUNS), {}, most=PAGE):
         for source in page.get("items") or ():
             try:
                 workload = entries.read_finished(source)

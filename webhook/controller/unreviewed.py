@@ -171,6 +171,8 @@ def _lasting(snapshot: Snapshot) -> Snapshot:
         snapshot,
         held={},
         competing={},
+        reserving={},
+        consumed={},
         profiles={},
         run_times={},
         start_delays={},

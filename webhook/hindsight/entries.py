@@ -210,7 +210,7 @@ def entry(
 
     """
     source = _job(past, metadata or EMPTY)
-    decided = decided_job.read(source, JOB, keys, created=fields.created_unix(source))
+    decided = decided_job.read_stored(source, JOB, keys)
     raw = decided.current
     submitted = marks.unmarked(decided.recovered_if_possible().submitted)
     created = float(past.created)

@@ -136,7 +136,7 @@ class Row:
     """Of the seen, those in no replay, because a worker cluster's state is not known."""
 
     @property
-    def is_told(self) -> bool:
+    def is_moved_known(self) -> bool:
         """Return whether it is known who would have moved."""
         return self.mode in ("Enforce", "") or self.unseen < self.seen
 

@@ -11,7 +11,7 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -113,8 +113,8 @@ def write_one(entry: JournalEntry) -> str:
     return _ENCODER.encode(_line(entry))
 
 
-def read(text: str) -> tuple[JournalEntry, ...]:
-    """Read what ``write`` wrote; damaged lines are skipped.
+def read(text: str) -> Iterator[JournalEntry]:
+    """Read what ``write`` wrote, entry by entry; damaged lines are skipped.
 
     Raises:
         FieldError: the templates cannot be read.
@@ -123,7 +123,7 @@ def read(text: str) -> tuple[JournalEntry, ...]:
     head, *lines = text.split("\n")
     templates = fields.from_json(head, "templates", longest=len(text))
     entries = (attempted(partial(_entry, line, templates))[0] for line in lines if line)
-    return tuple(entry for entry in entries if entry is not None)
+    return (entry for entry in entries if entry is not None)
 
 
 def _line(entry: JournalEntry) -> dict[str, Any]:
@@ -259,12 +259,12 @@ def config_map(slot: Slot) -> Mapping[str, Any]:
     }
 
 
-def read_slot(source: Mapping[str, Any]) -> Slot | None:
-    """Read one slot; None: of another version, or damaged."""
-    return attempted(lambda: _slot(source))[0]
+def read_slot(source: Mapping[str, Any], *, most: int = MOST_ENTRIES) -> Slot | None:
+    """Read the newest entries of one slot, at most *most*; None: of another version, or damaged."""
+    return attempted(lambda: _slot(source, most))[0]
 
 
-def _slot(source: Mapping[str, Any]) -> Slot | None:
+def _slot(source: Mapping[str, Any], most: int) -> Slot | None:
     data = fields.texts(source, "data", "")
     if data.get("version") != _VERSION:
         return None
@@ -272,7 +272,8 @@ def _slot(source: Mapping[str, Any]) -> Slot | None:
     text = zlib.decompressobj().decompress(packed, _MOST_TEXT).decode()
     return Slot(
         number=_number(data["hour"]),
-        entries={entry.key: entry for entry in read(text)},
+        # The others are dropped as they are read: all at once would take the memory of two hours.
+        entries={entry.key: entry for entry in heapq.nsmallest(most, read(text), key=_newness)},
         left_out=_number(data.get("leftOut", "0")),
     )
 
@@ -302,15 +303,20 @@ def newest(transport: KubernetesApi, namespace: str, unix: float, most: int) -> 
     left_out = 0
     for number in range(slot_of(unix), oldest_kept(unix) - 1, -1):
         try:
-            slot = read_slot(transport.get(f"{path_of(namespace)}/{name_of(number)}"))
+            stored = transport.get(f"{path_of(namespace)}/{name_of(number)}")
         except NotServed:
             continue
+        slot = read_slot(stored, most=most - len(entries))
         if slot is not None and slot.number == number:
-            entries += sorted(slot.entries.values(), key=lambda entry: (-entry.finished, entry.key))
+            entries += sorted(slot.entries.values(), key=_newness)
             left_out += slot.left_out
         if len(entries) >= most:
             break
-    return NewestEntries(tuple(entries[:most]), left_out)
+    return NewestEntries(tuple(entries), left_out)
+
+
+def _newness(entry: JournalEntry) -> tuple[int, str]:
+    return -entry.finished, entry.key
 
 
 def _without(

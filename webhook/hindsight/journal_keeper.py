@@ -9,7 +9,6 @@ import json
 import zlib
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
@@ -27,7 +26,7 @@ WRITE_SECONDS: Final = 20.0
 """Between two writes."""
 MOST_WRITTEN: Final = 4
 """ConfigMaps written in one step."""
-SETTLED_SECONDS: Final = 2.0
+GRACE_SECONDS: Final = 2.0
 """Wait after a Workload's end: by then its Job's last change is known, too."""
 MOST_JOBS: Final = 20_000
 """Jobs whose metadata are kept, at about a kilobyte each; beyond, the oldest is forgotten."""
@@ -52,14 +51,6 @@ class JobMetadata(NamedTuple):
     """Empty: too large to be kept."""
 
 
-@dataclass(slots=True)
-class _Place:
-    """One ConfigMap as it was last read or written."""
-
-    slot: Slot
-    version: str
-
-
 class Journal:
     def __init__(
         self,
@@ -81,7 +72,6 @@ class Journal:
         self._ended: deque[tuple[float, FinishedWorkload]] = deque()
         self._due: dict[int, list[JournalEntry]] = {}
         """Slot to the entries to add to it."""
-        self._places: dict[int, _Place] = {}
         self._next = 0.0
 
     def known(self) -> tuple[JobMetadata, ...]:
@@ -117,7 +107,6 @@ class Journal:
 
     def read_again(self) -> None:
         """Read at the next step what other leaders have written."""
-        self._places.clear()
         self._next = 0.0
 
     def step(self, snapshot: Snapshot, now: float) -> Written:
@@ -137,7 +126,6 @@ class Journal:
                 written += self._write(slot)
             except ClusterError as error:
                 errors.append(f"journal: {error}")
-        self._let_go()
         return Written(tried=True, written=written, errors=tuple(errors))
 
     def _forget(self) -> None:
@@ -155,7 +143,7 @@ class Journal:
         """Turn finished Workloads of queues that policies use into entries, by slot."""
         unix = self._unix()
         queues, oldest = queues_of(snapshot), journal.oldest_kept(unix)
-        while self._ended and self._ended[0][0] <= unix - SETTLED_SECONDS:
+        while self._ended and self._ended[0][0] <= unix - GRACE_SECONDS:
             _, ended = self._ended.popleft()
             slot = journal.slot_of(ended.finished)
             if slot < oldest or (ended.namespace, ended.queue) not in queues:
@@ -174,52 +162,42 @@ class Journal:
         # Whatever is wrong with a Job, it only gets no entry: the others do.
         return attempted(lambda: entries.entry(ended, metadata, seen=seen, keys=keys))[0]
 
-    def _write(self, slot: int) -> bool:
+    def _write(self, number: int) -> bool:
         """Add to one slot; after a conflict it is read and written later."""
-        place = self._places.get(slot) or self._read(slot)
-        if place.slot.number > slot:
-            del self._due[slot]
+        # Read each time: an hour's entries would stay in memory at a few kilobytes each.
+        stored, version = self._read(number)
+        if stored.number > number:
+            del self._due[number]
             return False
-        before = place.slot if place.slot.number == slot else Slot(number=slot, entries={})
-        merged = before.merged(self._due[slot])
-        if merged == before:
-            del self._due[slot]
-            return False
-        body = journal.config_map(merged)
-        try:
-            answer = self._send(body, place.version)
-        except (NotServed, Refused) as error:
-            self._places.pop(slot, None)
-            if isinstance(error, Refused) and not error.is_conflict:
-                raise
-            return False
-        del self._due[slot]
-        self._places[slot] = _Place(merged, str(answer["metadata"]["resourceVersion"]))
-        return True
+        before = stored if stored.number == number else Slot(number=number, entries={})
+        merged = before.merged(self._due[number])
+        if merged != before:
+            try:
+                self._send(journal.config_map(merged), version)
+            except (NotServed, Refused) as error:
+                if isinstance(error, Refused) and not error.is_conflict:
+                    raise
+                return False
+        del self._due[number]
+        return merged != before
 
-    def _read(self, slot: int) -> _Place:
-        path = f"{path_of(self._namespace)}/{journal.name_of(slot)}"
+    def _read(self, number: int) -> tuple[Slot, str]:
+        """Return what a slot's ConfigMap holds, maybe of another hour, and its resourceVersion."""
+        path = f"{path_of(self._namespace)}/{journal.name_of(number)}"
         try:
             source = self._transport.get(path)
         except NotServed:
-            return _Place(Slot(number=slot, entries={}), "")
+            return Slot(number=number, entries={}), ""
         stored = journal.read_slot(source) or Slot(number=-1, entries={})
-        place = _Place(stored, str(source["metadata"]["resourceVersion"]))
-        self._places[slot] = place
-        return place
+        return stored, str(source["metadata"]["resourceVersion"])
 
-    def _send(self, body: Mapping[str, Any], version: str) -> Mapping[str, Any]:
+    def _send(self, body: Mapping[str, Any], version: str) -> None:
         if not version:
-            return self._transport.post(path_of(self._namespace), body)
+            self._transport.post(path_of(self._namespace), body)
+            return
         metadata = {**body["metadata"], "resourceVersion": version}
         path = f"{path_of(self._namespace)}/{body['metadata']['name']}"
-        return self._transport.patch(path, {**body, "metadata": metadata})
-
-    def _let_go(self) -> None:
-        """Keep only the last hours in memory; others are read again when they get more entries."""
-        newest = journal.slot_of(self._unix())
-        for slot in [slot for slot in self._places if slot < newest - 1]:
-            del self._places[slot]
+        self._transport.patch(path, {**body, "metadata": metadata})
 
 
 def known_of(source: Mapping[str, Any]) -> JobMetadata:

@@ -352,16 +352,8 @@ def look_back(
     world = replace(world, snapshot=emptied(world.snapshot))
     latest = tuple(_latest(entries))
     handover = _handover(latest)
-    jobs, left_out = [], 0
-    for entry in sorted(latest, key=age_of):
-        try:
-            replayable = _replayed_job(entry, world)
-        except FieldError:
-            replayable = None
-        if replayable is None:
-            left_out += 1
-        else:
-            jobs.append(replayable)
+    read = (_replayable(entry, world) for entry in sorted(latest, key=age_of))
+    jobs = [job for job in read if job is not None]
     # A replay adds itself the time after which Kueue requeues what waits for released quota.
     besides = max(0.0, handover - world.snapshot.kueue.requeue_seconds)
     runs = {job.entry.key: _seconds(job, besides) for job in jobs}
@@ -379,9 +371,17 @@ def look_back(
     ]
     return Hindsight(
         jobs=tuple(_without_guesses(replayed, world)),
-        left_out=left_out,
+        left_out=len(latest) - len(jobs),
         handover_seconds=handover,
     )
+
+
+def _replayable(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | None:
+    """Read an entry as a Job; None: no replay can submit it."""
+    try:
+        return _replayed_job(entry, world)
+    except FieldError:
+        return None
 
 
 def _without_guesses(jobs: Sequence[ReplayedJob], world: LookBackInput) -> Iterator[ReplayedJob]:
@@ -415,7 +415,7 @@ def _unseen(job: ReplayedJob, world: LookBackInput) -> tuple[str, ...]:
     return tuple(sorted(clusters))
 
 
-def untold(entries: Iterable[JournalEntry]) -> Hindsight:
+def without_replay(entries: Iterable[JournalEntry]) -> Hindsight:
     """Return the entries without any replay, for when queues and policies are not known."""
     latest = sorted(_latest(entries), key=age_of)
     nothing = Elsewhere(seconds={}, rests={})

@@ -203,7 +203,7 @@ class ClusterWatch:
         self.policies = before.policies
         self.lent, self.lent_starts = before.lent, before.lent_starts
         if before.counted is not None:
-            self._feed.foresee(before.counted.profiles, ())
+            self._feed.publish_forecast(before.counted.profiles, ())
 
     def start(self, transport: KubernetesApi) -> None:
         for resource in self._resources:
@@ -328,7 +328,7 @@ class ClusterWatches:
                 return tuple(f"cluster {name}: {line}" for line in watch.take(message.found))
         return ()
 
-    def told(self, update: Update, now: float, unix: float) -> Update:
+    def with_clusters(self, update: Update, now: float, unix: float) -> Update:
         """Return the manager's update with those of its worker clusters."""
         news = ((name, watch.update(now, unix)) for name, watch in self._watches.items())
         return replace(

@@ -161,7 +161,7 @@ class Forecaster:
         for name, profile in forecast.profiles.items():
             self._due[name] = profile.computed_at + _lasts(profile)
         self._surveyed = {}
-        feed.foresee(self._profiles, forecast.seen)
+        feed.publish_forecast(self._profiles, forecast.seen)
         return lines
 
     def _note_failed(self, failed: Mapping[str, str]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO, NoReturn, TypeAlias
@@ -33,6 +33,7 @@ from webhook.model.faults import OBSERVER_PARTS, Failures
 from webhook.model.kueue_support import Restraint
 from webhook.observer.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.observer.forecaster import Forecaster, ForecastResult
+from webhook.server import lifecycle
 from webhook.server.tls import Certificates
 from webhook.settings import Settings
 from webhook.state.feed import Feed
@@ -95,29 +96,8 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
     resources = _resources(settings, ring)
     messages: queue.SimpleQueue[_Found] = queue.SimpleQueue()
     client = Client(settings.kubeconfig)
-    for resource in resources:
-        follower = Follower(
-            resource,
-            client,
-            messages.put,
-            clock=time.monotonic,
-            sleep=time.sleep,
-            uniform=random.uniform,
-        )
-        threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
-    records = RunRecordsReader(
-        settings.namespace,
-        client,
-        messages.put,
-        clock=time.monotonic,
-        sleep=time.sleep,
-        uniform=random.uniform,
-    )
-    threading.Thread(target=records.run, name="run times", daemon=True).start()
-    with_occupancy, restraint = OccupancyOfSnapshots(), _restraint(settings)
-    feed = Feed(
-        resources, time.monotonic(), complete=lambda snapshot: restraint(with_occupancy(snapshot))
-    )
+    _follow(settings, resources, client, messages)
+    feed = _feed(settings, resources)
     forecaster = Forecaster(messages.put)
     forecaster.start()
     failures = Failures(_log)
@@ -139,10 +119,45 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
         os._exit(0)
 
 
+def _follow(
+    settings: Settings,
+    resources: Sequence[Resource],
+    client: Client,
+    messages: queue.SimpleQueue[_Found],
+) -> None:
+    """Start a thread for each resource, and one for the records of run times."""
+    for resource in resources:
+        follower = Follower(
+            resource,
+            client,
+            messages.put,
+            clock=time.monotonic,
+            sleep=time.sleep,
+            uniform=random.uniform,
+        )
+        threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
+    records = RunRecordsReader(
+        settings.namespace,
+        client,
+        messages.put,
+        clock=time.monotonic,
+        sleep=time.sleep,
+        uniform=random.uniform,
+    )
+    threading.Thread(target=records.run, name="run times", daemon=True).start()
+
+
 def _resources(settings: Settings, ring: KeyRing) -> tuple[Resource, ...]:
     """Return what is followed; marks on Workloads are verified by the keys of the *ring*."""
     resources = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
     return (*proven(resources, ring), signing_keys(settings.namespace))
+
+
+def _feed(settings: Settings, resources: Sequence[Resource]) -> Feed:
+    with_occupancy, restraint = OccupancyOfSnapshots(), _restraint(settings)
+    return Feed(
+        resources, time.monotonic(), complete=lambda snapshot: restraint(with_occupancy(snapshot))
+    )
 
 
 def _restraint(settings: Settings) -> Restraint:
@@ -227,7 +242,7 @@ def _frame(watching: Watching, news: Certificates | None) -> bytes:
     )
     if workers is not None:
         workers.follow(feed.published)
-        update = workers.told(update, now, unix)
+        update = workers.with_clusters(update, now, unix)
     return frame(update)
 
 
@@ -260,8 +275,7 @@ def _is_news(message: WatchUpdate | FromCluster | Reachable) -> bool:
 def _freeze() -> None:
     """Exempt what the first sync has built from garbage collection: it stays."""
     gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    lifecycle.exempt_from_collection()
 
 
 def _log(text: str) -> None:
@@ -270,12 +284,11 @@ def _log(text: str) -> None:
 
 
 def end_with(failure: threading.ExceptHookArgs) -> None:
-    """End the process, to be restarted by the server, rather than go on without one watch."""
-    try:
+    """End the process; only a thread that answers the console's users may fail alone."""
+    if failure.thread is not None and failure.thread.name.startswith(THREADS):
         threading.__excepthook__(failure)
-    finally:
-        if failure.thread is None or not failure.thread.name.startswith(THREADS):
-            os._exit(70)
+    else:
+        lifecycle.end_with(failure)
 
 
 def end_with_the_server() -> None:
