@@ -36,7 +36,12 @@ TIME = "2026-11-21T05:00:00Z"
 NOW = "2026-11-21T06:00:00Z"
 ASKED = {"cpu": "4", "memory": "6Gi"}
 GPU = "nvidia.com/gpu"
-PENDING = {"type": "QuotaReserved", "status": "False", "reason": "Pending"}
+PENDING = {
+    "type": "QuotaReserved",
+    "status": "False",
+    "reason": "Pending",
+    "observedGeneration": 1,
+}
 OTHER = JobClass("other", "~other")
 OTHERS = {"annotations": {JOB_CLASS: job_class.written(Mark(OTHER, 0))}}
 PART = re.compile(r"([^.\[\]]+)|\[([^\]]+)\]")
@@ -68,7 +73,7 @@ def known_of(case: Object, folder: Path, policies: tuple[FallbackPolicy, ...]) -
     state = read_state(str(path))
     snapshot = state.snapshot(-float(case.get("age", 0)), MOMENT.unix)
     snapshot = replace(snapshot, policies=policies or snapshot.policies)
-    return forecast_input.foreseen(state, snapshot, MOMENT.unix)
+    return forecast_input.with_profiles(state, snapshot, MOMENT.unix)
 
 
 def objects_of(case: Object) -> list[Object]:
@@ -190,11 +195,14 @@ def like_the_job(crowd: Object, job: Object, items: list[Object]) -> Object:
     if "running" in crowd:
         status = admitted(crowd, resources["requests"], pods["count"], items)
     status["conditions"] += crowd.get("conditions", ())
+    if "counted" in crowd:
+        status["resourceRequests"] = [{"name": "main", "resources": crowd["counted"]}]
     metadata = {
         "name": crowd["name"],
         "namespace": "research",
         "uid": crowd["name"],
         "creationTimestamp": ago(crowd.get("age", 7200)),
+        "generation": 1,
     }
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",

@@ -10,10 +10,18 @@ from tests.builders import NAMESPACE, cluster_queue, cohort, snapshot
 from webhook.kueue import quota
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.queue_heads import PendingGroup
-from webhook.kueue.quota import UsageTree
 from webhook.kueue.schedule import Schedule
 from webhook.model.pods import PodTemplate
-from webhook.model.queues import Arrival, KueueConfig, PodSetNeeds, Preemption, Queueing, Quota
+from webhook.model.queues import (
+    BORROWING_OVER_PREEMPTION,
+    PREEMPTION_OVER_BORROWING,
+    Arrival,
+    KueueConfig,
+    PodSetNeeds,
+    Preemption,
+    Queueing,
+    Quota,
+)
 
 GPU = "gpu"
 FLAVORS = ("a", "b")
@@ -21,10 +29,12 @@ FLAVORS = ("a", "b")
 amounts = st.integers(0, 4)
 ANY_QUEUEING = st.sampled_from(Queueing)
 fungible = st.sampled_from(["MayStopSearch", "TryNextFlavor"])
+pod_sets = st.sampled_from([("main",), ("main",), ("leader", "main")])
 limits = st.none() | st.integers(0, 3)
-asked = st.dictionaries(st.sampled_from(["cpu", GPU]), st.integers(1, 3), min_size=1)
-"""Of each resource something or nothing; not a written 0, which borrows where quota is borrowed and
-so may move a Workload to its next flavor: forecasts pass over it."""
+preferred = st.sampled_from([BORROWING_OVER_PREEMPTION, PREEMPTION_OVER_BORROWING])
+asked = st.dictionaries(st.sampled_from(["cpu", GPU]), st.integers(0, 3), min_size=1)
+"""Of each resource something, nothing, or a written 0, which borrows where quota is borrowed and so
+may move a Workload to its next flavor."""
 
 
 @st.composite
@@ -55,8 +65,18 @@ def preemptions(draw):
 
 
 @st.composite
-def snapshots(draw, *, queueing=ANY_QUEUEING, parents=("", "x", "y"), flavors=FLAVORS):
+def snapshots(
+    draw,
+    *,
+    queueing=ANY_QUEUEING,
+    parents=("", "x", "y"),
+    flavors=FLAVORS,
+    policies=None,
+    fair_sharing=None,
+):
     """One to three ClusterQueues under up to three cohorts (y and x, x under all)."""
+    policies = preemptions() if policies is None else policies
+    fair_sharing = st.booleans() if fair_sharing is None else fair_sharing
     queues = []
     for name in ("1-cq", "2-cq", "3-cq")[: draw(st.integers(1, 3))]:
         parent = draw(st.sampled_from(parents))
@@ -66,12 +86,13 @@ def snapshots(draw, *, queueing=ANY_QUEUEING, parents=("", "x", "y"), flavors=FL
                 draw(quotas(draw(st.sampled_from([flavors[:1], flavors])), cohorts=parent)),
                 cohort=parent,
                 queueing=draw(queueing),
-                preemption=draw(preemptions()),
+                preemption=draw(policies),
                 when_can_borrow=draw(fungible),
                 when_can_preempt=draw(fungible),
+                preference=draw(preferred),
             )
         )
-    kueue = KueueConfig(fair_sharing=draw(st.booleans()))
+    kueue = KueueConfig(fair_sharing=draw(fair_sharing))
     return snapshot(*queues, cohorts=[cohort("x", parent="all"), cohort("all")], kueue=kueue)
 
 
@@ -83,13 +104,9 @@ def arrivals(draw, state, *, size=8, priorities=2):
             key=str(index),
             namespace=NAMESPACE,
             local_queue=draw(st.sampled_from(sorted(name for _, name in state.local_queues))),
-            needs=(
-                PodSetNeeds(
-                    name="main",
-                    count=1,
-                    per_pod=draw(asked),
-                    template=PodTemplate(),
-                ),
+            needs=tuple(
+                PodSetNeeds(name=name, count=1, per_pod=draw(asked), template=PodTemplate())
+                for name in draw(pod_sets)
             ),
             priority=draw(st.integers(0, priorities - 1)),
             count=draw(st.integers(1, 3)),
@@ -100,8 +117,7 @@ def arrivals(draw, state, *, size=8, priorities=2):
 
 
 def trees(state):
-    forest = quota.plant(state.cluster_queues, state.cohorts).forest
-    return [UsageTree(forest, root) for root in sorted({node.root for node in forest.nodes})]
+    return quota.plant(state.cluster_queues, state.cohorts).trees
 
 
 def schedules(state, *, grain=0.0, keep=True, live=True, requeue=0.0):
@@ -126,6 +142,7 @@ def waiting(arrival, state, *, seconds=10.0, at=0.0, count=None, spread=0.0):
         count=arrival.count if count is None else count,
         at=at,
         key=arrival.key,
+        local_queue=f"{arrival.namespace}/{arrival.local_queue}",
     )
 
 

@@ -285,18 +285,18 @@ def charged(draw):
 def test_what_is_available_can_be_reserved_and_one_more_cannot(world):
     view = collect(known(counted=world))
     state = world.snapshot
-    quotas = quota.plant(state.cluster_queues, state.cohorts)
-    for name, each in state.held.items():
-        quotas = quota.charge(quotas, name, each.usage)
+    idle = quota.plant(state.cluster_queues, state.cohorts)
+    forest = idle.charged({name: each.usage for name, each in state.held.items()})
 
     for queue in view.queues:
         for cell in queue.cells:
             place = cell.flavor, cell.resource
-            after = quota.charge(quotas, queue.name, {place: cell.available})
-            assert quota.available(after, queue.name, place) == 0
+            tree = forest.charged({queue.name: {place: cell.available}}).tree(queue.name)
+            leaf, index = tree.leaves[queue.name], tree.indices[place]
+            assert tree.available(leaf, index) <= 0
             assert cell.used <= cell.reserved
             assert cell.reserved - cell.borrowed <= cell.nominal
-            potential = quota.potential(quotas, queue.name, place)
+            potential = tree.potential(leaf, index)
             if cell.reserved <= potential:
                 assert cell.reserved + cell.available <= potential
 

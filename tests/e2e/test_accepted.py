@@ -13,7 +13,7 @@ from hack.api import ApiError
 from tests.e2e import many_jobs
 from tests.e2e.decisions import DECISION, POLICY_API, decision_of, queue_of
 from tests.e2e.plane import has_condition, job_of, wait_for
-from webhook.admission import original as originals
+from webhook.admission import patch
 from webhook.jobs import batch
 
 SEED = 20261
@@ -200,7 +200,7 @@ def left_pinned(job):
 
 def undone(job):
     record = json.loads(job["metadata"]["annotations"][DECISION])["original"]
-    return originals.undone(job, originals.from_json(record), batch.ALLOWED)
+    return patch.undone(job, patch.original_from_json(record), batch.ALLOWED)
 
 
 def template_of(job):

@@ -21,7 +21,7 @@ from tests.e2e.plane import has_condition, wait_for, workload_of
 from webhook.api import resources as kinds
 from webhook.jobs import batch
 from webhook.kueue import occupancy
-from webhook.kueue.assignment import Assignment
+from webhook.kueue.explained import ExplainedAssignment
 from webhook.kueue.requests import needs
 from webhook.model import quantity
 from webhook.model.decision import Fit
@@ -52,7 +52,7 @@ class Comparison:
     seed: int
     job: str
     predicted: bool
-    assignment: Assignment
+    assignment: ExplainedAssignment
     reserved: bool
     usage: Amounts
     """What Kueue charged, where it reserved quota."""
@@ -178,7 +178,7 @@ def wait_for_the_next_second() -> None:
     wait_for(lambda: int(time.time()) > now, "a second passes")
 
 
-def predict(snapshot: Snapshot, source: Object) -> tuple[bool, Assignment]:
+def predict(snapshot: Snapshot, source: Object) -> tuple[bool, ExplainedAssignment]:
     job = batch.read(source)
     found = occupancy.build(snapshot)
     local_queue = snapshot.local_queues[(job.namespace, job.queue)]

@@ -1,13 +1,23 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.builders import cluster_queue, cohort, container, group, held, needs, snapshot, template
 from webhook.kueue import occupancy
-from webhook.kueue.assignment import Assignment
+from webhook.kueue.explained import NOWHERE, ExplainedAssignment, refused
 from webhook.model.decision import Fit, Rejection
+from webhook.model.fields import FieldError
 from webhook.model.pods import Taint, Toleration
-from webhook.model.queues import KueueConfig, Preemption, Quota, ResourceFlavor
+from webhook.model.queues import (
+    BORROWING_OVER_PREEMPTION,
+    PREEMPTION_OVER_BORROWING,
+    KueueConfig,
+    Preemption,
+    Quota,
+    ResourceFlavor,
+)
 from webhook.model.reasons import Reason
 
 GPU = "nvidia.com/gpu"
@@ -22,15 +32,19 @@ def assign(asked, *cluster_queues, priority=0, **rest):
 
 
 def never(reason, detail):
-    rejection = Rejection(reason=reason, detail=detail)
-    return Assignment(fit=Fit.NEVER, detail=detail, rejection=rejection)
+    return refused(Rejection(reason=reason, detail=detail))
+
+
+def in_words(found):
+    """Leave out the indices."""
+    return replace(found, assignment=NOWHERE)
 
 
 def test_what_fits_is_charged_to_one_flavor():
     found = assign(needs({GPU: "1", "cpu": "500m"}, count=2), cluster_queue(quotas=T4))
 
     usage = {("t4", GPU): 2, ("t4", "cpu"): 1000}
-    assert found == Assignment(fit=Fit.FITS, usage=usage, detail="flavor t4")
+    assert in_words(found) == ExplainedAssignment(fit=Fit.FITS, usage=usage, detail="flavor t4")
 
 
 def test_what_is_in_use_makes_it_wait_with_its_numbers():
@@ -39,7 +53,7 @@ def test_what_is_in_use_makes_it_wait_with_its_numbers():
     found = assign(needs({GPU: "2"}), cluster_queue(quotas=T4), held=busy)
 
     detail = "needs nvidia.com/gpu 2 (flavor t4), 1 free"
-    assert found == Assignment(fit=Fit.WAITS, set_aside={("t4", GPU): 1}, detail=detail)
+    assert in_words(found) == ExplainedAssignment(fit=Fit.WAITS, detail=detail)
 
 
 def test_more_than_could_ever_be_there_is_refused():
@@ -182,6 +196,81 @@ def test_borrowing_is_done_from_the_first_flavor_where_all_must_borrow():
     assert assign(needs({"cpu": "5"}), goes_on, LENDER).usage == {("near", "cpu"): 5000}
 
 
+def lent(preference, **preemption):
+    """A queue that may borrow CPUs near, and whose own CPUs and GPUs far others have borrowed."""
+    queue = cluster_queue(
+        "a-cq",
+        {"near": {"cpu": "1", GPU: "0"}, "far": {"cpu": "2", GPU: "2"}},
+        cohort="all",
+        when_can_borrow="TryNextFlavor",
+        preemption=Preemption(**preemption),
+        preference=preference,
+    )
+    other = cluster_queue(
+        "b-cq", {"near": {"cpu": "9", GPU: "9"}, "far": {"cpu": "0", GPU: "0"}}, cohort="all"
+    )
+    return queue, other, held({"far": {"cpu": "2", GPU: "2"}}, reserving=2)
+
+
+def test_a_queue_may_prefer_to_preempt_before_it_borrows():
+    found = {}
+    for preference in (BORROWING_OVER_PREEMPTION, PREEMPTION_OVER_BORROWING):
+        queue, other, borrowed = lent(preference, reclaim_within_cohort="Any")
+        found[preference] = assign(needs({"cpu": "2"}), queue, other, held={"b-cq": borrowed})
+
+    borrows, preempts = found.values()
+    assert (borrows.fit, borrows.assignment.flavors) == (Fit.FITS, ("near",))
+    assert (preempts.fit, preempts.assignment.flavors) == (Fit.MAY_PREEMPT, ("far",))
+
+
+def test_a_flavor_without_anybody_to_preempt_is_never_better_than_one_that_borrows():
+    queue, other, borrowed = lent(PREEMPTION_OVER_BORROWING, within_cluster_queue="LowerPriority")
+
+    found = assign(needs({"cpu": "2"}), queue, other, held={"b-cq": borrowed})
+
+    assert (found.fit, found.assignment.flavors) == (Fit.FITS, ("near",))
+
+
+def test_a_resource_that_borrows_hides_one_that_would_preempt_and_so_the_job_waits():
+    queue = cluster_queue(
+        "a-cq",
+        {"near": {"cpu": "1", GPU: "1"}},
+        cohort="all",
+        preemption=Preemption(reclaim_within_cohort="Any"),
+        preference=PREEMPTION_OVER_BORROWING,
+    )
+    other = cluster_queue("b-cq", {"near": {"cpu": "9", GPU: "0"}}, cohort="all")
+    borrowed = {"b-cq": held({"near": {GPU: "1"}}, reserving=1)}
+
+    found = assign(needs({"cpu": "2", GPU: "1"}), queue, other, held=borrowed)
+
+    assert (found.fit, found.detail) == (Fit.WAITS, "needs nvidia.com/gpu 1 (flavor near), 0 free")
+
+
+def test_pod_sets_that_together_need_more_than_there_can_be_are_refused():
+    queue = cluster_queue(quotas={"a": {"cpu": "3"}, "b": {"cpu": "1"}})
+
+    found = assign([needs({"cpu": "2"}), needs({"cpu": "2"})], queue)
+
+    detail = "asks for cpu 4 (flavor a); ClusterQueue gpu-cq can never have more than 3"
+    assert found == never(Reason.EXCEEDS_MAXIMUM, detail)
+
+
+def test_a_template_is_checked_only_against_flavors_that_are_tried():
+    flavors = [
+        ResourceFlavor(name="a"),
+        ResourceFlavor(name="b", taints=(Taint(key="gpu", effect="NoSchedule"),)),
+    ]
+    wrong = template(tolerations=({"key": 5},))
+    queue = cluster_queue(quotas={"a": {"cpu": "2"}, "b": {"cpu": "2"}})
+
+    found = assign(needs({"cpu": "2"}, pods=wrong), queue, flavors=flavors)
+
+    assert found.fit is Fit.FITS
+    with pytest.raises(FieldError, match=r"tolerations\[0\].key"):
+        assign(needs({"cpu": "3"}, pods=wrong), queue, flavors=flavors)
+
+
 def test_a_full_queue_that_may_preempt_says_so():
     queue = cluster_queue(quotas=T4, preemption=Preemption(within_cluster_queue="LowerPriority"))
     busy = held({"t4": {GPU: "4"}}, reserving=4)
@@ -236,7 +325,7 @@ def test_a_topology_is_asked_of_flavors_that_have_one():
 def test_a_job_that_asks_for_nothing_fits():
     found = assign(needs(), cluster_queue(quotas=T4))
 
-    assert found == Assignment(fit=Fit.FITS, detail="asks for nothing")
+    assert in_words(found) == ExplainedAssignment(fit=Fit.FITS, detail="asks for nothing")
 
 
 def test_a_quota_of_nothing_is_a_maximum_of_nothing():

@@ -4,12 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from tests.builders import arrival, cluster_queue, needs, snapshot
+from tests.builders import arrival, cluster_queue, needs, snapshot, template
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.forecast import Occupant, QueuedGroup, forecast
-from webhook.kueue.profile import start_of
+from webhook.kueue.forecast import Occupant, QueuedGroup, forecast, planned
+from webhook.kueue.profile import start_of, with_placement
 from webhook.model.forecasts import Basis, Profile, RunTime
-from webhook.model.queues import KueueConfig, Preemption, Queueing, StopPolicy
+from webhook.model.queues import (
+    AdmissionFairSharing,
+    ConsumedResources,
+    KueueConfig,
+    Preemption,
+    Queueing,
+    ResourceFlavor,
+    StopPolicy,
+)
 
 GPU = "nvidia.com/gpu"
 CELL = ("t4", GPU)
@@ -138,7 +146,7 @@ def test_a_spread_grows_with_the_runs_ahead():
     assert three.times[-1] == pytest.approx(303.0)
 
 
-@pytest.mark.parametrize(("priority", "starts_on"), [(5, "l4"), (-1, "t4"), (None, "t4")])
+@pytest.mark.parametrize(("priority", "starts_on"), [(5, "l4"), (-1, "t4"), (None, "l4")])
 def test_who_waits_stops_at_a_flavor_only_where_it_may_preempt_there(priority, starts_on):
     queue = cluster_queue(
         quotas={"t4": {GPU: "1"}, "l4": {GPU: "1"}},
@@ -151,3 +159,118 @@ def test_who_waits_stops_at_a_flavor_only_where_it_may_preempt_there(priority, s
 
     taken = dict(zip(found.cells, found.free[0], strict=True))
     assert taken == {CELL: 0, ("l4", GPU): 0 if starts_on == "l4" else 1}
+
+
+def test_those_who_ask_for_a_topology_take_quota_as_others_do():
+    flavors = [ResourceFlavor(name="t4", topology="racks")]
+    queues = snapshot(cluster_queue(quotas={"t4": {GPU: "2"}}), flavors=flavors)
+    rack = template(annotations={"kueue.x-k8s.io/podset-required-topology": "rack"})
+
+    found = forecast(
+        queues, [], [waits(needs=(needs({GPU: "1"}, pods=rack),), count=2)], run_time_of, 0.0
+    )["gpu-cq"]
+
+    assert (found.uncertain, found.free[0]) == (("topology",), (0,))
+
+
+def test_a_low_priority_is_preempted_by_those_who_wait_and_begins_again():
+    preempts = Preemption(within_cluster_queue="LowerPriority")
+    running = [replace(runs("long", since=-10.0, gpus=2), priority=0)]
+    waiting = [waits("short", gpus=2, priority=5)]
+
+    # The other runs for 20 s after the eviction of a second, and the victim for 100 s after that;
+    # what either of them releases lies idle for a second.
+    assert starts(state(preemption=preempts), running, waiting, gpus=2) == 123.0
+    assert starts(state(), running, waiting, gpus=2) == 112.0
+
+
+def test_of_equal_priority_only_the_newer_is_preempted():
+    preempts = Preemption(within_cluster_queue="LowerOrNewerEqualPriority")
+    queues, waiting = state(preemption=preempts), [waits("short", gpus=2, created=50)]
+    older, newer = (
+        [replace(runs("long", gpus=2), priority=0, created=created)] for created in (40, 60)
+    )
+
+    assert starts(queues, older, waiting, gpus=2) == 122.0
+    assert starts(queues, newer, waiting, gpus=2) == 123.0
+
+
+def test_the_localqueue_that_has_used_least_starts_first():
+    sharing = AdmissionFairSharing(half_life_seconds=60.0)
+    queues = snapshot(
+        replace(cluster_queue(quotas={"t4": {GPU: "1"}}), usage_based=True),
+        local_queues={"x-lq": "gpu-cq", "y-lq": "gpu-cq"},
+        kueue=KueueConfig(admission_fair_sharing=sharing),
+        consumed={("team", "x-lq"): ConsumedResources(amounts={GPU: 9.0})},
+    )
+    waiting = [waits("short", queue=f"{name}-lq", key=name) for name in "xy"]
+
+    begun = planned(queues, [], waiting, run_time_of, 0.0).begun
+
+    assert [(start.key, start.at) for start in begun] == [("y", 0.0), ("x", 21.0)]
+
+
+PREEMPTS = Preemption(within_cluster_queue="LowerPriority", reclaim_within_cohort="Any")
+
+
+def start(queues, running, waiting=(), *, gpus=1, priority=0):
+    profile = forecast(queues, running, waiting, run_time_of, 0.0)["gpu-cq"]
+    asked = demand([needs({GPU: str(gpus)})], queues.cluster_queues["gpu-cq"], queues)
+    return start_of(profile, asked, priority=priority).start
+
+
+def ranked_state(**rest):
+    return replace(state(**rest), priority_classes={"high": 9})
+
+
+@pytest.mark.parametrize(
+    ("priority", "gpus", "seconds"), [(9, 2, 1.0), (9, 3, float("inf")), (0, 2, 101.0)]
+)
+def test_a_newcomer_starts_when_those_have_stopped_that_it_preempts(priority, gpus, seconds):
+    running = [replace(runs("long", gpus=2), priority=0)]
+
+    found = start(ranked_state(preemption=PREEMPTS), running, gpus=gpus, priority=priority)
+
+    assert (found.seconds, found.preempts) == (seconds, seconds == 1.0)
+
+
+def test_nobody_preempts_whom_another_one_is_about_to():
+    running = [replace(runs("long", gpus=2), priority=0)]
+    waiting = [waits("short", gpus=2, priority=9)]
+
+    found = start(ranked_state(preemption=PREEMPTS), running, waiting, priority=9)
+
+    assert (found.seconds, found.preempts) == (22.0, False)
+
+
+def test_a_newcomer_takes_back_what_others_have_borrowed():
+    queues = snapshot(
+        cluster_queue("gpu-cq", {"t4": {GPU: "2"}}, cohort="all", preemption=PREEMPTS),
+        cluster_queue("b-cq", {"t4": {GPU: "2"}}, cohort="all"),
+    )
+    running = [replace(runs("long", gpus=4, queue="b-cq"), priority=9)]
+
+    assert start(queues, running, gpus=2).preempts
+    assert not start(queues, running, gpus=3).preempts
+
+
+@pytest.mark.parametrize(("priority", "uncertain"), [(0, ("preemption",)), (9, ())])
+def test_only_who_may_be_preempted_has_a_wider_range_for_it(priority, uncertain):
+    running = [replace(runs("long", gpus=2), priority=9)]
+
+    found = start(ranked_state(preemption=PREEMPTS), running, priority=priority)
+
+    assert found.uncertain == uncertain
+
+
+def test_a_placement_is_preempted_only_by_who_outranks_it():
+    queues = ranked_state(preemption=PREEMPTS)
+    running = [replace(runs("long", gpus=2), priority=-1)]
+    profile = forecast(queues, running, [], run_time_of, 0.0)["gpu-cq"]
+    asked = demand([needs({GPU: "2"})], queues.cluster_queues["gpu-cq"], queues)
+
+    after = with_placement(profile, {CELL: 2}, 1.0, 100.0, priority=0)
+
+    assert start_of(profile, asked, priority=0).start.preempts
+    assert not start_of(after, asked, priority=0).start.preempts
+    assert start_of(after, asked, priority=9).start.preempts

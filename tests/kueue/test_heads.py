@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.builders import arrival, cluster_queue, cohort, held, needs, snapshot
 from webhook.kueue import occupancy
 from webhook.model.queues import Head, Preemption, Queueing
@@ -54,6 +56,18 @@ def test_nothing_is_kept_for_who_may_always_take_its_quota_back():
     found = folded(strict(preemption=Preemption(reclaim_within_cohort="Any")), {"c-cq": used(9)})
 
     assert found.held("a-cq").head is None
+
+
+def test_nothing_is_kept_for_pod_sets_that_together_can_never_fit():
+    both = (needs({"cpu": "7"}), needs({"cpu": "6"}))
+    waiting = replace(arrival("head", local_queue="a-lq"), needs=both)
+    preemption = Preemption(within_cluster_queue="LowerPriority")
+    state = snapshot(strict(preemption=preemption), queue("b"), queue("c"))
+
+    found = occupancy.build(state, [waiting])
+
+    assert found.held("a-cq").head is None
+    assert starts(found, "12")
 
 
 def test_nothing_is_kept_for_who_would_have_to_borrow():

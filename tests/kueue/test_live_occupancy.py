@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from tests import builders
 from webhook.kueue import occupancy
 from webhook.kueue.live_occupancy import LiveOccupancy
-from webhook.kueue.quota import available
 from webhook.model.queues import Queueing
 
 GPU = "nvidia.com/gpu"
@@ -37,10 +36,15 @@ def placement(key, queue="own", gpus=1):
     return builders.arrival(f"p{key}", {GPU: str(gpus)}, local_queue=f"{queue}-lq")
 
 
+def available(forest, name):
+    tree = forest.tree(name)
+    return tree.available(tree.leaves[name], tree.indices[CELL])
+
+
 def seen_by(found):
     """What a decision could tell two occupancies apart by."""
     holdings = {name: held for name, held in found.holdings.items() if held != builders.held()}
-    return holdings, [available(found.quotas, name, CELL) for name in QUEUES], set(found.heads)
+    return holdings, [available(found.forest, name) for name in QUEUES], set(found.heads)
 
 
 changes = st.one_of(
@@ -147,5 +151,5 @@ def test_a_sign_of_life_alone_folds_nothing_again():
     fold.adopt(replace(before.snapshot, as_of=9.0))
 
     assert fold.occupancy.holdings is before.holdings
-    assert fold.occupancy.quotas is before.quotas
+    assert fold.occupancy.forest is before.forest
     assert fold.occupancy.snapshot.as_of == 9.0

@@ -136,7 +136,9 @@ def test_a_pending_head_holds_back_under_strict_fifo():
 
 def test_blocked_admission_starts_nothing_while_anybody_may_not_be_ready():
     kueue = KueueConfig(block_admission=True)
-    busy = {"gpu-cq": held({"t4": {GPU: "1"}}, reserving=1)}
+    ready = {"gpu-cq": held({"t4": {GPU: "2"}}, reserving=2, ready=2)}
+    busy = {"gpu-cq": held({"t4": {GPU: "2"}}, reserving=2, ready=1)}
 
     assert starts(snapshot(cluster_queue(quotas=T4), kueue=kueue))
+    assert starts(snapshot(cluster_queue(quotas=T4), kueue=kueue, held=ready))
     assert not starts(snapshot(cluster_queue(quotas=T4), kueue=kueue, held=busy))

@@ -11,63 +11,73 @@ def plant(*cluster_queues, cohorts=()):
     return quota.plant(found.cluster_queues, found.cohorts)
 
 
+def charged(forest, name, amount):
+    return forest.charged({name: {CPU: amount * 1000}})
+
+
+def available(forest, name):
+    tree = forest.tree(name)
+    return tree.available(tree.leaves[name], tree.indices[CPU])
+
+
+def potential(forest, name):
+    tree = forest.tree(name)
+    return tree.potential(tree.leaves[name], tree.indices[CPU])
+
+
 def cpus(amount):
     return {"default": {"cpu": str(amount)}}
 
 
-def used(amount):
-    return {CPU: amount * 1000}
-
-
 def test_a_queue_alone_has_its_nominal_quota_less_what_is_used():
-    quotas = plant(cluster_queue("a", cpus(10)))
+    forest = plant(cluster_queue("a", cpus(10)))
 
-    charged = quota.charge(quotas, "a", used(4))
+    after = charged(forest, "a", 4)
 
-    assert quota.available(charged, "a", CPU) == 6000
-    assert quota.potential(charged, "a", CPU) == 10_000
-    assert quota.available(quotas, "a", CPU) == 10_000
+    assert available(after, "a") == 6000
+    assert potential(after, "a") == 10_000
+    assert available(forest, "a") == 10_000
 
 
 def test_queues_of_a_cohort_that_nobody_defined_share_what_they_have():
-    quotas = plant(
+    forest = plant(
         cluster_queue("a", cpus(10), cohort="all"), cluster_queue("b", cpus(5), cohort="all")
     )
 
-    charged = quota.charge(quotas, "b", used(9))
+    after = charged(forest, "b", 9)
 
-    assert quota.available(charged, "a", CPU) == 6000
-    assert quota.available(charged, "b", CPU) == 6000
-    assert quota.potential(charged, "a", CPU) == 15_000
+    assert available(after, "a") == 6000
+    assert available(after, "b") == 6000
+    assert potential(after, "a") == 15_000
 
 
 def test_a_borrowing_limit_caps_what_comes_from_the_cohort():
-    quotas = plant(
+    forest = plant(
         cluster_queue("a", cpus(2), cohort="all", borrowing="3"),
         cluster_queue("b", cpus(20), cohort="all"),
     )
 
-    assert quota.potential(quotas, "a", CPU) == 5000
-    assert quota.available(quota.charge(quotas, "a", used(1)), "a", CPU) == 4000
-    assert quota.available(quota.charge(quotas, "a", used(4)), "a", CPU) == 1000
+    assert potential(forest, "a") == 5000
+    assert available(charged(forest, "a", 1), "a") == 4000
+    assert available(charged(forest, "a", 4), "a") == 1000
 
 
 def test_a_lending_limit_keeps_the_rest_at_home():
-    quotas = plant(
+    forest = plant(
         cluster_queue("a", cpus(10), cohort="all", lending="4"),
         cluster_queue("b", cpus(1), cohort="all"),
     )
 
-    charged = quota.charge(quotas, "a", used(5))
+    after = charged(forest, "a", 5)
 
-    assert quota.potential(quotas, "b", CPU) == 5000
-    assert quota.available(charged, "b", CPU) == 5000
-    assert quota.available(charged, "a", CPU) == 6000
-    assert quota.available(quota.charge(charged, "a", used(3)), "b", CPU) == 3000
+    assert potential(forest, "b") == 5000
+    assert available(after, "b") == 5000
+    assert available(after, "a") == 6000
+    assert available(charged(after, "a", 3), "b") == 3000
 
 
 def test_a_cohort_has_quota_of_its_own_for_all_below_it():
-    quotas = plant(
+    forest = plant(
         cluster_queue("a", cpus(1), cohort="left"),
         cluster_queue("b", cpus(1), cohort="right"),
         cohorts=[
@@ -77,56 +87,83 @@ def test_a_cohort_has_quota_of_its_own_for_all_below_it():
         ],
     )
 
-    assert quota.potential(quotas, "a", CPU) == 10_000
-    assert quota.potential(quotas, "b", CPU) == 14_000
-    assert quota.available(quota.charge(quotas, "b", used(3)), "a", CPU) == 10_000
-    assert quota.available(quota.charge(quotas, "b", used(7)), "a", CPU) == 7000
+    assert potential(forest, "a") == 10_000
+    assert potential(forest, "b") == 14_000
+    assert available(charged(forest, "b", 3), "a") == 10_000
+    assert available(charged(forest, "b", 7), "a") == 7000
 
 
 def test_usage_above_the_quota_is_never_available_to_anybody():
-    quotas = plant(
+    forest = plant(
         cluster_queue("a", cpus(2), cohort="all"), cluster_queue("b", cpus(2), cohort="all")
     )
 
-    charged = quota.charge(quotas, "a", used(9))
+    after = charged(forest, "a", 9)
 
-    assert quota.available(charged, "b", CPU) == 0
+    assert available(after, "b") == -5000
 
 
 def test_a_cohort_below_itself_holds_nothing():
-    quotas = plant(
+    forest = plant(
         cluster_queue("a", cpus(2), cohort="x"),
         cluster_queue("b", cpus(2), cohort="below"),
         cluster_queue("c", cpus(2), cohort="apart"),
         cohorts=[cohort("x", parent="y"), cohort("y", parent="x"), cohort("below", parent="y")],
     )
 
-    assert [quotas.holds(name) for name in "abc"] == [False, False, True]
-    assert quota.available(quotas, "a", CPU) == 0
-    assert quota.potential(quotas, "b", CPU) == 0
-    assert quota.charge(quotas, "a", used(1)) is quotas
+    assert [forest.tree(name) is None for name in "abc"] == [True, True, False]
+    assert charged(forest, "a", 1) is forest
 
 
 def test_the_height_says_from_how_far_quota_is_borrowed():
-    quotas = plant(
+    forest = plant(
         cluster_queue("a", cpus(2), cohort="left"),
         cluster_queue("b", cpus(2), cohort="left"),
         cluster_queue("c", cpus(2), cohort="top"),
         cohorts=[cohort("left", parent="top")],
     )
 
-    found = [quota.borrowing_height(quotas, "a", CPU, amount * 1000) for amount in (2, 4, 6, 7)]
+    tree = forest.tree("a")
+    found = [tree.height(tree.leaves["a"], 0, amount * 1000) for amount in (2, 4, 6, 7)]
 
     assert found == [(0, True), (1, True), (2, False), (2, False)]
 
 
 def test_only_another_queue_of_the_same_tree_is_over_its_nominal_quota():
-    quotas = plant(
+    forest = plant(
         cluster_queue("a", cpus(2), cohort="all"),
         cluster_queue("b", cpus(2), cohort="all"),
         cluster_queue("c", cpus(2)),
     )
 
-    assert not quota.over_nominal(quota.charge(quotas, "a", used(3)), "a", CPU)
-    assert not quota.over_nominal(quota.charge(quotas, "c", used(3)), "a", CPU)
-    assert quota.over_nominal(quota.charge(quotas, "b", used(3)), "a", CPU)
+    def others_borrow(forest):
+        tree = forest.tree("a")
+        return tree.others_borrow(tree.leaves["a"], 0)
+
+    assert not others_borrow(charged(forest, "a", 3))
+    assert not others_borrow(charged(forest, "c", 3))
+    assert others_borrow(charged(forest, "b", 3))
+
+
+def test_charging_one_tree_shares_the_others():
+    forest = plant(cluster_queue("a", cpus(2), cohort="all"), cluster_queue("c", cpus(2)))
+
+    after = charged(forest, "a", 1)
+
+    assert after.tree("c") is forest.tree("c")
+    assert after.tree("a").subtree is forest.tree("a").subtree
+    assert available(forest, "a") == 2000
+
+
+def test_a_tree_is_named_by_its_root_cohort_or_by_the_queue_that_shares_with_nobody():
+    found = snapshot(
+        cluster_queue("a", cpus(2), cohort="left"),
+        cluster_queue("b", cpus(2), cohort="top"),
+        cluster_queue("c", cpus(2)),
+        cluster_queue("d", cpus(2), cohort="x"),
+        cohorts=[cohort("left", parent="top"), cohort("x", parent="x")],
+    )
+
+    names = quota.tree_names(found.cluster_queues, found.cohorts)
+
+    assert names == {"a": "cohort top", "b": "cohort top", "c": "queue c", "d": "queue d"}

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, snapshot
 from tests.worlds import schedules, waiting
-from webhook.kueue.schedule import RunningGroup, Runs, StartedWorkloads
+from webhook.kueue.quota_holders import RunningGroup, StartedWorkloads
+from webhook.kueue.schedule import Runs
 from webhook.model.queues import Queueing
 
 GPU = "nvidia.com/gpu"

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, used, waiting
-from webhook.kueue import occupancy, quota
+from webhook.kueue import occupancy
 from webhook.kueue.queue_heads import has_room
-from webhook.model.queues import Queueing
+from webhook.model.queues import Preemption, Queueing
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
 
@@ -32,7 +32,8 @@ def fill(data, state, found, *, count=None, late=False):
 
 @given(st.data())
 def test_the_first_look_starts_whom_the_occupancy_says_reserve_quota_now(data):
-    state = data.draw(snapshots())
+    # Occupancies know nothing of shares.
+    state = data.draw(snapshots(fair_sharing=st.just(False)))
     come = data.draw(arrivals(state))
     found = schedules(state)
     for arrival in come:
@@ -52,7 +53,7 @@ def test_the_first_look_starts_whom_the_occupancy_says_reserve_quota_now(data):
 @given(st.data())
 def test_the_first_look_sets_aside_what_the_occupancy_says(data):
     # Outside of cohorts there is nobody to set something aside from.
-    state = data.draw(snapshots(parents=("x", "y")))
+    state = data.draw(snapshots(parents=("x", "y"), fair_sharing=st.just(False)))
     come = data.draw(arrivals(state))
     found = schedules(state)
     for arrival in come:
@@ -86,11 +87,10 @@ def test_no_more_is_ever_used_than_quota_allows(data):
     for schedule in set(found.values()):
         while schedule.next_event() < inf:
             schedule.step()
-            quotas = charged(state, schedule)
-            for name, leaf in schedule.tree.leaves.items():
-                for index, cell in enumerate(schedule.tree.cells):
+            for leaf in schedule.tree.leaves.values():
+                for index in range(schedule.tree.width):
                     at = leaf * schedule.tree.width + index
-                    assert schedule.tree.used[at] <= quota.potential(quotas, name, cell)
+                    assert schedule.tree.used[at] <= schedule.tree.potential(leaf, index)
             for index in range(schedule.tree.width):
                 root = schedule.tree.parents.index(-1) * schedule.tree.width + index
                 assert schedule.tree.used[root] <= schedule.tree.subtree[root]
@@ -99,7 +99,9 @@ def test_no_more_is_ever_used_than_quota_allows(data):
 
 @given(st.data())
 def test_under_best_effort_nobody_who_fits_stays_pending(data):
-    state = data.draw(snapshots(queueing=st.just(Queueing.BEST_EFFORT)))
+    # Nobody passes a head whose victims are stopping.
+    nobody_preempts = st.just(Preemption())
+    state = data.draw(snapshots(queueing=st.just(Queueing.BEST_EFFORT), policies=nobody_preempts))
     found = schedules(state)
     fill(data, state, found, late=True)
 
@@ -171,13 +173,6 @@ def run_all(found):
     for schedule in set(found.values()):
         while schedule.next_event() < inf:
             schedule.step()
-
-
-def charged(state, schedule):
-    quotas = quota.plant(state.cluster_queues, state.cohorts)
-    for name in schedule.tree.leaves:
-        quotas = quota.charge(quotas, name, used(schedule, name))
-    return quotas
 
 
 @given(st.data())

@@ -17,12 +17,13 @@ from tests.worlds import arrivals, schedules, snapshots, waiting
 from webhook.kueue import occupancy
 from webhook.kueue.schedule import Running
 from webhook.model.decision import Fit
-from webhook.model.queues import Amounts, Queueing, StopPolicy
+from webhook.model.queues import Amounts, Preemption, Queueing, StopPolicy
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
+NOBODY_PREEMPTS = {"policies": st.just(Preemption()), "fair_sharing": st.just(False)}
 WORLDS = {
-    "alone": {"parents": ("",)},
-    "cohorts": {"queueing": st.just(Queueing.BEST_EFFORT)},
+    "alone": {"parents": ("",), **NOBODY_PREEMPTS},
+    "cohorts": {"queueing": st.just(Queueing.BEST_EFFORT), **NOBODY_PREEMPTS},
 }
 
 
@@ -90,7 +91,7 @@ class Plain:
                 self.found, job.arrival.needs, queue, priority=job.arrival.priority
             )
             if found.fit is Fit.FITS:
-                borrows = found.height > 0 and not is_first
+                borrows = found.assignment.height > 0 and not is_first
                 yield (borrows, -job.arrival.priority, job.order), job, found
 
     def _is_head(self, job, queue):

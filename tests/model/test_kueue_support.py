@@ -143,8 +143,9 @@ def test_thousands_of_gates_are_cut_short():
         ({"admissionFairSharing": {"usageHalfLifeTime": "1h"}}, ()),
         ({"multiKueue": {"dispatcherName": None}}, ()),
         ({"multiKueue": {"dispatcherName": f"{DISPATCHER}-all-at-once"}}, ()),
+        ({"multiKueue": {"dispatcherName": f"{DISPATCHER}-incremental"}}, ()),
         (
-            {"multiKueue": {"dispatcherName": f"{DISPATCHER}-incremental"}},
+            {"multiKueue": {"dispatcherName": "example.com/another"}},
             ("multiKueue.dispatcherName",),
         ),
         ({"multiKueue": {"dispatcherName": ["all"]}}, ("multiKueue.dispatcherName",)),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, cohort, held, needs, snapshot
 from webhook.kueue import occupancy
-from webhook.kueue.assignment import Assignment
+from webhook.kueue.explained import ExplainedAssignment
 from webhook.model.decision import Fit
 from webhook.model.queues import Quota, ResourceGroup, Snapshot
 
@@ -59,7 +59,7 @@ ASKED = st.builds(
 )
 
 
-def ask(state: Snapshot, asked: Any) -> Assignment:
+def ask(state: Snapshot, asked: Any) -> ExplainedAssignment:
     found = occupancy.build(state)
     return occupancy.assignment(found, [asked], state.cluster_queues["q0"])
 

@@ -36,10 +36,18 @@ def trees(draw: Any) -> tuple[dict[str, ClusterQueue], dict[str, Cohort], dict[s
 
 
 def charged(queues, cohorts, usage):
-    quotas = quota.plant(queues, cohorts)
-    for name, amount in usage.items():
-        quotas = quota.charge(quotas, name, {CELL: amount})
-    return quotas
+    idle = quota.plant(queues, cohorts)
+    return idle.charged({name: {CELL: amount} for name, amount in usage.items()})
+
+
+def available(forest, name):
+    tree = forest.tree(name)
+    return tree.available(tree.leaves[name], tree.indices[CELL])
+
+
+def potential(forest, name):
+    tree = forest.tree(name)
+    return tree.potential(tree.leaves[name], tree.indices[CELL])
 
 
 class Naive:
@@ -86,23 +94,20 @@ class Naive:
 
 @given(trees())
 def test_the_tree_agrees_with_a_naive_recomputation(tree):
-    quotas, naive = charged(*tree), Naive(*tree)
+    forest, naive = charged(*tree), Naive(*tree)
 
     for name in tree[0]:
-        assert quota.available(quotas, name, CELL) == max(0, naive.available(name))
+        assert available(forest, name) == naive.available(name)
 
 
 @given(trees(), st.integers(0, 30))
 def test_charging_then_releasing_is_as_if_nothing_had_been(tree, amount):
-    quotas = charged(*tree)
+    forest = charged(*tree)
 
     for name in tree[0]:
-        there = quota.charge(quotas, name, {CELL: amount})
-        back = quota.charge(there, name, {CELL: -amount})
-        assert [dict(used) for used in back.used] == [
-            dict.fromkeys(after, 0) | dict(used)
-            for after, used in zip(back.used, quotas.used, strict=True)
-        ]
+        there = forest.charged({name: {CELL: amount}})
+        back = there.charged({name: {CELL: -amount}})
+        assert back.tree(name).used == forest.tree(name).used
 
 
 @given(trees())
@@ -111,16 +116,15 @@ def test_nothing_in_use_means_all_that_could_ever_be(tree):
     idle = quota.plant(queues, cohorts)
 
     for name in queues:
-        assert quota.available(idle, name, CELL) <= max(0, quota.potential(idle, name, CELL))
+        assert available(idle, name) <= potential(idle, name)
 
 
 @given(trees())
 def test_available_never_exceeds_potential(tree):
-    quotas = charged(*tree)
+    forest = charged(*tree)
 
     for name in tree[0]:
-        most = max(0, quota.potential(quotas, name, CELL))
-        assert quota.available(quotas, name, CELL) <= most
+        assert available(forest, name) <= potential(forest, name)
 
 
 def test_two_hundred_queues_agree_with_a_naive_recomputation():
@@ -134,8 +138,8 @@ def test_two_hundred_queues_agree_with_a_naive_recomputation():
         for index in range(200)
     }
     usage = {f"q{index}": index % 5 for index in range(200)}
-    quotas, naive = charged(queues, cohorts, usage), Naive(queues, cohorts, usage)
+    forest, naive = charged(queues, cohorts, usage), Naive(queues, cohorts, usage)
 
-    found = {name: quota.available(quotas, name, CELL) for name in list(queues)[::20]}
+    found = {name: available(forest, name) for name in list(queues)[::20]}
 
-    assert found == {name: max(0, naive.available(name)) for name in found}
+    assert found == {name: naive.available(name) for name in found}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.state.kueue import configuration
 from tests.state.objects import (
     PENDING,
     cluster_queue,
@@ -60,6 +61,79 @@ def test_arrivals_come_oldest_first_over_all_queues():
     state.apply(kinds.WORKLOADS, "ADDED", workload("b", job="early", queue="z-lq"))
 
     assert keys(state.snapshot(1.0, 0.0)) == ["job:team/early", "job:team/late"]
+
+
+def evicted(name, at, reason, **rest):
+    """A Workload that was evicted at 06:00:*at* and is pending again."""
+    again = condition("Evicted", reason=reason) | {"lastTransitionTime": f"2026-11-21T06:00:{at}Z"}
+    return workload(name, job=name, conditions=(PENDING, again), **rest)
+
+
+@pytest.mark.parametrize(
+    ("reason", "timestamp", "order"),
+    [
+        ("PodsReadyTimeout", "Eviction", ["other", "evicted"]),
+        ("PodsReadyTimeout", "Creation", ["evicted", "other"]),
+        ("AdmissionCheck", "Creation", ["other", "evicted"]),
+        ("Preempted", "Eviction", ["evicted", "other"]),
+    ],
+)
+def test_who_was_evicted_queues_by_that_time_where_kueue_orders_so(reason, timestamp, order):
+    other = workload("other", job="other", cpu="1", created="2026-11-21T06:00:09Z")
+    state = state_with(evicted("evicted", 20, reason), other)
+    text = f"waitForPodsReady: {{requeuingStrategy: {{timestamp: {timestamp}}}}}"
+
+    state.replace(kinds.KUEUE_CONFIG, [configuration(text)])
+
+    assert keys(state.snapshot(1.0, 0.0)) == [f"job:team/{name}" for name in order]
+    state.replace(kinds.WORKLOADS, [])
+    assert state.snapshot(2.0, 0.0).arrivals == ()
+
+
+def tried(name="a", *, asked, seen=3, now=3, **rest):
+    """A pending Workload of four CPUs that Kueue tried as it was in generation *seen*."""
+    source = workload(name, conditions=(PENDING | {"observedGeneration": seen},), **rest)
+    source["metadata"]["generation"] = now
+    source["status"]["resourceRequests"] = [{"name": "main", "resources": asked}]
+    return source
+
+
+def needed(*workloads):
+    arrivals = state_with(*workloads).snapshot(1.0, 0.0).arrivals
+    return [need.total for arrival in arrivals for need in arrival.needs]
+
+
+def test_what_kueue_has_counted_itself_goes_before_what_is_worked_out():
+    assert needed(tried(asked={"whole-gpus": "2", "cpu": "10"}, count=2)) == [
+        {"cpu": 10_000, "whole-gpus": 2}
+    ]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        tried(asked={"cpu": "9"}, now=4),
+        tried(asked={"cpu": "9"}, seen=None, now=None),
+        tried(asked={"cpu": "9"}) | {"status": {"conditions": [PENDING], "resourceRequests": []}},
+    ],
+)
+def test_what_kueue_counted_of_a_workload_that_has_changed_since_does_not_count(changed):
+    assert needed(changed) == [{"cpu": 4000}]
+
+
+def test_a_count_that_cannot_be_read_is_a_problem_of_its_workload_alone():
+    state = state_with(tried(asked={"cpu": "x"}), workload("b", job="b"))
+
+    assert keys(state.snapshot(1.0, 0.0)) == ["job:team/b"]
+    assert state.problems() == {"workloads": 1}
+
+
+def test_a_workload_that_kueue_has_tried_needs_what_its_like_need():
+    state = state_with(tried(asked={"cpu": "4"}), workload("b", job="b", cpu="4"))
+
+    first, second = state.snapshot(1.0, 0.0).arrivals
+
+    assert first.needs is second.needs
 
 
 def test_workloads_of_one_shape_are_one_arrival_with_their_number():

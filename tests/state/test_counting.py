@@ -5,6 +5,7 @@ import pytest
 from tests.state.objects import (
     PENDING,
     RESERVED,
+    cluster_queue,
     condition,
     counted,
     local_queue,
@@ -13,10 +14,12 @@ from tests.state.objects import (
     workload,
 )
 from webhook.api import resources as kinds
-from webhook.model.queues import Held
+from webhook.model.queues import ConsumedResources, Held, Reservation
+from webhook.state import workloads
 from webhook.state.workloads import Admitted
 
 CPU = ("a100", "cpu")
+ELASTIC = {"kueue.x-k8s.io/elastic-job": "true"}
 
 
 def held(*workloads, **queue):
@@ -37,6 +40,15 @@ def test_an_evicted_workload_holds_its_quota_until_it_is_taken_back():
     found = held(reserving(also=(condition("Evicted", reason="Preempted"),)))
 
     assert found == Held(reserving=1, usage={CPU: 4000}, lowest_priority=0)
+
+
+def test_those_whose_pods_are_ready_are_told_apart():
+    ready = reserving("a", also=(condition("PodsReady"),))
+    starting = reserving("b", also=(condition("PodsReady", "False"),))
+
+    found = held(ready, starting)
+
+    assert (found.reserving, found.ready) == (2, 1)
 
 
 def test_the_reservation_counts_where_it_was_made_and_not_where_the_label_points():
@@ -126,6 +138,21 @@ def test_a_stopped_local_queue_has_no_pending_workloads_until_it_resumes():
     assert (resumed.pending, resumed.reserving) == (1, 1)
 
 
+def test_what_a_local_queue_has_used_changes_without_the_queues_counting_as_changed():
+    state = state_with(workload())
+    before = state.snapshot(1.0, 0.0)
+    usage = {"consumedResources": {"cpu": "2"}, "lastUpdate": "1970-01-01T00:00:09Z"}
+    status = {"fairSharing": {"admissionFairSharingStatus": usage}}
+
+    state.apply(kinds.LOCAL_QUEUES, "MODIFIED", local_queue() | {"status": status})
+    after = state.snapshot(2.0, 0.0)
+
+    used = ConsumedResources(amounts={"cpu": 2.0}, updated=9)
+    assert (before.consumed, after.consumed) == ({}, {("team", "gpu-lq"): used})
+    assert after.local_queues is before.local_queues
+    assert after.competing is before.competing
+
+
 def test_a_replacement_slice_adds_only_its_difference():
     old = reserving("old", usage={"cpu": "2"})
     new = reserving(
@@ -141,6 +168,59 @@ def test_a_replacement_slice_adds_only_its_difference():
 
     assert both.usage == {CPU: 3000}
     assert back.usage == {CPU: 2000}
+
+
+def test_a_pending_slice_asks_only_for_the_pods_that_it_has_more():
+    replaces = {"kueue.x-k8s.io/workload-slice-replacement-for": "team/old"}
+    new = workload("new", job="new", count=5, annotations=replaces)
+    state = state_with(new, reserving("old", count=3, assigned=3, annotations=ELASTIC))
+
+    grown = state.snapshot(1.0, 0.0)
+    state.apply(kinds.WORKLOADS, "DELETED", reserving("old"))
+    alone = state.snapshot(2.0, 0.0)
+    state.apply(kinds.WORKLOADS, "DELETED", new)
+
+    assert [need.count for arrival in grown.arrivals for need in arrival.needs] == [2]
+    assert [need.count for arrival in alone.arrivals for need in arrival.needs] == [5]
+    assert state.snapshot(3.0, 0.0).arrivals == ()
+
+
+def test_a_workload_replaces_none_of_another_namespace_and_only_few_replace_the_same():
+    key = "kueue.x-k8s.io/workload-slice-replacement-for"
+    foreign = workload("new", count=5, annotations={key: "team/old"})
+    foreign["metadata"]["namespace"] = "other"
+    elsewhere = local_queue()
+    elsewhere["metadata"]["namespace"] = "other"
+    many = [workload(f"w{n}", count=5, annotations={key: "team/old"}) for n in range(20)]
+    state = state_with(foreign, reserving("old", count=3, assigned=3, annotations=ELASTIC), *many)
+    state.apply(kinds.LOCAL_QUEUES, "ADDED", elsewhere)
+
+    found = state.snapshot(1.0, 0.0).arrivals
+
+    counts = [(need.count, a.namespace, a.count) for a in found for need in a.needs]
+    assert (5, "other", 1) in counts
+    assert sum(number for count, _, number in counts if count == 2) == 16
+
+
+def variant(name, *, parent="parent", source=workload, **rest):
+    owner = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "name": parent}
+    found = source(name, **rest)
+    found["metadata"]["ownerReferences"] = [owner]
+    return found
+
+
+def test_of_the_variants_of_one_workload_one_counts():
+    state = state_with(variant("b"), variant("a"), variant("c", parent="another"))
+
+    waiting = [arrival.count for arrival in state.snapshot(1.0, 0.0).arrivals]
+    state.apply(kinds.WORKLOADS, "DELETED", variant("a"))
+    still = [arrival.count for arrival in state.snapshot(2.0, 0.0).arrivals]
+    state.apply(kinds.WORKLOADS, "ADDED", variant("d", source=reserving))
+    admitted = state.snapshot(3.0, 0.0)
+
+    assert (waiting, still) == ([2], [2])
+    assert [arrival.count for arrival in admitted.arrivals] == [1]
+    assert admitted.held["gpu-cq"].reserving == 1
 
 
 def test_guests_are_counted_by_policy_and_option_pending_or_reserving():
@@ -176,3 +256,72 @@ def test_what_was_told_of_the_admitted_does_not_change_afterwards():
 def admitted(name):
     since = {**condition("Admitted"), "lastTransitionTime": "2026-12-01T08:00:00Z"}
     return reserving(name, also=(since,))
+
+
+def holding(name, at, *, evicted=False, **rest):
+    """A Workload that got quota at 06:00:*at*, with its name as its UID."""
+    reserved = RESERVED | {"lastTransitionTime": f"2026-11-21T06:00:{at}Z"}
+    conditions = (reserved, *([condition("Evicted", reason="Preempted")] if evicted else ()))
+    source = workload(name, conditions=conditions, admitted_to="gpu-cq", assigned=1, **rest)
+    source["metadata"]["uid"] = name
+    return source
+
+
+def names(reservations):
+    return [reservation.uid for reservation in reservations]
+
+
+LOWER = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+
+
+def test_who_may_be_preempted_is_named_in_kueues_order():
+    state = state_with(
+        holding("early", 10),
+        holding("late", 20),
+        holding("twin", 20),
+        holding("urgent", 30, priority=9),
+        holding("leaving", 10, priority=9, evicted=True),
+        **LOWER,
+    )
+
+    found = state.snapshot(1.0, 0.0).reserving["gpu-cq"]
+
+    assert names(found) == ["leaving", "late", "twin", "early", "urgent"]
+    assert found[1] == Reservation(
+        key="team/late",
+        local_queue="gpu-lq",
+        charge=((CPU, 4000),),
+        priority=0,
+        reserved_at=1795240820,
+        queued_at=1795240800,
+        is_evicted=False,
+        uid="late",
+    )
+
+
+def test_where_nobody_may_be_preempted_nobody_is_named():
+    state = state_with(holding("a", 10))
+    assert state.snapshot(1.0, 0.0).reserving == {}
+
+    state.replace(kinds.CLUSTER_QUEUES, [cluster_queue(**LOWER)])
+    assert names(state.snapshot(2.0, 0.0).reserving["gpu-cq"]) == ["a"]
+
+    reclaims = {"preemption": {"reclaimWithinCohort": "Any"}, "cohortName": "all"}
+    lender = cluster_queue("other-cq", **reclaims)
+    state.replace(kinds.CLUSTER_QUEUES, [cluster_queue(cohortName="all"), lender])
+    assert names(state.snapshot(3.0, 0.0).reserving["gpu-cq"]) == ["a"]
+
+    state.replace(kinds.CLUSTER_QUEUES, [cluster_queue(), lender])
+    assert state.snapshot(4.0, 0.0).reserving == {}
+
+
+def test_of_very_many_only_the_first_to_be_preempted_are_named(monkeypatch):
+    monkeypatch.setattr(workloads, "MOST_RESERVATIONS", 2)
+    state = state_with(
+        *(holding(name, at) for name, at in zip("abc", (10, 11, 12), strict=True)), **LOWER
+    )
+    assert names(state.snapshot(1.0, 0.0).reserving["gpu-cq"]) == ["c", "b"]
+
+    state.apply(kinds.WORKLOADS, "DELETED", holding("c", 12))
+
+    assert names(state.snapshot(2.0, 0.0).reserving["gpu-cq"]) == ["b", "a"]

@@ -8,7 +8,16 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.builders import PAPER_THRESHOLD, cluster_queue, policy, snapshot
-from tests.state.objects import PENDING, condition, named, reserving, state_with, workload
+from tests.state.objects import (
+    PENDING,
+    condition,
+    local_queue,
+    named,
+    reserving,
+    state_with,
+    workload,
+)
+from tests.state.objects import cluster_queue as cluster_queue_object
 from webhook.api import resources as kinds
 from webhook.model.forecasts import Basis, RunTime
 from webhook.state import forecast_input
@@ -38,7 +47,7 @@ def profile(*workloads, strategy=KNOWN, cpu="8", **changed):
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
     found = state.snapshot(0.0, NOW)
     found = replace(found, policies=(policy(strategy=strategy),), **changed)
-    return forecast_input.foreseen(state, found, NOW).profiles["gpu-cq"]
+    return forecast_input.with_profiles(state, found, NOW).profiles["gpu-cq"]
 
 
 def steps(found):
@@ -150,6 +159,24 @@ def test_the_trees_are_watched_in_which_somebody_decides_by_forecasts(strategy, 
     rule = policy(threshold=threshold, **({"strategy": strategy} if strategy else {}))
 
     assert forecast_input.watched(replace(snapshot(*queues), policies=(rule,))) == expected
+
+
+def test_of_two_queues_that_share_quota_the_older_workload_is_served_first():
+    state = state_with(
+        waiting("young", cpu="8", age=10),
+        waiting("old", queue="other-lq", age=20),
+        cohortName="all",
+    )
+    state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
+    other = cluster_queue_object("other-cq", cpu="0", cohortName="all")
+    state.replace(kinds.CLUSTER_QUEUES, [cluster_queue_object(cohortName="all"), other])
+    state.replace(kinds.LOCAL_QUEUES, [local_queue(), local_queue("other-lq", "other-cq")])
+    found = replace(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
+
+    profiles = forecast_input.with_profiles(state, found, NOW).profiles
+
+    # The one of 4 CPUs runs before the one of 8.
+    assert steps(profiles["gpu-cq"]) == [(0, 4), (21, 0), (42, 8)]
 
 
 def test_only_what_changed_is_counted_again():

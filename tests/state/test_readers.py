@@ -14,12 +14,17 @@ from webhook.model.pods import (
     Toleration,
 )
 from webhook.model.queues import (
+    BORROWING_OVER_PREEMPTION,
     MULTIKUEUE,
+    PREEMPTION_OVER_BORROWING,
     AdmissionCheck,
+    AdmissionFairSharing,
     ClusterQueue,
     Cohort,
+    ConsumedResources,
     KueueConfig,
     LimitRangeItem,
+    LocalQueue,
     OffSwitch,
     Preemption,
     Queueing,
@@ -51,9 +56,9 @@ COMMON = {
     "preemption": {
         "withinClusterQueue": "LowerPriority",
         "reclaimWithinCohort": "Any",
-        "borrowWithinCohort": {"policy": "LowerPriority"},
+        "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": 100},
     },
-    "fairSharing": {"weight": "1"},
+    "fairSharing": {"weight": "500m"},
 }
 NEWER = COMMON | {
     "cohortName": "all",
@@ -87,12 +92,57 @@ def test_a_cluster_queue_is_read_from_both_versions(spec):
             within_cluster_queue="LowerPriority",
             reclaim_within_cohort="Any",
             borrow_within_cohort="LowerPriority",
+            max_priority_threshold=100,
         ),
         when_can_borrow="TryNextFlavor",
         when_can_preempt="MayStopSearch",
         checks=("provision",),
         fair_sharing=True,
+        fair_weight=0.5,
     )
+
+
+@pytest.mark.parametrize("weight", [True, [], "x", "9" * 65])
+def test_a_weight_that_is_no_quantity_is_a_problem_of_its_object(weight):
+    entry = read(
+        kinds.COHORTS, {"metadata": {"name": "a"}, "spec": {"fairSharing": {"weight": weight}}}
+    )
+
+    assert entry.value is None
+    assert entry.problem.startswith("cohorts a: spec.fairSharing.weight: expected a quantity")
+
+
+def test_what_a_cluster_queue_prefers_and_the_weight_of_a_cohort():
+    both = {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor"}
+    fungibility = both | {"preference": "PreemptionOverBorrowing"}
+
+    preferring = value(kinds.CLUSTER_QUEUES, spec={"flavorFungibility": fungibility})
+    assert (preferring.preference, preferring.fair_weight) == (PREEMPTION_OVER_BORROWING, 1.0)
+    assert value(kinds.CLUSTER_QUEUES, spec={}).preference == BORROWING_OVER_PREEMPTION
+    assert value(kinds.COHORTS, spec={"fairSharing": {"weight": 0}}).fair_weight == 0.0
+
+
+def test_an_admission_check_may_hold_for_some_flavors_only():
+    rules = [{"name": "provision", "onFlavors": ["spot"]}, {"name": "budget"}]
+    spec = {"admissionChecksStrategy": {"admissionChecks": rules}}
+
+    found = value(kinds.CLUSTER_QUEUES, spec=spec)
+
+    assert found.checks_on(["t4"]) == ("budget",)
+    assert found.checks_on(["t4", "spot"]) == ("provision", "budget")
+
+
+def test_a_local_queue_has_a_weight_and_what_it_has_consumed():
+    spec = {"clusterQueue": "gpu-cq", "fairSharing": {"weight": "2"}}
+    usage = {"consumedResources": {"cpu": "1500m", "memory": "1Ki"}}
+    usage["lastUpdate"] = "1970-01-01T00:01:00Z"
+    status = {"fairSharing": {"weightedShare": 0, "admissionFairSharingStatus": usage}}
+
+    assert value(kinds.LOCAL_QUEUES, spec=spec, status=status) == (
+        LocalQueue(namespace="", name="x", cluster_queue="gpu-cq", fair_weight=2.0),
+        ConsumedResources(amounts={"cpu": 1.5, "memory": 1024.0}, updated=60),
+    )
+    assert value(kinds.LOCAL_QUEUES, spec=spec).consumed is None
 
 
 def test_a_cluster_queue_without_a_namespace_selector_takes_nothing():
@@ -191,6 +241,8 @@ manageJobsWithoutQueueName: true
 managedJobsNamespaceSelector: {matchLabels: {managed: "yes"}}
 integrations: {frameworks: [batch/job, pod], externalFrameworks: [Foo.v1.example.com]}
 fairSharing: {preemptionStrategies: [LessThanInitialShare]}
+admissionFairSharing:
+  {usageHalfLifeTime: 168h, usageSamplingInterval: 2m, resourceWeights: {memory: 0}}
 waitForPodsReady: {timeout: 5m, blockAdmission: true}
 featureGates: {SchedulerLongRequeueInterval: true, PartialAdmission: false}
 resources:
@@ -217,6 +269,10 @@ resources:
         frameworks=("batch/job", "pod"),
         external_frameworks=("Foo.v1.example.com",),
         fair_sharing=True,
+        preemption_strategies=("LessThanInitialShare",),
+        admission_fair_sharing=AdmissionFairSharing(
+            half_life_seconds=604_800.0, sampling_seconds=120.0, resource_weights={"memory": 0.0}
+        ),
         block_admission=True,
         requeue_seconds=10.0,
     )
@@ -235,6 +291,52 @@ def test_the_older_configuration_has_switches(text, blocks, fair):
     found = config(text).value
 
     assert (found.block_admission, found.fair_sharing) == (blocks, fair)
+
+
+DISPATCHER = "kueue.x-k8s.io/multikueue-dispatcher"
+TWO_AT_A_TIME = "incrementalDispatcherConfig: {stepSize: 2}"
+
+
+@pytest.mark.parametrize(
+    ("text", "at_once", "external"),
+    [
+        (f"dispatcherName: {DISPATCHER}-all-at-once", 0, False),
+        (f"dispatcherName: {DISPATCHER}-incremental", 3, False),
+        (f"dispatcherName: {DISPATCHER}-incremental\n  {TWO_AT_A_TIME}", 2, False),
+        ("dispatcherName: example.com/another", 0, True),
+        ("gcInterval: 1m", 0, False),
+    ],
+)
+def test_how_many_clusters_multikueue_asks_at_a_time(text, at_once, external):
+    found = config(f"multiKueue:\n  {text}").value
+
+    assert (found.clusters_per_round, found.external_dispatcher) == (at_once, external)
+
+
+def test_how_usage_is_counted_has_kueues_defaults_and_a_gate_turns_it_off():
+    text = "admissionFairSharing: {usageHalfLifeTime: 0s}"
+
+    assert config(text).value.admission_fair_sharing == AdmissionFairSharing(
+        half_life_seconds=0.0, sampling_seconds=300.0
+    )
+    off = config(f"{text}\nfeatureGates: {{AdmissionFairSharing: false}}").value
+    assert off.admission_fair_sharing is None
+
+
+@pytest.mark.parametrize(
+    ("block", "problem"),
+    [
+        ("usageHalfLifeTime: 7 days", "usageHalfLifeTime: expected a duration such as 90s"),
+        ("resourceWeights: {cpu: x}", "resourceWeights.cpu: expected a number of at least 0"),
+        ("resourceWeights: {cpu: .nan}", "resourceWeights.cpu: expected a number of at least 0"),
+        ("resourceWeights: {cpu: -1}", "resourceWeights.cpu: expected a number of at least 0"),
+    ],
+)
+def test_a_configuration_of_usage_that_kueue_would_refuse_is_a_problem(block, problem):
+    entry = config(f"admissionFairSharing: {{{block}}}")
+
+    assert entry.value is None
+    assert f": admissionFairSharing.{problem}" in entry.problem
 
 
 def test_a_configuration_that_is_no_yaml_is_a_problem_with_its_place():

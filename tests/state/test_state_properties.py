@@ -19,10 +19,17 @@ SHAPES = st.fixed_dictionaries(
         "guest": st.sampled_from([("", ""), ("p", "cpu"), ("p", "gpu")]),
         "priority": st.integers(0, 2),
         "annotations": st.sampled_from(
-            [{}, {"kueue.x-k8s.io/workload-slice-replacement-for": "team/w1"}]
+            [
+                {},
+                {
+                    "kueue.x-k8s.io/elastic-job": "true",
+                    "kueue.x-k8s.io/workload-slice-replacement-for": "team/w1",
+                },
+            ]
         ),
     }
 )
+OWNERS = st.sampled_from(["", "", "p1", "p2"])
 ADMITTED = {**condition("Admitted"), "lastTransitionTime": "2026-12-01T08:00:00Z"}
 ALSO = st.sampled_from([(), (ADMITTED,)])
 CONDITIONS = st.sampled_from([(), (PENDING,), (PENDING, condition("Finished"))])
@@ -33,8 +40,16 @@ def workloads(draw):
     name, shape = draw(NAMES), draw(SHAPES)
     if draw(st.booleans()):
         queue, also = draw(st.sampled_from(["gpu-cq", "cpu-cq"])), draw(ALSO)
-        return reserving(name, to=queue, also=also, **shape)
-    return workload(name, conditions=draw(CONDITIONS), **shape)
+        return owned(draw(OWNERS), reserving(name, to=queue, also=also, **shape))
+    return owned(draw(OWNERS), workload(name, conditions=draw(CONDITIONS), **shape))
+
+
+def owned(parent, source):
+    """Make the Workload a variant of *parent*, if there is one."""
+    if parent:
+        owner = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "name": parent}
+        source["metadata"]["ownerReferences"] = [owner]
+    return source
 
 
 @st.composite

@@ -22,7 +22,7 @@ from webhook.model.job import QUEUE_LABEL
 from webhook.model.kueue_support import doubts
 from webhook.model.policy.fallback_policy import sort_key
 from webhook.model.words import nearest
-from webhook.state.forecast_input import foreseen
+from webhook.state.forecast_input import with_profiles
 from webhook.state.snapshot_file import fetch_state, read_state
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _view(state: State, unix: float, policies: tuple[str, ...]) -> DecidingView:
             (policy for path in policies for policy in read_policies(path)), key=sort_key
         )
         snapshot = dataclasses.replace(snapshot, policies=tuple(given))
-    return DecidingView(snapshot=foreseen(state, snapshot, unix), unix=unix)
+    return DecidingView(snapshot=with_profiles(state, snapshot, unix), unix=unix)
 
 
 def kind_of(job: Mapping[str, Any]) -> JobKind:

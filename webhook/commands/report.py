@@ -273,7 +273,7 @@ def _replayed(past: ClusterHistory, given: Sequence[str], since: float, until: f
 
     entries = [entry for entry in past.entries if not entry.outcome or entry.finished >= since]
     if past.state is None:
-        return look_back.untold(entries)
+        return look_back.without_replay(entries)
     snapshot = past.state.snapshot(0.0, until)
     world = LookBackInput(
         snapshot=snapshot,

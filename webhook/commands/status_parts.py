@@ -428,18 +428,22 @@ def _replica(client: Client, pod: Mapping[str, Any], unix: float) -> dict[str, A
         samples = _read_samples(client.get_text(path))
     except ClusterError as error:
         return {**server, "message": str(error)}
+    return {**server, **_measured(samples, unix, is_ready=server["state"] != "not ready")}
+
+
+def _measured(samples: Mapping[str, float], unix: float, *, is_ready: bool) -> dict[str, Any]:
+    """Return what a replica's metrics say of it."""
     age = samples.get("state_age_seconds", inf)
     limit = samples.get("state_age_limit_seconds", _LIMIT_SECONDS)
-    if server["state"] != "not ready":
-        server["state"] = "ready" if age <= limit else "stale"
     ends = [value for name, value in samples.items() if name.startswith(_CERTIFICATE)]
     clusters = {
         name.removeprefix(_CLUSTER): value
         for name, value in sorted(samples.items())
         if name.startswith(_CLUSTER)
     }
+    state = "ready" if age <= limit else "stale"
     return {
-        **server,
+        "state": state if is_ready else "not ready",
         "stateAgeSeconds": None if age == inf else round(age, 1),
         "certificateSecondsLeft": round(min(ends) - unix) if ends else None,
         "clusterStateAgeSeconds": {name: round(seconds, 1) for name, seconds in clusters.items()},

@@ -27,10 +27,10 @@ from webhook.console.view import (
 )
 from webhook.hindsight.savings_record import Gained, PastDecision, SavingsRecord
 from webhook.kueue import quota
-from webhook.kueue.quota import Quotas
+from webhook.kueue.quota import UsageTree
 from webhook.model.forecasts import Profile
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
-from webhook.model.queues import ClusterQueue, Held, Snapshot, StopPolicy
+from webhook.model.queues import ClusterQueue, FlavorResource, Held, Snapshot, StopPolicy
 from webhook.state.feed import Counted
 from webhook.state.workloads import Admitted
 
@@ -312,19 +312,18 @@ def _seen_leader(view: View, rights: Rights) -> str:
 
 def _queues(counted: Counted, now: float, cluster: str) -> Iterator[Queue]:
     snapshot = counted.snapshot
-    quotas = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
-    for name, held in snapshot.held.items():
-        quotas = quota.charge(quotas, name, held.usage)
+    idle = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
+    forest = idle.charged({name: held.usage for name, held in snapshot.held.items()})
     for name in sorted(snapshot.cluster_queues):
-        queue = _queue(snapshot.cluster_queues[name], counted, quotas, now)
+        queue = _queue(snapshot.cluster_queues[name], counted, forest.tree(name), now)
         yield replace(queue, cluster=cluster)
 
 
-def _queue(queue: ClusterQueue, counted: Counted, quotas: Quotas, now: float) -> Queue:
+def _queue(queue: ClusterQueue, counted: Counted, tree: UsageTree | None, now: float) -> Queue:
     held = counted.snapshot.held.get(queue.name, _NOTHING)
     admitted = counted.admitted.get(queue.name, _NOBODY)
     competing = counted.snapshot.competing.get(queue.name, ())
-    trouble = _trouble(queue, quotas)
+    trouble = _trouble(queue, tree)
     return Queue(
         name=queue.name,
         cohort=queue.cohort,
@@ -340,7 +339,7 @@ def _queue(queue: ClusterQueue, counted: Counted, quotas: Quotas, now: float) ->
                 nominal=cell.nominal,
                 reserved=(reserved := held.usage.get((flavor, resource), 0)),
                 borrowed=max(0, reserved - cell.nominal),
-                available=0 if trouble else quota.available(quotas, queue.name, (flavor, resource)),
+                available=0 if trouble else _available(tree, queue.name, (flavor, resource)),
                 used=admitted.usage.get((flavor, resource), 0),
             )
             for group in queue.groups
@@ -349,12 +348,18 @@ def _queue(queue: ClusterQueue, counted: Counted, quotas: Quotas, now: float) ->
     )
 
 
-def _trouble(queue: ClusterQueue, quotas: Quotas) -> str:
+def _available(tree: UsageTree | None, cluster_queue: str, cell: FlavorResource) -> int:
+    if tree is None or cell not in tree.indices:
+        return 0
+    return max(0, tree.available(tree.leaves[cluster_queue], tree.indices[cell]))
+
+
+def _trouble(queue: ClusterQueue, tree: UsageTree | None) -> str:
     if queue.stop_policy is not StopPolicy.NONE:
         return f"stopped ({queue.stop_policy})"
     if not queue.active:
         return queue.inactive_because or "inactive"
-    return "" if quotas.holds(queue.name) else "its cohorts form a cycle"
+    return "its cohorts form a cycle" if tree is None else ""
 
 
 def _waits(profile: Profile | None, now: float) -> float | None:

@@ -35,7 +35,7 @@ def from_line(text: str | bytes) -> ShownDecision | None:
         line = fields.from_json(_decoded(text), "", longest=_LONGEST_LINE)
         name = fields.text(line, "name", "")
         return _decision(
-            decision_record.read(fields.mapping(line, "decision", "")),
+            decision_record.from_object(fields.mapping(line, "decision", "")),
             namespace=fields.text(line, "namespace", ""),
             job=name or fields.text(line, "generateName", ""),
             queue=fields.text(line, "queue", ""),

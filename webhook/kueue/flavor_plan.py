@@ -225,14 +225,20 @@ def _refusal(
     return mismatch(pod_set.template, flavor)
 
 
+def with_topology(cluster_queue: ClusterQueue, snapshot: Snapshot) -> frozenset[str]:
+    """Return the flavors of a ClusterQueue that have a topology."""
+    flavors = snapshot.flavors
+    names = (name for group in cluster_queue.groups for name in group.flavors)
+    return frozenset(name for name in names if name in flavors and flavors[name].topology)
+
+
 def _only_topologies(cluster_queue: ClusterQueue, snapshot: Snapshot) -> bool:
     """Return whether every flavor of a ClusterQueue has a topology.
 
     Kueue then treats each Workload there as if it asked for one (``isTASImplied``).
     """
-    names = [name for group in cluster_queue.groups for name in group.flavors]
-    flavors = snapshot.flavors
-    return all(name in flavors and flavors[name].topology for name in names)
+    names = {name for group in cluster_queue.groups for name in group.flavors}
+    return names == with_topology(cluster_queue, snapshot)
 
 
 _COMBINATIONS = 16
@@ -264,6 +270,11 @@ class Demand:
     def is_possible(self) -> bool:
         """Return whether each part has a flavor that can serve it."""
         return all(self.parts)
+
+    @property
+    def flavors(self) -> frozenset[str]:
+        """Return every flavor that some part may get."""
+        return frozenset(choice.flavor for part in self.parts for choice in part)
 
     @property
     def cells(self) -> frozenset[FlavorResource]:

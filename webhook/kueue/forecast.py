@@ -15,13 +15,15 @@ from math import inf
 from operator import gt
 from typing import TypeAlias
 
-from webhook.kueue import quota
+from webhook.kueue import fair_sharing, flavor_plan, partial_admission, quota
 from webhook.kueue.durations import Durations, RunTimeOf
+from webhook.kueue.fair_rounds import LocalQueueUse
 from webhook.kueue.flavor_plan import Demand, demand
-from webhook.kueue.profile import kept_steps, served_before
+from webhook.kueue.profile import PREEMPTION, kept_steps, served_before
 from webhook.kueue.queue_heads import PendingGroup
-from webhook.kueue.quota import Forest, UsageTree
-from webhook.kueue.schedule import Running, Schedule, StartedWorkloads, is_open
+from webhook.kueue.quota import Taken, UsageTree
+from webhook.kueue.quota_holders import StartedWorkloads
+from webhook.kueue.schedule import Running, Schedule, is_open
 from webhook.kueue.scheduling_cycle import Turn
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Profile, Rank, Unseen
@@ -62,11 +64,22 @@ class StartRecord:
         """For each step and each of *ranks* the usage when its turn came in the cycle."""
         self.spread: list[float] = []
         """Standard deviation of each of *times*, in seconds."""
+        self.obtainable: Mapping[str, Mapping[int, Sequence[int]]] = {}
+        """ClusterQueue to priority to what a newcomer could have of each cell when the schedule
+        begins, with what it would preempt."""
+        self._newcomers = sorted(newcomers) if schedule.preempts else []
         self.is_whole = True
         """False: it was cut short after too many events, and nothing is free from there on."""
 
     def note(self) -> None:
         """Add a step for the last cycle, if it changed the usage or admitted anything."""
+        # Whom those who wait preempt at the beginning, nobody else can.
+        if self._newcomers and not self._schedule.evicts:
+            self.obtainable = {
+                name: {level: self._schedule.obtainable(name, level) for level in self._newcomers}
+                for name in self._schedule.tree.leaves
+            }
+            self._newcomers = []
         used, before = self._schedule.used()
         # A turn after which something was admitted is kept even where the usage is the same
         # again: at that moment a newcomer of its rank would have found room.
@@ -196,6 +209,7 @@ def profile(
             kept.append(index)
             free.append(at_step)
     last = _last_starts(schedule, queue)
+    preempting = rows.more(record.obtainable.get(queue.name, {}), free[0][0])
     return Profile(
         computed_at=computed_at,
         cells=cells,
@@ -206,6 +220,8 @@ def profile(
             rank: tuple(step[number] for step in free)
             for number, rank in enumerate(record.ranks, start=1)
         },
+        preempting=preempting,
+        eviction_seconds=schedule.eviction.seconds if preempting else 0.0,
         spread=tuple(record.spread[index] for index in kept),
         behind=_behind(last) if queue.queueing is Queueing.STRICT else (),
         waits=max(last.values()),
@@ -238,6 +254,19 @@ class _Rows:
             return (0,) * len(self._columns)
         available, leaf = self._tree.available, self._leaf
         return tuple(max(0, available(leaf, column, used)) for column in self._columns)
+
+    def more(
+        self, obtainable: Mapping[int, Sequence[int]], free: tuple[int, ...]
+    ) -> Mapping[int, tuple[int, ...]]:
+        """Return, by priority, what can be had by preemption where that is more than is free."""
+        more = {
+            priority: tuple(map(max, free, (row[column] for column in self._columns)))
+            for priority, row in sorted(obtainable.items())
+            if self._is_open
+        }
+        more = {priority: row for priority, row in more.items() if row != free}
+        # What is left out counts as what a lower priority could have.
+        return dict(list(more.items())[-MOST_LEVELS:])
 
     def at(self, rank: Rank, used: Sequence[int]) -> tuple[int, ...]:
         """Return what is free at the turn of a rank: without borrowing, unless the rank borrows."""
@@ -303,6 +332,8 @@ class Occupant:
     count: int = 1
     priority: int | None = None
     """None: it is not known."""
+    created: int = 0
+    """The time by which its queue orders the first of them, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,7 +356,6 @@ class _Case:
     """What the forecasts of all trees have in common."""
 
     snapshot: Snapshot
-    forest: Forest
     run_time_of: RunTimeOf
     now: float
     """On the clock of ``Snapshot.as_of``."""
@@ -357,7 +387,6 @@ def forecast(
     """
     case = _Case(
         snapshot=snapshot,
-        forest=quota.plant(snapshot.cluster_queues, snapshot.cohorts).forest,
         run_time_of=run_time_of,
         now=now,
     )
@@ -375,7 +404,6 @@ def planned(
     """Return the same profiles as ``forecast``, and when each of *waiting* starts and finishes."""
     case = _Case(
         snapshot=snapshot,
-        forest=quota.plant(snapshot.cluster_queues, snapshot.cohorts).forest,
         run_time_of=run_time_of,
         now=now,
         keep=True,
@@ -389,25 +417,27 @@ def _planned(
     waiting: Sequence[QueuedGroup],
     only: Collection[str] | None,
 ) -> Planned:
-    forest = case.forest
-    roots = {name: forest.nodes[index].root for name, index in forest.places.items()}
+    snapshot = case.snapshot
+    roots = quota.tree_names(snapshot.cluster_queues, snapshot.cohorts)
     wanted = (
         set(roots.values()) if only is None else {roots[name] for name in only if name in roots}
     )
-    occupants: defaultdict[int, list[Occupant]] = defaultdict(list)
+    occupants: defaultdict[str, list[Occupant]] = defaultdict(list)
     for occupant in running:
         if (root := roots.get(occupant.cluster_queue)) in wanted:
             occupants[root].append(occupant)
-    queued: defaultdict[int, list[_Placed]] = defaultdict(list)
-    targets = _Targets(case.snapshot)
+    queued: defaultdict[str, list[_Placed]] = defaultdict(list)
+    targets = _Targets(snapshot)
     for group in waiting:
         name = targets.of(group.arrival)
         if (root := roots.get(name)) in wanted:
             queued[root].append((name, group))
+    queues = {name: snapshot.cluster_queues[name] for name in roots if roots[name] in wanted}
     profiles: dict[str, Profile] = {}
     begun: list[StartedWorkloads] = []
-    for root in wanted:
-        of_tree = _of_tree(case, root, occupants[root], queued[root])
+    for tree in quota.plant(queues, snapshot.cohorts).trees:
+        root = roots[next(iter(tree.leaves))]
+        of_tree = _of_tree(case, tree, occupants[root], queued[root])
         profiles |= of_tree.profiles
         begun += of_tree.begun
     return Planned(profiles=profiles, begun=tuple(begun))
@@ -438,10 +468,9 @@ class _Targets:
 
 
 def _of_tree(
-    case: _Case, root: int, occupants: Sequence[Occupant], queued: Sequence[_Placed]
+    case: _Case, tree: UsageTree, occupants: Sequence[Occupant], queued: Sequence[_Placed]
 ) -> Planned:
     """Return the profiles of one cohort tree, and the starts in it if they are recorded."""
-    tree = UsageTree(case.forest, root)
     queues = [case.snapshot.cluster_queues[name] for name in tree.leaves]
     schedule = Schedule(
         tree,
@@ -450,12 +479,18 @@ def _of_tree(
         kueue=case.snapshot.kueue,
         keep=case.keep,
     )
+    if (use := _use(case.snapshot, tree)) is not None:
+        schedule.order_by_use(use)
     run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
     unseen = _fill(schedule, case, run_times, occupants, queued)
     record = recorded(schedule, _newcomers(case.snapshot))
     # A record that was cut short knows nothing of later starts, so all its ranges are widened.
     bound = () if record.is_whole else ("depth",)
     profiles = {}
+    # Each ClusterQueue of a tree asks the same of all that wait, so few must stand for many.
+    kinds = {
+        (name, id(group.arrival.needs), group.is_variant): (name, group) for name, group in queued
+    }
     for queue in queues:
         guessed = ("runTimes",) if queue.name in run_times.unknown else ()
         uncertain = _uncertain(queue, queues, case.snapshot) + guessed + bound
@@ -464,7 +499,8 @@ def _of_tree(
             of_queue,
             unknown_seconds=run_times.unknown_seconds(queue.name),
             unseen=unseen,
-            unordered=_unordered(queue, queued, case.snapshot),
+            unordered=_unordered(queue, tuple(kinds.values()), case.snapshot),
+            outranked_below=_outranked_below(queue, record, case.snapshot),
         )
     return Planned(profiles=profiles, begun=tuple(schedule.begun))
 
@@ -473,6 +509,15 @@ def _newcomers(snapshot: Snapshot) -> Collection[int]:
     """Return the priorities that a newcomer may have: those of all priority classes, and 0."""
     classes = snapshot.priority_classes.values(), snapshot.pod_priorities.values()
     return {0, snapshot.default_priority}.union(*classes)
+
+
+def _outranked_below(queue: ClusterQueue, record: StartRecord, snapshot: Snapshot) -> int | None:
+    """Return below which priority a newcomer may be preempted by others of its ClusterQueue."""
+    if queue.preemption.within_cluster_queue == _NEVER:
+        return None
+    highest = max((*record.priorities, *_newcomers(snapshot)))
+    # Under the other policy, those of its own priority that are older may preempt it, too.
+    return highest + (queue.preemption.within_cluster_queue != "LowerPriority")
 
 
 def _unordered(queue: ClusterQueue, queued: Sequence[_Placed], snapshot: Snapshot) -> str:
@@ -521,13 +566,56 @@ def _fill(
             unseen[shape.cells, group.arrival.priority] += group.arrival.count
     for occupant in occupants:
         schedule.add_running(_running(occupant, case.now, run_times))
-    for name, group, shape in asked:
+    for place, (name, group, shape) in enumerate(asked):
         if shape is not None and shape.is_possible and group.arrival.count:
-            schedule.add_waiting(_waiting(name, group, shape, case.now, run_times))
+            # Only where Workloads are preempted do those that hold quota have to have a place
+            # among those that wait.
+            age = _age(group.arrival.created) + place if schedule.preempts else None
+            schedule.add_waiting(_waiting(name, group, shape, case.now, run_times), age=age)
     return tuple(
         Unseen(cells=cells, priority=priority, count=count)
         for (cells, priority), count in unseen.items()
         if count
+    )
+
+
+def _age(created: int) -> int:
+    """Return a place by age, for times in seconds since 1970, with room for ties."""
+    return created << 20
+
+
+def _use(snapshot: Snapshot, tree: UsageTree) -> LocalQueueUse | None:
+    """Return what LocalQueues have used; None: no ClusterQueue of the tree orders them by it."""
+    rules, queues = snapshot.kueue.admission_fair_sharing, snapshot.cluster_queues
+    if rules is None or not any(queues[name].usage_based for name in tree.leaves):
+        return None
+    members = {
+        f"{namespace}/{name}": (snapshot.consumed.get((namespace, name)), local_queue.fair_weight)
+        for (namespace, name), local_queue in snapshot.local_queues.items()
+        if local_queue.cluster_queue in tree.leaves
+    }
+
+    def use(amounts: Mapping[str, float], name: str) -> float:
+        weights, weight = rules.resource_weights, members[name][1]
+        return fair_sharing.queue_usage(amounts, weight=weight, resource_weights=weights)
+
+    def penalty(name: str, taken: Taken) -> float:
+        requests: Counter[str] = Counter()
+        for cell, amount in taken:
+            requests[tree.cells[cell][1]] += amount
+        charged = fair_sharing.entry_penalty(
+            fair_sharing.in_whole_units(requests),
+            sampling=rules.sampling_seconds,
+            half_life=rules.half_life_seconds,
+        )
+        return use(charged, name)
+
+    return LocalQueueUse(
+        amounts={
+            name: use(consumed.amounts if consumed else {}, name)
+            for name, (consumed, _) in members.items()
+        },
+        penalty=penalty,
     )
 
 
@@ -536,18 +624,23 @@ def _flavors(usage: Amounts) -> str:
     return ",".join(sorted({flavor for flavor, _ in usage}))
 
 
-def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
-    """Expect how much longer Workloads run that hold quota."""
+def left_of(occupant: Occupant, now: float, run_times: Durations) -> tuple[float, float]:
+    """Return how much longer Workloads run that hold quota, and its spread; in seconds."""
     # What has reserved quota and is not admitted yet has its whole run before it.
     elapsed = 0.0 if occupant.started_at is None else max(0.0, now - occupant.started_at)
-    flavors = _flavors(occupant.usage)
-    seconds, spread = run_times.left(
+    return run_times.left(
         occupant.cluster_queue,
         occupant.job_class,
-        flavors,
+        _flavors(occupant.usage),
         elapsed=elapsed,
         limit=occupant.limit_seconds,
     )
+
+
+def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
+    seconds, spread = left_of(occupant, now, run_times)
+    elapsed = 0.0 if occupant.started_at is None else max(0.0, now - occupant.started_at)
+    flavors = _flavors(occupant.usage)
     return Running(
         cluster_queue=occupant.cluster_queue,
         usage=occupant.usage,
@@ -555,6 +648,12 @@ def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
         spread=spread,
         count=occupant.count,
         priority=occupant.priority,
+        # Of equal age, those that hold quota have come before those that wait.
+        order=_age(occupant.created) - 1,
+        reserved_at=-elapsed,
+        whole=run_times.whole(
+            occupant.cluster_queue, occupant.job_class, flavors, limit=occupant.limit_seconds
+        ),
     )
 
 
@@ -577,6 +676,7 @@ def _waiting(
         count=queued.arrival.count,
         at=max(0.0, queued.at - now),
         key=queued.arrival.key,
+        local_queue=f"{queued.arrival.namespace}/{queued.arrival.local_queue}",
     )
 
 
@@ -584,19 +684,20 @@ def _uncertain(
     queue: ClusterQueue, tree: Sequence[ClusterQueue], snapshot: Snapshot
 ) -> tuple[str, ...]:
     """Say why a ClusterQueue's forecast is uncertain; each reason widens its ranges."""
-    # The event loop models neither preemption nor fair sharing (decision 0010).
+    # The event loop preempts, but knows nothing of those who are still to come.
     preempts = queue.preemption.within_cluster_queue != _NEVER
-    reclaims = queue.preemption.reclaim_within_cohort != _NEVER
     others_reclaim = any(
         member.preemption.reclaim_within_cohort != _NEVER for member in tree if member is not queue
     )
     is_fair = snapshot.kueue.fair_sharing or queue.fair_sharing
     reasons = {
-        "preemption": preempts or reclaims,
+        PREEMPTION: preempts,
         "fairSharing": is_fair and len(tree) > 1,
         "cohortReclaim": others_reclaim,
         "admissionChecks": bool(queue.checks),
         "podsReady": snapshot.kueue.block_admission,
+        # What asks for a topology counts as plain quota: whether a domain has room is not known.
+        "topology": bool(flavor_plan.with_topology(queue, snapshot)),
     }
     return tuple(reason for reason, holds in reasons.items() if holds)
 
@@ -614,8 +715,11 @@ class _Demands:
         key = cluster_queue, id(arrival.needs)
         if key not in self._known:
             queue = self._snapshot.cluster_queues[cluster_queue]
+            # With how many pods Kueue admits them depends on what is free then, so that nothing
+            # is claimed of starts behind them (``_unordered``); they take this much at the least.
+            needs = partial_admission.with_fewest(arrival.needs)
             try:
-                asked = demand(arrival.needs, queue, self._snapshot)
+                asked = demand(needs, queue, self._snapshot)
             except FieldError:
                 asked = None
             self._known[key] = arrival.needs, asked

@@ -12,18 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from webhook.kueue import occupancy
+from webhook.kueue import occupancy, quota
 from webhook.kueue.flavor_plan import TOPOLOGY
 from webhook.kueue.start_times import PlacedJob, StartTimes, placed
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot, in_order
 
-_UNTIL_ROOT = 64
-"""How many cohorts above a ClusterQueue are followed; it ends the search in a cycle of cohorts."""
 _RUNS_IN_ORDER = 16
 """With so many runs in a tree, a placement joins any earlier run of its shape: as with Workloads
 that have been pending for long, their exact order matters only at the margin."""
-_ALONE = "queue "
-"""How the name of a tree begins that is one ClusterQueue without a cohort."""
 _Shape: TypeAlias = tuple[object, ...]
 
 
@@ -142,7 +138,7 @@ class LiveOccupancy:
     def _rebuild(self, root: str) -> None:
         """Count a tree again: what it holds, its pending Workloads, then its placements."""
         runs = self._runs[root] = [run for run in self._runs[root] if run.count]
-        names = self._members.get(root) or (root.removeprefix(_ALONE),)
+        names = self._members.get(root) or (root,)
         held = occupancy.as_held(self.occupancy, names)
         competing = held.snapshot.competing
         waiting = in_order(competing[name] for name in sorted(names) if name in competing)
@@ -153,11 +149,7 @@ class LiveOccupancy:
         """Build all trees again, because more than the counts has changed."""
         start_times = self.occupancy.start_times
         self.occupancy = replace(occupancy.idle(snapshot), start_times=start_times)
-        parents = {name: cohort.parent for name, cohort in snapshot.cohorts.items()}
-        self._roots = {
-            name: _root(queue.cohort, parents) if queue.cohort else f"{_ALONE}{name}"
-            for name, queue in snapshot.cluster_queues.items()
-        }
+        self._roots = quota.tree_names(snapshot.cluster_queues, snapshot.cohorts)
         members: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
         for name in {**snapshot.cluster_queues, **snapshot.held, **snapshot.competing}:
             members[self._root_of_queue(name)] += (name,)
@@ -189,7 +181,7 @@ class LiveOccupancy:
         return self._root_of_queue(queue.cluster_queue if queue is not None else "")
 
     def _root_of_queue(self, cluster_queue: str) -> str:
-        return self._roots.get(cluster_queue, f"{_ALONE}{cluster_queue}")
+        return self._roots.get(cluster_queue, cluster_queue)
 
 
 def _shape(arrival: Arrival) -> _Shape:
@@ -215,15 +207,6 @@ def _shape_of_pods(needs: PodSetNeeds) -> _Shape:
         template.affinity,
         [name for name in template.annotations if name in TOPOLOGY],
     )
-
-
-def _root(cohort: str, parents: Mapping[str, str]) -> str:
-    for _ in range(_UNTIL_ROOT):
-        above = parents.get(cohort)
-        if not above:
-            break
-        cohort = above
-    return f"cohort {cohort}"
 
 
 def _same_topology(before: Snapshot, after: Snapshot) -> bool:

@@ -26,6 +26,20 @@ def behind(cluster_queue: ClusterQueue, snapshot: Snapshot) -> tuple[str, ...]:
     )
 
 
+_ROUND_SECONDS = 300.0
+
+
+def asked_after(name: str, cluster_queue: ClusterQueue, snapshot: Snapshot) -> float:
+    """Return the seconds from a reservation at the manager until Kueue asks a worker cluster."""
+    # ``incrementalDispatcherRoundTimeout`` in Kueue; inactive clusters are asked in their round,
+    # too, and those that were asked before stay so:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/workloaddispatcher/incrementaldispatcher.go#L141
+    step = snapshot.kueue.clusters_per_round
+    if not step:
+        return 0.0
+    return _ROUND_SECONDS * (behind(cluster_queue, snapshot).index(name) // step)
+
+
 def reached(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the worker clusters behind any ClusterQueue, each once."""
     queues = snapshot.cluster_queues.values()

@@ -6,17 +6,23 @@ written about it so far (docs/decisions/0003). Preemption and fair sharing are n
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from webhook.kueue import quota
-from webhook.kueue.assignment import Assignment, FoundQueue, assign
-from webhook.kueue.quota import Quotas
+from webhook.kueue import partial_admission, quota
+from webhook.kueue.assignment import (
+    Assignment,
+    Claimant,
+    PreemptionMode,
+    assign,
+    oracle_by_counts,
+    set_aside,
+)
+from webhook.kueue.explained import NOWHERE, ExplainedAssignment, explained, parts_of, refused
+from webhook.kueue.quota import Forest, UsageTree
 from webhook.kueue.start_times import StartTimes
-from webhook.model.decision import Fit
-from webhook.model.fields import FieldError
+from webhook.model.decision import Rejection
 from webhook.model.queues import (
     Amounts,
     Arrival,
@@ -31,6 +37,7 @@ from webhook.model.queues import (
     StopPolicy,
     namespace_labels,
 )
+from webhook.model.reasons import Reason
 
 EMPTY = Held()
 NO_START_TIMES = StartTimes()
@@ -41,7 +48,8 @@ class Occupancy:
     """What each ClusterQueue holds once Kueue has tried the arrivals, and when new Jobs start."""
 
     snapshot: Snapshot
-    quotas: Quotas
+    forest: Forest
+    """The quota of all ClusterQueues, with what *holdings* use of it."""
     holdings: Mapping[str, Held]
     """ClusterQueue to its Workloads and usage, arrivals included."""
     heads: tuple[str, ...] = ()
@@ -66,22 +74,40 @@ def assignment(
     cluster_queue: ClusterQueue,
     *,
     priority: int = 0,
-) -> Assignment:
+) -> ExplainedAssignment:
     """Return how *cluster_queue* would take a Job with these needs.
 
     Raises:
         FieldError: a toleration or an affinity term of a template cannot be read.
 
     """
-    return assign(
-        needs,
-        FoundQueue(
-            cluster_queue=cluster_queue,
-            snapshot=occupancy.snapshot,
-            quotas=occupancy.quotas,
-            held=occupancy.held(cluster_queue.name),
-            priority=priority,
+    place = claimant(occupancy, cluster_queue, priority=priority)
+    if place is None:
+        # Kueue leaves it out of its cycles.
+        detail = f"the cohorts of ClusterQueue {cluster_queue.name} form a cycle"
+        return refused(Rejection(reason=Reason.INACTIVE, detail=detail))
+    return explained(needs, place, occupancy.snapshot)
+
+
+def claimant(
+    occupancy: Occupancy, cluster_queue: ClusterQueue, *, priority: int
+) -> Claimant | None:
+    """Return a new Workload's place; None: its ClusterQueue is under a cycle of cohorts."""
+    tree = occupancy.forest.tree(cluster_queue.name)
+    if tree is None:
+        return None
+    held = occupancy.held(cluster_queue.name)
+    # Where the lowest priority is unknown, preemption cannot be ruled out.
+    is_lower = held.lowest_priority is None or held.lowest_priority < priority
+    leaf = tree.leaves[cluster_queue.name]
+    return Claimant(
+        tree=tree,
+        leaf=leaf,
+        queue=cluster_queue,
+        oracle=oracle_by_counts(
+            tree, leaf, cluster_queue, lower_holds=lambda: held.reserving > 0 and is_lower
         ),
+        fair_sharing=occupancy.snapshot.kueue.fair_sharing,
     )
 
 
@@ -100,7 +126,7 @@ def reserves_now(
     ClusterQueue also waits if it needs the quota that is set aside for their head.
     """
     return (
-        assigned.fit is Fit.FITS
+        assigned.fits
         and cluster_queue.active
         and local_queue.stop_policy is StopPolicy.NONE
         and cluster_queue.stop_policy is StopPolicy.NONE
@@ -112,22 +138,23 @@ def reserves_now(
 
 def starts_now(
     occupancy: Occupancy,
-    assigned: Assignment,
+    assigned: ExplainedAssignment,
     local_queue: LocalQueue,
     cluster_queue: ClusterQueue,
     *,
     priority: int = 0,
 ) -> bool:
     """Return whether Kueue would admit a new Workload in its next cycle, with no check to pass."""
-    # Kueue admits a Workload only when it has quota and all AdmissionChecks are Ready.
-    return not cluster_queue.checks and passes_now(
+    # Kueue admits a Workload only when it has quota and all AdmissionChecks of its flavors are
+    # Ready.
+    return not cluster_queue.checks_on(flavor for flavor, _ in assigned.usage) and passes_now(
         occupancy, assigned, local_queue, cluster_queue, priority=priority
     )
 
 
 def passes_now(
     occupancy: Occupancy,
-    assigned: Assignment,
+    assigned: ExplainedAssignment,
     local_queue: LocalQueue,
     cluster_queue: ClusterQueue,
     *,
@@ -136,13 +163,13 @@ def passes_now(
     """Return whether only AdmissionChecks could keep a new Workload from being admitted next.
 
     With ``waitForPodsReady.blockAdmission``, one admitted Workload without ready pods blocks all
-    others. Which pods are ready is not known here, so any Workload with quota counts as not ready.
+    others. One that is predicted to get its quota now has no ready pods yet.
     """
     # ``PodsReadyForAllAdmittedWorkloads`` in Kueue:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/cache.go#L241
     return reserves_now(
-        occupancy, assigned, local_queue, cluster_queue, priority=priority
-    ) and not (occupancy.snapshot.kueue.block_admission and _somebody_reserves(occupancy))
+        occupancy, assigned.assignment, local_queue, cluster_queue, priority=priority
+    ) and not (occupancy.snapshot.kueue.block_admission and _somebody_is_unready(occupancy))
 
 
 def _namespace_is_selected(
@@ -165,32 +192,31 @@ def _is_kept_out(
     """
     # ``makeClassicalIterator`` in Kueue:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L1094
-    quotas = without_set_aside(occupancy, assigned, priority)
-    return quotas is not occupancy.quotas and any(
-        quota.available(quotas, cluster_queue.name, cell) < amount
-        for cell, amount in assigned.usage.items()
-    )
+    tree = _at_its_turn(occupancy, assigned, cluster_queue.name, priority)
+    return tree.room(tree.leaves[cluster_queue.name], assigned.taken) < 1
 
 
-def without_set_aside(occupancy: Occupancy, assigned: Assignment, priority: int) -> Quotas:
-    """Charge the quota that Kueue sets aside for heads that it tries before a new Workload.
+def _at_its_turn(
+    occupancy: Occupancy, assigned: Assignment, cluster_queue: str, priority: int
+) -> UsageTree:
+    """Return a tree with what is set aside for heads that are tried before a new Workload charged.
 
     *assigned* and *priority* are those of the new Workload.
     """
-    quotas = occupancy.quotas
+    tree = charged = occupancy.forest[cluster_queue]
     for name in occupancy.heads:
         head = occupancy.held(name).head
         # At equal height and priority the head is tried first, because it is older.
-        if head is not None and (head.height, -head.priority) <= (assigned.height, -priority):
-            quotas = quota.charge(quotas, name, head.set_aside)
-    return quotas
+        if head is None or (head.height, -head.priority) > (assigned.height, -priority):
+            continue
+        if name in tree.leaves:
+            charged = tree.copy() if charged is tree else charged
+            charged.charge(tree.leaves[name], tree.taken(head.set_aside))
+    return charged
 
 
-def _somebody_reserves(occupancy: Occupancy) -> bool:
-    return any(held.reserving for held in occupancy.holdings.values())
-
-
-_ANY_NUMBER = sys.maxsize
+def _somebody_is_unready(occupancy: Occupancy) -> bool:
+    return any(held.reserving > held.ready for held in occupancy.holdings.values())
 
 
 def build(snapshot: Snapshot, placements: Sequence[Arrival] = ()) -> Occupancy:
@@ -201,15 +227,16 @@ def build(snapshot: Snapshot, placements: Sequence[Arrival] = ()) -> Occupancy:
 
 def idle(snapshot: Snapshot) -> Occupancy:
     """Return an occupancy in which the ClusterQueues hold nothing."""
-    quotas = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
+    forest = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
     return Occupancy(
-        snapshot=snapshot, quotas=quotas, holdings={}, start_times=NO_START_TIMES.adopt(snapshot)
+        snapshot=snapshot, forest=forest, holdings={}, start_times=NO_START_TIMES.adopt(snapshot)
     )
 
 
 def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
     """Reset some ClusterQueues to what the snapshot says they hold, without any arrivals."""
-    held, holdings, quotas = occupancy.snapshot.held, dict(occupancy.holdings), occupancy.quotas
+    held, holdings = occupancy.snapshot.held, dict(occupancy.holdings)
+    changes: dict[str, Amounts] = {}
     heads = {name for name in occupancy.heads if name not in cluster_queues}
     for name in cluster_queues:
         before, after = holdings.pop(name, EMPTY), held.get(name, EMPTY)
@@ -218,8 +245,9 @@ def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
         if after.head is not None:
             heads.add(name)
         # Only the difference is charged, so that the usage of all other queues is kept.
-        quotas = quota.charge(quotas, name, _difference(before.usage, after.usage))
-    return replace(occupancy, quotas=quotas, holdings=holdings, heads=tuple(heads))
+        changes[name] = _difference(before.usage, after.usage)
+    forest = occupancy.forest.charged(changes)
+    return replace(occupancy, forest=forest, holdings=holdings, heads=tuple(heads))
 
 
 def with_arrivals(occupancy: Occupancy, arrivals: Iterable[Arrival]) -> Occupancy:
@@ -229,10 +257,10 @@ def with_arrivals(occupancy: Occupancy, arrivals: Iterable[Arrival]) -> Occupanc
         queues = _queues_of(occupancy.snapshot, arrival)
         if queues is None:
             continue
-        _, cluster_queue = queues
-        name, is_strict = cluster_queue.name, cluster_queue.queueing is Queueing.STRICT
-        if is_strict or _has_room(occupancy.quotas, arrival, cluster_queue):
-            occupancy = with_arrival(_with_joined(occupancy, name, joined.pop(name, ())), arrival)
+        name = queues[1].name
+        if _may_reserve(occupancy, arrival, queues[1]):
+            occupancy = _with_joined(occupancy, name, joined.pop(name, ()))
+            occupancy = _with_tried(occupancy, arrival, queues)
         else:
             # Under BestEffortFIFO one without room takes no quota and blocks nobody, so it is
             # added to the pending together with others.
@@ -262,24 +290,37 @@ def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
     queues = _queues_of(occupancy.snapshot, arrival)
     if queues is None:
         return occupancy
+    if not _may_reserve(occupancy, arrival, queues[1]):
+        return _with_joined(occupancy, queues[1].name, (arrival,))
+    return _with_tried(occupancy, arrival, queues)
+
+
+def _may_reserve(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueue) -> bool:
+    """Return False if trying an arrival would change nothing: it has no room, and blocks nobody."""
+    is_strict = cluster_queue.queueing is Queueing.STRICT
+    return is_strict or _has_room(occupancy, arrival, cluster_queue)
+
+
+def _with_tried(
+    occupancy: Occupancy, arrival: Arrival, queues: tuple[LocalQueue, ClusterQueue]
+) -> Occupancy:
     local_queue, cluster_queue = queues
     left = arrival.count
-    if cluster_queue.queueing is not Queueing.STRICT and not _has_room(
-        occupancy.quotas, arrival, cluster_queue
-    ):
-        return _with_joined(occupancy, cluster_queue.name, (arrival,))
     while left > 0:
-        assigned = _assignment_of(occupancy, arrival, cluster_queue)
+        assigned = _assigned(occupancy, arrival, cluster_queue)
         if not reserves_now(
             occupancy, assigned, local_queue, cluster_queue, priority=arrival.priority
         ):
             # The others have the same shape, so they cannot reserve quota either.
             return _waiting(occupancy, arrival, assigned, cluster_queue, left)
-        count = min(left, _alike(occupancy, assigned, cluster_queue, arrival.priority))
-        usage = {cell: amount * count for cell, amount in assigned.usage.items()}
+        tree = _at_its_turn(occupancy, assigned, cluster_queue.name, arrival.priority)
+        # As long as nothing is borrowed, the first flavor that fits remains the first that fits.
+        alike = tree.own_room(tree.leaves[cluster_queue.name], assigned.taken)
+        count = min(left, max(1, alike))
+        usage = {cell: n * count for cell, n in tree.amounts(assigned.taken).items()}
         held = _reserving(occupancy.held(cluster_queue.name), arrival, usage, count)
-        quotas = quota.charge(occupancy.quotas, cluster_queue.name, usage)
-        occupancy = _holding(replace(occupancy, quotas=quotas), cluster_queue.name, held)
+        forest = occupancy.forest.charged({cluster_queue.name: usage})
+        occupancy = _holding(replace(occupancy, forest=forest), cluster_queue.name, held)
         left -= count
     return occupancy
 
@@ -300,20 +341,26 @@ def with_waiting(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
     if queues is None:
         return occupancy
     _, cluster_queue = queues
-    assigned = _assignment_of(occupancy, arrival, cluster_queue)
+    assigned = _assigned(occupancy, arrival, cluster_queue)
     return _waiting(occupancy, arrival, assigned, cluster_queue, arrival.count)
 
 
-def _has_room(quotas: Quotas, arrival: Arrival, cluster_queue: ClusterQueue) -> bool:
+def _has_room(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueue) -> bool:
     """Return False if an arrival cannot fit by quota alone; True means that it may fit.
 
     This is cheap, and rules out most of a long queue. Flavors are not matched with its pods, and
     each pod set is compared by itself.
     """
+    tree = occupancy.forest.tree(cluster_queue.name)
+    if tree is None:
+        return False
+    leaf, indices = tree.leaves[cluster_queue.name], tree.indices
     return all(
         any(
             all(
-                quota.available(quotas, cluster_queue.name, (flavor, resource)) >= n * pod_set.count
+                not n
+                or tree.available(leaf, indices[flavor, resource])
+                >= n * partial_admission.fewest(pod_set)
                 for resource, n in pod_set.per_pod.items()
                 if resource in group.resources
             )
@@ -322,22 +369,6 @@ def _has_room(quotas: Quotas, arrival: Arrival, cluster_queue: ClusterQueue) -> 
         for pod_set in arrival.needs
         for group in cluster_queue.groups
     )
-
-
-def _alike(
-    occupancy: Occupancy, assigned: Assignment, cluster_queue: ClusterQueue, priority: int
-) -> int:
-    """Return how many Workloads of one shape get the same flavors one after another; at least 1.
-
-    As long as nothing is borrowed, the first flavor that fits remains the first that fits.
-    """
-    quotas = without_set_aside(occupancy, assigned, priority)
-    rooms = (
-        quota.own_room(quotas, cluster_queue.name, cell) // amount
-        for cell, amount in assigned.usage.items()
-        if amount
-    )
-    return max(1, min(rooms, default=_ANY_NUMBER))
 
 
 def _waiting(
@@ -352,8 +383,12 @@ def _waiting(
     held = _joined(before, (replace(arrival, count=count),))
     # Kueue tries a StrictFIFO head in every cycle. One of a BestEffortFIFO queue that does not fit
     # is inadmissible until quota is released, and keeps nothing free until then.
-    if cluster_queue.queueing is Queueing.STRICT and not before.pending and assigned.set_aside:
-        head = Head(priority=arrival.priority, height=assigned.height, set_aside=assigned.set_aside)
+    is_head = cluster_queue.queueing is Queueing.STRICT and not before.pending
+    place = claimant(occupancy, cluster_queue, priority=arrival.priority) if is_head else None
+    if place is not None and (aside := set_aside(assigned, place)):
+        head = Head(
+            priority=arrival.priority, height=assigned.height, set_aside=place.tree.amounts(aside)
+        )
         held = replace(held, head=head)
         occupancy = replace(occupancy, heads=(*occupancy.heads, cluster_queue.name))
     return _holding(occupancy, cluster_queue.name, held)
@@ -363,14 +398,20 @@ def _holding(occupancy: Occupancy, name: str, held: Held) -> Occupancy:
     return replace(occupancy, holdings={**occupancy.holdings, name: held})
 
 
-def _assignment_of(
-    occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueue
-) -> Assignment:
-    try:
-        return assignment(occupancy, arrival.needs, cluster_queue, priority=arrival.priority)
-    except FieldError as error:
-        # Kueue cannot read the template either, so the Workload stays pending.
-        return Assignment(fit=Fit.WAITS, detail=str(error))
+def _assigned(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueue) -> Assignment:
+    place = claimant(occupancy, cluster_queue, priority=arrival.priority)
+    if place is None:
+        return NOWHERE
+    needs, snapshot = arrival.needs, occupancy.snapshot
+    whole = assign(parts_of(needs, place, snapshot), place)
+    if whole.mode >= PreemptionMode.PREEMPT or not partial_admission.can_be_reduced(needs):
+        return whole
+
+    def fitting(fewer: tuple[PodSetNeeds, ...]) -> Assignment | None:
+        part = assign(parts_of(fewer, place, snapshot), place)
+        return part if part.fits else None
+
+    return partial_admission.most_that_fit(needs, fitting) or whole
 
 
 def _joined(held: Held, arrivals: Sequence[Arrival]) -> Held:

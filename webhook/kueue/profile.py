@@ -26,6 +26,8 @@ _WIDER = 1.5
 """Factor by which each reason for uncertainty widens a range."""
 _LEAST_PART = 0.25
 """Least half-width of an uncertain range, as a part of the wait."""
+PREEMPTION = "preemption"
+"""A reason why a start is uncertain: those who are still to come may preempt the Job."""
 PRIORITIES = "priorities"
 """A reason why the order is not known: the profile does not tell this priority's turn apart."""
 _Table: TypeAlias = tuple[tuple[int, ...], ...]
@@ -55,6 +57,17 @@ def start_of(
     The start is in seconds from then on; inf: it never starts. Pending Workloads of at least its
     priority are admitted before it, except those that would borrow while the Job need not.
     """
+    if profile.outranked_below is not None and priority >= profile.outranked_below:
+        # Nobody can preempt it.
+        certain = tuple(reason for reason in profile.uncertain if reason != PREEMPTION)
+        profile = replace(profile, uncertain=certain)
+    found = _by_waiting(profile, demand, priority, elapsed)
+    if profile.preempting and found.start.seconds > profile.eviction_seconds:
+        return _by_preempting(profile, demand, priority, elapsed) or found
+    return found
+
+
+def _by_waiting(profile: Profile, demand: Demand, priority: int, elapsed: float) -> FoundStart:
     # In a cycle its turn comes after all pending heads of its rank (decision 0023), and it waits
     # for the first cycle in which it finds room at its turn.
     columns = {cell: index for index, cell in enumerate(profile.cells)}
@@ -66,6 +79,25 @@ def start_of(
             return _found(_with_doubts(start, profile, demand, priority), chosen)
     never = Start(seconds=inf, low=inf, high=inf, uncertain=profile.uncertain)
     return FoundStart(start=_with_doubts(never, profile, demand, priority), usage={})
+
+
+def _by_preempting(
+    profile: Profile, demand: Demand, priority: int, elapsed: float
+) -> FoundStart | None:
+    """Return the start of a Job that preempts others; None: it would not, or cannot."""
+    levels = [level for level in profile.preempting if level <= priority]
+    # Under StrictFIFO those of at least its priority come first.
+    is_first = all(at <= elapsed for level, at in profile.behind if level >= priority)
+    if not levels or not is_first or not demand.is_possible:
+        return None
+    columns = {cell: index for index, cell in enumerate(profile.cells)}
+    chosen = _flavors_at(profile.preempting[max(levels)], columns, demand)
+    if chosen is None:
+        return None
+    # It waits for nobody but its victims, so neither others' run times nor their order matter.
+    start = _start(profile, profile.eviction_seconds, 0.0)
+    is_next = bool(profile.priorities) and priority > profile.priorities[0]
+    return _found(replace(start, preempts=True, is_next=is_next), chosen)
 
 
 def with_placement(
@@ -106,7 +138,14 @@ def with_placement(
             rank: less(table, comes_before=rank[1] < served) for rank, table in cut.ranked.items()
         }
         free = less(cut.free, comes_before=False)
-        updated = _shortened(replace(cut, free=free, ranked=ranked))
+        # Who outranks the placement may preempt it as well.
+        preempting = {
+            level: tuple(max(0, n - amount) for n, amount in zip(row, taken, strict=True))
+            if level <= priority
+            else row
+            for level, row in cut.preempting.items()
+        }
+        updated = _shortened(replace(cut, free=free, ranked=ranked, preempting=preempting))
     if profile.behind:
         updated = replace(updated, behind=_with_behind(profile.behind, priority, start_seconds))
     return updated

@@ -9,18 +9,25 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from webhook.kueue import assignment
-from webhook.kueue.assignment import Level, PreemptionMode
+from webhook.kueue.assignment import (
+    Assignment,
+    Claimant,
+    Oracle,
+    PreemptionMode,
+    assign,
+    oracle_by_counts,
+)
 from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import ClusterQueue, Queueing
 
 _Choices: TypeAlias = tuple[tuple[str, Taken], ...]
-Key: TypeAlias = tuple[int, int, int, int]
+Key: TypeAlias = tuple[int, int, float, int]
 """Order of heads, the least first: borrows (0, 1), negated priority, age, a serial number."""
 
 
@@ -42,19 +49,8 @@ class PendingGroup:
     """When it begins to compete for quota, in seconds since the beginning of the schedule."""
     key: str = ""
     """A name by which the caller finds its start again; need not be unique."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fitting:
-    """The flavors and quota that one Workload gets, or would get if there were room."""
-
-    fits: bool
-    """False: it has to wait, and the rest says what it waits for."""
-    taken: Taken
-    flavors: tuple[str, ...]
-    """One for each part of the demand."""
-    height: int = 0
-    """Levels of cohorts above the ClusterQueue that it borrows from; 0: it does not borrow."""
+    local_queue: str = ""
+    """``namespace/name``, for ClusterQueues that order their LocalQueues by usage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,8 +59,9 @@ class Shape:
 
     parts: tuple[_Choices, ...]
     only: Taken | None
-    """All that it takes, where each part has exactly one flavor; None: there is a choice."""
-    outcomes: tuple[Fitting, Fitting, Fitting] | None
+    """All that it takes, where each part has exactly one flavor; None: there is a choice, or one
+    part asks for a written 0, which decides from where the Workload borrows."""
+    outcomes: tuple[Assignment, Assignment, Assignment] | None
     """For ``only``: it fits, it fits by borrowing, it does not fit. None: there is a choice."""
 
     @property
@@ -80,6 +77,10 @@ class QueueEntry:
     shape: Shape
     waiting: PendingGroup
     count: int
+
+    def __lt__(self, other: QueueEntry) -> bool:
+        """Leave two entries of one priority and age in the order in which they came."""
+        return False
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -112,12 +113,14 @@ class ClusterQueueHeads:
     leaf: int
     is_strict: bool
     bucket: FullQueues | None = None
-    entries: list[tuple[int, int, QueueEntry]] = field(default_factory=list)
+    claim: FullQueues | None = None
+    """Its own bucket in a cycle in which it may preempt."""
+    entries: list[tuple[int, float, QueueEntry]] = field(default_factory=list)
     """A heap of (negated priority, age, group): the highest priority first, then the oldest."""
     stored: Key | None = None
     """Its key in ``bucket``; None: out of the heap until its ClusterQueue releases quota."""
 
-    def add(self, entry: QueueEntry, order: int) -> None:
+    def add(self, entry: QueueEntry, order: float) -> None:
         """Queue a group; the least *order* is the oldest."""
         heapq.heappush(self.entries, (-entry.waiting.priority, order, entry))
 
@@ -129,26 +132,13 @@ class ClusterQueueHeads:
             heapq.heappop(self.entries)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FlavorTry:
-    """What one flavor would mean for one part of a demand."""
-
-    level: Level
-    """That of the resource with the worst one."""
-    height: int
-    """The greatest of all resources: one may borrow while another has the worst mode."""
-    flavor: str
-    taken: Taken
-
-
-_NOTHING = _FlavorTry(level=(PreemptionMode.EXCEEDS, 0), height=0, flavor="", taken=())
-
-
 class Claims:
     """Priorities of the Workloads that hold quota, which preemption could take back."""
 
     def __init__(self, *, fair_sharing: bool) -> None:
         self.fair_sharing = fair_sharing
+        self.oracle_of: Callable[[ClusterQueueHeads], Oracle] | None = None
+        """Says whom a queue's head may preempt, where it is known who holds quota."""
         self._holding: defaultdict[int, Counter[int | None]] = defaultdict(Counter)
         """ClusterQueue's node to priority to the number of Workloads that hold quota."""
 
@@ -168,6 +158,18 @@ class Claims:
         holding = self._holding.get(leaf, ())
         return any(running is None or running < priority for running in holding)
 
+    def oracle(self, tree: UsageTree, line: ClusterQueueHeads) -> Oracle:
+        """Return what a queue's head may preempt."""
+        if self.oracle_of is not None:
+            return self.oracle_of(line)
+        priority = line.entries[0][2].waiting.priority
+        return oracle_by_counts(
+            tree,
+            line.leaf,
+            line.queue,
+            lower_holds=lambda: self.lower_runs(line.leaf, priority),
+        )
+
 
 def is_strict(queue: ClusterQueue) -> bool:
     return queue.queueing is Queueing.STRICT
@@ -179,27 +181,29 @@ def shape_of(tree: UsageTree, leaf: int, demand: Demand) -> Shape:
     for choices in demand.parts:
         possible = []
         for choice in choices:
-            usage = [(cell, amount) for cell, amount in choice.usage if amount]
-            if any(cell not in tree.indices for cell, _ in usage):
-                continue
-            taken = tuple((tree.indices[cell], amount) for cell, amount in usage)
-            first = leaf * tree.width
+            taken = tuple((tree.indices[cell], amount) for cell, amount in choice.usage)
             # Kueue goes on to the next flavor where the amount exceeds the potential capacity.
-            if all(tree.potentials[first + cell] >= amount for cell, amount in taken):
+            if all(tree.potential(leaf, cell) >= amount for cell, amount in taken):
                 possible.append((choice.flavor, taken))
         parts.append(tuple(possible))
     only = _only(parts)
     return Shape(parts=tuple(parts), only=only, outcomes=_outcomes(parts, only))
 
 
-def _outcomes(parts: list[_Choices], only: Taken | None) -> tuple[Fitting, Fitting, Fitting] | None:
+def _outcomes(
+    parts: list[_Choices], only: Taken | None
+) -> tuple[Assignment, Assignment, Assignment] | None:
     """Prepare the three possible answers, so that a cycle need not build one for each head."""
     if only is None:
         return None
     flavors = tuple(choices[0][0] for choices in parts)
     fits, borrows, waits = (
-        Fitting(fits=fits, taken=only, flavors=flavors, height=height)
-        for fits, height in ((True, 0), (True, 1), (False, 1))
+        Assignment(mode=mode, fits=fits, taken=only, flavors=flavors, height=height)
+        for mode, fits, height in (
+            (PreemptionMode.FITS, True, 0),
+            (PreemptionMode.FITS, True, 1),
+            (PreemptionMode.WAITS, False, 1),
+        )
     )
     return fits, borrows, waits
 
@@ -211,7 +215,7 @@ def _only(parts: list[_Choices]) -> Taken | None:
     for ((_, taken),) in parts:
         for cell, amount in taken:
             usage[cell] = usage.get(cell, 0) + amount
-    return tuple(usage.items())
+    return tuple(usage.items()) if all(usage.values()) else None
 
 
 def wanted_above(tree: UsageTree, leaf: int, only: Taken) -> Taken:
@@ -254,16 +258,22 @@ def has_room(tree: UsageTree, node: int, shape: Shape) -> bool:
     if shape.only is not None:
         return has(tree, node, shape.only)
     # Parts are checked one by one here; together they may still need more than there is.
-    return all(any(has(tree, node, taken) for _, taken in choices) for choices in shape.parts)
+    return all(
+        any(
+            all(tree.available(node, cell) >= amount for cell, amount in taken if amount)
+            for _, taken in choices
+        )
+        for choices in shape.parts
+    )
 
 
 def fitting(
     tree: UsageTree, line: ClusterQueueHeads, claims: Claims, *, exact_height: bool
-) -> Fitting:
+) -> Assignment:
     """Return the flavors and quota that a queue's head gets, or waits for, at the present usage.
 
-    What the earlier parts of its demand take is not free for the later ones. Without
-    *exact_height* a height of 1 may stand for any above 0.
+    Without *exact_height* a height of 1 may stand for any above 0, and WAITS for any mode in which
+    it does not fit.
     """
     shape = line.entries[0][2].shape
     # Without a choice of flavors, fungibility decides nothing, and one check of quota is enough.
@@ -271,90 +281,22 @@ def fitting(
         if not has(tree, line.leaf, shape.only):
             return shape.outcomes[2]
         return shape.outcomes[0 if owns(tree, line.leaf, shape.only) else 1]
-    fits, height = True, 0
-    usage: dict[int, int] = {}
-    flavors: list[str] = []
-    for choices in shape.parts:
-        best = _best(tree, line, choices, usage, claims)
-        fits, height = fits and best.level[0] is PreemptionMode.FITS, max(height, best.height)
-        flavors.append(best.flavor)
-        for cell, amount in best.taken:
-            usage[cell] = usage.get(cell, 0) + amount
-    return Fitting(fits=fits, taken=tuple(usage.items()), flavors=tuple(flavors), height=height)
+    return assign(shape.parts, _claimant(tree, line, claims))
 
 
-def _best(
-    tree: UsageTree,
-    line: ClusterQueueHeads,
-    choices: _Choices,
-    usage: Mapping[int, int],
-    claims: Claims,
-) -> _FlavorTry:
-    """Return the flavor that Kueue's fungibility chooses, by the rules of ``kueue.assignment``."""
-    best = _NOTHING
-    for flavor, taken in choices:
-        wanted = tuple((cell, amount + usage.get(cell, 0)) for cell, amount in taken)
-        level, height = _level(tree, line, wanted, claims)
-        attempt = _FlavorTry(level=level, height=height, flavor=flavor, taken=taken)
-        if not assignment.tries_next(level, line.queue):
-            return attempt
-        if assignment.is_better(level, best.level):
-            best = attempt
-    return best
-
-
-def _level(
-    tree: UsageTree, line: ClusterQueueHeads, wanted: Taken, claims: Claims
-) -> tuple[Level, int]:
-    """Return the worst level of a flavor's resources, and the greatest height of any of them."""
-    worst, height = (PreemptionMode.FITS, 0), 0
-    for cell, amount in wanted:
-        above, reclaims = tree.height(line.leaf, cell, amount)
-        mode = PreemptionMode.FITS
-        # Kueue judges each resource by itself; the worst of a flavor's resources decides.
-        if tree.available(line.leaf, cell) < amount:
-            mode = _short(
-                tree, line, cell, claims, has_right=reclaims or _has(tree, line, cell, amount)
-            )
-        height = max(height, above)
-        if not assignment.is_better((mode, above), worst):
-            worst = mode, above
-    return worst, height
-
-
-def _short(
-    tree: UsageTree, line: ClusterQueueHeads, cell: int, claims: Claims, *, has_right: bool
-) -> PreemptionMode:
-    """Return the mode of a resource of which too little is free."""
-    preemption = line.queue.preemption
-    if not assignment.may_claim(preemption, fair_sharing=claims.fair_sharing, has_right=has_right):
-        return PreemptionMode.WAITS
-    return assignment.when_claimed(
-        preemption,
-        lower_runs=claims.lower_runs(line.leaf, line.entries[0][2].waiting.priority),
-        others_borrow=lambda: tree.others_borrow(line.leaf, cell),
+def _claimant(tree: UsageTree, line: ClusterQueueHeads, claims: Claims) -> Claimant:
+    return Claimant(
+        tree=tree,
+        leaf=line.leaf,
+        queue=line.queue,
+        oracle=claims.oracle(tree, line),
+        fair_sharing=claims.fair_sharing,
     )
 
 
-def _has(tree: UsageTree, line: ClusterQueueHeads, cell: int, amount: int) -> bool:
-    """Tell whether the ClusterQueue's nominal quota covers *amount*, ignoring all usage."""
-    return tree.nominal[line.leaf * tree.width + cell] >= amount
-
-
-def _may_claim(tree: UsageTree, line: ClusterQueueHeads, wanted: Taken, claims: Claims) -> bool:
-    """Tell whether preemption could bring every resource of which too little is free."""
-    return all(
-        tree.available(line.leaf, cell) >= amount
-        or assignment.may_claim(
-            line.queue.preemption,
-            fair_sharing=claims.fair_sharing,
-            has_right=_has(tree, line, cell, amount) or tree.height(line.leaf, cell, amount)[1],
-        )
-        for cell, amount in wanted
-    )
-
-
-def alike(tree: UsageTree, line: ClusterQueueHeads, found: Fitting, *, keeps_height: bool) -> int:
+def alike(
+    tree: UsageTree, line: ClusterQueueHeads, found: Assignment, *, keeps_height: bool
+) -> int:
     """Count the Workloads of the first group that can be admitted together with its first one.
 
     Admitted one by one they would get the same flavors; with *keeps_height* they would also all
@@ -371,22 +313,8 @@ def alike(tree: UsageTree, line: ClusterQueueHeads, found: Fitting, *, keeps_hei
     return min(entry.count, tree.room(line.leaf, found.taken))
 
 
-def set_aside(tree: UsageTree, line: ClusterQueueHeads, found: Fitting, claims: Claims) -> Taken:
-    """Return what Kueue keeps free for a StrictFIFO head that does not fit; empty: nothing.
-
-    Quota is kept only where the head could get it by preemption, and where its ClusterQueue cannot
-    always reclaim it.
-    """
-    is_possible = line.entries[0][2].shape.is_possible
-    # Who may always reclaim needs nothing kept: ``CanAlwaysReclaim`` in Kueue's ``scheduler.go``.
-    if line.queue.preemption.reclaim_within_cohort == "Any" or not is_possible:
-        return ()
-    if not _may_claim(tree, line, found.taken, claims):
-        return ()
-    kept: list[tuple[int, int]] = []
-    # As ``quotaResourcesToReserve`` does, no more is kept than the ClusterQueue's own limits let
-    # it use: its nominal quota, plus the borrowing limit where it borrows.
-    for cell, amount in found.taken:
-        ceiling = tree.ceiling(line.leaf, cell, borrows=found.height > 0)
-        kept.append((cell, amount if ceiling is None else min(amount, ceiling)))
-    return tuple((cell, amount) for cell, amount in kept if amount > 0)
+def set_aside(
+    tree: UsageTree, line: ClusterQueueHeads, assigned: Assignment, claims: Claims
+) -> Taken:
+    """Return what Kueue keeps free for a StrictFIFO head that does not fit; empty: nothing."""
+    return assignment.set_aside(assigned, _claimant(tree, line, claims))

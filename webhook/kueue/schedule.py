@@ -2,7 +2,7 @@
 
 Forecasts run it to its end on expected run times, ``simulate`` step by step on true ones. Trees
 share no quota, so each has a Schedule of its own. It knows no clock: all times are seconds since
-the beginning of the schedule. Preemption is not modelled.
+the beginning of the schedule.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, sqrt
+from typing import Final
 
-from webhook.kueue.flavor_plan import Demand
+from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions
+from webhook.kueue.fair_rounds import LocalQueueUse
+from webhook.kueue.flavor_plan import Demand, FlavorChoice
+from webhook.kueue.preemption import PreemptionReason
 from webhook.kueue.queue_heads import (
     ClusterQueueHeads,
     PendingGroup,
@@ -23,43 +27,39 @@ from webhook.kueue.queue_heads import (
     shape_of,
 )
 from webhook.kueue.quota import Taken, UsageTree
+from webhook.kueue.quota_holders import QuotaHolders, RunningGroup, StartedWorkloads
 from webhook.kueue.scheduling_cycle import SchedulingCycle, StartedGroup, Turn, with_set_aside
-from webhook.model.queues import Amounts, ClusterQueue, KueueConfig, StopPolicy
+from webhook.model.queues import Amounts, ClusterQueue, FlavorResource, KueueConfig, StopPolicy
+
+EVICTION_SECONDS: Final = 1.0
+"""For how long a preempted Workload still holds its quota, where nothing is known of it."""
+_NEVER = "Never"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartedWorkloads:
-    """Equal Workloads that started together on the same flavors."""
+class Eviction:
+    """What becomes of Workloads that are preempted."""
+
+    seconds: float = EVICTION_SECONDS
+    """For how long they still hold their quota."""
+    resumes: bool = False
+    """They go on with what they have left to run; False: from the start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptedWorkloads:
+    """Equal Workloads that were preempted together."""
 
     at: float
-    """When they started, in seconds since the beginning of the schedule."""
+    """When their preemption was issued, in seconds since the beginning of the schedule."""
     key: str
     cluster_queue: str
-    flavors: tuple[str, ...]
-    """One for each part of the demand."""
+    count: int
     usage: Taken
     """Of all of them together."""
-    count: int
-    finish: float
-    """When they finish, or are expected to, in seconds since the beginning of the schedule."""
-
-
-@dataclass(slots=True, kw_only=True)
-class RunningGroup:
-    """Workloads that hold quota and give it back at the same time."""
-
-    leaf: int
-    taken: Taken
-    """Of all of them together."""
-    count: int
-    variance: float
-    """Of the run time of each one, in seconds squared."""
-    priority: int | None = None
-    """None: it is not known."""
-    begun: StartedWorkloads | None = None
-    """Their start; None: it was before the schedule began, or starts are not recorded."""
-    is_over: bool = False
-    """They have finished, and their quota lies idle until Kueue's next requeue batch."""
+    reason: PreemptionReason
+    by: str
+    """The key of the Workload that preempts them."""
 
 
 class Runs:
@@ -97,7 +97,7 @@ class Runs:
         number, (_, order, run) = next(
             (number, event)
             for number, event in enumerate(self._heap)
-            if event[2].begun is not None and event[2].begun.key == key
+            if event[2].begun is not None and event[2].begun.key == key and event[2].count
         )
         if run.begun is not None:
             run.begun = replace(run.begun, finish=at)
@@ -106,6 +106,9 @@ class Runs:
 
     def next_at(self) -> float:
         """Return when the next group finishes or releases its quota; inf: nothing runs."""
+        # Of some groups nobody is left, because all were preempted.
+        while self._heap and not self._heap[0][2].count:
+            heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else inf
 
     def pop(self, is_awaited: Callable[[], bool]) -> tuple[float, RunningGroup | None]:
@@ -150,7 +153,14 @@ class Running:
     count: int = 1
     key: str = ""
     priority: int | None = None
-    """None: it is not known."""
+    """None: it is not known, and they are not preempted."""
+    order: float = -inf
+    """Their place by age among those that wait: the least is the oldest."""
+    reserved_at: float = 0.0
+    """When they got their quota, in seconds since the beginning of the schedule: before it."""
+    whole: tuple[float, float] | None = None
+    """Seconds of a whole run and their standard deviation, for those that begin again; None: what
+    is left."""
 
 
 class Schedule:
@@ -195,11 +205,47 @@ class Schedule:
             for queue in self._queues.values()
         }
         self.runs = Runs(idle, live=live)
-        self._cycle = SchedulingCycle(tree, self._queues.values(), fair_sharing=kueue.fair_sharing)
+        self.preempted: list[PreemptedWorkloads] = []
+        """With *keep* or *live*, what was preempted since the caller last emptied this list."""
+        self.eviction = Eviction()
+        """The caller may set it before the first step."""
+        self._evicted: list[tuple[float, int, RunningGroup]] = []
+        """A heap of the groups that lose their quota, by when they do."""
+        self._holders: QuotaHolders | None = None
+        if any(_may_preempt(queue) for queue in self._queues.values()):
+            of_leaf = {tree.leaves[name]: queue for name, queue in self._queues.items()}
+            self._holders = QuotaHolders(tree, of_leaf, kueue)
+        self._cycle = SchedulingCycle(
+            tree,
+            self._queues.values(),
+            fair_sharing=kueue.fair_sharing,
+            preemptions=None if self._holders is None else CyclePreemptions(tree, self._holders),
+        )
         self._shapes: dict[tuple[str, int], tuple[Demand, Shape]] = {}
         self._arrivals: list[tuple[float, int, str, QueueEntry]] = []
         self._order = 0
         self._is_first = True
+
+    @property
+    def preempts(self) -> bool:
+        """Whether some ClusterQueue of the tree may preempt."""
+        return self._holders is not None
+
+    @property
+    def evicts(self) -> bool:
+        """Whether Workloads that were preempted still have to stop."""
+        return bool(self._evicted)
+
+    def obtainable(self, cluster_queue: str, priority: int) -> Sequence[int]:
+        """Return what a newcomer could have of each cell now, with what it would preempt."""
+        leaf = self.tree.leaves[cluster_queue]
+        if self._holders is None:
+            return [self.tree.available(leaf, cell) for cell in range(self.tree.width)]
+        return self._holders.obtainable(leaf, priority)
+
+    def order_by_use(self, use: LocalQueueUse) -> None:
+        """Serve LocalQueues by what they have used, before Workloads are added."""
+        self._cycle.order_by_use(use)
 
     def add_running(self, run: Running) -> None:
         """Add Workloads that hold quota already, and charge it.
@@ -214,16 +260,41 @@ class Schedule:
         leaf = self.tree.leaves[run.cluster_queue]
         self.tree.charge(leaf, taken)
         self._cycle.claims.hold(leaf, run.priority, run.count)
-        self._run(
-            self.now + run.seconds,
-            RunningGroup(
-                leaf=leaf,
-                taken=taken,
-                count=run.count,
-                variance=run.spread**2,
-                priority=run.priority,
-            ),
+        group = RunningGroup(
+            leaf=leaf,
+            taken=taken,
+            count=run.count,
+            variance=run.spread**2,
+            priority=run.priority,
+            order=run.order,
+            reserved_at=self.now + run.reserved_at,
         )
+        if self._holders is not None and run.priority is not None:
+            group.entry = self._entry_of(run)
+        self._run(self.now + run.seconds, group)
+
+    def _entry_of(self, run: Running) -> QueueEntry:
+        """Return as what Workloads wait that held quota before the schedule began."""
+        # They get the flavors again that they had: what else would do is not known.
+        by_flavor: dict[str, list[tuple[FlavorResource, int]]] = {}
+        for cell, amount in run.usage.items():
+            by_flavor.setdefault(cell[0], []).append((cell, amount // run.count))
+        parts = tuple(
+            (FlavorChoice(flavor=flavor, usage=tuple(usage)),)
+            for flavor, usage in by_flavor.items()
+        )
+        seconds, spread = run.whole or (run.seconds, run.spread)
+        waiting = PendingGroup(
+            cluster_queue=run.cluster_queue,
+            demand=Demand(parts=parts, combinations=(",".join(sorted(by_flavor)),)),
+            seconds=seconds,
+            spread=spread,
+            priority=run.priority or 0,
+            count=run.count,
+            key=run.key,
+        )
+        shape = shape_of(self.tree, self.tree.leaves[run.cluster_queue], waiting.demand)
+        return QueueEntry(shape, waiting, run.count)
 
     def add_waiting(self, waiting: PendingGroup, *, age: int | None = None) -> None:
         """Queue Workloads; those of one priority count as older the earlier they are added.
@@ -262,7 +333,8 @@ class Schedule:
         if self._is_first:
             return self.now
         arrival = self._arrivals[0][0] if self._arrivals else inf
-        return max(self.now, min(arrival, self.runs.next_at()))
+        evicted = self._evicted[0][0] if self._evicted else inf
+        return max(self.now, min(arrival, evicted, self.runs.next_at()))
 
     def start_what_fits(self) -> int:
         """Run a scheduling cycle now, and return how many groups of equal Workloads started."""
@@ -279,6 +351,8 @@ class Schedule:
         first = self.next_event()
         until = first + self._grain * first
         releases = self._release(until)
+        if self._evicted:
+            self._stop_evicted(until)
         # Arrivals within the grain compete in the same cycle, so that their order is Kueue's.
         while self._arrivals and self._arrivals[0][0] <= until:
             at, order, name, entry = heapq.heappop(self._arrivals)
@@ -309,12 +383,16 @@ class Schedule:
         return after, before + [after] * (len(self._cycle.turns) - len(before))
 
     def priorities(self) -> tuple[int, ...]:
-        """Return the priorities of all that are pending or still to come, the highest first."""
+        """Return the priorities of all that are pending or still to come, the highest first.
+
+        Those count as well that hold quota and may have to give it back.
+        """
         waiting = {
             entry.waiting.priority for heads in self.waiting() for _, _, entry in heads.entries
         }
         coming = {entry.waiting.priority for _, _, _, entry in self._arrivals}
-        return tuple(sorted(waiting | coming, reverse=True))
+        held = set() if self._holders is None else self._holders.priorities()
+        return tuple(sorted(waiting | coming | held, reverse=True))
 
     def _release(self, until: float) -> list[tuple[float, int]]:
         """Release quota up to *until*, and return (time, number of Workloads) of each release."""
@@ -326,8 +404,7 @@ class Schedule:
             self.now = max(self.now, at)
             if run is None:
                 continue
-            self.tree.charge(run.leaf, run.taken, -1)
-            self._cycle.claims.hold(run.leaf, run.priority, -run.count)
+            self._give_back(run)
             leaves.add(run.leaf)
             releases.append((at, run.count))
             # Errors of earlier runs shift later starts, averaged over all Workloads that run.
@@ -339,11 +416,56 @@ class Schedule:
         self.running -= sum(count for _, count in releases)
         return releases
 
+    def _give_back(self, run: RunningGroup) -> None:
+        self.tree.charge(run.leaf, run.taken, -1)
+        self._cycle.claims.hold(run.leaf, run.priority, -run.count)
+        if self._holders is not None:
+            self._holders.release(run)
+
+    def _evict(self, issued: IssuedPreemptions) -> None:
+        """Let the victims of a head stop, as far as they are not about to already."""
+        if self._holders is None:
+            return
+        reasons = {victim.holder.key: victim.reason for victim in issued.victims}
+        for group in self._holders.evict(issued.victims):
+            self.running -= group.count
+            self._order += 1
+            heapq.heappush(self._evicted, (self.now + self.eviction.seconds, self._order, group))
+            if self._keep and group.entry is not None:
+                self.preempted.append(
+                    PreemptedWorkloads(
+                        at=self.now,
+                        key=group.entry.waiting.key,
+                        cluster_queue=group.entry.waiting.cluster_queue,
+                        count=group.count,
+                        usage=group.taken,
+                        reason=reasons[group.holders[0].key],
+                        by=issued.key,
+                    )
+                )
+
+    def _stop_evicted(self, until: float) -> None:
+        """Release the quota of those that were preempted, and let them wait again."""
+        while self._evicted and self._evicted[0][0] <= until:
+            at, _, group = heapq.heappop(self._evicted)
+            self.now = max(self.now, at)
+            self._give_back(group)
+            self._cycle.released(group.leaf)
+            if group.entry is not None:
+                waiting = group.entry.waiting
+                if self.eviction.resumes:
+                    left = max(0.0, group.ends_at - at + self.eviction.seconds)
+                    waiting = replace(waiting, seconds=left, by_flavors={})
+                entry = QueueEntry(group.entry.shape, waiting, group.count)
+                self._cycle.join(self._queues[waiting.cluster_queue], entry, group.order)
+
     def _begin(self, releases: Sequence[tuple[float, int]]) -> int:
         """Run one cycle, and return how many groups started; *releases* are those before it."""
         started = self._cycle.starts()
         self._is_first = False
         moments = _Moments(releases, sum(start.count for start in started), self.now)
+        for issued in self._cycle.preempted:
+            self._evict(issued)
         for start in started:
             # The mean of the releases may lie before a Workload began to compete.
             self._note(start, max(start.entry.waiting.at, moments.of(start.count)))
@@ -363,6 +485,9 @@ class Schedule:
             count=start.count,
             variance=spread * spread,
             priority=waiting.priority,
+            entry=start.entry,
+            order=start.order,
+            reserved_at=at,
         )
         if self._keep:
             run.begun = StartedWorkloads(
@@ -381,6 +506,9 @@ class Schedule:
 
     def _run(self, until: float, run: RunningGroup) -> None:
         self.running += run.count
+        run.ends_at = until
+        if self._holders is not None:
+            self._holders.hold(run)
         self.runs.add(until, run)
 
     def _shape_of(self, waiting: PendingGroup) -> Shape:
@@ -428,6 +556,11 @@ class _Moments:
         width = self._counts[index] - self._counts[index - 1]
         part = (position - self._counts[index - 1]) / width
         return self._sums[index - 1] + part * (self._sums[index] - self._sums[index - 1])
+
+
+def _may_preempt(queue: ClusterQueue) -> bool:
+    policies = queue.preemption
+    return policies.within_cluster_queue != _NEVER or policies.reclaim_within_cohort != _NEVER
 
 
 def is_open(queue: ClusterQueue) -> bool:

@@ -17,15 +17,12 @@ from typing import TypeAlias
 from webhook.kueue.durations import learned_on, of_any_class, remaining
 from webhook.kueue.flavor_plan import Demand, demand
 from webhook.kueue.profile import FoundStart, start_of, with_placement
+from webhook.kueue.quota import tree_names
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Profile, RunTime, Unseen, home_of, of_queue
 from webhook.model.queues import Amounts, Arrival, Snapshot
 
 _SIGMAS_OF_80_PERCENT = 2.5631
-_ALONE = "queue "
-"""Prefix of the name of a tree that is one ClusterQueue without a cohort."""
-_UNTIL_ROOT = 64
-"""Most cohorts above a ClusterQueue, so that a cycle of parents does not loop for ever."""
 _RUNS_IN_ORDER = 16
 """From so many groups in a tree on, a placement joins an earlier group of equals out of order."""
 _TURNS = 16
@@ -92,7 +89,7 @@ class StartTimes:
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     roots: Mapping[str, str] = field(default_factory=dict)
-    """ClusterQueue to its root cohort; those without a cohort are left out."""
+    """ClusterQueue to the name of its cohort tree."""
     placed: Mapping[str, _Batch] = field(default_factory=dict)
     """Cohort tree to its placements, oldest first."""
     _trees: dict[str, _Tree] = field(default_factory=dict, compare=False, repr=False)
@@ -102,7 +99,7 @@ class StartTimes:
         if snapshot.profiles is self.profiles:
             return self
         # What rests on profiles that did not change stays valid, so ``_trees`` is handed on.
-        roots = roots_of(snapshot)
+        roots = tree_names(snapshot.cluster_queues, snapshot.cohorts)
         adopted = StartTimes(snapshot.profiles, roots, self.placed, self._trees or {})
         return adopted if roots == self.roots else adopted._planted()
 
@@ -158,7 +155,7 @@ class StartTimes:
 
     def _root(self, cluster_queue: str) -> str:
         """Name the cohort tree of a ClusterQueue."""
-        return self.roots.get(cluster_queue) or f"{_ALONE}{cluster_queue}"
+        return self.roots.get(cluster_queue, cluster_queue)
 
     def _planted(self) -> StartTimes:
         """Return the same placements under the cohort trees that they belong to now."""
@@ -299,21 +296,6 @@ def _taken(profile: Profile, start: _Start, *, is_own: bool) -> Profile:
     if start.unseen is not None:
         changed = replace(changed, unseen=(*changed.unseen, start.unseen))
     return changed if is_own else replace(changed, behind=profile.behind)
-
-
-def roots_of(snapshot: Snapshot) -> Mapping[str, str]:
-    """Map each ClusterQueue that is in a cohort to its root cohort, which names its tree."""
-    parents = {name: cohort.parent for name, cohort in snapshot.cohorts.items()}
-    roots = {}
-    for queue in snapshot.cluster_queues.values():
-        name = queue.cohort
-        for _ in range(_UNTIL_ROOT):
-            if not (above := parents.get(name)):
-                break
-            name = above
-        if name:
-            roots[queue.name] = name
-    return roots
 
 
 def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> PlacedJob | None:

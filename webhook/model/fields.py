@@ -258,6 +258,7 @@ _TYPES: Final = {
     "tuple_type": "a list",
     "dict_type": "an object",
     "model_type": "an object",
+    "dataclass_type": "an object",
 }
 _LIMITS: Final = {
     "greater_than": "more than",

@@ -103,6 +103,13 @@ class Profile:
     """The same table for a turn before that of some pending Workloads: ``ranked[rank][i][c]``
     can be taken at the moment ``times[i]`` alone, before those of a lower rank are served.
     Ranks at which it is ``free`` are left out; without borrowing it is the queue's own quota."""
+    preempting: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Priority to what a new Job of at least that priority could take of each cell now, with what
+    it would preempt; priorities that could take no more than is free are left out."""
+    eviction_seconds: float = 0.0
+    """How long those take to stop that are preempted."""
+    outranked_below: int | None = None
+    """New Jobs below this priority may be preempted here by others; None: nobody is."""
     spread: tuple[float, ...]
     """Seconds of uncertainty (one sigma) of each of ``times``."""
     behind: tuple[tuple[int, float], ...] = ()
@@ -119,7 +126,7 @@ class Profile:
     "admissionFairSharing", "partialAdmission", "concurrentAdmission"; empty: it is."""
     uncertain: tuple[str, ...] = ()
     """Why ranges are widened: "preemption", "fairSharing", "cohortReclaim", "admissionChecks",
-    "podsReady", "depth", "runTimes"."""
+    "podsReady", "topology", "depth", "runTimes"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +144,8 @@ class Start:
     ``seconds`` is a mere guess."""
     is_next: bool = False
     """All Workloads that are pending there come after it."""
+    preempts: bool = False
+    """Others have to stop for it: their quota is what it starts on."""
 
     @property
     def is_known(self) -> bool:

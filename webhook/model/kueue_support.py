@@ -152,8 +152,12 @@ GATES: Final[Mapping[str, Gate]] = {
 }
 """Every gate of Kueue 0.19.2, and the two by which Kubernetes switches many at once."""
 
-_Fields: TypeAlias = "Mapping[str, Effect | str | _Fields]"
-"""A text is the only value with which the field changes nothing."""
+_Fields: TypeAlias = "Mapping[str, Effect | frozenset[str] | _Fields]"
+"""Texts are the only values that are modelled."""
+
+INCREMENTAL: Final = "kueue.x-k8s.io/multikueue-dispatcher-incremental"
+DISPATCHERS: Final = frozenset({"kueue.x-k8s.io/multikueue-dispatcher-all-at-once", INCREMENTAL})
+"""Those of MultiKueue itself."""
 
 FIELDS: Final[_Fields] = {
     "apiVersion": _NOTHING,
@@ -175,8 +179,7 @@ FIELDS: Final[_Fields] = {
         "timeout": _NOTHING,
         "recoveryTimeout": _NOTHING,
         "requeuingStrategy": {
-            # Who was evicted counts from its creation here, and nobody is forecast to be evicted.
-            "timestamp": _NOTHING,
+            "timestamp": _MODELLED,
             "backoffLimitCount": _NOTHING,
             "backoffBaseSeconds": _NOTHING,
             "backoffMaxSeconds": _NOTHING,
@@ -194,10 +197,10 @@ FIELDS: Final[_Fields] = {
         "gcInterval": _NOTHING,
         "origin": _NOTHING,
         "workerLostTimeout": _NOTHING,
-        "dispatcherName": "kueue.x-k8s.io/multikueue-dispatcher-all-at-once",
+        "dispatcherName": DISPATCHERS,
         "externalFrameworks": _NOTHING,
         "clusterProfile": _NOTHING,
-        "incrementalDispatcherConfig": _NOTHING,  # without its dispatcher
+        "incrementalDispatcherConfig": _MODELLED,
     },
     "fairSharing": {"enable": _MODELLED, "preemptionStrategies": _JOB_BY_JOB},
     "admissionFairSharing": _JOB_BY_JOB,  # in queues that have it, an order is not forecast
@@ -339,11 +342,15 @@ def _fields_set(source: Mapping[str, Any], known: _Fields, path: str) -> Iterato
     for name, value in source.items():
         here = _clipped(child(path, str(name)))
         effect = known.get(name)
-        yield here, effect is None or (isinstance(effect, str) and value not in (None, effect))
+        yield here, effect is None or (isinstance(effect, frozenset) and not _is_one(value, effect))
         if isinstance(effect, Mapping):
             for inner in value if isinstance(value, list) else (value,):
                 if isinstance(inner, dict):
                     yield from _fields_set(inner, effect, here)
+
+
+def _is_one(value: object, texts: frozenset[str]) -> bool:
+    return value is None or (isinstance(value, str) and value in texts)
 
 
 def _of_version(manager: KueueManager | None, stated: str) -> Iterator[Doubt]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from webhook.model.pods import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
@@ -73,6 +73,13 @@ class Preemption:
     within_cluster_queue: str = "Never"
     reclaim_within_cohort: str = "Never"
     borrow_within_cohort: str = "Never"
+    max_priority_threshold: int | None = None
+    """``borrowWithinCohort.maxPriorityThreshold``: the highest priority that a Workload which
+    borrows may preempt; None: any below its own."""
+
+
+BORROWING_OVER_PREEMPTION: Final = "BorrowingOverPreemption"
+PREEMPTION_OVER_BORROWING: Final = "PreemptionOverBorrowing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +96,30 @@ class ClusterQueue:
     preemption: Preemption = field(default_factory=Preemption)
     when_can_borrow: str = "MayStopSearch"
     when_can_preempt: str = "TryNextFlavor"
+    preference: str = BORROWING_OVER_PREEMPTION
+    """``flavorFungibility.preference``"""
     checks: tuple[str, ...] = ()
     """AdmissionChecks' names."""
-    checks_by_flavor: bool = False
-    """Some of them hold for some flavors only."""
+    checks_by_flavor: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Of those that hold for some flavors only (``onFlavors``) to these flavors."""
     fair_sharing: bool = False
+    fair_weight: float = 1.0
+    """``fairSharing.weight``; at 0 its share counts as infinite as soon as it borrows."""
     usage_based: bool = False
     """Which of its LocalQueues is served next depends on what each has used of late."""
+
+    def checks_on(self, flavors: Iterable[str]) -> tuple[str, ...]:
+        """Return the AdmissionChecks that a Workload with these flavors has to pass."""
+        # ``admissionChecksForAdmission`` in Kueue:
+        # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go#L1505
+        if not self.checks_by_flavor:
+            return self.checks
+        assigned, somewhere = frozenset(flavors), self.checks_by_flavor
+        return tuple(
+            name
+            for name in self.checks
+            if name not in somewhere or not assigned.isdisjoint(somewhere[name])
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +129,8 @@ class Cohort:
     name: str
     parent: str = ""
     groups: tuple[ResourceGroup, ...] = ()
+    fair_weight: float = 1.0
+    """As a ClusterQueue's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +139,18 @@ class LocalQueue:
     name: str
     cluster_queue: str
     stop_policy: StopPolicy = StopPolicy.NONE
+    fair_weight: float = 1.0
+    """``fairSharing.weight``, by which what it has used is divided (AdmissionFairSharing)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumedResources:
+    """What a LocalQueue has used of late, as Kueue has written it (AdmissionFairSharing)."""
+
+    amounts: Mapping[str, float]
+    """In whole units: CPUs, bytes, devices. They decay with ``half_life_seconds``."""
+    updated: int = 0
+    """When Kueue wrote it, in seconds since 1970; 0: it does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +196,22 @@ class Transformation:
     multiply_by: str = ""
 
 
+LESS_OR_EQUAL_TO_FINAL_SHARE: Final = "LessThanOrEqualToFinalShare"
+LESS_THAN_INITIAL_SHARE: Final = "LessThanInitialShare"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionFairSharing:
+    """Kueue's ``admissionFairSharing``, which orders LocalQueues by what they have used."""
+
+    half_life_seconds: float
+    """After so long, use counts half; 0: it is forgotten at once."""
+    sampling_seconds: float = 300.0
+    """How often Kueue updates what LocalQueues have consumed."""
+    resource_weights: Mapping[str, float] = field(default_factory=dict)
+    """1 for a resource that is not there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KueueConfig:
     """What Kueue's own configuration says that changes a decision. Defaults are Kueue's."""
@@ -170,12 +224,22 @@ class KueueConfig:
     frameworks: tuple[str, ...] = ("batch/job",)
     external_frameworks: tuple[str, ...] = ()
     fair_sharing: bool = False
+    preemption_strategies: tuple[str, ...] = (LESS_OR_EQUAL_TO_FINAL_SHARE, LESS_THAN_INITIAL_SHARE)
+    """``fairSharing.preemptionStrategies``, in the order in which they are tried."""
+    admission_fair_sharing: AdmissionFairSharing | None = None
+    """None: LocalQueues are not ordered by what they have used, whatever ClusterQueues say."""
     block_admission: bool = False
     """``waitForPodsReady.blockAdmission``"""
+    requeues_by_eviction: bool = True
+    """``waitForPodsReady.requeuingStrategy.timestamp``: Workloads whose pods were not ready in time
+    queue again by when they were evicted, and not by when they were created."""
     maps_devices: bool = False
     """``resources.deviceClassMappings``: it counts devices by names of its own."""
-    dispatches_at_once: bool = True
-    """MultiKueue asks all clusters at the same time."""
+    clusters_per_round: int = 0
+    """How many worker clusters MultiKueue's incremental dispatcher asks at a time; 0: MultiKueue
+    asks all of them at once."""
+    external_dispatcher: bool = False
+    """MultiKueue leaves it to another controller which clusters are asked."""
     requeue_seconds: float = 1.0  # for which released quota lies idle; see ``kueue.schedule``
     unmodelled_gates: tuple[str, ...] = ()
     unmodelled_fields: tuple[str, ...] = ()
@@ -235,7 +299,7 @@ class Arrival:
     option: str = ""
     count: int = 1
     created: int = 0
-    """Of pending ones the oldest, in seconds since 1970."""
+    """Of pending ones the time by which Kueue orders the first, in seconds since 1970."""
     run: RunTime | None = None
     """What a placement's run is expected to take, where that is known; without a decision, what
     its time limits let it take."""
@@ -261,6 +325,8 @@ class Held:
 
     pending: int = 0
     reserving: int = 0
+    ready: int = 0
+    """Of the reserving, those whose pods are known to be ready."""
     usage: Amounts = field(default_factory=dict)
     guests: Mapping[Guest, int] = field(default_factory=dict)
     """To its Workloads here, pending or reserving."""
@@ -268,6 +334,22 @@ class Held:
     """Of its reserving Workloads; None where nothing is known of them."""
     head: Head | None = None
     """None also where nothing is set aside for it."""
+
+
+class Reservation(NamedTuple):
+    """A Workload that holds quota, with what decides whether Kueue preempts it."""
+
+    key: str
+    """``namespace/name``"""
+    local_queue: str
+    charge: tuple[tuple[FlavorResource, int], ...]
+    priority: int
+    reserved_at: int
+    """When it got its quota, in seconds since 1970; 0: it does not say."""
+    queued_at: int
+    """The time by which its queue would order it, in seconds since 1970."""
+    is_evicted: bool
+    uid: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,6 +368,8 @@ class Snapshot:
 
     cluster_queues: Mapping[str, ClusterQueue] = field(default_factory=dict)
     local_queues: Mapping[tuple[str, str], LocalQueue] = field(default_factory=dict)
+    consumed: Mapping[tuple[str, str], ConsumedResources] = field(default_factory=dict)
+    """LocalQueue to what it has used of late; apart, because Kueue writes it again and again."""
     cohorts: Mapping[str, Cohort] = field(default_factory=dict)
     flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
     checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
@@ -323,6 +407,9 @@ class Snapshot:
     """ClusterQueue to what it holds; pending are here only those that do not compete for quota."""
     competing: Mapping[str, tuple[Arrival, ...]] = field(default_factory=dict)
     """ClusterQueue to its pending Workloads that compete, by shape, in Kueue's order."""
+    reserving: Mapping[str, tuple[Reservation, ...]] = field(default_factory=dict)
+    """ClusterQueue from which Kueue may preempt to its Workloads with quota, in the order in which
+    it would; of very many the first (``state.workloads.MOST_RESERVATIONS``)."""
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     """ClusterQueue to what a new Job would find there from now on."""
     run_times: Estimates = field(default_factory=dict)

@@ -55,7 +55,7 @@ class Feed:
         self._counted: Counted | None = None
         self._profiles: Mapping[str, Profile] = {}
         self._not_surveyed: list[SeenWorkload] = []
-        self._foreseen: list[SeenWorkload] = []
+        self._profiled: list[SeenWorkload] = []
         self._state = State()
         # The webhooks' order counts as unproven until their configurations are read.
         self._state.replace(WEBHOOKS, ())
@@ -164,10 +164,12 @@ class Feed:
         """Return the ClusterQueues whose Workloads have changed since the last call."""
         return self._state.take_recounted()
 
-    def foresee(self, profiles: Mapping[str, Profile], seen: Iterable[SeenWorkload]) -> None:
+    def publish_forecast(
+        self, profiles: Mapping[str, Profile], seen: Iterable[SeenWorkload]
+    ) -> None:
         """Publish *profiles* from now on, the first to contain the Workloads in *seen*."""
         self._profiles = profiles
-        self._foreseen += seen
+        self._profiled += seen
 
     def publish_anew(self) -> None:
         """Make the next update complete: the last one may have been lost."""
@@ -191,13 +193,13 @@ class Feed:
             self._published = after
         seen = self._state.take_seen() if self.synced else ()
         self._not_surveyed += seen
-        foreseen, self._foreseen = tuple(self._foreseen), []
+        profiled, self._profiled = tuple(self._profiled), []
         return replace(
             self.sign_of_life(now),
             changed=changed,
             seen=seen,
             reserved=self._state.take_reserved() if self.synced else (),
-            foreseen=foreseen,
+            profiled=profiled,
             as_of=as_of,
             synced=self.synced,
         )

@@ -6,7 +6,7 @@ know how Kueue would admit them.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -14,13 +14,13 @@ from operator import itemgetter
 
 from webhook.kueue.durations import learned_on, of_any_class
 from webhook.kueue.forecast import Occupant, QueuedGroup, forecast
-from webhook.kueue.start_times import roots_of
+from webhook.kueue.quota import tree_names
 from webhook.learn.expected_runs import Expecting, after, before_run, estimate, start_up
 from webhook.model.forecasts import JobClass, Profile, RunTime, is_of_queue
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, StrategyType
 from webhook.model.queues import Snapshot
 from webhook.state.state import State
-from webhook.state.workload import Group, QueueContents, SeenWorkload, Workload
+from webhook.state.workload import Charge, Group, QueueContents, SeenWorkload, Workload
 
 EXACT = 1000
 """Up to so many pending Workloads in all queues together are forecast one by one."""
@@ -62,7 +62,7 @@ class Trees:
     """Which ClusterQueues share quota, of those that are forecast."""
 
     def __init__(self, snapshot: Snapshot | None = None, names: Iterable[str] = ()) -> None:
-        self._roots = {} if snapshot is None else roots_of(snapshot)
+        self._roots = {} if snapshot is None else _trees(snapshot)
         members: defaultdict[str, list[str]] = defaultdict(list)
         for name in names:
             members[self.root(name)].append(name)
@@ -70,8 +70,7 @@ class Trees:
 
     def root(self, name: str) -> str:
         """Return the name of a ClusterQueue's tree."""
-        root = self._roots.get(name)
-        return f"queue {name}" if root is None else f"cohort {root}"
+        return self._roots.get(name, name)
 
     def members(self, root: str) -> Sequence[str]:
         return self._members.get(root, ())
@@ -103,10 +102,13 @@ class ForecastInputs:
         asked = survey.asked
         trees = Trees(survey.snapshot, self._running)
         names = sorted({member for name in asked for member in trees.members(trees.root(name))})
+        # ClusterQueues that share quota are served by the age of what waits in them.
+        pending_groups = [group for name in names for group in self._waiting[name]]
+        pending_groups.sort(key=lambda group: group.arrival.created)
         return forecast(
             survey.snapshot,
             [occupant for name in names for occupant in self._running[name]],
-            [group for name in names for group in self._waiting[name]],
+            pending_groups,
             LentRunTimes(survey.snapshot),
             survey.now,
             only=asked,
@@ -118,7 +120,7 @@ class ForecastInputs:
                 del kept[name]
 
 
-def foreseen(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
+def with_profiles(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
     """Return a snapshot of *state* with its profiles.
 
     *unix* is its instant in seconds since 1970.
@@ -144,11 +146,15 @@ def trees_of(policies: Iterable[FallbackPolicy], snapshot: Snapshot) -> frozense
     wanted: set[str] = set()
     for policy in policies:
         wanted |= _cluster_queues(policy.spec.options, snapshot)
-    roots = roots_of(snapshot)
+    roots = _trees(snapshot)
     trees = {roots[name] for name in wanted if name in roots}
     return frozenset(
         name for name in snapshot.cluster_queues if name in wanted or roots.get(name) in trees
     )
+
+
+def _trees(snapshot: Snapshot) -> Mapping[str, str]:
+    return tree_names(snapshot.cluster_queues, snapshot.cohorts)
 
 
 def queues_of(snapshot: Snapshot) -> frozenset[tuple[str, str]]:
@@ -173,17 +179,18 @@ def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[
 
     *clock* is added to seconds since 1970 to get times on the clock of ``Snapshot.as_of``.
     """
-    alike = Counter(
-        (
+    alike: defaultdict[tuple[Charge, str, int, int, int], list[int]] = defaultdict(list)
+    for workload in holding:
+        kind = (
             workload.charge,
             class_text(workload),
             workload.admitted,
             workload.limit_seconds,
             workload.priority,
         )
-        for workload in holding
-    )
-    for (charge, job_class, admitted, limit, priority), count in alike.items():
+        alike[kind].append(workload.queued_at)
+    for (charge, job_class, admitted, limit, priority), created in alike.items():
+        count = len(created)
         yield Occupant(
             cluster_queue=name,
             usage={cell: amount * count for cell, amount in charge},
@@ -192,6 +199,7 @@ def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[
             limit_seconds=limit,
             count=count,
             priority=priority,
+            created=min(created),
         )
 
 
@@ -216,7 +224,7 @@ def queued(
     ranked = sorted(
         (
             -workload.priority,
-            workload.created,
+            workload.queued_at,
             number,
             class_text(workload),
             workload.requeue_at,

@@ -6,6 +6,7 @@ feature gates come from the Deployment's image and command line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,18 +17,24 @@ from webhook.api.resources import KUEUE_CONFIG, KUEUE_DEPLOYMENT
 from webhook.model import fields
 from webhook.model.fields import FieldError, as_mapping, child
 from webhook.model.kueue_support import (
+    DISPATCHERS,
+    INCREMENTAL,
     KueueManager,
     is_version,
     unmodelled_fields,
     unmodelled_gates,
 )
 from webhook.model.pods import Expression, Operator, Selector, read_selector
-from webhook.model.queues import KueueConfig, Transformation
+from webhook.model.policy import patterns
+from webhook.model.policy.fallback_policy import seconds
+from webhook.model.queues import AdmissionFairSharing, KueueConfig, Transformation
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _LONG_REQUEUE_GATE = "SchedulerLongRequeueInterval"
 _LONG_REQUEUE_SECONDS = 10.0
-_ALL_AT_ONCE = "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
+_USAGE_GATE = "AdmissionFairSharing"
+_LONGEST_DURATION = 32
+_STEP = 3
 
 
 def read_kueue_config(config_map: Mapping[str, Any]) -> KueueConfig:
@@ -41,10 +48,15 @@ def read_kueue_config(config_map: Mapping[str, Any]) -> KueueConfig:
 
 
 def under_gates(config: KueueConfig, gates: Mapping[str, bool]) -> KueueConfig:
-    """Replace the configuration's feature gates by these."""
+    """Replace the configuration's feature gates by these.
+
+    What its own gate had turned off stays off.
+    """
     is_long = gates.get(_LONG_REQUEUE_GATE, False)
+    by_usage = gates.get(_USAGE_GATE, True)
     return replace(
         config,
+        admission_fair_sharing=config.admission_fair_sharing if by_usage else None,
         requeue_seconds=_LONG_REQUEUE_SECONDS if is_long else KueueConfig().requeue_seconds,
         unmodelled_gates=unmodelled_gates(gates),
     )
@@ -77,12 +89,11 @@ def _read(source: Mapping[str, Any], namespace: str) -> KueueConfig:
         ),
         frameworks=frameworks or ("batch/job",),
         external_frameworks=fields.strings(integrations, "externalFrameworks", "integrations"),
-        fair_sharing=_fair_sharing(source),
+        **_fair_sharing(source),
+        admission_fair_sharing=_admission_fair_sharing(source),
         block_admission=_blocks_admission(source),
-        dispatches_at_once=fields.text(
-            fields.mapping(source, "multiKueue", ""), "dispatcherName", "multiKueue"
-        )
-        in ("", _ALL_AT_ONCE),
+        requeues_by_eviction=_requeues_by_eviction(source),
+        **_dispatcher(source),
         maps_devices=bool(fields.sequence(resources, "deviceClassMappings", "resources")),
         unmodelled_fields=unmodelled_fields(source),
     )
@@ -110,15 +121,50 @@ def _transformations(resources: Mapping[str, Any]) -> tuple[Transformation, ...]
     )
 
 
-def _fair_sharing(source: Mapping[str, Any]) -> bool:
-    """Return whether fair sharing is on.
+def _fair_sharing(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return whether fair sharing is on, and its strategies where it names any.
 
     v1beta1 has a switch; in v1beta2 the block itself is the switch.
     """
     value = source.get("fairSharing")
     if value is None:
-        return False
-    return as_mapping(value, "fairSharing").get("enable") is not False
+        return {}
+    block = as_mapping(value, "fairSharing")
+    strategies = fields.strings(block, "preemptionStrategies", "fairSharing")
+    is_on = {"fair_sharing": block.get("enable") is not False}
+    return is_on | {"preemption_strategies": strategies} if strategies else is_on
+
+
+def _admission_fair_sharing(source: Mapping[str, Any]) -> AdmissionFairSharing | None:
+    path = "admissionFairSharing"
+    block = fields.mapping(source, path, "")
+    if source.get(path) is None:
+        return None
+    weights = fields.mapping(block, "resourceWeights", path)
+    here = child(path, "resourceWeights")
+    default = AdmissionFairSharing(half_life_seconds=0.0).sampling_seconds
+    return AdmissionFairSharing(
+        half_life_seconds=_duration(block, "usageHalfLifeTime", path),
+        sampling_seconds=_duration(block, "usageSamplingInterval", path) or default,
+        resource_weights={name: _weight(weights, name, here) for name in weights},
+    )
+
+
+def _weight(weights: Mapping[str, Any], name: str, path: str) -> float:
+    weight = weights[name]
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not weight >= 0:
+        raise FieldError(child(path, name), "expected a number of at least 0")
+    return float(weight)
+
+
+def _duration(source: Mapping[str, Any], key: str, path: str) -> float:
+    """Read a duration as Go writes it, in seconds; 0: there is none."""
+    written = fields.text(source, key, path)
+    if written in ("", "0"):
+        return 0.0
+    if len(written) > _LONGEST_DURATION or not re.fullmatch(patterns.DURATION, written):
+        raise FieldError(child(path, key), f"expected {patterns.FORMS[patterns.DURATION]}")
+    return seconds(written)
 
 
 def _blocks_admission(source: Mapping[str, Any]) -> bool:
@@ -131,6 +177,24 @@ def _blocks_admission(source: Mapping[str, Any]) -> bool:
     return (
         ready.get("enable") is not False if value else value is None and bool(ready.get("enable"))
     )
+
+
+def _dispatcher(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return which clusters MultiKueue asks when."""
+    multikueue = fields.mapping(source, "multiKueue", "")
+    name = fields.text(multikueue, "dispatcherName", "multiKueue")
+    if name != INCREMENTAL:
+        return {"external_dispatcher": bool(name) and name not in DISPATCHERS}
+    path = "incrementalDispatcherConfig"
+    incremental = fields.mapping(multikueue, path, "multiKueue")
+    step = fields.integer(incremental, "stepSize", f"multiKueue.{path}")
+    return {"clusters_per_round": _STEP if step is None else max(1, step)}
+
+
+def _requeues_by_eviction(source: Mapping[str, Any]) -> bool:
+    ready = fields.mapping(source, "waitForPodsReady", "")
+    strategy = fields.mapping(ready, "requeuingStrategy", "waitForPodsReady")
+    return strategy.get("timestamp") != "Creation"
 
 
 def _gates(source: Mapping[str, Any]) -> Mapping[str, bool]:

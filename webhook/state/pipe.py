@@ -21,7 +21,12 @@ from webhook.state.workload import SeenWorkload
 
 _LENGTH = struct.Struct(">I")
 _CARRIED_APART = "as_of"
-_AS_DELTAS = frozenset({"held", "profiles", "run_times", "start_delays", "dispatches", "obstacles"})
+_AS_DELTAS = frozenset(
+    {
+        *("held", "reserving", "consumed", "profiles"),
+        *("run_times", "start_delays", "dispatches", "obstacles"),
+    }
+)
 _ARRAYS = frozenset({"times", "free", "spread"})
 _MOST = (1 << 63) - 1
 
@@ -36,7 +41,7 @@ class Update:
     """Workloads that this update is the first to count."""
     reserved: tuple[SeenWorkload, ...] = ()
     """Workloads with AdmissionChecks that this update is the first to have with quota reserved."""
-    foreseen: tuple[SeenWorkload, ...] = ()
+    profiled: tuple[SeenWorkload, ...] = ()
     """Workloads that the profiles of this update are the first to contain."""
     as_of: float = 0.0
     """Time of the oldest part, by the monotonic clock (one for all processes of a machine)."""

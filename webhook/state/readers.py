@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from webhook.api import resources as kinds
 from webhook.api.resources import ReadObject, read_by
 from webhook.learn.run_records import read_shard
+from webhook.learn.workload_runs import seconds_of
 from webhook.model import fields, quantity
 from webhook.model.fields import FieldError, child
 from webhook.model.pods import (
@@ -24,9 +25,11 @@ from webhook.model.pods import (
 )
 from webhook.model.policy.fallback_policy import read_policy
 from webhook.model.queues import (
+    BORROWING_OVER_PREEMPTION,
     AdmissionCheck,
     ClusterQueue,
     Cohort,
+    ConsumedResources,
     FlavorResource,
     LimitRangeItem,
     LocalQueue,
@@ -52,6 +55,13 @@ class PodPriority(NamedTuple):
     is_default: bool
 
 
+class ReadLocalQueue(NamedTuple):
+    """A LocalQueue, and apart from it what changes while nobody changes it."""
+
+    queue: LocalQueue
+    consumed: ConsumedResources | None = None
+
+
 _Choice = TypeVar("_Choice", StopPolicy, Queueing)
 _FUNGIBILITY = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
 """Values of v1beta1 to those of v1beta2."""
@@ -62,6 +72,7 @@ def read_cluster_queue(source: Mapping[str, Any]) -> ClusterQueue:
     active, because = _active(source)
     selector = spec.get("namespaceSelector")
     fungibility = fields.mapping(spec, "flavorFungibility", "spec")
+    fair = fields.mapping(spec, "fairSharing", "spec")
     return ClusterQueue(
         name=_name(source),
         cohort=fields.text(spec, "cohortName", "spec") or fields.text(spec, "cohort", "spec"),
@@ -76,9 +87,12 @@ def read_cluster_queue(source: Mapping[str, Any]) -> ClusterQueue:
         preemption=_preemption(fields.mapping(spec, "preemption", "spec")),
         when_can_borrow=_fungible(fungibility, "whenCanBorrow", "MayStopSearch"),
         when_can_preempt=_fungible(fungibility, "whenCanPreempt", "TryNextFlavor"),
+        preference=fields.text(fungibility, "preference", "spec.flavorFungibility")
+        or BORROWING_OVER_PREEMPTION,
         checks=_checks(spec),
         checks_by_flavor=_checks_by_flavor(spec),
-        fair_sharing=bool(fields.mapping(spec, "fairSharing", "spec")),
+        fair_sharing=bool(fair),
+        fair_weight=_fair_weight(fair),
         usage_based=_usage_based(spec),
     )
 
@@ -86,22 +100,50 @@ def read_cluster_queue(source: Mapping[str, Any]) -> ClusterQueue:
 _SELECTOR = "spec.namespaceSelector"
 
 
-def read_local_queue(source: Mapping[str, Any]) -> LocalQueue:
+def read_local_queue(source: Mapping[str, Any]) -> ReadLocalQueue:
     spec = fields.mapping(source, "spec", "")
     metadata = fields.mapping(source, "metadata", "")
-    return LocalQueue(
+    queue = LocalQueue(
         namespace=fields.text(metadata, "namespace", "metadata"),
         name=_name(source),
         cluster_queue=fields.text(spec, "clusterQueue", "spec"),
         stop_policy=_choice(spec, "stopPolicy", StopPolicy.NONE),
+        fair_weight=_fair_weight(fields.mapping(spec, "fairSharing", "spec")),
     )
+    return ReadLocalQueue(queue, _consumed(source))
+
+
+def _consumed(source: Mapping[str, Any]) -> ConsumedResources | None:
+    """Read what Kueue says that a LocalQueue has used; None: it says nothing."""
+    status = fields.mapping(source, "status", "")
+    sharing = fields.mapping(status, "fairSharing", "status")
+    path = "status.fairSharing.admissionFairSharingStatus"
+    usage = fields.mapping(sharing, "admissionFairSharingStatus", "status.fairSharing")
+    if not usage:
+        return None
+    amounts = fields.mapping(usage, "consumedResources", path)
+    here = child(path, "consumedResources")
+    return ConsumedResources(
+        amounts={name: _decimal(amounts, name, here) for name in amounts},
+        updated=seconds_of(usage, "lastUpdate", path),
+    )
+
+
+def _fair_weight(sharing: Mapping[str, Any]) -> float:
+    """Read the weight of a queue or a Cohort (``parseFairWeight`` in Kueue)."""
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/fair_sharing.go#L204
+    path = "spec.fairSharing"
+    return 1.0 if sharing.get("weight") is None else _decimal(sharing, "weight", path)
 
 
 def read_cohort(source: Mapping[str, Any]) -> Cohort:
     spec = fields.mapping(source, "spec", "")
     # The alpha API called it ``parent``.
     parent = fields.text(spec, "parentName", "spec") or fields.text(spec, "parent", "spec")
-    return Cohort(name=_name(source), parent=parent, groups=_groups(spec))
+    sharing = fields.mapping(spec, "fairSharing", "spec")
+    return Cohort(
+        name=_name(source), parent=parent, groups=_groups(spec), fair_weight=_fair_weight(sharing)
+    )
 
 
 def read_flavor(source: Mapping[str, Any]) -> ResourceFlavor:
@@ -178,6 +220,9 @@ def _preemption(spec: Mapping[str, Any]) -> Preemption:
         within_cluster_queue=fields.text(spec, "withinClusterQueue", path) or "Never",
         reclaim_within_cohort=fields.text(spec, "reclaimWithinCohort", path) or "Never",
         borrow_within_cohort=fields.text(borrow, "policy", f"{path}.borrowWithinCohort") or "Never",
+        max_priority_threshold=fields.integer(
+            borrow, "maxPriorityThreshold", f"{path}.borrowWithinCohort"
+        ),
     )
 
 
@@ -199,10 +244,14 @@ def _checks(spec: Mapping[str, Any]) -> tuple[str, ...]:
     return named or fields.strings(spec, "admissionChecks", "spec")
 
 
-def _checks_by_flavor(spec: Mapping[str, Any]) -> bool:
+def _checks_by_flavor(spec: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
     strategy = fields.mapping(spec, "admissionChecksStrategy", "spec")
     rules = fields.objects(strategy, "admissionChecks", "spec.admissionChecksStrategy")
-    return any(fields.sequence(rule, "onFlavors", here) for rule, here in rules)
+    flavors = {
+        fields.text(rule, "name", here): frozenset(fields.strings(rule, "onFlavors", here))
+        for rule, here in rules
+    }
+    return {name: some for name, some in flavors.items() if some}
 
 
 def _groups(spec: Mapping[str, Any]) -> tuple[ResourceGroup, ...]:
@@ -236,14 +285,24 @@ def _quota(cell: Mapping[str, Any], path: str) -> Quota:
 
 
 def _amount(cell: Mapping[str, Any], key: str, path: str) -> int | None:
-    value = cell.get(key)
-    if value is None:
+    if cell.get(key) is None:
         return None
+    name = fields.text(cell, "name", path)
+    return quantity.parse(_written(cell, key, path), resource=name, path=child(path, key))
+
+
+def _decimal(source: Mapping[str, Any], key: str, path: str) -> float:
+    """Read a quantity in its own unit, such as a weight."""
+    return float(quantity.exact(_written(source, key, path), child(path, key)))
+
+
+def _written(source: Mapping[str, Any], key: str, path: str) -> str:
+    """Return a quantity as it is written; in YAML it may be a number."""
+    value = source.get(key)
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         here = child(path, key)
         raise FieldError(here, f"expected a quantity, got {fields.kind_of(value)}")
-    name = fields.text(cell, "name", path)
-    return quantity.parse(value, resource=name, path=child(path, key))
+    return value if isinstance(value, str) else repr(value)
 
 
 KUEUES_WEBHOOK = "mjob.kb.io"

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from webhook.api import resources as kinds
 from webhook.api.resources import Key, ReadObject
+from webhook.kueue.quota import tree_names
 from webhook.kueue.requests import per_pod
 from webhook.learn.dispatches import Dispatches
 from webhook.learn.estimates import AT_ONCE, Failing, Learned, RunTimeLearner, remembered
@@ -27,16 +28,19 @@ from webhook.model.policy.fallback_policy import FallbackPolicy, sort_key
 from webhook.model.queues import (
     Arrival,
     Cohort,
+    ConsumedResources,
     Held,
     KueueConfig,
     LimitRangeItem,
+    LocalQueue,
     PodSetNeeds,
+    Reservation,
     Snapshot,
     StopPolicy,
 )
 from webhook.state.kueue_config import read_kueue_config, under_gates
 from webhook.state.readers import read
-from webhook.state.workload import Group, QueueContents, SeenWorkload, Workload
+from webhook.state.workload import Counted, Group, QueueContents, SeenWorkload, Workload
 from webhook.state.workloads import Admitted, Workloads, key_of_placement
 
 _Table: TypeAlias = Mapping[Key, Any]
@@ -48,8 +52,14 @@ def _by_name(kind: str) -> _Builder:
     return lambda tables: {name: value for (_, name), value in tables[kind].items()}
 
 
-def _by_key(kind: str) -> _Builder:
-    return lambda tables: dict(tables[kind])
+def _local_queues(tables: _Tables) -> Mapping[Key, LocalQueue]:
+    return {key: entry.queue for key, entry in tables[kinds.LOCAL_QUEUES].items()}
+
+
+def _consumed(tables: _Tables) -> Mapping[Key, ConsumedResources]:
+    """Return what LocalQueues have used, of those of which Kueue says it."""
+    entries = tables[kinds.LOCAL_QUEUES].items()
+    return {key: entry.consumed for key, entry in entries if entry.consumed is not None}
 
 
 def _cohorts(tables: _Tables) -> Mapping[str, Cohort]:
@@ -137,7 +147,7 @@ def _reviewed_namespaces(tables: _Tables) -> tuple[Selector, ...]:
 
 BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.CLUSTER_QUEUES: (("cluster_queues", _by_name(kinds.CLUSTER_QUEUES)),),
-    kinds.LOCAL_QUEUES: (("local_queues", _by_key(kinds.LOCAL_QUEUES)),),
+    kinds.LOCAL_QUEUES: (("local_queues", _local_queues), ("consumed", _consumed)),
     kinds.COHORTS: (("cohorts", _cohorts),),
     kinds.FLAVORS: (("flavors", _by_name(kinds.FLAVORS)),),
     kinds.CHECKS: (("checks", _by_name(kinds.CHECKS)),),
@@ -177,6 +187,8 @@ class PendingArrivals:
         self._kueue = KueueConfig()
         # The pod sets are kept with their id, so that it stays theirs.
         self._needs: dict[tuple[str, int], tuple[tuple[PodSet, ...], _Needs | None]] = {}
+        # Likewise the needs that were worked out.
+        self._counted: dict[tuple[int, Counted], tuple[_Needs, _Needs]] = {}
 
     def adopt(
         self,
@@ -190,6 +202,7 @@ class PendingArrivals:
             return
         self._limit_ranges, self._overheads, self._kueue = limit_ranges, overheads, kueue
         self._needs.clear()
+        self._counted.clear()
 
     def of(self, workload: Workload, count: int = 1) -> Arrival | None:
         """Return the Workload as an Arrival of *count* alike.
@@ -199,6 +212,8 @@ class PendingArrivals:
         needs = self._needs_of(workload)
         if needs is None:
             return None
+        if workload.counted:
+            needs = self._as_counted(needs, workload.counted)
         return Arrival(
             key=key_of_placement(workload) or f"workload:{workload.namespace}/{workload.name}",
             namespace=workload.namespace,
@@ -208,7 +223,7 @@ class PendingArrivals:
             policy=workload.policy,
             option=workload.option,
             count=count,
-            created=workload.created,
+            created=workload.queued_at,
         )
 
     def _needs_of(self, workload: Workload) -> _Needs | None:
@@ -219,6 +234,25 @@ class PendingArrivals:
             needs = self._work_out(workload.namespace, workload.pod_sets)
             self._needs[place] = workload.pod_sets, needs
         return self._needs[place][1]
+
+    def _as_counted(self, needs: _Needs, counted: Counted) -> _Needs:
+        """Return what Kueue has counted; the same needs where it is what was worked out here."""
+        place = id(needs), counted
+        if place not in self._counted:
+            if len(self._counted) >= _SHAPES_KEPT:
+                self._counted.clear()
+            per_pods = [dict(amounts) for amounts in counted]
+            alike = [need.per_pod for need in needs] == per_pods
+            self._counted[place] = (
+                needs,
+                needs
+                if alike
+                else tuple(
+                    replace(need, per_pod=per_pod, known={})
+                    for need, per_pod in zip(needs, per_pods, strict=True)
+                ),
+            )
+        return self._counted[place][1]
 
     def _work_out(self, namespace: str, pod_sets: tuple[PodSet, ...]) -> _Needs | None:
         return attempted(
@@ -240,6 +274,24 @@ class PendingArrivals:
         )
 
 
+_NEVER = "Never"
+
+
+def _preemptible(snapshot: Snapshot) -> frozenset[str]:
+    """Return the ClusterQueues whose own policy, or that of another of their tree, may preempt."""
+    trees = tree_names(snapshot.cluster_queues, snapshot.cohorts)
+    queues = snapshot.cluster_queues.values()
+    reclaimed = {
+        trees[queue.name] for queue in queues if queue.preemption.reclaim_within_cohort != _NEVER
+    }
+    return frozenset(
+        queue.name
+        for queue in queues
+        if queue.preemption.within_cluster_queue != _NEVER
+        or (queue.cohort and trees[queue.name] in reclaimed)
+    )
+
+
 SHAPES_PER_QUEUE = 64
 """Each costs some tens of microseconds whenever its cohort changes; further shapes only wait."""
 
@@ -257,6 +309,8 @@ class State:
         self._run_times = RunTimeLearner()
         self._failing = Failing()
         self._dispatches = Dispatches()
+        self._preemptible: frozenset[str] = frozenset()
+        """ClusterQueues in which somebody may be preempted."""
         self._recounted: set[str] = set()
         """ClusterQueues whose Workloads have changed since ``take_recounted``."""
         self._snapshot = Snapshot()
@@ -309,7 +363,10 @@ class State:
         fresh: dict[str, Any] = {}
         for kind in self._changed:
             for name, build in BUILDERS[kind]:
-                fresh[name] = build(self._tables)
+                built = build(self._tables)
+                # A LocalQueue's status must not let all queues count as changed.
+                if name != "local_queues" or built != self._snapshot.local_queues:
+                    fresh[name] = built
         self._changed.clear()
         built = replace(self._snapshot, as_of=now, **fresh)
         recounted = frozenset(self._workloads.dirty)
@@ -448,7 +505,7 @@ class State:
             table[key] = value
         self._changed.add(kind)
         if kind == kinds.LOCAL_QUEUES:
-            self._workloads.put_local_queue(key, value)
+            self._workloads.put_local_queue(key, value.queue if value is not None else None)
         elif kind == kinds.POLICIES:
             self._workloads.put_options(key[1], value.spec.options if value is not None else ())
         elif kind == kinds.CLUSTER_QUEUES:
@@ -469,6 +526,7 @@ class State:
             del self._problems[place]
 
     def _with_workloads(self, snapshot: Snapshot) -> Snapshot:
+        self._workloads.order_by_eviction(by_eviction=snapshot.kueue.requeues_by_eviction)
         counts_of, dirty = self._workloads.counts_of, self._workloads.dirty
         before = self._snapshot
         needs_changed = (
@@ -478,19 +536,38 @@ class State:
         )
         if needs_changed:
             dirty.update(name for name, counts in counts_of.items() if counts.competing)
+        if (
+            snapshot.cluster_queues is not before.cluster_queues
+            or snapshot.cohorts is not before.cohorts
+        ):
+            preemptible = _preemptible(snapshot)
+            dirty.update(self._preemptible ^ preemptible)
+            self._preemptible = preemptible
         if not dirty:
             return snapshot
         self._arrivals.adopt(snapshot.limit_ranges, snapshot.overheads, snapshot.kueue)
         held, competing = dict(snapshot.held), dict(snapshot.competing)
+        reserving = dict(snapshot.reserving)
         self._admitted = dict(self._admitted)
         self._recounted |= dirty
         for name in dirty:
             self._rebuild(name, snapshot, held, competing)
+            if holders := self._reservations(name):
+                reserving[name] = holders
+            else:
+                reserving.pop(name, None)
         dirty.clear()
-        unchanged = competing == snapshot.competing
         return replace(
-            snapshot, held=held, competing=snapshot.competing if unchanged else competing
+            snapshot,
+            held=held,
+            competing=snapshot.competing if competing == snapshot.competing else competing,
+            reserving=reserving if reserving or snapshot.reserving else snapshot.reserving,
         )
+
+    def _reservations(self, name: str) -> tuple[Reservation, ...]:
+        """Return the Workloads of a ClusterQueue that Kueue might preempt."""
+        counts = self._workloads.counts_of.get(name)
+        return counts.reservations() if counts and name in self._preemptible else ()
 
     def _rebuild(
         self,

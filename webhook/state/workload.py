@@ -8,13 +8,13 @@ which ClusterQueue a Workload is counted.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from webhook.api.resources import Key
+from webhook.api.resources import KUEUE_GROUP, Key
 from webhook.learn.run_records import Began, Ended
 from webhook.learn.workload_runs import (
     NOT_SAID,
@@ -29,6 +29,7 @@ from webhook.learn.workload_runs import (
     read_flavors,
     read_mark,
     seconds_of,
+    since,
 )
 from webhook.model import fields, marks, quantity
 from webhook.model.fields import child
@@ -41,6 +42,8 @@ from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys
 
 Charge: TypeAlias = tuple[tuple[FlavorResource, int], ...]
+Counted: TypeAlias = tuple[tuple[tuple[str, int], ...], ...]
+"""For each pod set, what Kueue has counted that one of its pods asks for, by resource."""
 
 
 def read_charge(
@@ -51,10 +54,7 @@ def read_charge(
         fields.text(pod_set, "name", here): read_count(pod_set, here)
         for pod_set, here in fields.objects(spec, "podSets", "spec")
     }
-    given_back = {
-        fields.text(reclaimable, "name", here): read_count(reclaimable, here)
-        for reclaimable, here in fields.objects(status, "reclaimablePods", "status")
-    }
+    given_back = _given_back(status)
     charge: dict[FlavorResource, int] = {}
     for assignment, here in fields.objects(admission, "podSetAssignments", "status.admission"):
         name = fields.text(assignment, "name", here)
@@ -67,6 +67,41 @@ def read_charge(
             scaled = amount // count * left if left < count else amount
             charge[cell] = charge.get(cell, 0) + scaled
     return _shared_charge(tuple(charge.items()))
+
+
+def _pod_counts(
+    metadata: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    status: Mapping[str, Any],
+    admission: Mapping[str, Any],
+) -> tuple[int, ...]:
+    # Only slices of elastic Jobs are replaced.
+    if _annotations(metadata).get(_ELASTIC) != "true":
+        return ()
+    assigned = {
+        fields.text(assignment, "name", here): fields.integer(assignment, "count", here)
+        for assignment, here in fields.objects(admission, "podSetAssignments", "status.admission")
+    }
+    given_back = _given_back(status)
+    left = []
+    for pod_set, here in fields.objects(spec, "podSets", "spec"):
+        name, total = fields.text(pod_set, "name", here), read_count(pod_set, here)
+        count = assigned.get(name)
+        left.append(min(total if count is None else count, total - given_back.get(name, 0)))
+    return _shared_pod_counts(tuple(left))
+
+
+@lru_cache(maxsize=4096)
+def _shared_pod_counts(counts: tuple[int, ...]) -> tuple[int, ...]:
+    return counts
+
+
+def _given_back(status: Mapping[str, Any]) -> Mapping[str, int]:
+    """Return how many pods of each pod set are reclaimable."""
+    return {
+        fields.text(reclaimable, "name", here): read_count(reclaimable, here)
+        for reclaimable, here in fields.objects(status, "reclaimablePods", "status")
+    }
 
 
 def read_count(item: Mapping[str, Any], path: str) -> int:
@@ -99,14 +134,18 @@ def _shared_charge(charge: Charge) -> Charge:
 
 _KUEUE = "kueue.x-k8s.io/"
 _ORIGIN = _KUEUE + "multikueue-origin"
+_NOT_READY_IN_TIME = "PodsReadyTimeout"
+_BY_CHECK = "AdmissionCheck"
 _OF_JOBS = "job-"
 _HASH = len("-a0cfe")
 _LONGEST_KEY = 253 + 1 + 253
 """Characters of ``namespace/name``."""
+_LONGEST_UID = 64
 _UNTIL_GIVEN_BACK = 1
 _ALLOWED_FLAVORS = _KUEUE + "workload-allowed-resource-flavors"
 _GATE = _KUEUE + "admission-gated-by"
 _PARENT = _KUEUE + "concurrent-admission-parent"
+_ELASTIC = _KUEUE + "elastic-job"
 _REPLACES = _KUEUE + "workload-slice-replacement-for"
 REPAIR = OURS + "repair"
 """Annotation of a Workload that was deactivated because it held quota in a queue that it had left:
@@ -166,6 +205,29 @@ class Workload(NamedTuple):
     """Kueue or Kubernetes ends it after so long a run; 0: no limit."""
     is_variant: bool = False
     """One of several of which Kueue admits the first that fits (ConcurrentAdmission)."""
+    parent: str = ""
+    """The Workload in whose place the variants are; empty: it is no variant."""
+    evicted_at: int = 0
+    """When it was evicted, in seconds since 1970, if that is the time by which it is queued again;
+    0: it is queued by its creation."""
+    was_unready: bool = False
+    """It was evicted because its pods were not ready in time."""
+    reserved_at: int = 0
+    """When it got its quota, in seconds since 1970; 0: it has none."""
+    is_evicted: bool = False
+    """One with quota is to give it back."""
+    uid: str = ""
+    """Of one with quota."""
+    has_ready_pods: bool = False
+    pod_counts: tuple[int, ...] = ()
+    """Of an elastic one with quota, for each pod set how many pods it has quota for."""
+    counted: Counted = ()
+    """What Kueue counted when it last tried to admit it; empty: it has not, as it is now."""
+
+    @property
+    def queued_at(self) -> int:
+        """Return the time by which its queue orders it, in seconds since 1970."""
+        return self.evicted_at or self.created
 
 
 def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Workload:
@@ -187,6 +249,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
     cluster_queue = intern(fields.text(admission, "clusterQueue", "status.admission"))
     began = read_began(metadata, status, conditions)
     place = RunPlace(flavors, policy, option, began, cluster_queue)
+    requeued = _requeued(conditions)
     return Workload(
         namespace=namespace,
         name=fields.text(metadata, "name", "metadata"),
@@ -203,6 +266,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         job=_owner(metadata),
         replaces=_replaced(metadata),
         pod_sets=_shape(spec) if stage is Stage.PENDING else (),
+        counted=_counted(metadata, spec, status) if stage is Stage.PENDING else (),
         job_class=mark.job_class if mark else None,
         flavors=flavors,
         admitted=admitted_at(conditions),
@@ -213,7 +277,27 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         began=place.began,
         limit_seconds=_limit_seconds(spec, conditions),
         is_variant=_ALLOWED_FLAVORS in _annotations(metadata),
+        parent=_parent(metadata),
+        evicted_at=since(conditions, "Evicted") if requeued else 0,
+        was_unready=requeued == _NOT_READY_IN_TIME,
+        reserved_at=since(conditions, "QuotaReserved"),
+        is_evicted=is_true(conditions, "Evicted"),
+        uid=fields.text(metadata, "uid", "metadata")[:_LONGEST_UID]
+        if stage is Stage.RESERVING
+        else "",
+        has_ready_pods=is_true(conditions, "PodsReady"),
+        pod_counts=_pod_counts(metadata, spec, status, admission)
+        if stage is Stage.RESERVING
+        else (),
     )
+
+
+def _requeued(conditions: Conditions) -> str:
+    """Return why it was evicted, if its queue then orders it by that time; empty: it does not."""
+    # ``GetQueueOrderTimestamp`` in Kueue:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go#L1146
+    status, reason, _ = conditions.get("Evicted", NOT_SAID)
+    return reason if status == "True" and reason in (_NOT_READY_IN_TIME, _BY_CHECK) else ""
 
 
 def _limit_seconds(spec: Mapping[str, Any], conditions: Conditions) -> int:
@@ -297,6 +381,16 @@ def _owner(metadata: Mapping[str, Any]) -> str:
     return ""
 
 
+def _parent(metadata: Mapping[str, Any]) -> str:
+    """Return the Workload that a variant belongs to (``GetParentWorkloadName``); empty: none."""
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/concurrentadmission/concurrentadmission.go#L61
+    for owner, here in fields.objects(metadata, "ownerReferences", "metadata"):
+        group = fields.text(owner, "apiVersion", here).partition("/")[0]
+        if owner.get("kind") == "Workload" and group == KUEUE_GROUP:
+            return fields.text(owner, "name", here)[:_LONGEST_KEY]
+    return ""
+
+
 def _owner_by_name(name: str) -> str:
     """Return the Job of a Workload that MultiKueue created, before the Job itself exists here.
 
@@ -333,6 +427,62 @@ def _pruned(template: Mapping[str, Any], path: str) -> dict[str, Any]:
             for container, _ in fields.objects(spec, key, here)
         ]
     return {"metadata": {"annotations": said_to_kueue(annotations)}, "spec": kept}
+
+
+def _counted(
+    metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]
+) -> Counted:
+    """Read ``status.resourceRequests``: what Kueue counts by its own configuration.
+
+    Empty where it is not there, or where the Workload has changed since, as by a move.
+    """
+    # ``PropagateResourceRequests`` writes it together with the condition QuotaReserved:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L1174
+    if not status.get("resourceRequests"):
+        return ()
+    totals = dict(_totals(status))
+    pod_sets = fields.objects(spec, "podSets", "spec")
+    counts = [
+        (fields.text(pod_set, "name", here), read_count(pod_set, here))
+        for pod_set, here in pod_sets
+    ]
+    generation = metadata.get("generation")
+    if generation is None or _judged(status) != generation or totals.keys() != dict(counts).keys():
+        return ()
+    # Requests are multiplied by the count, less the pods that are reclaimable; then they are not
+    # shared out here.
+    if status.get("reclaimablePods") or any(count < 1 for _, count in counts):
+        return ()
+    shared = tuple(
+        tuple(sorted((name, -(-amount // count)) for name, amount in totals[pod_set].items()))
+        for pod_set, count in counts
+    )
+    return _shared_counts(shared)
+
+
+def _totals(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, int]]]:
+    for requests, here in fields.objects(status, "resourceRequests", "status"):
+        path = child(here, "resources")
+        amounts = fields.mapping(requests, "resources", here)
+        yield (
+            fields.text(requests, "name", here),
+            {
+                intern(resource): _amount(str(written), resource, path)
+                for resource, written in amounts.items()
+            },
+        )
+
+
+def _judged(status: Mapping[str, Any]) -> Any:
+    """Return the generation of which the condition QuotaReserved tells; None: of none."""
+    conditions = fields.objects(status, "conditions", "status")
+    reserved = (c for c, _ in conditions if c.get("type") == "QuotaReserved")
+    return next((condition.get("observedGeneration") for condition in reserved), None)
+
+
+@lru_cache(maxsize=4096)
+def _shared_counts(counted: Counted) -> Counted:
+    return counted
 
 
 @recalling(most=4096, longest=4096)

@@ -5,22 +5,36 @@ It also collects what others consume: new Workloads, reservations, ended runs, o
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from webhook.api.resources import Key
 from webhook.learn.dispatches import WaitingDispatches
 from webhook.learn.run_records import Began, Ended
 from webhook.model.forecasts import JobClass
 from webhook.model.policy.fallback_policy import Option
-from webhook.model.queues import Amounts, FlavorResource, Guest, Held, LocalQueue, Stage, StopPolicy
+from webhook.model.queues import (
+    Amounts,
+    FlavorResource,
+    Guest,
+    Held,
+    LocalQueue,
+    Reservation,
+    Stage,
+    StopPolicy,
+)
 from webhook.model.reasons import Obstacle
-from webhook.state.workload import BY_NAME, Obstacles, SeenWorkload, Workload
+from webhook.state.workload import BY_NAME, Counted, Obstacles, SeenWorkload, Workload
 
-_Group: TypeAlias = tuple[str, str, int, str, str, int]
+_Group: TypeAlias = tuple[str, str, int, str, str, int, Counted]
+_Place: TypeAlias = tuple[bool, int, int, str, Key]
 _Key = TypeVar("_Key")
+MOST_RESERVATIONS: Final = 512
+"""Most Workloads of a ClusterQueue that a snapshot names as those that may be preempted: each costs
+a microsecond whenever one of the queue changes, in the process that answers reviews, too."""
 
 
 class Admitted(NamedTuple):
@@ -64,6 +78,8 @@ class QueueCounts:
 
     pending: int = 0
     reserving: int = 0
+    ready: int = 0
+    """Of the reserving."""
     usage: Counter[FlavorResource] = field(default_factory=Counter)
     admitted: int = 0
     """Of the reserving."""
@@ -73,6 +89,8 @@ class QueueCounts:
     """Of the reserving."""
     holding: dict[Key, Workload] = field(default_factory=dict)
     """Workloads with quota reserved."""
+    preemptible: list[_Place] = field(default_factory=list)
+    """These in the order in which Kueue would preempt them."""
     backing_off: dict[Key, Workload] = field(default_factory=dict)
     """Pending Workloads in backoff."""
     waiting: WaitingDispatches = field(default_factory=WaitingDispatches)
@@ -85,6 +103,8 @@ class QueueCounts:
             self.competing.setdefault(_group(workload), _Alike()).add(key, workload)
         else:
             self._of_stage(workload)[key] = workload
+            if workload.stage is Stage.RESERVING:
+                insort(self.preemptible, _preemption_place(key, workload))
             self._count(workload, 1)
             if reserved := _held_back_since(workload):
                 self.waiting.add(key, reserved)
@@ -92,6 +112,10 @@ class QueueCounts:
     def remove(self, key: Key, workload: Workload) -> None:
         if not workload.competes:
             del self._of_stage(workload)[key]
+            if workload.stage is Stage.RESERVING:
+                del self.preemptible[
+                    bisect_left(self.preemptible, _preemption_place(key, workload))
+                ]
             self._count(workload, -1)
             self.waiting.remove(key)
             return
@@ -134,10 +158,16 @@ class QueueCounts:
         return Held(
             pending=self.pending + waiting,
             reserving=self.reserving,
+            ready=self.ready,
             usage={cell: amount for cell, amount in self.usage.items() if amount},
             guests={guest: count for guest, count in guests.items() if count and guest[0]},
             lowest_priority=min(self.priorities, default=None),
         )
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """Return its Workloads with quota, whom Kueue would preempt first at the front."""
+        first = self.preemptible[:MOST_RESERVATIONS]
+        return tuple(_reservation(self.holding[place[-1]]) for place in first)
 
     def of_admitted(self) -> Admitted:
         return Admitted(self.admitted, dict(self.admitted_usage))
@@ -149,6 +179,7 @@ class QueueCounts:
             self.pending += step
             return
         self.reserving += step
+        self.ready += step if workload.has_ready_pods else 0
         _bump(self.priorities, workload.priority, step)
         for cell, amount in workload.charge:
             _bump(self.usage, cell, step * amount)
@@ -156,6 +187,31 @@ class QueueCounts:
             self.admitted += step
             for cell, amount in workload.charge:
                 _bump(self.admitted_usage, cell, step * amount)
+
+
+def _preemption_place(key: Key, workload: Workload) -> _Place:
+    """Return its place in the order of Kueue's ``CandidatesOrdering``, within a ClusterQueue."""
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/common/ordering.go#L42
+    return (
+        not workload.is_evicted,
+        workload.priority,
+        -workload.reserved_at,
+        workload.uid,
+        key,
+    )
+
+
+def _reservation(workload: Workload) -> Reservation:
+    return Reservation(
+        key=f"{workload.namespace}/{workload.name}",
+        local_queue=workload.queue,
+        charge=workload.charge,
+        priority=workload.priority,
+        reserved_at=workload.reserved_at,
+        queued_at=workload.queued_at,
+        is_evicted=workload.is_evicted,
+        uid=workload.uid,
+    )
 
 
 def _bump(counter: Counter[_Key], key: _Key, step: int) -> None:
@@ -185,11 +241,12 @@ def _group(workload: Workload) -> _Group:
         workload.policy,
         workload.option,
         id(workload.pod_sets),
+        workload.counted,
     )
 
 
 def _age(workload: Workload) -> tuple[int, str, str]:
-    return workload.created, workload.namespace, workload.name
+    return workload.queued_at, workload.namespace, workload.name
 
 
 def _rank(workload: Workload) -> tuple[int, int, str, str]:
@@ -217,6 +274,10 @@ def _is_of(option: Option, workload: Workload, cluster_queue: str) -> bool:
 
 
 _Change: TypeAlias = Callable[[QueueCounts, Key, Workload], None]
+_MOST_RELATED: Final = 16
+"""Most slices that replace one and the same Workload, or variants of one, that are known as such:
+an event of one touches all, and whoever creates Workloads can name any. Kueue makes one slice, and
+a variant for each flavor."""
 RECENT_SECONDS = 600
 """Workloads older than this (relative to the newest) are in no ledger: placements expire before."""
 
@@ -238,10 +299,18 @@ class Workloads:
         self._local_queues: dict[Key, LocalQueue] = {}
         self._options: dict[str, Sequence[Option]] = {}
         """Policy to its options."""
+        self._by_eviction = True
         self._by_queue: defaultdict[Key, set[Key]] = defaultdict(set)
         """LocalQueue to its pending Workloads, which it assigns to a ClusterQueue."""
         self._replaced: Counter[Key] = Counter()
         """Slices whose replacement holds quota: only the replacement's charge counts."""
+        self._growing: defaultdict[Key, set[Key]] = defaultdict(set)
+        """Slice to the pending ones that are to replace it."""
+        self._variants: defaultdict[Key, set[Key]] = defaultdict(set)
+        """Parent to its variants, of which one counts."""
+        self._differences: dict[Key, Workload] = {}
+        """Pending slices that are counted by the pods that they have more than those they replace,
+        as they were counted."""
         self._seen: list[tuple[int, SeenWorkload]] = []
         self._reserved: list[SeenWorkload] = []
         self._ended: list[Ended] = []
@@ -258,7 +327,8 @@ class Workloads:
         before = self._records.get(key)
         if before == workload:
             return
-        touched = {key, *_taken_over(before), *_taken_over(workload)}
+        touched = {key, *_taken_over(before), *_taken_over(workload), *self._growing.get(key, ())}
+        touched.update(*(self._siblings(version) for version in (before, workload)))
         for touched_key in touched:
             self._count(touched_key, QueueCounts.remove)
         self._store(key, before, workload)
@@ -273,6 +343,8 @@ class Workloads:
 
     def put_local_queue(self, key: Key, local_queue: LocalQueue | None) -> None:
         """Recount a LocalQueue's pending Workloads: it was created, deleted, stopped or resumed."""
+        if self._local_queues.get(key) == local_queue:
+            return
         waiting = tuple(self._by_queue.get(key, ()))
         for pending_key in waiting:
             self._count(pending_key, QueueCounts.remove)
@@ -282,6 +354,17 @@ class Workloads:
             self._local_queues[key] = local_queue
         for pending_key in waiting:
             self._count(pending_key, QueueCounts.add)
+
+    def order_by_eviction(self, *, by_eviction: bool) -> None:
+        """Queue Workloads that were not ready in time by their eviction, or by their creation."""
+        if by_eviction == self._by_eviction:
+            return
+        touched = [key for key, workload in self._records.items() if workload.was_unready]
+        for key in touched:
+            self._count(key, QueueCounts.remove)
+        self._by_eviction = by_eviction
+        for key in touched:
+            self._count(key, QueueCounts.add)
 
     def put_options(self, policy: str, options: Sequence[Option]) -> None:
         """Recount Workloads of a policy that its new options assign to another option."""
@@ -362,10 +445,44 @@ class Workloads:
                 self._by_queue[queue].discard(key)
                 if not self._by_queue[queue]:
                     del self._by_queue[queue]
+            if workload.replaces:
+                _enter(self._growing, _replaced(workload), key, step)
+        if workload.parent:
+            _enter(self._variants, (workload.namespace, workload.parent), key, step)
         for replaced in _taken_over(workload):
             self._replaced[replaced] += step
             if not self._replaced[replaced]:
                 del self._replaced[replaced]
+
+    def _siblings(self, workload: Workload | None) -> Collection[Key]:
+        """Return the variants of a variant's parent; of any other none."""
+        if workload is None or not workload.parent:
+            return ()
+        return self._variants.get((workload.namespace, workload.parent), ())
+
+    def _is_spare(self, key: Key, workload: Workload) -> bool:
+        """Return whether another variant counts for a pending one: Kueue admits one of them."""
+        siblings = self._siblings(workload)
+        if key not in siblings:
+            return False
+        found = [(sibling, self._records[sibling]) for sibling in siblings]
+        if any(variant.stage is Stage.RESERVING for _, variant in found):
+            return True
+        pending = ((v.competes, other) for other, v in found if v.stage is Stage.PENDING)
+        return min(pending, key=lambda variant: (not variant[0], variant[1]))[1] != key
+
+    def _difference(self, key: Key, workload: Workload, cluster_queue: str) -> Workload:
+        """Return a pending slice with only the pods that it has more than the one it replaces."""
+        # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/flavorassigner.go#L264
+        old = self._records.get(_replaced(workload)) if workload.replaces else None
+        if old is None or key not in self._growing.get(_replaced(workload), ()):
+            return workload
+        same = old.cluster_queue == cluster_queue and len(old.pod_counts) == len(workload.pod_sets)
+        if old.stage is not Stage.RESERVING or not same:
+            return workload
+        counts = zip(workload.pod_sets, old.pod_counts, strict=True)
+        more = (replace(pod_set, count=max(0, pod_set.count - held)) for pod_set, held in counts)
+        return workload._replace(pod_sets=tuple(more))
 
     def _count(self, key: Key, change: _Change) -> None:
         workload = self._records.get(key)
@@ -376,6 +493,12 @@ class Workloads:
             return
         if options := self._options.get(workload.policy):
             workload = option_of_workload(workload, cluster_queue, options)
+        if workload.was_unready and not self._by_eviction:
+            workload = workload._replace(evicted_at=0)
+        if change is QueueCounts.remove:
+            workload = self._differences.pop(key, workload)
+        elif (slice_ := self._difference(key, workload, cluster_queue)) is not workload:
+            self._differences[key] = workload = slice_
         counts = self.counts_of.setdefault(cluster_queue, QueueCounts())
         change(counts, key, workload)
         self.dirty.add(cluster_queue)
@@ -384,7 +507,7 @@ class Workloads:
         """Return the ClusterQueue that it counts in; empty: in none."""
         if workload.stage is Stage.RESERVING:
             return "" if key in self._replaced else workload.cluster_queue
-        if workload.stage is Stage.NEITHER:
+        if workload.stage is Stage.NEITHER or (workload.parent and self._is_spare(key, workload)):
             return ""
         local_queue = self._local_queues.get((workload.namespace, workload.queue))
         if local_queue is None or local_queue.stop_policy is not StopPolicy.NONE:
@@ -395,8 +518,24 @@ class Workloads:
 def _taken_over(workload: Workload | None) -> Iterable[Key]:
     if workload is None or not workload.replaces or workload.stage is not Stage.RESERVING:
         return ()
+    return (_replaced(workload),)
+
+
+def _enter(index: defaultdict[Key, set[Key]], of: Key, key: Key, step: int) -> None:
+    """Add a Workload to those of another one of its namespace, or with a step of -1 remove it."""
+    entered = index[of]
+    if step < 0:
+        entered.discard(key)
+    elif len(entered) < _MOST_RELATED and of[0] == key[0]:
+        entered.add(key)
+    if not entered:
+        del index[of]
+
+
+def _replaced(workload: Workload) -> Key:
+    """Return the slice that a Workload replaces."""
     namespace, _, name = workload.replaces.rpartition("/")
-    return ((namespace or workload.namespace, name),)
+    return namespace or workload.namespace, name
 
 
 def key_of_placement(workload: Workload) -> str:

@@ -1,0 +1,149 @@
+"""The event loop where shares or use decide who is served next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import arrival, cluster_queue, snapshot
+from tests.worlds import arrivals, schedules, snapshots, waiting
+from webhook.kueue.fair_rounds import LocalQueueUse
+from webhook.kueue.schedule import Running
+from webhook.model.queues import KueueConfig, LocalQueue, Preemption, Queueing
+
+FAIR = KueueConfig(fair_sharing=True)
+CPU = ("default", "cpu")
+
+
+def queue(name, cpus="0", **rest):
+    return cluster_queue(f"{name}-cq", {"default": {"cpu": cpus}}, cohort="all", **rest)
+
+
+def tree(*queues, kueue=FAIR, more=()):
+    state = snapshot(*queues, kueue=kueue)
+    state = replace(
+        state, local_queues=state.local_queues | {(q.namespace, q.name): q for q in more}
+    )
+    return state, next(iter(schedules(state).values()))
+
+
+def come(state, schedule, *jobs):
+    """Let Workloads come: key, LocalQueue, CPUs, priority, when, run time."""
+    for key, name, cpus, priority, at, seconds in jobs:
+        wanted = arrival(key, {"cpu": str(cpus)}, local_queue=name, priority=priority)
+        schedule.add_waiting(waiting(wanted, state, at=at, seconds=seconds, count=1))
+
+
+def run(schedule):
+    while schedule.next_event() < inf:
+        schedule.step()
+    return [begun.key for begun in schedule.begun]
+
+
+def holds(schedule, name, cpus, seconds=10.0, priority=0):
+    usage = {CPU: cpus * 1000}
+    schedule.add_running(
+        Running(cluster_queue=f"{name}-cq", usage=usage, seconds=seconds, priority=priority)
+    )
+
+
+def test_the_queue_that_borrows_least_is_served_first_whatever_its_priority_and_age():
+    state, schedule = tree(queue("a"), queue("b"), queue("lender", "4"))
+    holds(schedule, "a", 2, seconds=100.0)
+    holds(schedule, "b", 1, seconds=100.0)
+    come(state, schedule, ("a", "a-lq", 1, 9, 0.0, 1.0), ("b", "b-lq", 1, 0, 0.0, 1.0))
+
+    assert run(schedule) == ["b", "a"]
+
+
+def test_queues_of_equal_shares_take_turns():
+    state, schedule = tree(queue("a"), queue("b"), queue("lender", "4"))
+    jobs = [(f"{name}{n}", f"{name}-lq", 1, 0, 0.0, 1.0) for name in "ab" for n in range(3)]
+    come(state, schedule, *jobs)
+
+    assert run(schedule) == ["a0", "b0", "a1", "b1", "a2", "b2"]
+
+
+@pytest.mark.parametrize(("weight", "first"), [(1.0, "b"), (2.0, "a")])
+def test_what_a_queue_has_borrowed_counts_by_its_weight(weight, first):
+    weighty = replace(queue("a"), fair_weight=weight)
+    state, schedule = tree(weighty, queue("b"), queue("lender", "6"))
+    holds(schedule, "a", 3, seconds=100.0)
+    holds(schedule, "b", 2, seconds=100.0)
+    come(state, schedule, ("a", "a-lq", 1, 0, 0.0, 1.0), ("b", "b-lq", 1, 0, 0.0, 1.0))
+
+    assert run(schedule)[0] == first
+
+
+def test_fair_sharing_takes_back_what_one_queue_has_borrowed_beyond_its_share():
+    policy = Preemption(reclaim_within_cohort="Any")
+    state, schedule = tree(queue("a", preemption=policy), queue("b"), queue("lender", "4"))
+    wanted = arrival("b", {"cpu": "1"}, local_queue="b-lq")
+    schedule.add_waiting(waiting(wanted, state, seconds=100.0, count=4))
+    schedule.start_what_fits()
+    come(state, schedule, *((f"a{n}", "a-lq", 1, 0, 10.0, 100.0) for n in range(4)))
+
+    while schedule.next_event() < 50.0:
+        schedule.step()
+
+    starts = [(begun.key, begun.at) for begun in schedule.begun if begun.key != "b"]
+    assert starts == [("a0", 11.0), ("a1", 12.0)]
+    assert [each.by for each in schedule.preempted] == ["a0", "a1"]
+
+
+LOCAL = [LocalQueue(namespace="team", name=name, cluster_queue="a-cq") for name in ("x", "y")]
+
+
+def by_use(state, schedule, **amounts):
+    schedule.order_by_use(
+        LocalQueueUse(
+            amounts={f"team/{name}": amount for name, amount in amounts.items()},
+            penalty=lambda _, taken: sum(amount for _, amount in taken) / 1000,
+        )
+    )
+
+
+@pytest.mark.parametrize("queueing", Queueing)
+def test_the_localqueue_that_has_used_least_is_served_first(queueing):
+    first = replace(queue("a", "1", queueing=queueing), usage_based=True)
+    state, schedule = tree(first, kueue=KueueConfig(), more=LOCAL)
+    by_use(state, schedule, x=5.0, y=1.0)
+    come(state, schedule, ("x", "x", 1, 9, 0.0, 1.0), ("y", "y", 1, 0, 0.0, 1.0))
+
+    assert run(schedule) == ["y", "x"]
+
+
+def test_what_gets_quota_counts_as_use_at_once():
+    first = replace(queue("a", "1"), usage_based=True)
+    state, schedule = tree(first, kueue=KueueConfig(), more=LOCAL)
+    by_use(state, schedule, x=0.0, y=1.5)
+    jobs = [(f"{name}{n}", name, 1, 0, 0.0, 1.0) for name in "xy" for n in range(3)]
+    come(state, schedule, *jobs)
+
+    assert run(schedule) == ["x0", "x1", "y0", "x2", "y1", "y2"]
+
+
+@given(st.data())
+def test_shares_never_let_more_be_used_than_quota_allows(data):
+    state = data.draw(snapshots(fair_sharing=st.just(True)))
+    found = schedules(state)
+    seconds = st.sampled_from([1.0, 2.0, 3.0])
+    for wanted in data.draw(arrivals(state, priorities=3)):
+        at = data.draw(st.sampled_from([0.0, 1.0, 2.0]))
+        pending = waiting(wanted, state, seconds=data.draw(seconds), at=at)
+        found[pending.cluster_queue].add_waiting(pending)
+
+    for schedule in set(found.values()):
+        for _ in range(500):
+            if schedule.next_event() == inf:
+                break
+            schedule.step()
+            tree = schedule.tree
+            assert all(amount >= 0 for amount in tree.used)
+            assert all(map(int.__le__, tree.used, (max(0, most) for most in tree.potentials)))
+        assert schedule.next_event() == inf
+        assert not any(schedule.tree.used)

@@ -1,0 +1,247 @@
+"""The event loop where Workloads are preempted: who goes, who comes, and who waits again."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import arrival, cluster_queue, snapshot
+from tests.worlds import arrivals, schedules, snapshots, used, waiting
+from webhook.kueue.schedule import Eviction, Running
+from webhook.model.queues import Preemption, Queueing
+
+LOWER = Preemption(within_cluster_queue="LowerPriority")
+OWNER = Preemption(reclaim_within_cohort="Any")
+FOUR = {"default": {"cpu": "4"}}
+CPU = ("default", "cpu")
+
+
+def queue(name, **rest):
+    return cluster_queue(f"{name}-cq", FOUR, **rest)
+
+
+def world(*queues, resumes=False, seconds=1.0, live=True):
+    """The Schedule of one tree, whose victims lose their quota after *seconds*."""
+    state = snapshot(*queues)
+    schedule = next(iter(schedules(state, live=live).values()))
+    schedule.eviction = Eviction(seconds=seconds, resumes=resumes)
+    return state, schedule
+
+
+def come(state, schedule, *jobs):
+    """Let Workloads come: key, queue, CPUs, priority, when, run time."""
+    for key, name, cpus, priority, at, seconds in jobs:
+        wanted = arrival(key, {"cpu": str(cpus)}, local_queue=f"{name}-lq", priority=priority)
+        schedule.add_waiting(waiting(wanted, state, at=at, seconds=seconds, count=1))
+
+
+def run(schedule):
+    while schedule.next_event() < inf:
+        schedule.step()
+    return [(begun.key, begun.at) for begun in schedule.begun]
+
+
+def preempted(schedule):
+    return [(each.key, each.at, each.by) for each in schedule.preempted]
+
+
+def test_a_higher_priority_starts_when_its_victim_has_stopped_which_then_begins_again():
+    state, schedule = world(queue("a", preemption=LOWER))
+    schedule.start_what_fits()
+    come(state, schedule, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
+
+    starts = run(schedule)
+
+    assert starts == [("low", 0.0), ("high", 11.0), ("low", 31.0)]
+    assert preempted(schedule) == [("low", 10.0, "high")]
+    assert [(each.key, each.at + 0, each.finish) for each in schedule.runs.ended] == [
+        ("high", 11.0, 31.0),
+        ("low", 31.0, 131.0),
+    ]
+
+
+def test_a_victim_may_go_on_with_what_it_has_left():
+    state, schedule = world(queue("a", preemption=LOWER), resumes=True)
+    schedule.start_what_fits()
+    come(state, schedule, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
+
+    run(schedule)
+
+    assert [each.finish for each in schedule.runs.ended] == [31.0, 121.0]
+
+
+@pytest.mark.parametrize(
+    ("policy", "starts"),
+    [
+        (Preemption(), [("low", 0.0), ("high", 100.0)]),
+        (LOWER, [("low", 0.0), ("high", 11.0), ("low", 31.0)]),
+        (OWNER, [("low", 0.0), ("high", 100.0)]),
+    ],
+)
+def test_who_is_preempted_in_a_clusterqueue_is_up_to_its_policy(policy, starts):
+    state, schedule = world(queue("a", preemption=policy))
+    schedule.start_what_fits()
+    come(state, schedule, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
+
+    assert run(schedule) == starts
+
+
+def test_of_equal_workloads_only_as_many_are_preempted_as_need_be():
+    state, schedule = world(queue("a", preemption=LOWER))
+    wanted = arrival("low", {"cpu": "1"}, local_queue="a-lq")
+    schedule.add_waiting(waiting(wanted, state, seconds=100.0, count=4))
+    schedule.start_what_fits()
+    come(state, schedule, ("high", "a", 3, 1, 10.0, 20.0))
+
+    run(schedule)
+
+    assert [(each.key, each.count) for each in schedule.preempted] == [("low", 3)]
+    assert [(each.key, each.finish, each.count) for each in schedule.runs.ended] == [
+        ("high", 31.0, 1),
+        ("low", 100.0, 1),
+        ("low", 131.0, 3),
+    ]
+
+
+def test_an_owner_takes_its_quota_back_from_who_has_borrowed_it():
+    queues = [queue(name, cohort="all", preemption=OWNER) for name in ("a", "b")]
+    state, schedule = world(*queues)
+    schedule.start_what_fits()
+    come(
+        state,
+        schedule,
+        ("own", "b", 4, 9, 0.0, 100.0),
+        ("borrows", "b", 4, 9, 0.0, 100.0),
+        ("owner", "a", 4, 0, 10.0, 20.0),
+    )
+
+    assert run(schedule) == [
+        ("own", 0.0),
+        ("borrows", 0.0),
+        ("owner", 11.0),
+        ("borrows", 31.0),
+    ]
+
+
+def test_nobody_of_its_clusterqueue_passes_a_head_whose_victims_are_stopping():
+    # Two of the four CPUs are free; the head waits for two more, and keeps the small one out.
+    state, schedule = world(queue("a", preemption=LOWER), seconds=30.0)
+    schedule.start_what_fits()
+    come(
+        state,
+        schedule,
+        ("low", "a", 2, 0, 0.0, 100.0),
+        ("head", "a", 4, 2, 10.0, 20.0),
+        ("small", "a", 1, 1, 15.0, 1.0),
+    )
+
+    assert run(schedule) == [("low", 0.0), ("head", 40.0), ("small", 60.0), ("low", 60.0)]
+
+
+def test_two_heads_do_not_share_their_victims_in_one_cycle():
+    queues = [queue(name, cohort="all", preemption=OWNER) for name in ("a", "b", "c")]
+    state, schedule = world(*queues)
+    schedule.start_what_fits()
+    come(state, schedule, ("one", "c", 12, 0, 0.0, 100.0))
+    come(state, schedule, ("a", "a", 4, 0, 10.0, 20.0), ("b", "b", 4, 0, 10.0, 20.0))
+
+    starts = run(schedule)
+
+    assert preempted(schedule) == [("one", 10.0, "a")]
+    assert starts[:3] == [("one", 0.0), ("a", 11.0), ("b", 11.0)]
+
+
+def test_who_held_quota_before_waits_again_on_the_same_flavors():
+    state, schedule = world(queue("a", preemption=LOWER))
+    usage = {CPU: 4000}
+    schedule.add_running(
+        Running(
+            cluster_queue="a-cq", usage=usage, seconds=5.0, whole=(50.0, 0.0), key="old", priority=0
+        )
+    )
+    come(state, schedule, ("high", "a", 2, 1, 0.0, 20.0))
+
+    assert run(schedule) == [("high", 1.0), ("old", 21.0)]
+    assert schedule.runs.ended[-1].finish == 71.0
+
+
+def test_a_holder_of_unknown_priority_is_not_preempted():
+    state, schedule = world(queue("a", preemption=LOWER))
+    schedule.add_running(Running(cluster_queue="a-cq", usage={CPU: 4000}, seconds=5.0))
+    come(state, schedule, ("high", "a", 2, 1, 0.0, 20.0))
+
+    assert run(schedule) == [("high", 5.0)]
+
+
+def test_a_strict_fifo_head_preempts_too():
+    state, schedule = world(queue("a", preemption=LOWER, queueing=Queueing.STRICT))
+    schedule.start_what_fits()
+    come(state, schedule, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
+
+    assert run(schedule) == [("low", 0.0), ("high", 11.0), ("low", 31.0)]
+
+
+seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
+
+
+@given(st.data())
+def test_preemption_never_uses_more_than_quota_allows_and_everybody_finishes_once(data):
+    state = data.draw(snapshots(fair_sharing=st.just(False)))
+    found = schedules(state)
+    let_in = {}
+    for wanted in data.draw(arrivals(state, priorities=3)):
+        at = data.draw(st.sampled_from([0.0, 1.0, 2.0, 4.0]))
+        pending = waiting(wanted, state, seconds=data.draw(seconds), at=at)
+        let_in[pending.key] = pending
+        found[pending.cluster_queue].add_waiting(pending)
+
+    for schedule in set(found.values()):
+        steps = 0
+        while schedule.next_event() < inf and steps < 500:
+            schedule.step()
+            steps += 1
+            tree = schedule.tree
+            for at, amount in enumerate(tree.used):
+                assert amount >= 0
+                if tree.parents[at // tree.width] < 0:
+                    assert amount <= tree.subtree[at]
+                assert amount <= max(tree.potentials[at], 0)
+        assert steps < 500
+        assert not any(schedule.tree.used)
+        for name in schedule.tree.leaves:
+            assert used(schedule, name) == {}
+        done = {}
+        for ended in schedule.runs.ended:
+            done[ended.key] = done.get(ended.key, 0) + ended.count
+        pending = {
+            entry.waiting.key: entry.count
+            for heads in schedule.waiting()
+            for _, _, entry in heads.entries
+        }
+        for key, count in done.items():
+            assert count + pending.get(key, 0) == let_in[key].count
+
+
+@given(st.data())
+def test_victims_are_of_lower_priority_or_in_a_queue_that_borrowed(data):
+    state = data.draw(snapshots(fair_sharing=st.just(False)))
+    found = schedules(state)
+    priorities, queues = {}, {}
+    for wanted in data.draw(arrivals(state, priorities=3)):
+        at = data.draw(st.sampled_from([0.0, 1.0, 2.0, 4.0]))
+        pending = waiting(wanted, state, seconds=data.draw(seconds), at=at)
+        priorities[pending.key], queues[pending.key] = pending.priority, pending.cluster_queue
+        found[pending.cluster_queue].add_waiting(pending)
+
+    for schedule in set(found.values()):
+        run(schedule)
+        for victim in schedule.preempted:
+            policies = state.cluster_queues[queues[victim.by]].preemption
+            if queues[victim.by] == victim.cluster_queue:
+                assert policies.within_cluster_queue == "LowerPriority"
+                assert priorities[victim.key] < priorities[victim.by]
+            else:
+                assert policies.reclaim_within_cohort != "Never"

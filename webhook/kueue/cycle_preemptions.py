@@ -1,0 +1,290 @@
+"""Preemptions of one scheduling cycle: who tries them, and what they leave for the heads after.
+
+A head that is issued preemptions does not get its quota in this cycle: its victims have to stop
+first. Until then it stays the only head of its ClusterQueue. Nothing here knows of time.
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from webhook.kueue import queue_heads
+from webhook.kueue.assignment import Assignment, Level, Oracle, PreemptionMode
+from webhook.kueue.preemption import Possibility, Preemptor, Victim
+from webhook.kueue.queue_heads import ClusterQueueHeads, Shape
+from webhook.kueue.quota import Taken, UsageTree
+from webhook.kueue.quota_holders import QuotaHolders
+from webhook.model.queues import Preemption
+
+_NEVER = "Never"
+
+
+_MODES = {
+    Possibility.NO_CANDIDATES: PreemptionMode.NO_CANDIDATES,
+    Possibility.PREEMPT: PreemptionMode.PREEMPT,
+    Possibility.RECLAIM: PreemptionMode.RECLAIM,
+}
+
+
+class Outcome(Enum):
+    """What became of a head that does not fit."""
+
+    WAITS = auto()
+    """There is nobody to preempt for it."""
+    SKIPPED = auto()
+    """Others come before it in this cycle; it is tried again in the next one."""
+    PREEMPTS = auto()
+    """Its victims are chosen, and it waits for them to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedPreemptions:
+    """A head and those whom it preempts."""
+
+    heads: ClusterQueueHeads
+    key: str
+    """That of the head's group."""
+    victims: tuple[Victim, ...]
+
+
+class CyclePreemptions:
+    """The preemptions in one tree, cycle by cycle."""
+
+    def __init__(self, tree: UsageTree, holders: QuotaHolders) -> None:
+        self.issued: list[IssuedPreemptions] = []
+        """Those of the last cycle; victims may be among them that were issued before."""
+        self._tree, self._holders = tree, holders
+        self._waiting: dict[int, ClusterQueueHeads] = {}
+        """ClusterQueue's node to the head for which victims are stopping."""
+        self._victims: set[str] = set()
+        """Keys of all victims of this cycle."""
+        self._now: list[int] | None = None
+        """The usage as it is; None: nobody has preempted in this cycle."""
+        self._after: list[int] = []
+        """The usage as it will be when all victims have gone and their preemptors have come."""
+        self._alert: set[int] = set()
+        """ClusterQueues in which some head may find somebody to preempt."""
+
+    def begin(self, of_leaf: Mapping[int, Sequence[ClusterQueueHeads]]) -> list[ClusterQueueHeads]:
+        """Begin a cycle, and return the heads that may preempt in it."""
+        self.issued = []
+        self._victims.clear()
+        for leaf in self._holders.changed:
+            if self._may_find(of_leaf.get(leaf, ())):
+                self._alert.add(leaf)
+            else:
+                self._alert.discard(leaf)
+        self._holders.changed.clear()
+        if not self._alert and not self._waiting:
+            return []
+        return list(self._hopeful(of_leaf))
+
+    def end(self) -> None:
+        """End the cycle: the usage is again what it is."""
+        if self._now is not None:
+            self._tree.used[:] = self._now
+            self._now = None
+
+    def joined(self, leaf: int) -> None:
+        """Note that a Workload has come, or has been withdrawn."""
+        self._holders.changed.add(leaf)
+
+    def is_closed(self, heads: ClusterQueueHeads) -> bool:
+        """Tell whether another head of the same ClusterQueue waits for its victims to stop."""
+        # Kueue takes such a head first in each cycle, and one head of a ClusterQueue in a cycle:
+        # ``preemptorWorkload`` in ``cluster_queue.go``.
+        return self._waiting.get(heads.leaf, heads) is not heads
+
+    def is_awaited(self, leaf: int) -> bool:
+        """Tell whether some head of a ClusterQueue waits for its victims to stop."""
+        return leaf in self._waiting
+
+    def charge(self, leaf: int, taken: Taken, count: int) -> None:
+        """Charge what reserves quota in this cycle."""
+        tree = self._tree
+        if self._now is None:
+            tree.charge(leaf, taken, count)
+            return
+        for usage in (self._now, self._after):
+            tree.used[:] = usage
+            tree.charge(leaf, taken, count)
+            usage[:] = tree.used
+        self._restrict()
+
+    def admitted(self, heads: ClusterQueueHeads) -> None:
+        """Note that a head got its quota, so that nobody stops for it any more."""
+        if self._waiting.get(heads.leaf) is heads:
+            del self._waiting[heads.leaf]
+
+    def oracle(self, heads: ClusterQueueHeads) -> Oracle:
+        """Return whether a queue's head may preempt for quota of one cell."""
+
+        def possibility(cell: int, amount: int) -> Level:
+            preemptor = _preemptor(heads, ((cell, amount),))
+            possible, height = self._holders.possibility(preemptor, cell, amount)
+            return _MODES[possible], height
+
+        return possibility
+
+    def attempt(self, heads: ClusterQueueHeads, assigned: Assignment) -> Outcome:
+        """Preempt for a head that does not fit, if Kueue would."""
+        tree, leaf, taken = self._tree, heads.leaf, assigned.taken
+        if assigned.mode <= PreemptionMode.WAITS:
+            self._waiting.pop(leaf, None)
+            return Outcome.WAITS
+        restricted = list(tree.used)
+        if self._now is not None:
+            tree.used[:] = self._now
+        short = [cell for cell, amount in taken if tree.available(leaf, cell) < amount]
+        # Kueue chooses the targets by the usage that the cycle began with.
+        victims = self._holders.targets(_preemptor(heads, taken), short) if short else ()
+        tree.used[:] = restricted
+        if not victims:
+            self._waiting.pop(leaf, None)
+            return Outcome.SKIPPED if not short else Outcome.WAITS
+        if not self._fits(leaf, taken, victims):
+            return Outcome.SKIPPED
+        self._victims.update(victim.holder.key for victim in victims)
+        self._waiting[leaf] = heads
+        key = heads.entries[0][2].waiting.key
+        self.issued.append(IssuedPreemptions(heads=heads, key=key, victims=victims))
+        return Outcome.PREEMPTS
+
+    def _fits(self, leaf: int, taken: Taken, victims: Sequence[Victim]) -> bool:
+        """Tell whether there is room once all victims of this cycle have gone; if so, take it."""
+        # Kueue skips a head some of whose targets another one preempts in the same cycle.
+        if not self._victims.isdisjoint(victim.holder.key for victim in victims):
+            return False
+        tree = self._tree
+        restricted = list(tree.used)
+        if self._now is not None:
+            tree.used[:] = self._after
+        for victim in victims:
+            tree.charge(victim.holder.leaf, victim.holder.taken, -1)
+        if not queue_heads.has(tree, leaf, taken):
+            tree.used[:] = restricted
+            return False
+        tree.charge(leaf, taken)
+        self._after = list(tree.used)
+        self._now = restricted if self._now is None else self._now
+        self._restrict()
+        return True
+
+    def _restrict(self) -> None:
+        """Let the heads after find free what is free both now and when the victims have gone."""
+        # Kueue nominates by the usage at the beginning of the cycle, and checks again by that
+        # with all preemptions of the cycle (``fits`` in ``scheduler.go``).
+        if self._now is not None:
+            self._tree.used[:] = map(max, self._now, self._after)
+
+    def _may_find(self, of_leaf: Sequence[ClusterQueueHeads]) -> bool:
+        pending = [heads for heads in of_leaf if heads.entries]
+        if not pending:
+            return False
+        preemption = pending[0].queue.preemption
+        if preemption.reclaim_within_cohort != _NEVER:
+            return True
+        highest = max(-heads.entries[0][0] for heads in pending)
+        return self._holders.has_lower(pending[0].leaf, highest)
+
+    def _hopeful(
+        self, of_leaf: Mapping[int, Sequence[ClusterQueueHeads]]
+    ) -> Iterator[ClusterQueueHeads]:
+        prospects = _Prospects(self._tree, self._holders)
+        for leaf in sorted(self._alert | self._waiting.keys()):
+            pending = [heads for heads in of_leaf.get(leaf, ()) if heads.entries]
+            if pending:
+                yield from prospects.of(leaf, pending)
+
+
+class _Prospects:
+    """Which heads may get by preemption what is not free, by bounds that cost little."""
+
+    def __init__(self, tree: UsageTree, holders: QuotaHolders) -> None:
+        self._tree, self._holders = tree, holders
+        self._borrowed = _borrowed(tree)
+
+    def of(self, leaf: int, pending: Sequence[ClusterQueueHeads]) -> Iterator[ClusterQueueHeads]:
+        """Yield the heads of one ClusterQueue that do not fit, and for which it may help."""
+        within = self._holders.has_lower(leaf, max(-heads.entries[0][0] for heads in pending))
+        reach = self._reach(leaf, pending[0].queue.preemption)
+        if not within and reach is None:
+            return
+        tree = self._tree
+        free = [tree.available(leaf, cell) for cell in range(tree.width)]
+        lower: dict[int, Sequence[int] | None] = {}
+        for heads in pending:
+            priority, _, entry = heads.entries[0]
+            if priority not in lower:
+                has_lower = within and self._holders.has_lower(leaf, -priority)
+                lower[priority] = self._holders.lower(leaf, -priority) if has_lower else None
+            if _may_get(entry.shape, free, reach, lower[priority]):
+                yield heads
+
+    def _reach(self, leaf: int, policy: Preemption) -> Sequence[int] | None:
+        """Return up to how much of each cell a ClusterQueue may reclaim for; None: nothing."""
+        if policy.reclaim_within_cohort == _NEVER or not self._borrowed:
+            return None
+        if self._tree.keeps or self._holders.fair_sharing or policy.borrow_within_cohort != _NEVER:
+            return self._tree.potentials[leaf * self._tree.width :][: self._tree.width]
+        # Without a right to borrow, it reclaims only for a subtree that leaves quota unused.
+        unused = self._holders.unused(leaf)
+        return unused if any(unused[cell] > 0 for cell in self._borrowed) else None
+
+
+def _may_get(
+    shape: Shape, free: Sequence[int], reach: Sequence[int] | None, lower: Sequence[int] | None
+) -> bool:
+    """Tell whether preemption may bring a Workload what is not free; False is certain.
+
+    *reach*: up to how much it may reclaim quota. *lower*: what those use whom it may preempt in
+    its ClusterQueue.
+    """
+
+    def is_in_reach(taken: Taken) -> bool:
+        for cell, amount in taken:
+            short = amount - max(0, free[cell])
+            is_free = short <= 0 or (reach is not None and amount <= reach[cell])
+            if not is_free and (lower is None or lower[cell] < short):
+                return False
+        return True
+
+    if shape.only is not None:
+        is_short = any(free[cell] < amount for cell, amount in shape.only)
+        return is_short and is_in_reach(shape.only)
+    return all(any(is_in_reach(taken) for _, taken in choices) for choices in shape.parts)
+
+
+def _borrowed(tree: UsageTree) -> set[int]:
+    """Return the cells of which some ClusterQueue uses more than its nominal quota."""
+    used, nominal, width = tree.used, tree.nominal, tree.width
+    return {
+        cell
+        for leaf in tree.leaves.values()
+        for cell in range(width)
+        if used[leaf * width + cell] > nominal[leaf * width + cell]
+    }
+
+
+def borrows(tree: UsageTree, heads: ClusterQueueHeads) -> int:
+    """Return 1 if a head that preempts would borrow as its victims have gone, else 0."""
+    shape, first = heads.entries[0][2].shape, heads.leaf * tree.width
+    if shape.only is None:
+        return 0
+    # The victims leave just enough room, so that what is used is then what can be used now.
+    return int(
+        any(
+            tree.used[first + cell] + max(0, tree.available(heads.leaf, cell))
+            > tree.subtree[first + cell]
+            and tree.used[first + cell] + amount > tree.subtree[first + cell]
+            for cell, amount in shape.only
+        )
+    )
+
+
+def _preemptor(heads: ClusterQueueHeads, taken: Taken) -> Preemptor:
+    priority, order, _ = heads.entries[0]
+    return Preemptor(leaf=heads.leaf, taken=taken, priority=-priority, queued_at=order)

@@ -1,0 +1,235 @@
+"""Say how far each ClusterQueue and cohort has borrowed, and order who is served by it.
+
+Mirrors Kueue's fair sharing between ClusterQueues (dominant resource share with weights) and
+between the LocalQueues of one (admission fair sharing). Preemption is not known here.
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/fair_sharing.go
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from webhook.kueue.quota import Taken, UsageTree
+from webhook.model import quantity
+
+_MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A node's dominant resource share (Kueue's ``DRS``)."""
+
+    ratio: float
+    """What it borrows of its dominant resource, in thousandths of what its parent can lend."""
+    weight: float
+    borrowed: tuple[int, ...] = ()
+    """The cells of which it uses more than its quota."""
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Sort as Kueue's ``CompareDRS``: the lowest is served first, the highest preempted."""
+        # A node of weight 0 that borrows comes after all others; its ratio ranks it among its kind.
+        # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/fair_sharing.go#L112
+        if self.ratio == 0:
+            return False, 0.0
+        return (False, self.ratio / self.weight) if self.weight else (True, self.ratio)
+
+
+def share(tree: UsageTree, node: int, added: Taken = ()) -> Share:
+    """Return the dominant resource share of a node, with *added* to its own usage."""
+    # ``dominantResourceShare``:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/fair_sharing.go#L149
+    weight, parent = tree.weights[node], tree.parents[node]
+    if parent < 0:
+        return Share(ratio=0.0, weight=weight)
+    first, used, subtree = node * tree.width, tree.used, tree.subtree
+    more = dict(added)
+    borrowed: list[int] = []
+    by_resource: dict[str, int] = {}
+    for cell in tree.offered[node]:
+        over = used[first + cell] + more.get(cell, 0) - subtree[first + cell]
+        if over > 0:
+            resource = tree.cells[cell][1]
+            borrowed.append(cell)
+            by_resource[resource] = by_resource.get(resource, 0) + over
+    ratio = _dominant_ratio(tree, parent, by_resource) if borrowed else 0.0
+    return Share(ratio=ratio, weight=weight, borrowed=tuple(borrowed))
+
+
+def _dominant_ratio(tree: UsageTree, parent: int, by_resource: Mapping[str, int]) -> float:
+    # All flavors of a resource count together (``calculateLendable``).
+    lendable = dict.fromkeys(by_resource, 0)
+    first = parent * tree.width
+    for cell, (_, resource) in enumerate(tree.cells):
+        if resource in lendable:
+            lendable[resource] += tree.potentials[first + cell]
+    # In this order of operations, so that what is a tie for Kueue's floats is one here.
+    ratios = (
+        over * 1000.0 / lendable[resource]
+        for resource, over in by_resource.items()
+        if lendable[resource] > 0
+    )
+    return max(ratios, default=0.0)
+
+
+class Entry(Protocol):
+    """The head of a ClusterQueue, with the flavors that it was assigned."""
+
+    @property
+    def leaf(self) -> int: ...
+    @property
+    def taken(self) -> Taken: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def queued_at(self) -> float: ...
+
+
+EntryT = TypeVar("EntryT", bound=Entry)
+_Key: TypeAlias = tuple[bool, tuple[bool, float], int, float]
+
+
+class Tournament(Generic[EntryT]):
+    """The order in which one cycle serves the heads of one tree, at most one of each ClusterQueue.
+
+    Between two calls of ``pop``, only usage of the last winner's ClusterQueue may change.
+    """
+
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/fair_sharing_iterator.go
+
+    def __init__(self, tree: UsageTree, entries: Iterable[EntryT]) -> None:
+        self._tree = tree
+        self._entries = {entry.leaf: entry for entry in entries}
+        self._paths = {leaf: tuple(tree.path(leaf)) for leaf in self._entries}
+        self._children: dict[int, set[int]] = {}
+        for path in self._paths.values():
+            for child, parent in pairwise(path):
+                self._children.setdefault(parent, set()).add(child)
+        self._keys: dict[int, Mapping[int, _Key]] = {}
+        """By leaf, then by node on its path: how the node does there with the leaf's entry."""
+        self._winners: dict[int, int | None] = {}
+        """Cohort to the leaf whose entry it nominates, as long as that is known."""
+        self._last: tuple[int, Sequence[int]] | None = None
+        """The last winner's leaf, and the usage below its root when it won."""
+
+    def pop(self) -> EntryT | None:
+        """Take out the entry that is served next; None: there is none left."""
+        if self._last and self._usage(self._last[0]) != self._last[1]:
+            self._forget_shares(self._last[0])
+        root = next((path[-1] for path in self._paths.values()), None)
+        leaf = None if root is None else self._winner(root)
+        if leaf is None:
+            return None
+        for node in self._paths[leaf]:
+            self._winners.pop(node, None)
+        self._last = leaf, self._usage(leaf)
+        return self._entries.pop(leaf)
+
+    def _winner(self, node: int) -> int | None:
+        if node not in self._children:
+            return node if node in self._entries else None
+        if node not in self._winners:
+            # Cohorts have lower indices than ClusterQueues and so win ties, as in Kueue.
+            nominated = [
+                (self._key(leaf, child), child, leaf)
+                for child in self._children[node]
+                if (leaf := self._winner(child)) is not None
+            ]
+            self._winners[node] = min(nominated)[2] if nominated else None
+        return self._winners[node]
+
+    def _key(self, leaf: int, node: int) -> _Key:
+        keys = self._keys.get(leaf)
+        if keys is None:
+            keys = self._keys[leaf] = self._keys_of(self._entries[leaf])
+        return keys[node]
+
+    def _keys_of(self, entry: EntryT) -> Mapping[int, _Key]:
+        """Rank each node on the entry's path as if the entry had its quota."""
+        tree, path = self._tree, self._paths[entry.leaf]
+        cells = {cell for cell, amount in entry.taken if amount > 0}
+        tree.charge(entry.leaf, entry.taken)
+        shares = [share(tree, node) for node in path]
+        tree.charge(entry.leaf, entry.taken, -1)
+        return {
+            node: (
+                not cells.isdisjoint(own_share.borrowed),
+                own_share.rank,
+                -entry.priority,
+                entry.queued_at,
+            )
+            for node, own_share in zip(path, shares, strict=True)
+        }
+
+    def _usage(self, leaf: int) -> Sequence[int]:
+        tree = self._tree
+        return [
+            used
+            for node in self._paths[leaf][:-1]
+            for used in tree.used[node * tree.width : (node + 1) * tree.width]
+        ]
+
+    def _forget_shares(self, winner: int) -> None:
+        """Forget what the winner's reservation has changed: shares below its root."""
+        changed = set(self._paths[winner][:-1])
+        for leaf, path in self._paths.items():
+            if not changed.isdisjoint(path):
+                self._keys.pop(leaf, None)
+                for node in path:
+                    self._winners.pop(node, None)
+
+
+def queue_usage(
+    consumed: Mapping[str, float], *, weight: float, resource_weights: Mapping[str, float]
+) -> float:
+    """Return the usage by which a LocalQueue is ordered; the lowest is served first.
+
+    *consumed* is by resource, penalties included; like Kueue's, it is in CPUs, bytes and devices.
+    """
+    # ``CalculateUsage``:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/util/admissionfairsharing/admission_fair_sharing.go#L86
+    if weight <= 0:
+        return math.inf
+    amounts = (resource_weights.get(name, 1.0) * consumed[name] for name in sorted(consumed))
+    return sum(amounts) / weight
+
+
+def decayed(
+    consumed: Mapping[str, float], used: Mapping[str, float], *, elapsed: float, half_life: float
+) -> Mapping[str, float]:
+    """Return what a LocalQueue has consumed, after *elapsed* seconds of using *used*."""
+    # Without a half-life Kueue resets it each time (``reconcileConsumedUsage``):
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/core/localqueue_controller.go#L394
+    if not half_life:
+        return {}
+    rate = _rate(elapsed, half_life)
+    return {
+        name: consumed.get(name, 0) * (1 - rate) + used.get(name, 0) * rate
+        for name in {**consumed, **used}
+    }
+
+
+def entry_penalty(
+    requests: Mapping[str, float], *, sampling: float, half_life: float
+) -> Mapping[str, float]:
+    """Return what a LocalQueue is charged when one of its Workloads reserves quota."""
+    # ``CalculateEntryPenalty``
+    rate = _rate(sampling, half_life)
+    return {name: amount * rate for name, amount in requests.items()}
+
+
+def in_whole_units(amounts: Mapping[str, int]) -> Mapping[str, float]:
+    """Convert amounts as in ``model.quantity`` to those in which Kueue counts consumption."""
+    return {
+        name: amount / _MILLI if name == quantity.CPU else float(amount)
+        for name, amount in amounts.items()
+    }
+
+
+def _rate(seconds: float, half_life: float) -> float:
+    # ``calculateAlphaRate``
+    return 1 - 0.5 ** (seconds / half_life) if half_life else 0.0

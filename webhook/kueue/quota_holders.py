@@ -1,0 +1,266 @@
+"""The Workloads of one cohort tree that hold quota, in groups, and whom Kueue would preempt.
+
+Equal Workloads stay one group until some of them are preempted, and only for an attempt to preempt
+is each of them told apart. Nothing here knows of cycles, nor of time but as numbers to compare.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from operator import add
+
+from webhook.kueue.preemption import Possibility, Preemptions, Preemptor, QuotaHolder, Victim
+from webhook.kueue.queue_heads import QueueEntry
+from webhook.kueue.quota import Taken, UsageTree
+from webhook.model.queues import ClusterQueue, KueueConfig
+
+_ANY = "Any"
+_NEVER = "Never"
+_NEWER_EQUAL = "LowerOrNewerEqualPriority"
+_LAST = 1 << 53
+"""Keys count down from here: of several that got quota at one time, the last is preempted first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedWorkloads:
+    """Equal Workloads that started together on the same flavors."""
+
+    at: float
+    """When they started, in seconds since the beginning of the schedule."""
+    key: str
+    cluster_queue: str
+    flavors: tuple[str, ...]
+    """One for each part of the demand."""
+    usage: Taken
+    """Of all of them together."""
+    count: int
+    finish: float
+    """When they finish, or are expected to, in seconds since the beginning of the schedule."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RunningGroup:
+    """Workloads that hold quota and give it back at the same time."""
+
+    leaf: int
+    taken: Taken
+    """Of all of them together."""
+    count: int
+    """0: all of them were preempted."""
+    variance: float
+    """Of the run time of each one, in seconds squared."""
+    priority: int | None = None
+    """None: it is not known, and they are not preempted."""
+    begun: StartedWorkloads | None = None
+    """Their start; None: it was before the schedule began, or starts are not recorded."""
+    is_over: bool = False
+    """They have finished, and their quota lies idle until Kueue's next requeue batch."""
+    entry: QueueEntry | None = None
+    """As what they waited, and wait again once they are preempted; None: it is not known."""
+    order: float = 0.0
+    """Their place by age among those that wait: the least is the oldest."""
+    reserved_at: float = 0.0
+    """When they got their quota, in seconds since the beginning of the schedule."""
+    ends_at: float = inf
+    """When their runs end, in seconds since the beginning of the schedule."""
+    holders: list[QuotaHolder] = field(default_factory=list)
+    """Each of them by itself, once somebody has tried to preempt."""
+
+    @property
+    def each(self) -> Taken:
+        return tuple((cell, amount // self.count) for cell, amount in self.taken)
+
+    def split(self, count: int) -> RunningGroup:
+        """Take *count* of the Workloads out, and return them as a group."""
+        each, left = self.each, self.count - count
+        leaving = replace(
+            self,
+            count=count,
+            taken=_times(each, count),
+            begun=_part(self.begun, each, count),
+            holders=[],
+        )
+        self.count, self.taken, self.begun = left, _times(each, left), _part(self.begun, each, left)
+        return leaving
+
+
+def _times(each: Taken, count: int) -> Taken:
+    return tuple((cell, amount * count) for cell, amount in each)
+
+
+def _part(begun: StartedWorkloads | None, each: Taken, count: int) -> StartedWorkloads | None:
+    return None if begun is None else replace(begun, count=count, usage=_times(each, count))
+
+
+class QuotaHolders:
+    """Who holds quota in one tree, and what somebody else could get of it by preemption."""
+
+    def __init__(
+        self, tree: UsageTree, queues: Mapping[int, ClusterQueue], kueue: KueueConfig
+    ) -> None:
+        """*queues* are those of the tree, by their node."""
+        self._tree, self._queues = tree, queues
+        self.fair_sharing = kueue.fair_sharing
+        self.preemptions = Preemptions(
+            tree,
+            {leaf: queue.preemption for leaf, queue in queues.items()},
+            strategies=kueue.preemption_strategies if kueue.fair_sharing else None,
+        )
+        self._groups: dict[str, RunningGroup] = {}
+        """The group of each Workload that is told apart, by its key."""
+        self._new: dict[int, RunningGroup] = {}
+        """Groups of which no Workload is told apart yet."""
+        self._usage: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
+        """Node to priority to the usage of each cell, and the number of Workloads at the end."""
+        self._serial = 0
+        self.changed: set[int] = set()
+        """ClusterQueues of which others hold quota than when the caller last emptied this set."""
+
+    def hold(self, group: RunningGroup) -> None:
+        """Note that a group holds quota; the caller charges the tree."""
+        if group.priority is not None:
+            self._new[id(group)] = group
+            self._count(group, 1)
+
+    def release(self, group: RunningGroup) -> None:
+        """Note that a group no longer holds quota; the caller releases it in the tree."""
+        if group.priority is None:
+            return
+        self._count(group, -1)
+        if self._new.pop(id(group), None) is None:
+            for holder in group.holders:
+                self.preemptions.remove(holder)
+                del self._groups[holder.key]
+            group.holders.clear()
+
+    def evict(self, victims: Iterable[Victim]) -> list[RunningGroup]:
+        """Let victims that hold quota be evicted, and return them as groups of their own.
+
+        They hold their quota until ``release``. Who is being evicted already is left out.
+        """
+        chosen: defaultdict[int, list[QuotaHolder]] = defaultdict(list)
+        for victim in victims:
+            if not victim.holder.is_evicted:
+                chosen[id(self._groups[victim.holder.key])].append(victim.holder)
+        leaving: list[RunningGroup] = []
+        for holders in chosen.values():
+            group = self._groups[holders[0].key]
+            part = group.split(len(holders))
+            for holder in holders:
+                group.holders.remove(holder)
+                self.preemptions.remove(holder)
+                evicted = replace(holder, is_evicted=True)
+                self.preemptions.add(evicted)
+                part.holders.append(evicted)
+                self._groups[holder.key] = part
+            leaving.append(part)
+        return leaving
+
+    def targets(self, preemptor: Preemptor, short: Collection[int]) -> tuple[Victim, ...]:
+        """Return whom Kueue would preempt for quota of the cells *short*; nobody: it is no help."""
+        self._tell_apart()
+        return self.preemptions.targets(preemptor, short)
+
+    def possibility(self, preemptor: Preemptor, cell: int, amount: int) -> tuple[Possibility, int]:
+        """As ``Preemptions.possibility``, with all that hold quota now."""
+        self._tell_apart()
+        return self.preemptions.possibility(preemptor, cell, amount)
+
+    def priorities(self) -> set[int]:
+        return {priority for levels in self._usage.values() for priority in levels}
+
+    def has_lower(self, leaf: int, priority: int) -> bool:
+        """Tell whether a ClusterQueue's policy lets *priority* preempt somebody there."""
+        usage = self._usage.get(leaf)
+        policy = self._queues[leaf].preemption.within_cluster_queue
+        if not usage or policy == _NEVER:
+            return False
+        lowest = min(usage)
+        return lowest < priority or (lowest == priority and policy == _NEWER_EQUAL)
+
+    def lower(self, leaf: int, priority: int) -> Sequence[int]:
+        """Return what those use of each cell whom *priority* may preempt in its ClusterQueue."""
+        policy = self._queues[leaf].preemption.within_cluster_queue
+        most = priority if policy == _NEWER_EQUAL else priority - 1
+        rows = [usage for level, usage in self._usage[leaf].items() if level <= most]
+        return [sum(column) for column in zip(*rows, strict=True)]
+
+    def obtainable(self, leaf: int, priority: int) -> Sequence[int]:
+        """Return what a newcomer could have of each cell at once, with what it would preempt.
+
+        Each cell is looked at by itself, and of what a cohort owes the sum. Nobody is taken to be
+        preempted by shares.
+        """
+        tree, policy = self._tree, self._queues[leaf].preemption
+        free = [tree.available(leaf, cell) for cell in range(tree.width)]
+        if self.fair_sharing:
+            return free
+        row = free
+        if policy.within_cluster_queue != _NEVER:
+            # A newcomer is the newest of its priority.
+            row = list(map(add, free, self._used_below(priority, [leaf])))
+        if policy.reclaim_within_cohort != _NEVER and tree.parents[leaf] >= 0:
+            bound = inf if policy.reclaim_within_cohort == _ANY else priority
+            others = [other for other in self._usage if other != leaf]
+            reach = map(add, free, self._used_below(bound, others))
+            row = list(map(max, row, map(min, self.unused(leaf), reach)))
+        return row
+
+    def unused(self, leaf: int) -> Sequence[int]:
+        """Return the most that a ClusterQueue and the cohorts below the root leave of their quota.
+
+        Up to that much a ClusterQueue may reclaim without the right to borrow meanwhile.
+        """
+        tree, width = self._tree, self._tree.width
+        path = list(tree.path(leaf))
+        rows = (
+            [tree.subtree[at] - tree.used[at] for at in range(node * width, (node + 1) * width)]
+            for node in path[:-1] or path
+        )
+        return [max(column) for column in zip(*rows, strict=True)]
+
+    def _used_below(self, bound: float, leaves: Iterable[int]) -> list[int]:
+        """Return what Workloads of lower priorities use of each cell in these ClusterQueues."""
+        total = [0] * self._tree.width
+        for leaf in leaves:
+            for level, usage in self._usage.get(leaf, {}).items():
+                if level < bound:
+                    total = list(map(add, total, usage))
+        return total
+
+    def _count(self, group: RunningGroup, sign: int) -> None:
+        self.changed.add(group.leaf)
+        levels = self._usage[group.leaf]
+        priority = group.priority
+        assert priority is not None  # noqa: S101 - its callers have looked
+        row = levels.get(priority)
+        if row is None:
+            row = levels[priority] = [0] * (self._tree.width + 1)
+        for cell, amount in group.taken:
+            row[cell] += sign * amount
+        row[-1] += sign * group.count
+        if not row[-1]:
+            del levels[priority]
+
+    def _tell_apart(self) -> None:
+        for group in self._new.values():
+            taken = group.each
+            for _ in range(group.count):
+                self._serial += 1
+                key = f"{_LAST - self._serial}"
+                holder = QuotaHolder(
+                    key=key,
+                    leaf=group.leaf,
+                    taken=taken,
+                    priority=group.priority or 0,
+                    reserved_at=group.reserved_at,
+                    queued_at=group.order,
+                    uid=key,
+                )
+                group.holders.append(holder)
+                self._groups[key] = group
+                self.preemptions.add(holder)
+        self._new.clear()

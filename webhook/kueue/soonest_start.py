@@ -1,0 +1,110 @@
+"""The soonest that a pending Workload could start: a bound that costs no event loop.
+
+Quota comes free no sooner than those that hold it are expected to finish, whoever else waits for
+it. Who would get it is not known here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from operator import itemgetter
+from typing import TypeAlias
+
+from webhook.kueue import quota
+from webhook.kueue.durations import Durations, RunTimeOf
+from webhook.kueue.flavor_plan import Demand
+from webhook.kueue.forecast import GRAIN, Occupant, left_of
+from webhook.kueue.queue_heads import has_room, shape_of
+from webhook.kueue.quota import Taken, UsageTree
+from webhook.model.queues import ClusterQueue, Snapshot
+
+_NEVER = "Never"
+_Release: TypeAlias = tuple[float, int, Taken]
+"""When quota is released, in seconds from now, by which node, and how much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HeldTree:
+    """One cohort tree with all that holds quota charged."""
+
+    tree: UsageTree
+    releases: Sequence[_Release]
+    """Ascending."""
+
+
+class SoonestStarts:
+    """Soonest starts in the trees of one snapshot."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        running: Sequence[Occupant],
+        run_time_of: RunTimeOf,
+        now: float,
+    ) -> None:
+        self._snapshot, self._now = snapshot, now
+        # A run of which nothing is known may end at any moment.
+        self._durations = Durations(run_time_of, 0.0)
+        self._forest = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
+        self._running: defaultdict[int, list[Occupant]] = defaultdict(list)
+        for occupant in running:
+            place = self._forest.places.get(occupant.cluster_queue)
+            if place is not None:
+                self._running[place].append(occupant)
+        self._trees: dict[int, _HeldTree | None] = {}
+        self._known: dict[tuple[str, Demand], float] = {}
+
+    def of(self, cluster_queue: str, demand: Demand) -> float:
+        """Return when a Workload could start there at the soonest, in seconds from now."""
+        key = cluster_queue, demand
+        if key not in self._known:
+            self._known[key] = self._find(cluster_queue, demand)
+        return self._known[key]
+
+    def _find(self, cluster_queue: str, demand: Demand) -> float:
+        place = self._forest.places.get(cluster_queue)
+        held = None if place is None else self._tree(place)
+        if held is None:
+            return 0.0
+        tree = held.tree
+        leaf = tree.leaves[cluster_queue]
+        shape = shape_of(tree, leaf, demand)
+        released: list[_Release] = []
+        soonest = 0.0
+        for release in (*held.releases, (inf, leaf, ())):
+            if has_room(tree, leaf, shape):
+                break
+            soonest = release[0]
+            tree.charge(*release[1:], -1)
+            released.append(release)
+        for release in released:
+            tree.charge(*release[1:])
+        # A start has the mean time of the releases within the grain before it.
+        return soonest / (1 + GRAIN)
+
+    def _tree(self, place: int) -> _HeldTree | None:
+        """Return a tree; None: a Workload may get its quota by preemption, at any moment."""
+        if place not in self._trees:
+            self._trees[place] = self._charged(place)
+        return self._trees[place]
+
+    def _charged(self, place: int) -> _HeldTree | None:
+        tree = self._forest.trees[place].copy()
+        if any(_preempts(self._snapshot.cluster_queues[name]) for name in tree.leaves):
+            return None
+        releases = []
+        for occupant in self._running[place]:
+            taken = tree.taken(occupant.usage)
+            leaf = tree.leaves[occupant.cluster_queue]
+            tree.charge(leaf, taken)
+            left, _ = left_of(occupant, self._now, self._durations)
+            releases.append((left, leaf, taken))
+        return _HeldTree(tree=tree, releases=sorted(releases, key=itemgetter(0)))
+
+
+def _preempts(queue: ClusterQueue) -> bool:
+    preemption = queue.preemption
+    return (preemption.within_cluster_queue, preemption.reclaim_within_cohort) != (_NEVER, _NEVER)
