@@ -32,8 +32,8 @@ def fill(data, state, found, *, count=None, late=False):
 
 @given(st.data())
 def test_the_first_look_starts_whom_the_occupancy_says_reserve_quota_now(data):
-    # Occupancies know nothing of shares.
-    state = data.draw(snapshots(fair_sharing=st.just(False)))
+    # Occupancies know nothing of shares, nor of flavors that are taken for whom they may preempt.
+    state = data.draw(snapshots(fair_sharing=st.just(False), policies=st.just(Preemption())))
     come = data.draw(arrivals(state))
     found = schedules(state)
     for arrival in come:
