@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from webhook.jobs import template
 from webhook.model import fields
@@ -29,6 +29,16 @@ TEMPLATE: Path = ("spec", "template")
 _MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"
 _STOPPING = "kueue.x-k8s.io/stopping"
 """Set by Kueue while it stops a Job and deletes its pods."""
+GENERATED: Final = (
+    "controller-uid",
+    "job-name",
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+)
+"""Labels of a pod template by which the Job controller finds its pods.
+
+https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/registry/batch/job/strategy.go#L241
+"""
 _ENDED = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 _WITHOUT_REFERENCES = 2
 """The version of ``marshal`` that writes equal values as equal bytes."""
@@ -69,6 +79,27 @@ def read(source: Mapping[str, Any]) -> Job:
         pod_sets=_read_pod_sets(spec),
         submitted=_submitted(metadata),
     )
+
+
+def ungenerated(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a Job without the labels that the API server generated for its pods.
+
+    They are each Job's own, so with them no two Jobs would have equal pod sets. What is read from
+    here must not be patched.
+
+    Raises:
+        FieldError: its spec, its template or their metadata are no objects.
+
+    """
+    spec = fields.mapping(source, "spec", "")
+    pods = fields.mapping(spec, "template", "spec")
+    metadata = fields.mapping(pods, "metadata", "spec.template")
+    labels = fields.mapping(metadata, "labels", "spec.template.metadata")
+    own = {name: text for name, text in labels.items() if name not in GENERATED}
+    if len(own) == len(labels):
+        return source
+    pods = {**pods, "metadata": {**metadata, "labels": own}}
+    return {**source, "spec": {**spec, "template": pods}}
 
 
 def edits(before: Job, after: Job) -> tuple[Edit, ...]:
