@@ -27,8 +27,9 @@ from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import ClusterQueue, Queueing
 
 _Choices: TypeAlias = tuple[tuple[str, Taken], ...]
-Key: TypeAlias = tuple[int, int, float, int]
-"""Order of heads, the least first: borrows (0, 1), negated priority, age, a serial number."""
+Key: TypeAlias = tuple[int, int, int, float, int]
+"""Order of heads, the least first: place in the ClusterQueue, height from which it borrows, negated
+priority, age, a serial number. In a bucket that heads share, the height is 1 for all above 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,8 @@ class ClusterQueueHeads:
     """Its own bucket in a cycle in which it may preempt."""
     entries: list[tuple[int, float, QueueEntry]] = field(default_factory=list)
     """A heap of (negated priority, age, group): the highest priority first, then the oldest."""
+    place: int = 0
+    """How many heads of its ClusterQueue come before it."""
     stored: Key | None = None
     """Its key in ``bucket``; None: out of the heap until its ClusterQueue releases quota."""
 

@@ -220,6 +220,7 @@ class Schedule:
             self._queues.values(),
             fair_sharing=kueue.fair_sharing,
             preemptions=None if self._holders is None else CyclePreemptions(tree, self._holders),
+            is_exact=not grain,
         )
         self._shapes: dict[tuple[str, int], tuple[Demand, Shape]] = {}
         self._arrivals: list[tuple[float, int, str, QueueEntry]] = []
