@@ -8,7 +8,7 @@ forecast again. Nothing here knows of policies or of the Job that is to be decid
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from math import inf
@@ -390,57 +390,108 @@ def forecast(
         run_time_of=run_time_of,
         now=now,
     )
-    return _planned(case, running, waiting, only).profiles
-
-
-def planned(
-    snapshot: Snapshot,
-    running: Sequence[Occupant],
-    waiting: Sequence[QueuedGroup],
-    run_time_of: RunTimeOf,
-    now: float,
-    only: Collection[str] | None = None,
-) -> Planned:
-    """Return the same profiles as ``forecast``, and when each of *waiting* starts and finishes."""
-    case = _Case(
-        snapshot=snapshot,
-        run_time_of=run_time_of,
-        now=now,
-        keep=True,
-    )
-    return _planned(case, running, waiting, only)
-
-
-def _planned(
-    case: _Case,
-    running: Sequence[Occupant],
-    waiting: Sequence[QueuedGroup],
-    only: Collection[str] | None,
-) -> Planned:
-    snapshot = case.snapshot
-    roots = quota.tree_names(snapshot.cluster_queues, snapshot.cohorts)
-    wanted = (
-        set(roots.values()) if only is None else {roots[name] for name in only if name in roots}
-    )
-    occupants: defaultdict[str, list[Occupant]] = defaultdict(list)
-    for occupant in running:
-        if (root := roots.get(occupant.cluster_queue)) in wanted:
-            occupants[root].append(occupant)
-    queued: defaultdict[str, list[_Placed]] = defaultdict(list)
-    targets = _Targets(snapshot)
-    for group in waiting:
-        name = targets.of(group.arrival)
-        if (root := roots.get(name)) in wanted:
-            queued[root].append((name, group))
-    queues = {name: snapshot.cluster_queues[name] for name in roots if roots[name] in wanted}
     profiles: dict[str, Profile] = {}
-    begun: list[StartedWorkloads] = []
-    for tree in quota.plant(queues, snapshot.cohorts).trees:
-        root = roots[next(iter(tree.leaves))]
-        of_tree = _of_tree(case, tree, occupants[root], queued[root])
-        profiles |= of_tree.profiles
-        begun += of_tree.begun
-    return Planned(profiles=profiles, begun=tuple(begun))
+    for contents in _Trees(case, running, only).with_waiting(waiting):
+        profiles |= _of_tree(case, contents, _prepared(case, contents)).profiles
+    return profiles
+
+
+class PlannedStarts:
+    """When each pending Workload starts and finishes, as it is and as it would be with moves."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        running: Sequence[Occupant],
+        waiting: Sequence[QueuedGroup],
+        run_time_of: RunTimeOf,
+        now: float,
+        only: Collection[str] | None = None,
+    ) -> None:
+        """Forecast what is pending; the arguments are as for ``forecast``."""
+        self._case = _Case(snapshot=snapshot, run_time_of=run_time_of, now=now, keep=True)
+        self._trees = _Trees(self._case, running, only)
+        self._known = [
+            (contents, _prepared(self._case, contents))
+            for contents in self._trees.with_waiting(waiting)
+        ]
+        self._planned = [_of_tree(self._case, *known) for known in self._known]
+
+    @property
+    def planned(self) -> Planned:
+        """Return the same profiles as ``forecast``, and the starts of all that is pending."""
+        profiles: dict[str, Profile] = {}
+        for of_tree in self._planned:
+            profiles |= of_tree.profiles
+        return Planned(profiles=profiles, begun=_joined(self._planned))
+
+    def begun_with(self, waiting: Sequence[QueuedGroup]) -> tuple[StartedWorkloads, ...]:
+        """Return the starts that there would be if these were pending instead.
+
+        It costs no more than the trees in which other groups are pending than before.
+        """
+        return _joined(
+            planned if contents.queued == known.queued else self._replanned(contents, prepared)
+            for contents, (known, prepared), planned in zip(
+                self._trees.with_waiting(waiting), self._known, self._planned, strict=True
+            )
+        )
+
+    def _replanned(self, contents: _TreeContents, before: _Prepared) -> Planned:
+        schedule = _filled(self._case, contents, _prepared(self._case, contents, before))
+        schedule.start_what_fits()
+        for _ in range(_MAX_EVENTS):
+            if schedule.next_event() == inf:
+                break
+            schedule.step()
+        return Planned(profiles={}, begun=tuple(schedule.begun))
+
+
+def _joined(parts: Iterable[Planned]) -> tuple[StartedWorkloads, ...]:
+    return tuple(begun for part in parts for begun in part.begun)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TreeContents:
+    """A cohort tree without usage, what holds quota in it and what is pending."""
+
+    tree: UsageTree
+    occupants: Sequence[Occupant]
+    queued: Sequence[_Placed]
+
+
+class _Trees:
+    """The cohort trees to forecast: all, or those with one of the ClusterQueues *only*."""
+
+    def __init__(
+        self, case: _Case, running: Sequence[Occupant], only: Collection[str] | None
+    ) -> None:
+        snapshot = case.snapshot
+        self._targets = _Targets(snapshot)
+        roots = quota.tree_names(snapshot.cluster_queues, snapshot.cohorts)
+        wanted = (
+            set(roots.values()) if only is None else {roots[name] for name in only if name in roots}
+        )
+        self._roots = {name: root for name, root in roots.items() if root in wanted}
+        queues = {name: snapshot.cluster_queues[name] for name in self._roots}
+        self._trees = quota.plant(queues, snapshot.cohorts).trees
+        self._occupants: defaultdict[str, list[Occupant]] = defaultdict(list)
+        for occupant in running:
+            if (root := self._roots.get(occupant.cluster_queue)) is not None:
+                self._occupants[root].append(occupant)
+
+    def with_waiting(self, waiting: Sequence[QueuedGroup]) -> Iterator[_TreeContents]:
+        """Yield the trees with these Workloads pending, always in the same order."""
+        queued: defaultdict[str, list[_Placed]] = defaultdict(list)
+        for group in waiting:
+            name = self._targets.of(group.arrival)
+            if (root := self._roots.get(name)) is not None:
+                queued[root].append((name, group))
+        for tree in self._trees:
+            root = self._roots[next(iter(tree.leaves))]
+            yield _TreeContents(
+                tree=tree.copy(), occupants=self._occupants[root], queued=queued[root]
+            )
 
 
 class _Targets:
@@ -467,22 +518,11 @@ class _Targets:
         return queue.name if queue is not None and queue.namespaces.matches(labels) else ""
 
 
-def _of_tree(
-    case: _Case, tree: UsageTree, occupants: Sequence[Occupant], queued: Sequence[_Placed]
-) -> Planned:
+def _of_tree(case: _Case, contents: _TreeContents, prepared: _Prepared) -> Planned:
     """Return the profiles of one cohort tree, and the starts in it if they are recorded."""
-    queues = [case.snapshot.cluster_queues[name] for name in tree.leaves]
-    schedule = Schedule(
-        tree,
-        queues,
-        grain=GRAIN,
-        kueue=case.snapshot.kueue,
-        keep=case.keep,
-    )
-    if (use := _use(case.snapshot, tree)) is not None:
-        schedule.order_by_use(use)
-    run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
-    unseen = _fill(schedule, case, run_times, occupants, queued)
+    queued, run_times = contents.queued, prepared.run_times
+    queues = [case.snapshot.cluster_queues[name] for name in contents.tree.leaves]
+    schedule = _filled(case, contents, prepared)
     record = recorded(schedule, _newcomers(case.snapshot))
     # A record that was cut short knows nothing of later starts, so all its ranges are widened.
     bound = () if record.is_whole else ("depth",)
@@ -498,7 +538,7 @@ def _of_tree(
         profiles[queue.name] = replace(
             of_queue,
             unknown_seconds=run_times.unknown_seconds(queue.name),
-            unseen=unseen,
+            unseen=prepared.unseen,
             unordered=_unordered(queue, tuple(kinds.values()), case.snapshot),
             outranked_below=_outranked_below(queue, record, case.snapshot),
         )
@@ -537,19 +577,70 @@ def _unordered(queue: ClusterQueue, queued: Sequence[_Placed], snapshot: Snapsho
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def _fill(
-    schedule: Schedule,
-    case: _Case,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """The Workloads of a cohort tree as a Schedule takes them, with their expected run times."""
+
+    run_times: Durations
+    running: Sequence[Running]
+    pending: Mapping[int, tuple[QueuedGroup, PendingGroup | None]]
+    """By the id of a group what it adds to the schedule; None: it cannot be admitted."""
+    unseen: tuple[Unseen, ...]
+    """Workloads of which neither a run time nor a time limit is known."""
+    demands: _Demands
+
+
+def _prepared(case: _Case, contents: _TreeContents, before: _Prepared | None = None) -> _Prepared:
+    """Return the Workloads of a tree with their run times; *before*: what most of them are."""
+    demands = before.demands if before is not None else _Demands(case.snapshot)
+    asked = [
+        (name, group, demands.of(name, group.arrival))
+        for name, group in contents.queued
+        if before is None or id(group) not in before.pending
+    ]
+    if before is not None and all(_is_known(before.run_times, *row) for row in asked):
+        pending = _pending(asked, case.now, before.run_times)
+        return replace(before, pending={**before.pending, **pending})
+    if before is not None:
+        return _prepared(case, contents)
+    run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
+    unseen = _learned(run_times, contents.occupants, asked)
+    return _Prepared(
+        run_times=run_times,
+        running=tuple(_running(occupant, case.now, run_times) for occupant in contents.occupants),
+        pending=_pending(asked, case.now, run_times),
+        unseen=unseen,
+        demands=demands,
+    )
+
+
+def _is_known(run_times: Durations, name: str, group: QueuedGroup, shape: Demand | None) -> bool:
+    """Tell whether a group leaves what is expected of all others as it is."""
+    flavors_of = shape.combinations if shape is not None else ()
+    return all(run_times.is_settled(name, group.job_class, flavors) for flavors in flavors_of)
+
+
+def _pending(
+    asked: Sequence[tuple[str, QueuedGroup, Demand | None]], now: float, run_times: Durations
+) -> dict[int, tuple[QueuedGroup, PendingGroup | None]]:
+    # A group is kept beside its id: a freed one's id could be given to another.
+    return {
+        id(group): (
+            group,
+            _waiting(name, group, shape, now, run_times)
+            if shape is not None and shape.is_possible and group.arrival.count
+            else None,
+        )
+        for name, group, shape in asked
+    }
+
+
+def _learned(
     run_times: Durations,
     occupants: Sequence[Occupant],
-    queued: Sequence[_Placed],
+    asked: Sequence[tuple[str, QueuedGroup, Demand | None]],
 ) -> tuple[Unseen, ...]:
-    """Add all Workloads to the schedule.
-
-    Returns those of which neither a run time nor a time limit is known.
-    """
-    demands = _Demands(case.snapshot)
-    asked = [(name, group, demands.of(name, group.arrival)) for name, group in queued]
+    """Look up all run times; return the Workloads of which neither one nor a limit is known."""
     unseen: Counter[tuple[frozenset[FlavorResource], int | None]] = Counter()
     # All are looked up before the first is added, because an unknown run is taken to last as
     # long as the median of the known ones in its ClusterQueue.
@@ -564,19 +655,35 @@ def _fill(
         are_known = [run_times.learn(name, group.job_class, flavors) for flavors in flavors_of]
         if shape is not None and not (all(are_known) or group.limit_seconds):
             unseen[shape.cells, group.arrival.priority] += group.arrival.count
-    for occupant in occupants:
-        schedule.add_running(_running(occupant, case.now, run_times))
-    for place, (name, group, shape) in enumerate(asked):
-        if shape is not None and shape.is_possible and group.arrival.count:
-            # Only where Workloads are preempted do those that hold quota have to have a place
-            # among those that wait.
-            age = _age(group.arrival.created) + place if schedule.preempts else None
-            schedule.add_waiting(_waiting(name, group, shape, case.now, run_times), age=age)
     return tuple(
         Unseen(cells=cells, priority=priority, count=count)
         for (cells, priority), count in unseen.items()
         if count
     )
+
+
+def _filled(case: _Case, contents: _TreeContents, prepared: _Prepared) -> Schedule:
+    """Return a schedule of a tree with all its Workloads."""
+    tree = contents.tree
+    schedule = Schedule(
+        tree,
+        [case.snapshot.cluster_queues[name] for name in tree.leaves],
+        grain=GRAIN,
+        kueue=case.snapshot.kueue,
+        keep=case.keep,
+    )
+    if (use := _use(case.snapshot, tree)) is not None:
+        schedule.order_by_use(use)
+    for run in prepared.running:
+        schedule.add_running(run)
+    for place, (_, group) in enumerate(contents.queued):
+        _, waiting = prepared.pending[id(group)]
+        if waiting is not None:
+            # Only where Workloads are preempted do those that hold quota have to have a place
+            # among those that wait.
+            age = _age(group.arrival.created) + place if schedule.preempts else None
+            schedule.add_waiting(waiting, age=age)
+    return schedule
 
 
 def _age(created: int) -> int:
