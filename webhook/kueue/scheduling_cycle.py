@@ -20,7 +20,7 @@ from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions,
 from webhook.kueue.fair_rounds import FairRounds, LocalQueueUse
 from webhook.kueue.queue_heads import ClusterQueueHeads, FullQueues, Key, QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.queues import ClusterQueue
+from webhook.model.queues import ClusterQueue, KueueConfig
 
 Turn: TypeAlias = tuple[int, float]
 """A place in the order of a cycle, after all heads with this key: borrows (0, 1), negated
@@ -50,8 +50,8 @@ class SchedulingCycle:
         self,
         tree: UsageTree,
         queues: Iterable[ClusterQueue],
+        kueue: KueueConfig,
         *,
-        fair_sharing: bool = False,
         preemptions: CyclePreemptions | None = None,
     ) -> None:
         """*preemptions*: None where no ClusterQueue of the tree may preempt."""
@@ -65,7 +65,7 @@ class SchedulingCycle:
         self._come = 0
         """How many of *turns* have passed in this cycle."""
         self._tree = tree
-        self.claims = queue_heads.Claims(fair_sharing=fair_sharing)
+        self.claims = queue_heads.Claims(kueue)
         self._has_cohort = any(parent >= 0 for parent in tree.parents)
         self._sets_aside = self._has_cohort and any(map(queue_heads.is_strict, queues))
         self._is_first = True
@@ -79,7 +79,7 @@ class SchedulingCycle:
         self._closed: defaultdict[int, list[ClusterQueueHeads]] = defaultdict(list)
         """By ClusterQueue the heads that another one of it keeps out of this cycle."""
         self._rounds: FairRounds | None = None
-        if fair_sharing and self._has_cohort:
+        if kueue.fair_sharing and self._has_cohort:
             self._rounds = FairRounds(tree, self.claims, preemptions=preemptions)
 
     def order_by_use(self, use: LocalQueueUse) -> None:
