@@ -696,6 +696,7 @@ def _use(snapshot: Snapshot, tree: UsageTree) -> LocalQueueUse | None:
     rules, queues = snapshot.kueue.admission_fair_sharing, snapshot.cluster_queues
     if rules is None or not any(queues[name].usage_based for name in tree.leaves):
         return None
+    weightless_last = snapshot.kueue.release.weightless_last
     members = {
         f"{namespace}/{name}": (snapshot.consumed.get((namespace, name)), local_queue.fair_weight)
         for (namespace, name), local_queue in snapshot.local_queues.items()
@@ -704,7 +705,9 @@ def _use(snapshot: Snapshot, tree: UsageTree) -> LocalQueueUse | None:
 
     def use(amounts: Mapping[str, float], name: str) -> float:
         weights, weight = rules.resource_weights, members[name][1]
-        return fair_sharing.queue_usage(amounts, weight=weight, resource_weights=weights)
+        return fair_sharing.queue_usage(
+            amounts, weight=weight, resource_weights=weights, weightless_last=weightless_last
+        )
 
     def penalty(name: str, taken: Taken) -> float:
         requests: Counter[str] = Counter()

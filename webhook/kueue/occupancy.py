@@ -108,6 +108,7 @@ def claimant(
             tree, leaf, cluster_queue, lower_holds=lambda: held.reserving > 0 and is_lower
         ),
         fair_sharing=occupancy.snapshot.kueue.fair_sharing,
+        release=occupancy.snapshot.kueue.release,
     )
 
 

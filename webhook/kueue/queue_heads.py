@@ -24,7 +24,7 @@ from webhook.kueue.assignment import (
 )
 from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.queues import ClusterQueue, Queueing
+from webhook.model.queues import ClusterQueue, KueueConfig, Queueing
 
 _Choices: TypeAlias = tuple[tuple[str, Taken], ...]
 Key: TypeAlias = tuple[int, int, int, float, int]
@@ -138,8 +138,9 @@ class ClusterQueueHeads:
 class Claims:
     """Priorities of the Workloads that hold quota, which preemption could take back."""
 
-    def __init__(self, *, fair_sharing: bool) -> None:
-        self.fair_sharing = fair_sharing
+    def __init__(self, kueue: KueueConfig) -> None:
+        self.fair_sharing = kueue.fair_sharing
+        self.release = kueue.release
         self.oracle_of: Callable[[ClusterQueueHeads], Oracle] | None = None
         """Says whom a queue's head may preempt, where it is known who holds quota."""
         self._holding: defaultdict[int, Counter[int | None]] = defaultdict(Counter)
@@ -294,6 +295,7 @@ def _claimant(tree: UsageTree, line: ClusterQueueHeads, claims: Claims) -> Claim
         queue=line.queue,
         oracle=claims.oracle(tree, line),
         fair_sharing=claims.fair_sharing,
+        release=claims.release,
     )
 
 

@@ -218,7 +218,7 @@ class Schedule:
         self._cycle = SchedulingCycle(
             tree,
             self._queues.values(),
-            fair_sharing=kueue.fair_sharing,
+            kueue,
             preemptions=None if self._holders is None else CyclePreemptions(tree, self._holders),
             is_exact=not grain,
         )

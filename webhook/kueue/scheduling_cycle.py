@@ -25,7 +25,7 @@ from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions,
 from webhook.kueue.fair_rounds import FairRounds, LocalQueueUse
 from webhook.kueue.queue_heads import ClusterQueueHeads, FullQueues, Key, QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.queues import ClusterQueue
+from webhook.model.queues import ClusterQueue, KueueConfig
 
 Turn: TypeAlias = tuple[int, float]
 """A place in the order of a cycle, after all heads with this key: how high up it borrows, negated
@@ -78,8 +78,8 @@ class SchedulingCycle:
         self,
         tree: UsageTree,
         queues: Iterable[ClusterQueue],
+        kueue: KueueConfig,
         *,
-        fair_sharing: bool = False,
         preemptions: CyclePreemptions | None = None,
         is_exact: bool = True,
     ) -> None:
@@ -98,7 +98,7 @@ class SchedulingCycle:
         Shorter than *turns* where nothing was admitted after a turn: then the usage at the end
         holds for it."""
         self._tree = tree
-        self.claims = queue_heads.Claims(fair_sharing=fair_sharing)
+        self.claims = queue_heads.Claims(kueue)
         self._has_cohort = any(parent >= 0 for parent in tree.parents)
         self._is_deep = max(tree.heights) > 1
         self._sets_aside = self._has_cohort and any(map(queue_heads.is_strict, queues))
@@ -113,7 +113,7 @@ class SchedulingCycle:
         self._closed: defaultdict[int, list[ClusterQueueHeads]] = defaultdict(list)
         """By ClusterQueue the heads that another one of it keeps out of this cycle."""
         self._rounds: FairRounds | None = None
-        if fair_sharing and self._has_cohort:
+        if kueue.fair_sharing and self._has_cohort:
             self._rounds = FairRounds(tree, self.claims, preemptions=preemptions)
 
     def order_by_use(self, use: LocalQueueUse) -> None:

@@ -22,7 +22,7 @@ from webhook.learn.run_records import ClassRecord
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
 from webhook.model.job import PodSet
-from webhook.model.kueue_support import KueueManager
+from webhook.model.kueue_support import KueueManager, release_of
 from webhook.model.pods import Selector
 from webhook.model.policy.fallback_policy import FallbackPolicy, sort_key
 from webhook.model.queues import (
@@ -46,6 +46,8 @@ from webhook.state.workloads import Admitted, Workloads, key_of_placement
 _Table: TypeAlias = Mapping[Key, Any]
 _Tables: TypeAlias = Mapping[str, _Table]
 _Builder: TypeAlias = Callable[[_Tables], Any]
+_STATED = "kueue_version"
+"""The setting of that name has a table, too."""
 
 
 def _by_name(kind: str) -> _Builder:
@@ -96,14 +98,13 @@ def _default_priority(tables: _Tables) -> int:
 
 def _kueue(tables: _Tables) -> KueueConfig:
     """Merge Kueue's configuration: gates of its command line win over the ConfigMap's."""
-    manager = _first(tables, kinds.KUEUE_DEPLOYMENT)
+    manager = _first(tables, kinds.KUEUE_DEPLOYMENT) or KueueManager()
     config: KueueConfig | None = _first(tables, kinds.KUEUE_CONFIG)
-    if manager is not None and not manager.has_configuration:
+    if not manager.has_configuration:
         config = replace(read_kueue_config(EMPTY), is_read=True)
     config = config or read_kueue_config(EMPTY)
-    if manager is None or manager.gates is None:
-        return config
-    return under_gates(config, manager.gates)
+    release = release_of(_first(tables, _STATED) or manager.version)
+    return under_gates(config, config.gates if manager.gates is None else manager.gates, release)
 
 
 def _kueue_manager(tables: _Tables) -> KueueManager:
@@ -297,10 +298,14 @@ SHAPES_PER_QUEUE = 64
 
 
 class State:
-    def __init__(self, at_once: int | None = AT_ONCE) -> None:
-        """Estimate the run times of *at_once* classes a snapshot; None: of all."""
+    def __init__(self, at_once: int | None = AT_ONCE, *, stated_version: str = "") -> None:
+        """Estimate the run times of *at_once* classes a snapshot; None: of all.
+
+        *stated_version* is Kueue's version where the settings state it.
+        """
         self._at_once = at_once
         self._tables: dict[str, dict[Key, Any]] = {kind: {} for kind in BUILDERS}
+        self._tables[_STATED] = {("", ""): stated_version}
         self._changed: set[str] = set()
         self._known: set[str] = set()
         """Kinds that have been listed; the others keep the snapshot's defaults."""
