@@ -148,6 +148,11 @@ class UsageTree:
             remaining -= max(0, self.local[at] - self.used[at])
         return height, False
 
+    def borrows(self, node: int) -> bool:
+        """Return whether a node uses more of some cell than its quota."""
+        first, used, subtree = node * self.width, self.used, self.subtree
+        return any(used[at] > subtree[at] for at in range(first, first + self.width))
+
     def others_borrow(self, leaf: int, cell: int) -> bool:
         """Return whether a ClusterQueue other than *leaf* uses more than its nominal quota."""
         # Kueue reclaims only from ClusterQueues that do.
