@@ -129,6 +129,21 @@ def test_who_may_not_create_jobs_cannot_try(check):
     assert (result.exit_code, result.stderr) == (3, f"{text}\n")
 
 
+def test_a_sample_that_the_policy_is_not_for_is_told_which_value_misses(check, tmp_path):
+    policy = yaml.safe_load(Path(POLICY).read_text(encoding="utf-8"))
+    policy["spec"]["match"] = {"args": [{"flag": "--steps", "atMost": 10}]}
+    path = tmp_path / "policy.yaml"
+    path.write_text(yaml.safe_dump(policy), encoding="utf-8")
+
+    result = check(Creating(), policy=str(path))
+
+    assert result.exit_code == 0
+    assert result.output.endswith(
+        "light-gpu: option cpu (cpu-lq): accepted\n"
+        "  no Job for this policy: --steps of container diffusion is '20', not at most 10\n"
+    )
+
+
 def with_adaptation(tmp_path, **adaptation):
     policy = yaml.safe_load(Path(POLICY).read_text(encoding="utf-8"))
     policy["spec"]["options"][1]["adaptation"] |= adaptation

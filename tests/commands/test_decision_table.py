@@ -77,6 +77,15 @@ def test_a_job_that_is_passed_over_has_no_table():
     assert found == "Left untouched: no policy matches this Job.\na warning"
 
 
+def test_the_policies_that_do_not_match_are_told_ten_at_most():
+    why = {f"policy-{number}": "no container has --steps" for number in range(12)}
+
+    found = table(Skipped(skip=Skip.NO_POLICY), mismatches=why).splitlines()
+
+    assert found[1] == "Policy policy-0: no container has --steps"
+    assert found[10:] == ["Policy policy-9: no container has --steps", "… and 2 more"]
+
+
 def test_where_there_are_forecasts_the_table_has_starts_runs_and_finishes():
     waits = Start(seconds=184.0, low=170.0, high=200.0, preempted_by=2, uncertain=("preemption",))
     learned = RunTime(seconds=20.0, low=18.0, high=23.0, basis=Basis.LEARNED, runs=31)

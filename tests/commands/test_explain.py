@@ -66,10 +66,25 @@ def test_programs_get_the_same_with_every_edit(form, read):
 def test_a_job_that_no_policy_matches_is_said_to_be_untouched():
     found = explain("-f", HEAVY, "--snapshot", SNAPSHOT)
 
-    assert (found.exit_code, found.output) == (
-        0,
-        "Left untouched: no policy matches this Job.\n",
+    assert found.exit_code == 0
+    assert found.output.splitlines() == [
+        "Left untouched: no policy matches this Job.",
+        "Policy light-gpu: the Job's labels are not what jobSelector asks for",
+    ]
+
+
+def test_the_nearest_miss_of_each_policy_is_said(tmp_path):
+    policy = yaml.safe_load(Path("examples/policy.yaml").read_text(encoding="utf-8"))
+    policy["spec"]["match"] = {"args": [{"flag": "--steps", "atMost": 30}]}
+    path = tmp_path / "policy.yaml"
+    path.write_text(yaml.safe_dump(policy), encoding="utf-8")
+    asked = ("-f", HEAVY, "--snapshot", SNAPSHOT, "--policy", str(path))
+    why = "--steps of container diffusion is '50', not at most 30"
+
+    assert explain(*asked).output == (
+        f"Left untouched: no policy matches this Job.\nPolicy light-gpu: {why}\n"
     )
+    assert json.loads(explain(*asked, "-o", "json").output)["mismatches"] == {"light-gpu": why}
 
 
 def test_a_misspelt_queue_is_answered_with_the_nearest():

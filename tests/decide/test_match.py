@@ -121,6 +121,154 @@ def test_all_that_is_given_must_hold(given, matches):
     assert (found is policy) == matches
 
 
+STEPS = {"args": [{"flag": "--steps", "atMost": 30}]}
+VARIABLE = {"env": [{"name": "STEPS", "atLeast": 5, "atMost": 30}]}
+MODE = {"env": [{"name": "MODE", "equals": "light"}]}
+
+
+def env(**values):
+    return tuple({"name": name, "value": value} for name, value in values.items())
+
+
+def running(*args, command=("python", "run.py"), **rest):
+    return builders.container(command=list(command), args=list(args), **rest)
+
+
+@pytest.mark.parametrize(
+    ("match_by", "main", "why"),
+    [
+        (STEPS, running("--steps", "30"), ""),
+        (STEPS, running("--steps=30"), ""),
+        (STEPS, running("--steps=2.5"), ""),
+        (STEPS, running(command=("run", "--steps", "30")), ""),
+        (STEPS, running(command=("sh", "-c", "exec python run.py --steps 30")), ""),
+        (STEPS, running("--steps", "50", "--steps", "20"), ""),
+        ({"args": [{"flag": "-s", "atMost": 30}]}, running("-s", "30"), ""),
+        ({"args": [{"flag": "steps", "atMost": 30}]}, running("steps=30"), ""),
+        ({"args": [{"flag": "--model", "equals": "small"}]}, running("--model", "small"), ""),
+        ({"args": [{"flag": "--steps", "atLeast": 30}]}, running("--steps", "30"), ""),
+        (VARIABLE, running(env=env(STEPS="30")), ""),
+        (MODE, running(env=env(MODE="light")), ""),
+        (
+            STEPS,
+            running("--steps", "31"),
+            "--steps of container main is '31', not at most 30",
+        ),
+        (
+            STEPS,
+            running("--steps", "20", "--steps", "50"),
+            "--steps of container main is '50', not at most 30",
+        ),
+        (
+            STEPS,
+            running("--steps=-1"),
+            "--steps of container main is '-1', not a number of at most 30",
+        ),
+        (
+            STEPS,
+            running("--steps=$(STEPS)"),
+            "--steps of container main is '$(STEPS)', not a number of at most 30",
+        ),
+        (
+            STEPS,
+            running("--steps", "9" * 100),
+            f"--steps of container main is '{'9' * 39}…', not a number of at most 30",
+        ),
+        (
+            STEPS,
+            running("--steps"),
+            "--steps of container main has no value that the Job itself says",
+        ),
+        (STEPS, running("--step", "3"), "no container has --steps"),
+        (STEPS, running("--batch=3", "x --steps 3"), "no container has --steps"),
+        (
+            VARIABLE,
+            running(env=env(STEPS="4")),
+            "STEPS of container main is '4', not at least 5 and at most 30",
+        ),
+        (
+            VARIABLE,
+            running(env=({"name": "STEPS", "valueFrom": {}},)),
+            "STEPS of container main has no value that the Job itself says",
+        ),
+        (
+            MODE,
+            running(env=env(MODE="heavy")),
+            "MODE of container main is 'heavy', not 'light'",
+        ),
+    ],
+)
+def test_jobs_are_told_by_what_they_run(match_by, main, why):
+    policy = builders.policy(match=match_by)
+
+    assert match.mismatches(builders.job(main), world(policy)) == (
+        {"light-gpu": why} if why else {}
+    )
+
+
+def test_any_container_may_have_the_flag_and_the_nearest_one_is_named():
+    job = builders.job(
+        running("--steps", "90", name="a"),
+        running("--steps", "40", name="b"),
+        running("--steps", "many", name="c"),
+    )
+    low, high = (
+        builders.policy(match={"args": [{"flag": "--steps", "atMost": most}]}) for most in (30, 40)
+    )
+
+    assert match.mismatches(job, world(low)) == {
+        "light-gpu": "--steps of container b is '40', not at most 30"
+    }
+    assert match.policy_for(job, world(high)) is high
+
+
+def test_an_init_container_counts_and_all_that_is_given_must_hold():
+    policy = builders.policy(match={**STEPS, **MODE})
+    pods = builders.template(running("--steps", "3"), init=[running(env=env(MODE="light"))])
+
+    assert match.policy_for(builders.job(pods=pods), world(policy)) is policy
+    assert match.policy_for(builders.job(running("--steps", "3")), world(policy)) is None
+
+
+@pytest.mark.parametrize(
+    "main",
+    [
+        running("--steps", "3", *["x"] * 2000),
+        running("--steps", "3", "x" * 65_536),
+        running("--steps", "3", env=env(A="b") * 2000),
+    ],
+    ids=["words", "characters", "variables"],
+)
+def test_a_job_whose_arguments_are_too_long_to_be_read_does_not_match(main):
+    assert match.mismatches(builders.job(main), world(builders.policy(match=STEPS))) == {
+        "light-gpu": "the Job's arguments and variables are too long to be read"
+    }
+
+
+def test_what_is_known_by_its_metadata_alone_is_not_ruled_out_by_what_it_runs():
+    policy = builders.policy(match=STEPS)
+
+    assert match.policy_for(replace(builders.job(), pod_sets=()), world(policy)) is policy
+
+
+@pytest.mark.parametrize(
+    ("given", "job", "why"),
+    [
+        ({"queues": ["a"]}, {}, "it is for Jobs of other queues than gpu-lq"),
+        ({"queues": ["a"]}, {"queue": ""}, "it is for Jobs of other queues than none"),
+        ({"namespaceSelector": {"matchLabels": {"a": "b"}}}, {}, "it is not for namespace team"),
+        ({"jobSelector": LIGHT}, {}, "the Job's labels are not what jobSelector asks for"),
+        ({"maxRequests": {"cpu": "1"}}, {}, "the Job asks for more than 1 of cpu"),
+    ],
+)
+def test_each_policy_that_does_not_match_says_why(given, job, why):
+    job = builders.job(builders.container(requests={"cpu": "2"}), **job)
+
+    found = match.mismatches(job, world(builders.policy(match={"jobSelector": {}, **given})))
+
+    assert found == {"light-gpu": why}
+
+
 @pytest.mark.parametrize(
     ("given", "default_exists", "matches"),
     [

@@ -14,7 +14,13 @@ from tests.e2e.decisions import (
     fill,
     queue_of,
 )
-from tests.e2e.plane import container_of, job_of, wait_until_complete, wait_until_reserved
+from tests.e2e.plane import (
+    container_of,
+    job_of,
+    wait_for,
+    wait_until_complete,
+    wait_until_reserved,
+)
 
 SENTENCE = "kueue-fallback: sent to cpu-lq (cpu): starts now; gpu-lq has 10 pending"
 WARNINGS = (
@@ -157,3 +163,53 @@ def _comparable(job):
     rest = {k: v for k, v in spec.items() if k not in ("template", "selector")}
     metadata = {**template["metadata"], "labels": labels}
     return {**rest, "template": {**template, "metadata": metadata}}
+
+
+def steps_policy(names):
+    policy = paper.policy(names)
+    selector = policy["spec"]["match"]["namespaceSelector"]
+    policy["spec"]["match"] = {
+        "namespaceSelector": selector,
+        "args": [{"flag": "--steps", "atMost": 30}],
+    }
+    return policy
+
+
+def with_steps(names, steps, *, labelled, name="steps"):
+    """A Job of the published experiment, light up to 30 steps; only a labelled one says so."""
+    job = (paper.light_job if steps <= 30 else paper.heavy_job)(name, names, faster=20)
+    container_of(job)["args"] = ["--steps", str(steps)]
+    if not labelled:
+        del job["metadata"]["labels"]["workload-type"]
+    return job
+
+
+def test_without_labels_jobs_are_told_by_their_steps_with_the_same_decisions(
+    plane, webhook, queues
+):
+    def decided(*, labelled):
+        """What becomes of Jobs by their steps; nothing is created."""
+        jobs = {
+            steps: plane.client.create(with_steps(queues, steps, labelled=labelled), dry_run=True)
+            for steps in (5, 30, 31, 50)
+        }
+        return {
+            steps: (queue_of(job), (decision_of(job) or {}).get("reason"))
+            for steps, job in jobs.items()
+        }
+
+    with applied_policy(plane.client, paper.policy(queues), queues):
+        fill(plane, queues, gpu=14)
+        by_label = decided(labelled=True)
+        assert decided(labelled=False) == dict.fromkeys(by_label, (queues.gpu_queue, None))
+    with applied_policy(plane.client, steps_policy(queues), queues, until_decided=False):
+        wait_for(lambda: decided(labelled=False) == by_label, "the webhook decides by the steps")
+        plane.client.create(with_steps(queues, 20, labelled=False, name="light"))
+        light = wait_until_complete(plane.client, queues.namespace, "light")
+
+    assert [queue for queue, _ in by_label.values()] == [
+        *[queues.cpu_queue] * 2,
+        *[queues.gpu_queue] * 2,
+    ]
+    assert queue_of(light) == queues.cpu_queue
+    assert container_of(light)["args"] == ["--steps", "20"]

@@ -22,10 +22,10 @@ from webhook.commands import terminal
 from webhook.commands.connect import connected, namespace_or_current
 from webhook.commands.deciding import kind_of
 from webhook.commands.manifest import ManifestObject, read_job, read_policies
-from webhook.decide import options
+from webhook.decide import match, options
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import carry_out, decided_job, undoing
-from webhook.jobs import JOB
+from webhook.jobs import JOB, batch
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
@@ -47,12 +47,6 @@ _OF_A_RUN = (
     "selfLink",
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
-)
-
-_LABELS_OF_A_RUN = tuple(
-    prefix + name
-    for prefix in ("", "batch.kubernetes.io/")
-    for name in ("controller-uid", "job-name")
 )
 
 
@@ -141,7 +135,7 @@ def _take_off(spec: dict[str, Any]) -> None:
         return
     spec.pop("selector", None)
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    for name in _LABELS_OF_A_RUN:
+    for name in batch.GENERATED:
         labels.pop(name, None)
 
 
@@ -159,9 +153,12 @@ class _Trials:
             raise manifest.wrong(error.path, error.message) from error
 
     def of_policy(self, policy: FallbackPolicy) -> Iterator[Trial]:
+        # The sample is tried all the same: the cluster's answer is worth having.
+        unlike = match.unlike(policy.spec.match, self._job)
+        notes = (terminal.harmless(f"no Job for this policy: {unlike}"),) if unlike else ()
         for option in policy.spec.options:
             queue, missing = self._queue(option)
-            trial = Trial(policy=policy.name, option=option.name, queue=queue)
+            trial = Trial(policy=policy.name, option=option.name, queue=queue, notes=notes)
             if missing:
                 yield replace(trial, refusals=(missing,))
                 continue
@@ -212,7 +209,7 @@ class _Trials:
             return replace(trial, refusals=(str(error),))
         except Refused as error:
             return replace(trial, refusals=(str(error),))
-        notes = [f"Warning: {text}" for text in warnings]
+        notes = [*trial.notes, *(f"Warning: {text}" for text in warnings)]
         if obstacle := self._kept_from_undo(variant, created):
             notes.append(f"undo needs --recreate: {obstacle.meaning}")
         return self._tried_pod(replace(trial, notes=tuple(notes)), variant)

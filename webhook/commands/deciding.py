@@ -14,13 +14,16 @@ from webhook.api import resources as kinds
 from webhook.api.resources import ReadObject
 from webhook.commands.connect import release_namespace_of
 from webhook.commands.manifest import read_policies
+from webhook.decide import match
 from webhook.flow import create, decided_job
 from webhook.jobs import JOB, KINDS, JobKind
 from webhook.kueue import occupancy
+from webhook.model.decision import Skipped
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.kueue_support import doubts
 from webhook.model.policy.fallback_policy import sort_key
+from webhook.model.reasons import Skip
 from webhook.model.words import nearest
 from webhook.state.forecast_input import with_profiles
 from webhook.state.snapshot_file import fetch_state, read_state
@@ -116,6 +119,16 @@ def consider_manifest(job: Mapping[str, Any], view: DecidingView) -> CreateOutco
     )
     rules = create.Rules(own_namespace=view.own_namespace)
     return create.consider(job, kind, occupancy.build(view.snapshot, ()), moment, rules)
+
+
+def mismatches(
+    job: Mapping[str, Any], outcome: CreateOutcome, view: DecidingView
+) -> Mapping[str, str]:
+    """Return each policy with the reason why it does not match a Job that none matches."""
+    if not isinstance(outcome, Skipped) or outcome.skip is not Skip.NO_POLICY:
+        return {}
+    submitted = outcome.job or kind_of(job).read(job)
+    return match.mismatches(submitted, view.snapshot, own_namespace=view.own_namespace)
 
 
 def untested(view: DecidingView) -> str:

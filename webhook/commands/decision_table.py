@@ -9,6 +9,7 @@ import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from math import inf
 from typing import Any
 
@@ -19,7 +20,7 @@ from webhook.decide import decision_record
 from webhook.decide.decision_record import PREFIX, VERSION, basis_of
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.model.decision import Assessment, CreateOutcome, Decision, Fit, Skipped
-from webhook.model.fields import FieldError
+from webhook.model.fields import EMPTY, FieldError
 from webhook.model.forecasts import Forecast, Start
 from webhook.model.job import DECISION, REASON, UNDONE
 from webhook.model.words import clip, spoken
@@ -30,6 +31,7 @@ _LEAST = 40
 _NUMBERS_WIDTH = 46
 """Width of the columns that are not names."""
 _NAME_LEAST = 8
+_MOST_MISMATCHES = 10
 _WHY_WIDTH = 28
 """With less room than this the reasons get lines of their own."""
 _WHY = "WHY"
@@ -40,17 +42,29 @@ _COUNTED = (*_NAMES, "FITS", "PENDING", "RESERVING", _WHY)
 _FORECAST = (*_NAMES, "PENDING", "STARTS", "RUNS", "DONE", _WHY)
 
 
-def table(outcome: CreateOutcome, width: int = WIDTH) -> str:
-    """Return a decision in at most *width* columns: the options with numbers and reasons."""
+def table(outcome: CreateOutcome, width: int = WIDTH, mismatches: Mapping[str, str] = EMPTY) -> str:
+    """Return a decision in at most *width* columns: the options with numbers and reasons.
+
+    *mismatches*: the policies that do not match the Job, each with why.
+    """
     width = max(width, _LEAST)
     if isinstance(outcome, Skipped):
-        return "\n".join([f"Left untouched: {outcome.skip.meaning}.", *outcome.warnings])
+        left = f"Left untouched: {outcome.skip.meaning}."
+        return "\n".join([left, *outcome.warnings, *_unmatched(mismatches, width)])
     decision = outcome.decision
     head = f"Policy {decision.policy} ({decision.mode}): {decision.reason}"
     lines = textwrap.wrap(head, width, subsequent_indent="  ")
     if decision.options:
         lines += ["", *_rows(decision, width)]
     return "\n".join(lines)
+
+
+def _unmatched(mismatches: Mapping[str, str], width: int) -> Iterator[str]:
+    for name, reason in islice(mismatches.items(), _MOST_MISMATCHES):
+        line = terminal.harmless(f"Policy {name}: {reason}")
+        yield from textwrap.wrap(line, width, subsequent_indent="  ")
+    if (more := len(mismatches) - _MOST_MISMATCHES) > 0:
+        yield f"… and {more} more"
 
 
 def _rows(decision: Decision, width: int) -> list[str]:

@@ -23,7 +23,7 @@ from webhook.commands.decision_table import table
 from webhook.decide import decision_record
 from webhook.decide.wishes import DEADLINE, read_wishes
 from webhook.jobs import JOB
-from webhook.model.fields import FieldError
+from webhook.model.fields import EMPTY, FieldError
 from webhook.model.job import DECISION
 
 if TYPE_CHECKING:
@@ -49,10 +49,12 @@ def explained(
         sys.exit(1)
     decision, undone = decision_table.decision_on(job), decision_table.undone_on(job)
     now: CreateOutcome | str
+    mismatches: Mapping[str, str] = EMPTY
     try:
         place = namespace, job["metadata"]["name"]
         view = deciding.view_of_cluster(client, policies, without_job=place)
         now = deciding.consider_manifest(as_if_created(job, view.unix), view)
+        mismatches = deciding.mismatches(job, now, view)
         for hint in filter(None, (deciding.missing_queue(job, view), deciding.untested(view))):
             terminal.say(hint, err=True)
     except Forbidden as error:
@@ -61,8 +63,13 @@ def explained(
         now = f"it cannot be read: {error}"
     if output in ("json", "yaml"):
         extra = {"undone": undone} if undone else {}
-        return terminal.dump({**_as_json(job, decision, now), **extra}, output)
-    return "\n".join(_as_text(job, decision, now, output))
+        answer = _as_json(job, decision, now, mismatches)
+        return terminal.dump({**answer, **extra}, output)
+    if isinstance(now, str):
+        shown = f"Not known: {now}."
+    else:
+        shown = table(now, terminal.columns(output), mismatches)
+    return "\n".join(_as_text(job, decision, shown, output))
 
 
 def as_if_created(job: Mapping[str, Any], unix: float) -> Mapping[str, Any]:
@@ -82,7 +89,10 @@ def as_if_created(job: Mapping[str, Any], unix: float) -> Mapping[str, Any]:
 
 
 def _as_json(
-    job: Mapping[str, Any], decision: Mapping[str, Any] | None, now: CreateOutcome | str
+    job: Mapping[str, Any],
+    decision: Mapping[str, Any] | None,
+    now: CreateOutcome | str,
+    mismatches: Mapping[str, str],
 ) -> Mapping[str, Any]:
     metadata = job["metadata"]
     return {
@@ -92,15 +102,17 @@ def _as_json(
             "state": state_of(job),
         },
         "decided": decision,
-        "now": {"unknown": now} if isinstance(now, str) else decision_record.outcome_json(now),
+        "now": {"unknown": now} if isinstance(now, str) else _outcome_json(now, mismatches),
     }
 
 
+def _outcome_json(outcome: CreateOutcome, mismatches: Mapping[str, str]) -> dict[str, Any]:
+    answer = decision_record.outcome_json(outcome)
+    return {**answer, "mismatches": dict(mismatches)} if mismatches else answer
+
+
 def _as_text(
-    job: Mapping[str, Any],
-    decision: Mapping[str, Any] | None,
-    now: CreateOutcome | str,
-    output: str,
+    job: Mapping[str, Any], decision: Mapping[str, Any] | None, now: str, output: str
 ) -> list[str]:
     metadata = job["metadata"]
     lines = [f"Job {metadata['namespace']}/{metadata['name']}: {state_of(job)}.", ""]
@@ -111,9 +123,7 @@ def _as_text(
         lines.append(terminal.strong(f"Decided {decision_table.when(decision)}"))
         lines += decision_table.as_text(decision, terminal.width(output))
     lines += ["", terminal.strong("If it were submitted now, without what it takes up itself")]
-    if isinstance(now, str):
-        return [*lines, f"Not known: {now}."]
-    return [*lines, table(now, terminal.columns(output))]
+    return [*lines, now]
 
 
 def state_of(job: Mapping[str, Any]) -> str:
@@ -203,7 +213,7 @@ def _of_file(asked: _ExplainOptions) -> str:
     if asked.snapshot is not None:
         job, manifest = read_job(file, asked.namespace or "default")
         view = deciding.view_of_file(asked.snapshot, asked.policies)
-        return _render(_consider(job, manifest, view), job, output)
+        return _render(_consider(job, manifest, view), job, view, output)
     job, manifest = read_job(file, namespace_or_current(asked.namespace, asked.kubeconfig))
     with connected(asked.kubeconfig) as client:
         try:
@@ -211,7 +221,7 @@ def _of_file(asked: _ExplainOptions) -> str:
         except Forbidden as error:
             terminal.say(f"{error}: asking the webhook by a server-side dry run instead", err=True)
             return _dry_run(client, job, output)
-    return _render(_consider(job, manifest, view), job, output)
+    return _render(_consider(job, manifest, view), job, view, output)
 
 
 def _consider(
@@ -261,14 +271,11 @@ def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
     return client.post(path, {**job, "metadata": metadata}, params)
 
 
-def _render(outcome: CreateOutcome, job: Mapping[str, Any], output: str) -> str:
-    from webhook.commands import deciding
-    from webhook.commands.decision_table import table
-    from webhook.decide import decision_record
-
+def _render(outcome: CreateOutcome, job: Mapping[str, Any], view: DecidingView, output: str) -> str:
+    mismatches = deciding.mismatches(job, outcome, view)
     if output in ("text", "wide"):
-        return table(outcome, terminal.columns(output))
-    answer = decision_record.outcome_json(outcome)
+        return table(outcome, terminal.columns(output), mismatches)
+    answer = _outcome_json(outcome, mismatches)
     if outcome.edits:
         answer["job"] = deciding.patched(job, outcome)
     return terminal.dump(answer, output)

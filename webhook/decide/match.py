@@ -5,19 +5,25 @@ It must not know how full queues are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from operator import itemgetter
+from typing import Final, TypeAlias
 
+from webhook.jobs import BY_NAME
 from webhook.kueue.requests import needs
 from webhook.learn import job_class
+from webhook.model import flags
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import JobClass
-from webhook.model.job import OURS, Job
+from webhook.model.job import OURS, Job, PodSet, of_pod_sets
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy import fallback_policy
-from webhook.model.policy.fallback_policy import FallbackPolicy, Match
+from webhook.model.policy.fallback_policy import FallbackPolicy, Match, ValueMatch
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Skip
+from webhook.model.words import clip
 
 POLICY = OURS + "policy"
 OPT_OUT = "none"
@@ -25,6 +31,8 @@ OPT_OUT = "none"
 ALLOW = OURS + "allow"
 NO_QUEUE = ""
 DEFAULT_QUEUE = "default"
+_LONGEST_SHOWN: Final = 40
+"""Characters of a value that are said to people."""
 SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease", "kueue-system"})
 
 # Kueue's integrations whose children it never queues on their own, by API group and kind
@@ -50,6 +58,10 @@ _MANAGED_OWNERS = frozenset(
 _MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"
 _PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
 _ELASTIC = "kueue.x-k8s.io/elastic-job"
+
+
+_Given: TypeAlias = tuple[str, Mapping[str, str | None]]
+"""A container's name, and what it is given by name, as ``flags.ContainerValues`` has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +105,7 @@ def skip(job: Job, snapshot: Snapshot) -> Skip | None:
         (Skip.ELASTIC_JOB, job.annotations.get(_ELASTIC) == "true"),
         (Skip.MANAGED_BY, job.managed_by is not None),
         (Skip.OPTED_OUT, job.annotations.get(POLICY) == OPT_OUT),
-        (Skip.KIND_NOT_MANAGED, "batch/job" not in snapshot.kueue.frameworks),
+        (Skip.KIND_NOT_MANAGED, not _kind_is_managed(job, snapshot)),
         (Skip.NAMESPACE_NOT_MANAGED, not _namespace_is_managed(job, snapshot)),
     ):
         if applies:
@@ -113,9 +125,7 @@ def policy_for(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> Fall
     wanted, submitted = job.annotations.get(POLICY), submission(job, snapshot)
     is_matched = False
     for policy in snapshot.policies:
-        if not _queue_matches(policy, submitted, job.namespace, snapshot):
-            continue
-        if not _matches(policy, job, snapshot, own_namespace):
+        if _mismatch(policy, job, submitted, snapshot, own_namespace):
             continue
         is_matched = True
         if wanted in (None, policy.name):
@@ -125,6 +135,16 @@ def policy_for(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> Fall
             f"metadata.annotations[{POLICY}]", f"no policy {wanted!r} matches this Job"
         )
     return None
+
+
+def mismatches(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> Mapping[str, str]:
+    """Return the policies that do not match a Job, each with the first reason, for people."""
+    submitted = submission(job, snapshot)
+    reasons = {
+        policy.name: _mismatch(policy, job, submitted, snapshot, own_namespace)
+        for policy in snapshot.policies
+    }
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def shares_with(policy: FallbackPolicy, namespace: str, snapshot: Snapshot) -> bool:
@@ -147,7 +167,10 @@ def class_of(job: Job, policy: FallbackPolicy, snapshot: Snapshot) -> JobClass:
     # policy shares it (decision 0024).
     shares = shares_with(policy, job.namespace, snapshot)
     shared = job_class.shared_home(policy.name) if shares else ""
-    return job_class.of_job(job, policy.spec.job_class_label, shared=shared)
+    by = job_class.ToldApartBy(
+        policy.spec.job_class_label, policy.spec.job_class_args, policy.spec.job_class_env
+    )
+    return job_class.of_job(job, by, shared=shared)
 
 
 def allowed_options(job: Job, policy: FallbackPolicy) -> frozenset[str] | None:
@@ -170,23 +193,97 @@ def allowed_options(job: Job, policy: FallbackPolicy) -> frozenset[str] | None:
     return names
 
 
-def _matches(policy: FallbackPolicy, job: Job, snapshot: Snapshot, own_namespace: str) -> bool:
+def _mismatch(
+    policy: FallbackPolicy,
+    job: Job,
+    submitted: SubmittedTo,
+    snapshot: Snapshot,
+    own_namespace: str,
+) -> str:
+    """Return the first reason why a policy does not match a Job; empty: it matches."""
     match = policy.spec.match
-    return _selectors_match(match, job, snapshot, own_namespace) and _is_small_enough(
-        match, job, snapshot
-    )
+    if not _queue_matches(policy, submitted, job.namespace, snapshot):
+        return f"it is for Jobs of other queues than {submitted.queue or 'none'}"
+    if not _namespace_matches(match, job.namespace, snapshot, own_namespace):
+        return f"it is not for namespace {job.namespace}"
+    return unlike(match, job) or _too_large(match, job, snapshot)
 
 
-def _selectors_match(match: Match, job: Job, snapshot: Snapshot, own_namespace: str) -> bool:
+def unlike(match: Match, job: Job) -> str:
+    """Return what of the Job itself a policy is not for: labels, flags, variables; empty: none."""
+    if not fallback_policy.selector(match.job_selector, EVERYTHING).matches(job.labels):
+        return "the Job's labels are not what jobSelector asks for"
+    # Of a Job without pod sets only the metadata is known, and they must rule nothing out.
+    if not job.pod_sets or (match.args is None and match.env is None):
+        return ""
+    return of_pod_sets(_unmet, job.pod_sets, match)
+
+
+def _unmet(pod_sets: Sequence[PodSet], match: Match) -> str:
+    """Return the first flag or variable that no container has as asked for; empty: all are met."""
+    containers = flags.read(pod_sets)
+    if containers is None:
+        return "the Job's arguments and variables are too long to be read"
+    wanted: list[tuple[str, ValueMatch, list[_Given]]] = [
+        (arg.flag, arg, [(values.container, values.flags) for values in containers])
+        for arg in match.args or ()
+    ]
+    wanted += [
+        (variable.name, variable, [(values.container, values.env) for values in containers])
+        for variable in match.env or ()
+    ]
+    reasons = (_missed(name, value, given) for name, value, given in wanted)
+    return next(filter(None, reasons), "")
+
+
+def _missed(name: str, wanted: ValueMatch, given: Sequence[_Given]) -> str:
+    """Return how the nearest container misses what is wanted of a value; empty: one has it."""
+    misses = [
+        (_distance(wanted, values[name]), container, values[name])
+        for container, values in given
+        if name in values
+    ]
+    distance, container, value = min(misses, key=itemgetter(0), default=(inf, "", None))
+    if distance == 0:
+        return ""
+    if not misses:
+        return f"no container has {name}"
+    if value is None:
+        return f"{name} of container {container} has no value that the Job itself says"
+    shown = f"{name} of container {container} is {clip(value, _LONGEST_SHOWN)!r}"
+    return f"{shown}, not {_words(wanted, is_number=distance < inf)}"
+
+
+def _distance(wanted: ValueMatch, value: str | None) -> float:
+    """Return how far a value is from what is wanted; 0: it is that, infinite: it is no number."""
+    if wanted.equals is not None:
+        return 0.0 if value == wanted.equals else inf
+    amount = None if value is None else flags.number(value)
+    if amount is None:
+        return inf
+    if wanted.at_most is not None and amount > wanted.at_most:
+        return float(amount - wanted.at_most)
+    if wanted.at_least is not None and amount < wanted.at_least:
+        return float(wanted.at_least - amount)
+    return 0.0
+
+
+def _words(wanted: ValueMatch, *, is_number: bool) -> str:
+    if wanted.equals is not None:
+        return repr(wanted.equals)
+    bounds = (("at least", wanted.at_least), ("at most", wanted.at_most))
+    asked = " and ".join(f"{words} {bound}" for words, bound in bounds if bound is not None)
+    return asked if is_number else f"a number of {asked}"
+
+
+def _namespace_matches(
+    match: Match, namespace: str, snapshot: Snapshot, own_namespace: str
+) -> bool:
     # Jobs of the cluster's own namespaces are matched only by a policy that selects them.
     if match.namespace_selector is None:
-        if job.namespace in SYSTEM_NAMESPACES or job.namespace == own_namespace:
-            return False
-    else:
-        labels = _namespace_labels(job.namespace, snapshot)
-        if not fallback_policy.selector(match.namespace_selector, EVERYTHING).matches(labels):
-            return False
-    return fallback_policy.selector(match.job_selector, EVERYTHING).matches(job.labels)
+        return namespace not in SYSTEM_NAMESPACES and namespace != own_namespace
+    labels = _namespace_labels(namespace, snapshot)
+    return fallback_policy.selector(match.namespace_selector, EVERYTHING).matches(labels)
 
 
 def _queue_matches(
@@ -206,15 +303,18 @@ def _queue_matches(
     )
 
 
-def _is_small_enough(match: Match, job: Job, snapshot: Snapshot) -> bool:
+def _too_large(match: Match, job: Job, snapshot: Snapshot) -> str:
+    """Return the resource of which a Job asks for more than a policy is for; empty: none."""
     if match.max_requests is None:
-        return True
+        return ""
     totals: dict[str, int] = {}
     for pod_set in needs(job, snapshot):
         for resource, amount in pod_set.total.items():
             totals[resource] = totals.get(resource, 0) + amount
     limits = fallback_policy.amounts(match.max_requests)
-    return all(totals.get(resource, 0) <= limit for resource, limit in limits.items())
+    exceeded = (name for name, limit in limits.items() if totals.get(name, 0) > limit)
+    name = next(exceeded, "")
+    return f"the Job asks for more than {match.max_requests[name]} of {name}" if name else ""
 
 
 def _namespace_labels(namespace: str, snapshot: Snapshot) -> Mapping[str, str]:
@@ -224,6 +324,10 @@ def _namespace_labels(namespace: str, snapshot: Snapshot) -> Mapping[str, str]:
 
 def _namespace_is_managed(job: Job, snapshot: Snapshot) -> bool:
     return snapshot.kueue.managed_namespaces.matches(_namespace_labels(job.namespace, snapshot))
+
+
+def _kind_is_managed(job: Job, snapshot: Snapshot) -> bool:
+    return BY_NAME[job.kind].framework in snapshot.kueue.frameworks
 
 
 def _owner_is_managed(job: Job, snapshot: Snapshot) -> bool:

@@ -16,6 +16,7 @@ from sys import intern
 from typing import Any, NamedTuple
 
 from webhook.kueue.requests import per_pod
+from webhook.model import flags
 from webhook.model.fields import EMPTY
 from webhook.model.forecasts import JobClass
 from webhook.model.job import Job, PodSet, of_pod_sets
@@ -58,8 +59,21 @@ def shared_home(policy: str) -> str:
     return f"{_SHARED}{policy}"
 
 
-def of_job(job: Job, label: str | None = None, *, shared: str = "") -> JobClass:
-    """Return a Job's class; *label* is the policy's ``jobClassLabel``.
+class ToldApartBy(NamedTuple):
+    """What tells classes apart besides the pod template, as a policy names it."""
+
+    label: str | None = None
+    args: tuple[str, ...] = ()
+    """Flags, of which the values count."""
+    env: tuple[str, ...] = ()
+    """Variables, likewise."""
+
+
+_TEMPLATE_ALONE = ToldApartBy()
+
+
+def of_job(job: Job, by: ToldApartBy = _TEMPLATE_ALONE, *, shared: str = "") -> JobClass:
+    """Return a Job's class.
 
     *shared*: the home that its namespace shares with others; empty: only its own.
 
@@ -67,14 +81,24 @@ def of_job(job: Job, label: str | None = None, *, shared: str = "") -> JobClass:
         FieldError: a quantity cannot be read.
 
     """
-    job_class = of_pod_sets(of_pods, job.pod_sets)
-    value = job.labels.get(label) if label else None
-    job_class = job_class._replace(key=f"{label}={value}") if value else job_class
+    job_class = of_pod_sets(of_pods, job.pod_sets, by.args, by.env)
+    value = job.labels.get(by.label) if by.label else None
+    if value:
+        values = of_pod_sets(flags.named, job.pod_sets, by.args, by.env)
+        named = f"{by.label}={value}"
+        # Only a digest: values must stand in no record.
+        key = _digest(json.dumps([named, values])) if values else named
+        job_class = job_class._replace(key=key)
     return job_class.at(shared or job.namespace)
 
 
-def of_pods(pod_sets: Iterable[PodSet]) -> JobClass:
+def of_pods(
+    pod_sets: Sequence[PodSet], args: tuple[str, ...] = (), env: tuple[str, ...] = ()
+) -> JobClass:
     """Return the class of pods by images, commands, arguments and resources; without home.
+
+    Values of the flags *args* and of the variables *env* count in full; of other arguments, the
+    coarse class leaves the numbers out.
 
     Raises:
         FieldError: a quantity cannot be read.
@@ -83,7 +107,7 @@ def of_pods(pod_sets: Iterable[PodSet]) -> JobClass:
     asked: list[Any] = []
     words: list[Sequence[str]] = []
     for pod_set in pod_sets:
-        template = pod_set.template
+        template = pod_set.counted
         amounts = per_pod(template, limit_ranges=(), overheads=EMPTY, kueue=_PLAIN)
         containers = (*template.containers, *template.init_containers)
         asked.append(
@@ -92,7 +116,12 @@ def of_pods(pod_sets: Iterable[PodSet]) -> JobClass:
         words += [part for container in containers for part in (container.command, container.args)]
     text = json.dumps(words, separators=(",", ":"))
     rest = json.dumps(asked, separators=(",", ":"))
-    return JobClass(key=_digest(rest + text), coarse=COARSE + _digest(rest + masked(text)))
+    coarse = masked(text)
+    if variables := flags.named(pod_sets, (), env):
+        rest += json.dumps(variables)
+    if values := flags.named(pod_sets, args):
+        coarse += json.dumps(values)
+    return JobClass(key=_digest(rest + text), coarse=COARSE + _digest(rest + coarse))
 
 
 @lru_cache(maxsize=4096)

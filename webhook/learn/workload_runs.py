@@ -231,12 +231,14 @@ def _used(spec: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 def _mark_of(used: str) -> Mark | None:
     pods_class, _ = attempted(
         lambda: job_class.of_pods(
-            PodSet(
-                name="",
-                count=1 if count is None else int(count),
-                template=read_template({"spec": spec}, f"spec.podSets[{index}].template"),
+            tuple(
+                PodSet(
+                    name="",
+                    count=1 if count is None else int(count),
+                    template=read_template({"spec": spec}, f"spec.podSets[{index}].template"),
+                )
+                for index, (count, spec) in enumerate(json.loads(used))
             )
-            for index, (count, spec) in enumerate(json.loads(used))
         )
     )
     return None if pods_class is None else Mark(pods_class, 0)

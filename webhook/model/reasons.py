@@ -453,7 +453,7 @@ class Skip(Explained):
     NO_POLICY = (
         "noPolicy",
         "no policy matches this Job",
-        "If one should: compare its labels, namespace, queue and size with `spec.match`.",
+        "If one should: `kueue-fallback explain` says what of each policy's `spec.match` it fails.",
     )
     OPTED_OUT = (
         "optedOut",

@@ -43,6 +43,7 @@ from webhook.model.policy.spec import (
     TolerationChanges,
     TolerationMatch,
     TolerationSpec,
+    ValueMatch,
 )
 
 __all__ = [
@@ -74,6 +75,7 @@ __all__ = [
     "TolerationChanges",
     "TolerationMatch",
     "TolerationSpec",
+    "ValueMatch",
     "read_policy",
 ]
 

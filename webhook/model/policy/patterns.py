@@ -18,6 +18,7 @@ QUALIFIED_NAME: Final = f"^({_SUBDOMAIN}/)?{_NAME}$"
 QUALIFIED_NAME_OR_NONE: Final = f"^(({_SUBDOMAIN}/)?{_NAME})?$"
 ENV_NAME: Final = r"^[-._a-zA-Z][-._a-zA-Z0-9]*$"
 IMAGE: Final = r"^\S*$"
+FLAG: Final = r"^[^\s=]+$"
 RUNTIME_CLASS: Final = f"^(Keep|Remove|{_SUBDOMAIN})$"
 QUANTITY: Final = (
     r"^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$"
@@ -35,6 +36,8 @@ FORMS: Final[Mapping[str, str]] = {
     QUALIFIED_NAME: _KEY,
     QUALIFIED_NAME_OR_NONE: _KEY,
     IMAGE: "no space",
+    FLAG: "a flag such as --steps, without its value",
+    ENV_NAME: "the name of an environment variable",
     RUNTIME_CLASS: "Keep, Remove or the name of a RuntimeClass",
     QUANTITY: "a quantity that is not negative, such as 4, 500m or 6Gi",
 }

@@ -159,12 +159,38 @@ _POLICY = (
 
 _MATCH = (
     Rule(
-        cel="has(self.jobSelector) || has(self.maxRequests)",
-        holds=lambda match: match.job_selector is not None or match.max_requests is not None,
-        message="jobSelector or maxRequests must be given; jobSelector: {} means every Job",
+        cel="has(self.jobSelector) || has(self.maxRequests) || has(self.args) || has(self.env)",
+        holds=lambda match: any(
+            given is not None
+            for given in (match.job_selector, match.max_requests, match.args, match.env)
+        ),
+        message="jobSelector, maxRequests, args or env must be given; "
+        "jobSelector: {} means every Job",
         reason=REQUIRED,
     ),
     resource_names("maxRequests"),
+)
+
+_VALUE = (
+    Rule(
+        cel="has(self.atMost) || has(self.atLeast) || has(self.equals)",
+        holds=lambda it: (it.at_most, it.at_least, it.equals) != (None, None, None),
+        message="atMost, atLeast or equals must be given",
+        reason=REQUIRED,
+    ),
+    Rule(
+        cel="!has(self.equals) || !has(self.atMost) && !has(self.atLeast)",
+        holds=lambda it: it.equals is None or (it.at_most, it.at_least) == (None, None),
+        message="may not be given beside atMost or atLeast",
+        field=".equals",
+        reason=FORBIDDEN,
+    ),
+    Rule(
+        cel="!has(self.atMost) || !has(self.atLeast) || self.atLeast <= self.atMost",
+        holds=lambda it: it.at_most is None or it.at_least is None or it.at_least <= it.at_most,
+        message="above atMost, so that no value is both",
+        field=".atLeast",
+    ),
 )
 
 _EXPRESSION = (
@@ -323,6 +349,8 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "PolicyObject": _POLICY,
     "Spec": _SPEC,
     "Match": _MATCH,
+    "ArgMatch": _VALUE,
+    "EnvMatch": _VALUE,
     "LabelSelector": (label_keys("matchLabels"),),
     "SelectorExpression": _EXPRESSION,
     "Option": _OPTION,

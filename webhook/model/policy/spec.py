@@ -119,6 +119,9 @@ LabelValue: TypeAlias = Annotated[
 ]
 FreeText: TypeAlias = Annotated[str, Field(max_length=4096)]
 Image: TypeAlias = Annotated[str, Field(max_length=512, pattern=patterns.IMAGE)]
+FlagName: TypeAlias = Annotated[str, Field(min_length=1, max_length=64, pattern=patterns.FLAG)]
+"""As a command line has it, with its dashes: ``--steps``, ``-s``."""
+EnvName: TypeAlias = Annotated[str, Field(min_length=1, max_length=253, pattern=patterns.ENV_NAME)]
 RuntimeClassName: TypeAlias = Annotated[
     str, Field(min_length=1, max_length=253, pattern=patterns.RUNTIME_CLASS)
 ]
@@ -292,10 +295,38 @@ class LabelSelector(Structural):
     """Requirements on labels."""
 
 
+Bound = Annotated[int, Field(strict=True, ge=0, le=10**15)]
+
+
+class ValueMatch(Structural):
+    """What a value must be."""
+
+    at_most: Bound | None = None
+    """The value is a number, and not above this."""
+    at_least: Bound | None = None
+    """The value is a number, and not below this."""
+    equals: FreeText | None = None
+    """The value is this text."""
+
+
+class ArgMatch(ValueMatch):
+    """A flag of a container's command or args: `--steps 30`, `--steps=30` or `-s 30`."""
+
+    flag: FlagName
+    """The flag with its dashes, such as `--steps`. Where it is repeated, the last one counts."""
+
+
+class EnvMatch(ValueMatch):
+    """An environment variable of a container, given as a plain value."""
+
+    name: EnvName
+    """Name of the variable."""
+
+
 class Match(Structural):
     """Which Jobs this policy is for: all that is given must hold.
 
-    `jobSelector` or `maxRequests` must be given; `jobSelector: {}` says every Job.
+    `jobSelector`, `maxRequests`, `args` or `env` must be given; `jobSelector: {}` says every Job.
     """
 
     namespace_selector: LabelSelector | None = None
@@ -304,6 +335,17 @@ class Match(Structural):
     """Jobs, by their own labels; `{}` means every Job."""
     max_requests: Amounts | None = None
     """Only Jobs that ask for at most this in all, such as `nvidia.com/gpu: 1`."""
+    args: (
+        Annotated[tuple[ArgMatch, ...], Field(min_length=1, max_length=8, json_schema_extra=ATOMIC)]
+        | None
+    ) = None
+    """Only Jobs in which some container is run with each of these flags, of such a value. A value
+    that is no number, or negative, is neither at most nor at least anything."""
+    env: (
+        Annotated[tuple[EnvMatch, ...], Field(min_length=1, max_length=8, json_schema_extra=ATOMIC)]
+        | None
+    ) = None
+    """Only Jobs in which some container has each of these environment variables, likewise."""
     queues: (
         Annotated[
             tuple[QueueOrNone, ...],
@@ -442,6 +484,16 @@ class Spec(Structural):
     job_class_label: Key | None = None
     """Label of the Jobs whose value tells which of them run alike. Absent, and for Jobs without it:
     Jobs with the same images, commands, arguments and requests do."""
+    job_class_args: Annotated[
+        tuple[FlagName, ...], Field(max_length=8, json_schema_extra=UNIQUE), AfterValidator(_unique)
+    ] = ()
+    """Flags, such as `--steps`, whose values tell Jobs apart that do not run alike. Without them,
+    and while few runs were seen, Jobs whose arguments differ in numbers alone are taken for
+    alike."""
+    job_class_env: Annotated[
+        tuple[EnvName, ...], Field(max_length=8, json_schema_extra=UNIQUE), AfterValidator(_unique)
+    ] = ()
+    """Environment variables, such as `STEPS`, whose values tell Jobs apart likewise."""
     shared_namespaces: LabelSelector | None = None
     """Namespaces, by their labels, whose Jobs of this policy learn from one another: run times,
     failures and the count of guests are theirs together; `{}` means all. Absent: each namespace
