@@ -100,6 +100,7 @@ def _judge(candidate: OptionCandidate) -> Assessment:
         cluster_queue=cluster_queue.name,
         fit=assigned.fit,
         starts_now=starts_now(occupancy, assigned, local_queue, cluster_queue, priority=priority),
+        preempts=assigned.preempts,
         pending=held.pending,
         reserving=held.reserving,
         rejection=assigned.rejection,
@@ -140,6 +141,8 @@ def _with_clusters(here: Assessment, there: tuple[InCluster, ...], *, passes: bo
         clusters=there,
         fit=min(here.fit, best.fit),
         starts_now=passes and best.starts_now,
+        # Where it also needs quota at a worker, it does not start by preempting here alone.
+        preempts=0,
         # Those that wait at the manager have not come to the worker yet.
         pending=(here.pending or 0) + best.pending,
         reserving=best.reserving,

@@ -47,6 +47,10 @@ Parts: TypeAlias = Sequence[Sequence[Choice]]
 """For each resource group of each pod set, the flavors that it may get, in order."""
 
 
+def _of_unknown_holders(_taken: Taken) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimant:
     """A Workload's ClusterQueue in its tree, and whom the Workload may preempt."""
@@ -57,6 +61,9 @@ class Claimant:
     oracle: Oracle
     fair_sharing: bool = False
     release: KueueRelease = NEWEST
+    victims: Callable[[Taken], int | None] = _of_unknown_holders
+    """How many Workloads Kueue would preempt to free all of this quota; 0: no set of them would do;
+    None: it is not known who holds quota."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,26 +7,29 @@ forecast again. Nothing here knows of policies or of the Job that is to be decid
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import repeat
 from math import inf
 from operator import gt
 from typing import TypeAlias
 
-from webhook.kueue import fair_sharing, flavor_plan, partial_admission, quota
+from webhook.kueue import flavor_plan, partial_admission, quota
 from webhook.kueue.durations import Durations, RunTimeOf
-from webhook.kueue.fair_rounds import LocalQueueUse
+from webhook.kueue.fair_rounds import use_of
 from webhook.kueue.flavor_plan import Demand, demand
+from webhook.kueue.preemption import ANY, LOWER_PRIORITY, NEVER
 from webhook.kueue.profile import PREEMPTION, kept_steps, served_before
 from webhook.kueue.queue_heads import PendingGroup
-from webhook.kueue.quota import Taken, UsageTree
+from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.schedule import Running, Schedule, is_open
 from webhook.kueue.scheduling_cycle import Turn
 from webhook.model.fields import FieldError
-from webhook.model.forecasts import Profile, Rank, Unseen
+from webhook.model.forecasts import Outranking, Profile, Rank, Unseen
 from webhook.model.queues import (
     Amounts,
     Arrival,
@@ -43,6 +46,8 @@ STEPS = 128
 MOST_LEVELS = 5
 """Most turns of newcomers that a profile distinguishes by priority, each with tables of its own."""
 _MAX_EVENTS = 20_000
+_MOST_OUTRANKING = 64
+"""Most starts of which a profile tells whom they may preempt, the earliest."""
 _STEPS_BEFORE_MERGING = 2 * STEPS
 _MORE_THAN_THERE_IS = 1 << 61
 
@@ -67,9 +72,17 @@ class StartRecord:
         self.obtainable: Mapping[str, Mapping[int, Sequence[int]]] = {}
         """ClusterQueue to priority to what a newcomer could have of each cell when the schedule
         begins, with what it would preempt."""
+        self.started: Counter[tuple[float, int, int]] = Counter()
+        """Seconds, ClusterQueue's node and priority to the number of Workloads that start then, in
+        a tree in which Kueue may preempt."""
         self._newcomers = sorted(newcomers) if schedule.preempts else []
         self.is_whole = True
         """False: it was cut short after too many events, and nothing is free from there on."""
+
+    @cached_property
+    def outranking(self) -> _OutrankingStarts:
+        """Whom the starts of a finished record may preempt."""
+        return _OutrankingStarts(self._schedule, self)
 
     def note(self) -> None:
         """Add a step for the last cycle, if it changed the usage or admitted anything."""
@@ -80,6 +93,10 @@ class StartRecord:
                 for name in self._schedule.tree.leaves
             }
             self._newcomers = []
+        if self._schedule.preempts:
+            for group in self._schedule.started:
+                place = self._schedule.now, group.heads.leaf, group.entry.waiting.priority
+                self.started[place] += group.count
         used, before = self._schedule.used()
         # A turn after which something was admitted is kept even where the usage is the same
         # again: at that moment a newcomer of its rank would have found room.
@@ -222,11 +239,62 @@ def profile(
         },
         preempting=preempting,
         eviction_seconds=schedule.eviction.seconds if preempting else 0.0,
+        outranking=record.outranking.of(schedule.tree.leaves[queue.name], rows),
         spread=tuple(record.spread[index] for index in kept),
         behind=_behind(last) if queue.queueing is Queueing.STRICT else (),
         waits=max(last.values()),
         uncertain=uncertain,
     )
+
+
+class _OutrankingStarts:
+    """Starts of pending Workloads for which others of their tree may be preempted, step by step."""
+
+    def __init__(self, schedule: Schedule, record: StartRecord) -> None:
+        self._record, self._policies = record, schedule.preemption_policies
+        self._own: defaultdict[int, Counter[tuple[int, int]]] = defaultdict(Counter)
+        """ClusterQueue's node to step and priority to the number of starts."""
+        self._reclaiming: Counter[tuple[int, float]] = Counter()
+        """Step, and below which priority they take quota back, to the number of starts."""
+        self._since: dict[int, float] = {}
+        """Step to its first start. Where one ends as another starts, steps are long."""
+        for (at, leaf, priority), count in record.started.items():
+            # Who starts at once does so before any newcomer.
+            if at > record.times[0]:
+                step = bisect_right(record.times, at) - 1
+                self._since.setdefault(step, at)
+                self._own[leaf][step, priority] += count
+                below = _below(self._policies[leaf].reclaim_within_cohort, priority)
+                self._reclaiming[step, below] += count
+
+    def of(self, leaf: int, rows: _Rows) -> tuple[Outranking, ...]:
+        """Return those that may preempt newcomers of one ClusterQueue."""
+        counts: Counter[tuple[int, float, bool]] = Counter()
+        policy = self._policies[leaf]
+        if rows.has_cohort:
+            counts.update({(*key, False): count for key, count in self._reclaiming.items()})
+        for (step, priority), count in self._own[leaf].items():
+            counts[step, _below(policy.reclaim_within_cohort, priority), False] -= count
+            counts[step, _below(policy.within_cluster_queue, priority), True] += count
+        used = self._record.used
+        known = sorted(key for key, count in counts.items() if count > 0 and key[1] > -inf)
+        return tuple(
+            Outranking(
+                at=self._since[step],
+                below=below,
+                owned=None if is_own else rows.owned(used[step]),
+                workloads=counts[step, below, is_own],
+            )
+            for step, below, is_own in known[:_MOST_OUTRANKING]
+        )
+
+
+def _below(policy: str, priority: int) -> float:
+    """Return below which priority a policy lets Workloads of this priority preempt newcomers."""
+    if policy in (NEVER, ANY):
+        return -inf if policy == NEVER else inf
+    # A newcomer is the newest of its priority.
+    return priority + (policy != LOWER_PRIORITY)
 
 
 def _has_more(row: tuple[int, ...], than: tuple[int, ...]) -> bool:
@@ -246,7 +314,7 @@ class _Rows:
         self._tree, self._is_open = schedule.tree, is_open(queue)
         self._leaf = schedule.tree.leaves[queue.name]
         self._columns = [schedule.tree.indices[cell] for cell in cells]
-        self._has_cohort = schedule.tree.parents[self._leaf] >= 0
+        self.has_cohort = schedule.tree.parents[self._leaf] >= 0
 
     def free(self, used: Sequence[int]) -> tuple[int, ...]:
         """Return what is free, borrowing included; a stopped ClusterQueue has nothing free."""
@@ -254,6 +322,12 @@ class _Rows:
             return (0,) * len(self._columns)
         available, leaf = self._tree.available, self._leaf
         return tuple(max(0, available(leaf, column, used)) for column in self._columns)
+
+    def owned(self, used: Sequence[int]) -> tuple[int, ...]:
+        """Return what is unused of its own quota."""
+        own, first = self._tree.subtree, self._leaf * self._tree.width
+        places = (first + column for column in self._columns)
+        return tuple(max(0, own[place] - used[place]) for place in places)
 
     def more(
         self, obtainable: Mapping[int, Sequence[int]], free: tuple[int, ...]
@@ -272,14 +346,9 @@ class _Rows:
         """Return what is free at the turn of a rank: without borrowing, unless the rank borrows."""
         row = self.free(used)
         # Kueue admits heads that borrow after all that do not, so they have ranks of their own.
-        if rank[0] or not self._has_cohort:
+        if rank[0] or not self.has_cohort:
             return row
-        own, first = self._tree.subtree, self._leaf * self._tree.width
-        places = (first + column for column in self._columns)
-        return tuple(
-            min(amount, max(0, own[place] - used[place]))
-            for amount, place in zip(row, places, strict=True)
-        )
+        return tuple(map(min, row, self.owned(used)))
 
 
 def _last_starts(schedule: Schedule, queue: ClusterQueue) -> Mapping[int, float]:
@@ -311,7 +380,6 @@ GRAIN = 0.01
 """Events closer than this part of the time from now share one scheduling cycle."""
 UNKNOWN_SECONDS = 600.0
 """The run time of Workloads in ClusterQueues in which no run time is known."""
-_NEVER = "Never"
 
 _Placed: TypeAlias = "tuple[str, QueuedGroup]"
 """The ClusterQueue in which Workloads compete, and these Workloads."""
@@ -553,11 +621,11 @@ def _newcomers(snapshot: Snapshot) -> Collection[int]:
 
 def _outranked_below(queue: ClusterQueue, record: StartRecord, snapshot: Snapshot) -> int | None:
     """Return below which priority a newcomer may be preempted by others of its ClusterQueue."""
-    if queue.preemption.within_cluster_queue == _NEVER:
+    if queue.preemption.within_cluster_queue == NEVER:
         return None
     highest = max((*record.priorities, *_newcomers(snapshot)))
     # Under the other policy, those of its own priority that are older may preempt it, too.
-    return highest + (queue.preemption.within_cluster_queue != "LowerPriority")
+    return highest + (queue.preemption.within_cluster_queue != LOWER_PRIORITY)
 
 
 def _unordered(queue: ClusterQueue, queued: Sequence[_Placed], snapshot: Snapshot) -> str:
@@ -672,7 +740,7 @@ def _filled(case: _Case, contents: _TreeContents, prepared: _Prepared) -> Schedu
         kueue=case.snapshot.kueue,
         keep=case.keep,
     )
-    if (use := _use(case.snapshot, tree)) is not None:
+    if (use := use_of(case.snapshot, tree)) is not None:
         schedule.order_by_use(use)
     for run in prepared.running:
         schedule.add_running(run)
@@ -689,44 +757,6 @@ def _filled(case: _Case, contents: _TreeContents, prepared: _Prepared) -> Schedu
 def _age(created: int) -> int:
     """Return a place by age, for times in seconds since 1970, with room for ties."""
     return created << 20
-
-
-def _use(snapshot: Snapshot, tree: UsageTree) -> LocalQueueUse | None:
-    """Return what LocalQueues have used; None: no ClusterQueue of the tree orders them by it."""
-    rules, queues = snapshot.kueue.admission_fair_sharing, snapshot.cluster_queues
-    if rules is None or not any(queues[name].usage_based for name in tree.leaves):
-        return None
-    weightless_last = snapshot.kueue.release.weightless_last
-    members = {
-        f"{namespace}/{name}": (snapshot.consumed.get((namespace, name)), local_queue.fair_weight)
-        for (namespace, name), local_queue in snapshot.local_queues.items()
-        if local_queue.cluster_queue in tree.leaves
-    }
-
-    def use(amounts: Mapping[str, float], name: str) -> float:
-        weights, weight = rules.resource_weights, members[name][1]
-        return fair_sharing.queue_usage(
-            amounts, weight=weight, resource_weights=weights, weightless_last=weightless_last
-        )
-
-    def penalty(name: str, taken: Taken) -> float:
-        requests: Counter[str] = Counter()
-        for cell, amount in taken:
-            requests[tree.cells[cell][1]] += amount
-        charged = fair_sharing.entry_penalty(
-            fair_sharing.in_whole_units(requests),
-            sampling=rules.sampling_seconds,
-            half_life=rules.half_life_seconds,
-        )
-        return use(charged, name)
-
-    return LocalQueueUse(
-        amounts={
-            name: use(consumed.amounts if consumed else {}, name)
-            for name, (consumed, _) in members.items()
-        },
-        penalty=penalty,
-    )
 
 
 def _flavors(usage: Amounts) -> str:
@@ -795,9 +825,9 @@ def _uncertain(
 ) -> tuple[str, ...]:
     """Say why a ClusterQueue's forecast is uncertain; each reason widens its ranges."""
     # The event loop preempts, but knows nothing of those who are still to come.
-    preempts = queue.preemption.within_cluster_queue != _NEVER
+    preempts = queue.preemption.within_cluster_queue != NEVER
     others_reclaim = any(
-        member.preemption.reclaim_within_cohort != _NEVER for member in tree if member is not queue
+        member.preemption.reclaim_within_cohort != NEVER for member in tree if member is not queue
     )
     is_fair = snapshot.kueue.fair_sharing or queue.fair_sharing
     reasons = {

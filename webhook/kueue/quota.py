@@ -167,6 +167,11 @@ class UsageTree:
         )
         return max(1, min(rooms, default=_NO_LIMIT))
 
+    def borrows(self, node: int) -> bool:
+        """Return whether a node uses more of some cell than its quota."""
+        first, used, subtree = node * self.width, self.used, self.subtree
+        return any(used[at] > subtree[at] for at in range(first, first + self.width))
+
     def others_borrow(self, leaf: int, cell: int) -> bool:
         """Return whether a ClusterQueue other than *leaf* uses more than its nominal quota."""
         # Kueue reclaims only from ClusterQueues that do.

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from webhook.api import resources as kinds
 from webhook.api.resources import Key, ReadObject
-from webhook.kueue.quota import tree_names
+from webhook.kueue.preemption import candidates_in
 from webhook.kueue.requests import per_pod
 from webhook.learn.dispatches import Dispatches
 from webhook.learn.estimates import AT_ONCE, Failing, Learned, RunTimeLearner, remembered
@@ -275,24 +275,6 @@ class PendingArrivals:
         )
 
 
-_NEVER = "Never"
-
-
-def _preemptible(snapshot: Snapshot) -> frozenset[str]:
-    """Return the ClusterQueues whose own policy, or that of another of their tree, may preempt."""
-    trees = tree_names(snapshot.cluster_queues, snapshot.cohorts)
-    queues = snapshot.cluster_queues.values()
-    reclaimed = {
-        trees[queue.name] for queue in queues if queue.preemption.reclaim_within_cohort != _NEVER
-    }
-    return frozenset(
-        queue.name
-        for queue in queues
-        if queue.preemption.within_cluster_queue != _NEVER
-        or (queue.cohort and trees[queue.name] in reclaimed)
-    )
-
-
 SHAPES_PER_QUEUE = 64
 """Each costs some tens of microseconds whenever its cohort changes; further shapes only wait."""
 
@@ -545,7 +527,7 @@ class State:
             snapshot.cluster_queues is not before.cluster_queues
             or snapshot.cohorts is not before.cohorts
         ):
-            preemptible = _preemptible(snapshot)
+            preemptible = candidates_in(snapshot)
             dirty.update(self._preemptible ^ preemptible)
             self._preemptible = preemptible
         if not dirty:
