@@ -123,10 +123,10 @@ class Installation:
 
     def up(self) -> None:
         """Install the chart, start all processes and return when every replica is ready."""
-        items = self.objects()
-        self._environment = environment_of(items)
-        self.plane.install(items, namespace=NAMESPACE)
-        self.run(settings_of(items))
+        rendered = self._rendered()
+        self._environment = environment_of(rendered)
+        self.plane.install(self._replacing(rendered), namespace=NAMESPACE)
+        self.run(settings_of(rendered))
 
     def run(self, settings: str) -> None:
         """Start what the chart's pods would run, with their settings; wait until all is ready."""
@@ -179,14 +179,18 @@ class Installation:
     # How it is installed.
 
     def objects(self) -> list[Object]:
-        """Render the chart for this installation, with a Service that leads to its port."""
+        """Return what the chart installs here, with a Service that leads to its port."""
+        return self._replacing(self._rendered())
+
+    def _replacing(self, rendered: Sequence[Object]) -> list[Object]:
+        kept = (item for item in rendered if item["kind"] not in REPLACED)
+        return [*kept, service(self.port)]
+
+    def _rendered(self) -> list[Object]:
         values = [f"certificates.mode={self.certificates}", f"service.port={self.port}"]
         if self.certificates == "files":
             values.append(f"certificates.files.caBundle={self.pki.ca_bundle}")
-        items = self._rendered([*values, *self._chart_values])
-        return [*(item for item in items if item["kind"] not in REPLACED), service(self.port)]
-
-    def _rendered(self, values: Sequence[str]) -> list[Object]:
+        values += self._chart_values
         template = [
             "helm",
             "template",

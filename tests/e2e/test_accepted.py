@@ -14,7 +14,7 @@ from tests.e2e import many_jobs
 from tests.e2e.decisions import DECISION, POLICY_API, decision_of, queue_of
 from tests.e2e.plane import has_condition, job_of, wait_for
 from webhook.admission import patch
-from webhook.jobs import batch
+from webhook.jobs import JOB
 
 SEED = 20261
 MANY = 300
@@ -200,7 +200,7 @@ def left_pinned(job):
 
 def undone(job):
     record = json.loads(job["metadata"]["annotations"][DECISION])["original"]
-    return patch.undone(job, patch.original_from_json(record), batch.ALLOWED)
+    return patch.undone(job, patch.original_from_json(record), JOB.allowed)
 
 
 def template_of(job):

@@ -4,6 +4,7 @@ import json
 import subprocess
 import urllib.request
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,13 @@ def test_the_processes_have_the_rights_of_their_service_accounts_alone(plane, we
     assert ask("auth", "can-i", "list", "clusterqueues.kueue.x-k8s.io") == "yes\n"
     assert ask("auth", "can-i", "list", "secrets", "-A") == "no\n"
     assert ask("auth", "can-i", "create", "jobs") == "no\n"
+
+
+@pytest.mark.parametrize("name", ["controller", "webhook-0"])
+def test_the_processes_have_the_environment_of_the_pods(plane, webhook, name):
+    found = Path(f"/proc/{plane.processes.pid(name)}/environ").read_text(encoding="utf-8")
+
+    assert "MALLOC_ARENA_MAX=1" in found.split("\0")
 
 
 def test_a_replica_that_was_killed_decides_again_when_started(plane, webhook, queues):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from webhook.jobs import KINDS, batch
+from webhook.jobs import JOB, KINDS, batch
 from webhook.model.edits import ABSENT, Edit
 from webhook.model.fields import FieldError
 from webhook.model.job import Job, Owner, PodSet
@@ -140,7 +140,7 @@ def test_a_wrong_type_is_named_with_its_place(change, message):
 
 
 def test_the_same_job_has_no_edits():
-    assert batch.edits(job(), job()) == ()
+    assert JOB.edits(job(), job()) == ()
 
 
 def test_each_difference_is_one_edit():
@@ -168,7 +168,7 @@ def test_each_difference_is_one_edit():
     )
     spec = ("spec", "template", "spec")
 
-    assert batch.edits(before, after) == (
+    assert JOB.edits(before, after) == (
         Edit(path=("metadata", "labels", "q"), value="cpu", was="gpu"),
         Edit(path=("metadata", "labels", "new"), value="x", was=ABSENT),
         Edit(path=(*MAIN, "resources", "requests", "cpu"), value="4", was="1"),
@@ -187,7 +187,7 @@ def test_of_several_env_entries_with_one_name_the_last_counts():
     before = job(Container(name="main", env=twice))
     after = job(Container(name="main", env=(twice[0], {"name": "A", "value": "3"})))
 
-    assert batch.edits(before, after) == (
+    assert JOB.edits(before, after) == (
         Edit(
             path=(*MAIN, "env", "A"),
             value={"name": "A", "value": "3"},

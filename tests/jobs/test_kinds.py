@@ -1,8 +1,18 @@
 """A review finds its kind of Job in the one table."""
 
+from dataclasses import replace
+
+from tests.builders import container, job, policy, template
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from webhook.jobs import KINDS
+from webhook.adapt.adaptation import adapt
+from webhook.jobs import JOB, KINDS
+from webhook.kueue import requests
+from webhook.model import marks
+from webhook.model.job import PodSet
+from webhook.model.queues import Snapshot
+
+CPU = container(requests={"cpu": "1"})
 
 GROUP = "batch.example.com"
 KIND = {"group": GROUP, "version": "v1", "kind": "Job"}
@@ -17,3 +27,40 @@ def test_a_kind_that_is_put_into_the_table_is_decided(monkeypatch):
     after, _ = server.create(light_job(), kind=KIND)
 
     assert [OPTION in job["metadata"]["labels"] for job in (before, after)] == [False, True]
+
+
+def test_names_that_tell_kinds_apart_are_unique():
+    names = [kind.kind for kind in KINDS.values()]
+
+    assert len(set(names)) == len(names)
+    assert {kind.framework for kind in KINDS.values()} >= {"batch/job"}
+
+
+def test_every_template_of_a_kind_may_be_patched_and_nothing_else_of_its_spec():
+    for kind in KINDS.values():
+        below = [path for path in kind.allowed if path[0] == "spec"]
+
+        assert {kind.below_template(path) != () for path in below} == {True}
+        assert kind.below_template(("metadata", "labels", "a")) == ()
+
+
+def test_a_batch_job_is_referred_to_by_its_name_and_others_with_their_kind():
+    assert job(name="train").reference == "train"
+    assert job(name="train", kind="RayJob").reference == "rayjob/train"
+
+
+def test_what_a_controller_adds_is_counted_and_never_changed():
+    sidecar = container("autoscaler", requests={"cpu": "500m"})
+    made = PodSet(name="submitter", count=1, template=template(CPU), path=())
+    head = PodSet(name="head", count=1, template=template(CPU), added=(sidecar,))
+    before = replace(job(), pod_sets=(head, made))
+    _, cpu = policy().spec.options
+
+    after = marks.marked(adapt(before, cpu), {}, option="cpu", decision_id="x", policy="p")
+
+    counted = [needs.per_pod["cpu"] for needs in requests.needs(before, Snapshot())]
+    assert counted == [1500, 1000]
+    assert after.pod_sets[1] is made
+    assert {edit.path[:2] for edit in JOB.edits(before, after)} <= {("spec", "template")} | {
+        ("metadata", "labels")
+    }

@@ -3,11 +3,10 @@
 import pytest
 
 from tests.builders import container, job, template
-from webhook.jobs import KINDS
+from webhook.jobs import JOB
 from webhook.jobs.movable import changes_template, obstacle
 from webhook.model.reasons import Obstacle
 
-edits_of = KINDS["batch", "v1", "Job"].edits
 OPTION = "kueue-fallback.dev/option"
 NODES = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}
 GPU = container(requests={"cpu": "4"}, limits={"nvidia.com/gpu": "1"})
@@ -19,7 +18,7 @@ def pods(*containers, queue="gpu-lq", **rest):
 
 
 def found(before, after, **known):
-    return obstacle(edits_of(before, after), **known)
+    return obstacle(JOB.edits(before, after), JOB, **known)
 
 
 @pytest.mark.parametrize(
@@ -107,5 +106,5 @@ def test_what_speaks_against_it_on_its_workload_counts_where_that_would_follow(b
 def test_our_marks_alone_are_no_change_of_the_template():
     before, after = pods(GPU), pods(GPU, labels={OPTION: "cpu"})
 
-    assert not changes_template(edits_of(before, after))
-    assert changes_template(edits_of(before, pods(GPU, labels={"tier": "cpu"})))
+    assert not changes_template(JOB.edits(before, after), JOB)
+    assert changes_template(JOB.edits(before, pods(GPU, labels={"tier": "cpu"})), JOB)

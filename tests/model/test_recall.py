@@ -1,7 +1,7 @@
 import tracemalloc
 
 from tests.reviews import light_job
-from webhook.jobs import batch
+from webhook.jobs import batch, served_job
 from webhook.model.pods import Memo
 
 
@@ -46,7 +46,7 @@ def test_what_alone_is_too_long_is_not_kept_and_puts_nobody_out():
 def test_hundreds_of_long_templates_take_a_few_megabytes():
     job = light_job()
     container = job["spec"]["template"]["spec"]["containers"][0]
-    batch.forget()
+    served_job.forget()
 
     tracemalloc.start()
     for number in range(400):
@@ -55,5 +55,5 @@ def test_hundreds_of_long_templates_take_a_few_megabytes():
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    batch.forget()
+    served_job.forget()
     assert kept < 6_000_000

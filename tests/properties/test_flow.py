@@ -11,7 +11,7 @@ from tests.properties.jobs import adaptations, jobs
 from webhook.admission import patch
 from webhook.decide import decision_record
 from webhook.flow import create
-from webhook.jobs import batch
+from webhook.jobs import served_job
 from webhook.model.decision import Decided
 from webhook.model.job import DECISION
 from webhook.model.reasons import Skip
@@ -51,12 +51,12 @@ def test_a_manifest_that_carries_a_decision_is_decided_as_it_was_submitted(sourc
 @given(jobs(), adaptations())
 def test_what_is_remembered_of_a_template_changes_no_answer(source, adaptation):
     found, job = world(adaptation), submitted(source)
-    batch.forget()
+    served_job.forget()
     first = answered(job, found, "a1b2c3d4-0000")
 
     remembered = answered(job, found, "b1b2c3d4-0000")
 
-    batch.forget()
+    served_job.forget()
     assert remembered == answered(job, found, "b1b2c3d4-0000")
     assert [op["path"] for op in remembered] == [op["path"] for op in first]
     assert jsonpatch.apply_patch(job, remembered) == decided(job, found, uid="b1b2c3d4-0000")[1]

@@ -100,7 +100,7 @@ def test_undone_it_is_what_was_submitted_and_pinned(source, first, second, moves
     if isinstance(outcome, Declined):
         assert plain(after) == plain(stored)
         return
-    if not changes_template(KIND.edits(KIND.read(stored), KIND.read(after))):
+    if not changes_template(KIND.edits(KIND.read(stored), KIND.read(after)), KIND):
         assert after["spec"] == stored["spec"]
         after = unmarked(after)
     assert resolved(after) == resolved(pinned(job, stored))

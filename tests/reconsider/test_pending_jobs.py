@@ -1,8 +1,9 @@
 """What the controller keeps of Jobs that may be moved: never more than a tenant's share."""
 
+import json
 import sys
 
-from tests.controller.moving import job
+from tests.controller.moving import DECISION, job
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import pending_jobs
 
@@ -42,3 +43,27 @@ def test_a_template_with_too_much_text_is_not_kept_and_its_job_not_moved():
     assert found.obstacle is Obstacle.TOO_LARGE
     assert texts(found.job) < 5_000
     assert sys.getsizeof(found.job.pod_sets) < 200
+
+
+def test_jobs_from_one_template_share_its_pod_sets_whatever_their_pods_are_found_by():
+    found = [pending_jobs.read_job(stored(number)).job.pod_sets for number in (1, 2)]
+
+    assert found[0] is found[1]
+    (pod_set,) = found[0]
+    assert pod_set.template.labels == {"app": "x"}
+
+
+def stored(number):
+    """A decided Job with what tells it from others of its template."""
+    source = job(number, option="cpu")
+    decision = json.loads(source["metadata"]["annotations"][DECISION])
+    place = "/spec/template/metadata/annotations/kueue-fallback.dev~1decision-id"
+    decision["original"] = {place: None}
+    source["metadata"]["annotations"][DECISION] = json.dumps(decision)
+    unique = {"controller-uid": f"uid-{number}", "job-name": f"job-{number}"}
+    labels = {**unique, **{f"batch.kubernetes.io/{name}": text for name, text in unique.items()}}
+    source["spec"]["template"]["metadata"] = {
+        "labels": {"app": "x", **labels},
+        "annotations": {"kueue-fallback.dev/decision-id": f"id-{number}"},
+    }
+    return source

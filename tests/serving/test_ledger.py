@@ -197,3 +197,11 @@ def test_its_length_is_the_number_of_placements():
     ledger.enter(arrival("b"), 1.0)
 
     assert len(ledger) == 2
+
+
+def test_a_workload_claims_only_placements_of_jobs_of_its_own_kind():
+    ledger = ledger_with("gen:team/rayjob/sd-/u1", "gen:team/sd-/u2")
+
+    ledger.seen([SeenWorkload("job:team/rayjob/sd-x7k2p", "team", "rayjob/sd-x7k2p", "gpu-lq")])
+
+    assert [entry.key for entry in ledger.entries()] == ["gen:team/sd-/u2"]

@@ -216,6 +216,8 @@ def adapt(job: Job, option: Option) -> Job:
 def _adapt(pod_sets: tuple[PodSet, ...], adaptation: Adaptation) -> tuple[PodSet, ...]:
     adapted = PodSets(
         replace(pod_set, template=_adapt_template(pod_set.template, adaptation))
+        if pod_set.path
+        else pod_set
         for pod_set in pod_sets
     )
     return pod_sets if adapted == pod_sets else adapted

@@ -130,6 +130,8 @@ def _movable(
 ) -> tuple[PodSet, ...]:
     movable = PodSets(
         replace(new, template=_with_references(old.template, new.template, option, policy))
+        if new.path
+        else new
         for old, new in zip(before, after, strict=True)
     )
     return after if movable == after else movable

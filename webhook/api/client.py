@@ -7,8 +7,10 @@ objects mean is not known here.
 
 from __future__ import annotations
 
+import codecs
 import copy
 import http
+import io
 import json
 import re
 import threading
@@ -35,13 +37,14 @@ from webhook.api.kubernetes_api import (
 from webhook.api.resources import KUEUE_GROUP
 from webhook.model.fields import DEEPEST
 
-_TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]')
+_TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]')
 """Strings, and opening and closing brackets."""
 
 
-def parse(content: bytes) -> Mapping[str, Any]:
+def parse(chunks: list[bytes]) -> Mapping[str, Any]:
+    """Parse an answer; its *chunks* are taken out of the list, so that only the text is held."""
     try:
-        document = _loaded(content)
+        document = _loaded(_text_of(chunks))
     except ValueError as error:
         raise Unreachable(f"an answer that is not JSON: {error}") from error
     if not isinstance(document, dict):
@@ -49,7 +52,17 @@ def parse(content: bytes) -> Mapping[str, Any]:
     return document
 
 
-def _loaded(content: bytes) -> Any:
+def _text_of(chunks: list[bytes]) -> str:
+    """Decode *chunks* one by one and drop each: they may be megabytes that a tenant wrote."""
+    decoder, text = codecs.getincrementaldecoder("utf-8")(), io.StringIO()
+    chunks.reverse()
+    while chunks:
+        text.write(decoder.decode(chunks.pop()))
+    text.write(decoder.decode(b"", final=True))
+    return text.getvalue()
+
+
+def _loaded(content: str) -> Any:
     """Parse JSON; what is nested deeper than anything we read becomes null.
 
     Anyone who may create a Job may nest its ``managedFields`` thousands deep.
@@ -57,17 +70,17 @@ def _loaded(content: bytes) -> Any:
     try:
         return json.loads(content)
     except RecursionError:
-        return json.loads(b"".join(_shallow(content)))
+        return json.loads("".join(_shallow(content)))
 
 
-def _shallow(content: bytes) -> Iterator[bytes]:
+def _shallow(content: str) -> Iterator[str]:
     depth = kept = 0
     for token in _TOKENS.finditer(content):
-        if token[0] in b"{[":
+        if token[0] in "{[":
             depth += 1
             if depth == DEEPEST + 1:
-                yield content[kept : token.start()] + b"null"
-        elif token[0] in b"}]":
+                yield content[kept : token.start()] + "null"
+        elif token[0] in "}]":
             if depth == DEEPEST + 1:
                 kept = token.end()
             depth -= 1
@@ -75,17 +88,18 @@ def _shallow(content: bytes) -> Iterator[bytes]:
 
 
 def events(response: urllib3.BaseHTTPResponse) -> Iterator[Mapping[str, Any]]:
-    parts: list[bytes] = []
+    line: list[bytes] = []
     try:
         for chunk in response.stream(1 << 16):
-            # A line of a megabyte comes in many chunks, and is put together once.
-            first, *following = chunk.split(b"\n")
-            parts.append(first)
-            for following_part in following:
-                line = b"".join(parts)
-                parts = [following_part]
-                if line.strip():
+            # A line of a megabyte comes in many chunks. None is held while its event is dealt with
+            # and the next one is waited for.
+            *ends, begun = chunk.split(b"\n")
+            for end in ends:
+                line.append(end)
+                if any(part.strip() for part in line):
                     yield parse(line)
+                line.clear()
+            line.append(begun)
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise Unreachable(str(error)) from error
     finally:
@@ -93,8 +107,8 @@ def events(response: urllib3.BaseHTTPResponse) -> Iterator[Mapping[str, Any]]:
         response.close()
 
 
-def _page(response: urllib3.BaseHTTPResponse, path: str) -> bytes:
-    """Read a page of a list.
+def _page(response: urllib3.BaseHTTPResponse, path: str) -> list[bytes]:
+    """Read a page of a list, in chunks.
 
     Raises:
         TooLarge: it has more than ``MOST_BYTES``.
@@ -109,7 +123,7 @@ def _page(response: urllib3.BaseHTTPResponse, path: str) -> bytes:
             # The rest is still in flight, so the connection is not reused.
             response.close()
             raise TooLarge(path)
-    return b"".join(chunks)
+    return chunks
 
 
 def warnings(response: urllib3.BaseHTTPResponse) -> tuple[str, ...]:
@@ -352,8 +366,8 @@ class Client:
         )
         is_page = (params or {}).get("limit", _ONE) != _ONE
         try:
-            content = _page(response, path) if is_page else response.read()
-            return parse(content), warnings(response)
+            chunks = _page(response, path) if is_page else [response.read()]
+            return parse(chunks), warnings(response)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unreachable(str(error)) from error
         finally:

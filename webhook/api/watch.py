@@ -118,11 +118,12 @@ def list_pages(
         limit = min(most, 2 * limit)
         if not _is_list(page):
             raise Unreachable("an answer that is no list of objects")
-        yield page
         token = (page.get("metadata") or {}).get("continue")
+        yield page
         if not token:
             return
         following = {"continue": token}
+        del page  # which may take megabytes, before the next one is read
 
 
 def _is_list(page: Mapping[str, Any]) -> bool:
@@ -196,6 +197,7 @@ class Follower:
             items = paced(page.get("items") or (), clock=self._clock, sleep=self._sleep)
             entries.extend(self._read(self._resource.kind, source) for source in items)
             version = str((page.get("metadata") or {}).get("resourceVersion") or "")
+            del page, items
         self._version = version
         self._emit(WatchUpdate(kind=self._resource.kind, at=at, entries=tuple(entries)))
 
@@ -211,6 +213,7 @@ class Follower:
         self._proven = False
         for event in self._transport.watch(path, params, read_seconds=seconds + _GRACE_SECONDS):
             self._take(event)
+            del event  # which may be large, before the next one is waited for
         self._tell()
         self._proven = True
         if self._clock() - opened < _TOO_SHORT_SECONDS:

@@ -25,7 +25,7 @@ from webhook.commands.manifest import ManifestObject, read_job, read_policies
 from webhook.decide import match, options
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import carry_out, decided_job, undoing
-from webhook.jobs import JOB
+from webhook.jobs import JOB, batch
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
@@ -47,12 +47,6 @@ _OF_A_RUN = (
     "selfLink",
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
-)
-
-_LABELS_OF_A_RUN = tuple(
-    prefix + name
-    for prefix in ("", "batch.kubernetes.io/")
-    for name in ("controller-uid", "job-name")
 )
 
 
@@ -141,7 +135,7 @@ def _take_off(spec: dict[str, Any]) -> None:
         return
     spec.pop("selector", None)
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    for name in _LABELS_OF_A_RUN:
+    for name in batch.GENERATED:
         labels.pop(name, None)
 
 

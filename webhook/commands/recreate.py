@@ -25,7 +25,6 @@ from webhook.decide import decision_record
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import decided_job
 from webhook.jobs import JOB
-from webhook.jobs.batch import held_back
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL, REASON, UNDONE
 from webhook.model.queues import MULTIKUEUE
@@ -86,7 +85,7 @@ def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
             unread = case.doubt or Obstacle.UNREADABLE
             raise NotUndoneError(f"{target} is not undone: {unread.meaning}.")
         clean = case.recovered().submitted_source
-        if obstacle := held_back(_without_managed_by(job)):
+        if obstacle := JOB.held_back(_without_managed_by(job)):
             raise NotUndoneError(f"{target} is not undone: {obstacle.meaning}.")
     except FieldError as error:
         raise NotUndoneError(f"{target} cannot be read: {error}") from error

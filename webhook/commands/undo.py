@@ -139,14 +139,14 @@ def _because(error: Refused) -> str:
 
 def _refusal(target: Target, job: Mapping[str, Any]) -> str:
     """Return why an undo cannot be asked for; empty: it can."""
-    from webhook.jobs.batch import held_back
+    from webhook.jobs import JOB
     from webhook.model.fields import FieldError
     from webhook.model.reasons import Obstacle
 
     if without := without_decision(target, job):
         return without
     try:
-        obstacle = held_back(job)
+        obstacle = JOB.held_back(job)
     except FieldError as error:
         return f"{target} cannot be read: {error}"
     if obstacle is None:

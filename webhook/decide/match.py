@@ -11,6 +11,7 @@ from math import inf
 from operator import itemgetter
 from typing import Final, TypeAlias
 
+from webhook.jobs import BY_NAME
 from webhook.kueue.requests import needs
 from webhook.learn import job_class
 from webhook.model import flags
@@ -105,7 +106,7 @@ def skip(job: Job, snapshot: Snapshot) -> Skip | None:
         (Skip.ELASTIC_JOB, job.annotations.get(_ELASTIC) == "true"),
         (Skip.MANAGED_BY, job.managed_by is not None),
         (Skip.OPTED_OUT, job.annotations.get(POLICY) == OPT_OUT),
-        (Skip.KIND_NOT_MANAGED, "batch/job" not in snapshot.kueue.frameworks),
+        (Skip.KIND_NOT_MANAGED, not _kind_is_managed(job, snapshot)),
         (Skip.NAMESPACE_NOT_MANAGED, not _namespace_is_managed(job, snapshot)),
     ):
         if applies:
@@ -347,6 +348,10 @@ def _namespace_labels(namespace: str, snapshot: Snapshot) -> Mapping[str, str]:
 
 def _namespace_is_managed(job: Job, snapshot: Snapshot) -> bool:
     return snapshot.kueue.managed_namespaces.matches(_namespace_labels(job.namespace, snapshot))
+
+
+def _kind_is_managed(job: Job, snapshot: Snapshot) -> bool:
+    return BY_NAME[job.kind].framework in snapshot.kueue.frameworks
 
 
 def _owner_is_managed(job: Job, snapshot: Snapshot) -> bool:

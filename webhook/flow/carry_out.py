@@ -25,7 +25,7 @@ from webhook.model import marks
 from webhook.model.decision import Assessment, Decided, Decision
 from webhook.model.edits import HOLE, Edit, Prepared
 from webhook.model.fields import FieldError
-from webhook.model.job import DECISION_ID, Job
+from webhook.model.job import DECISION_ID, Job, reference_of
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
 from webhook.model.signatures import SigningKeys, signed_id, signed_record
@@ -53,7 +53,8 @@ def decided_before(job: Job, recorded: Recorded, snapshot: Snapshot) -> Arrival 
     That call may have reached another replica. None: it left the Job as submitted, or what the
     Job asks for cannot be read.
     """
-    ids = {pod_set.template.annotations.get(DECISION_ID) for pod_set in job.pod_sets}
+    templates = [pod_set.template for pod_set in job.pod_sets if pod_set.path]
+    ids = {template.annotations.get(DECISION_ID) for template in templates}
     asked = _needs(job, snapshot)
     # Only a decision that was carried out marks the pod templates; without the mark, nothing could
     # tell the Workload from others.
@@ -79,8 +80,8 @@ def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
     # Kueue queues no Workload whose LocalQueue does not exist.
     if (job.namespace, queue) not in snapshot.local_queues or asked is None:
         return None
-    name = f"job:{job.namespace}/{job.name}"
-    generated = f"gen:{job.namespace}/{job.generate_name}/{uid}"
+    name = f"job:{job.namespace}/{job.reference}"
+    generated = f"gen:{job.namespace}/{reference_of(job.kind, job.generate_name)}/{uid}"
     return Arrival(
         key=name if job.name else generated,
         namespace=job.namespace,

@@ -79,7 +79,7 @@ def _move(
 ) -> Moved | Refusal:
     snapshot, raw = occupancy.snapshot, case.current
     # Kueue takes up a changed Job only as long as its Workload has no quota (decision 0018).
-    blocked = snapshot.obstacles.get((raw.namespace, raw.name))
+    blocked = snapshot.obstacles.get((raw.namespace, raw.reference))
     asked = _MoveRequest(case=case, option=raw.annotations[jobs.MOVE_TO], blocked=blocked)
     if skipped := match.skip(asked.case.submitted, snapshot):
         obstacle = _SKIPPED.get(skipped, Obstacle.NOT_OURS)
@@ -188,11 +188,11 @@ def _carried_out(
     after = carry_out.under(job, policy, taken, decision_id=signed.id, class_text=class_text)
     after = movable_env.still_movable(case.current, after)
     changes = kind.edits(case.current, after)
-    if obstacle := movable.obstacle(changes, workload=asked.blocked):
+    if obstacle := movable.obstacle(changes, kind, workload=asked.blocked):
         return Refusal(obstacle=obstacle)
     # Kueue takes over a changed queue alone, but not changed marks on the template: where nothing
     # else changes there, the old marks stay, and with them the old signature.
-    if not movable.changes_template(changes):
+    if not movable.changes_template(changes, kind):
         if after.queue == case.current.queue:
             return Refusal(obstacle=Obstacle.ALREADY_THERE)
         # Guests are counted by the policy's mark, which such a move cannot add (decision 0013).

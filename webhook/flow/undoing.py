@@ -77,7 +77,7 @@ def _undone(
         return Refusal(obstacle=Obstacle.NO_QUEUE)
     if _would_cross(raw, case.submitted, snapshot):
         return Refusal(obstacle=Obstacle.MANAGED_BY, detail=_CROSSING)
-    blocked = snapshot.obstacles.get((raw.namespace, raw.name))
+    blocked = snapshot.obstacles.get((raw.namespace, raw.reference))
     after = put_back(raw, case.submitted, kind, blocked=blocked)
     if isinstance(after, Obstacle):
         return Refusal(obstacle=after)
@@ -110,10 +110,12 @@ def put_back(
     # Variables stay references to annotations: a Job's environment is immutable (decision 0020).
     after = movable_env.still_movable(raw, marks.unmarked(clean))
     changes = kind.edits(raw, after)
-    if obstacle := movable.obstacle(changes, workload=blocked):
+    if obstacle := movable.obstacle(changes, kind, workload=blocked):
         return obstacle
     # Kueue does not take over a template in which only our marks change.
-    return after if movable.changes_template(changes) else replace(after, pod_sets=raw.pod_sets)
+    if movable.changes_template(changes, kind):
+        return after
+    return replace(after, pod_sets=raw.pod_sets)
 
 
 def _unasked(raw: Job) -> Job:

@@ -1,16 +1,15 @@
 """Tells whether Kubernetes accepts edits to a pending Job, and whether Kueue takes them up.
 
-In the pod template of a suspended Job only resources and scheduling directives may change; and
-Kueue notices a changed template only by its containers. It must not know why a Job is moved.
-https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/apis/batch/validation/validation.go#L643
+What may change in the pod templates of a suspended Job depends on its kind; and Kueue notices a
+changed template only by its containers. It must not know why a Job is moved.
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/util/equality/podset.go#L41
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from webhook.jobs.batch import TEMPLATE
+from webhook.jobs.job_kind import JobKind
 from webhook.model import quantity
 from webhook.model.edits import ABSENT, Absent, Edit, Path
 from webhook.model.fields import FieldError, Json
@@ -36,7 +35,9 @@ _OUR_MARKS = frozenset(
 )
 
 
-def obstacle(edits: Iterable[Edit], *, workload: Obstacle | None = None) -> Obstacle | None:
+def obstacle(
+    edits: Iterable[Edit], kind: JobKind, *, workload: Obstacle | None = None
+) -> Obstacle | None:
     """Return why *edits* to a pending Job cannot be made or go unnoticed by Kueue; None: they can.
 
     Our own marks on the pod template do not count, as a move without other changes to it leaves
@@ -44,68 +45,43 @@ def obstacle(edits: Iterable[Edit], *, workload: Obstacle | None = None) -> Obst
     """
     edits = tuple(edits)
     for edit in edits:
-        if refusal := _immutable(edit):
+        if edit.path == _PRIORITY and edit.value is ABSENT:
+            return Obstacle.IMMUTABLE_PRIORITY
+        if refusal := kind.immutable(kind.below_template(edit.path), edit):
             return refusal
-    changed = _of_template(edits)
+    changed = _of_template(edits, kind)
     if not changed and not any(edit.path in _FOLLOWED for edit in edits):
         return None
     # Once a Workload was evicted, Kueue takes up a new queue only with a changed pod template:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go#L580
     if workload is not None and not (changed and workload is Obstacle.EVICTED):
         return workload
-    is_noticed = not changed or any(map(_is_noticed, changed))
+    is_noticed = not changed or any(_is_noticed(below, edit) for below, edit in changed)
     return None if is_noticed else Obstacle.KUEUE_WOULD_NOT_NOTICE
 
 
-def changes_template(edits: Iterable[Edit]) -> bool:
-    """Tell whether the pod template changes in more than our marks.
+def changes_template(edits: Iterable[Edit], kind: JobKind) -> bool:
+    """Tell whether a pod template changes in more than our marks.
 
     Where it does not, only the queue label moves. The template then stays as it is, marks included,
     because Kueue would not take new marks over and would write the old ones back.
     """
-    return bool(_of_template(edits))
+    return bool(_of_template(edits, kind))
 
 
-def _of_template(edits: Iterable[Edit]) -> list[Edit]:
-    return [edit for edit in edits if _within(edit.path) and _within(edit.path) not in _OUR_MARKS]
+def _of_template(edits: Iterable[Edit], kind: JobKind) -> list[tuple[Path, Edit]]:
+    """List the edits to pod templates, without those of our marks, with their paths below these."""
+    placed = ((kind.below_template(edit.path), edit) for edit in edits)
+    return [(below, edit) for below, edit in placed if below and below not in _OUR_MARKS]
 
 
-def _within(path: Path) -> Path:
-    """Return the part of a path below the pod template; empty: it is not in it."""
-    return path[len(TEMPLATE) :] if path[: len(TEMPLATE)] == TEMPLATE else ()
-
-
-def _immutable(edit: Edit) -> Obstacle | None:
-    if edit.path == _PRIORITY and edit.value is ABSENT:
-        return Obstacle.IMMUTABLE_PRIORITY
-    match _within(edit.path):
-        case ("spec", "containers" | "initContainers", _, "image"):
-            return Obstacle.IMMUTABLE_IMAGE
-        case ("spec", "containers" | "initContainers", _, "env", _):
-            return Obstacle.IMMUTABLE_ENV
-        case ("spec", "runtimeClassName"):
-            return Obstacle.IMMUTABLE_RUNTIME_CLASS
-        case ("spec", "affinity") if _between_pods(edit.was) != _between_pods(edit.value):
-            return Obstacle.IMMUTABLE_AFFINITY
-    return None
-
-
-def _between_pods(affinity: Json | Absent) -> Mapping[str, Json]:
-    """Return the parts of an affinity that are immutable: all but node affinity."""
-    if not isinstance(affinity, Mapping):
-        return {}
-    return {
-        kind: terms
-        for kind, terms in affinity.items()
-        if kind != "nodeAffinity" and terms is not None
-    }
-
-
-def _is_noticed(edit: Edit) -> bool:
-    """Tell whether Kueue notices an edit: it changes the amount of a container's resource."""
-    match _within(edit.path):
+def _is_noticed(below: Path, edit: Edit) -> bool:
+    """Tell whether Kueue notices an edit: it changes something in a container."""
+    match below:
         case ("spec", "containers" | "initContainers", _, "resources", *_):
             return not _is_same_amount(edit.was, edit.value)
+        case ("spec", "containers" | "initContainers", *_):
+            return True
     return False
 
 

@@ -50,7 +50,11 @@ def _needs(
             name=pod_set.name,
             count=pod_set.count,
             per_pod=per_pod(
-                pod_set.template, limit_ranges=limit_ranges, overheads=overheads, kueue=kueue
+                pod_set.counted,
+                limit_ranges=limit_ranges,
+                overheads=overheads,
+                kueue=kueue,
+                path=".".join(pod_set.path),
             ),
             template=_of_flavors(pod_set.template),
             min_count=pod_set.min_count,
@@ -309,6 +313,8 @@ def unmodelled(job: Job, queue: str, snapshot: Snapshot) -> str:
     # With partial admission Kueue may admit fewer pods than the Job asks for.
     if MIN_PARALLELISM in job.annotations:
         return f"its annotation {MIN_PARALLELISM}"
+    if job.unmodelled:
+        return job.unmodelled
     return _mapped_device(job, queue, snapshot)
 
 

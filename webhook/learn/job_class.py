@@ -107,7 +107,7 @@ def of_pods(
     asked: list[Any] = []
     words: list[Sequence[str]] = []
     for pod_set in pod_sets:
-        template = pod_set.template
+        template = pod_set.counted
         amounts = per_pod(template, limit_ranges=(), overheads=EMPTY, kueue=_PLAIN)
         containers = (*template.containers, *template.init_containers)
         asked.append(

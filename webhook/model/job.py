@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from webhook.model.edits import Path
 from webhook.model.fields import FieldError, seconds_since_1970
-from webhook.model.pods import PodTemplate
+from webhook.model.pods import Container, PodTemplate
 from webhook.model.reasons import Obstacle
 
 T = TypeVar("T")
@@ -42,6 +43,8 @@ MOVE_REASON = OURS + "move-reason"
 """Why, in words for people; consumed with ``MOVE_TO``."""
 PROBE = OURS + "probe"
 """On a dry run that asks whether the webhook is called at all: a nonce."""
+PLAIN: Final = "Job"
+"""The kind of Jobs whose names stand for themselves."""
 JOB_CONTROLLER = "kubernetes.io/job-controller"
 ENV_PREFIX = OURS + "env."
 """On the pod template: values that environment variables are read from, so that they can change."""
@@ -65,6 +68,17 @@ class PodSet:
     template: PodTemplate
     min_count: int | None = None
     """The fewest pods with which Kueue may admit it (partial admission); None: all or none."""
+    path: Path = ("spec", "template")
+    """The template's place in the object; empty: it is not there, as its controller makes it."""
+    added: tuple[Container, ...] = ()
+    """Containers that its controller adds to each pod, which Kueue counts as well."""
+
+    @property
+    def counted(self) -> PodTemplate:
+        """The template with all containers that Kueue counts."""
+        if not self.added:
+            return self.template
+        return replace(self.template, containers=(*self.template.containers, *self.added))
 
 
 class PodSets(tuple[PodSet, ...]):  # noqa: SLOT001 - a tuple with slots could remember nothing
@@ -119,6 +133,14 @@ class Job:
 
     The name tells it from a copy that is made within the same second.
     """
+    kind: str = PLAIN
+    unmodelled: str = ""
+    """What its kind says of it that is not modelled, in words; empty: nothing."""
+
+    @property
+    def reference(self) -> str:
+        """Its name within its namespace, such as ``rayjob/train``; a batch Job's is its name."""
+        return reference_of(self.kind, self.name)
 
     @property
     def queue(self) -> str:
@@ -132,6 +154,15 @@ class Job:
         https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/apis/batch/types.go, JobSpec
         """
         return replace(self, managed_by=self.managed_by or JOB_CONTROLLER)
+
+
+LONGEST_KIND: Final = 63
+"""Characters of a kind's name, as Kubernetes allows them."""
+
+
+def reference_of(kind: str, name: str) -> str:
+    """Return the name by which a Job of any kind is told from all others in its namespace."""
+    return name if kind == PLAIN else f"{kind.lower()}/{name}"
 
 
 LONGEST_LEFT: Final = 4096
@@ -199,4 +230,4 @@ class Pending:
 
     @property
     def key(self) -> str:
-        return f"{self.job.namespace}/{self.job.name}"
+        return f"{self.job.namespace}/{self.job.reference}"

@@ -67,11 +67,13 @@ def marked(
         ours[JOB_CLASS] = job_class
 
     def mark(pod_set: PodSet) -> PodSet:
+        if not pod_set.path:
+            return pod_set
         template = pod_set.template
         labels = {**template.labels, OPTION_LABEL: option}
         annotations = {**template.annotations, **ours}
         template = replace(template, labels=labels, annotations=annotations)
-        return PodSet(name=pod_set.name, count=pod_set.count, template=template)
+        return replace(pod_set, template=template)
 
     pod_sets = tuple(mark(pod_set) for pod_set in job.pod_sets)
     return replace(job, labels=labels, pod_sets=pod_sets)

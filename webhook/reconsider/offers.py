@@ -198,11 +198,11 @@ class MoveOptions:
     ) -> Obstacle | None:
         """Return why a Job cannot be moved from *stands* to *there*; None: it can."""
         changes = JOB.edits(stands, there)
-        if refusal := obstacle(changes):
+        if refusal := obstacle(changes, JOB):
             return refusal
         # A move of the queue alone leaves the pod template without the option's mark, by which
         # guests of the option are counted (decision 0013).
-        if not changes_template(changes):
+        if not changes_template(changes, JOB):
             is_uncounted = marks.would_be_uncounted(
                 question.policy, option, question.workload.policy
             )

@@ -14,6 +14,7 @@ from webhook.api.resources import ReadObject, Resource, read_by
 from webhook.flow import decided_job
 from webhook.flow.decided_job import DecidedJob
 from webhook.jobs import JOB
+from webhook.jobs.batch import ungenerated
 from webhook.model import fields, job_manifest, marks
 from webhook.model.fields import FieldError
 from webhook.model.job import (
@@ -60,7 +61,8 @@ def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pend
         return None
     metadata, status = (fields.mapping(source, key, "") for key in ("metadata", "status"))
     created = fields.created_unix(source)
-    job = decided_job.read(source, JOB, keys, created=created)
+    # So that Jobs from one template share its pod sets, and what is worked out of them.
+    job = decided_job.read(ungenerated(source), JOB, keys, created=created)
     raw, recorded = job.current, job.believed
     moves = recorded.moves if recorded is not None else 0
     submitted = marks.unmarked(job.recovered_if_possible().submitted)

@@ -142,7 +142,11 @@ class Handler:
             moment = self._moment(review.uid, now)
             source = _with_namespace(review)
             outcome = create.consider(source, kind, self._occupancy(), moment, self._rules)
-            if _is_unmarked(outcome) and not review.dry_run and self._is_repeated(source, now):
+            if (
+                _is_unmarked(outcome)
+                and not review.dry_run
+                and self._is_repeated(source, kind, now)
+            ):
                 outcome = Skipped(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
             # Verifying applies the patch to the review's own object: nothing reads it afterwards.
             prepared = outcome.prepared if isinstance(outcome, Decided) else None
@@ -172,12 +176,12 @@ class Handler:
         self._here.enter(arrival, now)
         self._metrics.placements.inc()
 
-    def _is_repeated(self, source: Mapping[str, Any], now: float) -> bool:
+    def _is_repeated(self, source: Mapping[str, Any], kind: JobKind, now: float) -> bool:
         # Kueue's webhook suspends a Job that names a queue; the API server may then call us again.
-        metadata, spec = source["metadata"], source.get("spec") or {}
+        metadata = source["metadata"]
         name = metadata.get("name") or metadata.get("generateName")
-        key = f"{metadata['namespace']}/{name}"
-        if spec.get("suspend") is True:
+        key = f"{kind.kind}/{metadata['namespace']}/{name}"
+        if kind.is_suspended(source):
             return self._repeated.is_repeated(key, now)
         self._repeated.expect(key, now)
         return False

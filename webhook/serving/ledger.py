@@ -153,7 +153,9 @@ class Ledger:
 def _may_be(arrival: Arrival, workload: SeenWorkload) -> bool:
     if (arrival.namespace, arrival.local_queue) != (workload.namespace, workload.local_queue):
         return False
-    base = arrival.key.removeprefix(UNNAMED).split("/")[1][:_LONGEST_BASE]
+    # Its key is made of namespace, kind (if it is no batch Job), generateName and the review's UID.
+    *kind, base = arrival.key.removeprefix(UNNAMED).split("/")[1:-1]
+    base = "/".join((*kind, base[:_LONGEST_BASE]))
     name = workload.job_name
     return name.startswith(base) and len(name) == len(base) + _RANDOM
 

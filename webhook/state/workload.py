@@ -34,7 +34,15 @@ from webhook.learn.workload_runs import (
 from webhook.model import fields, marks, quantity
 from webhook.model.fields import child
 from webhook.model.forecasts import JobClass
-from webhook.model.job import DECIDED_BY, DECISION_ID, OPTION_LABEL, OURS, PodSet
+from webhook.model.job import (
+    DECIDED_BY,
+    DECISION_ID,
+    LONGEST_KIND,
+    OPTION_LABEL,
+    OURS,
+    PodSet,
+    reference_of,
+)
 from webhook.model.job_manifest import said_to_kueue
 from webhook.model.pods import read_template, recalling
 from webhook.model.queues import Arrival, FlavorResource, Stage
@@ -180,7 +188,7 @@ class Workload(NamedTuple):
     policy: str
     option: str
     job: str
-    """The name of the Job that owns it; empty: owned by something else."""
+    """``Job.reference`` of the Job that owns it; empty: nothing does, as far as is known."""
     replaces: str
     """``namespace/name`` of the slice that it takes over from."""
     pod_sets: tuple[PodSet, ...]
@@ -374,8 +382,12 @@ def _replaced(metadata: Mapping[str, Any]) -> str:
 
 def _owner(metadata: Mapping[str, Any]) -> str:
     for owner, here in fields.objects(metadata, "ownerReferences", "metadata"):
-        if owner.get("kind") == "Job" and owner.get("controller") is True:
-            return fields.text(owner, "name", here)
+        kind = owner.get("kind")
+        if not isinstance(kind, str) or len(kind) > LONGEST_KIND:
+            continue
+        # The Workload of a variant is owned by another Workload.
+        if kind != "Workload" and owner.get("controller") is True:
+            return reference_of(kind, fields.text(owner, "name", here))
     if _ORIGIN in fields.mapping(metadata, "labels", "metadata"):
         return _owner_by_name(fields.text(metadata, "name", "metadata"))
     return ""

@@ -1,0 +1,145 @@
+"""Reads what Jobs of every kind have in common: their metadata, and pod sets from templates.
+
+Equal pod sets are the same object, so that work on them is done once. It must not know any kind.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from webhook.jobs import template
+from webhook.model import fields
+from webhook.model.edits import Path
+from webhook.model.fields import FieldError
+from webhook.model.job import Job, Owner, PodSet, PodSets
+from webhook.model.pods import Container, Memo, read_template
+
+_WITHOUT_REFERENCES = 2
+"""The version of ``marshal`` that writes equal values as equal bytes."""
+_shared: Memo[PodSets] = Memo(most=512, most_bytes=192 * 1024)
+"""A template of a few lines takes 1 to 2 kB: so many recur that at least a hundred are kept."""
+_LONGEST_SHARED = 32 * 1024
+"""Bytes of a Job's templates that are kept; larger ones would put many others out."""
+_LONGEST_UNCHECKED = 16 * 1024
+"""Bytes of a template that is too small to have too many entries, containers excepted."""
+_MOST_POD_SETS = 18
+"""Kueue's ``MaxPodSets``: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/constants.go#L21
+"""
+
+
+class ServedPodSet(NamedTuple):
+    """A pod set as Kueue counts it, whose template is not read yet."""
+
+    name: str
+    pods: int
+    path: Path
+    """The template's place in the object; empty: its controller makes it."""
+    template: Mapping[str, Any]
+    added: tuple[Container, ...] = ()
+
+
+def read(
+    source: Mapping[str, Any],
+    *,
+    kind: str,
+    pod_sets: PodSets,
+    managed_by: str | None = None,
+    active_deadline_seconds: int | None = None,
+    unmodelled: str = "",
+) -> Job:
+    """Return a Job with the metadata that the API server sends.
+
+    Raises:
+        FieldError: a field that decisions depend on has a wrong type or an impossible value.
+
+    """
+    metadata = fields.mapping(source, "metadata", "")
+    return Job(
+        kind=kind,
+        namespace=fields.text(metadata, "namespace", "metadata"),
+        name=fields.text(metadata, "name", "metadata"),
+        generate_name=fields.text(metadata, "generateName", "metadata"),
+        # Copies, because the review's own object is patched to prove that the patch applies.
+        labels=dict(fields.texts(metadata, "labels", "metadata")),
+        annotations=dict(fields.texts(metadata, "annotations", "metadata")),
+        owner=_read_owner(metadata),
+        managed_by=managed_by,
+        active_deadline_seconds=active_deadline_seconds,
+        pod_sets=pod_sets,
+        submitted=_submitted(metadata),
+        unmodelled=unmodelled,
+    )
+
+
+def read_pod_sets(served: Sequence[ServedPodSet]) -> PodSets:
+    """Read pod sets; equal ones are the very same object.
+
+    Raises:
+        FieldError: one of them has a wrong type, or would take long to decide.
+
+    """
+    if len(served) > _MOST_POD_SETS:
+        raise FieldError(
+            "spec", f"{len(served)} pod sets, more than Kueue takes ({_MOST_POD_SETS})"
+        )
+    written = [_written(pod_set) for pod_set in served]
+    size = sum(map(len, written))
+    if size > _LONGEST_SHARED:
+        return PodSets(map(_pod_set, served))
+    named = tuple((pod_set.name, pod_set.pods, pod_set.path) for pod_set in served)
+    added = [pod_set.added for pod_set in served]
+    key = (named, tuple(written), repr(added) if any(added) else "")
+
+    def work() -> PodSets:
+        # Read from the bytes, because the review's own object is patched later (decision 0008).
+        unshared = (marshal.loads(text) for text in written)  # noqa: S302 - written above
+        pairs = zip(served, unshared, strict=True)
+        return PodSets(_pod_set(pod_set._replace(template=pods)) for pod_set, pods in pairs)
+
+    return _shared.recall(key, size, work)
+
+
+def forget() -> None:
+    """Empty the cache of shared templates."""
+    _shared.clear()
+
+
+def _written(pod_set: ServedPodSet) -> bytes:
+    """Return the template as text, once it is known that it does not take long to decide."""
+    pods, here = dict(pod_set.template), ".".join(pod_set.path)
+    template.check_containers(pods, here)
+    written = marshal.dumps(pods, _WITHOUT_REFERENCES)
+    if len(written) > _LONGEST_UNCHECKED:
+        template.check_entries(pods, here)
+    return written
+
+
+def _pod_set(served: ServedPodSet) -> PodSet:
+    return PodSet(
+        name=served.name,
+        count=max(0, served.pods),
+        template=read_template(served.template, ".".join(served.path)),
+        path=served.path,
+        added=served.added,
+    )
+
+
+def _submitted(metadata: Mapping[str, Any]) -> str:
+    # All times have one length, so the greatest text is the latest time.
+    entries = fields.objects(metadata, "managedFields", "metadata")
+    time = max((fields.text(entry, "time", here) for entry, here in entries), default="")
+    name = metadata.get("name") or metadata.get("generateName") or ""
+    return f"{time} {name}" if time else ""
+
+
+def _read_owner(metadata: Mapping[str, Any]) -> Owner | None:
+    for reference, here in fields.objects(metadata, "ownerReferences", "metadata"):
+        if fields.flag(reference, "controller", here):
+            return Owner(
+                api_version=fields.text(reference, "apiVersion", here),
+                kind=fields.text(reference, "kind", here),
+                name=fields.text(reference, "name", here),
+            )
+    return None
