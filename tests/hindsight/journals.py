@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from bench.experiment.arms import SCENARIOS
 from webhook.commands import manifest
+from webhook.decide import match
 from webhook.hindsight.journal import SUCCEEDED, JournalEntry
 from webhook.hindsight.look_back import LookBackInput
 from webhook.jobs import KINDS
@@ -54,7 +55,8 @@ def entries(given, result, *, mode=""):
 
 def _entry(given, submission, job, mode):
     read = KIND.read(given.manifest(submission))
-    spec = json.dumps(job_manifest.spec(read, job.template), sort_keys=True)
+    named = match.named_by(given.policies)
+    spec = json.dumps(job_manifest.spec(read, job.template, named), sort_keys=True)
     ran = spec if job.queue == job.submitted else _without_gpu(spec)
     return JournalEntry(
         key=job.name,

@@ -3,6 +3,7 @@
 import json
 
 from tests.hindsight import journals
+from webhook.decide import match
 from webhook.model import job_manifest
 
 RUNS = {"heavy": {"gpu-lq": 32.0}, "light": {"gpu-lq": 20.0, "cpu-lq": 70.0}}
@@ -10,6 +11,7 @@ RUNS = {"heavy": {"gpu-lq": 32.0}, "light": {"gpu-lq": 20.0, "cpu-lq": 70.0}}
 
 def lines(given, *, runs=RUNS):
     """What the server would have logged of a scenario's Jobs."""
+    named = match.named_by(given.policies)
     for submission in given.submissions:
         job = journals.KIND.read(given.manifest(submission))
         options = [
@@ -23,6 +25,6 @@ def lines(given, *, runs=RUNS):
                 "operation": "CREATE",
                 "dry_run": False,
                 "decision": {"options": options},
-                "job": job_manifest.manifest(job, submission.template),
+                "job": job_manifest.manifest(job, submission.template, named),
             }
         )

@@ -6,6 +6,7 @@ import pytest
 
 from tests.hindsight import journals
 from tests.hindsight.logged import RUNS, lines
+from tests.simulate.shipped import by_steps
 from webhook.hindsight.decision_lines import Sources, read
 from webhook.learn.estimates import NOTHING
 from webhook.model.fields import FieldError
@@ -33,6 +34,16 @@ def test_a_log_replays_as_the_scenario_that_it_tells_of(name, strategy):
     assert [job.cluster for job in replay(found, found.arms(["static"])[0]).jobs] == (
         ["worker" if given.workers else ""] * len(found.submissions)
     )
+
+
+def test_a_log_tells_jobs_by_their_steps_too():
+    labelled, unlabelled = journals.scenario("burst"), by_steps("burst")
+    told = [read(lines(given), sources(given)) for given in (labelled, unlabelled)]
+
+    expected, jobs = (replay(log, log.arms(["FinishTime"])[0]).jobs for log in told)
+
+    assert [(job.name, job.queue) for job in jobs] == [(job.name, job.queue) for job in expected]
+    assert any(job.is_moved for job in jobs)
 
 
 def test_the_journal_knows_better_than_what_was_expected():

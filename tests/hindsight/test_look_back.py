@@ -1,6 +1,7 @@
 import pytest
 
 from tests.hindsight import journals
+from tests.simulate.shipped import by_steps
 from webhook.hindsight.gains import gains
 from webhook.hindsight.look_back import look_back
 
@@ -29,9 +30,10 @@ def test_what_decisions_saved_is_what_a_cluster_without_them_took_longer(name):
     assert abs(found.sureness.turnaround) < 3
 
 
+@pytest.mark.parametrize("read", [journals.scenario, by_steps])
 @pytest.mark.parametrize("name", ["burst", "uniform"])
-def test_what_is_promised_after_observing_is_what_enforcing_saves(name):
-    given = journals.scenario(name)
+def test_what_is_promised_after_observing_is_what_enforcing_saves(name, read):
+    given = read(name)
     static, decided = (journals.happened(given, each) for each in ("static", "FinishTime"))
     world = journals.world(given, "FinishTime", mode="Observe")
 

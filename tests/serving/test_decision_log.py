@@ -4,13 +4,16 @@ import io
 import json
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests import builders
 from tests.flow.moves import decision, move, pending, reconsidering
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
+from webhook.decide import match
 from webhook.jobs import KINDS
 from webhook.learn import job_class
 from webhook.serving import decision_log
@@ -239,11 +242,26 @@ class Broken(io.StringIO):
 def written(server):
     """The lines that the log writes of all reviews."""
     stream = io.StringIO()
-    log = DecisionLog(stream, lambda: None)
+    policies = server.handler.snapshot.policies
+    log = DecisionLog(stream, lambda: None, named=lambda: match.named_by(policies))
     for each in server.considered:
         log.put(decision_log.with_job(decision_log.line(each, 0.001), each))
     log.close()
     return [json.loads(text) for text in stream.getvalue().splitlines()]
+
+
+def test_a_line_keeps_the_values_by_which_policies_tell_jobs():
+    policy = builders.policy(match={"args": [{"flag": "--steps", "atMost": 30}]})
+    server = Server(replace(paper_snapshot(), policies=(policy,)))
+    job = light_job()
+    job["spec"]["template"]["spec"]["containers"][0]["args"] = ["--steps", "20", "--pin=1234"]
+    server.create(job)
+
+    (line,) = written(server)
+
+    (kept,) = line["job"]["spec"]["template"]["spec"]["containers"]
+    assert line["msg"] == "decided"
+    assert kept["args"] == ["--steps=20"]
 
 
 def test_a_line_carries_the_job_as_it_was_submitted_without_what_may_be_secret():

@@ -17,3 +17,35 @@ def shipped(name, *, seed=0, **given):
         given=given,
         seed=seed,
     )
+
+
+_BY_STEPS = (
+    (
+        "jobSelector:\n      matchLabels:\n        workload-type: light-gpu",
+        "args:\n      - {flag: --steps, atMost: 30}",
+    ),
+    (
+        "{jobSelector: {matchLabels: {workload-type: light-gpu}}}",
+        "{args: [{flag: --steps, atMost: 30}]}",
+    ),
+    (
+        "{jobSelector: {matchExpressions: [{key: workload-type, operator: DoesNotExist}]}}",
+        "{args: [{flag: --steps, atLeast: 31}]}",
+    ),
+    ("    workload-type: light-gpu\n", ""),
+)
+"""Each text of the published scenarios in which the label stands, and the same by arguments."""
+
+
+def by_steps(name):
+    """Read a published scenario whose Jobs carry no label: their arguments tell the light ones."""
+    document = yaml.safe_load(_by_steps(f"{name}.yaml"))
+    return scenario_file.read(document, read_text=_by_steps)
+
+
+def _by_steps(file):
+    text = (SCENARIOS / file).read_text()
+    for labelled, unlabelled in _BY_STEPS:
+        text = text.replace(labelled, unlabelled)
+    assert "workload-type:" not in text
+    return text

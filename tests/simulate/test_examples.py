@@ -4,13 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from bench.experiment.arms import PAPER, scenario_of
 from hack import paper
+from tests.simulate.shipped import by_steps, shipped
 from webhook.__main__ import main
-from webhook.simulate import scenario_file
 from webhook.simulate.replay import replay
 
 SCENARIOS = Path("examples/scenarios")
@@ -79,39 +78,9 @@ def test_guests_are_limited_by_their_policy_alone():
     assert [each["byJob"]["native"]["jobs"] for each in found["strategies"]] == [16] * 3
 
 
-BY_STEPS = (
-    (
-        "jobSelector:\n      matchLabels:\n        workload-type: light-gpu",
-        "args:\n      - {flag: --steps, atMost: 30}",
-    ),
-    (
-        "{jobSelector: {matchLabels: {workload-type: light-gpu}}}",
-        "{args: [{flag: --steps, atMost: 30}]}",
-    ),
-    (
-        "{jobSelector: {matchExpressions: [{key: workload-type, operator: DoesNotExist}]}}",
-        "{args: [{flag: --steps, atLeast: 31}]}",
-    ),
-    ("    workload-type: light-gpu\n", ""),
-)
-"""Each text of the published scenarios in which the label stands, and the same by arguments."""
-
-
-def by_steps(file):
-    text = (SCENARIOS / file).read_text()
-    for labelled, unlabelled in BY_STEPS:
-        text = text.replace(labelled, unlabelled)
-    assert "workload-type:" not in text
-    return text
-
-
 @pytest.mark.parametrize("name", ["uniform", "burst"])
 def test_the_published_jobs_without_labels_are_told_by_their_steps_with_the_same_decisions(name):
-    labelled = scenario_file.read(
-        yaml.safe_load((SCENARIOS / f"{name}.yaml").read_text()),
-        read_text=lambda file: (SCENARIOS / file).read_text(),
-    )
-    unlabelled = scenario_file.read(yaml.safe_load(by_steps(f"{name}.yaml")), read_text=by_steps)
+    labelled, unlabelled = shipped(name), by_steps(name)
 
     for with_label, without in zip(labelled.arms(()), unlabelled.arms(()), strict=True):
         expected, jobs = replay(labelled, with_label).jobs, replay(unlabelled, without).jobs

@@ -12,11 +12,13 @@ from webhook.api.kubernetes_api import Forbidden, KubernetesApi, NotServed
 from webhook.api.resources import ReadObject as Read
 from webhook.api.resources import Resource
 from webhook.api.watch import list_pages, path_of
+from webhook.decide import match
 from webhook.hindsight import entries
 from webhook.hindsight.entries import FinishedWorkload
 from webhook.hindsight.journal import JournalEntry, read_slot
 from webhook.jobs import JOB
 from webhook.model.fields import FieldError
+from webhook.model.flags import Named
 from webhook.state.readers import read as read_object
 from webhook.state.snapshot_file import DEFAULTED, kind_of, read_objects, read_placed, state_of
 from webhook.state.state import State
@@ -69,17 +71,20 @@ class _ListedObjects:
             self.left_out += slot.left_out
 
     def history(self) -> ClusterHistory:
+        state = state_of(self.state) if self.is_whole else None
+        named = match.named_by(state.snapshot(0.0, 0.0).policies if state else ())
         return ClusterHistory(
-            state=state_of(self.state) if self.is_whole else None,
-            entries=tuple({**dict(self._present()), **self.journal}.values()),
+            state=state,
+            entries=tuple({**dict(self._present(named)), **self.journal}.values()),
             left_out=self.left_out,
             unread=tuple(self.unread),
         )
 
-    def _present(self) -> Iterator[tuple[str, JournalEntry]]:
+    def _present(self, named: Named) -> Iterator[tuple[str, JournalEntry]]:
         for workload in self.pasts:
+            metadata = self.jobs.get(workload.job_uid)
             try:
-                yield workload.key, entries.entry(workload, self.jobs.get(workload.job_uid))
+                yield workload.key, entries.entry(workload, metadata, named=named)
             except FieldError as error:
                 self.unread.append(f"Workload {workload.namespace}/{workload.name}: {error}")
 

@@ -16,6 +16,7 @@ from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed
 from webhook.api.resources import SAVINGS
 from webhook.api.watch import list_pages, path_of
 from webhook.controller.records import RUNS
+from webhook.decide import match
 from webhook.hindsight import entries, gains, journal
 from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import LookBackInput, look_back
@@ -143,7 +144,7 @@ def _running(transport: KubernetesApi, snapshot: Snapshot) -> Iterator[JournalEn
 
     The metadata of their Jobs are not read, so they stay where they are in every replay.
     """
-    queues = queues_of(snapshot)
+    queues, named = queues_of(snapshot), match.named_by(snapshot.policies)
     for page in list_pages(transport, path_of(transport, RUNS), {}, most=PAGE):
         for source in page.get("items") or ():
             try:
@@ -151,6 +152,6 @@ def _running(transport: KubernetesApi, snapshot: Snapshot) -> Iterator[JournalEn
                 if workload is None or workload.outcome or not workload.admitted:
                     continue
                 if (workload.namespace, workload.queue) in queues:
-                    yield entries.entry(workload, None)
+                    yield entries.entry(workload, None, named=named)
             except FieldError:
                 continue

@@ -5,7 +5,7 @@ It must not know how full queues are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from operator import itemgetter
@@ -16,6 +16,7 @@ from webhook.kueue.requests import needs
 from webhook.learn import job_class
 from webhook.model import flags
 from webhook.model.fields import FieldError
+from webhook.model.flags import Named
 from webhook.model.forecasts import JobClass
 from webhook.model.job import OURS, Job, PodSet, of_pod_sets
 from webhook.model.pods import EVERYTHING
@@ -145,6 +146,29 @@ def mismatches(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> Mapp
         for policy in snapshot.policies
     }
     return {name: reason for name, reason in reasons.items() if reason}
+
+
+def named_by(policies: Iterable[FallbackPolicy]) -> Named:
+    """Return the flags and variables that policies name, for records from which Jobs are replayed.
+
+    With each the texts that a policy wants its value to be.
+    """
+    args: dict[str, set[str]] = {}
+    env: dict[str, set[str]] = {}
+    for policy in policies:
+        for arg in policy.spec.match.args or ():
+            args.setdefault(arg.flag, set()).update(_texts(arg))
+        for variable in policy.spec.match.env or ():
+            env.setdefault(variable.name, set()).update(_texts(variable))
+        for flag in policy.spec.job_class_args:
+            args.setdefault(flag, set())
+        for name in policy.spec.job_class_env:
+            env.setdefault(name, set())
+    return Named(*({name: frozenset(names[name]) for name in names} for names in (args, env)))
+
+
+def _texts(wanted: ValueMatch) -> tuple[str, ...]:
+    return () if wanted.equals is None else (wanted.equals,)
 
 
 def shares_with(policy: FallbackPolicy, namespace: str, snapshot: Snapshot) -> bool:

@@ -28,14 +28,18 @@ from webhook.learn.workload_runs import (
     read_mark,
     seconds_of,
 )
-from webhook.model import fields, job_manifest, marks
+from webhook.model import fields, flags, job_manifest, marks
 from webhook.model.fields import EMPTY
+from webhook.model.flags import Named
 from webhook.model.job import DECISION, OURS, QUEUE_LABEL
 from webhook.model.job_manifest import said_to_kueue
+from webhook.model.pods import Container
 from webhook.model.reasons import LeftAlone
 from webhook.model.signatures import SigningKeys
 from webhook.state.workload import USED_OF_SPEC
 
+_NONE: Final = Named()
+_KEPT_OF_CONTAINERS: Final = ("name", "resources", "restartPolicy")
 LONGEST_TEMPLATE: Final = 32_768
 """Characters; most have some hundreds."""
 
@@ -157,15 +161,26 @@ def _pruned(template: Mapping[str, Any], path: str) -> str:
     for key in ("containers", "initContainers"):
         kept[key] = [
             {
-                name: container[name]
-                for name in ("name", "resources", "restartPolicy")
-                if name in container
+                **{name: container[name] for name in _KEPT_OF_CONTAINERS if name in container},
+                **_values_of(container, here),
             }
-            for container, _ in fields.objects(spec, key, path)
+            for container, here in fields.objects(spec, key, path)
         ]
     said = said_to_kueue(fields.mapping(metadata, "annotations", path))
     reduced = {"metadata": {"annotations": said}, "spec": kept} if said else {"spec": kept}
     return json.dumps(reduced, separators=(",", ":"), sort_keys=True)
+
+
+def _values_of(container: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Return short values of flags and variables: the policies that may name them come later."""
+    return flags.short(
+        Container(
+            name="",
+            command=fields.sequence(container, "command", path),
+            args=fields.sequence(container, "args", path),
+            env=fields.mappings(container, "env", path),
+        )
+    )
 
 
 _LEFT_ALONE: Final = frozenset(map(str, LeftAlone))
@@ -199,11 +214,13 @@ def entry(
     *,
     seen: float = 0.0,
     keys: SigningKeys | None = None,
+    named: Named = _NONE,
 ) -> JournalEntry:
     """Combine a Workload and its Job's metadata to an entry.
 
     *seen*: when the Job was first observed, in seconds since 1970, to order Jobs created within one
-    second. A decision not signed with one of the *keys* is ignored.
+    second. A decision not signed with one of the *keys* is ignored. *named*: the flags and
+    variables whose values may be kept.
 
     Raises:
         FieldError: the Job cannot be read.
@@ -229,8 +246,8 @@ def entry(
         flavors=past.flavors,
         job_class=past.job_class,
         coarse=past.coarse,
-        submitted=_written(job_manifest.spec(submitted, past.job_class)),
-        ran=_written(job_manifest.spec(raw, past.job_class)),
+        submitted=_written(job_manifest.spec(submitted, past.job_class, named)),
+        ran=_written(job_manifest.spec(raw, past.job_class, named)),
         labels=job_manifest.labels_of(submitted),
         annotations=job_manifest.annotations_of(submitted),
         **_decided(decided.believed, past),

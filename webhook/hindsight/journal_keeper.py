@@ -13,10 +13,12 @@ from typing import Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
 from webhook.api.watch import WatchUpdate
+from webhook.decide import match
 from webhook.hindsight import entries, journal
 from webhook.hindsight.entries import FinishedRun, FinishedWorkload
 from webhook.hindsight.journal import JournalEntry, Slot, Written
 from webhook.model.faults import attempted
+from webhook.model.flags import Named
 from webhook.model.queues import Snapshot
 from webhook.model.signatures import SigningKeys
 from webhook.state.forecast_input import queues_of
@@ -143,24 +145,28 @@ class Journal:
         """Turn finished Workloads of queues that policies use into entries, by slot."""
         unix = self._unix()
         queues, oldest = queues_of(snapshot), journal.oldest_kept(unix)
+        named = match.named_by(snapshot.policies)
         while self._ended and self._ended[0][0] <= unix - GRACE_SECONDS:
             _, ended = self._ended.popleft()
             slot = journal.slot_of(ended.finished)
             if slot < oldest or (ended.namespace, ended.queue) not in queues:
                 continue
-            if (entry := self._entry(ended, snapshot.signing)) is not None:
+            if (entry := self._entry(ended, snapshot.signing, named)) is not None:
                 self._due.setdefault(slot, []).append(entry)
         for slot in [slot for slot in self._due if slot < oldest]:
             del self._due[slot]
 
-    def _entry(self, ended: FinishedWorkload, keys: SigningKeys | None) -> JournalEntry | None:
+    def _entry(
+        self, ended: FinishedWorkload, keys: SigningKeys | None, named: Named
+    ) -> JournalEntry | None:
         known = self._jobs.get(ended.job_uid)
         if known is not None and not known.packed:
             return None
         metadata = None if known is None else json.loads(zlib.decompress(known.packed))
         seen = known.seen if known else 0.0
         # Whatever is wrong with a Job, it only gets no entry: the others do.
-        return attempted(lambda: entries.entry(ended, metadata, seen=seen, keys=keys))[0]
+        made = attempted(lambda: entries.entry(ended, metadata, seen=seen, keys=keys, named=named))
+        return made[0]
 
     def _write(self, number: int) -> bool:
         """Add to one slot; after a conflict it is read and written later."""

@@ -1,6 +1,7 @@
 """A Job cut down to what deciding about it needs, as a manifest that a replay can submit again.
 
-No environment, command or argument is kept: the class stands where the image stood.
+Of environment, command and arguments only what policies name is kept, and of that only numbers and
+the policies' own texts; the class stands where the image stood.
 """
 
 from __future__ import annotations
@@ -8,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from webhook.model import flags
+from webhook.model.flags import Named
 from webhook.model.job import OURS, Job, PodSet
 from webhook.model.marks import MARKS
 from webhook.model.pods import Container, Resources
 
+_NONE: Final = Named()
 KUEUES: Final = "kueue.x-k8s.io/"
 LONGEST_SAID: Final = 1000
 """Characters of an annotation by which something is decided; longer ones are not kept."""
@@ -19,17 +23,20 @@ _SOME: Final = [{"name": "some"}]
 """Which resource claims there are does not matter, but whether there are any."""
 
 
-def manifest(job: Job, job_class: str) -> dict[str, Any]:
-    """Write a Job of one pod set as it was submitted; its name is left out where it has none."""
+def manifest(job: Job, job_class: str, named: Named = _NONE) -> dict[str, Any]:
+    """Write a Job of one pod set as it was submitted; its name is left out where it has none.
+
+    *named*: the flags and variables that policies name.
+    """
     metadata: dict[str, Any] = {"namespace": job.namespace}
-    named = {"name": job.name, "generateName": job.generate_name}
-    metadata |= {key: text for key, text in named.items() if text}
+    names = {"name": job.name, "generateName": job.generate_name}
+    metadata |= {key: text for key, text in names.items() if text}
     kept = {"labels": labels_of(job), "annotations": annotations_of(job)}
     metadata |= {key: texts for key, texts in kept.items() if texts}
     if job.owner is not None:
         owner = {"apiVersion": job.owner.api_version, "kind": job.owner.kind, "controller": True}
         metadata["ownerReferences"] = [owner]
-    return {"metadata": metadata, "spec": spec(job, job_class)}
+    return {"metadata": metadata, "spec": spec(job, job_class, named)}
 
 
 def labels_of(job: Job) -> dict[str, str]:
@@ -41,7 +48,7 @@ def annotations_of(job: Job) -> dict[str, str]:
     return _meant(job.annotations)
 
 
-def spec(job: Job, job_class: str) -> dict[str, Any]:
+def spec(job: Job, job_class: str, named: Named = _NONE) -> dict[str, Any]:
     """Return the part of ``spec`` that Jobs from one template share."""
     written: dict[str, Any] = {}
     if job.managed_by is not None:
@@ -49,15 +56,15 @@ def spec(job: Job, job_class: str) -> dict[str, Any]:
     if job.active_deadline_seconds is not None:
         written["activeDeadlineSeconds"] = job.active_deadline_seconds
     for pod_set in job.pod_sets[:1]:
-        written |= _pods(pod_set, job_class)
+        written |= _pods(pod_set, job_class, named)
     return written
 
 
-def _pods(pod_set: PodSet, job_class: str) -> dict[str, Any]:
+def _pods(pod_set: PodSet, job_class: str, named: Named) -> dict[str, Any]:
     template = pod_set.template
     pods = {
-        "containers": _containers(template.containers, job_class),
-        "initContainers": _containers(template.init_containers, job_class),
+        "containers": _containers(template.containers, job_class, named),
+        "initContainers": _containers(template.init_containers, job_class, named),
         "nodeSelector": dict(template.node_selector),
         "tolerations": [dict(toleration) for toleration in template.tolerations],
         "affinity": template.affinity,
@@ -72,13 +79,17 @@ def _pods(pod_set: PodSet, job_class: str) -> dict[str, Any]:
     return {"parallelism": pod_set.count, "template": written}
 
 
-def _containers(containers: Iterable[Container], job_class: str) -> list[dict[str, Any]]:
-    return [dict(_container(container, job_class)) for container in containers]
+def _containers(
+    containers: Iterable[Container], job_class: str, named: Named
+) -> list[dict[str, Any]]:
+    return [dict(_container(container, job_class, named)) for container in containers]
 
 
-def _container(container: Container, job_class: str) -> Iterator[tuple[str, Any]]:
+def _container(container: Container, job_class: str, named: Named) -> Iterator[tuple[str, Any]]:
     yield "name", container.name
     yield "image", job_class
+    if named.flags or named.env:
+        yield from flags.recorded(container, named).items()
     resources = _resources(container.resources)
     if container.claims:
         resources["claims"] = _SOME

@@ -16,6 +16,7 @@ from typing import NoReturn, Protocol
 
 from flask import Flask
 
+from webhook.decide import match
 from webhook.flow import create
 from webhook.model import faults
 from webhook.model.decision import (
@@ -95,6 +96,7 @@ class _Server:
             sys.stdout,
             self.metrics.log_dropped.inc,
             pass_on=lambda text: self._link.tell(text.encode()),
+            named=lambda: match.named_by(self.handler.snapshot.policies),
         )
         self.handler = Handler(
             create.Rules(

@@ -23,6 +23,7 @@ from webhook.model.decision import (
     Undone,
 )
 from webhook.model.fields import FieldError
+from webhook.model.flags import Named
 from webhook.model.job import QUEUE_LABEL, Job
 from webhook.serving.handler import Considered
 from webhook.serving.server_metrics import DECIDED, NO_OPTION
@@ -35,25 +36,6 @@ PAUSE_SECONDS = 0.05
 review's time."""
 
 
-def _written(value: Any) -> Any:
-    """Convert a Job to its manifest, in the writer's thread, since a review has no time for it.
-
-    Raises:
-        TypeError: the value is no Job.
-
-    """
-    if not isinstance(value, Job):
-        raise TypeError(f"expected a Job, got {type(value).__name__}")
-    try:
-        job_class = jobs_class.of_job(value).key
-    except FieldError:
-        job_class = ""
-    return job_manifest.manifest(value, job_class)
-
-
-_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_written)
-
-
 class DecisionLog:
     """A bounded queue of lines and its writer; lines beyond the bound are dropped and counted."""
 
@@ -62,11 +44,17 @@ class DecisionLog:
         stream: TextIO,
         on_dropped: Callable[[], None],
         pass_on: Callable[[str], None] = lambda _: None,
+        named: Callable[[], Named] = Named,
     ) -> None:
-        """Write lines to *stream*; *pass_on* gets those of decisions too, several at a time."""
+        """Write lines to *stream*; *pass_on* gets those of decisions too, several at a time.
+
+        *named*: the flags and variables of which values may be written.
+        """
         self._stream = stream
         self._on_dropped = on_dropped
         self._pass_on = pass_on
+        self._named = named
+        self._encoder = json.JSONEncoder(separators=(",", ":"), default=self._written)
         self._lines: deque[Mapping[str, Any]] = deque()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._write, name="decision-log", daemon=True)
@@ -111,12 +99,27 @@ class DecisionLog:
         Empty if it cannot be encoded: it is dropped, and an error logged.
         """
         try:
-            return _ENCODER.encode(line)
+            return self._encoder.encode(line)
         except Exception as error:  # noqa: BLE001 - one line must not end the server
             self._on_dropped()
             which = {"uid": str(line.get("uid", "")), "error": faults.describe(error)}
             self.put({"level": "error", "msg": "line not written", **which})
             return ""
+
+    def _written(self, value: Any) -> Any:
+        """Convert a Job to its manifest, in the writer's thread, since a review has no time for it.
+
+        Raises:
+            TypeError: the value is no Job.
+
+        """
+        if not isinstance(value, Job):
+            raise TypeError(f"expected a Job, got {type(value).__name__}")
+        try:
+            job_class = jobs_class.of_job(value).key
+        except FieldError:
+            job_class = ""
+        return job_manifest.manifest(value, job_class, self._named())
 
     def _pass_together(self, lines: list[str]) -> None:
         try:
