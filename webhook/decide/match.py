@@ -95,6 +95,7 @@ def skip(job: Job, snapshot: Snapshot) -> Skip | None:
         (Skip.MANAGED_BY, job.managed_by is not None),
         (Skip.OPTED_OUT, job.annotations.get(POLICY) == OPT_OUT),
         (Skip.KIND_NOT_MANAGED, not _kind_is_managed(job, snapshot)),
+        (Skip.NO_POD_SETS, not job.pod_sets),
         (Skip.NAMESPACE_NOT_MANAGED, not _namespace_is_managed(job, snapshot)),
     ):
         if applies:
@@ -173,8 +174,10 @@ def allowed_options(job: Job, policy: FallbackPolicy) -> frozenset[str] | None:
 
 def _matches(policy: FallbackPolicy, job: Job, snapshot: Snapshot, own_namespace: str) -> bool:
     match = policy.spec.match
-    return _selectors_match(match, job, snapshot, own_namespace) and _is_small_enough(
-        match, job, snapshot
+    return (
+        job.kind in match.kinds
+        and _selectors_match(match, job, snapshot, own_namespace)
+        and _is_small_enough(match, job, snapshot)
     )
 
 
