@@ -12,6 +12,7 @@ from webhook.adapt.adaptation import adapt
 from webhook.adapt.movable_env import with_movable_env
 from webhook.decide import filters, remote_options
 from webhook.decide.filters import OptionCandidate
+from webhook.jobs import BY_NAME
 from webhook.kueue import multikueue
 from webhook.kueue.occupancy import Occupancy, assignment, passes_now, starts_now
 from webhook.kueue.requests import needs, priority_of
@@ -45,8 +46,11 @@ def assess(
 
 def adapted(job: Job, option: Option, policy: FallbackPolicy) -> Job:
     """Return the Job as adapted by *option*, in a form that a later undo or move can change."""
+    after = adapt(job, option)
+    if BY_NAME[job.kind].can_change_env:
+        return after
     # A Job's environment is immutable, so variables are read from annotations (decision 0012).
-    return with_movable_env(job, adapt(job, option), option, policy)
+    return with_movable_env(job, after, option, policy)
 
 
 def _assess_one(
