@@ -226,6 +226,20 @@ def test_a_policy_that_is_there_already_is_tried_as_an_update(asked):
     assert (code, calls[-1]) == (0, ("PUT", url, STORED))
 
 
+def test_a_status_that_is_written_meanwhile_is_no_mistake(file, tmp_path):
+    writes = iter([(409, {"message": "the object has been modified"}), (200, STORED)])
+    answers = {"POST": (409, {"message": "already exists"}), "GET": (200, STORED)}
+
+    def answer(method, url, body):
+        status, stored = next(writes) if method == "PUT" else answers[method]
+        return status, [], stored
+
+    with serving(answer, tmp_path) as kubeconfig:
+        code, out, _ = run("-f", file(VALID), "--server", "--kubeconfig", kubeconfig)
+
+    assert (code, "light-gpu is valid" in out) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("answer", "lines"),
     [

@@ -75,7 +75,8 @@ def enforced(place, policy, namespace):
     """The policy in force, for the Jobs of its recipe."""
     spec = policy["spec"] | {"mode": "Enforce"}
     labels = {"kubernetes.io/metadata.name": namespace}
-    spec["match"] = spec["match"] | {
+    told = {key: value for key, value in spec["match"].items() if key not in ("args", "env")}
+    spec["match"] = told | {
         "namespaceSelector": {"matchLabels": labels},
         "jobSelector": {"matchLabels": {RECIPE: place}},
     }

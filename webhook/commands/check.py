@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _PATH: Final = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
 _DRY_RUN: Final = {"dryRun": "All", "fieldValidation": "Strict"}
+_TRIES: Final = 3
 _ROOT: Final = "<nil>"
 """How the API server writes the path of the whole object."""
 _UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')
@@ -256,11 +257,23 @@ def _create_or_update(client: Client, policy: Mapping[str, Any]) -> None:
     except Refused as error:
         if not error.is_conflict:
             raise
-        metadata = policy["metadata"]
-        path = f"{_PATH}/{quote(metadata['name'], safe='')}"
+        _update(client, policy)
+
+
+def _update(client: Client, policy: Mapping[str, Any]) -> None:
+    """Try the policy in place of the stored one, whose status may be written meanwhile."""
+    metadata = policy["metadata"]
+    path = f"{_PATH}/{quote(metadata['name'], safe='')}"
+    for number in range(_TRIES):
         version = client.get(path)["metadata"]["resourceVersion"]
         update = {**policy, "metadata": {**metadata, "resourceVersion": version}}
-        client.put(path, update, _DRY_RUN)
+        try:
+            client.put(path, update, _DRY_RUN)
+        except Refused as error:
+            if not error.is_conflict or number == _TRIES - 1:
+                raise
+        else:
+            return
 
 
 def _mistakes(error: Refused) -> Iterator[FieldError]:
