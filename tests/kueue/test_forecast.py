@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders import arrival, cluster_queue, needs, snapshot, template
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.forecast import Occupant, QueuedGroup, forecast, planned
+from webhook.kueue.forecast import Occupant, PlannedStarts, QueuedGroup, forecast
 from webhook.kueue.profile import last_start, start_of, with_placement
 from webhook.model.forecasts import Basis, Profile, RunTime
 from webhook.model.queues import (
@@ -205,7 +205,7 @@ def test_the_localqueue_that_has_used_least_starts_first():
     )
     waiting = [waits("short", queue=f"{name}-lq", key=name) for name in "xy"]
 
-    begun = planned(queues, [], waiting, run_time_of, 0.0).begun
+    begun = PlannedStarts(queues, [], waiting, run_time_of, 0.0).planned.begun
 
     assert [(start.key, start.at) for start in begun] == [("y", 0.0), ("x", 21.0)]
 
