@@ -78,6 +78,11 @@ bench: setup
 experiment: setup
 	@$(BIN)/python -m bench.experiment --folder build/experiment $(EXPERIMENT)
 
+## Compare Jobs with and without a policy in five worlds; REGRET="--worlds fair --seeds 1,2".
+.PHONY: regret
+regret: setup
+	@$(BIN)/python -m bench.regret --folder build/regret $(REGRET)
+
 ## Create 50 Jobs a second for an hour and watch memory; SECONDS=600 for less.
 .PHONY: soak
 soak: setup

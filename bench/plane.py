@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from hack import load, tools
-from hack.controlplane import ControlPlane
+from hack.controlplane import ControlPlane, Options
 from hack.install import Installation
 
 
 @contextlib.contextmanager
-def installed() -> Iterator[Installation]:
+def installed(options: Options | None = None) -> Iterator[Installation]:
     """Leave nothing of it, however it ends."""
     tools.ensure()
     load.program()
@@ -24,7 +24,10 @@ def installed() -> Iterator[Installation]:
     folder = Path(tempfile.mkdtemp(prefix="kueue-fallback-bench-"))
     try:
         say("starting a control plane")
-        with ControlPlane(folder, report=say) as plane, Installation(plane) as installation:
+        with (
+            ControlPlane(folder, options=options, report=say) as plane,
+            Installation(plane) as installation,
+        ):
             yield installation
     except KeyboardInterrupt:
         sys.exit("Interrupted; nothing is left running.")

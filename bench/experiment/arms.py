@@ -132,12 +132,26 @@ COMPARISONS: Final[Mapping[str, Comparison]] = {
 RECONSIDER: Final = {"after": "2s", "minimumGain": {"time": "3s", "percent": 3}, "maxMoves": 2}
 
 
-def scenario_of(name: str, arm: Arm, *, overhead_seconds: float = 0.0) -> Scenario:
-    """Read one of the scenarios that ship, as the arm's policies believe it to be."""
+def scenario_of(
+    name: str,
+    arm: Arm,
+    *,
+    overhead_seconds: float = 0.0,
+    given: Mapping[str, Scalar] | None = None,
+    seed: int = 0,
+) -> Scenario:
+    """Read one of the scenarios that ship, as the arm's policies believe it to be.
+
+    *given*: its parameters in place of the experiment's.
+    """
     path = SCENARIOS / f"{name}.yaml"
     (document,) = manifest.read(path.read_text())
-    slowdown = round(TRUE_SLOWDOWN * arm.wrong, 3)
-    given: Mapping[str, Scalar] = {"slowdown": slowdown, "overhead": f"{overhead_seconds:.3f}s"}
+    if given is None:
+        slowdown = round(TRUE_SLOWDOWN * arm.wrong, 3)
+        given = {"slowdown": slowdown, "overhead": f"{overhead_seconds:.3f}s"}
     return scenario_file.read(
-        document.value, read_text=lambda file: (path.parent / file).read_text(), given=given
+        document.value,
+        read_text=lambda file: (path.parent / file).read_text(),
+        given=given,
+        seed=seed,
     )

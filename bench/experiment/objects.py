@@ -14,6 +14,7 @@ PART_OF: Final = {"app.kubernetes.io/part-of": "kueue-fallback-experiment"}
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 RUN_ANNOTATION: Final = "sim.example.com/{}-run"
 DEVICES: Final = ("gpu", "cpu")
+_PRIORITY: Final = "WorkloadPriorityClass"
 
 
 def namespace_of(arm: Arm) -> str:
@@ -21,8 +22,11 @@ def namespace_of(arm: Arm) -> str:
 
 
 def queues(scenario: Scenario, arm: Arm) -> list[Object]:
-    """Return namespace, flavors, ClusterQueues and LocalQueues, in order of creation."""
-    order = ("Namespace", "ResourceFlavor", "ClusterQueue", "LocalQueue")
+    """Return namespace, flavors, priorities and queues, in order of creation.
+
+    Priorities are every arm's; their names stand on Jobs.
+    """
+    order = ("Namespace", "ResourceFlavor", _PRIORITY, "ClusterQueue", "LocalQueue")
     found = [_renamed(item, arm) for item in scenario.objects if item["kind"] in order]
     return sorted(found, key=lambda item: order.index(item["kind"]))
 
@@ -68,8 +72,10 @@ def _renamed(item: Mapping[str, Any], arm: Arm) -> Object:
     elif found["kind"] == "LocalQueue":
         metadata["namespace"] = namespace_of(arm)
         found["spec"]["clusterQueue"] += f"-{arm.key}"
-    else:
+    elif found["kind"] != _PRIORITY:
         metadata["name"] += f"-{arm.key}"
+    if found["kind"] == "ClusterQueue" and "cohortName" in found["spec"]:
+        found["spec"]["cohortName"] += f"-{arm.key}"
     for group in found.get("spec", {}).get("resourceGroups", ()):
         for flavor in group["flavors"]:
             flavor["name"] += f"-{arm.key}"

@@ -58,7 +58,7 @@ def play(
     """
     for arm in comparison.arms:
         say(f"queues and policies for {arm.title}")
-        _set_up(site, arm, scenario_of(comparison.scenarios[0], arm), time_scale)
+        set_up(site, arm, scenario_of(comparison.scenarios[0], arm), time_scale)
     player = _Player(site, time_scale, say, look)
     learning = [arm for arm in comparison.arms if arm.learns]
     if learning:
@@ -104,19 +104,22 @@ class _Player:
         return played
 
 
-def _set_up(
+def set_up(
     site: Site,
     arm: Arm,
     scenario: Scenario,
     time_scale: float,
+    policies: Sequence[objects.Object] | None = None,
 ) -> None:
+    """Apply an arm's queues and policies, and wait until they count; None: the scenario's own."""
     queues = objects.queues(scenario, arm)
     plane = site.plane
     if site.worker is not None:
         site.worker.client.apply_all(remote.at_worker(queues))
         queues = remote.at_manager(queues, arm)
     plane.client.apply_all(queues)
-    policies = [] if arm.adopts else objects.policies(scenario, arm, time_scale=time_scale)
+    if policies is None:
+        policies = [] if arm.adopts else objects.policies(scenario, arm, time_scale=time_scale)
     plane.client.apply_all(policies)
     names = {item["metadata"]["name"] for item in queues if item["kind"] == "ClusterQueue"}
     deadline = time.monotonic() + READY_SECONDS

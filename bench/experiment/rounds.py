@@ -47,9 +47,14 @@ class Round:
         *,
         name: str,
         late: Mapping[str, Sequence[objects.Object]] = MappingProxyType({}),
+        before: Callable[[Arm, objects.Object], None] = lambda _arm, _job: None,
     ) -> None:
-        """*late*: by arm, what is applied when all its Jobs are created."""
+        """*late*: by arm, what is applied when all its Jobs are created.
+
+        *before* is called with each Job before it is created, in a thread of its arm.
+        """
         self._plane = plane
+        self._before = before
         self._late = late
         self._scenarios = scenarios
         self._name = name
@@ -115,6 +120,7 @@ class Round:
                 return
             job = objects.job(scenario, submission, arm, round_name=self._name)
             try:
+                self._before(arm, job)
                 self._created(arm, scenario, submission, self._plane.client.create(job))
             except (ApiError, OSError) as error:
                 self._fail(error)

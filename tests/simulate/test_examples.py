@@ -22,7 +22,7 @@ def simulate(name, *arguments):
     return found.output
 
 
-@pytest.mark.parametrize("name", ["uniform", "burst", "clusters", "guests", "tiers"])
+@pytest.mark.parametrize("name", ["uniform", "burst", "clusters", "guests", "tiers", "shared-gpus"])
 def test_a_scenario_can_be_replayed_by_every_policy_in_it(name):
     found = json.loads(simulate(name, "-o", "json"))
 

@@ -1,0 +1,395 @@
+"""Compare how long Jobs take with a policy and without, in five worlds on the real Kueue.
+
+usage: python -m bench.regret [--worlds NAME,NAME] [--seeds 1,2] [--jobs 120] [--run-time 45]
+                             [--folder FOLDER] [-o json]
+
+Two arms of a world meet the same arrivals at the same time, in queues of their own: in one every
+Job stays, in the other the policies decide. Worlds whose Kueue is configured alike run at once. A
+class of Jobs is worse off when its mean turnaround is more than 1 % above that of the first arm,
+and more than twice the standard error of the pairs' differences. Where all stay, a dry run asks
+before each Job what would be decided: advice to go is wrong when the Job, which stays, is done
+sooner than it would have been by going.
+Exits with 1 when a class is worse off, or when more than 2 % of the advice to go is wrong.
+"""
+
+import argparse
+import copy
+import dataclasses
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from bench import report
+from bench.experiment import objects, play, rounds
+from bench.experiment.arms import Arm, scenario_of
+from bench.experiment.course import Course, decided
+from bench.plane import installed, say
+from hack.api import Object
+from hack.controlplane import ControlPlane, NotReadyError, Options
+from webhook.model.job import PRIORITY_LABEL
+from webhook.simulate.scenario import Scenario
+from webhook.simulate.scenario_spec import Scalar
+
+JOBS: Final = 60
+RUN_SECONDS: Final = 45.0
+GPUS: Final = 4
+"""Of each of two teams."""
+LOAD: Final = 2.2
+"""How much more is asked for than there are GPUs: without a queue nothing is decided."""
+MEAN_GPUS: Final = 1.3
+GAIN_OF_A_RUN: Final = 0.1
+PROBE: Final = "regret-probe"
+"""Label of Jobs of which only dry runs are made."""
+READY_SECONDS: Final = 60.0
+WORSE_AT_MOST: Final = 1.0
+WRONG_AT_MOST: Final = 2.0
+PATIENCE: Final = 4.0
+PATIENCE_SECONDS: Final = 300.0
+PLAIN: Final[Object] = {}
+FAIR: Final[Object] = {
+    "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]}
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """A scenario with its parameters, and Kueue's configuration."""
+
+    scenario: str = "shared-gpus"
+    given: Mapping[str, Scalar] = dataclasses.field(default_factory=dict)
+    share: float = 0.5
+    """The first team's part of all Jobs."""
+    kueue: Object = dataclasses.field(default_factory=dict)
+
+
+WORLDS: Final[Mapping[str, World]] = {
+    "priorities": World(),
+    "preemption": World(given={"within": "LowerPriority"}),
+    "reclaim": World(given={"reclaim": "Any"}, share=0.25),
+    "fair": World(given={"reclaim": "Any"}, share=0.25, kueue=FAIR),
+    "paper": World(scenario="burst"),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How many Jobs come to a team's GPUs, and how long they run."""
+
+    jobs: int = JOBS
+    run_seconds: float = RUN_SECONDS
+    gpus: int = GPUS
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One Job in both arms; seconds from its creation to its end."""
+
+    world: str
+    priority: str
+    stayed: float
+    decided: float
+    is_advised: bool
+    """Where all stay, it was advised to go."""
+    would_take: float
+    """What going would have come to there: its run in that option, and what a Job costs beside."""
+    is_gone: bool
+    """Where policies enforce, it was sent away."""
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.is_advised and self.stayed < self.would_take
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClassFigures:
+    """What the Jobs of one priority class in one world came to."""
+
+    world: str
+    priority: str
+    jobs: int
+    stayed: float
+    decided: float
+    worse_percent: float
+    noise_percent: float
+    """Twice the standard error of the mean difference of pairs."""
+    advised: int
+    wrong: int
+    gone: int
+    later: int
+    """Of those gone, how many were done sooner where everybody stayed."""
+
+    @property
+    def is_worse(self) -> bool:
+        return self.worse_percent > max(WORSE_AT_MOST, self.noise_percent)
+
+    @property
+    def verdict(self) -> str:
+        if self.is_worse:
+            return "WORSE"
+        return "met" if self.worse_percent <= WORSE_AT_MOST else "noise"
+
+
+def figures(pairs: Iterable[Pair]) -> list[ClassFigures]:
+    """Sum up the pairs of each class of each world, in order of first appearance."""
+    classes: dict[tuple[str, str], list[Pair]] = {}
+    for pair in pairs:
+        classes.setdefault((pair.world, pair.priority), []).append(pair)
+    return [_figures(own) for own in classes.values()]
+
+
+def _figures(pairs: Sequence[Pair]) -> ClassFigures:
+    stayed = statistics.mean(pair.stayed for pair in pairs)
+    differences = [pair.decided - pair.stayed for pair in pairs]
+    error = statistics.pstdev(differences) / math.sqrt(max(1, len(pairs) - 1))
+    return ClassFigures(
+        world=pairs[0].world,
+        priority=pairs[0].priority,
+        jobs=len(pairs),
+        stayed=stayed,
+        decided=statistics.mean(pair.decided for pair in pairs),
+        worse_percent=100 * statistics.mean(differences) / stayed,
+        noise_percent=100 * 2 * error / stayed,
+        advised=sum(pair.is_advised for pair in pairs),
+        wrong=sum(pair.is_wrong for pair in pairs),
+        gone=sum(pair.is_gone for pair in pairs),
+        later=sum(pair.is_gone and pair.decided > pair.stayed for pair in pairs),
+    )
+
+
+def lines(found: Sequence[ClassFigures]) -> list[str]:
+    header = (
+        *("world", "priority", "jobs", "stay s", "policy s", "worse %", "noise %", "verdict"),
+        *("advised", "wrong", "gone", "later"),
+    )
+    rows = [
+        (
+            *(row.world, row.priority, row.jobs, row.stayed, row.decided),
+            *(row.worse_percent, row.noise_percent, row.verdict),
+            *(row.advised, row.wrong, row.gone, row.later),
+        )
+        for row in found
+    ]
+    return report.table(header, rows)
+
+
+def targets(found: Sequence[ClassFigures]) -> list[report.Target]:
+    worse = sum(row.is_worse for row in found)
+    wrong, advised = (sum(getattr(row, name) for row in found) for name in ("wrong", "advised"))
+    share = 100 * wrong / advised if advised else 0.0
+    return [
+        report.Target(name="classes that are worse off", value=worse, limit=0),
+        report.Target(name="advice to go that is wrong, %", value=share, limit=WRONG_AT_MOST),
+    ]
+
+
+def arms_of(name: str) -> tuple[Arm, Arm]:
+    """Return the arm of a world in which all stay, and the one in which policies decide."""
+    stay, policy = (
+        Arm(key=f"{name}-{key}", title=f"{name}, {key}", strategy="FinishTime")
+        for key in ("stay", "policy")
+    )
+    return stay, policy
+
+
+def only_first(policy: Object) -> Object:
+    """Let Jobs stay: a policy of one option says how long they take, and nothing else."""
+    changed = copy.deepcopy(policy)
+    spec = changed["spec"]
+    spec["options"] = spec["options"][:1]
+    spec["match"]["jobSelector"].setdefault("matchExpressions", []).append(
+        {"key": PROBE, "operator": "DoesNotExist"}
+    )
+    return changed
+
+
+def for_probes(policy: Object) -> Object:
+    """Let the policy decide on dry runs alone."""
+    changed = copy.deepcopy(policy)
+    changed["metadata"]["name"] += "-probe"
+    changed["spec"]["match"]["jobSelector"].setdefault("matchLabels", {})[PROBE] = "true"
+    return changed
+
+
+class Advice:
+    """What would be decided on each Job of the arms in which all stay."""
+
+    def __init__(self, plane: ControlPlane, arms: Sequence[Arm]) -> None:
+        self._plane = plane
+        self._keys = {arm.key for arm in arms}
+        self.options: dict[tuple[str, str], str] = {}
+        """By arm and Job; empty: nothing is decided on it."""
+
+    def ask(self, arm: Arm, job: Object) -> None:
+        if arm.key not in self._keys:
+            return
+        probe = copy.deepcopy(job)
+        probe["metadata"]["labels"][PROBE] = "true"
+        option, _ = decided(self._plane.client.create(probe, dry_run=True))
+        self.options[arm.key, job["metadata"]["name"]] = option
+
+
+def scenario(name: str, arm: Arm, scale: Scale, seed: int) -> Scenario:
+    world = WORLDS[name]
+    if world.scenario != "shared-gpus":
+        return scenario_of(world.scenario, arm)
+    rate = LOAD * 2 * scale.gpus / (MEAN_GPUS * scale.run_seconds)
+    given = {
+        "run-time": f"{scale.run_seconds}s",
+        "minimum-gain": f"{GAIN_OF_A_RUN * scale.run_seconds:.3f}s",
+        "gpus": scale.gpus,
+        "rate-a": f"{rate * world.share:.4f}/s",
+        "rate-b": f"{rate * (1 - world.share):.4f}/s",
+        "duration": f"{scale.jobs / rate:.3f}s",
+        **world.given,
+    }
+    return scenario_of(world.scenario, arm, given=given, seed=seed)
+
+
+def played(
+    plane: ControlPlane, names: Sequence[str], scale: Scale, seeds: Sequence[int]
+) -> Iterator[Pair]:
+    """Run these worlds at once, seed by seed."""
+    arms = [arm for name in names for arm in arms_of(name)]
+    for name in names:
+        _set_up(plane, name, scale)
+    for seed in seeds:
+        say(f"seed {seed}: {', '.join(names)}")
+        scenarios = {
+            arm.key: (arm, scenario(name, arm, scale, seed))
+            for name in names
+            for arm in arms_of(name)
+        }
+        patience = PATIENCE * max(each.submissions[-1].at for _, each in scenarios.values())
+        advice = Advice(plane, [arms_of(name)[0] for name in names])
+        courses = rounds.Round(plane, scenarios, name=f"s{seed}", before=advice.ask).run(
+            timeout_seconds=patience + PATIENCE_SECONDS, say=say
+        )
+        for name in names:
+            stay, policy = arms_of(name)
+            options = [advice.options[stay.key, course.name] for course in courses[stay.key]]
+            advised = tuple(zip(courses[stay.key], options, strict=True))
+            yield from pairs(name, scenarios[stay.key][1], advised, courses[policy.key])
+        rounds.remove_jobs(plane, arms)
+
+
+def _set_up(plane: ControlPlane, name: str, scale: Scale) -> None:
+    """Apply queues and policies of both arms of a world, and wait until dry runs are decided."""
+    stay, policy = arms_of(name)
+    for arm in (stay, policy):
+        say(f"queues and policies of {arm.title}")
+        given = scenario(name, arm, scale, seed=0)
+        own = objects.policies(given, arm, time_scale=1.0)
+        as_said = [only_first(each) for each in own] if arm is stay else own
+        play.set_up(play.Site(plane), arm, given, 1.0, as_said)
+        if arm is stay:
+            plane.client.apply_all([for_probes(each) for each in own])
+            job = objects.job(given, given.submissions[0], arm, round_name="probe")
+            _wait_for_advice(plane, arm, job)
+
+
+def _wait_for_advice(plane: ControlPlane, arm: Arm, job: Object) -> None:
+    advice = Advice(plane, [arm])
+    deadline = time.monotonic() + READY_SECONDS
+    while not any(advice.options.values()):
+        if time.monotonic() > deadline:
+            raise NotReadyError(f"nobody decides on dry runs of {arm.title}")
+        advice.ask(arm, job)
+        time.sleep(1.0)
+
+
+def pairs(
+    world: str,
+    given: Scenario,
+    stayed: Sequence[tuple[Course, str]],
+    went: Sequence[Course],
+) -> Iterator[Pair]:
+    """Pair what became of each Job in the two arms; *stayed* with the option that was advised."""
+    costs = [course.overhead_seconds for course in went if course.queue != course.submitted_to]
+    cost = statistics.median([seconds for seconds in costs if seconds is not None] or [0.0])
+    for submission, (first, option), second in zip(given.submissions, stayed, went, strict=True):
+        labels = given.templates[submission.template]["metadata"]["labels"]
+        home = given.policies[0].spec.options[0].name
+        is_advised = option not in ("", home)
+        yield Pair(
+            world=world,
+            priority=labels.get(PRIORITY_LABEL, "none"),
+            stayed=_turnaround(first),
+            decided=_turnaround(second),
+            is_advised=is_advised,
+            would_take=submission.run_seconds[option] + cost if is_advised else 0.0,
+            is_gone=second.queue != second.submitted_to,
+        )
+
+
+def _turnaround(course: Course) -> float:
+    return (course.finished or 0.0) - (course.created or 0.0)
+
+
+def measured(names: Sequence[str], scale: Scale, seeds: Sequence[int]) -> list[Pair]:
+    """Run the worlds; those with the same configuration of Kueue share a control plane."""
+    found: list[Pair] = []
+    for kueue in (PLAIN, FAIR):
+        if alike := [name for name in names if WORLDS[name].kueue == kueue]:
+            with installed(Options(kueue_config=kueue)) as installation:
+                found += played(installation.plane, alike, scale, seeds)
+    return found
+
+
+def main() -> None:
+    given = arguments()
+    scale = Scale(jobs=given.jobs, run_seconds=given.run_time)
+    found = figures(measured(given.worlds, scale, given.seeds))
+    wanted = targets(found)
+    result = {
+        "machine": report.machine(),
+        "scale": dataclasses.asdict(scale),
+        "seeds": given.seeds,
+        "classes": [dataclasses.asdict(row) for row in found],
+    }
+    if given.folder:
+        given.folder.mkdir(parents=True, exist_ok=True)
+        (given.folder / "regret.json").write_text(json.dumps(result, indent=1))
+    if given.output == "json":
+        print(json.dumps(result, indent=1))
+    else:
+        print("\n".join([*lines(found), "", *(target.line() for target in wanted)]))
+    sys.exit(0 if all(target.is_met for target in wanted) else 1)
+
+
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make regret", description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--worlds", type=_worlds, default=tuple(WORLDS), help="only these, apart by commas"
+    )
+    parser.add_argument("--seeds", type=_numbers, default=[1], help="apart by commas; default 1")
+    parser.add_argument("--jobs", type=int, default=JOBS, help=f"of an arm; default {JOBS}")
+    parser.add_argument(
+        "--run-time", type=float, default=RUN_SECONDS, help=f"seconds; default {RUN_SECONDS:g}"
+    )
+    parser.add_argument("--folder", type=Path, help="for regret.json")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    return parser.parse_args(given)
+
+
+def _worlds(text: str) -> tuple[str, ...]:
+    names = tuple(word for word in text.split(",") if word)
+    for name in names:
+        if name not in WORLDS:
+            raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(WORLDS)}")
+    return names
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected numbers, got {text}") from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""What the regret bench concludes from pairs of Jobs, and what its worlds are made of."""
+
+import pytest
+
+from bench import regret
+from bench.experiment import objects
+from bench.experiment.course import Course
+from bench.regret import Pair, figures, lines, targets
+
+
+def pair(stayed, decided, *, would_take=0.0, is_gone=False, priority="low"):
+    return Pair(
+        world="here",
+        priority=priority,
+        stayed=stayed,
+        decided=decided,
+        is_advised=would_take > 0,
+        would_take=would_take,
+        is_gone=is_gone,
+    )
+
+
+def test_a_class_is_worse_off_above_a_percent_and_beyond_the_noise():
+    slower = [pair(100.0, 102.0 + odd) for odd in (0.0, 0.1, 0.2)]
+    as_noisy = [pair(100.0, 102.0 + odd, priority="high") for odd in (0.0, 50.0, -50.0)]
+    sooner = [pair(100.0, 50.0, priority="other")] * 3
+
+    found = figures([*slower, *as_noisy, *sooner])
+
+    assert [(row.priority, row.verdict) for row in found] == [
+        ("low", "WORSE"),
+        ("high", "noise"),
+        ("other", "met"),
+    ]
+    assert found[0].worse_percent == pytest.approx(2.1)
+    assert [target.is_met for target in targets(found)] == [False, True]
+
+
+def test_advice_is_wrong_where_the_job_that_stays_is_done_sooner():
+    (found,) = figures(
+        [
+            pair(100.0, 90.0, would_take=90.0, is_gone=True),
+            pair(80.0, 90.0, would_take=90.0, is_gone=True),
+            pair(80.0, 80.0),
+        ]
+    )
+
+    assert (found.advised, found.wrong, found.gone, found.later) == (2, 1, 2, 1)
+    assert [target.value for target in targets([found])] == [0, 50.0]
+    assert lines([found])[1].split()[-4:] == ["2", "1", "2", "1"]
+
+
+def test_jobs_of_the_two_arms_are_paired_with_their_class_and_what_going_takes():
+    stay, _ = regret.arms_of("preemption")
+    given = regret.scenario("preemption", stay, regret.Scale(jobs=10), seed=1)
+
+    def course(submission, **more):
+        home = given.templates[submission.template]["metadata"]["labels"]
+        name = home["kueue.x-k8s.io/queue-name"]
+        return Course(
+            name=submission.name,
+            template=submission.template,
+            submitted_to=name,
+            due=submission.at,
+            created=1.0,
+            finished=101.0,
+            **{"queue": name, "option": "gpu", **more},
+        )
+
+    advice = ["cpu", *["gpu"] * (len(given.submissions) - 1)]
+    stayed = [
+        (course(submission), option)
+        for submission, option in zip(given.submissions, advice, strict=True)
+    ]
+    decided = [course(submission) for submission in given.submissions]
+    gone = {"queue": "cpu", "option": "cpu", "started": 2.0, "run_seconds": 97.0}
+    decided[0] = course(given.submissions[0], **gone)
+
+    first, *rest = regret.pairs("preemption", given, stayed, decided)
+
+    takes = given.submissions[0].run_seconds["cpu"] + 2.0
+    assert (first.would_take, first.is_gone, first.stayed) == (takes, True, 100.0)
+    assert not any(each.is_advised or each.is_gone for each in rest)
+    assert {each.priority for each in [first, *rest]} <= {"low", "normal", "urgent"}
+
+
+@pytest.mark.parametrize("name", regret.WORLDS)
+def test_the_arms_of_a_world_share_nothing_but_priorities(name):
+    stay, policy = (
+        {
+            (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
+            for item in objects.queues(regret.scenario(name, arm, regret.Scale(), 1), arm)
+        }
+        for arm in regret.arms_of(name)
+    )
+
+    assert {kind for kind, _, _ in stay & policy} <= {"WorkloadPriorityClass"}
+    assert len(stay) == len(policy)
+
+
+def test_a_seed_makes_the_same_jobs_again_and_another_makes_others():
+    stay, policy = regret.arms_of("priorities")
+
+    def submissions(arm, seed):
+        return regret.scenario("priorities", arm, regret.Scale(), seed).submissions
+
+    assert submissions(stay, 1) == submissions(policy, 1) != submissions(stay, 2)
+
+
+def test_where_all_stay_only_dry_runs_are_decided_by_the_policy():
+    stay, _ = regret.arms_of("priorities")
+    (policy, _) = objects.policies(
+        regret.scenario("priorities", stay, regret.Scale(), 1), stay, time_scale=1.0
+    )
+
+    staying, probing = regret.only_first(policy)["spec"], regret.for_probes(policy)["spec"]
+
+    absent = {"key": "regret-probe", "operator": "DoesNotExist"}
+    assert [option["name"] for option in staying["options"]] == ["gpu"]
+    assert staying["match"]["jobSelector"]["matchExpressions"] == [absent]
+    assert [option["name"] for option in probing["options"]] == ["gpu", "cpu"]
+    assert probing["match"]["jobSelector"]["matchLabels"] == {"team": "a", "regret-probe": "true"}
