@@ -8,7 +8,6 @@ oldest of them does not fit, none does. Time and the order among queues are left
 from __future__ import annotations
 
 import heapq
-from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -136,43 +135,19 @@ class ClusterQueueHeads:
 
 
 class Claims:
-    """Priorities of the Workloads that hold quota, which preemption could take back."""
+    """What heads may preempt."""
 
     def __init__(self, kueue: KueueConfig) -> None:
         self.fair_sharing = kueue.fair_sharing
         self.release = kueue.release
         self.oracle_of: Callable[[ClusterQueueHeads], Oracle] | None = None
-        """Says whom a queue's head may preempt, where it is known who holds quota."""
-        self._holding: defaultdict[int, Counter[int | None]] = defaultdict(Counter)
-        """ClusterQueue's node to priority to the number of Workloads that hold quota."""
-
-    def hold(self, leaf: int, priority: int | None, count: int) -> None:
-        """Count *count* more Workloads as holding quota (below 0: fewer).
-
-        A *priority* of None is an unknown one.
-        """
-        holding = self._holding[leaf]
-        holding[priority] += count
-        if not holding[priority]:
-            del holding[priority]
-
-    def lower_runs(self, leaf: int, priority: int) -> bool:
-        """Tell whether a Workload of a lower or unknown priority holds quota in a ClusterQueue."""
-        # A Workload of unknown priority might be a candidate for Kueue's preemption.
-        holding = self._holding.get(leaf, ())
-        return any(running is None or running < priority for running in holding)
+        """Says whom a queue's head may preempt; None: no policy of the tree allows it."""
 
     def oracle(self, tree: UsageTree, line: ClusterQueueHeads) -> Oracle:
         """Return what a queue's head may preempt."""
         if self.oracle_of is not None:
             return self.oracle_of(line)
-        priority = line.entries[0][2].waiting.priority
-        return oracle_by_counts(
-            tree,
-            line.leaf,
-            line.queue,
-            lower_holds=lambda: self.lower_runs(line.leaf, priority),
-        )
+        return oracle_by_counts(tree, line.leaf, line.queue, lower_holds=lambda: False)
 
 
 def is_strict(queue: ClusterQueue) -> bool:

@@ -137,19 +137,16 @@ class UsageTree:
         """
         # ``FindHeightOfLowestSubtreeThatFits`` in Kueue's ``hierarchical_preemption.go``.
         used = self.used if used is None else used
-        remaining = amount
-        height = 0
-        for index in self.path(node):
-            at = index * self.width + cell
-            has_parent = self.parents[index] != _NO_PARENT
-            height = self.heights[index]
+        remaining, index, height = amount, node, 0
+        while index != _NO_PARENT:
+            at, parent, height = index * self.width + cell, self.parents[index], self.heights[index]
             if self.subtree[at] >= used[at] + remaining:
-                return height, has_parent
-            if height == 0 and not has_parent:
-                # A ClusterQueue without a cohort has nobody to borrow from.
-                return 0, False
-            # What fits into a node's local quota is not taken from its parent.
-            remaining -= max(0, self.local[at] - used[at])
+                return height, parent != _NO_PARENT
+            # What fits into a node's local quota is not taken from its parent. (A ClusterQueue
+            # without a cohort has nobody to borrow from: its height stays 0.)
+            if kept := self.local[at]:
+                remaining -= max(0, kept - used[at])
+            index = parent
         return height, False
 
     def room_below(self, node: int, taken: Taken, height: int) -> int:

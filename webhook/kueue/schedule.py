@@ -274,7 +274,6 @@ class Schedule:
         taken = tuple((indices[cell], n) for cell, n in run.usage.items() if cell in indices)
         leaf = self.tree.leaves[run.cluster_queue]
         self.tree.charge(leaf, taken)
-        self._cycle.claims.hold(leaf, run.priority, run.count)
         group = RunningGroup(
             leaf=leaf,
             taken=taken,
@@ -366,8 +365,8 @@ class Schedule:
         first = self.next_event()
         until = first + self._grain * first
         releases = self._release(until)
-        if self._evicted:
-            self._stop_evicted(until)
+        if self._holders is not None:
+            self._stop_evicted(until, self._holders)
         # Arrivals within the grain compete in the same cycle, so that their order is Kueue's.
         while self._arrivals and self._arrivals[0][0] <= until:
             at, order, name, entry = heapq.heappop(self._arrivals)
@@ -419,7 +418,9 @@ class Schedule:
             self.now = max(self.now, at)
             if run is None:
                 continue
-            self._give_back(run)
+            self.tree.charge(run.leaf, run.taken, -1)
+            if self._holders is not None:
+                self._holders.release(run)
             leaves.add(run.leaf)
             releases.append((at, run.count))
             # Errors of earlier runs shift later starts, averaged over all Workloads that run.
@@ -431,18 +432,10 @@ class Schedule:
         self.running -= sum(count for _, count in releases)
         return releases
 
-    def _give_back(self, run: RunningGroup) -> None:
-        self.tree.charge(run.leaf, run.taken, -1)
-        self._cycle.claims.hold(run.leaf, run.priority, -run.count)
-        if self._holders is not None:
-            self._holders.release(run)
-
-    def _evict(self, issued: IssuedPreemptions) -> None:
+    def _evict(self, issued: IssuedPreemptions, holders: QuotaHolders) -> None:
         """Let the victims of a head stop, as far as they are not about to already."""
-        if self._holders is None:
-            return
         reasons = {victim.holder.key: victim.reason for victim in issued.victims}
-        for group in self._holders.evict(issued.victims):
+        for group in holders.evict(issued.victims):
             self.running -= group.count
             self._order += 1
             heapq.heappush(self._evicted, (self.now + self.eviction.seconds, self._order, group))
@@ -459,12 +452,13 @@ class Schedule:
                     )
                 )
 
-    def _stop_evicted(self, until: float) -> None:
+    def _stop_evicted(self, until: float, holders: QuotaHolders) -> None:
         """Release the quota of those that were preempted, and let them wait again."""
         while self._evicted and self._evicted[0][0] <= until:
             at, _, group = heapq.heappop(self._evicted)
             self.now = max(self.now, at)
-            self._give_back(group)
+            self.tree.charge(group.leaf, group.taken, -1)
+            holders.release(group)
             self._cycle.released(group.leaf)
             if group.entry is not None:
                 waiting = group.entry.waiting
@@ -479,8 +473,9 @@ class Schedule:
         started = self.started = self._cycle.starts()
         self._is_first = False
         moments = _Moments(releases, sum(start.count for start in started), self.now)
-        for issued in self._cycle.preempted:
-            self._evict(issued)
+        if self._holders is not None:
+            for issued in self._cycle.preempted:
+                self._evict(issued, self._holders)
         for start in started:
             # The mean of the releases may lie before a Workload began to compete.
             self._note(start, max(start.entry.waiting.at, moments.of(start.count)))

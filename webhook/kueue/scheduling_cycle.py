@@ -103,6 +103,8 @@ class SchedulingCycle:
         self._is_deep = max(tree.heights) > 1
         self._sets_aside = self._has_cohort and any(map(queue_heads.is_strict, queues))
         self._is_first, self._is_exact = True, is_exact and self._has_cohort
+        self._has_places = False
+        """Places among the heads of a ClusterQueue count: not alone, nor at the first moment."""
         self._heads: dict[object, ClusterQueueHeads] = {}
         self._of_leaf: defaultdict[int, list[ClusterQueueHeads]] = defaultdict(list)
         self._buckets: dict[object, FullQueues] = {}
@@ -190,13 +192,11 @@ class SchedulingCycle:
         """
         if self._rounds is not None:
             return self._starts_in_rounds(self._rounds)
-        claims = self._claims()
-        moment = _Moment()
-        self.before = []
-        for bucket in self._ready(claims):
-            self._add(bucket, moment)
-        while moment.ready:
-            served, key, bucket = heapq.heappop(moment.ready)
+        claims = self._claims() if self._preemptions is not None else ()
+        moment = self._begun(claims)
+        ready = moment.ready
+        while ready:
+            served, key, bucket = heapq.heappop(ready)
             # Its first head may have moved since, or others may have taken the quota.
             if bucket.top() is not key or not self._may_fit(bucket):
                 continue
@@ -206,20 +206,35 @@ class SchedulingCycle:
                 self._try(served, heads, fitting, moment)
             if self._closed:
                 self._reopen(heads.leaf, moment)
-            for changed in {bucket, heads.bucket or bucket}:
-                self._add(changed, moment)
-        self._drop(claims)
+            self._add(bucket, moment)
+            if heads.bucket is not bucket and heads.bucket is not None:
+                self._add(heads.bucket, moment)
+        if claims:
+            self._drop(claims)
         self._end(moment)
         return moment.started
 
+    def _begun(self, claims: Iterable[tuple[ClusterQueueHeads, int | None]]) -> _Moment:
+        """Return a moment with the buckets whose first head may fit, or preempt."""
+        moment = _Moment()
+        self.before = []
+        for bucket in self._buckets.values():
+            if bucket.heap and bucket.top() is not None and self._may_fit(bucket):
+                self._add(bucket, moment)
+        for heads, _ in claims:
+            if heads.bucket is not None:
+                self._add(heads.bucket, moment)
+        return moment
+
     def _end(self, moment: _Moment) -> None:
         """Store the heads that were passed over, or served later than their places say."""
-        for heads in dict.fromkeys((*moment.put_back, *chain(*self._closed.values()))):
-            if heads.entries:
-                self._store(heads, min(1, heads.stored[1]) if heads.stored else 0)
-        self._closed.clear()
+        if moment.put_back or self._closed:
+            for heads in dict.fromkeys((*moment.put_back, *chain(*self._closed.values()))):
+                if heads.entries:
+                    self._store(heads, min(1, heads.stored[1]) if heads.stored else 0)
+            self._closed.clear()
         if self._is_first:
-            self._is_first = False
+            self._is_first, self._has_places = False, self._has_cohort
             for leaf in self._of_leaf:
                 self._count_places(leaf)
         self.kept = [head for head in moment.kept if head[3]]
@@ -245,28 +260,32 @@ class SchedulingCycle:
         if self._tree.keeps and self._bucket(heads) is not heads.bucket:
             self._store(heads, borrows)
             return None
-        number = self._number_of(heads, served[0], moment)
-        if number != served[0]:
-            self._put_off(heads, number, borrows, moment)
-            return None
-        if number > moment.number:
-            moment.number, moment.began = number, None
+        if heads.leaf in moment.behind:
+            number = self._number_of(heads, moment)
+            if number != served[0]:
+                self._put_off(heads, number, borrows, moment)
+                return None
+        if served[0] > moment.number:
+            moment.number, moment.began = served[0], None
             moment.assigned.clear()
-        fitting = self._assign(heads, moment)
-        height = self._height(heads, fitting, moment)
+        shape = heads.entries[0][2].shape
+        if shape.only is None or self._sets_aside or heads.claim is not None:
+            fitting = self._assigned(heads, moment)
+        else:
+            # Only its height could be another one by the usage with which its cycle began.
+            fitting = queue_heads.fitting(self._tree, heads, self.claims, exact_height=False)
+        height = self._height(heads, fitting, moment) if fitting.height else 0
         if height <= served[1]:
             return fitting
-        if self._is_shared(heads) and not borrows:
-            # It turns out to borrow, so all heads that fit without borrowing come before it.
-            self._store(heads, 1, place=number)
+        if borrows or heads.bucket is None or heads.bucket.wanted is None:
+            self._put_off(heads, served[0], height, moment)
         else:
-            self._put_off(heads, number, height, moment)
+            # It turns out to borrow, so all heads that fit without borrowing come before it.
+            self._store(heads, 1, place=served[0])
         return None
 
-    def _number_of(self, heads: ClusterQueueHeads, number: int, moment: _Moment) -> int | None:
+    def _number_of(self, heads: ClusterQueueHeads, moment: _Moment) -> int | None:
         """Return in which cycle of this moment a queue's head is served; None: it was already."""
-        if heads.leaf not in moment.behind:
-            return number
         last, passed = moment.behind[heads.leaf]
         if heads in passed:
             return None
@@ -288,37 +307,27 @@ class SchedulingCycle:
         else:
             self._store(heads, borrows, place=number)
 
-    def _assign(self, heads: ClusterQueueHeads, moment: _Moment) -> Assignment:
-        """Return what is assigned to a queue's head, by the usage with which its cycle began."""
-        if not self._is_by_cycle(heads):
-            return queue_heads.fitting(self._tree, heads, self.claims, exact_height=False)
+    def _assigned(self, heads: ClusterQueueHeads, moment: _Moment) -> Assignment:
+        """Return what is assigned to a queue's head by the usage with which its cycle began."""
         if heads not in moment.assigned:
             tree, now = self._tree, self._tree.used[:]
             tree.used[:] = moment.began or now
-            moment.assigned[heads] = queue_heads.fitting(
-                tree, heads, self.claims, exact_height=self._sets_aside or heads.claim is not None
-            )
+            exact = self._sets_aside or heads.claim is not None
+            fitting = queue_heads.fitting(tree, heads, self.claims, exact_height=exact)
             tree.used[:] = now
+            moment.assigned[heads] = fitting
         return moment.assigned[heads]
-
-    def _is_by_cycle(self, heads: ClusterQueueHeads) -> bool:
-        """Tell whether what others take in a cycle could change what is assigned to a head."""
-        has_choice = heads.entries[0][2].shape.only is None
-        return has_choice or self._sets_aside or heads.claim is not None
 
     def _height(self, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment) -> int:
         """Return from how high up a queue's head borrows, for its turn."""
-        if self._is_first or not fitting.height:
+        if self._is_first:
             return 0
-        if not self._is_deep or self._is_by_cycle(heads):
+        if not self._is_deep or heads in moment.assigned:
             return fitting.height
         return max(
             self._tree.height(heads.leaf, cell, amount, moment.began)[0]
             for cell, amount in fitting.taken
         )
-
-    def _is_shared(self, heads: ClusterQueueHeads) -> bool:
-        return heads.bucket is not None and heads.bucket.wanted is not None
 
     def _try(
         self, served: Key, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment
@@ -327,12 +336,13 @@ class SchedulingCycle:
         if not fitting.fits or self._is_kept_out(heads, fitting, moment.kept):
             self._pass_over(served, heads, fitting, moment)
             return
-        is_late = moment.began is not None and self._is_by_cycle(heads)
+        is_late = moment.began is not None and heads in moment.assigned
         if is_late and not queue_heads.has(self._tree, heads.leaf, fitting.taken):
             # Kueue tries it again in its next cycle, with what is then free.
             self._note_served(served[0], heads, moment)
             return
-        self._record(served, moment)
+        if self.turns:
+            self._record(served, moment)
         self._note_served(served[0], heads, moment)
         moment.started.append(self._take(served, heads, fitting, moment))
 
@@ -342,13 +352,10 @@ class SchedulingCycle:
             moment.assigned.clear()
             return
         _, passed = moment.behind.get(heads.leaf, (0, set()))
-        first = heads.entries[0]
-        passed.update(
-            other
-            for other in self._of_leaf[heads.leaf]
-            if other.entries and other.entries[0] < first
-        )
         moment.behind[heads.leaf] = number, passed
+        if heads.place:
+            first, others = heads.entries[0], self._of_leaf[heads.leaf]
+            passed.update(other for other in others if other.entries and other.entries[0] < first)
         moment.assigned.pop(heads, None)
         if moment.began is None:
             moment.began = self._tree.used[:]
@@ -356,7 +363,7 @@ class SchedulingCycle:
     def _count_places(self, leaf: int) -> None:
         """Count how many heads of their ClusterQueue come before each head of one."""
         lines = self._of_leaf[leaf]
-        if self._is_first or not self._has_cohort or len(lines) == 1:
+        if not self._has_places or len(lines) == 1:
             return
         pending = sorted((heads for heads in lines if heads.entries), key=_first)
         for place, heads in enumerate(pending):
@@ -393,17 +400,6 @@ class SchedulingCycle:
         if key not in self._buckets:
             self._buckets[key] = FullQueues(node=parent, wanted=wanted)
         return self._buckets[key]
-
-    def _ready(
-        self, claims: Iterable[tuple[ClusterQueueHeads, int | None]]
-    ) -> Iterator[FullQueues]:
-        """Yield the buckets whose first head may fit, or preempt."""
-        for bucket in self._buckets.values():
-            if bucket.top() is not None and self._may_fit(bucket):
-                yield bucket
-        for heads, _ in claims:
-            if heads.bucket is not None:
-                yield heads.bucket
 
     def _add(self, bucket: FullQueues, moment: _Moment) -> None:
         """Let a bucket that has a head take part in this moment."""
@@ -464,7 +460,8 @@ class SchedulingCycle:
             self._store(heads, 0 if heads.is_strict else min(1, served[1]))
         else:
             heads.stored = None
-        self._count_places(heads.leaf)
+        if self._has_places:
+            self._count_places(heads.leaf)
         return group
 
     def _has_rivals(self, heads: ClusterQueueHeads, moment: _Moment) -> bool:
@@ -474,7 +471,6 @@ class SchedulingCycle:
     def _taken(self, heads: ClusterQueueHeads, fitting: Assignment, number: int) -> StartedGroup:
         """Take Workloads that have been charged out of a queue's head."""
         _, order, entry = heads.entries[0]
-        self.claims.hold(heads.leaf, entry.waiting.priority, number)
         heads.take(number)
         return StartedGroup(heads=heads, entry=entry, order=order, found=fitting, count=number)
 
