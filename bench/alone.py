@@ -36,7 +36,7 @@ def items(scale: Scale) -> Iterator[Object]:
     """Yield what the other sections have on their cluster; the first Workloads run."""
     *others, policy = objects.on_cluster(scale.queues)
     policy["spec"]["reconsider"] = moves.RECONSIDER
-    yield from kueue.played(tools.required_version("sigs.k8s.io/kueue"))
+    yield from kueue.played(tools.kueue_version())
     yield from (*others, policy)
     names = objects.queue_names(scale.queues)
     running = min(scale.workloads, objects.GPUS * scale.queues)

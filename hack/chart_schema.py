@@ -1,12 +1,13 @@
-"""Write the part of the chart's values.schema.json that says which settings there are.
+"""Write the parts of the chart's values.schema.json that say which settings and kinds there are.
 
-`python -m hack.chart_schema`; run it again when webhook/settings.py changes.
+`python -m hack.chart_schema`; run it again when webhook/settings.py or webhook/jobs changes.
 """
 
 import json
 from pathlib import Path
 from typing import Any, Final
 
+from webhook.jobs import KINDS
 from webhook.settings import Settings
 
 TARGET: Final = Path(__file__).resolve().parent.parent / "helm" / "values.schema.json"
@@ -56,6 +57,7 @@ def text() -> str:
     """Return the whole file with that part as it must be."""
     schema = json.loads(TARGET.read_text(encoding="utf-8"))
     schema["properties"]["settings"] = settings()
+    schema["properties"]["kinds"]["items"]["enum"] = sorted(kind.kind for kind in KINDS.values())
     return json.dumps(schema, indent=2) + "\n"
 
 

@@ -228,7 +228,7 @@ class ControlPlane:
             rendered,
             port=self._port["webhook"],
             config=config,
-            version=tools.required_version("sigs.k8s.io/kueue"),
+            version=tools.kueue_version(),
         )
         self.install(items, namespace=kueue.NAMESPACE)
         self._kueue_config.write_text(yaml.safe_dump(config, sort_keys=False))

@@ -85,7 +85,7 @@ def _on_manager(folder: Path) -> list[Object]:
     policy["spec"]["strategy"] = {"type": "FinishTime", "finishTime": known}
     many = str(GPUS * len(WORKERS) * 1000)
     return [
-        *kueue.played(tools.required_version("sigs.k8s.io/kueue")),
+        *kueue.played(tools.kueue_version()),
         _namespace(),
         *multikueue.manager_queues(NAMES, gpus=many),
         *multikueue.check(WORKERS),

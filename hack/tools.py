@@ -2,6 +2,8 @@
 
 The cache lies outside the tree and is keyed by the go.mod and go.sum files, so a changed version
 is a new folder. It also holds what a start needs from the modules, so a start needs no Go.
+With KUEUE_VERSION=0.18 in the environment Kueue is the one of `tools/kueue-0.18`, built when it is
+first asked for; the other programs stay those of `tools`.
 """
 
 import contextlib
@@ -17,14 +19,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 import yaml
 
 TOOLS: Final = Path(__file__).resolve().parent / "tools"
 MODULES: Final = (TOOLS, TOOLS / "helm")
+KUEUE: Final = "sigs.k8s.io/kueue"
+KUEUE_VERSION: Final = "KUEUE_VERSION"
+"""The variable of the environment that asks for another minor version of Kueue, such as 0.18."""
 
 # Program and the package that it is built from; helm is a module of its own.
 PROGRAMS: Final[Mapping[str, str]] = {
@@ -49,18 +54,20 @@ class Programs:
     """One finished build: `bin/`, Kueue's chart, KWOK's stages."""
 
     root: Path
+    kueue_root: Path
+    """The same, or the build of another Kueue: its program and its chart."""
 
     def path(self, name: str) -> Path:
-        return self.root / "bin" / name
+        return (self.kueue_root if name == "kueue" else self.root) / "bin" / name
 
     @property
     def kueue_chart(self) -> Path:
-        return self.root / "kueue-chart"
+        return self.kueue_root / "kueue-chart"
 
     @property
     def kueue_objects(self) -> Path:
         """Kueue's chart rendered with its default values, as a JSON list: YAML takes seconds."""
-        return self.root / "kueue.json"
+        return self.kueue_root / "kueue.json"
 
     @property
     def kwok_stages(self) -> Path:
@@ -73,22 +80,58 @@ def cache_folder() -> Path:
 
 
 def ensure() -> Programs:
-    """Return the programs, building them first when this version was never built here."""
-    folder = cache_folder() / "programs"
-    finished = Programs(root=folder / _fingerprint())
-    if finished.root.is_dir():
+    """Return the programs, building them first when these versions were never built here."""
+    root = _finished("programs", MODULES, _build)
+    module = kueue_module()
+    if module == TOOLS:
+        return Programs(root=root, kueue_root=root)
+    helm = root / "bin" / "helm"
+    kueue_root = _finished(module.name, (module,), lambda go, kueue: _build_kueue(go, kueue, helm))
+    return Programs(root=root, kueue_root=kueue_root)
+
+
+def kueue_module() -> Path:
+    """Return the Go module whose Kueue is asked for: that of the tools, if not of KUEUE_VERSION."""
+    wanted = os.environ.get(KUEUE_VERSION, "")
+    modules = {_minor(required_version(KUEUE, at=at)): at for at in (TOOLS, *_other_kueues())}
+    if wanted and wanted not in modules:
+        raise SystemExit(f"{KUEUE_VERSION}={wanted} is none of {', '.join(sorted(modules))}")
+    return modules[wanted] if wanted else TOOLS
+
+
+def kueue_version() -> str:
+    """Return the version of the Kueue that runs, such as v0.19.2."""
+    return required_version(KUEUE, at=kueue_module())
+
+
+def _other_kueues() -> list[Path]:
+    return sorted(TOOLS.glob("kueue-*"))
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.removeprefix("v").split(".")[:2])
+
+
+_Build: TypeAlias = "Callable[[Go, Path], None]"
+
+
+def _finished(name: str, modules: Sequence[Path], build: _Build) -> Path:
+    """Return the folder of a build, made first when there is none of these modules."""
+    folder = cache_folder() / name
+    finished = folder / _fingerprint(modules)
+    if finished.is_dir():
         return finished
     folder.mkdir(parents=True, exist_ok=True)
     with one_builder(folder / "lock"):
-        if not finished.root.is_dir():
-            _build_beside(finished)
+        if not finished.is_dir():
+            _build_beside(finished, build)
             _forget_old_builds(folder)
     return finished
 
 
-def _fingerprint() -> str:
+def _fingerprint(modules: Sequence[Path]) -> str:
     digest = hashlib.sha256(LAYOUT.encode())
-    for module in MODULES:
+    for module in modules:
         for name in ("go.mod", "go.sum"):
             digest.update((module / name).read_bytes())
     return digest.hexdigest()[:16]
@@ -105,53 +148,60 @@ def one_builder(lock: Path) -> Iterator[None]:
         yield
 
 
-def _build_beside(finished: Programs) -> None:
+def _build_beside(finished: Path, build: _Build) -> None:
     """Build into a folder of its own and give it its name only when it is whole."""
-    for leftover in finished.root.parent.glob("*.partial"):
+    for leftover in finished.parent.glob("*.partial"):
         shutil.rmtree(leftover)
-    partial = tempfile.mkdtemp(suffix=".partial", dir=finished.root.parent)
+    partial = Path(tempfile.mkdtemp(suffix=".partial", dir=finished.parent))
     try:
-        go = Go(program=find_go())
-        built = Programs(root=Path(partial))
-        _build_programs(go, built)
-        _keep_module_files(go, built)
-        built.root.chmod(0o755)
-        built.root.rename(finished.root)
+        build(Go(program=find_go()), partial)
+        partial.chmod(0o755)
+        partial.rename(finished)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _build_programs(go: "Go", built: Programs) -> None:
+def _build(go: "Go", root: Path) -> None:
     total = len(PROGRAMS)
     print(f"Building {total} programs; the first time takes about 7 minutes.", flush=True)
     for module in MODULES:
         with Progress(f"[0/{total}] modules of {module.relative_to(TOOLS.parent)}"):
             go.run("mod", "download", cwd=module)
     for number, (name, package) in enumerate(PROGRAMS.items(), start=1):
+        module = next(module for module in MODULES if _is_tool(module, package))
         with Progress(f"[{number}/{total}] {name}"):
-            go.build(package, built.path(name))
+            go.build(package, root / "bin" / name, module=module)
+    _copy(go.module_folder("sigs.k8s.io/kwok") / "kustomize/stage", root / "kwok-stages")
+    _keep_chart(go, root, TOOLS, root / "bin" / "helm")
 
 
-def _keep_module_files(go: "Go", built: Programs) -> None:
-    """Copy what the start reads from Kueue's and KWOK's modules, and render Kueue's chart."""
-    kueue = go.module_folder("sigs.k8s.io/kueue")
-    kwok = go.module_folder("sigs.k8s.io/kwok")
-    # The module cache is read-only; the copies must be deletable.
-    for source, target in (
-        (kueue / "charts/kueue", built.kueue_chart),
-        (kwok / "kustomize/stage", built.kwok_stages),
-    ):
-        shutil.copytree(source, target, copy_function=shutil.copyfile)
-        for folder in (target, *(path for path in target.rglob("*") if path.is_dir())):
-            folder.chmod(0o755)
+def _build_kueue(go: "Go", root: Path, helm: Path) -> None:
+    """Build another Kueue than that of the tools, and keep its chart."""
+    module = kueue_module()
+    with Progress(f"kueue {required_version(KUEUE, at=module)}"):
+        go.build(PROGRAMS["kueue"], root / "bin" / "kueue", module=module)
+    _keep_chart(go, root, module, helm)
+
+
+def _keep_chart(go: "Go", root: Path, module: Path, helm: Path) -> None:
+    """Copy what the start reads from Kueue's module, and render its chart."""
+    chart = root / "kueue-chart"
+    _copy(go.module_folder(KUEUE, at=module) / "charts/kueue", chart)
     rendered = subprocess.run(
-        ("helm", "template", "kueue", str(built.kueue_chart), "-n=kueue-system", "--include-crds"),
-        executable=built.path("helm"),
+        ("helm", "template", "kueue", str(chart), "-n=kueue-system", "--include-crds"),
+        executable=helm,
         stdout=subprocess.PIPE,
         check=True,
     )
-    found = [item for item in yaml.safe_load_all(rendered.stdout) if item]
-    built.kueue_objects.write_text(json.dumps(found))
+    objects = [document for document in yaml.safe_load_all(rendered.stdout) if document]
+    (root / "kueue.json").write_text(json.dumps(objects))
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a folder of the module cache, which is read-only, so that it can be deleted."""
+    shutil.copytree(source, target, copy_function=shutil.copyfile)
+    for folder in (target, *(path for path in target.rglob("*") if path.is_dir())):
+        folder.chmod(0o755)
 
 
 def _forget_old_builds(folder: Path) -> None:
@@ -181,13 +231,12 @@ class Go:
             raise SystemExit(f"go {' '.join(arguments)} failed:\n{done.stderr}")
         return done.stdout.strip()
 
-    def build(self, package: str, target: Path) -> None:
-        module = next(module for module in MODULES if _is_tool(module, package))
+    def build(self, package: str, target: Path, *, module: Path) -> None:
         flags = ("-trimpath", "-ldflags", self._linker_flags(), "-o", str(target))
         self.run("build", *flags, package, cwd=module)
 
-    def module_folder(self, module: str) -> Path:
-        return Path(self.run("list", "-m", "-f", "{{.Dir}}", module))
+    def module_folder(self, name: str, *, at: Path = TOOLS) -> Path:
+        return Path(self.run("list", "-m", "-f", "{{.Dir}}", name, cwd=at))
 
     def _environment(self) -> dict[str, str]:
         # A user's GOFLAGS=-mod=mod would rewrite go.sum; a workspace would change the versions.
@@ -208,12 +257,10 @@ def _is_tool(module: Path, package: str) -> bool:
     return re.search(pattern, (module / "go.mod").read_text(), re.MULTILINE) is not None
 
 
-def required_version(module: str) -> str:
-    found = re.search(
-        rf"^\s*{re.escape(module)} (v\S+)", (TOOLS / "go.mod").read_text(), re.MULTILINE
-    )
+def required_version(module: str, *, at: Path = TOOLS) -> str:
+    found = re.search(rf"^\s*{re.escape(module)} (v\S+)", (at / "go.mod").read_text(), re.MULTILINE)
     if found is None:
-        raise SystemExit(f"hack/tools/go.mod does not require {module}")
+        raise SystemExit(f"{at.relative_to(TOOLS.parent)}/go.mod does not require {module}")
     return found[1]
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from webhook.admission import patch
 from webhook.flow import create
-from webhook.jobs import KINDS
+from webhook.jobs import KINDS, JobKind
 from webhook.kueue import occupancy as folding
 from webhook.learn import job_class
 from webhook.learn.job_class import Mark
@@ -30,7 +30,6 @@ from webhook.state.snapshot_file import read_state
 
 CASES = Path(__file__).parent / "cases"
 FILES = sorted(CASES.glob("*.yaml"))
-KIND = KINDS["batch", "v1", "Job"]
 MOMENT = create.Moment(now=0.0, unix=1795240800.0, time="2026-11-21T06:00:00Z", uid="5f0c")
 TIME = "2026-11-21T05:00:00Z"
 NOW = "2026-11-21T06:00:00Z"
@@ -60,10 +59,15 @@ def test_case(path, tmp_path):
     }
     occupancy = replace(folding.build(known), clusters=clusters)
 
-    outcome = create.consider(case["job"], KIND, occupancy, MOMENT, create.Rules())
+    outcome = create.consider(case["job"], kind_of(case["job"]), occupancy, MOMENT, create.Rules())
 
     patched = apply(outcome, case["job"])
     assert found(outcome, patched, case["want"]) == case["want"]
+
+
+def kind_of(job: Object) -> JobKind:
+    group, _, version = job["apiVersion"].rpartition("/")
+    return KINDS[group, version, job["kind"]]
 
 
 def known_of(case: Object, folder: Path, policies: tuple[FallbackPolicy, ...]) -> Snapshot:
@@ -248,7 +252,7 @@ def many(amount: str, count: int) -> str:
 
 def ended(case: Object, items: list[Object]) -> list[Object]:
     """Make a Workload for each run of the Job's class that the case tells of."""
-    own = job_class.of_job(KIND.read(case["job"]))
+    own = job_class.of_job(kind_of(case["job"]).read(case["job"]))
     return [
         finished(run, f"ended-{group}-{number}", OTHER if other else own, items)
         for group, run in enumerate(case.get("ended", ()))
@@ -326,7 +330,7 @@ def place_of(queue: str, items: list[Object]) -> tuple[str, str]:
 
 def apply(outcome: CreateOutcome, job: Object) -> Object:
     # Verifying a patch applies it to the very object that it is given.
-    operations = patch.operations(outcome.edits, copy.deepcopy(job), KIND.allowed)
+    operations = patch.operations(outcome.edits, copy.deepcopy(job), kind_of(job).allowed)
     return jsonpatch.apply_patch(copy.deepcopy(job), operations)
 
 
@@ -352,7 +356,7 @@ def look(value: Any, path: str) -> Any:
     for plain, bracketed in PART.findall(path):
         part = plain or bracketed
         if isinstance(value, list):
-            named = [item for item in value if item.get("name") == part]
+            named = [item for item in value if part in (item.get("name"), item.get("groupName"))]
             value = named[0] if named else None
         else:
             value = value.get(part)

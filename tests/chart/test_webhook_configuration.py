@@ -3,6 +3,7 @@
 import json
 import re
 
+from hack import job_kinds
 from tests.chart.values import CERT_MANAGER
 from webhook.decide import match
 
@@ -85,6 +86,17 @@ def test_every_new_job_may_be_sent_and_only_decided_jobs_when_they_change(render
             "not-opted-out-undone-or-to-be-moved",
         ],
     ]
+
+
+def test_other_kinds_of_jobs_are_sent_only_where_they_are_switched_on(render):
+    sent = webhooks(render({"kinds": '["RayJob", "JobSet"]'}))
+
+    rules = [(rule["apiGroups"], rule["resources"]) for hook in sent for rule in hook["rules"]]
+    assert rules == [(["ray.io"], ["rayjobs"]), (["jobset.x-k8s.io"], ["jobsets"])] * 2
+
+
+def test_what_the_chart_knows_of_kinds_is_what_the_webhook_knows():
+    assert job_kinds.TARGET.read_text() == job_kinds.text(), "run python -m hack.job_kinds"
 
 
 def test_the_owners_that_the_api_server_knows_are_those_that_the_webhook_skips(render):

@@ -87,7 +87,7 @@ def test_the_policies_that_do_not_match_are_told_ten_at_most():
 
 
 def test_where_there_are_forecasts_the_table_has_starts_runs_and_finishes():
-    waits = Start(seconds=184.0, low=170.0, high=200.0, uncertain=("preemption",))
+    waits = Start(seconds=184.0, low=170.0, high=200.0, preempted_by=2, uncertain=("preemption",))
     learned = RunTime(seconds=20.0, low=18.0, high=23.0, basis=Basis.LEARNED, runs=31)
     slow = RunTime(seconds=70.0, low=50.0, high=98.0, basis=Basis.POLICY)
     now = Start(seconds=0.0, low=0.0, high=0.0)
@@ -106,8 +106,9 @@ def test_where_there_are_forecasts_the_table_has_starts_runs_and_finishes():
             "  gpu     gpu-lq   gpu-cq        12       in 184 s  20 s  in 204 s  "
             "run: learned from 31 runs; done"
         ),
-        indent + "within 189 s to 220 s;",
-        indent + "uncertain: preemption",
+        indent + "within 189 s to 220 s; may be",
+        indent + "preempted by 2; uncertain:",
+        indent + "preemption",
         (
             "> cpu     cpu-lq   cpu-cq        0        now       70 s  in 70 s   "
             "run: the policy; done within 50"

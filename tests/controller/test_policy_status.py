@@ -4,6 +4,7 @@ import pytest
 
 from tests.controller.policies import READY, UNSET, ready, snapshot
 from tests.model.policies import policy
+from webhook.api.kubernetes_api import NotServed
 from webhook.controller import policy_status
 from webhook.controller.policy_status import Condition
 from webhook.model.kueue_support import Doubt, KueueTested
@@ -258,3 +259,42 @@ def test_conditions_of_others_are_kept():
 
     assert written is not None
     assert written["conditions"][0] == other
+
+
+def test_a_kind_that_the_cluster_does_not_serve_is_named():
+    found = policy_status.condition_of(
+        read_policy(policy(match={"jobSelector": {}, "kinds": ["Job", "RayJob"]})),
+        snapshot(),
+        own_namespace="own",
+        unserved=frozenset({"RayJob"}),
+    )
+
+    message = "spec.match.kinds[1]: the cluster serves no rayjobs of ray.io/v1"
+    assert found == not_ready("KindNotServed", message)
+
+
+def test_a_kind_that_kueue_leaves_alone_is_named():
+    found = condition(policy(match={"jobSelector": {}, "kinds": ["JobSet"]}))
+
+    message = "spec.match.kinds[0]: Kueue's integration jobset.x-k8s.io/jobset is off"
+    assert found == not_ready("KindNotManaged", message)
+
+
+def test_the_api_server_is_asked_once_for_each_kind_and_never_for_jobs():
+    asked = []
+
+    class Discovery:
+        def get(self, path):
+            asked.append(path)
+            if path != "/apis/ray.io/v1":
+                raise NotServed(path)
+            return {"resources": [{"name": "rayjobs"}]}
+
+    served = policy_status.ServedKinds(Discovery())
+
+    for _ in range(2):
+        assert served.lacking(["Job", "RayJob", "RayCluster", "JobSet"]) == {
+            "RayCluster",
+            "JobSet",
+        }
+    assert asked == ["/apis/ray.io/v1", "/apis/ray.io/v1", "/apis/jobset.x-k8s.io/v1alpha2"]

@@ -13,6 +13,7 @@ from webhook.decide import decision_record
 from webhook.decide.decision_record import RecordedOption
 from webhook.model.decision import Assessment, Decision, Stay
 from webhook.model.fields import FieldError
+from webhook.model.forecasts import Forecast, Start
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import LeftAlone
 
@@ -32,6 +33,15 @@ def test_the_annotation_is_compact_and_leaves_out_what_is_unknown():
         '"rejected":"queueNotFound: LocalQueue spot-lq not found in namespace team"}],'
         '"original":{"/metadata/labels/a":null}}'
     )
+
+
+def test_an_option_says_whom_the_job_would_preempt_and_how_many_may_preempt_it():
+    start = Start(seconds=1.0, low=1.0, high=1.0, preempts=True, preempted_by=3)
+    gpu = replace(decision().options[0], preempts=2, forecast=Forecast(start=start))
+
+    found = decision_record.to_json(replace(decision(), options=(gpu,)), {})
+
+    assert '"fits":false,"preempts":2,"pending":12,"startsIn":1.0,"mayBePreemptedBy":3}]' in found
 
 
 def test_what_was_written_is_read_back():

@@ -251,3 +251,33 @@ def test_where_the_first_option_is_refused_the_next_ones_are_compared():
     assert taken(DEFAULTS, *options) == "spot"
     assert taken(DEFAULTS, refused, option("cpu")) == "cpu"
     assert taken(DEFAULTS, refused) is None
+
+
+def starting(name, start, run, **about):
+    """An option whose start is as *about* says."""
+    found = option(name, start, run)
+    begins = replace(found.forecast.start, **about)
+    return replace(found, forecast=replace(found.forecast, start=begins))
+
+
+def test_a_job_may_preempt_where_it_was_submitted_to_but_is_sent_nowhere_to_do_so():
+    stays = choose(DEFAULTS, [starting("gpu", 1.0, 60.0, preempts=True), option("cpu", 0.0, 210.0)])
+    sent = choose(
+        DEFAULTS, [option("gpu", 9000.0, 60.0), starting("cpu", 1.0, 210.0, preempts=True)]
+    )
+
+    assert stays.sentence == (
+        "sent to gpu-lq (gpu): may preempt, done in 61 s; cpu-lq would be done in 210 s"
+    )
+    assert sent.index == 0
+
+
+def test_by_how_many_it_may_be_preempted_is_said():
+    endangered = replace(starting("gpu", 500.0, 60.0, preempted_by=2), pending=3)
+
+    found = choose(DEFAULTS, [endangered, option("cpu", 0.0, 210.0)])
+
+    assert found.sentence == (
+        "sent to cpu-lq (cpu): starts now, done in 210 s; "
+        "gpu-lq would be done in 560 s (3 ahead, may be preempted by 2)"
+    )

@@ -18,7 +18,7 @@ from webhook.state.state import State
 
 TESTED = KueueManager(version="v0.19.2")
 UNTESTED = KueueManager(version="v0.20.0")
-WHY = "Kueue 0.20.0 is untested: tested is 0.19"
+WHY = "Kueue 0.20.0 is untested: tested is 0.18, 0.19"
 
 
 def with_manager(snapshot, manager, **given):
@@ -90,7 +90,7 @@ def test_a_stated_version_stands_for_the_one_that_is_not_known():
 
     assert with_manager(paper_snapshot(), unknown).is_restrained
     assert not with_manager(paper_snapshot(), unknown, stated_version="0.19.2").is_restrained
-    assert with_manager(paper_snapshot(), TESTED, stated_version="0.18").is_restrained
+    assert with_manager(paper_snapshot(), TESTED, stated_version="0.17").is_restrained
 
 
 def test_a_move_is_refused_and_an_undo_is_not():
@@ -145,7 +145,8 @@ def test_what_has_not_changed_stays_the_same_object():
     [
         ({"manager": deployment()}, []),
         ({}, ["VersionUnknown"]),
-        ({"manager": deployment(image="kueue:v0.18.1")}, ["VersionUntested"]),
+        ({"manager": deployment(image="kueue:v0.18.4")}, []),
+        ({"manager": deployment(image="kueue:v0.17.1")}, ["VersionUntested"]),
         ({"manager": deployment(args=["--config=x", "--feature-gates=New=1"])}, ["Unmodelled"]),
         ({"manager": deployment(), "config": "featureGates: {New: true}"}, ["Unmodelled"]),
         ({"manager": deployment(), "config": "scheduler: {}"}, ["Unmodelled"]),

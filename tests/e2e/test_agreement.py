@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hack import kueue
 from hack.api import ApiClient, Object
 from tests.e2e.agreement import Case, case_of_a_strict_head, make_case
 from tests.e2e.agreement_maker import KUEUE, LABEL
@@ -205,6 +206,8 @@ def read_state(client: ApiClient, case: Case) -> State:
         place = case.namespace if namespaced else ""
         selector = f"{LABEL}={case.namespace}"
         state.replace(table, client.list(version, kind, namespace=place, selector=selector))
+    deployments = client.list("apps/v1", "Deployment", namespace=kueue.NAMESPACE)
+    state.replace(kinds.KUEUE_DEPLOYMENT, deployments)
     return state
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from webhook.jobs import JOB, KINDS, batch
+from webhook.jobs import JOB, batch
 from webhook.model.edits import ABSENT, Edit
 from webhook.model.fields import FieldError
 from webhook.model.job import Job, Owner, PodSet
@@ -194,10 +194,6 @@ def test_of_several_env_entries_with_one_name_the_last_counts():
             was={"name": "A", "value": "2"},
         ),
     )
-
-
-def test_batch_v1_jobs_are_the_only_kind():
-    assert set(KINDS) == {("batch", "v1", "Job")}
 
 
 def test_equal_templates_are_read_once_and_never_from_the_object_that_is_patched():

@@ -1,6 +1,7 @@
 """A review finds its kind of Job in the one table."""
 
 from dataclasses import replace
+from typing import get_args
 
 from tests.builders import container, job, policy, template
 from tests.reviews import light_job
@@ -10,6 +11,7 @@ from webhook.jobs import JOB, KINDS
 from webhook.kueue import requests
 from webhook.model import marks
 from webhook.model.job import PodSet
+from webhook.model.policy.spec import KindName
 from webhook.model.queues import Snapshot
 
 CPU = container(requests={"cpu": "1"})
@@ -64,3 +66,7 @@ def test_what_a_controller_adds_is_counted_and_never_changed():
     assert {edit.path[:2] for edit in JOB.edits(before, after)} <= {("spec", "template")} | {
         ("metadata", "labels")
     }
+
+
+def test_a_policy_may_name_every_kind_and_no_other():
+    assert set(get_args(KindName)) == {kind.kind for kind in KINDS.values()}

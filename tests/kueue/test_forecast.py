@@ -7,7 +7,7 @@ import pytest
 from tests.builders import arrival, cluster_queue, needs, snapshot, template
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import Occupant, QueuedGroup, forecast, planned
-from webhook.kueue.profile import start_of, with_placement
+from webhook.kueue.profile import last_start, start_of, with_placement
 from webhook.model.forecasts import Basis, Profile, RunTime
 from webhook.model.queues import (
     AdmissionFairSharing,
@@ -274,3 +274,58 @@ def test_a_placement_is_preempted_only_by_who_outranks_it():
     assert start_of(profile, asked, priority=0).start.preempts
     assert not start_of(after, asked, priority=0).start.preempts
     assert start_of(after, asked, priority=9).start.preempts
+
+
+def outranking(queues, running, waiting):
+    """Below which priorities those that wait may preempt newcomers."""
+    profile = forecast(queues, running, waiting, run_time_of, 0.0)["gpu-cq"]
+    return [each.below for each in profile.outranking]
+
+
+def test_a_profile_tells_who_may_be_preempted_for_those_that_wait():
+    running = [replace(runs("long", gpus=2), priority=9)]
+    waiting = [waits("short", gpus=2, priority=9), waits("short", priority=0)]
+    newer = replace(PREEMPTS, within_cluster_queue="LowerOrNewerEqualPriority")
+
+    for preemption, below in ((PREEMPTS, [9, 0]), (newer, [10, 1])):
+        found = outranking(ranked_state(preemption=preemption), running, waiting)
+        assert found == below
+    assert outranking(ranked_state(), running, waiting) == []
+
+
+def test_only_who_borrows_makes_room_for_those_that_take_their_quota_back():
+    queues = snapshot(
+        cluster_queue("gpu-cq", {"t4": {GPU: "2"}}, cohort="all"),
+        cluster_queue("b-cq", {"t4": {GPU: "2"}}, cohort="all", preemption=PREEMPTS),
+    )
+    lent = [runs("long", gpus=2), runs("long", since=-50.0, queue="b-cq")]
+    kept = [runs("long"), runs("long", since=-50.0, gpus=2, queue="b-cq")]
+    waiting = [waits("long", gpus=2, queue="b-lq")]
+
+    borrows, owns = (
+        forecast(queues, [replace(each, priority=9) for each in running], waiting, run_time_of, 0.0)
+        for running in (lent, kept)
+    )
+
+    assert last(borrows["gpu-cq"], runs_for=200.0, priority=9)[2] == 1
+    assert last(owns["gpu-cq"], runs_for=200.0)[2] == 0
+
+
+def last(found, *, runs_for, priority=0, gpus=1, elapsed=0.0):
+    asked = demand([needs({GPU: str(gpus)})], state().cluster_queues["gpu-cq"], state())
+    first = start_of(found, asked, priority=priority, elapsed=elapsed)
+    end = last_start(found, asked, first, runs_for, priority=priority, elapsed=elapsed)
+    return first.start.seconds, round(end.seconds, 1), end.preempted_by
+
+
+def test_a_newcomer_that_is_preempted_starts_again_after_those_that_outrank_it():
+    running = [replace(runs("long", gpus=1), priority=9)]
+    waiting = [waits("long", gpus=2, priority=9, key="wide")]
+    found = forecast(ranked_state(preemption=PREEMPTS), running, waiting, run_time_of, 0.0)
+    queue = found["gpu-cq"]
+
+    # Nobody stops what is done by then, or is as urgent.
+    assert last(queue, runs_for=99.0) == (0.0, 0.0, 0)
+    assert last(queue, runs_for=200.0, priority=9) == (0.0, 0.0, 0)
+    assert last(queue, runs_for=200.0) == (0.0, 202.0, 1)
+    assert last(queue, runs_for=200.0, elapsed=50.0) == (0.0, 152.0, 1)

@@ -1,16 +1,25 @@
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.builders import NAMESPACE, arrival, cluster_queue, held, needs, snapshot
+from tests.worlds import asked, schedules, snapshots, trees, waiting
 from webhook.kueue import occupancy
+from webhook.kueue.schedule import Running
+from webhook.model.decision import Fit
 from webhook.model.queues import (
+    Arrival,
     Held,
     KueueConfig,
     LocalQueue,
+    Preemption,
     Queueing,
+    Reservation,
     Selector,
     StopPolicy,
 )
@@ -142,3 +151,179 @@ def test_blocked_admission_starts_nothing_while_anybody_may_not_be_ready():
     assert starts(snapshot(cluster_queue(quotas=T4), kueue=kueue))
     assert starts(snapshot(cluster_queue(quotas=T4), kueue=kueue, held=ready))
     assert not starts(snapshot(cluster_queue(quotas=T4), kueue=kueue, held=busy))
+
+
+LOWER = Preemption(within_cluster_queue="LowerPriority")
+
+
+def reserving(*priorities, flavor="t4"):
+    """Workloads with a GPU each, the newest first."""
+    return tuple(
+        Reservation(
+            key=f"team/{flavor}-{number}",
+            local_queue="gpu-lq",
+            charge=(((flavor, GPU), 1),),
+            priority=priority,
+            reserved_at=-number,
+            queued_at=-number,
+            is_evicted=False,
+            uid="",
+        )
+        for number, priority in enumerate(priorities)
+    )
+
+
+def fit(state, *, gpus=1, priority=9, placements=()):
+    """How the first ClusterQueue would take a Job, and whom it would preempt."""
+    queues = occupancy.build(state, placements)
+    queue = next(iter(state.cluster_queues.values()))
+    assigned = occupancy.assignment(queues, [needs({GPU: str(gpus)})], queue, priority=priority)
+    return assigned.fit, assigned.preempts
+
+
+def full(*queues, **holding):
+    """ClusterQueues and who holds quota there, as ``reserving`` makes them."""
+    usage = {
+        name: Held(
+            reserving=len(found),
+            usage=dict(Counter(cell for each in found for cell, _ in each.charge)),
+            lowest_priority=min(each.priority for each in found),
+        )
+        for name, found in holding.items()
+    }
+    names = {name.replace("_", "-"): name for name in holding}
+    return snapshot(
+        *queues,
+        held={name: usage[key] for name, key in names.items()},
+        reserving={name: holding[key] for name, key in names.items()},
+    )
+
+
+@pytest.mark.parametrize(
+    ("spot", "t4", "gpus", "expected"),
+    [
+        (9, (0, 0, 9, 9), 1, (Fit.MAY_PREEMPT, 1)),
+        (9, (0, 0, 9, 9), 2, (Fit.MAY_PREEMPT, 2)),
+        # One of lower priority holds less than the newcomer needs.
+        (9, (0, 9, 9, 9), 2, (Fit.WAITS, 0)),
+        (9, (9, 9, 9, 9), 1, (Fit.WAITS, 0)),
+        # Who is less urgent uses the other flavor.
+        (0, (9, 9, 9, 9), 1, (Fit.MAY_PREEMPT, 1)),
+        (0, (9, 9, 9, 9), 2, (Fit.WAITS, 0)),
+    ],
+)
+def test_who_holds_the_quota_decides_whether_it_may_preempt(spot, t4, gpus, expected):
+    queue = cluster_queue(quotas={**T4, "spot": {GPU: "1"}}, preemption=LOWER)
+
+    holding = (*reserving(spot, flavor="spot"), *reserving(*t4))
+
+    assert fit(full(queue, gpu_cq=holding), gpus=gpus) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "borrowers", "expected"),
+    [
+        ("LowerPriority", (0, 0, 0, 0), (Fit.MAY_PREEMPT, 1)),
+        ("LowerPriority", (99, 99, 99, 99), (Fit.WAITS, 0)),
+        ("Any", (99, 99, 99, 99), (Fit.MAY_PREEMPT, 1)),
+    ],
+)
+def test_quota_is_taken_back_from_those_that_the_policy_names(policy, borrowers, expected):
+    lender = cluster_queue(
+        quotas=T4, cohort="all", preemption=Preemption(reclaim_within_cohort=policy)
+    )
+    borrower = cluster_queue("other-cq", {"t4": {GPU: "0"}}, cohort="all")
+
+    assert fit(full(lender, borrower, other_cq=reserving(*borrowers))) == expected
+
+
+def test_placements_may_be_preempted_as_those_that_are_observed():
+    state = full(cluster_queue(quotas=T4, preemption=LOWER), gpu_cq=reserving(9, 9))
+    placements = [arrival(str(n), ONE, priority=n) for n in (0, 9)]
+
+    assert fit(state, gpus=1, placements=placements) == (Fit.MAY_PREEMPT, 1)
+    assert fit(state, gpus=2, placements=placements) == (Fit.WAITS, 0)
+
+
+def test_where_nothing_is_known_of_the_holders_their_lowest_priority_decides():
+    known = full(cluster_queue(quotas=T4, preemption=LOWER), gpu_cq=reserving(0, 9, 9, 9))
+
+    assert fit(replace(known, reserving={}), gpus=2) == (Fit.MAY_PREEMPT, 0)
+
+
+POLICIES = st.builds(
+    Preemption,
+    within_cluster_queue=st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority"]),
+    reclaim_within_cohort=st.sampled_from(["Never", "LowerPriority", "Any"]),
+    borrow_within_cohort=st.sampled_from(["Never", "LowerPriority"]),
+)
+
+
+@given(st.data())
+def test_it_may_preempt_where_the_event_loop_preempts_for_it(data):
+    state = data.draw(snapshots(policies=POLICIES))
+    tree_of = {name: tree for tree in trees(state) for name in tree.leaves}
+    holding = {name: [] for name in state.cluster_queues}
+    for number in range(data.draw(st.integers(0, 8))):
+        name = data.draw(st.sampled_from(sorted(holding)))
+        tree, priority = tree_of[name], data.draw(st.integers(0, 2))
+        cell, amount = data.draw(st.integers(0, tree.width - 1)), data.draw(st.integers(1, 3))
+        if tree.available(tree.leaves[name], cell) >= amount:
+            tree.charge(tree.leaves[name], ((cell, amount),))
+            charge = ((tree.cells[cell], amount),)
+            holding[name].append(holder(number, charge, priority))
+    known = {name: tuple(sorted(found, key=place)) for name, found in holding.items() if found}
+    state = replace(state, held={name: total(found) for name, found in known.items()})
+    state = replace(state, reserving=known)
+    name, priority = data.draw(st.sampled_from(sorted(holding))), data.draw(st.integers(0, 2))
+    asks = [replace(needs(), per_pod=data.draw(asked))]
+
+    loop = schedules(state)[name]
+    for target, found in known.items():
+        if target in loop.tree.leaves:
+            for each in found:
+                loop.add_running(running(target, each))
+    new = Arrival(
+        key="new",
+        namespace=NAMESPACE,
+        local_queue=f"{name.removesuffix('-cq')}-lq",
+        needs=tuple(asks),
+        priority=priority,
+    )
+    loop.add_waiting(waiting(new, state), age=1000)
+    loop.start_what_fits()
+
+    queues = occupancy.build(state)
+    assigned = occupancy.assignment(queues, asks, state.cluster_queues[name], priority=priority)
+    assert (assigned.fit is Fit.FITS) == bool(loop.begun)
+    assert (assigned.fit is Fit.MAY_PREEMPT) == bool(loop.preempted)
+    assert assigned.preempts == sum(each.count for each in loop.preempted)
+
+
+def holder(number, charge, priority):
+    (found,) = reserving(priority)
+    return found._replace(key=f"team/{number}", charge=charge, reserved_at=number, queued_at=number)
+
+
+def place(found):
+    return found.priority, -found.reserved_at
+
+
+def total(found):
+    usage = Counter()
+    for each in found:
+        usage.update(dict(each.charge))
+    lowest = min(each.priority for each in found)
+    return Held(reserving=len(found), usage=dict(usage), lowest_priority=lowest)
+
+
+def running(name, found):
+    return Running(
+        cluster_queue=name,
+        usage=dict(found.charge),
+        seconds=100.0,
+        key=found.key,
+        priority=found.priority,
+        order=found.queued_at,
+        reserved_at=found.reserved_at - 1000.0,
+    )

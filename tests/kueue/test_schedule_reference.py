@@ -1,4 +1,4 @@
-"""The event loop against a plain one: every pending Workload is looked at whenever something ends.
+"""The event loop against a plain one, which runs cycle after cycle whenever something ends.
 
 What Kueue sets aside for heads is left to the first look's properties: here StrictFIFO queues stand
 outside cohorts.
@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, waiting
 from webhook.kueue import occupancy
+from webhook.kueue.flavor_plan import Demand
+from webhook.kueue.queue_heads import shape_of
 from webhook.kueue.schedule import Running
-from webhook.model.decision import Fit
 from webhook.model.queues import Amounts, Preemption, Queueing, StopPolicy
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
@@ -34,6 +35,7 @@ class Job:
     at: float
     order: int
     queue: str
+    demand: Demand
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,10 @@ class Run:
 
 
 class Plain:
-    """Start whom Kueue would: own quota before borrowed, then priority, then age."""
+    """Start whom Kueue would: in each cycle one of each queue, as ``schedule`` in its scheduler.
+
+    At the very first moment only priority and age count.
+    """
 
     def __init__(self, state, jobs, runs):
         self.queues = state.cluster_queues
@@ -72,33 +77,64 @@ class Plain:
 
     def _look(self, now, *, is_first):
         self.now = now
-        while fitting := list(self._fitting(is_first=is_first)):
-            _, job, assigned = min(fitting, key=lambda each: each[0])
-            self.jobs.remove(job)
-            priority = job.arrival.priority
-            run = Run(now + job.seconds, job.queue, assigned.usage, priority)
-            self.runs.append(run)
-            self._charge(run, 1)
-            self.starts.append((job.arrival.key, now))
+        if is_first:
+            while fitting := [job for job in self._open(()) if self._assigned(job).fits]:
+                job = min(fitting, key=rank)
+                self._start(job, self._assigned(job))
+            return
+        parked = set()
+        while heads := self._heads(parked):
+            nominated = [(self._assigned(job), job) for job in heads]
+            for assigned, job in sorted(
+                nominated, key=lambda each: (each[0].height, rank(each[1]))
+            ):
+                if not assigned.fits:
+                    parked.add(job.order)
+                elif self._has_room(job, assigned):
+                    self._start(job, assigned)
 
-    def _fitting(self, *, is_first):
+    def _heads(self, parked):
+        """The first of each queue of those that were not found not to fit at this moment."""
+        heads = {}
+        for job in sorted(self._open(parked), key=rank):
+            heads.setdefault(job.queue, job)
+        return list(heads.values())
+
+    def _open(self, parked):
         for job in self.jobs:
             queue = self.queues[job.queue]
             is_open = queue.active and queue.stop_policy is StopPolicy.NONE
-            if job.at > self.now or not is_open or not self._is_head(job, queue):
-                continue
-            found = occupancy.assignment(
-                self.found, job.arrival.needs, queue, priority=job.arrival.priority
-            )
-            if found.fit is Fit.FITS:
-                borrows = found.assignment.height > 0 and not is_first
-                yield (borrows, -job.arrival.priority, job.order), job, found
+            if (
+                job.at <= self.now
+                and is_open
+                and job.order not in parked
+                and self._is_head(job, queue)
+            ):
+                yield job
+
+    def _assigned(self, job):
+        """What it is assigned, each at the present usage."""
+        queue, priority = self.queues[job.queue], job.arrival.priority
+        needs = job.arrival.needs
+        return occupancy.assignment(self.found, needs, queue, priority=priority).assignment
+
+    def _has_room(self, job, assigned):
+        tree = self.found.forest[job.queue]
+        return tree.room(tree.leaves[job.queue], assigned.taken) >= 1
+
+    def _start(self, job, assigned):
+        self.jobs.remove(job)
+        usage = self.found.forest[job.queue].amounts(assigned.taken)
+        run = Run(self.now + job.seconds, job.queue, usage, job.arrival.priority)
+        self.runs.append(run)
+        self._charge(run, 1)
+        self.starts.append((job.arrival.key, self.now))
 
     def _is_head(self, job, queue):
         if queue.queueing is not Queueing.STRICT:
             return True
         line = [each for each in self.jobs if each.queue == job.queue and each.at <= self.now]
-        return job is min(line, key=lambda each: (-each.arrival.priority, each.order))
+        return job is min(line, key=rank)
 
     def _charge(self, run, sign):
         queue, usage, held = run.queue, run.usage, self.found.held(run.queue)
@@ -118,6 +154,10 @@ class Plain:
         self.found = occupancy.as_held(replace(self.found, snapshot=state), [queue])
 
 
+def rank(job):
+    return -job.arrival.priority, job.order
+
+
 @pytest.mark.parametrize("world", WORLDS.values(), ids=list(WORLDS))
 @given(data=st.data())
 def test_the_loop_starts_whom_a_plain_one_starts_and_when(world, data):
@@ -128,9 +168,9 @@ def test_the_loop_starts_whom_a_plain_one_starts_and_when(world, data):
         usage = dict(run.usage)
         found[run.queue].add_running(Running(cluster_queue=run.queue, usage=usage, seconds=run.end))
     for job in jobs:
-        each = waiting(job.arrival, state, seconds=job.seconds, at=job.at)
-        found[job.queue].add_waiting(each)
-    expected = Plain(state, jobs, runs)
+        pending = waiting(job.arrival, state, seconds=job.seconds, at=job.at)
+        found[job.queue].add_waiting(pending)
+    expected = Plain(state, [job for job in jobs if is_in_the_way(job, found, state)], runs)
 
     for schedule in set(found.values()):
         while schedule.next_event() < inf:
@@ -156,7 +196,8 @@ def drawn_jobs(data, state):
         place = state.local_queues[arrival.namespace, arrival.local_queue]
         at = data.draw(st.sampled_from([0.0, 0.0, 1.0, 4.0]))
         one = replace(arrival, count=1)
-        found.append(Job(one, data.draw(seconds), at, order, place.cluster_queue))
+        wanted = waiting(one, state).demand
+        found.append(Job(one, data.draw(seconds), at, order, place.cluster_queue, wanted))
     return found
 
 
@@ -171,3 +212,10 @@ def drawn_runs(data, state):
         }
         found.append(Run(data.draw(seconds), name, cells))
     return found
+
+
+def is_in_the_way(job, found, state):
+    """Whether others wait for it, too: not where it could never fit, and all may pass it."""
+    tree = found[job.queue].tree
+    may_fit = shape_of(tree, tree.leaves[job.queue], job.demand).is_possible
+    return may_fit or state.cluster_queues[job.queue].queueing is Queueing.STRICT

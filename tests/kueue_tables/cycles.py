@@ -33,7 +33,7 @@ def many_cycles(case):
         for name in snapshot.cluster_queues
         for occupant in forecast_input.occupants(name, state.contents_of(name).holding, 0.0)
     ]
-    planned = forecast.planned(snapshot, holding, groups, lambda *_: None, NOW)
+    planned = forecast.PlannedStarts(snapshot, holding, groups, lambda *_: None, NOW).planned
     starts = [start for start in planned.begun if start.at < forecast.UNKNOWN_SECONDS]
     return {"started": started(starts), "preempted": {}}, wanted(case, snapshot)
 

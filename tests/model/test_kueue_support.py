@@ -4,15 +4,17 @@ import pytest
 
 from webhook.model.kueue_support import (
     GATES,
+    RELEASES,
     Doubt,
     KueueManager,
     KueueTested,
     doubts,
     release,
+    release_of,
     unmodelled_fields,
     unmodelled_gates,
 )
-from webhook.model.queues import KueueConfig
+from webhook.model.queues import KueueConfig, KueueRelease
 
 TESTED = KueueManager(version="v0.19.2")
 DISPATCHER = "kueue.x-k8s.io/multikueue-dispatcher"
@@ -51,7 +53,7 @@ def test_a_tested_version_with_its_defaults_leaves_no_doubt():
 
 
 def test_a_version_that_is_not_tested_is_named_with_those_that_are():
-    untested = [("VersionUntested", "Kueue 0.20.1 is untested: tested is 0.19")]
+    untested = [("VersionUntested", "Kueue 0.20.1 is untested: tested is 0.18, 0.19")]
 
     assert said(manager=KueueManager(version="v0.20.1")) == untested
     assert said(stated="v0.20.1") == untested
@@ -72,8 +74,8 @@ def test_where_nobody_has_looked_for_kueue_only_its_configuration_is_judged():
     assert said(KueueConfig(unmodelled_fields=("new",)), manager=None) == [
         ("Unmodelled", "Kueue is untested with new")
     ]
-    assert said(manager=None, stated="0.18") == [
-        ("VersionUntested", "Kueue 0.18 is untested: tested is 0.19")
+    assert said(manager=None, stated="0.17") == [
+        ("VersionUntested", "Kueue 0.17 is untested: tested is 0.18, 0.19")
     ]
 
 
@@ -125,6 +127,33 @@ def test_of_many_things_that_are_not_modelled_ten_are_named():
 )
 def test_a_gate_counts_where_it_is_unknown_or_changed_and_not_modelled(gates, found):
     assert unmodelled_gates(gates) == found
+
+
+@pytest.mark.parametrize(
+    ("gates", "found"),
+    [
+        ({"LendingLimit": True, "QuotaCheckStrategy": True}, ()),
+        ({"KueueDRAIntegrationExtendedResource": True, "VisibilityOnDemand": False}, ()),
+        ({"PriorityBoost": True}, ("featureGates.PriorityBoost",)),
+        ({"AdmissionGatedBy": True}, ("featureGates.AdmissionGatedBy",)),
+        ({"PrioritizePreemptorWorkloads": False}, ("featureGates.PrioritizePreemptorWorkloads",)),
+    ],
+)
+def test_gates_of_an_older_release_are_held_against_its_own(gates, found):
+    assert unmodelled_gates(gates, RELEASES[0, 18]) == found
+
+
+@pytest.mark.parametrize(
+    ("version", "found"),
+    [
+        ("v0.18.4", RELEASES[0, 18]),
+        ("v0.19.2", KueueRelease()),
+        ("v0.17.0", KueueRelease()),
+        ("", KueueRelease()),
+    ],
+)
+def test_a_version_that_is_not_tested_counts_as_the_newest(version, found):
+    assert release_of(version) == found
 
 
 def test_thousands_of_gates_are_cut_short():

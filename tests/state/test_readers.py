@@ -275,6 +275,7 @@ resources:
         ),
         block_admission=True,
         requeue_seconds=10.0,
+        gates={"SchedulerLongRequeueInterval": True, "PartialAdmission": False},
     )
 
 

@@ -216,11 +216,17 @@ def adapt(job: Job, option: Option) -> Job:
 def _adapt(pod_sets: tuple[PodSet, ...], adaptation: Adaptation) -> tuple[PodSet, ...]:
     adapted = PodSets(
         replace(pod_set, template=_adapt_template(pod_set.template, adaptation))
-        if pod_set.path
+        if is_adapted(pod_set, adaptation)
         else pod_set
         for pod_set in pod_sets
     )
     return pod_sets if adapted == pod_sets else adapted
+
+
+def is_adapted(pod_set: PodSet, adaptation: Adaptation) -> bool:
+    """Tell whether an adaptation applies to a pod set, whose template stands in the object."""
+    names = adaptation.pod_sets
+    return bool(pod_set.path) and (names is None or pod_set.name in names)
 
 
 def _adapt_template(template: PodTemplate, adaptation: Adaptation) -> PodTemplate:

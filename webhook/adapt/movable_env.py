@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from webhook.adapt.adaptation import is_adapted
 from webhook.model.fields import Json
 from webhook.model.job import ENV_PREFIX, Job, PodSet, PodSets, of_pod_sets
 from webhook.model.pods import Container, PodTemplate
@@ -130,7 +131,7 @@ def _movable(
 ) -> tuple[PodSet, ...]:
     movable = PodSets(
         replace(new, template=_with_references(old.template, new.template, option, policy))
-        if new.path
+        if is_adapted(new, option.adaptation)
         else new
         for old, new in zip(before, after, strict=True)
     )

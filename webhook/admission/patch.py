@@ -92,7 +92,8 @@ def _place_of(elements: list[Any], name: str) -> int | None:
     # Of several variables with one name, the kubelet uses the last.
     for index in range(len(elements) - 1, -1, -1):
         element = elements[index]
-        if isinstance(element, dict) and element.get("name") == name:
+        # Ray's groups of workers go by ``groupName``; they have no ``name``.
+        if isinstance(element, dict) and name in (element.get("name"), element.get("groupName")):
             return index
     return None
 

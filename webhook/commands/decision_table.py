@@ -155,6 +155,8 @@ def _rests_on(forecast: Forecast) -> str:
     parts = [f"run: {basis_of(forecast.run)}", *(wait.by for wait in waits if wait is not None)]
     if forecast.finish_low is not None and forecast.finish_high is not None:
         parts.append(f"done within {spoken(forecast.finish_low)} to {spoken(forecast.finish_high)}")
+    if forecast.start.preempted_by:
+        parts.append(f"may be preempted by {forecast.start.preempted_by}")
     if forecast.start.uncertain:
         parts.append(f"uncertain: {', '.join(forecast.start.uncertain)}")
     return "; ".join(parts)

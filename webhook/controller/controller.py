@@ -173,7 +173,12 @@ class Controller:
         restraint = Restraint(
             stated_version=settings.kueue_version, enforces=settings.untested_kueue == "enforce"
         )
-        self._feed = Feed(self._resources, time.monotonic(), complete=restraint)
+        self._feed = Feed(
+            self._resources,
+            time.monotonic(),
+            complete=restraint,
+            stated_version=settings.kueue_version,
+        )
         self._snapshot = Snapshot()
         self.metrics = ControllerMetrics()
         self._reconciled = -1

@@ -17,6 +17,8 @@ from webhook.api.watch import list_pages
 from webhook.decide import undo_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
 from webhook.decide.undo_limits import UndoLimit
+from webhook.jobs import BY_NAME, JobKind
+from webhook.model.job import PLAIN
 from webhook.model.kueue_support import KueueTested
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy.fallback_policy import (
@@ -61,15 +63,19 @@ def condition_of(
     *,
     own_namespace: str = "",
     changes_resources: bool = True,
+    unserved: frozenset[str] = frozenset(),
 ) -> Condition:
     """Return the condition Ready of a valid policy; False if an option can never be taken.
 
     The message then names the option by its path. Of a ready policy it says what keeps decisions
     from being undone in place. *changes_resources*: whether Kubernetes lets the resources of a
-    suspended Job change.
+    suspended Job change; *unserved*: kinds that the cluster does not serve.
     """
     namespaces = _selected(policy, snapshot, own_namespace)
-    findings = tuple(_findings(policy, snapshot, namespaces))
+    findings = (
+        *_findings(policy, snapshot, namespaces),
+        *_kinds(policy, snapshot, unserved),
+    )
     if not findings:
         reason = Ready.RESOLVED
         limits = [*undo_limits.of_policy(policy), *_of_queues(policy, snapshot, namespaces)]
@@ -187,6 +193,19 @@ def _findings(
         yield from _classes(option, path, snapshot)
 
 
+def _kinds(
+    policy: FallbackPolicy, snapshot: Snapshot, unserved: frozenset[str]
+) -> Iterator[_Finding]:
+    for index, name in enumerate(policy.spec.match.kinds):
+        path, kind = f"spec.match.kinds[{index}]", BY_NAME[name]
+        if name in unserved:
+            message = f"the cluster serves no {kind.plural} of {kind.api_version}"
+            yield _Finding(reason=Ready.KIND_NOT_SERVED, path=path, message=message)
+        elif kind.framework not in snapshot.kueue.frameworks:
+            message = f"Kueue's integration {kind.framework} is off"
+            yield _Finding(reason=Ready.KIND_NOT_MANAGED, path=path, message=message)
+
+
 def _of_queues(
     policy: FallbackPolicy, snapshot: Snapshot, namespaces: frozenset[str]
 ) -> Iterator[UndoLimit]:
@@ -282,9 +301,10 @@ def reconcile_policies(
         own_namespace=own_namespace,
         changes_resources=changes_resources,
     )
+    served = ServedKinds(transport)
     for source in _policies(transport):
         name = source["metadata"]["name"]
-        condition = _judge(source, snapshot, judge)
+        condition = _judge(source, snapshot, judge, served)
         before = source.get("status") or {}
         status = status_of(condition, snapshot, before, now=clock())
         outcome = PolicyReport()
@@ -299,6 +319,36 @@ def reconcile_policies(
     return report
 
 
+class ServedKinds:
+    """Which kinds of Jobs the API server serves, asked once each."""
+
+    def __init__(self, transport: KubernetesApi) -> None:
+        self._transport = transport
+        # Every cluster serves these.
+        self._known = {PLAIN: True}
+
+    def lacking(self, names: Iterable[str]) -> frozenset[str]:
+        """Return those of the kinds called *names* that are not served.
+
+        Raises:
+            ClusterError: the API server cannot be asked.
+
+        """
+        return frozenset(name for name in names if not self._is_served(name))
+
+    def _is_served(self, name: str) -> bool:
+        if name not in self._known:
+            self._known[name] = self._ask(BY_NAME[name])
+        return self._known[name]
+
+    def _ask(self, kind: JobKind) -> bool:
+        try:
+            served = self._transport.get(f"/apis/{kind.api_version}").get("resources") or ()
+        except NotServed:
+            return False
+        return any(resource.get("name") == kind.plural for resource in served)
+
+
 def _policies(transport: KubernetesApi) -> Iterator[Mapping[str, Any]]:
     with contextlib.suppress(NotServed):
         for page in list_pages(transport, PATH):
@@ -308,14 +358,15 @@ def _policies(transport: KubernetesApi) -> Iterator[Mapping[str, Any]]:
 def _judge(
     source: Mapping[str, Any],
     snapshot: Snapshot,
-    judge: Callable[[FallbackPolicy, Snapshot], Condition],
+    judge: Callable[..., Condition],
+    served: ServedKinds,
 ) -> Condition:
     # The items of a list carry neither kind nor apiVersion; reading a policy needs neither.
     try:
         policy = read_policy(source)
     except PolicyError as error:
         return invalid(error, source["metadata"].get("generation", 0))
-    return judge(policy, snapshot)
+    return judge(policy, snapshot, unserved=served.lacking(policy.spec.match.kinds))
 
 
 def _write(

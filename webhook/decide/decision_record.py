@@ -273,10 +273,7 @@ def _option_json(option: Assessment) -> dict[str, Any]:
         entry["cluster"] = option.cluster
     if option.clusters:
         entry["clusters"] = [_cluster_json(in_cluster) for in_cluster in option.clusters]
-    if option.fit is not None:
-        entry["fits"] = option.fit is Fit.FITS
-    if option.pending is not None:
-        entry["pending"] = option.pending
+    entry |= _quota_json(option)
     if option.forecast is not None:
         entry |= _forecast_json(option.forecast)
     # Without forecasts, as under Threshold, what fits now is still known to start now.
@@ -284,6 +281,17 @@ def _option_json(option: Assessment) -> dict[str, Any]:
         entry["startsIn"] = 0
     if option.rejection is not None:
         entry["rejected"] = str(option.rejection)
+    return entry
+
+
+def _quota_json(option: Assessment) -> dict[str, Any]:
+    entry: dict[str, Any] = {}
+    if option.fit is not None:
+        entry["fits"] = option.fit is Fit.FITS
+    if option.preempts:
+        entry["preempts"] = option.preempts
+    if option.pending is not None:
+        entry["pending"] = option.pending
     return entry
 
 
@@ -338,6 +346,8 @@ def _start_json(start: Start) -> dict[str, Any]:
         figures["startsIn"] = _seconds(start.seconds)
         if start.high > start.low:
             figures["startsBetween"] = [_seconds(start.low), _seconds(start.high)]
+    if start.preempted_by:
+        figures["mayBePreemptedBy"] = start.preempted_by
     if start.uncertain:
         figures["uncertain"] = list(start.uncertain)
     return figures

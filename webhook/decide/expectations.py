@@ -85,6 +85,9 @@ class _Begun:
 
     item: Assessment
     start: Start | None
+    found: FoundStart | None = None
+    """The reservation of quota that it rests on, where the Job runs here; None: none is forecast,
+    or it runs in a worker cluster."""
     flavors: str = ""
     """The flavors assigned at the manager, as ``model.forecasts.Estimates`` names them."""
     there: Reached | None = None
@@ -102,7 +105,9 @@ def _begun(case: ForecastCase, assessment: Assessment, option: Option) -> _Begun
     if not assessment.cluster or assessment.rejection is not None:
         dispatch = expected_runs.dispatch(past, case.now)
         start = expected_runs.later(start, dispatch) if start is not None else None
-        return _Begun(item=assessment, start=start, flavors=flavors, dispatch=dispatch)
+        return _Begun(
+            item=assessment, start=start, found=earliest, flavors=flavors, dispatch=dispatch
+        )
     priority = priority_of(case.job, option, case.occupancy.snapshot)
     assessment, there = remote_options.reach(
         case.occupancy, assessment, now=case.now, priority=priority
@@ -182,8 +187,10 @@ def _with_forecast(
         start = begun.start
     # A start that depends on rules of Kueue that are not modelled is not known, so no Job is sent
     # to an option for it.
-    if unmodelled := _unmodelled_rule(case.occupancy.snapshot, assessment):
+    if unmodelled := _unmodelled_rule(case.occupancy.snapshot, assessment, start):
         start = replace(start, unordered=unmodelled)
+    elif run is not None:
+        start = _last(case, begun, option, run, start)
     forecast = _forecast(start, run, begun.dispatch, _delay(case, begun, option, run))
     for limit in _LIMITS:
         rejection = limit(case, option, forecast)
@@ -192,12 +199,32 @@ def _with_forecast(
     return replace(assessment, forecast=forecast)
 
 
-def _unmodelled_rule(snapshot: Snapshot, assessment: Assessment) -> str:
+def _last(case: ForecastCase, begun: _Begun, option: Option, run: RunTime, start: Start) -> Start:
+    """Return the start from which a Job runs to its end, though others may preempt it."""
+    assessment, snapshot = begun.item, case.occupancy.snapshot
+    if begun.found is None:
+        return start
+    queue = snapshot.cluster_queues[assessment.cluster_queue]
+    reserved = replace(begun.found, start=_NOW) if assessment.starts_now else begun.found
+    last = case.occupancy.start_times.last_start(
+        queue.name,
+        demand(assessment.needs, queue, snapshot),
+        reserved,
+        run.seconds,
+        now=case.now,
+        priority=priority_of(case.job, option, snapshot),
+    )
+    return expected_runs.later(last, begun.dispatch) if last.preempted_by else start
+
+
+def _unmodelled_rule(snapshot: Snapshot, assessment: Assessment, start: Start) -> str:
     """Return what makes Kueue's admissions in an option's queue unpredictable; empty: nothing."""
     queue = snapshot.cluster_queues[assessment.cluster_queue]
     flavors = demand(assessment.needs, queue, snapshot).flavors
     reasons = {
-        PREEMPTION: assessment.fit is Fit.MAY_PREEMPT,
+        # By the counts it preempts, so by the forecast it must, too, and in this cycle.
+        PREEMPTION: assessment.fit is Fit.MAY_PREEMPT
+        and not (assessment.preempts and start.preempts),
         # Each Job whose flavors have a topology needs a domain with room, whether it asks or not.
         "topology": not flavors.isdisjoint(with_topology(queue, snapshot)),
         "dispatcher": bool(assessment.clusters) and snapshot.kueue.external_dispatcher,

@@ -107,6 +107,7 @@ def skip(job: Job, snapshot: Snapshot) -> Skip | None:
         (Skip.MANAGED_BY, job.managed_by is not None),
         (Skip.OPTED_OUT, job.annotations.get(POLICY) == OPT_OUT),
         (Skip.KIND_NOT_MANAGED, not _kind_is_managed(job, snapshot)),
+        (Skip.NO_POD_SETS, not job.pod_sets),
         (Skip.NAMESPACE_NOT_MANAGED, not _namespace_is_managed(job, snapshot)),
     ):
         if applies:
@@ -226,6 +227,8 @@ def _mismatch(
 ) -> str:
     """Return the first reason why a policy does not match a Job; empty: it matches."""
     match = policy.spec.match
+    if job.kind not in match.kinds:
+        return f"it is for {', '.join(match.kinds)}, not for a {job.kind}"
     if not _queue_matches(policy, submitted, job.namespace, snapshot):
         return f"it is for Jobs of other queues than {submitted.queue or 'none'}"
     if not _namespace_matches(match, job.namespace, snapshot, own_namespace):

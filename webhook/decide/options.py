@@ -12,6 +12,7 @@ from webhook.adapt.adaptation import adapt
 from webhook.adapt.movable_env import with_movable_env
 from webhook.decide import filters, remote_options
 from webhook.decide.filters import OptionCandidate
+from webhook.jobs import BY_NAME
 from webhook.kueue import multikueue
 from webhook.kueue.occupancy import Occupancy, assignment, passes_now, starts_now
 from webhook.kueue.requests import needs, priority_of
@@ -45,8 +46,11 @@ def assess(
 
 def adapted(job: Job, option: Option, policy: FallbackPolicy) -> Job:
     """Return the Job as adapted by *option*, in a form that a later undo or move can change."""
+    after = adapt(job, option)
+    if BY_NAME[job.kind].can_change_env:
+        return after
     # A Job's environment is immutable, so variables are read from annotations (decision 0012).
-    return with_movable_env(job, adapt(job, option), option, policy)
+    return with_movable_env(job, after, option, policy)
 
 
 def _assess_one(
@@ -100,6 +104,7 @@ def _judge(candidate: OptionCandidate) -> Assessment:
         cluster_queue=cluster_queue.name,
         fit=assigned.fit,
         starts_now=starts_now(occupancy, assigned, local_queue, cluster_queue, priority=priority),
+        preempts=assigned.preempts,
         pending=held.pending,
         reserving=held.reserving,
         rejection=assigned.rejection,
@@ -140,6 +145,8 @@ def _with_clusters(here: Assessment, there: tuple[InCluster, ...], *, passes: bo
         clusters=there,
         fit=min(here.fit, best.fit),
         starts_now=passes and best.starts_now,
+        # Where it also needs quota at a worker, it does not start by preempting here alone.
+        preempts=0,
         # Those that wait at the manager have not come to the worker yet.
         pending=(here.pending or 0) + best.pending,
         reserving=best.reserving,

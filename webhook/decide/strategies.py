@@ -174,7 +174,12 @@ def choose_by_finish_time(
         return leave(assessments)
     first = not_refused[0]
     finishes = [_known(index, assessments[index]) for index in not_refused]
-    known = [finish for finish in finishes if finish is not None]
+    # Others stop for a Job where it was submitted to, but none is sent where they would have to.
+    known = [
+        finish
+        for finish in finishes
+        if finish is not None and (finish.index == first or not finish.forecast.start.preempts)
+    ]
     # Without a known finish there is no gain to compare, so the first option is kept
     # (decision 0023).
     if finishes[0] is None:
@@ -296,9 +301,10 @@ def _sigmas(probability: float) -> float:
 
 
 def _said(candidate: _Known) -> str:
-    starts = "starts now" if candidate.forecast.start.seconds == 0.0 else ""
-    done = f"done in {spoken(candidate.finish)}"
-    return f"{starts}, {done}" if starts else f"{done}{_ahead(candidate.option)}"
+    start, done = candidate.forecast.start, f"done in {spoken(candidate.finish)}"
+    if start.preempts:
+        return f"may preempt, {done}{_noted(candidate.option)}"
+    return f"starts now, {done}" if start.seconds == 0.0 else f"{done}{_ahead(candidate.option)}"
 
 
 def _others(known: Sequence[_Known], best: _Known) -> tuple[str, ...]:
@@ -311,7 +317,15 @@ def _others(known: Sequence[_Known], best: _Known) -> tuple[str, ...]:
 
 
 def _ahead(option: Assessment) -> str:
-    return f" ({option.pending} ahead)" if option.pending and not is_next(option) else ""
+    notes = [f"{option.pending} ahead"] if option.pending and not is_next(option) else []
+    return _noted(option, notes)
+
+
+def _noted(option: Assessment, notes: Sequence[str] = ()) -> str:
+    """Put notes on an option's finish in brackets, with how sure it is not to be preempted."""
+    number = option.forecast.start.preempted_by if option.forecast is not None else 0
+    risk = (f"may be preempted by {number}",) if number else ()
+    return f" ({', '.join((*notes, *risk))})" if notes or risk else ""
 
 
 def is_next(option: Assessment) -> bool:

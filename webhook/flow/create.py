@@ -28,7 +28,7 @@ from webhook.decide.warning import Differences
 from webhook.decide.wishes import Wishes, check_own_keys, read_wishes
 from webhook.flow import carry_out, decided_job
 from webhook.flow.decided_job import DecidedJob, RecoveredJob
-from webhook.jobs import JobKind
+from webhook.jobs import BY_NAME, JobKind
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import unmodelled
 from webhook.model import marks
@@ -47,6 +47,7 @@ _NEVER_QUEUED = frozenset(
         Skip.PREBUILT_WORKLOAD,
         Skip.NAMESPACE_NOT_MANAGED,
         Skip.KIND_NOT_MANAGED,
+        Skip.NO_POD_SETS,
     }
 )
 """Reasons to skip a Job that puts no new Workload into a queue."""
@@ -201,6 +202,9 @@ def _decide(
     except FieldError as error:
         reason = f"left as submitted: {error}"
         return decision(option=None, left_alone=LeftAlone.UNREADABLE, reason=reason)
+    if not BY_NAME[case.submitted.kind].finishes and _is_by_finish(policy):
+        reason = f"left as submitted: a {case.submitted.kind} never ends, so only Threshold fits"
+        return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
     if what := unmodelled(case.submitted, submitted.queue, occupancy.snapshot):
         reason = f"left as submitted: {what} is not modelled"
         return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
@@ -214,6 +218,10 @@ def _decide(
     current = remote_options.fresh(occupancy, moment.now, rules.max_state_age_seconds)
     assessments = assessed(case.submitted, policy, current, wanted=wanted, now=moment.now)
     return _chosen(partial(decision, options=assessments), policy, assessments, asking)
+
+
+def _is_by_finish(policy: FallbackPolicy) -> bool:
+    return policy.spec.strategy.type is StrategyType.FINISH_TIME
 
 
 def _stale(age: float, limit: float) -> str:
@@ -298,7 +306,7 @@ def assessed(
     assessments = options.assess(
         job, policy, occupancy, submitted=submitted, allowed=wanted.allowed
     )
-    if policy.spec.strategy.type is not StrategyType.FINISH_TIME:
+    if not _is_by_finish(policy):
         return assessments
     expecting = expectations.ForecastCase(
         job=job,

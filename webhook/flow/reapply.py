@@ -20,6 +20,7 @@ from webhook.model import quantity
 from webhook.model.edits import (
     ABSENT,
     KEYED_BY_NAME,
+    LISTED,
     Absent,
     Edit,
     Operation,
@@ -101,13 +102,15 @@ def restoration(
 def _in_both(
     old: Mapping[str, Any], new: Mapping[str, Any], path: Path
 ) -> tuple[Any | Absent, Any | Absent] | None:
-    """Return the value at *path* in both; None: one lacks the container that *path* is in."""
+    """Return the value at *path* in both; None: one lacks the container that *path* is in.
+
+    Likewise for the group of pods that it is in.
+    """
     for index, part in enumerate(path[:-2]):
-        if part in ("containers", "initContainers"):
-            container = path[: index + 2]
-            if ABSENT in (patch.value_at(old, container), patch.value_at(new, container)):
+        if part in LISTED:
+            element = path[: index + 2]
+            if ABSENT in (patch.value_at(old, element), patch.value_at(new, element)):
                 return None
-            break
     return patch.value_at(old, path), patch.value_at(new, path)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.jobs import served_job
-from webhook.jobs.job_kind import JobKind, allowed_in
+from webhook.jobs.job_kind import ORIGIN, STOPPING, JobKind, allowed_in, true_conditions
 from webhook.jobs.served_job import ServedPodSet
 from webhook.model import fields
 from webhook.model.edits import Absent, Edit, Path
@@ -18,9 +18,6 @@ from webhook.model.job import JOB_CONTROLLER, Job, PodSets
 from webhook.model.reasons import Obstacle
 
 TEMPLATE: Path = ("spec", "template")
-_MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"
-_STOPPING = "kueue.x-k8s.io/stopping"
-"""Set by Kueue while it stops a Job and deletes its pods."""
 GENERATED: Final = (
     "controller-uid",
     "job-name",
@@ -85,16 +82,16 @@ def held_back(source: Mapping[str, Any]) -> Obstacle | None:
     status = fields.mapping(source, "status", "")
     labels = fields.texts(metadata, "labels", "metadata")
     annotations = fields.texts(metadata, "annotations", "metadata")
-    conditions = _true_conditions(status)
+    conditions = true_conditions(status)
     manager = fields.text(spec, "managedBy", "spec")
     # Kubernetes lets the template of a Job that ran once change only after it was suspended again.
     has_begun = status.get("startTime") is not None and "Suspended" not in conditions
     for obstacle, applies in (
         (Obstacle.BEING_DELETED, metadata.get("deletionTimestamp") is not None),
         (Obstacle.FINISHED, not _ENDED.isdisjoint(conditions)),
-        (Obstacle.MANAGED_BY, manager not in ("", JOB_CONTROLLER) or _MULTIKUEUE_ORIGIN in labels),
+        (Obstacle.MANAGED_BY, manager not in ("", JOB_CONTROLLER) or ORIGIN in labels),
         (Obstacle.NOT_SUSPENDED, not fields.flag(spec, "suspend", "spec")),
-        (Obstacle.STOPPING, "true" in (annotations.get(_STOPPING), labels.get(_STOPPING))),
+        (Obstacle.STOPPING, "true" in (annotations.get(STOPPING), labels.get(STOPPING))),
         (Obstacle.PODS_ACTIVE, _has_pods(status)),
         (Obstacle.FINISHED, _has_succeeded(spec, status)),
         (Obstacle.STARTED, has_begun),
@@ -124,23 +121,24 @@ def _has_succeeded(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
     return wanted is not None and (fields.integer(status, "succeeded", "status") or 0) >= wanted
 
 
-def _true_conditions(status: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(
-        fields.text(condition, "type", here)
-        for condition, here in fields.objects(status, "conditions", "status")
-        if fields.text(condition, "status", here) == "True"
-    )
-
-
 def _read_pod_sets(spec: Mapping[str, Any]) -> PodSets:
-    # Kueue's podsCount: parallelism, which the API server defaults to 1, capped by completions.
-    parallelism = fields.integer(spec, "parallelism", "spec")
-    completions = fields.integer(spec, "completions", "spec")
-    count = 1 if parallelism is None else parallelism
-    if completions is not None:
-        count = min(count, completions)
     pods = fields.mapping(spec, "template", "spec")
-    return served_job.read_pod_sets([ServedPodSet("main", count, TEMPLATE, pods)])
+    pod_set = ServedPodSet("main", pods_of(spec, "spec"), TEMPLATE, pods)
+    return served_job.read_pod_sets([pod_set])
+
+
+def pods_of(spec: Mapping[str, Any], path: str) -> int:
+    """Count the pods of a JobSpec at *path* that run at once, as Kueue's ``podsCount`` does.
+
+    Raises:
+        FieldError: a number has a wrong type.
+
+    """
+    # The API server defaults parallelism to 1.
+    parallelism = fields.integer(spec, "parallelism", path)
+    completions = fields.integer(spec, "completions", path)
+    count = 1 if parallelism is None else parallelism
+    return count if completions is None else min(count, completions)
 
 
 def immutable(below: Path, edit: Edit) -> Obstacle | None:

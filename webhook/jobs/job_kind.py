@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from webhook.jobs import template
+from webhook.model import fields
 from webhook.model.edits import Edit, Path
 from webhook.model.job import OURS, PRIORITY_LABEL, QUEUE_LABEL, Job
 from webhook.model.reasons import Obstacle
 
+ORIGIN: Final = "kueue.x-k8s.io/multikueue-origin"
+STOPPING: Final = "kueue.x-k8s.io/stopping"
+"""Set by Kueue while it stops a Job and deletes its pods."""
 _OF_THE_OBJECT: tuple[Path, ...] = (
     ("metadata", "labels", QUEUE_LABEL),
     ("metadata", "labels", PRIORITY_LABEL),
@@ -56,6 +60,11 @@ class JobKind:
     """Returns why an edit to a pod template, at a path below it, is refused once the Job exists,
     even while it is suspended; None: it is taken."""
 
+    can_change_env: bool = False
+    """Whether the environment of its pods may change while it is suspended."""
+    finishes: bool = True
+    """Whether a Job of it ever ends by itself; if not, no finish can be expected."""
+
     @property
     def api_version(self) -> str:
         """The value of ``apiVersion``, such as ``batch/v1``."""
@@ -93,10 +102,57 @@ class JobKind:
 
     def is_suspended(self, source: Mapping[str, Any]) -> bool:
         """Tell whether the object says that it shall not run yet."""
-        node: Any = source
-        for part in self.suspend:
-            node = node.get(part) if isinstance(node, dict) else None
-        return node is True
+        return _at(source, self.suspend) is True
+
+
+def held_back_by(
+    source: Mapping[str, Any], suspend: Path, *, controller: str, is_over: bool, has_pods: bool
+) -> Obstacle | None:
+    """Return why a Job of a kind with its own status cannot be moved or undone; None: it can.
+
+    *controller* is the value of ``managedBy``, beside *suspend*, by which its own controller runs
+    it.
+
+    Raises:
+        FieldError: a field that this depends on has a wrong type.
+
+    """
+    metadata = fields.mapping(source, "metadata", "")
+    labels = fields.texts(metadata, "labels", "metadata")
+    annotations = fields.texts(metadata, "annotations", "metadata")
+    manager = _at(source, (*suspend[:-1], "managedBy"))
+    for obstacle, applies in (
+        (Obstacle.BEING_DELETED, metadata.get("deletionTimestamp") is not None),
+        (Obstacle.FINISHED, is_over),
+        (Obstacle.MANAGED_BY, manager not in (None, "", controller) or ORIGIN in labels),
+        (Obstacle.NOT_SUSPENDED, _at(source, suspend) is not True),
+        (Obstacle.STOPPING, "true" in (annotations.get(STOPPING), labels.get(STOPPING))),
+        (Obstacle.PODS_ACTIVE, has_pods),
+    ):
+        if applies:
+            return obstacle
+    return None
+
+
+def true_conditions(status: Mapping[str, Any]) -> frozenset[str]:
+    """Return the types of the conditions that hold.
+
+    Raises:
+        FieldError: one of them has a wrong type.
+
+    """
+    return frozenset(
+        fields.text(condition, "type", here)
+        for condition, here in fields.objects(status, "conditions", "status")
+        if fields.text(condition, "status", here) == "True"
+    )
+
+
+def _at(source: Mapping[str, Any], path: Path) -> Any:
+    node: Any = source
+    for part in path:
+        node = node.get(part) if isinstance(node, dict) else None
+    return node
 
 
 def _fits(path: Path, pattern: Path) -> bool:

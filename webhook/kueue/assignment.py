@@ -14,8 +14,9 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.queues import PREEMPTION_OVER_BORROWING, ClusterQueue
+from webhook.model.queues import PREEMPTION_OVER_BORROWING, ClusterQueue, KueueRelease
 
+NEWEST = KueueRelease()
 NEVER = "Never"
 TRY_NEXT = "TryNextFlavor"
 
@@ -46,6 +47,10 @@ Parts: TypeAlias = Sequence[Sequence[Choice]]
 """For each resource group of each pod set, the flavors that it may get, in order."""
 
 
+def _of_unknown_holders(_taken: Taken) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimant:
     """A Workload's ClusterQueue in its tree, and whom the Workload may preempt."""
@@ -55,6 +60,10 @@ class Claimant:
     queue: ClusterQueue
     oracle: Oracle
     fair_sharing: bool = False
+    release: KueueRelease = NEWEST
+    victims: Callable[[Taken], int | None] = _of_unknown_holders
+    """How many Workloads Kueue would preempt to free all of this quota; 0: no set of them would do;
+    None: it is not known who holds quota."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +137,9 @@ def _best_flavor(
         attempt = _try_flavor(choice[0], choice[1], usage, claimant=claimant)
         if not _tries_next(attempt.level, claimant.queue):
             return attempt
-        if best is _NO_FLAVOR or is_better(attempt.level, best.level, claimant.queue):
+        if best is _NO_FLAVOR or is_better(
+            attempt.level, best.level, claimant.queue, release=claimant.release
+        ):
             best = attempt
     return best
 
@@ -144,7 +155,7 @@ def _try_flavor(
         level = _level(cell, needed, claimant)
         height = max(height, level[1])
         mode = min(mode, level[0])
-        if not is_better(level, worst, claimant.queue):
+        if not is_better(level, worst, claimant.queue, release=claimant.release):
             worst = level
         if level[0] is not PreemptionMode.FITS and (lacking is None or worst is level):
             lacking = cell, needed
@@ -199,19 +210,19 @@ def _tries_next(level: Level, queue: ClusterQueue) -> bool:
     return borrowed_from > 0 and queue.when_can_borrow == TRY_NEXT
 
 
-def is_better(left: Level, right: Level, queue: ClusterQueue) -> bool:
+def is_better(
+    left: Level, right: Level, queue: ClusterQueue, *, release: KueueRelease = NEWEST
+) -> bool:
     """Return whether a ClusterQueue prefers *left*: its mode, or with equal modes its height.
 
     With the preference PreemptionOverBorrowing the height comes first, but a mode in which a
-    Workload could not be admitted is always worse than the others.
+    Workload could not be admitted is always worse than the others: noFit in every release.
     """
     # ``isPreferred`` in Kueue.
-    if (
-        queue.preference == PREEMPTION_OVER_BORROWING
-        and left[1] != right[1]
-        and min(left[0], right[0]) > PreemptionMode.NO_CANDIDATES
-    ):
-        return left[1] < right[1]
+    if queue.preference == PREEMPTION_OVER_BORROWING and left[1] != right[1]:
+        worst = PreemptionMode.NO_CANDIDATES if release.no_candidates_last else PreemptionMode.WAITS
+        if min(left[0], right[0]) > worst:
+            return left[1] < right[1]
     return left[0] > right[0] or (left[0] == right[0] and left[1] < right[1])
 
 

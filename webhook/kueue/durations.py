@@ -68,6 +68,15 @@ class Durations:
             self.unknown.add(cluster_queue)
         return is_known
 
+    def is_settled(self, cluster_queue: str, job_class: str, flavors: str) -> bool:
+        """Tell whether learning this run time, too, would leave all others as they are."""
+        is_new = (job_class, flavors) not in self._of_queue[cluster_queue]
+        if not is_new:
+            return True
+        if cluster_queue in self.unknown:
+            return False
+        return self._expected(cluster_queue, job_class, flavors) is not None
+
     def whole(
         self, cluster_queue: str, job_class: str, flavors: str, *, limit: int = 0
     ) -> tuple[float, float]:

@@ -43,6 +43,8 @@ class ExplainedAssignment:
     rejection: Rejection | None = None
     """Why it can never fit; None: it can."""
     assignment: Assignment = NOWHERE
+    preempts: int = 0
+    """How many Workloads Kueue would preempt for it, where that is known."""
 
 
 def explained(
@@ -67,7 +69,12 @@ def explained(
         detail = _taken(usage, snapshot)
         return ExplainedAssignment(fit=Fit.FITS, usage=usage, detail=detail, assignment=assigned)
     detail = _lacking(assigned, groups, claimant)
-    return ExplainedAssignment(fit=_FIT_OF[assigned.mode], detail=detail, assignment=assigned)
+    fit, victims = _FIT_OF[assigned.mode], 0
+    if fit is Fit.MAY_PREEMPT:
+        # The flavors were chosen resource by resource; the targets must free all of them at once.
+        found = claimant.victims(assigned.taken)
+        fit, victims = (Fit.WAITS if found == 0 else fit), found or 0
+    return ExplainedAssignment(fit=fit, detail=detail, assignment=assigned, preempts=victims)
 
 
 def refused(rejection: Rejection) -> ExplainedAssignment:

@@ -8,15 +8,17 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from webhook.kueue import queue_heads
+from webhook.kueue import fair_sharing, queue_heads
 from webhook.kueue.assignment import Assignment
 from webhook.kueue.cycle_preemptions import CyclePreemptions, Outcome
 from webhook.kueue.fair_sharing import Tournament
 from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
+from webhook.model.queues import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,44 @@ class LocalQueueUse:
         name = entry.waiting.local_queue
         if name in self.amounts:
             self.amounts[name] += count * self.penalty(name, taken)
+
+
+def use_of(snapshot: Snapshot, tree: UsageTree) -> LocalQueueUse | None:
+    """Return what LocalQueues have used; None: no ClusterQueue of the tree orders them by it."""
+    rules, queues = snapshot.kueue.admission_fair_sharing, snapshot.cluster_queues
+    if rules is None or not any(queues[name].usage_based for name in tree.leaves):
+        return None
+    weightless_last = snapshot.kueue.release.weightless_last
+    members = {
+        f"{namespace}/{name}": (snapshot.consumed.get((namespace, name)), local_queue.fair_weight)
+        for (namespace, name), local_queue in snapshot.local_queues.items()
+        if local_queue.cluster_queue in tree.leaves
+    }
+
+    def use(amounts: Mapping[str, float], name: str) -> float:
+        weights, weight = rules.resource_weights, members[name][1]
+        return fair_sharing.queue_usage(
+            amounts, weight=weight, resource_weights=weights, weightless_last=weightless_last
+        )
+
+    def penalty(name: str, taken: Taken) -> float:
+        requests: Counter[str] = Counter()
+        for cell, amount in taken:
+            requests[tree.cells[cell][1]] += amount
+        charged = fair_sharing.entry_penalty(
+            fair_sharing.in_whole_units(requests),
+            sampling=rules.sampling_seconds,
+            half_life=rules.half_life_seconds,
+        )
+        return use(charged, name)
+
+    return LocalQueueUse(
+        amounts={
+            name: use(consumed.amounts if consumed else {}, name)
+            for name, (consumed, _) in members.items()
+        },
+        penalty=penalty,
+    )
 
 
 class FairRounds:

@@ -184,18 +184,25 @@ class Tournament(Generic[EntryT]):
 
 
 def queue_usage(
-    consumed: Mapping[str, float], *, weight: float, resource_weights: Mapping[str, float]
+    consumed: Mapping[str, float],
+    *,
+    weight: float,
+    resource_weights: Mapping[str, float],
+    weightless_last: bool = True,
 ) -> float:
     """Return the usage by which a LocalQueue is ordered; the lowest is served first.
 
     *consumed* is by resource, penalties included; like Kueue's, it is in CPUs, bytes and devices.
+    *weightless_last* as in ``KueueRelease``.
     """
     # ``CalculateUsage``:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/util/admissionfairsharing/admission_fair_sharing.go#L86
-    if weight <= 0:
-        return math.inf
     amounts = (resource_weights.get(name, 1.0) * consumed[name] for name in sorted(consumed))
-    return sum(amounts) / weight
+    used = sum(amounts)
+    if weight <= 0:
+        # Releases that do not put it last divide 0 by 0, and Go sorts NaN before all numbers.
+        return math.inf if used or weightless_last else -math.inf
+    return used / weight
 
 
 def decayed(

@@ -7,26 +7,29 @@ forecast again. Nothing here knows of policies or of the Job that is to be decid
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import repeat
 from math import inf
 from operator import gt
 from typing import TypeAlias
 
-from webhook.kueue import fair_sharing, flavor_plan, partial_admission, quota
+from webhook.kueue import flavor_plan, partial_admission, quota
 from webhook.kueue.durations import Durations, RunTimeOf
-from webhook.kueue.fair_rounds import LocalQueueUse
+from webhook.kueue.fair_rounds import use_of
 from webhook.kueue.flavor_plan import Demand, demand
+from webhook.kueue.preemption import ANY, LOWER_PRIORITY, NEVER
 from webhook.kueue.profile import PREEMPTION, kept_steps, served_before
 from webhook.kueue.queue_heads import PendingGroup
-from webhook.kueue.quota import Taken, UsageTree
+from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.schedule import Running, Schedule, is_open
 from webhook.kueue.scheduling_cycle import Turn
 from webhook.model.fields import FieldError
-from webhook.model.forecasts import Profile, Rank, Unseen
+from webhook.model.forecasts import Outranking, Profile, Rank, Unseen
 from webhook.model.queues import (
     Amounts,
     Arrival,
@@ -43,6 +46,8 @@ STEPS = 128
 MOST_LEVELS = 5
 """Most turns of newcomers that a profile distinguishes by priority, each with tables of its own."""
 _MAX_EVENTS = 20_000
+_MOST_OUTRANKING = 64
+"""Most starts of which a profile tells whom they may preempt, the earliest."""
 _STEPS_BEFORE_MERGING = 2 * STEPS
 _MORE_THAN_THERE_IS = 1 << 61
 
@@ -67,9 +72,17 @@ class StartRecord:
         self.obtainable: Mapping[str, Mapping[int, Sequence[int]]] = {}
         """ClusterQueue to priority to what a newcomer could have of each cell when the schedule
         begins, with what it would preempt."""
+        self.started: Counter[tuple[float, int, int]] = Counter()
+        """Seconds, ClusterQueue's node and priority to the number of Workloads that start then, in
+        a tree in which Kueue may preempt."""
         self._newcomers = sorted(newcomers) if schedule.preempts else []
         self.is_whole = True
         """False: it was cut short after too many events, and nothing is free from there on."""
+
+    @cached_property
+    def outranking(self) -> _OutrankingStarts:
+        """Whom the starts of a finished record may preempt."""
+        return _OutrankingStarts(self._schedule, self)
 
     def note(self) -> None:
         """Add a step for the last cycle, if it changed the usage or admitted anything."""
@@ -80,6 +93,10 @@ class StartRecord:
                 for name in self._schedule.tree.leaves
             }
             self._newcomers = []
+        if self._schedule.preempts:
+            for group in self._schedule.started:
+                place = self._schedule.now, group.heads.leaf, group.entry.waiting.priority
+                self.started[place] += group.count
         used, before = self._schedule.used()
         # A turn after which something was admitted is kept even where the usage is the same
         # again: at that moment a newcomer of its rank would have found room.
@@ -222,11 +239,62 @@ def profile(
         },
         preempting=preempting,
         eviction_seconds=schedule.eviction.seconds if preempting else 0.0,
+        outranking=record.outranking.of(schedule.tree.leaves[queue.name], rows),
         spread=tuple(record.spread[index] for index in kept),
         behind=_behind(last) if queue.queueing is Queueing.STRICT else (),
         waits=max(last.values()),
         uncertain=uncertain,
     )
+
+
+class _OutrankingStarts:
+    """Starts of pending Workloads for which others of their tree may be preempted, step by step."""
+
+    def __init__(self, schedule: Schedule, record: StartRecord) -> None:
+        self._record, self._policies = record, schedule.preemption_policies
+        self._own: defaultdict[int, Counter[tuple[int, int]]] = defaultdict(Counter)
+        """ClusterQueue's node to step and priority to the number of starts."""
+        self._reclaiming: Counter[tuple[int, float]] = Counter()
+        """Step, and below which priority they take quota back, to the number of starts."""
+        self._since: dict[int, float] = {}
+        """Step to its first start. Where one ends as another starts, steps are long."""
+        for (at, leaf, priority), count in record.started.items():
+            # Who starts at once does so before any newcomer.
+            if at > record.times[0]:
+                step = bisect_right(record.times, at) - 1
+                self._since.setdefault(step, at)
+                self._own[leaf][step, priority] += count
+                below = _below(self._policies[leaf].reclaim_within_cohort, priority)
+                self._reclaiming[step, below] += count
+
+    def of(self, leaf: int, rows: _Rows) -> tuple[Outranking, ...]:
+        """Return those that may preempt newcomers of one ClusterQueue."""
+        counts: Counter[tuple[int, float, bool]] = Counter()
+        policy = self._policies[leaf]
+        if rows.has_cohort:
+            counts.update({(*key, False): count for key, count in self._reclaiming.items()})
+        for (step, priority), count in self._own[leaf].items():
+            counts[step, _below(policy.reclaim_within_cohort, priority), False] -= count
+            counts[step, _below(policy.within_cluster_queue, priority), True] += count
+        used = self._record.used
+        known = sorted(key for key, count in counts.items() if count > 0 and key[1] > -inf)
+        return tuple(
+            Outranking(
+                at=self._since[step],
+                below=below,
+                owned=None if is_own else rows.owned(used[step]),
+                workloads=counts[step, below, is_own],
+            )
+            for step, below, is_own in known[:_MOST_OUTRANKING]
+        )
+
+
+def _below(policy: str, priority: int) -> float:
+    """Return below which priority a policy lets Workloads of this priority preempt newcomers."""
+    if policy in (NEVER, ANY):
+        return -inf if policy == NEVER else inf
+    # A newcomer is the newest of its priority.
+    return priority + (policy != LOWER_PRIORITY)
 
 
 def _has_more(row: tuple[int, ...], than: tuple[int, ...]) -> bool:
@@ -246,7 +314,7 @@ class _Rows:
         self._tree, self._is_open = schedule.tree, is_open(queue)
         self._leaf = schedule.tree.leaves[queue.name]
         self._columns = [schedule.tree.indices[cell] for cell in cells]
-        self._has_cohort = schedule.tree.parents[self._leaf] >= 0
+        self.has_cohort = schedule.tree.parents[self._leaf] >= 0
 
     def free(self, used: Sequence[int]) -> tuple[int, ...]:
         """Return what is free, borrowing included; a stopped ClusterQueue has nothing free."""
@@ -254,6 +322,12 @@ class _Rows:
             return (0,) * len(self._columns)
         available, leaf = self._tree.available, self._leaf
         return tuple(max(0, available(leaf, column, used)) for column in self._columns)
+
+    def owned(self, used: Sequence[int]) -> tuple[int, ...]:
+        """Return what is unused of its own quota."""
+        own, first = self._tree.subtree, self._leaf * self._tree.width
+        places = (first + column for column in self._columns)
+        return tuple(max(0, own[place] - used[place]) for place in places)
 
     def more(
         self, obtainable: Mapping[int, Sequence[int]], free: tuple[int, ...]
@@ -272,14 +346,9 @@ class _Rows:
         """Return what is free at the turn of a rank: without borrowing, unless the rank borrows."""
         row = self.free(used)
         # Kueue admits heads that borrow after all that do not, so they have ranks of their own.
-        if rank[0] or not self._has_cohort:
+        if rank[0] or not self.has_cohort:
             return row
-        own, first = self._tree.subtree, self._leaf * self._tree.width
-        places = (first + column for column in self._columns)
-        return tuple(
-            min(amount, max(0, own[place] - used[place]))
-            for amount, place in zip(row, places, strict=True)
-        )
+        return tuple(map(min, row, self.owned(used)))
 
 
 def _last_starts(schedule: Schedule, queue: ClusterQueue) -> Mapping[int, float]:
@@ -311,7 +380,6 @@ GRAIN = 0.01
 """Events closer than this part of the time from now share one scheduling cycle."""
 UNKNOWN_SECONDS = 600.0
 """The run time of Workloads in ClusterQueues in which no run time is known."""
-_NEVER = "Never"
 
 _Placed: TypeAlias = "tuple[str, QueuedGroup]"
 """The ClusterQueue in which Workloads compete, and these Workloads."""
@@ -390,57 +458,108 @@ def forecast(
         run_time_of=run_time_of,
         now=now,
     )
-    return _planned(case, running, waiting, only).profiles
-
-
-def planned(
-    snapshot: Snapshot,
-    running: Sequence[Occupant],
-    waiting: Sequence[QueuedGroup],
-    run_time_of: RunTimeOf,
-    now: float,
-    only: Collection[str] | None = None,
-) -> Planned:
-    """Return the same profiles as ``forecast``, and when each of *waiting* starts and finishes."""
-    case = _Case(
-        snapshot=snapshot,
-        run_time_of=run_time_of,
-        now=now,
-        keep=True,
-    )
-    return _planned(case, running, waiting, only)
-
-
-def _planned(
-    case: _Case,
-    running: Sequence[Occupant],
-    waiting: Sequence[QueuedGroup],
-    only: Collection[str] | None,
-) -> Planned:
-    snapshot = case.snapshot
-    roots = quota.tree_names(snapshot.cluster_queues, snapshot.cohorts)
-    wanted = (
-        set(roots.values()) if only is None else {roots[name] for name in only if name in roots}
-    )
-    occupants: defaultdict[str, list[Occupant]] = defaultdict(list)
-    for occupant in running:
-        if (root := roots.get(occupant.cluster_queue)) in wanted:
-            occupants[root].append(occupant)
-    queued: defaultdict[str, list[_Placed]] = defaultdict(list)
-    targets = _Targets(snapshot)
-    for group in waiting:
-        name = targets.of(group.arrival)
-        if (root := roots.get(name)) in wanted:
-            queued[root].append((name, group))
-    queues = {name: snapshot.cluster_queues[name] for name in roots if roots[name] in wanted}
     profiles: dict[str, Profile] = {}
-    begun: list[StartedWorkloads] = []
-    for tree in quota.plant(queues, snapshot.cohorts).trees:
-        root = roots[next(iter(tree.leaves))]
-        of_tree = _of_tree(case, tree, occupants[root], queued[root])
-        profiles |= of_tree.profiles
-        begun += of_tree.begun
-    return Planned(profiles=profiles, begun=tuple(begun))
+    for contents in _Trees(case, running, only).with_waiting(waiting):
+        profiles |= _of_tree(case, contents, _prepared(case, contents)).profiles
+    return profiles
+
+
+class PlannedStarts:
+    """When each pending Workload starts and finishes, as it is and as it would be with moves."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        running: Sequence[Occupant],
+        waiting: Sequence[QueuedGroup],
+        run_time_of: RunTimeOf,
+        now: float,
+        only: Collection[str] | None = None,
+    ) -> None:
+        """Forecast what is pending; the arguments are as for ``forecast``."""
+        self._case = _Case(snapshot=snapshot, run_time_of=run_time_of, now=now, keep=True)
+        self._trees = _Trees(self._case, running, only)
+        self._known = [
+            (contents, _prepared(self._case, contents))
+            for contents in self._trees.with_waiting(waiting)
+        ]
+        self._planned = [_of_tree(self._case, *known) for known in self._known]
+
+    @property
+    def planned(self) -> Planned:
+        """Return the same profiles as ``forecast``, and the starts of all that is pending."""
+        profiles: dict[str, Profile] = {}
+        for of_tree in self._planned:
+            profiles |= of_tree.profiles
+        return Planned(profiles=profiles, begun=_joined(self._planned))
+
+    def begun_with(self, waiting: Sequence[QueuedGroup]) -> tuple[StartedWorkloads, ...]:
+        """Return the starts that there would be if these were pending instead.
+
+        It costs no more than the trees in which other groups are pending than before.
+        """
+        return _joined(
+            planned if contents.queued == known.queued else self._replanned(contents, prepared)
+            for contents, (known, prepared), planned in zip(
+                self._trees.with_waiting(waiting), self._known, self._planned, strict=True
+            )
+        )
+
+    def _replanned(self, contents: _TreeContents, before: _Prepared) -> Planned:
+        schedule = _filled(self._case, contents, _prepared(self._case, contents, before))
+        schedule.start_what_fits()
+        for _ in range(_MAX_EVENTS):
+            if schedule.next_event() == inf:
+                break
+            schedule.step()
+        return Planned(profiles={}, begun=tuple(schedule.begun))
+
+
+def _joined(parts: Iterable[Planned]) -> tuple[StartedWorkloads, ...]:
+    return tuple(begun for part in parts for begun in part.begun)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TreeContents:
+    """A cohort tree without usage, what holds quota in it and what is pending."""
+
+    tree: UsageTree
+    occupants: Sequence[Occupant]
+    queued: Sequence[_Placed]
+
+
+class _Trees:
+    """The cohort trees to forecast: all, or those with one of the ClusterQueues *only*."""
+
+    def __init__(
+        self, case: _Case, running: Sequence[Occupant], only: Collection[str] | None
+    ) -> None:
+        snapshot = case.snapshot
+        self._targets = _Targets(snapshot)
+        roots = quota.tree_names(snapshot.cluster_queues, snapshot.cohorts)
+        wanted = (
+            set(roots.values()) if only is None else {roots[name] for name in only if name in roots}
+        )
+        self._roots = {name: root for name, root in roots.items() if root in wanted}
+        queues = {name: snapshot.cluster_queues[name] for name in self._roots}
+        self._trees = quota.plant(queues, snapshot.cohorts).trees
+        self._occupants: defaultdict[str, list[Occupant]] = defaultdict(list)
+        for occupant in running:
+            if (root := self._roots.get(occupant.cluster_queue)) is not None:
+                self._occupants[root].append(occupant)
+
+    def with_waiting(self, waiting: Sequence[QueuedGroup]) -> Iterator[_TreeContents]:
+        """Yield the trees with these Workloads pending, always in the same order."""
+        queued: defaultdict[str, list[_Placed]] = defaultdict(list)
+        for group in waiting:
+            name = self._targets.of(group.arrival)
+            if (root := self._roots.get(name)) is not None:
+                queued[root].append((name, group))
+        for tree in self._trees:
+            root = self._roots[next(iter(tree.leaves))]
+            yield _TreeContents(
+                tree=tree.copy(), occupants=self._occupants[root], queued=queued[root]
+            )
 
 
 class _Targets:
@@ -467,22 +586,11 @@ class _Targets:
         return queue.name if queue is not None and queue.namespaces.matches(labels) else ""
 
 
-def _of_tree(
-    case: _Case, tree: UsageTree, occupants: Sequence[Occupant], queued: Sequence[_Placed]
-) -> Planned:
+def _of_tree(case: _Case, contents: _TreeContents, prepared: _Prepared) -> Planned:
     """Return the profiles of one cohort tree, and the starts in it if they are recorded."""
-    queues = [case.snapshot.cluster_queues[name] for name in tree.leaves]
-    schedule = Schedule(
-        tree,
-        queues,
-        grain=GRAIN,
-        kueue=case.snapshot.kueue,
-        keep=case.keep,
-    )
-    if (use := _use(case.snapshot, tree)) is not None:
-        schedule.order_by_use(use)
-    run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
-    unseen = _fill(schedule, case, run_times, occupants, queued)
+    queued, run_times = contents.queued, prepared.run_times
+    queues = [case.snapshot.cluster_queues[name] for name in contents.tree.leaves]
+    schedule = _filled(case, contents, prepared)
     record = recorded(schedule, _newcomers(case.snapshot))
     # A record that was cut short knows nothing of later starts, so all its ranges are widened.
     bound = () if record.is_whole else ("depth",)
@@ -498,7 +606,7 @@ def _of_tree(
         profiles[queue.name] = replace(
             of_queue,
             unknown_seconds=run_times.unknown_seconds(queue.name),
-            unseen=unseen,
+            unseen=prepared.unseen,
             unordered=_unordered(queue, tuple(kinds.values()), case.snapshot),
             outranked_below=_outranked_below(queue, record, case.snapshot),
         )
@@ -513,11 +621,11 @@ def _newcomers(snapshot: Snapshot) -> Collection[int]:
 
 def _outranked_below(queue: ClusterQueue, record: StartRecord, snapshot: Snapshot) -> int | None:
     """Return below which priority a newcomer may be preempted by others of its ClusterQueue."""
-    if queue.preemption.within_cluster_queue == _NEVER:
+    if queue.preemption.within_cluster_queue == NEVER:
         return None
     highest = max((*record.priorities, *_newcomers(snapshot)))
     # Under the other policy, those of its own priority that are older may preempt it, too.
-    return highest + (queue.preemption.within_cluster_queue != "LowerPriority")
+    return highest + (queue.preemption.within_cluster_queue != LOWER_PRIORITY)
 
 
 def _unordered(queue: ClusterQueue, queued: Sequence[_Placed], snapshot: Snapshot) -> str:
@@ -537,19 +645,70 @@ def _unordered(queue: ClusterQueue, queued: Sequence[_Placed], snapshot: Snapsho
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def _fill(
-    schedule: Schedule,
-    case: _Case,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared:
+    """The Workloads of a cohort tree as a Schedule takes them, with their expected run times."""
+
+    run_times: Durations
+    running: Sequence[Running]
+    pending: Mapping[int, tuple[QueuedGroup, PendingGroup | None]]
+    """By the id of a group what it adds to the schedule; None: it cannot be admitted."""
+    unseen: tuple[Unseen, ...]
+    """Workloads of which neither a run time nor a time limit is known."""
+    demands: _Demands
+
+
+def _prepared(case: _Case, contents: _TreeContents, before: _Prepared | None = None) -> _Prepared:
+    """Return the Workloads of a tree with their run times; *before*: what most of them are."""
+    demands = before.demands if before is not None else _Demands(case.snapshot)
+    asked = [
+        (name, group, demands.of(name, group.arrival))
+        for name, group in contents.queued
+        if before is None or id(group) not in before.pending
+    ]
+    if before is not None and all(_is_known(before.run_times, *row) for row in asked):
+        pending = _pending(asked, case.now, before.run_times)
+        return replace(before, pending={**before.pending, **pending})
+    if before is not None:
+        return _prepared(case, contents)
+    run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
+    unseen = _learned(run_times, contents.occupants, asked)
+    return _Prepared(
+        run_times=run_times,
+        running=tuple(_running(occupant, case.now, run_times) for occupant in contents.occupants),
+        pending=_pending(asked, case.now, run_times),
+        unseen=unseen,
+        demands=demands,
+    )
+
+
+def _is_known(run_times: Durations, name: str, group: QueuedGroup, shape: Demand | None) -> bool:
+    """Tell whether a group leaves what is expected of all others as it is."""
+    flavors_of = shape.combinations if shape is not None else ()
+    return all(run_times.is_settled(name, group.job_class, flavors) for flavors in flavors_of)
+
+
+def _pending(
+    asked: Sequence[tuple[str, QueuedGroup, Demand | None]], now: float, run_times: Durations
+) -> dict[int, tuple[QueuedGroup, PendingGroup | None]]:
+    # A group is kept beside its id: a freed one's id could be given to another.
+    return {
+        id(group): (
+            group,
+            _waiting(name, group, shape, now, run_times)
+            if shape is not None and shape.is_possible and group.arrival.count
+            else None,
+        )
+        for name, group, shape in asked
+    }
+
+
+def _learned(
     run_times: Durations,
     occupants: Sequence[Occupant],
-    queued: Sequence[_Placed],
+    asked: Sequence[tuple[str, QueuedGroup, Demand | None]],
 ) -> tuple[Unseen, ...]:
-    """Add all Workloads to the schedule.
-
-    Returns those of which neither a run time nor a time limit is known.
-    """
-    demands = _Demands(case.snapshot)
-    asked = [(name, group, demands.of(name, group.arrival)) for name, group in queued]
+    """Look up all run times; return the Workloads of which neither one nor a limit is known."""
     unseen: Counter[tuple[frozenset[FlavorResource], int | None]] = Counter()
     # All are looked up before the first is added, because an unknown run is taken to last as
     # long as the median of the known ones in its ClusterQueue.
@@ -564,14 +723,6 @@ def _fill(
         are_known = [run_times.learn(name, group.job_class, flavors) for flavors in flavors_of]
         if shape is not None and not (all(are_known) or group.limit_seconds):
             unseen[shape.cells, group.arrival.priority] += group.arrival.count
-    for occupant in occupants:
-        schedule.add_running(_running(occupant, case.now, run_times))
-    for place, (name, group, shape) in enumerate(asked):
-        if shape is not None and shape.is_possible and group.arrival.count:
-            # Only where Workloads are preempted do those that hold quota have to have a place
-            # among those that wait.
-            age = _age(group.arrival.created) + place if schedule.preempts else None
-            schedule.add_waiting(_waiting(name, group, shape, case.now, run_times), age=age)
     return tuple(
         Unseen(cells=cells, priority=priority, count=count)
         for (cells, priority), count in unseen.items()
@@ -579,44 +730,33 @@ def _fill(
     )
 
 
+def _filled(case: _Case, contents: _TreeContents, prepared: _Prepared) -> Schedule:
+    """Return a schedule of a tree with all its Workloads."""
+    tree = contents.tree
+    schedule = Schedule(
+        tree,
+        [case.snapshot.cluster_queues[name] for name in tree.leaves],
+        grain=GRAIN,
+        kueue=case.snapshot.kueue,
+        keep=case.keep,
+    )
+    if (use := use_of(case.snapshot, tree)) is not None:
+        schedule.order_by_use(use)
+    for run in prepared.running:
+        schedule.add_running(run)
+    for place, (_, group) in enumerate(contents.queued):
+        _, waiting = prepared.pending[id(group)]
+        if waiting is not None:
+            # Only where Workloads are preempted do those that hold quota have to have a place
+            # among those that wait.
+            age = _age(group.arrival.created) + place if schedule.preempts else None
+            schedule.add_waiting(waiting, age=age)
+    return schedule
+
+
 def _age(created: int) -> int:
     """Return a place by age, for times in seconds since 1970, with room for ties."""
     return created << 20
-
-
-def _use(snapshot: Snapshot, tree: UsageTree) -> LocalQueueUse | None:
-    """Return what LocalQueues have used; None: no ClusterQueue of the tree orders them by it."""
-    rules, queues = snapshot.kueue.admission_fair_sharing, snapshot.cluster_queues
-    if rules is None or not any(queues[name].usage_based for name in tree.leaves):
-        return None
-    members = {
-        f"{namespace}/{name}": (snapshot.consumed.get((namespace, name)), local_queue.fair_weight)
-        for (namespace, name), local_queue in snapshot.local_queues.items()
-        if local_queue.cluster_queue in tree.leaves
-    }
-
-    def use(amounts: Mapping[str, float], name: str) -> float:
-        weights, weight = rules.resource_weights, members[name][1]
-        return fair_sharing.queue_usage(amounts, weight=weight, resource_weights=weights)
-
-    def penalty(name: str, taken: Taken) -> float:
-        requests: Counter[str] = Counter()
-        for cell, amount in taken:
-            requests[tree.cells[cell][1]] += amount
-        charged = fair_sharing.entry_penalty(
-            fair_sharing.in_whole_units(requests),
-            sampling=rules.sampling_seconds,
-            half_life=rules.half_life_seconds,
-        )
-        return use(charged, name)
-
-    return LocalQueueUse(
-        amounts={
-            name: use(consumed.amounts if consumed else {}, name)
-            for name, (consumed, _) in members.items()
-        },
-        penalty=penalty,
-    )
 
 
 def _flavors(usage: Amounts) -> str:
@@ -685,9 +825,9 @@ def _uncertain(
 ) -> tuple[str, ...]:
     """Say why a ClusterQueue's forecast is uncertain; each reason widens its ranges."""
     # The event loop preempts, but knows nothing of those who are still to come.
-    preempts = queue.preemption.within_cluster_queue != _NEVER
+    preempts = queue.preemption.within_cluster_queue != NEVER
     others_reclaim = any(
-        member.preemption.reclaim_within_cohort != _NEVER for member in tree if member is not queue
+        member.preemption.reclaim_within_cohort != NEVER for member in tree if member is not queue
     )
     is_fair = snapshot.kueue.fair_sharing or queue.fair_sharing
     reasons = {

@@ -5,7 +5,7 @@ Only the manager's objects are read; what the workers hold is not known here (do
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from webhook.model.queues import MULTIKUEUE, ClusterQueue, Snapshot
 
@@ -37,7 +37,10 @@ def asked_after(name: str, cluster_queue: ClusterQueue, snapshot: Snapshot) -> f
     step = snapshot.kueue.clusters_per_round
     if not step:
         return 0.0
-    return _ROUND_SECONDS * (behind(cluster_queue, snapshot).index(name) // step)
+    names: Sequence[str] = behind(cluster_queue, snapshot)
+    if snapshot.kueue.release.dispatches_by_name:
+        names = sorted(names)
+    return _ROUND_SECONDS * (names.index(name) // step)
 
 
 def reached(snapshot: Snapshot) -> tuple[str, ...]:

@@ -7,20 +7,33 @@ written about it so far (docs/decisions/0003). Preemption and fair sharing are n
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf
 
 from webhook.kueue import partial_admission, quota
 from webhook.kueue.assignment import (
+    NEVER,
     Assignment,
     Claimant,
+    Level,
     PreemptionMode,
     assign,
     oracle_by_counts,
     set_aside,
 )
 from webhook.kueue.explained import NOWHERE, ExplainedAssignment, explained, parts_of, refused
-from webhook.kueue.quota import Forest, UsageTree
+from webhook.kueue.fair_rounds import use_of
+from webhook.kueue.preemption import (
+    ANY,
+    Possibility,
+    Preemptions,
+    Preemptor,
+    QuotaHolder,
+    candidates_in,
+)
+from webhook.kueue.quota import Forest, Taken, UsageTree
 from webhook.kueue.start_times import StartTimes
 from webhook.model.decision import Rejection
 from webhook.model.queues import (
@@ -33,6 +46,7 @@ from webhook.model.queues import (
     LocalQueue,
     PodSetNeeds,
     Queueing,
+    Reservation,
     Snapshot,
     StopPolicy,
     namespace_labels,
@@ -54,6 +68,11 @@ class Occupancy:
     """ClusterQueue to its Workloads and usage, arrivals included."""
     heads: tuple[str, ...] = ()
     """ClusterQueues for whose head quota is set aside."""
+    reserved: Mapping[str, tuple[Reservation, ...]] = field(default_factory=dict)
+    """ClusterQueue to the arrivals that are counted as reserving quota there, where Kueue may
+    preempt them."""
+    preemptible: frozenset[str] = frozenset()
+    """ClusterQueues from which Kueue may preempt."""
     start_times: StartTimes = NO_START_TIMES
     """The start times that are forecast, placements included."""
     clusters: Mapping[str, Occupancy] = field(default_factory=dict)
@@ -90,25 +109,131 @@ def assignment(
 
 
 def claimant(
-    occupancy: Occupancy, cluster_queue: ClusterQueue, *, priority: int
+    occupancy: Occupancy,
+    cluster_queue: ClusterQueue,
+    *,
+    priority: int,
+    queued_at: float = inf,
 ) -> Claimant | None:
-    """Return a new Workload's place; None: its ClusterQueue is under a cycle of cohorts."""
+    """Return a Workload's place; None: its ClusterQueue is under a cycle of cohorts.
+
+    *queued_at*: the time by which its queue orders it, in seconds since 1970; inf: it is new.
+    """
     tree = occupancy.forest.tree(cluster_queue.name)
     if tree is None:
         return None
-    held = occupancy.held(cluster_queue.name)
-    # Where the lowest priority is unknown, preemption cannot be ruled out.
-    is_lower = held.lowest_priority is None or held.lowest_priority < priority
     leaf = tree.leaves[cluster_queue.name]
+    preemptor = Preemptor(leaf=leaf, taken=(), priority=priority, queued_at=queued_at)
+    targets = _PreemptionTargets(occupancy, tree, cluster_queue, preemptor)
     return Claimant(
         tree=tree,
         leaf=leaf,
         queue=cluster_queue,
-        oracle=oracle_by_counts(
-            tree, leaf, cluster_queue, lower_holds=lambda: held.reserving > 0 and is_lower
-        ),
+        oracle=targets.possibility,
         fair_sharing=occupancy.snapshot.kueue.fair_sharing,
+        release=occupancy.snapshot.kueue.release,
+        victims=targets.victims,
     )
+
+
+_MODES = {
+    Possibility.NO_CANDIDATES: PreemptionMode.NO_CANDIDATES,
+    Possibility.PREEMPT: PreemptionMode.PREEMPT,
+    Possibility.RECLAIM: PreemptionMode.RECLAIM,
+}
+
+
+class _PreemptionTargets:
+    """Whom a Workload would preempt; who holds quota is looked up only if that is asked."""
+
+    def __init__(
+        self, occupancy: Occupancy, tree: UsageTree, queue: ClusterQueue, preemptor: Preemptor
+    ) -> None:
+        self._occupancy, self._tree, self._queue = occupancy, tree, queue
+        self._preemptor = preemptor
+
+    def possibility(self, cell: int, amount: int) -> Level:
+        """Return what preempting can do for one cell, as Kueue's oracle does."""
+        if self._preemptions is None:
+            return self._by_counts(cell, amount)
+        possible, height = self._preemptions.possibility(self._preemptor, cell, amount)
+        return _MODES[possible], height
+
+    def victims(self, taken: Taken) -> int | None:
+        """Count those that stop for this quota; None: it is not known who holds it."""
+        if self._preemptions is None:
+            return None
+        available, leaf = self._tree.available, self._preemptor.leaf
+        short = [cell for cell, amount in taken if available(leaf, cell) < amount]
+        preemptor = replace(self._preemptor, taken=taken)
+        return len(self._preemptions.targets(preemptor, short))
+
+    @cached_property
+    def _preemptions(self) -> Preemptions | None:
+        """Those who may be preempted; None: of some of them nothing is known but their number."""
+        names = self._candidates()
+        if not all(_are_known(self._occupancy, name) for name in names):
+            return None
+        snapshot, tree = self._occupancy.snapshot, self._tree.copy()
+        use, is_fair = use_of(snapshot, tree), snapshot.kueue.fair_sharing
+        return Preemptions(
+            tree,
+            {self._preemptor.leaf: self._queue.preemption},
+            (holder for name in names for holder in self._holders(name)),
+            strategies=snapshot.kueue.preemption_strategies if is_fair else None,
+            queue_usages=use.amounts if use is not None else None,
+        )
+
+    def _candidates(self) -> list[str]:
+        """Return the ClusterQueues of which Workloads may be preempted."""
+        tree, policy = self._tree, self._queue.preemption
+        names = [] if policy.within_cluster_queue == NEVER else [self._queue.name]
+        if policy.reclaim_within_cohort != NEVER:
+            leaves = tree.leaves.items()
+            # Kueue reclaims only from those that use more than their quota.
+            names += [
+                name for name, leaf in leaves if name != self._queue.name and tree.borrows(leaf)
+            ]
+        return names
+
+    def _holders(self, name: str) -> Iterator[QuotaHolder]:
+        occupancy, preemptor, tree = self._occupancy, self._preemptor, self._tree
+        policy, leaf = self._queue.preemption, tree.leaves[name]
+        is_any = leaf != preemptor.leaf and policy.reclaim_within_cohort == ANY
+        known = (*occupancy.snapshot.reserving.get(name, ()), *occupancy.reserved.get(name, ()))
+        for reservation in known:
+            if is_any or reservation.priority <= preemptor.priority:
+                namespace = reservation.key.partition("/")[0]
+                yield QuotaHolder(
+                    key=reservation.key,
+                    leaf=leaf,
+                    taken=tree.taken(dict(reservation.charge)),
+                    priority=reservation.priority,
+                    reserved_at=reservation.reserved_at,
+                    queued_at=reservation.queued_at,
+                    is_evicted=reservation.is_evicted,
+                    uid=reservation.uid,
+                    local_queue=f"{namespace}/{reservation.local_queue}",
+                )
+
+    def _by_counts(self, cell: int, amount: int) -> Level:
+        held = self._occupancy.held(self._queue.name)
+        # Where the lowest priority is unknown, preemption cannot be ruled out.
+        is_lower = held.lowest_priority is None or held.lowest_priority < self._preemptor.priority
+        oracle = oracle_by_counts(
+            self._tree,
+            self._preemptor.leaf,
+            self._queue,
+            lower_holds=lambda: held.reserving > 0 and is_lower,
+        )
+        return oracle(cell, amount)
+
+
+def _are_known(occupancy: Occupancy, name: str) -> bool:
+    """Tell whether those are named that hold quota in a ClusterQueue, or the first of very many."""
+    snapshot = occupancy.snapshot
+    observed = occupancy.held(name).reserving - len(occupancy.reserved.get(name, ()))
+    return not observed or name in snapshot.reserving
 
 
 def reserves_now(
@@ -229,7 +354,11 @@ def idle(snapshot: Snapshot) -> Occupancy:
     """Return an occupancy in which the ClusterQueues hold nothing."""
     forest = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
     return Occupancy(
-        snapshot=snapshot, forest=forest, holdings={}, start_times=NO_START_TIMES.adopt(snapshot)
+        snapshot=snapshot,
+        forest=forest,
+        holdings={},
+        preemptible=candidates_in(snapshot),
+        start_times=NO_START_TIMES.adopt(snapshot),
     )
 
 
@@ -247,7 +376,14 @@ def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
         # Only the difference is charged, so that the usage of all other queues is kept.
         changes[name] = _difference(before.usage, after.usage)
     forest = occupancy.forest.charged(changes)
-    return replace(occupancy, forest=forest, holdings=holdings, heads=tuple(heads))
+    reserved = {
+        name: of_queue
+        for name, of_queue in occupancy.reserved.items()
+        if name not in cluster_queues
+    }
+    return replace(
+        occupancy, forest=forest, holdings=holdings, heads=tuple(heads), reserved=reserved
+    )
 
 
 def with_arrivals(occupancy: Occupancy, arrivals: Iterable[Arrival]) -> Occupancy:
@@ -320,9 +456,38 @@ def _with_tried(
         usage = {cell: n * count for cell, n in tree.amounts(assigned.taken).items()}
         held = _reserving(occupancy.held(cluster_queue.name), arrival, usage, count)
         forest = occupancy.forest.charged({cluster_queue.name: usage})
+        occupancy = _with_reserved(occupancy, arrival, cluster_queue.name, assigned, count)
         occupancy = _holding(replace(occupancy, forest=forest), cluster_queue.name, held)
         left -= count
     return occupancy
+
+
+_LATEST = 1 << 53
+"""Later than all that was observed, in seconds since 1970: those of the newest go first."""
+
+
+def _with_reserved(
+    occupancy: Occupancy, arrival: Arrival, name: str, assigned: Assignment, count: int
+) -> Occupancy:
+    """Name Workloads that are counted as reserving, if Kueue may preempt them there."""
+    if name not in occupancy.preemptible:
+        return occupancy
+    before = occupancy.reserved.get(name, ())
+    charge = tuple(occupancy.forest[name].amounts(assigned.taken).items())
+    added = tuple(
+        Reservation(
+            key=f"{arrival.namespace}/{arrival.key} {len(before) + number}",
+            local_queue=arrival.local_queue,
+            charge=charge,
+            priority=arrival.priority,
+            reserved_at=_LATEST + len(before) + number,
+            queued_at=arrival.created or _LATEST,
+            is_evicted=False,
+            uid="",
+        )
+        for number in range(count)
+    )
+    return replace(occupancy, reserved={**occupancy.reserved, name: before + added})
 
 
 def is_kept_waiting(occupancy: Occupancy, arrival: Arrival) -> bool:
@@ -399,7 +564,8 @@ def _holding(occupancy: Occupancy, name: str, held: Held) -> Occupancy:
 
 
 def _assigned(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueue) -> Assignment:
-    place = claimant(occupancy, cluster_queue, priority=arrival.priority)
+    queued_at = arrival.created or inf
+    place = claimant(occupancy, cluster_queue, priority=arrival.priority, queued_at=queued_at)
     if place is None:
         return NOWHERE
     needs, snapshot = arrival.needs, occupancy.snapshot

@@ -17,8 +17,8 @@ from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from webhook.kueue.fair_sharing import Share, share
-from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.queues import Preemption
+from webhook.kueue.quota import Taken, UsageTree, tree_names
+from webhook.model.queues import Preemption, Snapshot
 
 NEVER = "Never"
 LOWER_PRIORITY = "LowerPriority"
@@ -93,6 +93,21 @@ def satisfies_policy(preemptor: Preemptor, holder: QuotaHolder, policy: str) -> 
         return preemptor.queued_at < holder.queued_at
     is_by_priority = policy in (LOWER_PRIORITY, LOWER_OR_NEWER_EQUAL_PRIORITY)
     return is_by_priority and preemptor.priority > holder.priority
+
+
+def candidates_in(snapshot: Snapshot) -> frozenset[str]:
+    """Return the ClusterQueues whose own policy, or that of another of their tree, may preempt."""
+    trees = tree_names(snapshot.cluster_queues, snapshot.cohorts)
+    queues = snapshot.cluster_queues.values()
+    reclaimed = {
+        trees[queue.name] for queue in queues if queue.preemption.reclaim_within_cohort != NEVER
+    }
+    return frozenset(
+        queue.name
+        for queue in queues
+        if queue.preemption.within_cluster_queue != NEVER
+        or (queue.cohort and trees[queue.name] in reclaimed)
+    )
 
 
 class Preemptions:

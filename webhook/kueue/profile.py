@@ -100,6 +100,49 @@ def _by_preempting(
     return _found(replace(start, preempts=True, is_next=is_next), chosen)
 
 
+def last_start(
+    profile: Profile,
+    demand: Demand,
+    first: FoundStart,
+    run_seconds: float,
+    *,
+    priority: int = 0,
+    elapsed: float = 0.0,
+) -> Start:
+    """Return the start from which a Job runs to its end, where those that outrank it preempt it.
+
+    They do so where they start on its quota before it is done; it then begins again. Starts are in
+    seconds from *elapsed* on, as in ``start_of``.
+    """
+    columns = {cell: index for index, cell in enumerate(profile.cells)}
+    last, usage, count = first.start, first.usage, 0
+    for outranking in profile.outranking:
+        after = outranking.at - elapsed
+        if not last.seconds < after < last.seconds + run_seconds or priority >= outranking.below:
+            continue
+        free = profile.free[bisect_right(profile.times, outranking.at) - 1]
+        # It keeps what would be left, and nobody takes back quota of its own ClusterQueue.
+        rows = (free,) if outranking.owned is None else (free, outranking.owned)
+        if any(_covers(row, usage, columns) for row in rows):
+            continue
+        again = _by_waiting(profile, demand, priority, outranking.at)
+        last, usage, count = _shifted(again.start, after), again.usage, count + outranking.workloads
+    return last if last is first.start else replace(last, preempted_by=count)
+
+
+def _covers(row: tuple[int, ...], usage: Amounts, columns: Mapping[FlavorResource, int]) -> bool:
+    return all(amount <= row[columns[cell]] for cell, amount in usage.items() if amount)
+
+
+def _shifted(start: Start, seconds: float) -> Start:
+    return replace(
+        start,
+        seconds=start.seconds + seconds,
+        low=start.low + seconds,
+        high=start.high + seconds,
+    )
+
+
 def with_placement(
     profile: Profile,
     usage: Amounts,

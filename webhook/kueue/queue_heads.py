@@ -24,11 +24,12 @@ from webhook.kueue.assignment import (
 )
 from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.queues import ClusterQueue, Queueing
+from webhook.model.queues import ClusterQueue, KueueConfig, Queueing
 
 _Choices: TypeAlias = tuple[tuple[str, Taken], ...]
-Key: TypeAlias = tuple[int, int, float, int]
-"""Order of heads, the least first: borrows (0, 1), negated priority, age, a serial number."""
+Key: TypeAlias = tuple[int, int, int, float, int]
+"""Order of heads, the least first: place in the ClusterQueue, height from which it borrows, negated
+priority, age, a serial number. In a bucket that heads share, the height is 1 for all above 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +118,8 @@ class ClusterQueueHeads:
     """Its own bucket in a cycle in which it may preempt."""
     entries: list[tuple[int, float, QueueEntry]] = field(default_factory=list)
     """A heap of (negated priority, age, group): the highest priority first, then the oldest."""
+    place: int = 0
+    """How many heads of its ClusterQueue come before it."""
     stored: Key | None = None
     """Its key in ``bucket``; None: out of the heap until its ClusterQueue releases quota."""
 
@@ -135,8 +138,9 @@ class ClusterQueueHeads:
 class Claims:
     """Priorities of the Workloads that hold quota, which preemption could take back."""
 
-    def __init__(self, *, fair_sharing: bool) -> None:
-        self.fair_sharing = fair_sharing
+    def __init__(self, kueue: KueueConfig) -> None:
+        self.fair_sharing = kueue.fair_sharing
+        self.release = kueue.release
         self.oracle_of: Callable[[ClusterQueueHeads], Oracle] | None = None
         """Says whom a queue's head may preempt, where it is known who holds quota."""
         self._holding: defaultdict[int, Counter[int | None]] = defaultdict(Counter)
@@ -291,6 +295,7 @@ def _claimant(tree: UsageTree, line: ClusterQueueHeads, claims: Claims) -> Claim
         queue=line.queue,
         oracle=claims.oracle(tree, line),
         fair_sharing=claims.fair_sharing,
+        release=claims.release,
     )
 
 

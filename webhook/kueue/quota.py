@@ -125,28 +125,52 @@ class UsageTree:
         # Others may have borrowed of its quota, so what is available is a limit as well.
         return min(self.room(node, taken), min(rooms, default=_NO_LIMIT))
 
-    def height(self, node: int, cell: int, amount: int) -> tuple[int, bool]:
+    def height(
+        self, node: int, cell: int, amount: int, used: Sequence[int] | None = None
+    ) -> tuple[int, bool]:
         """Return the height of the lowest subtree with quota for *amount*, and if it has a parent.
 
         The height is 0 where the ClusterQueue's own quota is enough, and that of the whole tree
         where no subtree has enough quota; the second value is then False. Where the subtree has a
-        parent, its quota may be reclaimed from the rest of the tree.
+        parent, its quota may be reclaimed from the rest of the tree. *used* replaces the tree's own
+        usage.
         """
         # ``FindHeightOfLowestSubtreeThatFits`` in Kueue's ``hierarchical_preemption.go``.
+        used = self.used if used is None else used
         remaining = amount
         height = 0
         for index in self.path(node):
             at = index * self.width + cell
             has_parent = self.parents[index] != _NO_PARENT
             height = self.heights[index]
-            if self.subtree[at] >= self.used[at] + remaining:
+            if self.subtree[at] >= used[at] + remaining:
                 return height, has_parent
             if height == 0 and not has_parent:
                 # A ClusterQueue without a cohort has nobody to borrow from.
                 return 0, False
             # What fits into a node's local quota is not taken from its parent.
-            remaining -= max(0, self.local[at] - self.used[at])
+            remaining -= max(0, self.local[at] - used[at])
         return height, False
+
+    def room_below(self, node: int, taken: Taken, height: int) -> int:
+        """Return how many Workloads that use *taken* each borrow from no higher up than *height*.
+
+        At least 1: the first one does.
+        """
+        if self.keeps:
+            return 1
+        nodes = [at * self.width for at in self.path(node) if self.heights[at] <= height]
+        rooms = (
+            max((self.subtree[at + cell] - self.used[at + cell]) // amount for at in nodes)
+            for cell, amount in taken
+            if amount
+        )
+        return max(1, min(rooms, default=_NO_LIMIT))
+
+    def borrows(self, node: int) -> bool:
+        """Return whether a node uses more of some cell than its quota."""
+        first, used, subtree = node * self.width, self.used, self.subtree
+        return any(used[at] > subtree[at] for at in range(first, first + self.width))
 
     def others_borrow(self, leaf: int, cell: int) -> bool:
         """Return whether a ClusterQueue other than *leaf* uses more than its nominal quota."""

@@ -104,7 +104,7 @@ def per_pod(
         if not resource.startswith(kueue.excluded_prefixes)
     }
     if kueue.transformations:
-        kept = _transformed(kept, kueue.transformations)
+        kept = _transformed(kept, kueue)
     return {
         # Kueue rounds up first and then floors at zero (``FloorToZero``).
         resource: max(0, quantity.from_nano(amount, resource=resource))
@@ -225,29 +225,37 @@ def _raise_to(total: _Nanos, least: Mapping[str, int | Fraction]) -> None:
             total[resource] = amount
 
 
-def _transformed(asked: _Nanos, transformations: tuple[Transformation, ...]) -> _Nanos:
+def _transformed(asked: _Nanos, kueue: KueueConfig) -> _Nanos:
     """Apply the ``resources.transformations`` of Kueue's configuration.
 
     Outputs are summed apart from what the pod asks for and floored at zero, so a negative factor
-    lowers other outputs but never what was asked for.
+    lowers other outputs but never what was asked for. A release that does not do so replaces or
+    adds to what is asked for under an output's name, as a random order has it; here it adds.
     """
-    by_input = {transformation.input: transformation for transformation in transformations}
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/workload.go#L554
+    by_input = {transformation.input: transformation for transformation in kueue.transformations}
     retained: _Nanos = {}
     generated: _Nanos = {}
     for resource, amount in asked.items():
         rule = by_input.get(resource)
+        scaled = amount if rule is None else _multiplied(rule, amount, asked)
         if rule is None or not rule.replace:
-            retained[resource] = amount
+            retained[resource] = scaled if kueue.release.multiplies_retained else amount
         if rule is not None:
-            _add(generated, _outputs(rule, amount, asked))
-    _add(retained, {resource: max(0, amount) for resource, amount in generated.items()})
+            _add(generated, _outputs(rule, scaled))
+    if kueue.release.floors_outputs:
+        generated = {resource: max(0, amount) for resource, amount in generated.items()}
+    _add(retained, generated)
     return retained
 
 
-def _outputs(rule: Transformation, amount: int | Fraction, asked: _Nanos) -> _Nanos:
-    # The amount of ``multiplyBy`` scales the outputs only; a retained input stays as it is.
-    if rule.multiply_by in asked:
-        amount = amount * Fraction(asked[rule.multiply_by], quantity.NANO)
+def _multiplied(rule: Transformation, amount: int | Fraction, asked: _Nanos) -> int | Fraction:
+    if rule.multiply_by not in asked:
+        return amount
+    return amount * Fraction(asked[rule.multiply_by], quantity.NANO)
+
+
+def _outputs(rule: Transformation, amount: int | Fraction) -> _Nanos:
     return {
         resource: amount * Fraction(quantity.nano(factor), quantity.NANO)
         for resource, factor in rule.outputs.items()

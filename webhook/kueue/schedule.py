@@ -29,7 +29,14 @@ from webhook.kueue.queue_heads import (
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.quota_holders import QuotaHolders, RunningGroup, StartedWorkloads
 from webhook.kueue.scheduling_cycle import SchedulingCycle, StartedGroup, Turn, with_set_aside
-from webhook.model.queues import Amounts, ClusterQueue, FlavorResource, KueueConfig, StopPolicy
+from webhook.model.queues import (
+    Amounts,
+    ClusterQueue,
+    FlavorResource,
+    KueueConfig,
+    Preemption,
+    StopPolicy,
+)
 
 EVICTION_SECONDS: Final = 1.0
 """For how long a preempted Workload still holds its quota, where nothing is known of it."""
@@ -189,6 +196,8 @@ class Schedule:
         """Seconds since the beginning of the schedule."""
         self.begun: list[StartedWorkloads] = []
         """With *keep* or *live*, what has started since the caller last emptied this list."""
+        self.started: Sequence[StartedGroup] = ()
+        """What the last cycle has started."""
         self.running = 0
         """Number of Workloads that hold quota."""
         self.done_variance = 0.0
@@ -218,8 +227,9 @@ class Schedule:
         self._cycle = SchedulingCycle(
             tree,
             self._queues.values(),
-            fair_sharing=kueue.fair_sharing,
+            kueue,
             preemptions=None if self._holders is None else CyclePreemptions(tree, self._holders),
+            is_exact=not grain,
         )
         self._shapes: dict[tuple[str, int], tuple[Demand, Shape]] = {}
         self._arrivals: list[tuple[float, int, str, QueueEntry]] = []
@@ -230,6 +240,11 @@ class Schedule:
     def preempts(self) -> bool:
         """Whether some ClusterQueue of the tree may preempt."""
         return self._holders is not None
+
+    @property
+    def preemption_policies(self) -> Mapping[int, Preemption]:
+        """Return the policy of each ClusterQueue, by its node."""
+        return {self.tree.leaves[name]: queue.preemption for name, queue in self._queues.items()}
 
     @property
     def evicts(self) -> bool:
@@ -461,7 +476,7 @@ class Schedule:
 
     def _begin(self, releases: Sequence[tuple[float, int]]) -> int:
         """Run one cycle, and return how many groups started; *releases* are those before it."""
-        started = self._cycle.starts()
+        started = self.started = self._cycle.starts()
         self._is_first = False
         moments = _Moments(releases, sum(start.count for start in started), self.now)
         for issued in self._cycle.preempted:

@@ -1,16 +1,21 @@
-"""One scheduling cycle of Kueue for a cohort tree: which pending Workloads are admitted, in order.
+"""Kueue's scheduling cycles in a cohort tree at one moment: who is admitted, in which order.
 
-A cycle costs little where little has changed: heads that need the same of the same cohort are
-passed over together when it has no room, and a head that its own ClusterQueue's limits keep out is
-not tried again before that ClusterQueue releases quota. Nothing here knows of time.
+Kueue takes one Workload of each ClusterQueue into a cycle, so who waits behind others of its
+ClusterQueue that do not fit comes so many cycles later. What is assigned goes by the usage with
+which a cycle begins; whether it still fits is checked as each head is served.
+
+Little is done where little has changed: heads that need the same of the same cohort are passed over
+together when it has no room, and a head that its own ClusterQueue's limits keep out is not tried
+again before that ClusterQueue releases quota. Nothing here knows of time.
 """
 
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import TypeAlias
 
@@ -20,10 +25,10 @@ from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions,
 from webhook.kueue.fair_rounds import FairRounds, LocalQueueUse
 from webhook.kueue.queue_heads import ClusterQueueHeads, FullQueues, Key, QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.queues import ClusterQueue
+from webhook.model.queues import ClusterQueue, KueueConfig
 
 Turn: TypeAlias = tuple[int, float]
-"""A place in the order of a cycle, after all heads with this key: borrows (0, 1), negated
+"""A place in the order of a cycle, after all heads with this key: how high up it borrows, negated
 priority."""
 Kept: TypeAlias = tuple[int, int, int, Taken]
 """Quota set aside for a head: its height, its negated priority, its node, the amounts."""
@@ -43,6 +48,29 @@ class StartedGroup:
     count: int
 
 
+@dataclass(slots=True, kw_only=True)
+class _Moment:
+    """Kueue's cycles at one moment, of which each takes one Workload of each ClusterQueue."""
+
+    ready: list[tuple[Key, Key, FullQueues]] = field(default_factory=list)
+    """A heap of buckets: when their first heads are served, or later, and the keys of these."""
+    number: int = 0
+    """Which of the cycles it is."""
+    began: list[int] | None = None
+    """The usage with which that cycle began; None: it is still the same."""
+    assigned: dict[ClusterQueueHeads, Assignment] = field(default_factory=dict)
+    """What was assigned in that cycle."""
+    behind: dict[int, tuple[int, set[ClusterQueueHeads]]] = field(default_factory=dict)
+    """ClusterQueue to the last cycle in which a head of it fitted, and to its heads that came
+    before that one and did not fit."""
+    started: list[StartedGroup] = field(default_factory=list)
+    kept: _Kept = field(default_factory=list)
+    put_back: list[ClusterQueueHeads] = field(default_factory=list)
+    """Heads that are stored anew when the moment is over."""
+    recorded: int = 0
+    """The cycle to which the usage belongs that is recorded for *turns*."""
+
+
 class SchedulingCycle:
     """The pending Workloads of one cohort tree, and the cycles that admit them."""
 
@@ -50,25 +78,31 @@ class SchedulingCycle:
         self,
         tree: UsageTree,
         queues: Iterable[ClusterQueue],
+        kueue: KueueConfig,
         *,
-        fair_sharing: bool = False,
         preemptions: CyclePreemptions | None = None,
+        is_exact: bool = True,
     ) -> None:
-        """*preemptions*: None where no ClusterQueue of the tree may preempt."""
+        """Begin with nothing pending.
+
+        *preemptions*: None where no ClusterQueue of the tree may preempt. *is_exact*: what is
+        released before a call of ``starts`` is released at one moment; False: at several, with
+        cycles after each of them.
+        """
         self.kept: Sequence[Kept] = ()
         """Quota set aside for heads after the last cycle."""
         self.turns: Sequence[Turn] = ()
         """Turns at which the usage is to be recorded, in ascending order."""
         self.before: list[list[int]] = []
-        """Usage, with what was set aside, at each of *turns* in the last cycle. Shorter than
-        *turns* where nothing was admitted after a turn: then the usage at the end holds for it."""
-        self._come = 0
-        """How many of *turns* have passed in this cycle."""
+        """Usage, with what was set aside, at each of *turns* in the last cycle that changed it.
+        Shorter than *turns* where nothing was admitted after a turn: then the usage at the end
+        holds for it."""
         self._tree = tree
-        self.claims = queue_heads.Claims(fair_sharing=fair_sharing)
+        self.claims = queue_heads.Claims(kueue)
         self._has_cohort = any(parent >= 0 for parent in tree.parents)
+        self._is_deep = max(tree.heights) > 1
         self._sets_aside = self._has_cohort and any(map(queue_heads.is_strict, queues))
-        self._is_first = True
+        self._is_first, self._is_exact = True, is_exact and self._has_cohort
         self._heads: dict[object, ClusterQueueHeads] = {}
         self._of_leaf: defaultdict[int, list[ClusterQueueHeads]] = defaultdict(list)
         self._buckets: dict[object, FullQueues] = {}
@@ -79,7 +113,7 @@ class SchedulingCycle:
         self._closed: defaultdict[int, list[ClusterQueueHeads]] = defaultdict(list)
         """By ClusterQueue the heads that another one of it keeps out of this cycle."""
         self._rounds: FairRounds | None = None
-        if fair_sharing and self._has_cohort:
+        if kueue.fair_sharing and self._has_cohort:
             self._rounds = FairRounds(tree, self.claims, preemptions=preemptions)
 
     def order_by_use(self, use: LocalQueueUse) -> None:
@@ -101,6 +135,7 @@ class SchedulingCycle:
         heads.add(entry, order)
         if heads.entries[0][2] is entry:
             self._store(heads, 0)
+            self._count_places(heads.leaf)
         if self._preemptions is not None:
             self._preemptions.joined(heads.leaf)
 
@@ -116,6 +151,7 @@ class SchedulingCycle:
                     heads.stored = None
                     if heads.entries:
                         self._store(heads, 0)
+                    self._count_places(heads.leaf)
                 return
 
     def released(self, leaf: int) -> None:
@@ -126,11 +162,11 @@ class SchedulingCycle:
             if not heads.entries:
                 continue
             # A head that need no longer borrow comes before all that do.
-            if heads.stored is None or (heads.stored[0] and self._owns(heads)):
+            if heads.stored is None or (heads.stored[1] and self._owns(heads)):
                 self._store(heads, 0)
             # With quota that it lends to nobody, what it needs of the cohort has changed, too.
             elif self._tree.keeps and self._bucket(heads) is not heads.bucket:
-                self._store(heads, heads.stored[0])
+                self._store(heads, heads.stored[1])
 
     @property
     def preempted(self) -> Sequence[IssuedPreemptions]:
@@ -145,41 +181,48 @@ class SchedulingCycle:
         return (heads for heads in self._heads.values() if heads.entries)
 
     def starts(self) -> list[StartedGroup]:
-        """Run one cycle, and return what reserves quota, in order.
+        """Run the cycles of this moment, and return what reserves quota, in order.
 
-        As in Kueue's ``makeClassicalIterator``, heads that do not borrow come first, then higher
-        priorities, then older ones. In the very first cycle only priority and age count, as in
-        ``kueue.occupancy``: most of the pending have just come, and Kueue took them one by one.
+        As in Kueue's ``makeClassicalIterator``, heads that borrow from a lower height come first,
+        then higher priorities, then older ones. At the very first moment only priority and age
+        count, as in ``kueue.occupancy``: most of the pending have just come, and Kueue took them
+        one by one.
         """
         if self._rounds is not None:
             return self._starts_in_rounds(self._rounds)
-        started: list[StartedGroup] = []
-        kept: _Kept = []
-        put_back: list[ClusterQueueHeads] = []
         claims = self._claims()
-        ready = self._ready(claims)
-        self._come, self.before = 0, []
-        while ready:
-            key, bucket = heapq.heappop(ready)
+        moment = _Moment()
+        self.before = []
+        for bucket in self._ready(claims):
+            self._add(bucket, moment)
+        while moment.ready:
+            served, key, bucket = heapq.heappop(moment.ready)
             # Its first head may have moved since, or others may have taken the quota.
             if bucket.top() is not key or not self._may_fit(bucket):
                 continue
-            while self._come < len(self.turns) and self.turns[self._come] < key[:2]:
-                self._come += 1
             heads = bucket.heap[0][1]
-            self._try(heads, started, kept, put_back)
+            fitting = self._due(served, heads, moment)
+            if fitting is not None:
+                self._try(served, heads, fitting, moment)
             if self._closed:
-                self._reopen(heads.leaf, ready)
+                self._reopen(heads.leaf, moment)
             for changed in {bucket, heads.bucket or bucket}:
-                if (top := changed.top()) is not None:
-                    heapq.heappush(ready, (top, changed))
+                self._add(changed, moment)
         self._drop(claims)
-        for heads in (*put_back, *chain.from_iterable(self._closed.values())):
-            self._store(heads, 0)
+        self._end(moment)
+        return moment.started
+
+    def _end(self, moment: _Moment) -> None:
+        """Store the heads that were passed over, or served later than their places say."""
+        for heads in dict.fromkeys((*moment.put_back, *chain(*self._closed.values()))):
+            if heads.entries:
+                self._store(heads, min(1, heads.stored[1]) if heads.stored else 0)
         self._closed.clear()
-        self._is_first = False
-        self.kept = [head for head in kept if head[3]]
-        return started
+        if self._is_first:
+            self._is_first = False
+            for leaf in self._of_leaf:
+                self._count_places(leaf)
+        self.kept = [head for head in moment.kept if head[3]]
 
     def _starts_in_rounds(self, rounds: FairRounds) -> list[StartedGroup]:
         started: list[StartedGroup] = []
@@ -192,32 +235,135 @@ class SchedulingCycle:
         self.kept = [(0, 0, leaf, aside) for leaf, aside in rounds.kept]
         return started
 
-    def _try(
-        self,
-        heads: ClusterQueueHeads,
-        started: list[StartedGroup],
-        kept: _Kept,
-        put_back: list[ClusterQueueHeads],
-    ) -> None:
-        """Admit a queue's head, store it under another key, or pass it over in this cycle."""
-        borrows = heads.stored[0] if heads.stored else 0
+    def _due(self, served: Key, heads: ClusterQueueHeads, moment: _Moment) -> Assignment | None:
+        """Return what a queue's head is assigned; None: it is not served now, but stored anew."""
         if self._preemptions is not None and self._preemptions.is_closed(heads):
             heads.stored = None
             self._closed[heads.leaf].append(heads)
-            return
+            return None
+        borrows = heads.stored[1] if heads.stored else 0
         if self._tree.keeps and self._bucket(heads) is not heads.bucket:
             self._store(heads, borrows)
-            return
-        is_exact = self._sets_aside or heads.claim is not None
-        fitting = queue_heads.fitting(self._tree, heads, self.claims, exact_height=is_exact)
-        if fitting.fits and self._borrows(fitting) > borrows:
+            return None
+        number = self._number_of(heads, served[0], moment)
+        if number != served[0]:
+            self._put_off(heads, number, borrows, moment)
+            return None
+        if number > moment.number:
+            moment.number, moment.began = number, None
+            moment.assigned.clear()
+        fitting = self._assign(heads, moment)
+        height = self._height(heads, fitting, moment)
+        if height <= served[1]:
+            return fitting
+        if self._is_shared(heads) and not borrows:
             # It turns out to borrow, so all heads that fit without borrowing come before it.
-            self._store(heads, 1)
-        elif fitting.fits and not self._is_kept_out(heads, fitting, kept):
-            self._take_down(kept)
-            started.append(self._take(heads, fitting, is_alone=not kept))
+            self._store(heads, 1, place=number)
         else:
-            self._pass_over(heads, fitting, kept, put_back)
+            self._put_off(heads, number, height, moment)
+        return None
+
+    def _number_of(self, heads: ClusterQueueHeads, number: int, moment: _Moment) -> int | None:
+        """Return in which cycle of this moment a queue's head is served; None: it was already."""
+        if heads.leaf not in moment.behind:
+            return number
+        last, passed = moment.behind[heads.leaf]
+        if heads in passed:
+            return None
+        first = heads.entries[0]
+        before = sum(
+            1
+            for other in self._of_leaf[heads.leaf]
+            if other.entries and other not in passed and other.entries[0] < first
+        )
+        return last + 1 + before
+
+    def _put_off(
+        self, heads: ClusterQueueHeads, number: int | None, borrows: int, moment: _Moment
+    ) -> None:
+        """Store a queue's head for a later turn at this moment; None: for the next moment."""
+        moment.put_back.append(heads)
+        if number is None:
+            heads.stored = None
+        else:
+            self._store(heads, borrows, place=number)
+
+    def _assign(self, heads: ClusterQueueHeads, moment: _Moment) -> Assignment:
+        """Return what is assigned to a queue's head, by the usage with which its cycle began."""
+        if not self._is_by_cycle(heads):
+            return queue_heads.fitting(self._tree, heads, self.claims, exact_height=False)
+        if heads not in moment.assigned:
+            tree, now = self._tree, self._tree.used[:]
+            tree.used[:] = moment.began or now
+            moment.assigned[heads] = queue_heads.fitting(
+                tree, heads, self.claims, exact_height=self._sets_aside or heads.claim is not None
+            )
+            tree.used[:] = now
+        return moment.assigned[heads]
+
+    def _is_by_cycle(self, heads: ClusterQueueHeads) -> bool:
+        """Tell whether what others take in a cycle could change what is assigned to a head."""
+        has_choice = heads.entries[0][2].shape.only is None
+        return has_choice or self._sets_aside or heads.claim is not None
+
+    def _height(self, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment) -> int:
+        """Return from how high up a queue's head borrows, for its turn."""
+        if self._is_first or not fitting.height:
+            return 0
+        if not self._is_deep or self._is_by_cycle(heads):
+            return fitting.height
+        return max(
+            self._tree.height(heads.leaf, cell, amount, moment.began)[0]
+            for cell, amount in fitting.taken
+        )
+
+    def _is_shared(self, heads: ClusterQueueHeads) -> bool:
+        return heads.bucket is not None and heads.bucket.wanted is not None
+
+    def _try(
+        self, served: Key, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment
+    ) -> None:
+        """Admit a queue's head, or pass it over at this moment or in this cycle."""
+        if not fitting.fits or self._is_kept_out(heads, fitting, moment.kept):
+            self._pass_over(served, heads, fitting, moment)
+            return
+        is_late = moment.began is not None and self._is_by_cycle(heads)
+        if is_late and not queue_heads.has(self._tree, heads.leaf, fitting.taken):
+            # Kueue tries it again in its next cycle, with what is then free.
+            self._note_served(served[0], heads, moment)
+            return
+        self._record(served, moment)
+        self._note_served(served[0], heads, moment)
+        moment.started.append(self._take(served, heads, fitting, moment))
+
+    def _note_served(self, number: int, heads: ClusterQueueHeads, moment: _Moment) -> None:
+        """Note that a head fitted in a cycle: its ClusterQueue offers another one in the next."""
+        if self._is_first or not self._is_exact:
+            moment.assigned.clear()
+            return
+        _, passed = moment.behind.get(heads.leaf, (0, set()))
+        first = heads.entries[0]
+        passed.update(
+            other
+            for other in self._of_leaf[heads.leaf]
+            if other.entries and other.entries[0] < first
+        )
+        moment.behind[heads.leaf] = number, passed
+        moment.assigned.pop(heads, None)
+        if moment.began is None:
+            moment.began = self._tree.used[:]
+
+    def _count_places(self, leaf: int) -> None:
+        """Count how many heads of their ClusterQueue come before each head of one."""
+        lines = self._of_leaf[leaf]
+        if self._is_first or not self._has_cohort or len(lines) == 1:
+            return
+        pending = sorted((heads for heads in lines if heads.entries), key=_first)
+        for place, heads in enumerate(pending):
+            if heads.place != place:
+                heads.place = place
+                if heads.stored is not None:
+                    self._store(heads, heads.stored[1])
 
     def _new_heads(self, queue: ClusterQueue) -> ClusterQueueHeads:
         leaf, strict = self._tree.leaves[queue.name], queue_heads.is_strict(queue)
@@ -250,18 +396,29 @@ class SchedulingCycle:
 
     def _ready(
         self, claims: Iterable[tuple[ClusterQueueHeads, int | None]]
-    ) -> list[tuple[Key, FullQueues]]:
-        """Return a heap of the buckets whose first head may fit, or preempt."""
-        ready = [
-            (key, bucket)
-            for bucket in self._buckets.values()
-            if (key := bucket.top()) is not None and self._may_fit(bucket)
-        ]
+    ) -> Iterator[FullQueues]:
+        """Yield the buckets whose first head may fit, or preempt."""
+        for bucket in self._buckets.values():
+            if bucket.top() is not None and self._may_fit(bucket):
+                yield bucket
         for heads, _ in claims:
-            if heads.bucket is not None and heads.stored is not None:
-                ready.append((heads.stored, heads.bucket))
-        heapq.heapify(ready)
-        return ready
+            if heads.bucket is not None:
+                yield heads.bucket
+
+    def _add(self, bucket: FullQueues, moment: _Moment) -> None:
+        """Let a bucket that has a head take part in this moment."""
+        key = bucket.top()
+        if key is None:
+            return
+        served = key
+        if self._is_deep and key[1] and bucket.wanted is not None:
+            # Those that borrow all do so from at least this height.
+            height = min(
+                self._tree.height(bucket.node, cell, amount, moment.began)[0]
+                for cell, amount in bucket.wanted
+            )
+            served = key[0], max(key[1], height), *key[2:]
+        heapq.heappush(moment.ready, (served, key, bucket))
 
     def _may_fit(self, bucket: FullQueues) -> bool:
         if bucket.wanted is not None:
@@ -274,10 +431,11 @@ class SchedulingCycle:
             return True
         return queue_heads.has_room(self._tree, bucket.node, heads.entries[0][2].shape)
 
-    def _store(self, heads: ClusterQueueHeads, borrows: int) -> None:
-        """Put a queue's head into its bucket; *borrows* (0, 1) is the first part of its key."""
+    def _store(self, heads: ClusterQueueHeads, borrows: int, *, place: int | None = None) -> None:
+        """Put a queue's head into its bucket; *place*: another one than it has in its queue."""
         priority, order, _ = heads.entries[0]
-        key = heads.stored = borrows, priority, order, next(self._serial)
+        served = heads.place if place is None else place
+        key = heads.stored = served, borrows, priority, order, next(self._serial)
         heads.bucket = self._bucket(heads)
         heapq.heappush(heads.bucket.heap, (key, heads))
 
@@ -285,19 +443,17 @@ class SchedulingCycle:
         only = heads.entries[0][2].shape.only
         return only is None or queue_heads.owns(self._tree, heads.leaf, only)
 
-    def _borrows(self, fitting: Assignment) -> int:
-        return 0 if self._is_first or not fitting.height else 1
-
     def _take(
-        self, heads: ClusterQueueHeads, fitting: Assignment, *, is_alone: bool
+        self, served: Key, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment
     ) -> StartedGroup:
-        """Charge a queue's head, and with *is_alone* also those after it that fare alike."""
-        keeps_height = self._has_cohort and not self._is_first
-        number = (
-            queue_heads.alike(self._tree, heads, fitting, keeps_height=keeps_height)
-            if is_alone
-            else 1
-        )
+        """Charge a queue's head, and where nobody comes in between also those that fare alike."""
+        number = 1
+        is_next = not self._is_exact or self._is_first or not self._has_rivals(heads, moment)
+        if is_next and not moment.kept:
+            by_height = self._has_cohort and not self._is_first
+            number = queue_heads.alike(self._tree, heads, fitting, keeps_height=by_height)
+            if self._is_deep and by_height and number > 1 and served[1]:
+                number = min(number, self._tree.room_below(heads.leaf, fitting.taken, served[1]))
         if self._preemptions is None:
             self._tree.charge(heads.leaf, fitting.taken, number)
         else:
@@ -305,10 +461,15 @@ class SchedulingCycle:
             self._preemptions.charge(heads.leaf, fitting.taken, number)
         group = self._taken(heads, fitting, number)
         if heads.entries:
-            self._store(heads, 0 if heads.is_strict else self._borrows(fitting))
+            self._store(heads, 0 if heads.is_strict else min(1, served[1]))
         else:
             heads.stored = None
+        self._count_places(heads.leaf)
         return group
+
+    def _has_rivals(self, heads: ClusterQueueHeads, moment: _Moment) -> bool:
+        """Tell whether other heads may be served between a head and the next one of its own."""
+        return bool(moment.ready) or (heads.bucket is not None and len(heads.bucket.heap) > 1)
 
     def _taken(self, heads: ClusterQueueHeads, fitting: Assignment, number: int) -> StartedGroup:
         """Take Workloads that have been charged out of a queue's head."""
@@ -318,25 +479,25 @@ class SchedulingCycle:
         return StartedGroup(heads=heads, entry=entry, order=order, found=fitting, count=number)
 
     def _pass_over(
-        self,
-        heads: ClusterQueueHeads,
-        fitting: Assignment,
-        kept: _Kept,
-        put_back: list[ClusterQueueHeads],
+        self, served: Key, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment
     ) -> None:
         """Let a queue's head wait, and set quota aside for it where Kueue does."""
         heads.stored = None
-        if heads.claim is not None and not fitting.fits and self._claim(heads, fitting, kept):
-            put_back.append(heads)
+        if (
+            heads.claim is not None
+            and not fitting.fits
+            and self._claim(served, heads, fitting, moment)
+        ):
+            moment.put_back.append(heads)
             return
         if heads.is_strict and not fitting.fits and self._sets_aside:
             aside = queue_heads.set_aside(self._tree, heads, fitting, self.claims)
-            self._take_down(kept)
-            kept.append((fitting.height, heads.entries[0][0], heads.leaf, aside))
+            self._record(served, moment)
+            moment.kept.append((fitting.height, heads.entries[0][0], heads.leaf, aside))
         has_choice = heads.entries[0][2].shape.only is None
-        # These may fit in the next cycle without a release of their own ClusterQueue.
+        # These may fit at the next moment without a release of their own ClusterQueue.
         if fitting.fits or heads.is_strict or has_choice:
-            put_back.append(heads)
+            moment.put_back.append(heads)
 
     def _claims(self) -> list[tuple[ClusterQueueHeads, int | None]]:
         """Give the heads that may preempt in this cycle a bucket of their own.
@@ -347,45 +508,51 @@ class SchedulingCycle:
             return []
         claims = []
         for heads in self._preemptions.begin(self._of_leaf):
-            had = heads.stored[0] if heads.stored else None
+            had = heads.stored[1] if heads.stored else None
             claims.append((heads, had))
             heads.claim = FullQueues(node=heads.leaf)
             borrows = 0 if self._is_first else cycle_preemptions.borrows(self._tree, heads)
             self._store(heads, borrows)
         return claims
 
-    def _claim(self, heads: ClusterQueueHeads, fitting: Assignment, kept: _Kept) -> bool:
+    def _claim(
+        self, served: Key, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment
+    ) -> bool:
         """Preempt for a head; False: it is no help, and the head waits for quota."""
         if self._preemptions is None:
             return False
         # What is about to be taken for the head was free at the turns before.
-        self._take_down(kept)
+        self._record(served, moment)
         return self._preemptions.attempt(heads, fitting) is not Outcome.WAITS
 
-    def _reopen(self, leaf: int, ready: list[tuple[Key, FullQueues]]) -> None:
+    def _reopen(self, leaf: int, moment: _Moment) -> None:
         """Try the heads of a ClusterQueue that no other one of it keeps out any longer."""
         if self._preemptions is None or self._preemptions.is_awaited(leaf):
             return
         for heads in self._closed.pop(leaf, ()):
             self._store(heads, 0)
-            if heads.bucket is not None and heads.stored is not None:
-                heapq.heappush(ready, (heads.stored, heads.bucket))
+            if heads.bucket is not None:
+                self._add(heads.bucket, moment)
 
     def _drop(self, claims: Iterable[tuple[ClusterQueueHeads, int | None]]) -> None:
         """Put the heads that might preempt back among the others, and end their preemptions."""
         for heads, had in claims:
             heads.claim = None
-            borrows = heads.stored[0] if heads.stored else had
+            borrows = min(1, heads.stored[1]) if heads.stored else had
             if heads.entries and borrows is not None:
                 self._store(heads, borrows)
         if self._preemptions is not None:
             self._preemptions.end()
 
-    def _take_down(self, kept: _Kept) -> None:
-        """Record the usage for the turns that have passed since the last change to it."""
-        missing = self._come - len(self.before)
-        if missing:
-            self.before += [with_set_aside(self._tree, kept)] * missing
+    def _record(self, served: Key, moment: _Moment) -> None:
+        """Record the usage for the turns that come before that of a head which changes it."""
+        # A newcomer comes behind the heads of its own ClusterQueue, so what the last cycle
+        # leaves free counts.
+        if served[0] > moment.recorded:
+            moment.recorded, self.before = served[0], []
+        missing = bisect_left(self.turns, served[1:3]) - len(self.before)
+        if missing > 0:
+            self.before += [with_set_aside(self._tree, moment.kept)] * missing
 
     def _is_kept_out(self, heads: ClusterQueueHeads, fitting: Assignment, kept: _Kept) -> bool:
         """Tell whether a head that fits needs quota set aside for heads that come before it."""
@@ -399,6 +566,10 @@ class SchedulingCycle:
         for leaf, aside in before:
             self._tree.charge(leaf, aside, -1)
         return room < 1
+
+
+def _first(heads: ClusterQueueHeads) -> tuple[int, float, QueueEntry]:
+    return heads.entries[0]
 
 
 def with_set_aside(tree: UsageTree, kept: Iterable[Kept]) -> list[int]:

@@ -16,10 +16,10 @@ from typing import TypeAlias
 
 from webhook.kueue.durations import learned_on, of_any_class, remaining
 from webhook.kueue.flavor_plan import Demand, demand
-from webhook.kueue.profile import FoundStart, start_of, with_placement
+from webhook.kueue.profile import FoundStart, last_start, start_of, with_placement
 from webhook.kueue.quota import tree_names
 from webhook.model.fields import FieldError
-from webhook.model.forecasts import Profile, RunTime, Unseen, home_of, of_queue
+from webhook.model.forecasts import Profile, RunTime, Start, Unseen, home_of, of_queue
 from webhook.model.queues import Amounts, Arrival, Snapshot
 
 _SIGMAS_OF_80_PERCENT = 2.5631
@@ -133,6 +133,23 @@ class StartTimes:
             return None
         elapsed = max(0.0, now - profile.computed_at)
         return start_of(profile, demand, priority=priority, elapsed=elapsed)
+
+    def last_start(
+        self,
+        cluster_queue: str,
+        demand: Demand,
+        first: FoundStart,
+        run_seconds: float,
+        *,
+        now: float,
+        priority: int,
+    ) -> Start:
+        """Return the start from which a Job runs to its end, though others may preempt it."""
+        profile = self.profile(cluster_queue)
+        if profile is None or not profile.outranking:
+            return first.start
+        elapsed = max(0.0, now - profile.computed_at)
+        return last_start(profile, demand, first, run_seconds, priority=priority, elapsed=elapsed)
 
     def profile(self, cluster_queue: str) -> Profile | None:
         """Return a ClusterQueue's profile with all placements of its tree; None: it has none."""

@@ -302,6 +302,8 @@ def later(start: Start, lasts: Delay | RunTime | None) -> Start:
         unseen=start.unseen,
         unordered=start.unordered,
         is_next=start.is_next,
+        preempts=start.preempts,
+        preempted_by=start.preempted_by,
     )
 
 

@@ -66,6 +66,8 @@ class Assessment:
     """Every worker cluster behind its queue."""
     fit: Fit | None = None
     starts_now: bool = False
+    preempts: int = 0
+    """How many Workloads Kueue would preempt for it; 0 also where that is not known."""
     pending: int | None = None
     reserving: int | None = None
     detail: str = ""

@@ -21,7 +21,9 @@ class Absent(Enum):
 
 ABSENT = Absent.ABSENT
 Path: TypeAlias = tuple[str, ...]
-KEYED_BY_NAME = frozenset({"containers", "initContainers", "env"})
+KEYED_BY_NAME = frozenset({"containers", "initContainers", "env", "replicatedJobs"})
+LISTED = (KEYED_BY_NAME | {"workerGroupSpecs"}) - {"env"}
+"""Lists whose elements have places of their own; edits neither add nor remove any of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,19 @@ Rank: TypeAlias = tuple[bool, int]
 pending in the tree are served before, the highest first."""
 
 
+class Outranking(NamedTuple):
+    """Workloads that start together, and whom they may preempt for it."""
+
+    at: float
+    """Seconds since ``Profile.computed_at``."""
+    below: float
+    """They preempt those of a lower priority than this."""
+    owned: tuple[int, ...] | None
+    """They take back quota: from none that finds as much as this of each cell unused of the
+    ClusterQueue's own. None: they are in the same ClusterQueue."""
+    workloads: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """What a new Job would find in one ClusterQueue from now on."""
@@ -110,6 +123,8 @@ class Profile:
     """How long those take to stop that are preempted."""
     outranked_below: int | None = None
     """New Jobs below this priority may be preempted here by others; None: nobody is."""
+    outranking: tuple[Outranking, ...] = ()
+    """Starts of those that are pending and may preempt a new Job for them, the earliest first."""
     spread: tuple[float, ...]
     """Seconds of uncertainty (one sigma) of each of ``times``."""
     behind: tuple[tuple[int, float], ...] = ()
@@ -146,6 +161,9 @@ class Start:
     """All Workloads that are pending there come after it."""
     preempts: bool = False
     """Others have to stop for it: their quota is what it starts on."""
+    preempted_by: int = 0
+    """How many of those that are pending may preempt it before it is done; it is then the start
+    after that."""
 
     @property
     def is_known(self) -> bool:

@@ -1,7 +1,8 @@
 """Which Kueue our forecasts are made for: the tested versions, its gates and its configuration.
 
-A new release of Kueue is tested by reading what has changed there, and then by changing these
-tables: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/features/kube_features.go and
+A new release of Kueue is tested by reading what has changed there, then by a row in RELEASES and by
+changing these tables:
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/features/kube_features.go and
 https://github.com/kubernetes-sigs/kueue/tree/v0.19.2/apis/config. With an untested Kueue policies
 only observe.
 """
@@ -18,15 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from webhook.model.fields import child
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
-from webhook.model.queues import Snapshot
+from webhook.model.queues import KueueRelease, Snapshot
 from webhook.model.reasons import Explained
 
 if TYPE_CHECKING:
     from webhook.model.queues import KueueConfig
 
-
-TESTED: Final = ((0, 19),)
-"""Major and minor."""
 
 _MOST_NAMED: Final = 10
 _MOST_KEPT: Final = 100
@@ -107,7 +105,7 @@ GATES: Final[Mapping[str, Gate]] = {
     "PriorityBoost": Gate(False, _UNMODELLED),
     "PrioritySortingWithinCohort": Gate(True, _UNMODELLED),
     "PropagateBatchJobLabelsToWorkload": Gate(True, _NOTHING),
-    "QuotaCheckStrategy": Gate(True, _UNMODELLED),
+    "QuotaCheckStrategy": Gate(True, _MODELLED),
     "ReclaimablePods": Gate(True, _UNMODELLED),
     "RecomputeAssignmentUponPreemptionTargetsOverlap": Gate(False, _UNMODELLED),
     "RejectUpdatesToCQWithInvalidOnFlavors": Gate(False, _NOTHING),
@@ -151,6 +149,58 @@ GATES: Final[Mapping[str, Gate]] = {
     "WorkloadValidationForPodSetMetadata": Gate(True, _NOTHING),
 }
 """Every gate of Kueue 0.19.2, and the two by which Kubernetes switches many at once."""
+
+_ON, _OFF = Gate(True, _NOTHING), Gate(False, _NOTHING)
+_ABSENT = Gate(None, _UNMODELLED)
+
+RELEASES: Final[Mapping[tuple[int, int], KueueRelease]] = {
+    # As of 0.18.4: https://github.com/kubernetes-sigs/kueue/blob/v0.18.4/pkg/features/kube_features.go
+    (0, 18): KueueRelease(
+        gates={
+            "AdmissionGatedBy": Gate(False, _UNMODELLED),
+            "DRAExtendedResources": _OFF,
+            "DisableWaitForPodsReady": _ABSENT,
+            "DynamicResourceAllocation": _OFF,
+            "FlavorFungibilityPreserveScanProgress": _ABSENT,
+            "KueueDRAIntegrationConsumableCapacity": _ABSENT,
+            "KueueDRAIntegrationExtendedResource": Gate(False, _MODELLED),
+            "KueueDRAIntegrationPartitionableDevices": Gate(False, _JOB_BY_JOB),
+            "LWSImmutableGroupSize": _ABSENT,
+            "LendingLimit": _ON,
+            "LocalQueueDefaulting": _ON,
+            "MultiKueueBatchJobWithManagedBy": _ON,
+            "MultiKueueIncrementalDispatcherConfig": _ABSENT,
+            "MultiKueueIncrementalDispatcherRespectConfigOrder": _ABSENT,
+            "MultiKueueKubeConfigPathValidation": _ABSENT,
+            "MultiKueueRemoteSpecSync": _ABSENT,
+            "PodIntegrationValidateGroupOwner": _ABSENT,
+            "PrioritizePreemptorWorkloads": _ABSENT,
+            "QuotaCheckStrategy": Gate(False, _MODELLED),
+            "RecomputeAssignmentUponPreemptionTargetsOverlap": _ABSENT,
+            "SanitizePodSets": _ON,
+            "SchedulerLibraryIntegration": _ABSENT,
+            "SkipAncestorCheckForDeletedWorkloads": _ABSENT,
+            "SkipReassignmentForPodOwnedWorkloads": Gate(False, _JOB_BY_JOB),
+            "TASAssignmentsEncodingByHostnamePrefix": _ABSENT,
+            "TASCacheTopologyTree": _ABSENT,
+            "TASMultiLayerTopology": Gate(False, _JOB_BY_JOB),
+            "TASReplaceNodeDueToNotReadyOverFixedTime": Gate(True, _JOB_BY_JOB),
+            "TASValidateWorkloadSliceSize": _ABSENT,
+            "UnadmittedWorkloadsExplicitStatus": _ABSENT,
+            "UnadmittedWorkloadsObservability": _ABSENT,
+            "ValidateRayAndSparkJobUpdates": _ABSENT,
+            "WorkloadValidateResourcesAreNonNegative": _ABSENT,
+            "WorkloadValidationForPodSetMetadata": _ABSENT,
+        },
+        no_candidates_last=False,
+        multiplies_retained=True,
+        floors_outputs=False,
+        dispatches_by_name=True,
+        weightless_last=False,
+    ),
+    (0, 19): KueueRelease(),
+}
+"""The tested releases of Kueue by major and minor, the newest last."""
 
 _Fields: TypeAlias = "Mapping[str, Effect | frozenset[str] | _Fields]"
 """Texts are the only values that are modelled."""
@@ -318,14 +368,28 @@ _VERSION: Final = re.compile(
 _BEFORE_RELEASE: Final = re.compile(r"-(alpha|beta|rc|devel|main)\b")
 
 
-def unmodelled_gates(gates: Mapping[str, bool]) -> tuple[str, ...]:
+def release_of(version: str) -> KueueRelease:
+    """Return what Kueue does in a version; in one that is not tested, what the newest does."""
+    tested = release(version)
+    return RELEASES.get(tested, KueueRelease()) if tested else KueueRelease()
+
+
+def is_on(name: str, gates: Mapping[str, bool], row: KueueRelease) -> bool:
+    """Return whether a gate is on where *gates* are set."""
+    gate = row.gates.get(name) or GATES[name]
+    return gates.get(name, bool(gate.default))
+
+
+def unmodelled_gates(
+    gates: Mapping[str, bool], row: KueueRelease = RELEASES[0, 19]
+) -> tuple[str, ...]:
     """Name the gates that are unknown, or change what Kueue does in a way that is not modelled."""
-    changed = sorted(name for name, value in gates.items() if _matters(name, value=value))
+    changed = sorted(name for name, value in gates.items() if _matters(name, row, value=value))
     return tuple(f"featureGates.{_clipped(name)}" for name in changed[:_MOST_KEPT])
 
 
-def _matters(name: str, *, value: bool) -> bool:
-    gate = GATES.get(name)
+def _matters(name: str, row: KueueRelease, *, value: bool) -> bool:
+    gate = row.gates.get(name) or GATES.get(name)
     return gate is None or (gate.effect is _UNMODELLED and value is not gate.default)
 
 
@@ -356,8 +420,8 @@ def _is_one(value: object, texts: frozenset[str]) -> bool:
 def _of_version(manager: KueueManager | None, stated: str) -> Iterator[Doubt]:
     version = stated or (manager.version if manager is not None else "")
     if version:
-        if release(version) not in TESTED:
-            tested = ", ".join(f"{major}.{minor}" for major, minor in TESTED)
+        if release(version) not in RELEASES:
+            tested = ", ".join(f"{major}.{minor}" for major, minor in RELEASES)
             shown = _clipped(version.removeprefix("v"))
             message = f"Kueue {shown} is untested: tested is {tested}"
             yield Doubt(reason=KueueTested.VERSION_UNTESTED, message=message)

@@ -15,7 +15,7 @@ from webhook.model.pods import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
 if TYPE_CHECKING:
     from webhook.model.forecasts import Dispatch, Estimates, JobClass, Profile, RunTime
-    from webhook.model.kueue_support import Doubt, KueueManager
+    from webhook.model.kueue_support import Doubt, Gate, KueueManager
     from webhook.model.pods import PodTemplate
     from webhook.model.policy.fallback_policy import FallbackPolicy
     from webhook.model.reasons import Obstacle
@@ -196,6 +196,30 @@ class Transformation:
     multiply_by: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KueueRelease:
+    """What Kueue does in one of the tested minor versions; the defaults are the newest one's.
+
+    The table is ``model.kueue_support.RELEASES``.
+    """
+
+    gates: Mapping[str, Gate] = field(default_factory=dict)
+    """Those that are not as in ``kueue_support.GATES``."""
+    no_candidates_last: bool = True
+    """A flavor in which a Workload would find nobody to preempt ranks below those in which it could
+    be admitted, whatever ``flavorFungibility.preference`` is."""
+    multiplies_retained: bool = False
+    """``multiplyBy`` of a transformation scales the input that is retained, too."""
+    floors_outputs: bool = True
+    """Outputs of transformations that add up to less than zero count as zero, and do not lower what
+    a pod asks for."""
+    dispatches_by_name: bool = False
+    """MultiKueue's incremental dispatcher asks worker clusters in the order of their names, not in
+    that of the MultiKueueConfig."""
+    weightless_last: bool = True
+    """A LocalQueue of weight 0 that has used nothing is served last of those ordered by usage."""
+
+
 LESS_OR_EQUAL_TO_FINAL_SHARE: Final = "LessThanOrEqualToFinalShare"
 LESS_THAN_INITIAL_SHARE: Final = "LessThanInitialShare"
 
@@ -243,6 +267,10 @@ class KueueConfig:
     requeue_seconds: float = 1.0  # for which released quota lies idle; see ``kueue.schedule``
     unmodelled_gates: tuple[str, ...] = ()
     unmodelled_fields: tuple[str, ...] = ()
+    release: KueueRelease = KueueRelease()
+    """That of the version that runs; the newest where it is not known, or not tested."""
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    """Those that are set, on the command line or in the configuration."""
     is_read: bool = True
     """False: these are defaults, because nothing was found, or it could not be read."""
 

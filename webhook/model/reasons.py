@@ -56,6 +56,16 @@ class Ready(Explained):
         "the ClusterQueue of an option does not exist",
         "Create the ClusterQueue, or mend its name in the policy or the LocalQueue.",
     )
+    KIND_NOT_SERVED = (
+        "KindNotServed",
+        "the cluster does not serve a kind that the policy names",
+        "Install what defines it, or take it out of `match.kinds`.",
+    )
+    KIND_NOT_MANAGED = (
+        "KindNotManaged",
+        "Kueue's integration for a kind that the policy names is off",
+        "Switch it on in Kueue's `integrations.frameworks`, or take it out of `match.kinds`.",
+    )
     PRIORITY_CLASS_NOT_FOUND = (
         "PriorityClassNotFound",
         "the WorkloadPriorityClass for an option's guests does not exist",
@@ -150,6 +160,11 @@ class Obstacle(Explained):
         "immutableEnv",
         "an environment variable would change, which Kubernetes allows at creation only",
         "Set the variable in the Job too, to one value in all containers; `undo --recreate` helps.",
+    )
+    IMMUTABLE_RESOURCES = (
+        "immutableResources",
+        "its resources would change, which its kind allows at creation only",
+        "Nothing in place: `undo --recreate`, or let options differ in nodes and tolerations.",
     )
     IMMUTABLE_RUNTIME_CLASS = (
         "immutableRuntimeClass",
@@ -495,10 +510,15 @@ class Skip(Explained):
         "Kueue leaves this namespace alone (managedJobsNamespaceSelector)",
         "Nothing, or let Kueue's selector take the namespace in.",
     )
+    NO_POD_SETS = (
+        "noPodSets",
+        "it has no pods of its own, so Kueue does not queue it",
+        "Nothing: it uses pods that run already, as a RayJob with `clusterSelector` does.",
+    )
     KIND_NOT_MANAGED = (
         "kindNotManaged",
         "Kueue's integration for this kind of Job is off",
-        "Switch `batch/job` on in Kueue's `integrations.frameworks`.",
+        "Switch it on in Kueue's `integrations.frameworks`, such as `batch/job`.",
     )
     NO_QUEUE = (
         "noQueue",

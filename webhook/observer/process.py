@@ -156,7 +156,10 @@ def _resources(settings: Settings, ring: KeyRing) -> tuple[Resource, ...]:
 def _feed(settings: Settings, resources: Sequence[Resource]) -> Feed:
     with_occupancy, restraint = OccupancyOfSnapshots(), _restraint(settings)
     return Feed(
-        resources, time.monotonic(), complete=lambda snapshot: restraint(with_occupancy(snapshot))
+        resources,
+        time.monotonic(),
+        complete=lambda snapshot: restraint(with_occupancy(snapshot)),
+        stated_version=settings.kueue_version,
     )
 
 

@@ -19,6 +19,7 @@ from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import Occupant, QueuedGroup
 from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.kueue.occupancy import Occupancy
+from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.soonest_start import SoonestStarts
 from webhook.model.fields import FieldError
 from webhook.model.job import Pending
@@ -78,8 +79,11 @@ class Lineup:
         self._counts: defaultdict[Rank, int] = defaultdict(int)
         """Rank to the number of its pending Workloads."""
         self._waiting = [self._ranked(self._with_class(group)) for group in self._waiting]
-        plan = self._planned(self._waiting)
-        self._as_it_is = self._prospect(plan)
+        self._starts = forecast.PlannedStarts(
+            world.snapshot, self._running, self._waiting, self._run_times, world.now, world.contents
+        )
+        plan = self._starts.planned
+        self._as_it_is = self._prospect(plan.begun)
         self._soonest = SoonestStarts(world.snapshot, self._running, self._run_times, world.now)
         self._bounded: dict[tuple[str, int], tuple[MoveTarget, Way]] = {}
         # Options are assessed on the same profiles that moves are compared by.
@@ -131,20 +135,20 @@ class Lineup:
             # The group stays with a count of 0, so that unknown run times are estimated alike.
             waiting.append(self._offers[arrival.key, moved[arrival.key].option])
             waiting.append(replace(group, arrival=replace(arrival, count=0)))
-        return self._prospect(self._planned(waiting))
+        return self._prospect(self._starts.begun_with(waiting))
 
-    def _prospect(self, plan: forecast.Planned) -> Prospect:
+    def _prospect(self, starts: Sequence[StartedWorkloads]) -> Prospect:
         """Sum up the finishes of a forecast, by rank."""
         # Workloads that never start are in no forecast, and count with NEVER_SECONDS each.
         of_ranks = {rank: count * NEVER_SECONDS for rank, count in self._counts.items()}
-        for begun in plan.begun:
+        for begun in starts:
             sooner = (begun.finish - NEVER_SECONDS) * begun.count
             of_ranks[self._ranks[begun.key]] += sooner
         return Prospect(
-            finishes={begun.key: begun.finish for begun in plan.begun},
+            finishes={begun.key: begun.finish for begun in starts},
             total=sum(of_ranks.values()),
             of_ranks=of_ranks,
-            next_start=min((begun.at for begun in plan.begun), default=inf),
+            next_start=min((begun.at for begun in starts), default=inf),
         )
 
     def _ranked(self, group: QueuedGroup) -> QueuedGroup:
@@ -161,12 +165,6 @@ class Lineup:
         """Return a movable Job's group with the class by which its policy expects run times."""
         job_class = self._here.get(group.arrival.key)
         return group if job_class is None else replace(group, job_class=job_class)
-
-    def _planned(self, waiting: Sequence[QueuedGroup]) -> forecast.Planned:
-        world = self._world
-        return forecast.planned(
-            world.snapshot, self._running, waiting, self._run_times, world.now, world.contents
-        )
 
 
 def rank_of(question: MoveQuestion) -> Rank:

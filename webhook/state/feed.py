@@ -41,8 +41,12 @@ class Feed:
         resources: Iterable[Resource],
         now: float,
         complete: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
+        stated_version: str = "",
     ) -> None:
-        """Begin at *now*; *complete* is applied to each snapshot before it is published."""
+        """Begin at *now*; *complete* is applied to each snapshot before it is published.
+
+        *stated_version* is Kueue's version where the settings state it.
+        """
         self._complete = complete
         resources = tuple(resources)
         self._required = {resource.kind for resource in resources if resource.required}
@@ -56,7 +60,7 @@ class Feed:
         self._profiles: Mapping[str, Profile] = {}
         self._not_surveyed: list[SeenWorkload] = []
         self._profiled: list[SeenWorkload] = []
-        self._state = State()
+        self._state = State(stated_version=stated_version)
         # The webhooks' order counts as unproven until their configurations are read.
         self._state.replace(WEBHOOKS, ())
 

@@ -20,6 +20,7 @@ from webhook.model.kueue_support import (
     DISPATCHERS,
     INCREMENTAL,
     KueueManager,
+    is_on,
     is_version,
     unmodelled_fields,
     unmodelled_gates,
@@ -27,12 +28,11 @@ from webhook.model.kueue_support import (
 from webhook.model.pods import Expression, Operator, Selector, read_selector
 from webhook.model.policy import patterns
 from webhook.model.policy.fallback_policy import seconds
-from webhook.model.queues import AdmissionFairSharing, KueueConfig, Transformation
+from webhook.model.queues import AdmissionFairSharing, KueueConfig, KueueRelease, Transformation
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
-_LONG_REQUEUE_GATE = "SchedulerLongRequeueInterval"
 _LONG_REQUEUE_SECONDS = 10.0
-_USAGE_GATE = "AdmissionFairSharing"
+_NEWEST = KueueRelease()
 _LONGEST_DURATION = 32
 _STEP = 3
 
@@ -47,18 +47,25 @@ def read_kueue_config(config_map: Mapping[str, Any]) -> KueueConfig:
     return KueueConfig(managed_namespaces=_all_but_system(namespace), is_read=False)
 
 
-def under_gates(config: KueueConfig, gates: Mapping[str, bool]) -> KueueConfig:
-    """Replace the configuration's feature gates by these.
+def under_gates(
+    config: KueueConfig, gates: Mapping[str, bool], release: KueueRelease = _NEWEST
+) -> KueueConfig:
+    """Return the configuration as a release heeds it when these gates are set.
 
     What its own gate had turned off stays off.
     """
-    is_long = gates.get(_LONG_REQUEUE_GATE, False)
-    by_usage = gates.get(_USAGE_GATE, True)
+    by_usage = is_on("AdmissionFairSharing", gates, release)
+    is_long = is_on("SchedulerLongRequeueInterval", gates, release)
     return replace(
         config,
+        release=release,
+        gates=gates,
+        ignore_undeclared=config.ignore_undeclared and is_on("QuotaCheckStrategy", gates, release),
+        maps_devices=config.maps_devices
+        and is_on("KueueDRAIntegrationExtendedResource", gates, release),
         admission_fair_sharing=config.admission_fair_sharing if by_usage else None,
         requeue_seconds=_LONG_REQUEUE_SECONDS if is_long else KueueConfig().requeue_seconds,
-        unmodelled_gates=unmodelled_gates(gates),
+        unmodelled_gates=unmodelled_gates(gates, release),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from webhook.api import resources as kinds
 from webhook.api.resources import Key, ReadObject
-from webhook.kueue.quota import tree_names
+from webhook.kueue.preemption import candidates_in
 from webhook.kueue.requests import per_pod
 from webhook.learn.dispatches import Dispatches
 from webhook.learn.estimates import AT_ONCE, Failing, Learned, RunTimeLearner, remembered
@@ -22,7 +22,7 @@ from webhook.learn.run_records import ClassRecord
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
 from webhook.model.job import PodSet
-from webhook.model.kueue_support import KueueManager
+from webhook.model.kueue_support import KueueManager, release_of
 from webhook.model.pods import Selector
 from webhook.model.policy.fallback_policy import FallbackPolicy, sort_key
 from webhook.model.queues import (
@@ -46,6 +46,8 @@ from webhook.state.workloads import Admitted, Workloads, key_of_placement
 _Table: TypeAlias = Mapping[Key, Any]
 _Tables: TypeAlias = Mapping[str, _Table]
 _Builder: TypeAlias = Callable[[_Tables], Any]
+_STATED = "kueue_version"
+"""The setting of that name has a table, too."""
 
 
 def _by_name(kind: str) -> _Builder:
@@ -96,14 +98,13 @@ def _default_priority(tables: _Tables) -> int:
 
 def _kueue(tables: _Tables) -> KueueConfig:
     """Merge Kueue's configuration: gates of its command line win over the ConfigMap's."""
-    manager = _first(tables, kinds.KUEUE_DEPLOYMENT)
+    manager = _first(tables, kinds.KUEUE_DEPLOYMENT) or KueueManager()
     config: KueueConfig | None = _first(tables, kinds.KUEUE_CONFIG)
-    if manager is not None and not manager.has_configuration:
+    if not manager.has_configuration:
         config = replace(read_kueue_config(EMPTY), is_read=True)
     config = config or read_kueue_config(EMPTY)
-    if manager is None or manager.gates is None:
-        return config
-    return under_gates(config, manager.gates)
+    release = release_of(_first(tables, _STATED) or manager.version)
+    return under_gates(config, config.gates if manager.gates is None else manager.gates, release)
 
 
 def _kueue_manager(tables: _Tables) -> KueueManager:
@@ -274,33 +275,19 @@ class PendingArrivals:
         )
 
 
-_NEVER = "Never"
-
-
-def _preemptible(snapshot: Snapshot) -> frozenset[str]:
-    """Return the ClusterQueues whose own policy, or that of another of their tree, may preempt."""
-    trees = tree_names(snapshot.cluster_queues, snapshot.cohorts)
-    queues = snapshot.cluster_queues.values()
-    reclaimed = {
-        trees[queue.name] for queue in queues if queue.preemption.reclaim_within_cohort != _NEVER
-    }
-    return frozenset(
-        queue.name
-        for queue in queues
-        if queue.preemption.within_cluster_queue != _NEVER
-        or (queue.cohort and trees[queue.name] in reclaimed)
-    )
-
-
 SHAPES_PER_QUEUE = 64
 """Each costs some tens of microseconds whenever its cohort changes; further shapes only wait."""
 
 
 class State:
-    def __init__(self, at_once: int | None = AT_ONCE) -> None:
-        """Estimate the run times of *at_once* classes a snapshot; None: of all."""
+    def __init__(self, at_once: int | None = AT_ONCE, *, stated_version: str = "") -> None:
+        """Estimate the run times of *at_once* classes a snapshot; None: of all.
+
+        *stated_version* is Kueue's version where the settings state it.
+        """
         self._at_once = at_once
         self._tables: dict[str, dict[Key, Any]] = {kind: {} for kind in BUILDERS}
+        self._tables[_STATED] = {("", ""): stated_version}
         self._changed: set[str] = set()
         self._known: set[str] = set()
         """Kinds that have been listed; the others keep the snapshot's defaults."""
@@ -540,7 +527,7 @@ class State:
             snapshot.cluster_queues is not before.cluster_queues
             or snapshot.cohorts is not before.cohorts
         ):
-            preemptible = _preemptible(snapshot)
+            preemptible = candidates_in(snapshot)
             dirty.update(self._preemptible ^ preemptible)
             self._preemptible = preemptible
         if not dirty:

@@ -225,8 +225,18 @@ class TolerationChanges(Structural):
 
 
 class Adaptation(Structural):
-    """What this option changes in the pod template. Absent: nothing but the queue."""
+    """What this option changes in the pod templates. Absent: nothing but the queue."""
 
+    pod_sets: (
+        Annotated[
+            tuple[ContainerName, ...],
+            Field(min_length=1, max_length=18, json_schema_extra=UNIQUE),
+            AfterValidator(_unique),
+        ]
+        | None
+    ) = None
+    """Pod sets that all of this applies to, by the names that Kueue gives them: `main` in a Job,
+    `head` and the groups of workers in a RayJob, the replicated Jobs in a JobSet. Absent: all."""
     accelerator: Accelerator = Accelerator.KEEP
     """Keep, or Remove: take away every extended accelerator resource, the node selectors,
     affinity terms and tolerations that pin to it and the runtime class. No variable is set: where
@@ -295,6 +305,7 @@ class LabelSelector(Structural):
     """Requirements on labels."""
 
 
+KindName: TypeAlias = Literal["Job", "JobSet", "RayCluster", "RayJob"]
 Bound = Annotated[int, Field(strict=True, ge=0, le=10**15)]
 
 
@@ -329,6 +340,12 @@ class Match(Structural):
     `jobSelector`, `maxRequests`, `args` or `env` must be given; `jobSelector: {}` says every Job.
     """
 
+    kinds: Annotated[
+        tuple[KindName, ...],
+        Field(min_length=1, max_length=16, json_schema_extra=UNIQUE),
+        AfterValidator(_unique),
+    ] = ("Job",)
+    """Kinds of Jobs; each must be among the chart's `kinds`, and switched on in Kueue."""
     namespace_selector: LabelSelector | None = None
     """Namespaces, by their labels. Absent: all but system namespaces and our own."""
     job_selector: LabelSelector | None = None

@@ -1,0 +1,112 @@
+"""What Kueue does in one tested release and not in another: each rule with the row of each."""
+
+import math
+
+import pytest
+
+from tests.builders import cluster_queue, container, snapshot, template
+from tests.state.kueue import configuration, deployment
+from webhook.api import resources as kinds
+from webhook.kueue.assignment import PreemptionMode, is_better
+from webhook.kueue.fair_sharing import queue_usage
+from webhook.kueue.multikueue import asked_after
+from webhook.kueue.requests import per_pod
+from webhook.model.kueue_support import RELEASES
+from webhook.model.queues import (
+    MULTIKUEUE,
+    PREEMPTION_OVER_BORROWING,
+    AdmissionCheck,
+    KueueConfig,
+    Transformation,
+)
+from webhook.state.state import State
+
+OLD, NEW = RELEASES[0, 18], RELEASES[0, 19]
+NO_CANDIDATES, BORROWS = (PreemptionMode.NO_CANDIDATES, 0), (PreemptionMode.FITS, 1)
+MIG = "nvidia.com/mig-1g.5gb"
+
+
+@pytest.mark.parametrize(("release", "is_preferred"), [(OLD, True), (NEW, False)])
+def test_a_flavor_with_nobody_to_preempt_is_preferred_to_borrowing(release, is_preferred):
+    queue = cluster_queue(preference=PREEMPTION_OVER_BORROWING)
+
+    assert is_better(NO_CANDIDATES, BORROWS, queue, release=release) is is_preferred
+    assert is_better(BORROWS, NO_CANDIDATES, queue, release=release) is not is_preferred
+    assert not is_better(NO_CANDIDATES, BORROWS, cluster_queue(), release=release)
+    assert not is_better((PreemptionMode.WAITS, 0), BORROWS, queue, release=release)
+
+
+@pytest.mark.parametrize(
+    ("release", "retained", "slots"),
+    [(OLD, 6, 7), (NEW, 2, 10)],
+)
+def test_transformations_reach_what_is_retained(release, retained, slots):
+    pods = template(container(requests={MIG: "2", "cpu": "3", "example.com/slots": "10"}))
+    scaled = Transformation(input=MIG, outputs={"memory": "1Gi"}, multiply_by="cpu")
+    lowered = Transformation(input="cpu", outputs={"example.com/slots": "-1"})
+
+    def asked(rule):
+        kueue = KueueConfig(transformations=(rule,), release=release)
+        return per_pod(pods, limit_ranges=(), overheads={}, kueue=kueue)
+
+    assert (asked(scaled)[MIG], asked(scaled)["memory"]) == (retained, 6 << 30)
+    assert asked(lowered)["example.com/slots"] == slots
+
+
+@pytest.mark.parametrize(("release", "seconds"), [(OLD, [300.0, 0.0]), (NEW, [0.0, 300.0])])
+def test_the_incremental_dispatcher_asks_clusters_in_an_order(release, seconds):
+    queue = cluster_queue(checks=("multikueue",))
+    found = snapshot(
+        queue,
+        checks={
+            "multikueue": AdmissionCheck(
+                name="multikueue", controller=MULTIKUEUE, parameters="config"
+            )
+        },
+        multikueue_configs={"config": ("west", "east")},
+        kueue=KueueConfig(clusters_per_round=1, release=release),
+    )
+
+    assert [asked_after(name, queue, found) for name in ("west", "east")] == seconds
+
+
+@pytest.mark.parametrize(("release", "unused"), [(OLD, -math.inf), (NEW, math.inf)])
+def test_a_local_queue_without_weight_is_served(release, unused):
+    def usage(consumed):
+        return queue_usage(
+            consumed, weight=0, resource_weights={}, weightless_last=release.weightless_last
+        )
+
+    assert (usage({}), usage({"cpu": 1.0})) == (unused, math.inf)
+
+
+RULES = """
+resources:
+  quotaCheckStrategy: IgnoreUndeclared
+  deviceClassMappings: [{name: gpu, deviceClassNames: [gpu.example.com]}]
+"""
+BOTH = "--feature-gates=QuotaCheckStrategy=true,KueueDRAIntegrationExtendedResource=true"
+
+
+@pytest.mark.parametrize(
+    ("version", "arguments", "stated", "found"),
+    [
+        ("v0.18.4", [], "", (OLD, False)),
+        ("v0.18.4", [BOTH], "", (OLD, True)),
+        ("v0.19.2", [], "", (NEW, True)),
+        ("v0.19.2", [], "0.18", (OLD, False)),
+        ("latest", [], "", (NEW, True)),
+    ],
+)
+def test_the_configuration_is_heeded_as_the_running_release_heeds_it(
+    version, arguments, stated, found
+):
+    state = State(stated_version=stated)
+    state.replace(kinds.KUEUE_CONFIG, [configuration(RULES)])
+    manager = deployment(image=f"kueue:{version}", args=["--config=/x.yaml", *arguments])
+    state.replace(kinds.KUEUE_DEPLOYMENT, [manager])
+
+    kueue = state.snapshot(0.0, 0.0).kueue
+
+    assert (kueue.release, kueue.ignore_undeclared, kueue.maps_devices) == (*found, found[1])
+    assert kueue.unmodelled_gates == ()

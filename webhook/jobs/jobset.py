@@ -1,0 +1,105 @@
+"""JobSets: a pod set for each of their replicated Jobs.
+
+While they are suspended, only metadata, node selectors and tolerations of their pods may change.
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/jobset/jobset_controller.go
+https://github.com/kubernetes-sigs/jobset/blob/v0.12.0/pkg/webhooks/jobset_webhook.go#L371
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from webhook.jobs import batch, served_job
+from webhook.jobs.job_kind import JobKind, allowed_in, held_back_by, true_conditions
+from webhook.jobs.served_job import ServedPodSet
+from webhook.model import fields
+from webhook.model.edits import Edit, Path
+from webhook.model.fields import FieldError, child
+from webhook.model.job import Job
+from webhook.model.reasons import Obstacle
+
+_JOBS: Path = ("spec", "replicatedJobs")
+_BELOW: Path = ("template", "spec", "template")
+_TEMPLATES: tuple[Path, ...] = ((*_JOBS, "*", *_BELOW),)
+_CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
+_ENDED = frozenset({"Completed", "Failed"})
+
+
+def read(source: Mapping[str, Any]) -> Job:
+    """Return a JobSet as the API server sends it.
+
+    Raises:
+        FieldError: a field that decisions depend on has a wrong type or an impossible value.
+
+    """
+    spec = fields.mapping(source, "spec", "")
+    replicated = fields.objects(spec, "replicatedJobs", "spec")
+    names = [fields.text(job, "name", where) for job, where in replicated]
+    if len({*names, ""}) <= len(names):
+        raise FieldError(".".join(_JOBS), "expected a name of its own for each")
+    return served_job.read(
+        source,
+        kind="JobSet",
+        pod_sets=served_job.read_pod_sets([_pod_set(job, where) for job, where in replicated]),
+        managed_by=fields.text(spec, "managedBy", "spec") or None,
+    )
+
+
+def _pod_set(replicated: Mapping[str, Any], path: str) -> ServedPodSet:
+    """Read a replicated Job; Kueue counts its pods as those of a Job, for each replica."""
+    name = fields.text(replicated, "name", path)
+    here = child(child(path, "template"), "spec")
+    job = fields.mapping(fields.mapping(replicated, "template", path), "spec", path)
+    replicas = fields.integer(replicated, "replicas", path)
+    return ServedPodSet(
+        name=name.lower(),
+        pods=(1 if replicas is None else replicas) * batch.pods_of(job, here),
+        path=(*_JOBS, name, *_BELOW),
+        template=fields.mapping(job, "template", here),
+    )
+
+
+def _held_back(source: Mapping[str, Any]) -> Obstacle | None:
+    """Return why this JobSet cannot be moved or undone; None: it can.
+
+    Raises:
+        FieldError: a field that this depends on has a wrong type.
+
+    """
+    status = fields.mapping(source, "status", "")
+    running = fields.objects(status, "replicatedJobsStatus", "status")
+    return held_back_by(
+        source,
+        JOBSET.suspend,
+        controller=_CONTROLLER,
+        is_over=not _ENDED.isdisjoint(true_conditions(status)),
+        has_pods=any(fields.integer(job, "active", where) for job, where in running),
+    )
+
+
+def _immutable(below: Path, edit: Edit) -> Obstacle | None:
+    """Return why JobSet's webhook refuses an edit at a path *below* a suspended one's template."""
+    match below:
+        case () | ("metadata", *_) | ("spec", "nodeSelector" | "tolerations", *_):
+            return None
+        case ("spec", "containers" | "initContainers", _, "resources", *_):
+            return Obstacle.IMMUTABLE_RESOURCES
+        case ("spec", "affinity"):
+            return Obstacle.IMMUTABLE_AFFINITY
+    return batch.immutable(below, edit)
+
+
+JOBSET: Final = JobKind(
+    group="jobset.x-k8s.io",
+    version="v1alpha2",
+    kind="JobSet",
+    plural="jobsets",
+    framework="jobset.x-k8s.io/jobset",
+    templates=_TEMPLATES,
+    allowed=allowed_in(_TEMPLATES),
+    suspend=("spec", "suspend"),
+    read=read,
+    held_back=_held_back,
+    immutable=_immutable,
+)

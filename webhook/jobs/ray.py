@@ -1,0 +1,259 @@
+"""RayJobs and RayClusters: a head, groups of workers, and what KubeRay adds that Kueue counts.
+
+All of them but ``managedBy`` may change while they are suspended. It must not know policies.
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/raycluster/common.go
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/rayjob/rayjob_controller.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from webhook.jobs import served_job
+from webhook.jobs.job_kind import JobKind, allowed_in, held_back_by
+from webhook.jobs.served_job import ServedPodSet
+from webhook.model import fields, quantity
+from webhook.model.edits import Edit, Path
+from webhook.model.fields import FieldError, child
+from webhook.model.job import Job
+from webhook.model.pods import Container, Resources, read_resources
+from webhook.model.reasons import Obstacle
+
+_CLUSTER: Path = ("spec", "rayClusterSpec")
+_SUBMITTER: Path = ("spec", "submitterPodTemplate")
+_CONTROLLER = "ray.io/kuberay-operator"
+_AUTOSCALER = Resources(
+    requests={"cpu": "500m", "memory": "512Mi"}, limits={"cpu": "500m", "memory": "512Mi"}
+)
+_SUBMITTING = Resources(
+    requests={"cpu": "500m", "memory": "200Mi"}, limits={"cpu": "1", "memory": "1Gi"}
+)
+_CLEANUP: Final = {"cpu": "200m", "memory": "256Mi"}
+"""What Kueue counts at least for the head where a job cleans up Redis afterwards."""
+_SURVIVES = "ray.io/ft-enabled"
+_GPUS = ("GPU", "num-gpus")
+"""How Ray itself is told of GPUs: they would still be expected of pods that have lost theirs."""
+
+
+def read_job(source: Mapping[str, Any]) -> Job:
+    """Return a RayJob as the API server sends it; one for a cluster that exists has no pod sets.
+
+    Raises:
+        FieldError: a field that decisions depend on has a wrong type or an impossible value.
+
+    """
+    spec = fields.mapping(source, "spec", "")
+    cluster = fields.mapping(spec, "rayClusterSpec", "spec")
+    pod_sets = () if spec.get("clusterSelector") or not cluster else _pod_sets(cluster, _CLUSTER)
+    unmodelled = _unmodelled(cluster, source, ".".join(_CLUSTER))
+    if _is_positive(spec.get("entrypointNumGpus")):
+        unmodelled = "its entrypointNumGpus, which Ray would go on asking for,"
+    return served_job.read(
+        source,
+        kind="RayJob",
+        pod_sets=served_job.read_pod_sets(_with_submitter(tuple(pod_sets), spec)),
+        managed_by=fields.text(spec, "managedBy", "spec") or None,
+        active_deadline_seconds=fields.integer(spec, "activeDeadlineSeconds", "spec"),
+        unmodelled=unmodelled,
+    )
+
+
+def read_cluster(source: Mapping[str, Any]) -> Job:
+    """Return a RayCluster as the API server sends it.
+
+    Raises:
+        FieldError: a field that decisions depend on has a wrong type or an impossible value.
+
+    """
+    spec = fields.mapping(source, "spec", "")
+    return served_job.read(
+        source,
+        kind="RayCluster",
+        pod_sets=served_job.read_pod_sets(tuple(_pod_sets(spec, ("spec",)))),
+        managed_by=fields.text(spec, "managedBy", "spec") or None,
+        unmodelled=_unmodelled(spec, source, "spec"),
+    )
+
+
+def _pod_sets(cluster: Mapping[str, Any], path: Path) -> Iterator[ServedPodSet]:
+    """Yield the pod sets of a RayClusterSpec at *path*, as Kueue's ``BuildPodSets`` does."""
+    here = ".".join(path)
+    head = fields.mapping(cluster, "headGroupSpec", here)
+    yield ServedPodSet(
+        name="head",
+        pods=1,
+        path=(*path, "headGroupSpec", "template"),
+        template=fields.mapping(head, "template", child(here, "headGroupSpec")),
+        added=_autoscaler(cluster, here),
+    )
+    names: set[str] = set()
+    for group, where in fields.objects(cluster, "workerGroupSpecs", here):
+        name = fields.text(group, "groupName", where)
+        if not name or name in names:
+            raise FieldError(child(where, "groupName"), "expected a name of its own")
+        names.add(name)
+        yield ServedPodSet(
+            # ``NewPodSetReference`` writes names of pod sets in small letters.
+            name=name.lower(),
+            pods=_workers(group, where),
+            path=(*path, "workerGroupSpecs", name, "template"),
+            template=fields.mapping(group, "template", where),
+        )
+
+
+def _workers(group: Mapping[str, Any], path: str) -> int:
+    """Count the pods of a group of workers (``effectiveWorkerCount``)."""
+    replicas = fields.integer(group, "replicas", path)
+    hosts = fields.integer(group, "numOfHosts", path) or 1
+    return (1 if replicas is None else replicas) * max(1, hosts)
+
+
+def _autoscaler(cluster: Mapping[str, Any], path: str) -> tuple[Container, ...]:
+    """Return the container that KubeRay adds to the head for autoscaling, if it does."""
+    if not fields.flag(cluster, "enableInTreeAutoscaling", path):
+        return ()
+    options, here = fields.mapping(cluster, "autoscalerOptions", path), child(path, "autoscaler")
+    given = options.get("resources") is not None
+    resources = read_resources(options, here) if given else _AUTOSCALER
+    return (Container(name="autoscaler", resources=resources),)
+
+
+def _with_submitter(
+    pod_sets: tuple[ServedPodSet, ...], spec: Mapping[str, Any]
+) -> Sequence[ServedPodSet]:
+    """Add what submits a RayJob: a pod of its own, a container of the head, or nothing."""
+    mode = fields.text(spec, "submissionMode", "spec", "K8sJobMode")
+    if not pod_sets:
+        return ()
+    head, *workers = pod_sets
+    if mode == "SidecarMode":
+        container = Container(name="ray-job-submitter", resources=_SUBMITTING)
+        return (head._replace(added=(*head.added, container)), *workers)
+    if mode != "K8sJobMode":
+        return pod_sets
+    given = spec.get("submitterPodTemplate") is not None
+    pods = fields.mapping(spec, "submitterPodTemplate", "spec") if given else _submitter(head)
+    path = _SUBMITTER if given else ()
+    return (*pod_sets, ServedPodSet(name="submitter", pods=1, path=path, template=pods))
+
+
+def _submitter(head: ServedPodSet) -> Mapping[str, Any]:
+    """Return the template that KubeRay makes where a RayJob has none for its submitter."""
+    containers = fields.objects(fields.mapping(head.template, "spec", ""), "containers", "spec")
+    resources = {"requests": _SUBMITTING.requests, "limits": _SUBMITTING.limits}
+    first = {"name": "ray-job-submitter", "resources": resources}
+    if containers and containers[0][0].get("image"):
+        first["image"] = containers[0][0]["image"]
+    return {"spec": {"containers": [first]}}
+
+
+def _unmodelled(cluster: Mapping[str, Any], source: Mapping[str, Any], path: str) -> str:
+    """Return what is not modelled of a RayClusterSpec at *path*, in words; empty: nothing."""
+    annotations = fields.texts(fields.mapping(source, "metadata", ""), "annotations", "metadata")
+    head = fields.mapping(cluster, "headGroupSpec", path)
+    survives = annotations.get(_SURVIVES, "").lower() == "true"
+    if (survives or cluster.get("gcsFaultToleranceOptions")) and _is_below_cleanup(head):
+        return "the Redis clean-up, which asks for more than its head,"
+    for group, where in ((head, "head"), *fields.objects(cluster, "workerGroupSpecs", path)):
+        for key in ("rayStartParams", "resources"):
+            told = fields.mapping(group, key, where)
+            if any(_is_positive(told.get(name)) for name in _GPUS):
+                return f"what Ray is told of GPUs in {key}"
+    return ""
+
+
+def _is_below_cleanup(head: Mapping[str, Any]) -> bool:
+    """Tell whether the first container of the head asks for less than the clean-up."""
+    here = "headGroupSpec.template.spec"
+    pods = fields.mapping(fields.mapping(head, "template", here), "spec", here)
+    for container, where in fields.objects(pods, "containers", here)[:1]:
+        asked = read_resources(container, where)
+        requests = {**asked.limits, **asked.requests}
+        return any(
+            quantity.nano(requests.get(name, "0")) < quantity.nano(least)
+            for name, least in _CLEANUP.items()
+        )
+    return False
+
+
+def _is_positive(amount: Any) -> bool:
+    """Tell whether a number, or its text, is more than zero; what is no number may be."""
+    if amount is None or isinstance(amount, bool):
+        return False
+    try:
+        return float(amount) > 0
+    except (TypeError, ValueError):
+        return True
+
+
+def _held_back_job(source: Mapping[str, Any]) -> Obstacle | None:
+    """Return why this RayJob cannot be moved or undone; None: it can.
+
+    Raises:
+        FieldError: a field that this depends on has a wrong type.
+
+    """
+    status = fields.text(fields.mapping(source, "status", ""), "jobDeploymentStatus", "status")
+    return held_back_by(
+        source,
+        RAYJOB.suspend,
+        controller=_CONTROLLER,
+        is_over=status in ("Complete", "Failed"),
+        has_pods=status not in ("", "Suspended"),
+    )
+
+
+def _held_back_cluster(source: Mapping[str, Any]) -> Obstacle | None:
+    """Return why this RayCluster cannot be moved or undone; None: it can.
+
+    Raises:
+        FieldError: a field that this depends on has a wrong type.
+
+    """
+    status = fields.text(fields.mapping(source, "status", ""), "state", "status")
+    return held_back_by(
+        source,
+        RAYCLUSTER.suspend,
+        controller=_CONTROLLER,
+        is_over=False,
+        has_pods=status not in ("", "suspended"),
+    )
+
+
+def _immutable(_below: Path, _edit: Edit) -> Obstacle | None:
+    """Return nothing: no field of a suspended RayCluster's pods is immutable."""
+    return None
+
+
+def _templates(path: Path) -> tuple[Path, ...]:
+    head = (*path, "headGroupSpec", "template")
+    return head, (*path, "workerGroupSpecs", "*", "template")
+
+
+RAYJOB: Final = JobKind(
+    group="ray.io",
+    version="v1",
+    kind="RayJob",
+    plural="rayjobs",
+    framework="ray.io/rayjob",
+    templates=(*_templates(_CLUSTER), _SUBMITTER),
+    allowed=allowed_in((*_templates(_CLUSTER), _SUBMITTER)),
+    suspend=("spec", "suspend"),
+    read=read_job,
+    held_back=_held_back_job,
+    immutable=_immutable,
+    can_change_env=True,
+)
+RAYCLUSTER: Final = replace(
+    RAYJOB,
+    kind="RayCluster",
+    plural="rayclusters",
+    framework="ray.io/raycluster",
+    templates=_templates(("spec",)),
+    allowed=allowed_in(_templates(("spec",))),
+    read=read_cluster,
+    held_back=_held_back_cluster,
+    finishes=False,
+)
