@@ -28,7 +28,6 @@ from webhook.console.access import AccessQuery, Reviews, Unanswered, Unknown, Vi
 from webhook.console.console import lease_in, savings_in
 from webhook.controller import controller, mover, policy_status, records
 from webhook.controller import records as run_times
-from webhook.controller.key_keeper import KeyKeeper
 from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.controller.unreviewed import JOBS
 from webhook.hindsight.entries import FinishedRun
@@ -43,6 +42,7 @@ from webhook.observer import cluster_watches
 from webhook.reconsider.plan import Move, MoveCandidate, Way
 from webhook.state.feed import Feed
 from webhook.state.run_records_reader import RunRecordsReader
+from webhook.state.signing_keys import KeyKeeper
 from webhook.state.watched import signing_keys, watched
 from webhook.state.workload import read_workload
 
