@@ -14,7 +14,7 @@ from tests.commands.apiserver import serving
 from tests.flow.moves import pending, plain, reconsidering, with_spec
 from tests.reviews import light_job
 from tests.servers import Server
-from webhook.commands import recreate
+from webhook.commands import undo as undoing
 from webhook.commands.undo import command
 from webhook.model.job import UNDONE
 
@@ -89,7 +89,7 @@ class ApiServer:
 @pytest.fixture
 def undo(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(recreate, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(undoing, "_POLL_SECONDS", 0.0)
 
     def run(cluster, *words, answers=None, yes=True):
         given = ["light", "--recreate", *(["--yes"] if yes else []), *words]

@@ -26,9 +26,8 @@ from webhook.api.watch import Follower, WatchUpdate
 from webhook.commands import probe, unfinished
 from webhook.console.access import AccessQuery, Reviews, Unanswered, Unknown, Viewer
 from webhook.console.console import lease_in, savings_in
-from webhook.controller import controller, policy_status, records, repairs
+from webhook.controller import controller, mover, policy_status, records
 from webhook.controller import records as run_times
-from webhook.controller.key_keeper import KeyKeeper
 from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.controller.unreviewed import JOBS
 from webhook.hindsight.entries import FinishedRun
@@ -43,6 +42,7 @@ from webhook.observer import cluster_watches
 from webhook.reconsider.plan import Move, MoveCandidate, Way
 from webhook.state.feed import Feed
 from webhook.state.run_records_reader import RunRecordsReader
+from webhook.state.signing_keys import KeyKeeper
 from webhook.state.watched import signing_keys, watched
 from webhook.state.workload import read_workload
 
@@ -263,13 +263,13 @@ def asking_what(_, kubeconfig, __):
 
 def moving(_, kubeconfig, namespace):
     """Ask for the move of a Job that is gone, as the controller does."""
-    return _complaint(lambda: repairs.ask(Client(kubeconfig), PENDING_JOB, MOVE))
+    return _complaint(lambda: mover.ask(Client(kubeconfig), PENDING_JOB, MOVE))
 
 
 def repairing(_, kubeconfig, namespace):
     """Take quota back from a Workload that is gone, as the controller does."""
     wanted = {"spec": {"active": False}}
-    return _complaint(lambda: repairs.to_workload(Client(kubeconfig), WORKLOAD, wanted))
+    return _complaint(lambda: mover.to_workload(Client(kubeconfig), WORKLOAD, wanted))
 
 
 def _complaint(act):

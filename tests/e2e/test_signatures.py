@@ -17,9 +17,8 @@ from tests.e2e.decisions import DECISION, applied_policy, decision_of, fill, fin
 from tests.e2e.moving import FASTER, hold, is_refused
 from tests.e2e.plane import job_of, wait_for
 from webhook.api.resources import SIGNING_KEYS
-from webhook.controller.key_keeper import OVERLAP_SECONDS, RENEW_SECONDS, renewed
 from webhook.model.signatures import is_own_record
-from webhook.state.signing_keys import read_keys, to_secret
+from webhook.state.signing_keys import OVERLAP_SECONDS, RENEW_SECONDS, read_keys, renewed, to_secret
 
 pytestmark = pytest.mark.xdist_group("own-plane")
 

@@ -5,7 +5,6 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.controller.key_keeper import OVERLAP_SECONDS, RENEW_SECONDS, renewed
 from webhook.model.signatures import (
     SigningKey,
     SigningKeys,
@@ -17,6 +16,7 @@ from webhook.model.signatures import (
     signed_words,
     unsigned_id,
 )
+from webhook.state.signing_keys import OVERLAP_SECONDS, RENEW_SECONDS, renewed
 
 NOW = 1_800_000_000
 KEYS = SigningKeys(

@@ -11,7 +11,7 @@ from tests.properties.jobs import adaptations, jobs
 from tests.properties.moved_jobs import EXAMPLES, KIND, created, moved, patched, submitted, world
 from webhook.admission import patch
 from webhook.decide.match import OPT_OUT, POLICY
-from webhook.flow import reapply, undoing
+from webhook.flow import moving, reapply
 from webhook.jobs.movable import changes_template
 from webhook.model.decision import Declined, Undone
 from webhook.model.job import (
@@ -94,7 +94,7 @@ def test_undone_it_is_what_was_submitted_and_pinned(source, first, second, moves
         stored = moved(stored, option, found)
 
     asked = asking(stored, "none")
-    outcome = undoing.undo(asked, KIND, time=NOW)
+    outcome = moving.undo(asked, KIND, time=NOW)
     after = patched(asked, outcome)
 
     if isinstance(outcome, Declined):
@@ -125,7 +125,7 @@ def test_pods_see_variables_as_they_were_submitted(source, value, taken):
         stored = moved(stored, "cpu", found)
 
     asked = asking(stored, "none")
-    outcome = undoing.undo(asked, KIND, time=NOW)
+    outcome = moving.undo(asked, KIND, time=NOW)
 
     # What the kubelet would replace is in no annotation, so that the option's value is fixed.
     fixed = taken == "cpu" and "$" in value
@@ -144,7 +144,7 @@ def test_the_manifest_applied_after_an_undo_changes_nothing(source, first, secon
     for option in moves:
         stored = moved(stored, option, found)
     after = plain(
-        patched(asked := asking(stored, "none"), outcome := undoing.undo(asked, KIND, time=NOW))
+        patched(asked := asking(stored, "none"), outcome := moving.undo(asked, KIND, time=NOW))
     )
     assume(isinstance(outcome, Undone))
 
@@ -181,4 +181,4 @@ def test_a_job_without_a_decision_is_pinned_and_nothing_else(source):
     job = pending(source)
     asked = asking(job, "none")
 
-    assert patched(asked, undoing.undo(asked, KIND, time=NOW)) == pinned(job)
+    assert patched(asked, moving.undo(asked, KIND, time=NOW)) == pinned(job)

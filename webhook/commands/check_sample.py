@@ -24,7 +24,7 @@ from webhook.commands.deciding import kind_of
 from webhook.commands.manifest import ManifestObject, read_job, read_policies
 from webhook.decide import match, options
 from webhook.decide.match import OPT_OUT, POLICY
-from webhook.flow import carry_out, decided_job, undoing
+from webhook.flow import carry_out, decided_job, moving
 from webhook.jobs import JOB, batch
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
@@ -226,7 +226,7 @@ class _Trials:
         raw = self._kind.read(variant)
         if not self._job.queue:
             return Obstacle.NO_QUEUE
-        restored = undoing.put_back(raw, self._job, self._kind)
+        restored = moving.put_back(raw, self._job, self._kind)
         if isinstance(restored, Obstacle):
             return restored
         changes = any("resources" in edit.path for edit in self._kind.edits(raw, restored))

@@ -31,7 +31,6 @@ from webhook.api.watch import Follower, WatchUpdate
 from webhook.controller import unreviewed
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.job_events import JobEvents, RateLimit
-from webhook.controller.key_keeper import KeyKeeper
 from webhook.controller.mover import STEP_SECONDS, Mover
 from webhook.controller.policy_status import PolicyReport, reconcile_policies
 from webhook.controller.records import RUNS, Records, read_run
@@ -45,7 +44,7 @@ from webhook.server import lifecycle, probes
 from webhook.settings import Settings
 from webhook.state.feed import Feed
 from webhook.state.pipe import Update, apply_update
-from webhook.state.signing_keys import KeyRing
+from webhook.state.signing_keys import KeyKeeper, KeyRing
 from webhook.state.watched import proven, signing_keys, watched
 
 ANSWER_SECONDS: Final = 3.0

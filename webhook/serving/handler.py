@@ -19,7 +19,7 @@ from typing import Any
 
 from webhook.admission import patch
 from webhook.admission.review import Review, Verdict, probe_verdict
-from webhook.flow import create, decided_job, moving, reapply, undoing
+from webhook.flow import create, decided_job, moving, reapply
 from webhook.flow.reapply import Asked
 from webhook.jobs import KINDS, JobKind
 from webhook.kueue.occupancy import Occupancy
@@ -223,7 +223,7 @@ class Handler:
             # What an old state says of Workloads counts no more: the Job alone decides.
             if self.state_age_seconds() > self._rules.max_state_age_seconds:
                 snapshot = replace(snapshot, obstacles={})
-            return undoing.undo(source, kind, snapshot, time=now)
+            return moving.undo(source, kind, snapshot, time=now)
         with self._lock:
             moment = self._moment(review.uid, self._clock())
             return moving.move(source, kind, self._occupancy(), moment, self._rules)

@@ -1,16 +1,21 @@
-"""The Secret with the keys that decisions are signed with: read, written, and kept for readers.
+"""The Secret with the keys that decisions are signed with: made, rotated, read, and kept for readers.
 
-``data.keys`` is JSON: ``since``, ``signing`` (an id) and ``keys``, each with id, made and secret.
+``data.keys`` is JSON: ``since``, ``signing`` (an id) and ``keys``, each with id, made and secret. A
+new key signs only after every server has had time to read it, and an old one goes on verifying, so
+that no decision is lost when the key changes. Deleting the Secret revokes all keys.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed
 from webhook.api.resources import SIGNING_KEYS, ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.model import fields
@@ -96,3 +101,111 @@ class KeyRing:
     ) -> Callable[[str, Mapping[str, Any]], ReadObject]:
         """Return a reader of objects that uses the keys current at each read."""
         return lambda kind, source: read_with(kind, source, self.keys())
+
+
+KEEP_SECONDS: Final = 30.0
+"""Between two reads of the Secret."""
+RENEW_SECONDS: Final = 90 * 86_400
+OVERLAP_SECONDS: Final = 120
+"""From the publication of a key until it signs; and for so long after the first key unsigned
+decisions are accepted, as a server may have decided before it knew the key."""
+MOST_KEYS: Final = 5
+"""Beyond, the oldest is dropped, and what it signed a year ago does not count any more."""
+_SECRET_BYTES: Final = 32
+
+
+def new_key(unix: float) -> SigningKey:
+    return SigningKey(
+        id=secrets.token_hex(4), made=int(unix), secret=secrets.token_bytes(_SECRET_BYTES)
+    )
+
+
+def renewed(
+    keys: SigningKeys | None, unix: float, make: Callable[[float], SigningKey] = new_key
+) -> SigningKeys:
+    """Return the keys as they should be now; the very same object if nothing is due.
+
+    *unix* is the current time in seconds since 1970.
+    """
+    if keys is None:
+        first = make(unix)
+        return SigningKeys(keys=(first,), signing=first.id, since=int(unix) + OVERLAP_SECONDS)
+    newest = keys.keys[-1]
+    if newest.made + RENEW_SECONDS <= unix:
+        return replace(keys, keys=(*keys.keys, make(unix))[-MOST_KEYS:])
+    if keys.signing != newest.id and newest.made + OVERLAP_SECONDS <= unix:
+        return replace(keys, signing=newest.id)
+    return keys
+
+
+class KeyKeeper:
+    def __init__(
+        self,
+        transport: KubernetesApi,
+        namespace: str,
+        *,
+        is_leader: Callable[[], bool],
+        unix: Callable[[], float],
+    ) -> None:
+        """Keep the Secret in *namespace*; *is_leader* is called before each write."""
+        self._transport = transport
+        self._path = f"/api/v1/namespaces/{namespace}/secrets"
+        self._is_leader = is_leader
+        self._unix = unix
+        self._next = 0.0
+        self._said = ""
+
+    def step(self, now: float) -> tuple[str, ...]:
+        """Rotate keys that are due, if we lead; return the lines to log. *now* is monotonic."""
+        if now < self._next or not self._is_leader():
+            return ()
+        self._next = now + KEEP_SECONDS
+        try:
+            line = self._keep()
+        except ClusterError as error:
+            if error.is_conflict:
+                # It was changed in between: read it again at once.
+                self._next = now
+                return ()
+            line = f"signing keys: {error}"
+        said, self._said = self._said, line
+        return (line,) if line and line != said else ()
+
+    def _keep(self) -> str:
+        try:
+            source = self._transport.get(f"{self._path}/{SIGNING_KEYS}")
+        except NotServed:
+            source = {}
+        line = ""
+        try:
+            before = read_keys(source)
+        except FieldError as error:
+            before, line = None, f"signing keys: {error}; new ones are made"
+        after = renewed(before, self._unix())
+        if after is before or not self._is_leader():
+            return line
+        if source:
+            self._transport.put(f"{self._path}/{SIGNING_KEYS}", _with_data(source, after))
+        else:
+            self._transport.post(self._path, _with_data(_NEW, after))
+        return line or f"signing keys: {_change(before, after)}"
+
+
+_NEW: Final[Mapping[str, Any]] = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": SIGNING_KEYS},
+    "type": "Opaque",
+}
+
+
+def _with_data(source: Mapping[str, Any], keys: SigningKeys) -> Mapping[str, Any]:
+    return {**source, "data": {**(source.get("data") or {}), **to_secret(keys)}}
+
+
+def _change(before: SigningKeys | None, after: SigningKeys) -> str:
+    if before is None:
+        return f"made key {after.signing}; decisions without a signature are no longer believed"
+    if after.signing != before.signing:
+        return f"key {after.signing} signs from now on"
+    return f"made key {after.keys[-1].id}, which will sign in {OVERLAP_SECONDS} s"
