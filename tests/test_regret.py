@@ -25,7 +25,13 @@ def test_of_those_sent_away_at_most_one_in_twenty_would_have_been_done_sooner(na
     found = departures(name)
 
     assert sum(leaves for leaves, _ in found.values()) > 0
-    assert {group: each for group, each in found.items() if each[1] >= 0.05 * each[0] > 0} == {}
+    # One of few is no rate: where fewer than twenty leave, one may be wrong.
+    too_many = {
+        group: (leaves, wrong)
+        for group, (leaves, wrong) in found.items()
+        if wrong > max(0.05 * leaves, 1)
+    }
+    assert too_many == {}
 
 
 def test_in_the_plain_world_most_right_departures_are_kept():

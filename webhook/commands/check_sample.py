@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import jsonpatch
 
 from webhook.admission import patch
-from webhook.api.client import lets_resources_change
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
 from webhook.api.resources import kueue_path
 from webhook.api.watch import list_pages
@@ -263,6 +262,8 @@ def _opted_out(job: Job) -> Job:
 
 
 def _is_older(client: Client) -> bool:
+    from webhook.api.client import lets_resources_change
+
     try:
         return not lets_resources_change(client.get("/version"))
     except (Forbidden, NotServed):

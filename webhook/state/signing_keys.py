@@ -1,4 +1,4 @@
-"""The Secret with the keys that decisions are signed with: made, rotated, read, and kept for readers.
+"""The Secret with the keys that decisions are signed with: made, rotated, and read.
 
 ``data.keys`` is JSON: ``since``, ``signing`` (an id) and ``keys``, each with id, made and secret. A
 new key signs only after every server has had time to read it, and an old one goes on verifying, so
