@@ -360,8 +360,11 @@ class SchedulingCycle:
         if moment.began is None:
             moment.began = self._tree.used[:]
 
-    def _count_places(self, leaf: int) -> None:
-        """Count how many heads of their ClusterQueue come before each head of one."""
+    def _count_places(self, leaf: int, moment: _Moment | None = None) -> None:
+        """Count how many heads of their ClusterQueue come before each head of one.
+
+        Those whose place changes take part again in *moment*.
+        """
         lines = self._of_leaf[leaf]
         if not self._has_places or len(lines) == 1:
             return
@@ -369,8 +372,11 @@ class SchedulingCycle:
         for place, heads in enumerate(pending):
             if heads.place != place:
                 heads.place = place
-                if heads.stored is not None:
-                    self._store(heads, heads.stored[1])
+                if heads.stored is None:
+                    continue
+                self._store(heads, heads.stored[1])
+                if moment is not None and heads.bucket is not None:
+                    self._add(heads.bucket, moment)
 
     def _new_heads(self, queue: ClusterQueue) -> ClusterQueueHeads:
         leaf, strict = self._tree.leaves[queue.name], queue_heads.is_strict(queue)
@@ -461,7 +467,7 @@ class SchedulingCycle:
         else:
             heads.stored = None
         if self._has_places:
-            self._count_places(heads.leaf)
+            self._count_places(heads.leaf, moment)
         return group
 
     def _has_rivals(self, heads: ClusterQueueHeads, moment: _Moment) -> bool:
