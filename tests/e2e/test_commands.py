@@ -74,16 +74,18 @@ def _object(api_version, kind, namespace, name):
 
 @pytest.fixture
 def followed(plane, queues):
-    """Start `tail` for so many lines; the caller waits for its end."""
+    """Start `tail` for so many lines and wait for the first; the caller waits for its end."""
     place = ["-n", queues.namespace, "--kubeconfig", str(plane.kubeconfig)]
     started = []
 
     def follow(count):
-        limits = ["--since", "1h", "--count", str(count), "--for", "2m", "-o", "json"]
+        limits = ["--since", "1h", "--count", str(count), "--for", "5m", "-o", "json"]
         words = [sys.executable, "-m", "webhook", "tail", *place, *limits]
         pipe = subprocess.PIPE
-        started.append(subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True))
-        return started[-1]
+        tail = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True)
+        started.append(tail)
+        # A program that starts late on a busy machine would miss what is to be followed.
+        return tail, tail.stdout.readline()
 
     yield follow
     for tail in started:
@@ -98,8 +100,8 @@ def test_a_job_is_followed_and_explained_from_its_creation_to_its_undoing(
     fill(plane, queues, gpu=24)
     hold(client, queues.cpu_cluster_queue, "Hold")
     wait_for(lambda: is_refused(client, queues, "cpu"), "the CPU queue is known to be stopped")
-    tail = followed(3)
     client.create(paper.light_job("light", queues, faster=SLOW))
+    tail, first = followed(3)
     heavy = client.create(limited(paper.heavy_job("heavy", queues, faster=SLOW)))
     wait_for(lambda: workload_of(client, heavy), "it waits, too")
 
@@ -131,8 +133,8 @@ def test_a_job_is_followed_and_explained_from_its_creation_to_its_undoing(
     cpu = programs["now"]["decision"]["options"][1]
     assert (cpu["name"], cpu["startsIn"]) == ("cpu", 0), "its own quota counts as free"
     client.create(paper.light_job("other", queues, faster=SLOW))
-    output, errors = tail.communicate(timeout=120)
-    lines = [json.loads(line) for line in output.splitlines()]
+    output, errors = tail.communicate(timeout=330)
+    lines = [json.loads(line) for line in (first + output).splitlines()]
     assert (tail.returncode, errors) == (0, "")
     assert [(line["name"], line["event"], line["option"]) for line in lines] == [
         ("light", "created", "gpu"),
