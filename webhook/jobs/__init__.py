@@ -11,11 +11,13 @@ from typing import Final
 from webhook.jobs.batch import JOB
 from webhook.jobs.job_kind import JobKind
 from webhook.jobs.jobset import JOBSET
+from webhook.jobs.kubeflow import KUBEFLOW_KINDS
 from webhook.jobs.ray import RAYCLUSTER, RAYJOB
 
 __all__ = ["BY_NAME", "JOB", "KINDS", "JobKind"]
 
 KINDS: Final[Mapping[tuple[str, str, str], JobKind]] = {
-    (kind.group, kind.version, kind.kind): kind for kind in (JOB, JOBSET, RAYCLUSTER, RAYJOB)
+    (kind.group, kind.version, kind.kind): kind
+    for kind in (JOB, JOBSET, *KUBEFLOW_KINDS, RAYCLUSTER, RAYJOB)
 }
 BY_NAME: Final[Mapping[str, JobKind]] = {kind.kind: kind for kind in KINDS.values()}

@@ -159,6 +159,21 @@ def immutable(below: Path, edit: Edit) -> Obstacle | None:
     return None
 
 
+def immutable_but_scheduling(below: Path, edit: Edit) -> Obstacle | None:
+    """Return why an edit is refused where only scheduling directives of a template may change.
+
+    These are metadata, node selectors and tolerations. *below* is as ``immutable`` has it.
+    """
+    match below:
+        case () | ("metadata", *_) | ("spec", "nodeSelector" | "tolerations", *_):
+            return None
+        case ("spec", "containers" | "initContainers", _, "resources", *_):
+            return Obstacle.IMMUTABLE_RESOURCES
+        case ("spec", "affinity"):
+            return Obstacle.IMMUTABLE_AFFINITY
+    return immutable(below, edit)
+
+
 def _between_pods(affinity: Json | Absent) -> Mapping[str, Json]:
     """Return the parts of an affinity that are immutable: all but node affinity."""
     if not isinstance(affinity, Mapping):

@@ -14,7 +14,7 @@ from webhook.jobs import batch, served_job
 from webhook.jobs.job_kind import JobKind, allowed_in, held_back_by, true_conditions
 from webhook.jobs.served_job import ServedPodSet
 from webhook.model import fields
-from webhook.model.edits import Edit, Path
+from webhook.model.edits import Path
 from webhook.model.fields import FieldError, child
 from webhook.model.job import Job
 from webhook.model.reasons import Obstacle
@@ -78,18 +78,6 @@ def _held_back(source: Mapping[str, Any]) -> Obstacle | None:
     )
 
 
-def _immutable(below: Path, edit: Edit) -> Obstacle | None:
-    """Return why JobSet's webhook refuses an edit at a path *below* a suspended one's template."""
-    match below:
-        case () | ("metadata", *_) | ("spec", "nodeSelector" | "tolerations", *_):
-            return None
-        case ("spec", "containers" | "initContainers", _, "resources", *_):
-            return Obstacle.IMMUTABLE_RESOURCES
-        case ("spec", "affinity"):
-            return Obstacle.IMMUTABLE_AFFINITY
-    return batch.immutable(below, edit)
-
-
 JOBSET: Final = JobKind(
     group="jobset.x-k8s.io",
     version="v1alpha2",
@@ -101,5 +89,5 @@ JOBSET: Final = JobKind(
     suspend=("spec", "suspend"),
     read=read,
     held_back=_held_back,
-    immutable=_immutable,
+    immutable=batch.immutable_but_scheduling,
 )

@@ -272,15 +272,15 @@ def priority_of(job: Job, option: Option, snapshot: Snapshot) -> int:
 def own_priority(job: Job, snapshot: Snapshot) -> int:
     """Return the priority that the Job itself asks for.
 
-    This is the value of the WorkloadPriorityClass in its label, else of the first PriorityClass
-    that its pod sets name, else of the cluster's default PriorityClass.
+    This is the value of the WorkloadPriorityClass in its label, else of the PriorityClass that a
+    field of its kind or the first of its pod sets names, else of the cluster's default one.
     """
     # A class that does not exist counts as 0. Kueue makes no Workload for such a Job, and it is
     # left as submitted (``unmodelled``).
     name = job.labels.get(PRIORITY_LABEL, "")
     if name:
         return snapshot.priority_classes.get(name, 0)
-    name = _of_pods(job)
+    name = job.pod_priority_class
     return snapshot.pod_priorities.get(name, 0) if name else snapshot.default_priority
 
 
@@ -292,13 +292,8 @@ def unknown_class(job: Job, snapshot: Snapshot) -> str:
     name = job.labels.get(PRIORITY_LABEL, "")
     if name:
         return "" if name in snapshot.priority_classes else f"WorkloadPriorityClass {name}"
-    name = _of_pods(job)
+    name = job.pod_priority_class
     return f"PriorityClass {name}" if name and name not in snapshot.pod_priorities else ""
-
-
-def _of_pods(job: Job) -> str:
-    named = (pod_set.template.priority_class for pod_set in job.pod_sets)
-    return next(filter(None, named), "")
 
 
 MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"

@@ -134,6 +134,8 @@ class Job:
     The name tells it from a copy that is made within the same second.
     """
     kind: str = PLAIN
+    priority_class: str = ""
+    """The PriorityClass that a field of its kind names; empty: its pods name it, if any."""
     unmodelled: str = ""
     """What its kind says of it that is not modelled, in words; empty: nothing."""
 
@@ -141,6 +143,12 @@ class Job:
     def reference(self) -> str:
         """Its name within its namespace, such as ``rayjob/train``; a batch Job's is its name."""
         return reference_of(self.kind, self.name)
+
+    @property
+    def pod_priority_class(self) -> str:
+        """The PriorityClass by which Kueue ranks it without a WorkloadPriorityClass; or empty."""
+        named = (pod_set.template.priority_class for pod_set in self.pod_sets)
+        return self.priority_class or next(filter(None, named), "")
 
     @property
     def queue(self) -> str:

@@ -336,8 +336,7 @@ class _Replay:
 
 def priority_class_of(job: Job) -> str:
     """Return the name of a Job's priority class; empty: it names none."""
-    of_pods = (pod_set.template.priority_class for pod_set in job.pod_sets)
-    return job.labels.get(PRIORITY_LABEL, "") or next(filter(None, of_pods), "")
+    return job.labels.get(PRIORITY_LABEL, "") or job.pod_priority_class
 
 
 def accelerators_of(job: Job, snapshot: Snapshot) -> int:

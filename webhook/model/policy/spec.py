@@ -305,7 +305,18 @@ class LabelSelector(Structural):
     """Requirements on labels."""
 
 
-KindName: TypeAlias = Literal["Job", "JobSet", "RayCluster", "RayJob"]
+KindName: TypeAlias = Literal[
+    "JAXJob",
+    "Job",
+    "JobSet",
+    "MPIJob",
+    "PaddleJob",
+    "PyTorchJob",
+    "RayCluster",
+    "RayJob",
+    "TFJob",
+    "XGBoostJob",
+]
 Bound = Annotated[int, Field(strict=True, ge=0, le=10**15)]
 
 
