@@ -43,6 +43,8 @@ class Options:
     feature_gates: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     # Merged into Kueue's Configuration, mapping by mapping.
     kueue_config: Object = dataclasses.field(default_factory=dict)
+    # Further CustomResourceDefinitions, there before Kueue starts.
+    definitions: Sequence[Object] = ()
     # The context's name in the kubeconfig.
     name: str = "kueue-fallback"
 
@@ -105,6 +107,7 @@ class ControlPlane:
         rendered = json.loads(self.programs.kueue_objects.read_text())
         self.wait("kube-apiserver", self._is_api_ready)
         self._start_controllers()
+        self.client.create_all(self.options.definitions)
         self._install_kueue(rendered)
         self.wait("kueue", self.is_kueue_ready)
 

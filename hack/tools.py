@@ -90,6 +90,11 @@ def ensure() -> Programs:
     return Programs(root=root, kueue_root=kueue_root)
 
 
+def ensure_definitions(build: "_Build") -> Path:
+    """Return the folder of definitions from the tools' modules, built when first asked for."""
+    return _finished("definitions", (TOOLS,), build)
+
+
 def kueue_module() -> Path:
     """Return the Go module whose Kueue is asked for: that of the tools, if not of KUEUE_VERSION."""
     wanted = os.environ.get(KUEUE_VERSION, "")
@@ -237,6 +242,10 @@ class Go:
 
     def module_folder(self, name: str, *, at: Path = TOOLS) -> Path:
         return Path(self.run("list", "-m", "-f", "{{.Dir}}", name, cwd=at))
+
+    def downloaded(self, name: str, *, at: Path = TOOLS) -> Path:
+        """Return the folder of a module, downloaded if it is not there."""
+        return Path(json.loads(self.run("mod", "download", "-json", name, cwd=at))["Dir"])
 
     def _environment(self) -> dict[str, str]:
         # A user's GOFLAGS=-mod=mod would rewrite go.sum; a workspace would change the versions.

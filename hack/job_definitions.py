@@ -1,0 +1,43 @@
+"""The CustomResourceDefinitions of the kinds of Jobs that Kueue queues, from their Go modules.
+
+They are read when they are first asked for, into the same cache as the programs.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from hack import tools
+
+Object = dict[str, Any]
+
+# Module, and its files. The training operator's MPIJob is an older version of the MPI operator's.
+_FILES: Final = (
+    ("github.com/kubeflow/mpi-operator", "manifests/base/kubeflow.org_mpijobs.yaml"),
+    ("github.com/kubeflow/training-operator", "manifests/base/crds/kubeflow.org_[!m]*.yaml"),
+    ("github.com/ray-project/kuberay/ray-operator", "config/crd/bases/ray.io_ray[cj]*.yaml"),
+    ("sigs.k8s.io/jobset", "config/components/crd/bases/*.yaml"),
+)
+
+
+def definitions() -> list[Object]:
+    """Return them as what `kubectl create` takes."""
+    folder = tools.ensure_definitions(_keep)
+    return list(json.loads((folder / "definitions.json").read_text()))
+
+
+def _keep(go: tools.Go, folder: Path) -> None:
+    found = [
+        yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
+        for module, pattern in _FILES
+        for path in sorted(go.downloaded(module).glob(pattern))
+    ]
+    (folder / "definitions.json").write_text(json.dumps([_plain(one) for one in found]))
+
+
+def _plain(definition: Object) -> Object:
+    """Return a definition without what asks for a controller's own webhook."""
+    definition["spec"].pop("conversion", None)
+    return definition

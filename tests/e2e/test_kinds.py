@@ -1,0 +1,191 @@
+"""Every kind of Job against its own definition, its defaults and the real Kueue's webhooks."""
+
+import json
+
+import pytest
+
+from hack import paper
+from hack.controlplane import ControlPlane, Options
+from hack.install import Installation
+from hack.job_definitions import definitions
+from hack.kwok import GPU
+from tests.e2e.decisions import applied_policy, decision_of, fill, queue_of
+from tests.e2e.plane import wait_for, wait_until_reserved, workload_of
+from webhook.jobs import BY_NAME, KINDS
+
+pytestmark = pytest.mark.xdist_group("own-plane")
+
+POD_SETS = {
+    "JAXJob": ["worker"],
+    "JobSet": ["workers"],
+    "MPIJob": ["launcher", "worker"],
+    "PaddleJob": ["master", "worker"],
+    "PyTorchJob": ["master", "worker"],
+    "RayCluster": ["head", "workers"],
+    "RayJob": ["head", "workers", "submitter"],
+    "TFJob": ["chief", "worker"],
+    "XGBoostJob": ["master", "worker"],
+}
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory):
+    frameworks = [kind.framework for kind in KINDS.values()]
+    options = Options(
+        kueue_config={"integrations": {"frameworks": frameworks}}, definitions=definitions()
+    )
+    with ControlPlane(tmp_path_factory.mktemp("kinds"), options=options) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def webhook(plane):
+    patient = ["webhook.timeoutSeconds=30", "settings.max_state_age=120"]
+    named = ",".join(kind.kind for kind in KINDS.values())
+    with Installation(plane, chart_values=[*patient, f"kinds={{{named}}}"]) as installed:
+        yield installed
+
+
+@pytest.fixture(scope="module")
+def crowded(plane, webhook):
+    """A namespace with a long GPU queue, and a policy for light Jobs of every kind."""
+    client = plane.client
+    client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "crowded"}})
+    names = paper.names_with("crowded", namespace="crowded")
+    client.apply_all(paper.queues(names))
+    policy = paper.policy(names)
+    policy["spec"]["match"]["kinds"] = sorted(kind.kind for kind in KINDS.values())
+    with applied_policy(client, policy, names):
+        fill(plane, names, gpu=14)
+        yield names
+
+
+def pods():
+    """The pods of one of the paper's Jobs, which ask for a GPU and for its nodes."""
+    spec = paper.gpu_job("any", paper.Names(), labels={}, run={})["spec"]["template"]["spec"]
+    return {"spec": {**spec, "nodeSelector": {"nvidia.com/gpu.present": "true"}}}
+
+
+def small():
+    resources = {"requests": {"cpu": "1", "memory": "1Gi"}}
+    container = {"name": "small", "image": "stable-diffusion", "resources": resources}
+    return {"spec": {"restartPolicy": "Never", "containers": [container]}}
+
+
+def ray_cluster():
+    workers = {"groupName": "Workers", "replicas": 1, "minReplicas": 1, "maxReplicas": 1}
+    return {
+        "headGroupSpec": {"rayStartParams": {}, "template": without_restarts(small())},
+        "workerGroupSpecs": [
+            {**workers, "rayStartParams": {}, "template": without_restarts(pods())}
+        ],
+    }
+
+
+def without_restarts(template):
+    template["spec"].pop("restartPolicy")
+    return template
+
+
+def replicas(field, first):
+    specs = {"Worker": {"replicas": 1, "template": pods()}}
+    if first:
+        specs[first] = {"replicas": 1, "template": small()}
+    return {field: specs}
+
+
+SPECS = {
+    "JAXJob": lambda: replicas("jaxReplicaSpecs", None),
+    "JobSet": lambda: {
+        "replicatedJobs": [{"name": "workers", "template": {"spec": {"template": pods()}}}]
+    },
+    "MPIJob": lambda: replicas("mpiReplicaSpecs", "Launcher"),
+    "PaddleJob": lambda: replicas("paddleReplicaSpecs", "Master"),
+    "PyTorchJob": lambda: replicas("pytorchReplicaSpecs", "Master"),
+    "RayCluster": ray_cluster,
+    "RayJob": lambda: {
+        "entrypoint": "python train.py",
+        "shutdownAfterJobFinishes": True,
+        "rayClusterSpec": ray_cluster(),
+    },
+    "TFJob": lambda: replicas("tfReplicaSpecs", "Chief"),
+    "XGBoostJob": lambda: replicas("xgbReplicaSpecs", "Master"),
+}
+
+
+def made(kind, names, *, labels, name):
+    labels = {paper.QUEUE_LABEL: names.gpu_queue, **labels}
+    metadata = {"name": name, "namespace": names.namespace, "labels": labels}
+    known = BY_NAME[kind]
+    return {
+        "apiVersion": known.api_version,
+        "kind": kind,
+        "metadata": metadata,
+        "spec": SPECS[kind](),
+    }
+
+
+def test_every_kind_is_tried():
+    assert {"Job", *SPECS} == {kind.kind for kind in KINDS.values()}
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_a_light_one_takes_the_free_queue_and_kueue_admits_it(plane, crowded, kind, tmp_path):
+    client, name = plane.client, kind.lower()
+    wanted = made(kind, crowded, labels=paper.LIGHT, name=name)
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(json.dumps(wanted))
+    applied = plane.kubectl("apply", "-f", str(manifest))
+    assert applied.returncode == 0, applied.stderr
+    here = {"namespace": crowded.namespace}
+
+    def now():
+        return client.get(wanted["apiVersion"], kind, name, **here)
+
+    job = now()
+    assert decision_of(job)["option"] == "cpu"
+    assert queue_of(job) == crowded.cpu_queue
+    workload = wait_until_reserved(client, job)
+    assert [each["name"] for each in workload["spec"]["podSets"]] == POD_SETS[kind]
+    assert GPU not in json.dumps(workload["spec"]["podSets"])
+    assert workload["status"]["admission"]["clusterQueue"] == crowded.cpu_cluster_queue
+
+    # Kueue starts it a moment after its quota is reserved.
+    suspend = BY_NAME[kind].suspend
+    wait_for(lambda: at(now(), suspend) is not True, "Kueue starts it")
+    before = now()
+    for _ in range(3):
+        again = plane.kubectl("apply", "-f", str(manifest))
+        assert again.returncode == 0, again.stderr
+    after = now()
+    # kubectl replaces lists of such objects as a whole, with what Kueue has filled in there.
+    assert containers_of(after) == containers_of(before)
+    assert GPU not in json.dumps(after["spec"])
+    assert after["metadata"]["labels"] == before["metadata"]["labels"]
+    assert decision_of(after)["id"] == decision_of(before)["id"]
+
+    client.delete(wanted["apiVersion"], kind, name, **here)
+    wait_for(lambda: workload_of(client, job) is None, "its Workload is gone")
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_a_heavy_one_waits_where_it_was_submitted(plane, crowded, kind):
+    wanted = made(kind, crowded, labels=paper.HEAVY, name=f"heavy-{kind.lower()}")
+
+    made_here = plane.client.create(wanted, dry_run=True)
+
+    assert decision_of(made_here) is None
+    assert queue_of(made_here) == crowded.gpu_queue
+    assert GPU in json.dumps(made_here["spec"])
+
+
+def containers_of(source):
+    return [
+        pod_set.template.containers for pod_set in BY_NAME[source["kind"]].read(source).pod_sets
+    ]
+
+
+def at(source, path):
+    for part in path:
+        source = source.get(part, {})
+    return source
