@@ -186,7 +186,7 @@ def test_what_the_webhook_refuses_is_said_in_its_words(server, undo):
 
 
 def test_a_job_that_is_not_there_is_said_to_be_missing(server, undo):
-    result = undo(Cluster(server, None), "a b/c", "-n", "other")
+    result = undo(Cluster(server, None), "job/a b/c", "-n", "other")
 
     assert (result.exit_code, result.stderr) == (1, "There is no Job other/a b/c.\n")
 
@@ -259,3 +259,10 @@ def test_what_the_api_server_refuses_is_said_in_its_words(server, undo, status, 
     result = undo(answer, "light")
 
     assert (result.exit_code, result.stderr) == (code, text)
+
+
+def test_a_kind_that_nobody_decides_is_refused_with_those_that_are(server, undo):
+    result = undo(Cluster(server, None), "cronjob/light")
+
+    assert result.exit_code == 2
+    assert "cronjob/light: expected one of jaxjob, job, jobset" in result.stderr

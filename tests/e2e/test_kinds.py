@@ -1,16 +1,19 @@
 """Every kind of Job against its own definition, its defaults and the real Kueue's webhooks."""
 
+import contextlib
 import json
 
 import pytest
+from click.testing import CliRunner
 
 from hack import paper
 from hack.controlplane import ControlPlane, Options
 from hack.install import Installation
 from hack.job_definitions import definitions
 from hack.kwok import GPU
-from tests.e2e.decisions import applied_policy, decision_of, fill, queue_of
+from tests.e2e.decisions import applied_policy, cpu_job, decision_of, fill, queue_of
 from tests.e2e.plane import wait_for, wait_until_reserved, workload_of
+from webhook.__main__ import main
 from webhook.jobs import BY_NAME, KINDS
 
 pytestmark = pytest.mark.xdist_group("own-plane")
@@ -164,6 +167,10 @@ def test_a_light_one_takes_the_free_queue_and_kueue_admits_it(plane, crowded, ki
     assert after["metadata"]["labels"] == before["metadata"]["labels"]
     assert decision_of(after)["id"] == decision_of(before)["id"]
 
+    told = asked(plane, "explain", f"{kind.lower()}/{name}", "-n", crowded.namespace)
+    assert told.startswith(f"{kind} {crowded.namespace}/{name}: started.")
+    assert decision_of(after)["reason"].partition(";")[0] in told
+
     client.delete(wanted["apiVersion"], kind, name, **here)
     wait_for(lambda: workload_of(client, job) is None, "its Workload is gone")
 
@@ -177,6 +184,55 @@ def test_a_heavy_one_waits_where_it_was_submitted(plane, crowded, kind):
     assert decision_of(made_here) is None
     assert queue_of(made_here) == crowded.gpu_queue
     assert GPU in json.dumps(made_here["spec"])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SPECS if BY_NAME[kind].can_change_env])
+def test_one_that_waits_is_undone_by_its_kind_and_name(plane, crowded, kind):
+    client, name = plane.client, f"undone-{kind.lower()}"
+    large = [wide_cpu_job(f"large-{number}", crowded) for number in range(2)]
+    with created(client, [*large, made(kind, crowded, labels=paper.LIGHT, name=name)]) as all_made:
+        *_, before = all_made
+        assert (decision_of(before)["option"], queue_of(before)) == ("gpu", crowded.gpu_queue)
+
+        asked(plane, "undo", f"{kind.lower()}/{name}", "-n", crowded.namespace)
+
+        after = client.get(before["apiVersion"], kind, name, namespace=crowded.namespace)
+        assert (decision_of(after), queue_of(after)) == (None, crowded.gpu_queue)
+        assert after["metadata"]["annotations"]["kueue-fallback.dev/policy"] == "none"
+        assert containers_of(after) == containers_of(before)
+
+
+def wide_cpu_job(name, names):
+    """Half of the CPU queue's quota."""
+    found = cpu_job(name, names)
+    container = found["spec"]["template"]["spec"]["containers"][0]
+    container["resources"]["requests"]["cpu"] = "12"
+    return found
+
+
+@contextlib.contextmanager
+def created(client, objects):
+    """Create objects one by one, Jobs until they have quota; delete them in the end."""
+    found = []
+    try:
+        for each in objects:
+            found.append(client.create(each))
+            if each["kind"] == "Job":
+                wait_until_reserved(client, found[-1])
+        yield found
+    finally:
+        for each in found:
+            place = each["metadata"]
+            client.delete(
+                each["apiVersion"], each["kind"], place["name"], namespace=place["namespace"]
+            )
+            wait_for(lambda each=each: workload_of(client, each) is None, "its Workload is gone")
+
+
+def asked(plane, *words):
+    result = CliRunner().invoke(main, [*words, "--kubeconfig", str(plane.kubeconfig)])
+    assert result.exit_code == 0, result.output
+    return result.output
 
 
 def containers_of(source):

@@ -90,7 +90,7 @@ def tried_on_cluster(
         FieldError: the sample cannot be read; names file and line.
 
     """
-    source, manifest = read_job(sample, namespace_or_current(namespace, kubeconfig))
+    source, manifest = read_job(sample, namespace_or_current(namespace, kubeconfig), {JOB.kind})
     policies = [policy for path in paths for policy in read_policies(path)]
     with connected(kubeconfig) as client:
         trials = _Trials(client, as_submitted(source), manifest)

@@ -83,13 +83,15 @@ def namespaces(ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 
 
 def _job_names(ctx: click.Context, incomplete: str, params: Mapping[str, str]) -> Sequence[str]:
-    from webhook.commands.connect import name_of, namespace_or_current
-    from webhook.jobs import JOB
+    from webhook.commands.connect import named, namespace_or_current
 
     where = namespace_or_current(ctx.params.get("namespace"), ctx.params.get("kubeconfig"))
-    kind = incomplete.removesuffix(name_of(incomplete))
-    names = _starting(name_of(incomplete), _listed(ctx, JOB.path(where), params))
-    return [kind + name for name in names]
+    try:
+        kind, begun = named(incomplete)
+    except click.UsageError:
+        return ()
+    names = _starting(begun, _listed(ctx, kind.path(where), params))
+    return [incomplete.removesuffix(begun) + name for name in names]
 
 
 def _listed(ctx: click.Context, path: str, params: Mapping[str, str]) -> Iterable[str]:

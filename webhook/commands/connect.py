@@ -9,14 +9,14 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from webhook.api.kubernetes_api import Forbidden
 from webhook.api.watch import list_pages
 from webhook.commands import terminal
-from webhook.jobs import JOB
+from webhook.jobs import JOB, KINDS, JobKind
 from webhook.state.readers import OUR_WEBHOOK
 
 if TYPE_CHECKING:
@@ -54,31 +54,48 @@ def namespace_or_current(namespace: str | None, kubeconfig: str | None) -> str:
     return namespace or default_namespace(kubeconfig or "")
 
 
-def name_of(job: str) -> str:
-    """Return a Job's name from ``train``, ``job/train`` or ``jobs.batch/train``, like kubectl."""
-    kind, slash, name = job.partition("/")
-    return name if slash and kind in ("job", "jobs", "job.batch", "jobs.batch") else job
+def named(job: str) -> tuple[JobKind, str]:
+    """Return kind and name of a Job from ``train``, ``rayjob/train`` or ``rayjobs.ray.io/train``.
+
+    Raises:
+        click.UsageError: the kind is none that is decided.
+
+    """
+    given, slash, name = job.partition("/")
+    if not slash:
+        return JOB, job
+    kind = _KINDS.get(given.lower())
+    if kind is None:
+        known = ", ".join(sorted(each.kind.lower() for each in KINDS.values()))
+        raise click.UsageError(f"{given}/{name}: expected one of {known} before the slash")
+    return kind, name
 
 
-def missing_job(client: Client, namespace: str, name: str) -> str:
+def missing_job(client: Client, kind: JobKind, namespace: str, name: str) -> str:
     """Return a sentence that there is no such Job, with a similar name if one exists."""
     from webhook.model.words import nearest
 
-    hint = nearest(name, _names(client, namespace))
-    return f"There is no Job {namespace}/{name}{hint}."
+    hint = nearest(name, _names(client, kind, namespace))
+    return f"There is no {kind.kind} {namespace}/{name}{hint}."
 
 
-def _names(client: Client, namespace: str) -> Sequence[str]:
-    """Return the names of a namespace's Jobs; empty if they may not be listed."""
+def _names(client: Client, kind: JobKind, namespace: str) -> Sequence[str]:
+    """Return the names of a namespace's Jobs of a kind; empty if they may not be listed."""
     from webhook.api.kubernetes_api import ClusterError
 
     try:
-        listed = list(list_pages(client, JOB.path(namespace)))
+        listed = list(list_pages(client, kind.path(namespace)))
     except ClusterError:
         return ()
     return [job["metadata"]["name"] for page in listed for job in page.get("items") or ()]
 
 
+_KINDS: Final = {
+    name: kind
+    for kind in KINDS.values()
+    for singular in (kind.kind.lower(), kind.plural)
+    for name in (singular, f"{singular}.{kind.group}")
+}
 RELEASE_NAMESPACE = "kueue-fallback"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 

@@ -16,7 +16,7 @@ from webhook.commands.connect import release_namespace_of
 from webhook.commands.manifest import read_policies
 from webhook.decide import match
 from webhook.flow import create, decided_job
-from webhook.jobs import JOB, KINDS, JobKind
+from webhook.jobs import BY_NAME, JOB, KINDS, JobKind
 from webhook.kueue import occupancy
 from webhook.model.decision import Skipped
 from webhook.model.fields import FieldError
@@ -86,17 +86,20 @@ def _view(state: State, unix: float, policies: tuple[str, ...]) -> DecidingView:
 
 
 def kind_of(job: Mapping[str, Any]) -> JobKind:
-    """Return how the Job is read.
+    """Return how the Job is read; what names no kind is a batch Job.
 
     Raises:
-        FieldError: it is of an unknown version.
+        FieldError: it is of an unknown kind or version.
 
     """
-    api_version = str(job.get("apiVersion", JOB.api_version))
+    known = BY_NAME.get(str(job.get("kind", JOB.kind)))
+    if known is None:
+        raise FieldError("kind", f"expected one of {', '.join(BY_NAME)}, got {job['kind']}")
+    api_version = str(job.get("apiVersion", known.api_version))
     group, _, version = api_version.rpartition("/")
-    kind = KINDS.get((group, version, JOB.kind))
+    kind = KINDS.get((group, version, known.kind))
     if kind is None:
-        raise FieldError("apiVersion", f"expected {JOB.api_version}, got {api_version}")
+        raise FieldError("apiVersion", f"expected {known.api_version}, got {api_version}")
     return kind
 
 

@@ -16,15 +16,15 @@ from webhook.commands.connect import (
     connected,
     kubeconfig_option,
     missing_job,
-    name_of,
+    named,
     namespace_or_current,
 )
 from webhook.commands.decision_table import table
 from webhook.decide import decision_record
 from webhook.decide.wishes import DEADLINE, read_wishes
-from webhook.jobs import JOB
+from webhook.jobs import BY_NAME
 from webhook.model.fields import EMPTY, FieldError
-from webhook.model.job import DECISION
+from webhook.model.job import DECISION, reference_of
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -35,23 +35,25 @@ if TYPE_CHECKING:
 
 _NOTHING = "No decision stands on it: no policy matched, or its mode was Observe."
 _UNREADABLE = "Its decision cannot be read."
-_ENDED = {"Complete": "complete", "Failed": "failed"}
+_ENDED = dict.fromkeys(("Complete", "Completed", "Succeeded"), "complete") | {"Failed": "failed"}
+"""What a Job's condition, or a RayJob's status, says of its end."""
 
 
 def explained(
     client: Client, namespace: str, name: str, *, policies: tuple[str, ...], output: str
 ) -> str:
     """Return the explanation of one Job; end the program if it does not exist."""
+    kind, name = named(name)
     try:
-        job = client.get(JOB.path(namespace, name_of(name)))
+        job = client.get(kind.path(namespace, name))
     except NotServed:
-        terminal.say(missing_job(client, namespace, name_of(name)), err=True)
+        terminal.say(missing_job(client, kind, namespace, name), err=True)
         sys.exit(1)
     decision, undone = decision_table.decision_on(job), decision_table.undone_on(job)
     now: CreateOutcome | str
     mismatches: Mapping[str, str] = EMPTY
     try:
-        place = namespace, job["metadata"]["name"]
+        place = namespace, reference_of(kind.kind, job["metadata"]["name"])
         view = deciding.view_of_cluster(client, policies, without_job=place)
         now = deciding.consider_manifest(as_if_created(job, view.unix), view)
         mismatches = deciding.mismatches(job, now, view)
@@ -115,7 +117,8 @@ def _as_text(
     job: Mapping[str, Any], decision: Mapping[str, Any] | None, now: str, output: str
 ) -> list[str]:
     metadata = job["metadata"]
-    lines = [f"Job {metadata['namespace']}/{metadata['name']}: {state_of(job)}.", ""]
+    kind = deciding.kind_of(job).kind
+    lines = [f"{kind} {metadata['namespace']}/{metadata['name']}: {state_of(job)}.", ""]
     if decision is None:
         has_one = DECISION in (metadata.get("annotations") or {})
         lines.append(_UNREADABLE if has_one else decision_table.undone_on(job) or _NOTHING)
@@ -128,10 +131,13 @@ def _as_text(
 
 def state_of(job: Mapping[str, Any]) -> str:
     """Return the state of a Job: pending, started, complete or failed."""
-    for condition in job.get("status", {}).get("conditions") or ():
+    status = job.get("status") or {}
+    if status.get("jobDeploymentStatus") in _ENDED:
+        return _ENDED[status["jobDeploymentStatus"]]
+    for condition in status.get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in _ENDED:
             return _ENDED[condition["type"]]
-    return "pending" if job["spec"].get("suspend") else "started"
+    return "pending" if deciding.kind_of(job).is_suspended(job) else "started"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +187,7 @@ def command(**given: Any) -> None:
     \b
     Examples:
       kubectl fallback explain train -n team
+      kubectl fallback explain rayjob/train -n team
       kueue-fallback explain -f job.yaml
       kueue-fallback explain -f job.yaml --snapshot snapshot.json --policy policy.yaml
       kubectl get job train -o yaml | kueue-fallback explain -f - -o json
@@ -211,10 +218,10 @@ def _of_file(asked: _ExplainOptions) -> str:
 
     file, output = asked.file or "", asked.output
     if asked.snapshot is not None:
-        job, manifest = read_job(file, asked.namespace or "default")
+        job, manifest = read_job(file, asked.namespace or "default", BY_NAME)
         view = deciding.view_of_file(asked.snapshot, asked.policies)
         return _render(_consider(job, manifest, view), job, view, output)
-    job, manifest = read_job(file, namespace_or_current(asked.namespace, asked.kubeconfig))
+    job, manifest = read_job(file, namespace_or_current(asked.namespace, asked.kubeconfig), BY_NAME)
     with connected(asked.kubeconfig) as client:
         try:
             view = deciding.view_of_cluster(client, asked.policies)
@@ -260,7 +267,7 @@ def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
     from webhook.api.kubernetes_api import Refused
 
     metadata = dict(job["metadata"])
-    path, params = JOB.path(metadata["namespace"]), {"dryRun": "All"}
+    path, params = deciding.kind_of(job).path(metadata["namespace"]), {"dryRun": "All"}
     try:
         return client.post(path, dict(job), params)
     except Refused as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -180,14 +180,16 @@ def objects(file: str) -> Iterator[ManifestObject]:
             yield ManifestObject(value=value, file=name, prefix=prefix, document=document)
 
 
-def read_job(file: str, namespace: str) -> tuple[Mapping[str, Any], ManifestObject]:
-    """Read the one Job of a file; *namespace* is for a manifest that names none.
+def read_job(
+    file: str, namespace: str, kinds: Collection[str]
+) -> tuple[Mapping[str, Any], ManifestObject]:
+    """Read the one Job of a file, of one of *kinds*; *namespace* is for one that names none.
 
     Raises:
         FieldError: there is none, or several; names file and line.
 
     """
-    jobs = [entry for entry in _readable(file) if entry.value.get("kind") == "Job"]
+    jobs = [entry for entry in _readable(file) if entry.value.get("kind") in kinds]
     if len(jobs) != 1:
         raise FieldError("stdin" if file == "-" else file, f"expected one Job, found {len(jobs)}")
     (job,) = jobs

@@ -8,6 +8,7 @@ exists.
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import sys
 import tempfile
@@ -26,16 +27,24 @@ from webhook.commands.connect import (
     UNREACHED,
     connected,
     missing_job,
-    name_of,
+    named,
     namespace_or_current,
 )
-from webhook.commands.deciding import kind_of
 from webhook.decide import decision_record
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import decided_job
-from webhook.jobs import JOB
+from webhook.jobs import JobKind
 from webhook.model.fields import FieldError
-from webhook.model.job import DECISION, MOVE_TO, OPTION_LABEL, QUEUE_LABEL, REASON, UNDO, UNDONE
+from webhook.model.job import (
+    DECISION,
+    MOVE_TO,
+    OPTION_LABEL,
+    QUEUE_LABEL,
+    REASON,
+    UNDO,
+    UNDONE,
+    reference_of,
+)
 from webhook.model.queues import MULTIKUEUE
 from webhook.model.reasons import Obstacle
 
@@ -46,13 +55,13 @@ TRIES = 3
 _INVALID = 422
 _UNPIN = """\
 It is pinned: left alone from now on. To unpin it, for policies that adopt such Jobs:
-  kubectl annotate job {name} -n {namespace} kueue-fallback.dev/policy-"""
+  kubectl annotate {kind} {name} -n {namespace} kueue-fallback.dev/policy-"""
 _UNANSWERED = """\
 The webhook did not answer, so {job} is as it was.
 `kueue-fallback probe` says whether the API server calls it."""
 _RECREATE = """
 It can be deleted and created as it was submitted, at the end of its queue:
-  kubectl fallback undo {name} -n {namespace} --recreate"""
+  kubectl fallback undo {job} -n {namespace} --recreate"""
 _LEFT_BEHIND = "Its annotation {annotation} could not be taken off again: {error}"
 
 
@@ -103,12 +112,14 @@ def command(
     \b
     Examples:
       kueue-fallback undo train
+      kubectl fallback undo rayjob/train
       kubectl fallback undo train -n team --dry-run
       kubectl fallback undo train --recreate
     """
     with connected(kubeconfig) as client:
         where = namespace_or_current(namespace, kubeconfig)
-        target = Target(namespace=where, name=name_of(job), is_dry_run=dry_run)
+        kind, name = named(job)
+        target = Target(kind=kind, namespace=where, name=name, is_dry_run=dry_run)
         try:
             if recreates:
                 after = recreate(client, target, is_sure=is_sure)
@@ -156,7 +167,7 @@ def _refusal(target: Target, job: Mapping[str, Any]) -> str:
     if without := without_decision(target, job):
         return without
     try:
-        obstacle = JOB.held_back(job)
+        obstacle = target.kind.held_back(job)
     except FieldError as error:
         return f"{target} cannot be read: {error}"
     if obstacle is None:
@@ -170,7 +181,7 @@ def _way_out(target: Target, job: Mapping[str, Any]) -> str:
     """Return what can be done if the Job cannot change in place; empty: nothing."""
     if not can_be_recreated(target, job):
         return ""
-    return _RECREATE.format(name=target.name, namespace=target.namespace)
+    return _RECREATE.format(job=target.reference, namespace=target.namespace)
 
 
 def _wish(job: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -213,7 +224,7 @@ def _tell(target: Target, after: Mapping[str, Any], *, err: bool) -> None:
         terminal.say(f"{target} would be as it was submitted{where}.", err=err)
         return
     terminal.say(f"{target} is as it was submitted{where}.")
-    terminal.say(_UNPIN.format(name=target.name, namespace=target.namespace))
+    terminal.say(_UNPIN.format(**target.words))
 
 
 GONE_SECONDS = 30.0
@@ -240,7 +251,9 @@ def recreate(client: Client, target: Target, *, is_sure: bool) -> Mapping[str, A
     job = _read(client, target)
     manifest = manifest_of(target, job)
     try:
-        created = client.post(JOB.path(target.namespace), nameless(manifest), {"dryRun": "All"})
+        created = client.post(
+            target.kind.path(target.namespace), nameless(manifest), {"dryRun": "All"}
+        )
     except (Refused, Forbidden) as error:
         why = f"the API server would not create it: {error}"
         raise NotUndoneError(f"{target} is as it was: {why}") from error
@@ -261,22 +274,22 @@ def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
 
     """
     try:
-        kind = kind_of(job)
+        kind = target.kind
         case = decided_job.read(job, kind)
         if case.believed is None:
             unread = case.doubt or Obstacle.UNREADABLE
             raise NotUndoneError(f"{target} is not undone: {unread.meaning}.")
         clean = case.recovered().submitted_source
-        if obstacle := JOB.held_back(_without_managed_by(job)):
+        if obstacle := kind.held_back(_without_managed_by(job, kind)):
             raise NotUndoneError(f"{target} is not undone: {obstacle.meaning}.")
     except FieldError as error:
         raise NotUndoneError(f"{target} cannot be read: {error}") from error
     if finalizers := ", ".join(job["metadata"].get("finalizers") or ()):
         raise NotUndoneError(f"{target} is not undone: its deletion would wait for {finalizers}.")
-    manifest = without_run(_without_managed_by(clean))
+    manifest = without_run(_without_managed_by(clean, kind))
     if not (manifest["metadata"].get("labels") or {}).get(QUEUE_LABEL):
         # Kueue has suspended it for the queue that it was given.
-        manifest["spec"].pop("suspend", None)
+        _parent_of(manifest, kind).pop(kind.suspend[-1], None)
     manifest["metadata"].setdefault("annotations", {}).update(
         {POLICY: OPT_OUT, UNDONE: case.believed.policy, REASON: decision_record.said(_SENTENCE)}
     )
@@ -301,12 +314,21 @@ def _read(client: Client, target: Target) -> Mapping[str, Any]:
     return job
 
 
-def _without_managed_by(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Remove what Kueue sets for a queue of other clusters, and will set again."""
-    spec = dict(job.get("spec") or {})
-    if spec.get("managedBy") == MULTIKUEUE:
-        del spec["managedBy"]
-    return {**job, "spec": spec}
+def _without_managed_by(job: Mapping[str, Any], kind: JobKind) -> Mapping[str, Any]:
+    """Return a copy without what Kueue sets for a queue of other clusters, and will set again."""
+    clean = copy.deepcopy(dict(job))
+    parent = _parent_of(clean, kind)
+    if parent.get("managedBy") == MULTIKUEUE:
+        del parent["managedBy"]
+    return clean
+
+
+def _parent_of(job: dict[str, Any], kind: JobKind) -> dict[str, Any]:
+    """Return the object that says whether a Job is suspended, and who manages it."""
+    node = job
+    for part in kind.suspend[:-1]:
+        node = node.setdefault(part, {})
+    return node
 
 
 def _confirm(target: Target, manifest: Mapping[str, Any], *, is_sure: bool) -> None:
@@ -377,7 +399,7 @@ def _create(
     until = time.monotonic() + GONE_SECONDS
     while True:
         try:
-            return client.post(JOB.path(target.namespace), manifest)
+            return client.post(target.kind.path(target.namespace), manifest)
         except Refused as error:
             if not error.is_conflict or time.monotonic() > until:
                 raise
@@ -397,27 +419,37 @@ def _is_still_there(client: Client, target: Target, old: str) -> bool:
 _NO = 1
 _ALONE = """\
 To have it left alone all the same:
-  kubectl annotate job {name} -n {namespace} kueue-fallback.dev/policy=none"""
+  kubectl annotate {kind} {name} -n {namespace} kueue-fallback.dev/policy=none"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """The Job to undo."""
 
+    kind: JobKind
     namespace: str
     name: str
     is_dry_run: bool
 
     @property
+    def reference(self) -> str:
+        return reference_of(self.kind.kind, self.name)
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """What the commands that people are told of are filled in with."""
+        return {"kind": self.kind.kind.lower(), "name": self.name, "namespace": self.namespace}
+
+    @property
     def path(self) -> str:
-        return JOB.path(self.namespace, self.name)
+        return self.kind.path(self.namespace, self.name)
 
     @property
     def params(self) -> Mapping[str, str]:
         return {"dryRun": "All"} if self.is_dry_run else {}
 
     def __str__(self) -> str:
-        return f"Job {self.namespace}/{self.name}"
+        return f"{self.kind.kind} {self.namespace}/{self.name}"
 
 
 class NotUndoneError(Exception):
@@ -431,12 +463,12 @@ class NotUndoneError(Exception):
 
 def missing(client: Client, target: Target) -> str:
     """Return a sentence that the Job does not exist."""
-    return missing_job(client, target.namespace, target.name)
+    return missing_job(client, target.kind, target.namespace, target.name)
 
 
 def without_decision(target: Target, job: Mapping[str, Any]) -> str:
     """Return a sentence that the Job carries no decision; empty: it carries one."""
     if DECISION in (job["metadata"].get("annotations") or {}):
         return ""
-    alone = _ALONE.format(name=target.name, namespace=target.namespace)
+    alone = _ALONE.format(**target.words)
     return f"{target} carries no decision: there is nothing to undo.\n{alone}"
