@@ -241,7 +241,13 @@ def test_a_light_one_goes_to_cpus_and_stays_so_when_it_is_applied_again():
     server = Server(replace(known, policies=(rule,), kueue=kueue))
     job = light_job()
     light = {**appwrapper(CONFIG, job), "metadata": light_job()["metadata"]}
-    heavy = {**light, "metadata": {**job["metadata"], "labels": {"workload-type": "heavy"}}}
+    heavy = {
+        **light,
+        "metadata": {
+            **job["metadata"],
+            "labels": {**job["metadata"]["labels"], "workload-type": "heavy"},
+        },
+    }
     kind = {"group": "workload.codeflare.dev", "version": "v1beta2", "kind": "AppWrapper"}
 
     created, _ = server.create(light, kind=kind)
