@@ -355,7 +355,9 @@ def found(outcome: CreateOutcome, patched: Object, want: Object) -> Object:
 def look(value: Any, path: str) -> Any:
     for plain, bracketed in PART.findall(path):
         part = plain or bracketed
-        if isinstance(value, list):
+        if isinstance(value, list) and part.isdigit():
+            value = value[int(part)]
+        elif isinstance(value, list):
             named = [item for item in value if part in (item.get("name"), item.get("groupName"))]
             value = named[0] if named else None
         else:

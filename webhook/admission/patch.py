@@ -87,6 +87,10 @@ def _step(node: Any, part: str) -> Any:
     return None
 
 
+_DIGITS = 5
+"""Digits of an index: one less than this at most, so that a forged path costs nothing."""
+
+
 def _place_of(elements: list[Any], name: str) -> int | None:
     """Return the index of the element called *name*, the last of several; None: there is none."""
     # Of several variables with one name, the kubelet uses the last.
@@ -95,7 +99,19 @@ def _place_of(elements: list[Any], name: str) -> int | None:
         # Ray's groups of workers go by ``groupName``; they have no ``name``.
         if isinstance(element, dict) and name in (element.get("name"), element.get("groupName")):
             return index
-    return None
+    return _nameless_place(elements, name)
+
+
+def _nameless_place(elements: list[Any], name: str) -> int | None:
+    """Return *name* as the index of an element without a name; None: there is none."""
+    # An AppWrapper's components have neither name; its webhook keeps their order.
+    if not (
+        name.isascii() and name.isdigit() and len(name) < _DIGITS and int(name) < len(elements)
+    ):
+        return None
+    element = elements[int(name)]
+    is_named = not isinstance(element, dict) or "name" in element or "groupName" in element
+    return None if is_named else int(name)
 
 
 def _empty(part: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from webhook.jobs.appwrapper import APPWRAPPER
 from webhook.jobs.batch import JOB
 from webhook.jobs.job_kind import JobKind
 from webhook.jobs.jobset import JOBSET
@@ -18,6 +19,6 @@ __all__ = ["BY_NAME", "JOB", "KINDS", "JobKind"]
 
 KINDS: Final[Mapping[tuple[str, str, str], JobKind]] = {
     (kind.group, kind.version, kind.kind): kind
-    for kind in (JOB, JOBSET, *KUBEFLOW_KINDS, RAYCLUSTER, RAYJOB)
+    for kind in (APPWRAPPER, JOB, JOBSET, *KUBEFLOW_KINDS, RAYCLUSTER, RAYJOB)
 }
 BY_NAME: Final[Mapping[str, JobKind]] = {kind.kind: kind for kind in KINDS.values()}

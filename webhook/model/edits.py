@@ -1,7 +1,8 @@
 """Edits: single changes to an object at named paths, and the record that undoes them exactly.
 
 A path is a tuple of names; an element of ``containers``, ``initContainers`` or ``env`` goes by its
-``name``, not its place, so that the record outlives containers that others inject.
+``name``, not its place, so that the record outlives containers that others inject. Elements without
+names, as an AppWrapper's components, go by their index.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Absent(Enum):
 ABSENT = Absent.ABSENT
 Path: TypeAlias = tuple[str, ...]
 KEYED_BY_NAME = frozenset({"containers", "initContainers", "env", "replicatedJobs"})
-LISTED = (KEYED_BY_NAME | {"workerGroupSpecs"}) - {"env"}
+LISTED = (KEYED_BY_NAME | {"components", "workerGroupSpecs"}) - {"env"}
 """Lists whose elements have places of their own; edits neither add nor remove any of these."""
 
 

@@ -176,6 +176,11 @@ class Obstacle(Explained):
         "pod affinity or anti-affinity would change, which Kubernetes allows at creation only",
         "Leave pod affinity out of the adaptation.",
     )
+    IMMUTABLE_TEMPLATE = (
+        "immutableTemplate",
+        "its pods would change, which its kind allows at creation only",
+        "Nothing in place: `undo --recreate`, or let options differ in their queues alone.",
+    )
     IMMUTABLE_PRIORITY = (
         "immutablePriority",
         "its label kueue.x-k8s.io/priority-class would go, which Kueue does not take",

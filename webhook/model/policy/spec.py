@@ -306,6 +306,7 @@ class LabelSelector(Structural):
 
 
 KindName: TypeAlias = Literal[
+    "AppWrapper",
     "JAXJob",
     "Job",
     "JobSet",
