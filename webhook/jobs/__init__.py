@@ -12,10 +12,12 @@ from webhook.jobs.batch import JOB
 from webhook.jobs.job_kind import JobKind
 from webhook.jobs.jobset import JOBSET
 from webhook.jobs.ray import RAYCLUSTER, RAYJOB
+from webhook.jobs.services import DEPLOYMENT, LEADERWORKERSET, STATEFULSET
 
 __all__ = ["BY_NAME", "JOB", "KINDS", "JobKind"]
 
 KINDS: Final[Mapping[tuple[str, str, str], JobKind]] = {
-    (kind.group, kind.version, kind.kind): kind for kind in (JOB, JOBSET, RAYCLUSTER, RAYJOB)
+    (kind.group, kind.version, kind.kind): kind
+    for kind in (DEPLOYMENT, JOB, JOBSET, LEADERWORKERSET, RAYCLUSTER, RAYJOB, STATEFULSET)
 }
 BY_NAME: Final[Mapping[str, JobKind]] = {kind.kind: kind for kind in KINDS.values()}

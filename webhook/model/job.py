@@ -136,6 +136,8 @@ class Job:
     kind: str = PLAIN
     unmodelled: str = ""
     """What its kind says of it that is not modelled, in words; empty: nothing."""
+    workloads: int = 1
+    """How many Workloads Kueue makes of it, each of these pod sets."""
 
     @property
     def reference(self) -> str:

@@ -305,7 +305,9 @@ class LabelSelector(Structural):
     """Requirements on labels."""
 
 
-KindName: TypeAlias = Literal["Job", "JobSet", "RayCluster", "RayJob"]
+KindName: TypeAlias = Literal[
+    "Deployment", "Job", "JobSet", "LeaderWorkerSet", "RayCluster", "RayJob", "StatefulSet"
+]
 Bound = Annotated[int, Field(strict=True, ge=0, le=10**15)]
 
 
