@@ -17,8 +17,10 @@ Object = dict[str, Any]
 _FILES: Final = (
     ("github.com/kubeflow/mpi-operator", "manifests/base/kubeflow.org_mpijobs.yaml"),
     ("github.com/kubeflow/training-operator", "manifests/base/crds/kubeflow.org_[!m]*.yaml"),
+    ("github.com/project-codeflare/appwrapper", "config/crd/bases/*.yaml"),
     ("github.com/ray-project/kuberay/ray-operator", "config/crd/bases/ray.io_ray[cj]*.yaml"),
     ("sigs.k8s.io/jobset", "config/components/crd/bases/*.yaml"),
+    ("sigs.k8s.io/lws", "config/crd/bases/*_leaderworkersets.yaml"),
 )
 
 

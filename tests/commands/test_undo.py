@@ -265,4 +265,4 @@ def test_a_kind_that_nobody_decides_is_refused_with_those_that_are(server, undo)
     result = undo(Cluster(server, None), "cronjob/light")
 
     assert result.exit_code == 2
-    assert "cronjob/light: expected one of jaxjob, job, jobset" in result.stderr
+    assert "cronjob/light: expected one of appwrapper, " in result.stderr

@@ -12,13 +12,16 @@ from hack.install import Installation
 from hack.job_definitions import definitions
 from hack.kwok import GPU
 from tests.e2e.decisions import applied_policy, cpu_job, decision_of, fill, queue_of
-from tests.e2e.plane import wait_for, wait_until_reserved, workload_of
+from tests.e2e.plane import has_condition, wait_for, wait_until_reserved, workload_of
 from webhook.__main__ import main
 from webhook.jobs import BY_NAME, KINDS
 
 pytestmark = pytest.mark.xdist_group("own-plane")
 
+SERVING = frozenset({"Deployment", "LeaderWorkerSet", "StatefulSet"})
+"""What never ends, and is queued by its pods."""
 POD_SETS = {
+    "AppWrapper": ["appwrapper-0"],
     "JAXJob": ["worker"],
     "JobSet": ["workers"],
     "MPIJob": ["launcher", "worker"],
@@ -33,7 +36,7 @@ POD_SETS = {
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory):
-    frameworks = [kind.framework for kind in KINDS.values()]
+    frameworks = ["pod", *(kind.framework for kind in KINDS.values())]
     options = Options(
         kueue_config={"integrations": {"frameworks": frameworks}}, definitions=definitions()
     )
@@ -97,7 +100,13 @@ def replicas(field, first):
     return {field: specs}
 
 
+def wrapped(template):
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "wrapped"}}
+    return {"template": {**job, "spec": {"template": template}}}
+
+
 SPECS = {
+    "AppWrapper": lambda: {"components": [wrapped(pods())]},
     "JAXJob": lambda: replicas("jaxReplicaSpecs", None),
     "JobSet": lambda: {
         "replicatedJobs": [{"name": "workers", "template": {"spec": {"template": pods()}}}]
@@ -129,7 +138,7 @@ def made(kind, names, *, labels, name):
 
 
 def test_every_kind_is_tried():
-    assert {"Job", *SPECS} == {kind.kind for kind in KINDS.values()}
+    assert {"Job", *SPECS, *SERVING} == {kind.kind for kind in KINDS.values()}
 
 
 @pytest.mark.parametrize("kind", SPECS)
@@ -200,6 +209,43 @@ def test_one_that_waits_is_undone_by_its_kind_and_name(plane, crowded, kind):
         assert (decision_of(after), queue_of(after)) == (None, crowded.gpu_queue)
         assert after["metadata"]["annotations"]["kueue-fallback.dev/policy"] == "none"
         assert containers_of(after) == containers_of(before)
+
+
+def served(kind, names):
+    labels = {"app": kind.lower()}
+    template = {**without_restarts(pods()), "metadata": {"labels": labels}}
+    metadata = {"name": f"serves-{kind.lower()}", "namespace": names.namespace}
+    metadata["labels"] = {paper.QUEUE_LABEL: names.gpu_queue, **paper.LIGHT}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def test_the_pods_of_a_deployment_are_handed_the_free_queue(plane, crowded):
+    serving = plane.client.create(served("Deployment", crowded), dry_run=True)
+
+    assert (decision_of(serving)["option"], queue_of(serving)) == ("cpu", crowded.cpu_queue)
+    assert queue_of(serving["spec"]["template"]) == crowded.cpu_queue
+    assert GPU not in json.dumps(serving["spec"])
+
+
+def test_a_stateful_set_is_admitted_in_the_free_queue(plane, crowded):
+    client = plane.client
+    with created(client, [served("StatefulSet", crowded)]) as (serving,):
+        assert (decision_of(serving)["option"], queue_of(serving)) == ("cpu", crowded.cpu_queue)
+        found = wait_for(lambda: workloads_in(client, crowded, crowded.cpu_queue), "its pods wait")
+        assert GPU not in json.dumps(found[0]["spec"]["podSets"])
+        wait_for(
+            lambda: has_condition(
+                workloads_in(client, crowded, crowded.cpu_queue)[0], "QuotaReserved"
+            ),
+            "Kueue admits it",
+        )
+    wait_for(lambda: not workloads_in(client, crowded, crowded.cpu_queue), "nothing is left")
+
+
+def workloads_in(client, names, queue):
+    found = client.list(paper.KUEUE, "Workload", namespace=names.namespace)
+    return [workload for workload in found if workload["spec"].get("queueName") == queue]
 
 
 def wide_cpu_job(name, names):

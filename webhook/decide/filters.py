@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from webhook.decide import match
+from webhook.jobs import BY_NAME
 from webhook.kueue import multikueue
 from webhook.kueue.occupancy import Occupancy
 from webhook.learn.run_records import FAILURES_THAT_TELL
@@ -153,6 +154,10 @@ def _guests_full(candidate: OptionCandidate) -> Rejection | None:
     guests = candidate.option.guests
     if guests is None:
         return None
+    if not BY_NAME[candidate.job.kind].carries_marks:
+        # Its Workload does not tell that it is a guest, so no number of them would be too many.
+        detail = f"guests are not counted among Jobs of kind {candidate.job.kind}"
+        return Rejection(reason=Reason.UNSUPPORTED, detail=detail)
     name = candidate.cluster_queue.name
     there = candidate.occupancy.held(name).guests
     # Pending guests count as well as those that hold quota: what waits here will run here.

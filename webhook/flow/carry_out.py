@@ -16,6 +16,7 @@ from webhook.decide import decision_record, match, warning
 from webhook.decide.decision_record import Recorded
 from webhook.decide.warning import Differences
 from webhook.flow.decided_job import RecoveredJob
+from webhook.jobs import BY_NAME
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import needs, own_priority
 from webhook.learn import expected_runs, job_class
@@ -34,8 +35,8 @@ from webhook.model.signatures import SigningKeys, signed_id, signed_record
 def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot) -> Arrival:
     """Return the arrival of a Job just decided, as adapted; its key is the decision's id."""
     return Arrival(
-        # The pod template carries this id into the Workload, by which the place is given up again.
-        key=decision.id,
+        key=_key(job, decision.id),
+        count=job.workloads,
         namespace=job.namespace,
         local_queue=taken.queue,
         needs=taken.needs,
@@ -61,7 +62,8 @@ def decided_before(job: Job, recorded: Recorded, snapshot: Snapshot) -> Arrival 
     if ids != {recorded.id} or recorded.option is None or asked is None:
         return None
     return Arrival(
-        key=recorded.id,
+        key=_key(job, recorded.id),
+        count=job.workloads,
         namespace=job.namespace,
         local_queue=job.queue,
         needs=asked,
@@ -80,10 +82,10 @@ def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
     # Kueue queues no Workload whose LocalQueue does not exist.
     if (job.namespace, queue) not in snapshot.local_queues or asked is None:
         return None
-    name = f"job:{job.namespace}/{job.reference}"
     generated = f"gen:{job.namespace}/{reference_of(job.kind, job.generate_name)}/{uid}"
     return Arrival(
-        key=name if job.name else generated,
+        key=_named(job) if job.name else generated,
+        count=job.workloads,
         namespace=job.namespace,
         local_queue=queue,
         needs=asked,
@@ -91,6 +93,16 @@ def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
         job_class=job_class.of_job(job),
         run=expected_runs.within_limits(job),
     )
+
+
+def _key(job: Job, decision_id: str) -> str:
+    """Return what the Workload will be known by, so that the place is given up when it is seen."""
+    # The pod template carries the id into the Workload, where Kueue copies more than its spec.
+    return decision_id if BY_NAME[job.kind].carries_marks or not job.name else _named(job)
+
+
+def _named(job: Job) -> str:
+    return f"job:{job.namespace}/{job.reference}"
 
 
 def _needs(job: Job, snapshot: Snapshot) -> tuple[PodSetNeeds, ...] | None:

@@ -14,11 +14,22 @@ from webhook.jobs.job_kind import JobKind
 from webhook.jobs.jobset import JOBSET
 from webhook.jobs.kubeflow import KUBEFLOW_KINDS
 from webhook.jobs.ray import RAYCLUSTER, RAYJOB
+from webhook.jobs.services import DEPLOYMENT, LEADERWORKERSET, STATEFULSET
 
 __all__ = ["BY_NAME", "JOB", "KINDS", "JobKind"]
 
 KINDS: Final[Mapping[tuple[str, str, str], JobKind]] = {
     (kind.group, kind.version, kind.kind): kind
-    for kind in (APPWRAPPER, JOB, JOBSET, *KUBEFLOW_KINDS, RAYCLUSTER, RAYJOB)
+    for kind in (
+        APPWRAPPER,
+        DEPLOYMENT,
+        JOB,
+        JOBSET,
+        *KUBEFLOW_KINDS,
+        LEADERWORKERSET,
+        RAYCLUSTER,
+        RAYJOB,
+        STATEFULSET,
+    )
 }
 BY_NAME: Final[Mapping[str, JobKind]] = {kind.kind: kind for kind in KINDS.values()}

@@ -19,6 +19,8 @@ from webhook.model.reasons import Obstacle
 ORIGIN: Final = "kueue.x-k8s.io/multikueue-origin"
 STOPPING: Final = "kueue.x-k8s.io/stopping"
 """Set by Kueue while it stops a Job and deletes its pods."""
+SUSPENDING_PARENT: Final = "kueue.x-k8s.io/pod-suspending-parent"
+"""Set by Kueue on pods that it gates for the object that makes them; the value is a framework."""
 _OF_THE_OBJECT: tuple[Path, ...] = (
     ("metadata", "labels", QUEUE_LABEL),
     ("metadata", "labels", PRIORITY_LABEL),
@@ -52,7 +54,7 @@ class JobKind:
     allowed: tuple[Path, ...]
     """The only paths that may be patched, as patterns (``admission.patch.Allowed``)."""
     suspend: Path
-    """The field by which Kueue keeps it from starting."""
+    """The field by which Kueue keeps it from starting, or notes that it does."""
     read: Callable[[Mapping[str, Any]], Job]
     held_back: Callable[[Mapping[str, Any]], Obstacle | None]
     """Returns why the object, as it is, cannot be moved or undone; None: nothing prevents it."""
@@ -64,6 +66,8 @@ class JobKind:
     """Whether the environment of its pods may change while it is suspended."""
     finishes: bool = True
     """Whether a Job of it ever ends by itself; if not, no finish can be expected."""
+    carries_marks: bool = True
+    """Whether Kueue copies labels and annotations of its pods into Workloads."""
 
     @property
     def api_version(self) -> str:
@@ -102,7 +106,12 @@ class JobKind:
 
     def is_suspended(self, source: Mapping[str, Any]) -> bool:
         """Tell whether the object says that it shall not run yet."""
-        return _at(source, self.suspend) is True
+        return _at(source, self.suspend) not in (None, False)
+
+
+def creation_only(*_of_what: object) -> Obstacle:
+    """Return why a Job of a kind that is decided at its creation only is never changed later."""
+    return Obstacle.CREATION_ONLY
 
 
 def held_back_by(

@@ -115,7 +115,7 @@ class LiveOccupancy:
         for placement in placements:
             run = self._placed.pop(placement.key, None)
             if run is not None:
-                run.count -= 1
+                run.count -= run.first.count
                 self._stale.add(run.root)
 
     def _append(self, root: str, placement: Arrival) -> None:
@@ -132,7 +132,7 @@ class LiveOccupancy:
         if run is None:
             run = _Run(root=root, shape=shape, first=placement)
             runs.append(run)
-        run.count += 1
+        run.count += run.first.count
         self._placed[key] = run
 
     def _rebuild(self, root: str) -> None:
@@ -192,6 +192,7 @@ def _shape(arrival: Arrival) -> _Shape:
         arrival.priority,
         arrival.policy,
         arrival.option,
+        arrival.count,
         *map(_shape_of_pods, arrival.needs),
     )
 

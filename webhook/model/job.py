@@ -138,6 +138,8 @@ class Job:
     """The PriorityClass that a field of its kind names; empty: its pods name it, if any."""
     unmodelled: str = ""
     """What its kind says of it that is not modelled, in words; empty: nothing."""
+    workloads: int = 1
+    """How many Workloads Kueue makes of it, each of these pod sets."""
 
     @property
     def reference(self) -> str:

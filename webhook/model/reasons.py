@@ -116,6 +116,11 @@ class Obstacle(Explained):
         "it is no longer suspended",
         "Nothing: what has started stays where it is.",
     )
+    CREATION_ONLY = (
+        "creationOnly",
+        "a Job of its kind is decided at its creation only",
+        "Nothing in place: create it anew, with the annotation kueue-fallback.dev/policy=none.",
+    )
     STOPPING = (
         "stopping",
         "Kueue is stopping it",

@@ -144,6 +144,8 @@ _KUEUE = "kueue.x-k8s.io/"
 _ORIGIN = _KUEUE + "multikueue-origin"
 _NOT_READY_IN_TIME = "PodsReadyTimeout"
 _BY_CHECK = "AdmissionCheck"
+_NOT_CONTROLLING = frozenset({"LeaderWorkerSet", "StatefulSet"})
+"""Kinds that own their Workloads without being marked as their controllers."""
 _OF_JOBS = "job-"
 _HASH = len("-a0cfe")
 _LONGEST_KEY = 253 + 1 + 253
@@ -386,7 +388,7 @@ def _owner(metadata: Mapping[str, Any]) -> str:
         if not isinstance(kind, str) or len(kind) > LONGEST_KIND:
             continue
         # The Workload of a variant is owned by another Workload.
-        if kind != "Workload" and owner.get("controller") is True:
+        if kind in _NOT_CONTROLLING or (kind != "Workload" and owner.get("controller") is True):
             return reference_of(kind, fields.text(owner, "name", here))
     if _ORIGIN in fields.mapping(metadata, "labels", "metadata"):
         return _owner_by_name(fields.text(metadata, "name", "metadata"))

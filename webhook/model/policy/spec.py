@@ -307,14 +307,17 @@ class LabelSelector(Structural):
 
 KindName: TypeAlias = Literal[
     "AppWrapper",
+    "Deployment",
     "JAXJob",
     "Job",
     "JobSet",
+    "LeaderWorkerSet",
     "MPIJob",
     "PaddleJob",
     "PyTorchJob",
     "RayCluster",
     "RayJob",
+    "StatefulSet",
     "TFJob",
     "XGBoostJob",
 ]

@@ -1,0 +1,119 @@
+"""Deployments, StatefulSets and LeaderWorkerSets: what serves, and never ends by itself.
+
+Kueue queues a Deployment's pods one by one, a StatefulSet's together, and each replica of a
+LeaderWorkerSet with its workers. The queue's name stands on the object, and Kueue hands it on to
+the pods. Decided at creation only: later, what differs is for whoever rolls it out.
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/deployment/deployment_webhook.go
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/statefulset/statefulset_reconciler.go
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/leaderworkerset/leaderworkerset_reconciler.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from webhook.jobs import served_job
+from webhook.jobs.job_kind import SUSPENDING_PARENT, JobKind, allowed_in, creation_only
+from webhook.jobs.served_job import ServedPodSet
+from webhook.model import fields
+from webhook.model.edits import Path
+from webhook.model.fields import child
+from webhook.model.job import Job
+
+_TEMPLATE: Path = ("spec", "template")
+_GROUP: Path = ("spec", "leaderWorkerTemplate")
+_LEADER, _WORKER = (*_GROUP, "leaderTemplate"), (*_GROUP, "workerTemplate")
+
+
+def _read(source: Mapping[str, Any], *, kind: str, framework: str) -> Job:
+    """Return a Deployment, each pod of which is a Workload, or a StatefulSet, which is one.
+
+    Raises:
+        FieldError: a field that decisions depend on has a wrong type or an impossible value.
+
+    """
+    spec = fields.mapping(source, "spec", "")
+    pods = fields.mapping(spec, "template", "spec")
+    replicas = _number(spec, "replicas", "spec")
+    metadata = fields.mapping(pods, "metadata", "spec.template")
+    annotations = fields.texts(metadata, "annotations", "spec.template.metadata")
+    # The StatefulSets that a LeaderWorkerSet makes are queued with it.
+    is_a_part = annotations.get(SUSPENDING_PARENT, framework) != framework
+    one_by_one = kind == "Deployment"
+    pod_set = ServedPodSet("main", 1 if one_by_one else replicas, _TEMPLATE, pods)
+    pod_sets = served_job.read_pod_sets([] if is_a_part or not replicas else [pod_set])
+    job = served_job.read(source, kind=kind, pod_sets=pod_sets)
+    return replace(job, workloads=replicas) if one_by_one else job
+
+
+def read_lws(source: Mapping[str, Any]) -> Job:
+    """Return a LeaderWorkerSet, each replica of which is a Workload.
+
+    Raises:
+        FieldError: a field that decisions depend on has a wrong type or an impossible value.
+
+    """
+    spec, where = fields.mapping(source, "spec", ""), ".".join(_GROUP)
+    group = fields.mapping(spec, "leaderWorkerTemplate", "spec")
+    size, replicas = _number(group, "size", where), _number(spec, "replicas", "spec")
+    workers = fields.mapping(group, "workerTemplate", where)
+    pod_sets = [ServedPodSet("main", size, _WORKER, workers)]
+    if group.get("leaderTemplate") is not None:
+        leader = fields.mapping(group, "leaderTemplate", where)
+        fields.mapping(leader, "spec", child(where, "leaderTemplate"))
+        pod_sets = [
+            ServedPodSet("leader", 1, _LEADER, leader),
+            ServedPodSet("worker", size - 1, _WORKER, workers),
+        ]
+    pod_sets = pod_sets if replicas else []
+    job = served_job.read(
+        source, kind="LeaderWorkerSet", pod_sets=served_job.read_pod_sets(pod_sets)
+    )
+    return replace(job, workloads=replicas)
+
+
+def _number(source: Mapping[str, Any], key: str, path: str) -> int:
+    """Read a count of pods or groups, which the API server defaults to 1."""
+    number = fields.integer(source, key, path)
+    return 1 if number is None else max(0, number)
+
+
+DEPLOYMENT: Final = JobKind(
+    group="apps",
+    version="v1",
+    kind="Deployment",
+    plural="deployments",
+    framework="deployment",
+    templates=(_TEMPLATE,),
+    allowed=allowed_in((_TEMPLATE,)),
+    # Kueue writes it in place of suspending; its pods then come with a scheduling gate.
+    suspend=(*_TEMPLATE, "metadata", "annotations", SUSPENDING_PARENT),
+    read=partial(_read, kind="Deployment", framework="deployment"),
+    held_back=creation_only,
+    immutable=creation_only,
+    can_change_env=True,
+    finishes=False,
+    carries_marks=False,
+)
+STATEFULSET: Final = replace(
+    DEPLOYMENT,
+    kind="StatefulSet",
+    plural="statefulsets",
+    framework="statefulset",
+    read=partial(_read, kind="StatefulSet", framework="statefulset"),
+)
+LEADERWORKERSET: Final = replace(
+    DEPLOYMENT,
+    group="leaderworkerset.x-k8s.io",
+    kind="LeaderWorkerSet",
+    plural="leaderworkersets",
+    framework="leaderworkerset.x-k8s.io/leaderworkerset",
+    templates=(_LEADER, _WORKER),
+    allowed=allowed_in((_LEADER, _WORKER)),
+    suspend=(*_WORKER, "metadata", "annotations", SUSPENDING_PARENT),
+    read=read_lws,
+    carries_marks=True,
+)
