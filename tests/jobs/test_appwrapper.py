@@ -9,7 +9,6 @@ from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.adapt.adaptation import adapt
 from webhook.jobs.appwrapper import APPWRAPPER
-from webhook.jobs.movable import obstacle
 from webhook.model.fields import FieldError
 
 GPU = {"requests": {"cpu": "4"}, "limits": {"nvidia.com/gpu": "1"}}
@@ -203,7 +202,7 @@ def test_of_one_that_exists_only_the_queue_changes(adaptation, reason):
     option = {"name": "cpu", "queue": "cpu-lq", "adaptation": adaptation}
     (cpu,) = policy(option).spec.options
 
-    assert obstacle(APPWRAPPER.edits(before, adapt(before, cpu)), APPWRAPPER) == reason
+    assert APPWRAPPER.obstacle_to(APPWRAPPER.edits(before, adapt(before, cpu))) == reason
 
 
 @pytest.mark.parametrize(

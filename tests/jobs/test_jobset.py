@@ -5,7 +5,6 @@ import pytest
 from tests.builders import policy
 from webhook.adapt.adaptation import adapt
 from webhook.jobs import KINDS
-from webhook.jobs.movable import obstacle
 from webhook.kueue import requests
 from webhook.model.fields import FieldError
 from webhook.model.queues import Snapshot
@@ -80,7 +79,7 @@ def test_what_its_webhook_refuses_is_an_obstacle(adaptation, reason):
     option = {"name": "cpu", "queue": "cpu-lq", "adaptation": adaptation}
     (cpu,) = policy(option).spec.options
 
-    assert obstacle(JOBSET.edits(before, adapt(before, cpu)), JOBSET) == reason
+    assert JOBSET.obstacle_to(JOBSET.edits(before, adapt(before, cpu))) == reason
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from tests.builders import policy, snapshot
 from webhook.adapt.adaptation import adapt
 from webhook.jobs import BY_NAME
 from webhook.jobs.kubeflow import KUBEFLOW_KINDS, MPIJOB
-from webhook.jobs.movable import obstacle
 from webhook.kueue import requests
 from webhook.model.fields import FieldError
 from webhook.model.queues import Snapshot
@@ -134,8 +133,8 @@ def test_of_a_launcher_that_exists_only_scheduling_changes(adaptation, reason):
     only = {"podSets": ["worker"], "accelerator": "Remove"}
     (of_workers,) = policy({"name": "cpu", "queue": "cpu-lq", "adaptation": only}).spec.options
 
-    assert obstacle(MPIJOB.edits(launched, adapt(launched, cpu)), MPIJOB) == reason
-    assert obstacle(MPIJOB.edits(workers, adapt(workers, of_workers)), MPIJOB) is None
+    assert MPIJOB.obstacle_to(MPIJOB.edits(launched, adapt(launched, cpu))) == reason
+    assert MPIJOB.obstacle_to(MPIJOB.edits(workers, adapt(workers, of_workers))) is None
 
 
 @pytest.mark.parametrize(

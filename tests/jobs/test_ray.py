@@ -5,7 +5,6 @@ import pytest
 from tests.builders import CPU_OPTION, policy
 from webhook.adapt.adaptation import adapt
 from webhook.jobs import KINDS
-from webhook.jobs.movable import obstacle
 from webhook.kueue import requests
 from webhook.model.fields import FieldError
 from webhook.model.queues import Snapshot
@@ -144,7 +143,7 @@ def test_everything_may_change_while_it_is_suspended():
     before = RAYJOB.read(rayjob())
     _, cpu = policy().spec.options
 
-    assert obstacle(RAYJOB.edits(before, adapt(before, cpu)), RAYJOB) is None
+    assert RAYJOB.obstacle_to(RAYJOB.edits(before, adapt(before, cpu))) is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from tests.properties.moved_jobs import EXAMPLES, KIND, created, moved, patched,
 from webhook.admission import patch
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import moving, reapply
-from webhook.jobs.movable import changes_template
 from webhook.model.decision import Declined, Undone
 from webhook.model.job import (
     ENV_PREFIX,
@@ -100,7 +99,7 @@ def test_undone_it_is_what_was_submitted_and_pinned(source, first, second, moves
     if isinstance(outcome, Declined):
         assert plain(after) == plain(stored)
         return
-    if not changes_template(KIND.edits(KIND.read(stored), KIND.read(after)), KIND):
+    if not KIND.changes_template(KIND.edits(KIND.read(stored), KIND.read(after))):
         assert after["spec"] == stored["spec"]
         after = unmarked(after)
     assert resolved(after) == resolved(pinned(job, stored))

@@ -24,7 +24,7 @@ from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import carry_out, create, decided_job
 from webhook.flow.create import Moment, Rules
 from webhook.flow.decided_job import RecoveredJob, Refusal
-from webhook.jobs import JobKind, movable
+from webhook.jobs import JobKind
 from webhook.kueue import multikueue
 from webhook.kueue.occupancy import Occupancy
 from webhook.model import fields, marks
@@ -195,11 +195,11 @@ def _carried_out(
     after = carry_out.under(job, policy, taken, decision_id=signed.id, class_text=class_text)
     after = movable_env.still_movable(case.current, after)
     changes = kind.edits(case.current, after)
-    if obstacle := movable.obstacle(changes, kind, workload=asked.blocked):
+    if obstacle := kind.obstacle_to(changes, workload=asked.blocked):
         return Refusal(obstacle=obstacle)
     # Kueue takes over a changed queue alone, but not changed marks on the template: where nothing
     # else changes there, the old marks stay, and with them the old signature.
-    if not movable.changes_template(changes, kind):
+    if not kind.changes_template(changes):
         if after.queue == case.current.queue:
             return Refusal(obstacle=Obstacle.ALREADY_THERE)
         # Guests are counted by the policy's mark, which such a move cannot add (decision 0013).
@@ -321,10 +321,10 @@ def put_back(
     # Variables stay references to annotations: a Job's environment is immutable (decision 0020).
     after = movable_env.still_movable(raw, marks.unmarked(clean))
     changes = kind.edits(raw, after)
-    if obstacle := movable.obstacle(changes, kind, workload=blocked):
+    if obstacle := kind.obstacle_to(changes, workload=blocked):
         return obstacle
     # Kueue does not take over a template in which only our marks change.
-    if movable.changes_template(changes, kind):
+    if kind.changes_template(changes):
         return after
     return replace(after, pod_sets=raw.pod_sets)
 

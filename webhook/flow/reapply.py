@@ -28,7 +28,7 @@ from webhook.model.edits import (
     Path,
     to_pointer,
 )
-from webhook.model.fields import FieldError, Json
+from webhook.model.fields import Json
 from webhook.model.job import DECISION, MOVE_TO, OPTION_LABEL, UNDO
 from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys
@@ -147,12 +147,8 @@ def _same(path: Path, value: Any, submitted: Json | Absent) -> bool:
     if value == submitted:
         return True
     # Clients write one amount in several ways, such as 1 and 1000m.
-    if len(path) < 3 or path[-2] not in ("requests", "limits"):  # noqa: PLR2004
-        return False
-    try:
-        return quantity.exact(str(value)) == quantity.exact(str(submitted))
-    except FieldError:
-        return False
+    is_amount = len(path) > 2 and path[-2] in ("requests", "limits")  # noqa: PLR2004
+    return is_amount and quantity.is_same(value, submitted)
 
 
 class Asked(Enum):

@@ -1,19 +1,32 @@
 """What is known of a kind of Job, and how a Job of it becomes edits; each kind is one such value.
 
 Its module fills in what differs: where pod templates are, what Kueue counts, what may change when.
+Here is also whether Kubernetes accepts edits to a pending Job, and whether Kueue takes them up: it
+notices a changed template only by its containers.
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/util/equality/podset.go#L41
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
 from webhook.jobs import template
-from webhook.model import fields
-from webhook.model.edits import Edit, Path
-from webhook.model.job import OURS, PRIORITY_LABEL, QUEUE_LABEL, Job
+from webhook.model import fields, quantity
+from webhook.model.edits import ABSENT, Absent, Edit, Path
+from webhook.model.fields import Json
+from webhook.model.job import (
+    DECIDED_BY,
+    DECISION_ID,
+    JOB_CLASS,
+    OPTION_LABEL,
+    OURS,
+    PRIORITY_LABEL,
+    QUEUE_LABEL,
+    Job,
+)
 from webhook.model.reasons import Obstacle
 
 ORIGIN: Final = "kueue.x-k8s.io/multikueue-origin"
@@ -21,9 +34,20 @@ STOPPING: Final = "kueue.x-k8s.io/stopping"
 """Set by Kueue while it stops a Job and deletes its pods."""
 SUSPENDING_PARENT: Final = "kueue.x-k8s.io/pod-suspending-parent"
 """Set by Kueue on pods that it gates for the object that makes them; the value is a framework."""
+_QUEUE: Path = ("metadata", "labels", QUEUE_LABEL)
+_PRIORITY: Path = ("metadata", "labels", PRIORITY_LABEL)
+"""Kueue's webhook lets it be added and changed, but not removed."""
+_FOLLOWED: frozenset[Path] = frozenset({_QUEUE, _PRIORITY})
+"""Beside the pod template, the fields that Kueue takes over into the Workload."""
+_OUR_MARKS = frozenset(
+    {
+        ("metadata", "labels", OPTION_LABEL),
+        *(("metadata", "annotations", name) for name in (DECISION_ID, DECIDED_BY, JOB_CLASS)),
+    }
+)
 _OF_THE_OBJECT: tuple[Path, ...] = (
-    ("metadata", "labels", QUEUE_LABEL),
-    ("metadata", "labels", PRIORITY_LABEL),
+    _QUEUE,
+    _PRIORITY,
     ("metadata", "labels", OURS + "*"),
     ("metadata", "annotations", OURS + "*"),
 )
@@ -96,6 +120,43 @@ class JobKind:
                 changes += template.edits(old.path, old.template, new.template)
         return tuple(changes)
 
+    def obstacle_to(
+        self, edits: Iterable[Edit], *, workload: Obstacle | None = None
+    ) -> Obstacle | None:
+        """Return why edits to a pending Job cannot be made or go unnoticed by Kueue; None: neither.
+
+        Our own marks on the pod template do not count, as a move without other changes to it leaves
+        them (see ``changes_template``). *workload* is why the Job's Workload rules a move out.
+        """
+        edits = tuple(edits)
+        for edit in edits:
+            if edit.path == _PRIORITY and edit.value is ABSENT:
+                return Obstacle.IMMUTABLE_PRIORITY
+            if refusal := self.immutable(self.below_template(edit.path), edit):
+                return refusal
+        changed = self._of_template(edits)
+        if not changed and not any(edit.path in _FOLLOWED for edit in edits):
+            return None
+        # Once a Workload was evicted, Kueue takes up a new queue only with a changed pod template:
+        # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go#L580
+        if workload is not None and not (changed and workload is Obstacle.EVICTED):
+            return workload
+        is_noticed = not changed or any(_is_noticed(below, edit) for below, edit in changed)
+        return None if is_noticed else Obstacle.KUEUE_WOULD_NOT_NOTICE
+
+    def changes_template(self, edits: Iterable[Edit]) -> bool:
+        """Return whether a pod template changes in more than our marks.
+
+        Where it does not, only the queue label moves. The template then stays as it is, marks
+        included, because Kueue would not take new marks over and would write the old ones back.
+        """
+        return bool(self._of_template(edits))
+
+    def _of_template(self, edits: Iterable[Edit]) -> list[tuple[Path, Edit]]:
+        """List the edits to pod templates but those of our marks, with their paths below these."""
+        placed = ((self.below_template(edit.path), edit) for edit in edits)
+        return [(below, edit) for below, edit in placed if below and below not in _OUR_MARKS]
+
     def below_template(self, path: Path) -> Path:
         """Return the part of a path below a pod template; empty: it is in none."""
         for pattern in self.templates:
@@ -166,3 +227,20 @@ def _at(source: Mapping[str, Any], path: Path) -> Any:
 
 def _fits(path: Path, pattern: Path) -> bool:
     return all(known in ("*", part) for part, known in zip(path, pattern, strict=True))
+
+
+def _is_noticed(below: Path, edit: Edit) -> bool:
+    """Return whether Kueue notices an edit: it changes something in a container."""
+    match below:
+        case ("spec", "containers" | "initContainers", _, "resources", *_):
+            return not _is_same_amount(edit.was, edit.value)
+        case ("spec", "containers" | "initContainers", *_):
+            return True
+    return False
+
+
+def _is_same_amount(before: Json | Absent, after: Json | Absent) -> bool:
+    # 1 and 1000m are one amount, which Kueue compares as such.
+    if before is ABSENT or after is ABSENT:
+        return before is after
+    return quantity.is_same(before, after)

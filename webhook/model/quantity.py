@@ -89,5 +89,13 @@ def exact(text: str, path: str = "") -> Fraction:
     return number * Fraction(10) ** exponent
 
 
+def is_same(one: object, other: object) -> bool:
+    """Return whether two values are one amount, as 1 and 1000m; others are only equal or not."""
+    try:
+        return exact(str(one)) == exact(str(other))
+    except FieldError:
+        return one == other
+
+
 def _matched(text: str) -> re.Match[str] | None:
     return _GRAMMAR.fullmatch(text) if len(text) <= LONGEST else None

@@ -14,7 +14,6 @@ from webhook.decide import expectations, match, options, wishes
 from webhook.decide.strategies import margin
 from webhook.decide.wishes import Wishes
 from webhook.jobs import JOB
-from webhook.jobs.movable import changes_template, obstacle
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
@@ -198,11 +197,11 @@ class MoveOptions:
     ) -> Obstacle | None:
         """Return why a Job cannot be moved from *stands* to *there*; None: it can."""
         changes = JOB.edits(stands, there)
-        if refusal := obstacle(changes, JOB):
+        if refusal := JOB.obstacle_to(changes):
             return refusal
         # A move of the queue alone leaves the pod template without the option's mark, by which
         # guests of the option are counted (decision 0013).
-        if not changes_template(changes, JOB):
+        if not JOB.changes_template(changes):
             is_uncounted = marks.would_be_uncounted(
                 question.policy, option, question.workload.policy
             )

@@ -4,7 +4,6 @@ import pytest
 
 from tests.builders import container, job, template
 from webhook.jobs import JOB
-from webhook.jobs.movable import changes_template, obstacle
 from webhook.model.reasons import Obstacle
 
 OPTION = "kueue-fallback.dev/option"
@@ -18,7 +17,7 @@ def pods(*containers, queue="gpu-lq", **rest):
 
 
 def found(before, after, **known):
-    return obstacle(JOB.edits(before, after), JOB, **known)
+    return JOB.obstacle_to(JOB.edits(before, after), **known)
 
 
 @pytest.mark.parametrize(
@@ -106,5 +105,5 @@ def test_what_speaks_against_it_on_its_workload_counts_where_that_would_follow(b
 def test_our_marks_alone_are_no_change_of_the_template():
     before, after = pods(GPU), pods(GPU, labels={OPTION: "cpu"})
 
-    assert not changes_template(JOB.edits(before, after), JOB)
-    assert changes_template(JOB.edits(before, pods(GPU, labels={"tier": "cpu"})), JOB)
+    assert not JOB.changes_template(JOB.edits(before, after))
+    assert JOB.changes_template(JOB.edits(before, pods(GPU, labels={"tier": "cpu"})))
