@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import yaml
 
+from webhook.admission.patch import to_pointer
 from webhook.jobs import KINDS
 from webhook.model.edits import Path as Place
-from webhook.model.edits import to_pointer
 from webhook.model.job import OURS
 
 TARGET: Final = Path(__file__).resolve().parent.parent / "docs/policy-cookbook.md"

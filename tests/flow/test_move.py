@@ -181,3 +181,26 @@ def test_a_job_without_a_decision_is_taken_as_it_stands(server):
     assert decision(moved)["from"] == {"queue": "gpu-lq"}
     assert pod_of(moved)["metadata"]["annotations"][DECISION_ID] == decision(moved)["id"]
     assert undone(moved) == before
+
+
+@pytest.mark.parametrize("option", ["cpu", "none"])
+def test_a_manifest_applied_again_with_the_wish_ends_as_the_wish_alone_does(server, option):
+    on_cpu, _ = move(server, stored(server), "cpu")
+    on_gpu, _ = move(server, on_cpu, "gpu")
+    there = on_gpu if option == "cpu" else on_cpu
+    again = copy.deepcopy(there)
+    again["spec"]["template"]["spec"] = copy.deepcopy(light_job()["spec"]["template"]["spec"])
+
+    together, warnings = server.update(there, asking(again, option))
+
+    alone, said = move(server, there, option)
+    assert plain(timeless(together)) == plain(timeless(alone))
+    assert (warnings, server.count("kueue_fallback_patch_verification_failures_total")) == (said, 0)
+
+
+def timeless(job):
+    """Leave out the time of a decision, and its record, which holds it, too."""
+    kept = copy.deepcopy(job)
+    for name in (DECISION, "kueue-fallback.dev/undone-from"):
+        kept["metadata"]["annotations"].pop(name, None)
+    return kept

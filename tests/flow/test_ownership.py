@@ -5,7 +5,7 @@ from copy import deepcopy
 import jsonpatch
 import pytest
 
-from webhook.flow.reapply import without_owner
+from webhook.flow.update import without_owner
 
 PATH = ("spec", "template", "spec", "containers", "main", "env", "RUN_ENV")
 

@@ -10,12 +10,13 @@ from tests.flow.moves import asking, pending, plain
 from tests.properties.decisions import PLENTY
 from tests.servers import paper_snapshot
 from webhook.admission import patch
-from webhook.flow import create, moving
+from webhook.flow import create, update
 from webhook.jobs import KINDS
 from webhook.kueue import occupancy
 from webhook.model.decision import Decided, Declined, Moved
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, Reconsider
+from webhook.model.queues import Snapshot
 
 KIND = KINDS["batch", "v1", "Job"]
 
@@ -69,12 +70,19 @@ def created(source, found):
 
 def moved(stored, option, found):
     asked = asking(stored, option)
-    outcome = moving.move(asked, KIND, found, LATER, create.Rules())
+    outcome = update.respond(stored, asked, KIND, found, LATER, create.Rules())
     after = patched(asked, outcome)
     if isinstance(outcome, Declined):
         assert plain(after) == plain(stored)
     assume(isinstance(outcome, Moved))
     return after
+
+
+def undo(stored, time):
+    """Ask for an undo where nothing is known of the cluster; return the asking Job and outcome."""
+    asked, nothing = asking(stored, "none"), occupancy.build(Snapshot())
+    moment = replace(LATER, now=0.0, time=time)
+    return asked, update.respond(stored, asked, KIND, nothing, moment, create.Rules())
 
 
 def patched(source, outcome):

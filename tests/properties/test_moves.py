@@ -9,7 +9,7 @@ from tests.flow.moves import plain, undone
 from tests.properties.jobs import adaptations, jobs
 from tests.properties.moved_jobs import EXAMPLES, KIND, created, moved, submitted, world
 from webhook.admission import patch
-from webhook.flow import reapply
+from webhook.flow import update
 from webhook.model.job import DECISION, OPTION_LABEL
 
 
@@ -48,7 +48,7 @@ def test_the_manifest_applied_again_after_a_move_changes_nothing(source, first, 
     annotations = again["metadata"].setdefault("annotations", {})
     annotations[DECISION] = there["metadata"]["annotations"][DECISION]
 
-    edits, warnings = reapply.restored(there, again, KIND)
+    edits, warnings = update.restored(there, again, KIND)
     patch.operations(edits, again, KIND.allowed)
 
     assert (plain(again)["spec"], warnings) == (there["spec"], ())

@@ -14,7 +14,6 @@ from tests.conftest import THOROUGH
 from tests.properties.jobs import jobs, options
 from webhook.adapt.adaptation import adapt
 from webhook.admission import patch
-from webhook.flow import reapply
 from webhook.jobs import KINDS
 from webhook.model.edits import ABSENT, Edit
 from webhook.model.job import DECISION, DECISION_ID, OPTION_LABEL, QUEUE_LABEL, Job
@@ -89,7 +88,7 @@ def _a_manifest_applied_again_changes_nothing(source, option):
     stored = _patched(source, edits)
     applied = _applied(source, stored)
 
-    patch.operations(reapply.restoration(stored, applied, original), applied, KIND.allowed)
+    patch.operations(patch.restoration(stored, applied, original), applied, KIND.allowed)
 
     assert _without_empty(applied) == _without_empty(stored)
 

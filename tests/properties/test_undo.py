@@ -6,12 +6,21 @@ from copy import deepcopy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.flow.moves import asking, decision, pending, plain
+from tests.flow.moves import decision, pending, plain
 from tests.properties.jobs import adaptations, jobs
-from tests.properties.moved_jobs import EXAMPLES, KIND, created, moved, patched, submitted, world
+from tests.properties.moved_jobs import (
+    EXAMPLES,
+    KIND,
+    created,
+    moved,
+    patched,
+    submitted,
+    undo,
+    world,
+)
 from webhook.admission import patch
 from webhook.decide.match import OPT_OUT, POLICY
-from webhook.flow import moving, reapply
+from webhook.flow import update
 from webhook.model.decision import Declined, Undone
 from webhook.model.job import (
     ENV_PREFIX,
@@ -92,8 +101,7 @@ def test_undone_it_is_what_was_submitted_and_pinned(source, first, second, moves
     for option in moves if taken == "gpu" else ():
         stored = moved(stored, option, found)
 
-    asked = asking(stored, "none")
-    outcome = moving.undo(asked, KIND, time=NOW)
+    asked, outcome = undo(stored, NOW)
     after = patched(asked, outcome)
 
     if isinstance(outcome, Declined):
@@ -123,8 +131,7 @@ def test_pods_see_variables_as_they_were_submitted(source, value, taken):
     if taken == "gpu" and "$" not in value:
         stored = moved(stored, "cpu", found)
 
-    asked = asking(stored, "none")
-    outcome = moving.undo(asked, KIND, time=NOW)
+    asked, outcome = undo(stored, NOW)
 
     # What the kubelet would replace is in no annotation, so that the option's value is fixed.
     fixed = taken == "cpu" and "$" in value
@@ -142,13 +149,12 @@ def test_the_manifest_applied_after_an_undo_changes_nothing(source, first, secon
     stored = created(job, found)
     for option in moves:
         stored = moved(stored, option, found)
-    after = plain(
-        patched(asked := asking(stored, "none"), outcome := moving.undo(asked, KIND, time=NOW))
-    )
+    asked, outcome = undo(stored, NOW)
+    after = plain(patched(asked, outcome))
     assume(isinstance(outcome, Undone))
 
     again = merged(after, job)
-    edits, warnings = reapply.restored(after, again, KIND)
+    edits, warnings = update.restored(after, again, KIND)
     patch.operations(edits, again, KIND.allowed)
 
     assert (plain(again)["spec"], warnings) == (after["spec"], ())
@@ -178,6 +184,5 @@ def containers(job):
 @given(jobs())
 def test_a_job_without_a_decision_is_pinned_and_nothing_else(source):
     job = pending(source)
-    asked = asking(job, "none")
 
-    assert patched(asked, moving.undo(asked, KIND, time=NOW)) == pinned(job)
+    assert patched(*undo(job, NOW)) == pinned(job)

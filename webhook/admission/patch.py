@@ -9,26 +9,25 @@ used. It must not know what edits are for, nor why they are undone.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 from webhook.model import job as jobs
+from webhook.model import quantity
 from webhook.model.edits import (
     ABSENT,
     HOLE,
     KEYED_BY_NAME,
+    LISTED,
     Absent,
     Edit,
     Operation,
     Original,
     Path,
     Prepared,
-    escaped,
-    from_pointer,
-    to_pointer,
 )
 from webhook.model.fields import FieldError, Json
 from webhook.model.marks import MARKS
@@ -119,6 +118,26 @@ def _empty(part: str) -> Any:
     return [] if part in KEYED_BY_NAME else {}
 
 
+@recalling(most=2048, longest=1024)
+def to_pointer(path: Path) -> str:
+    """Write a path as a JSON Pointer (RFC 6901) with names in the place of list indices."""
+    return "/" + "/".join(map(_escaped, path)) if path else ""
+
+
+def _escaped(part: str) -> str:
+    """Write one part of a JSON Pointer."""
+    if "/" not in part and "~" not in part:
+        return part
+    return part.replace("~", "~0").replace("/", "~1")
+
+
+def _from_pointer(pointer: str) -> Path:
+    parts = pointer.split("/")[1:]
+    if "~" in pointer:
+        parts = [part.replace("~1", "/").replace("~0", "~") for part in parts]
+    return tuple(parts)
+
+
 class CannotApplyError(ValueError):
     """An operation does not apply; its text says where and why."""
 
@@ -179,12 +198,10 @@ def _parts(pointer: str) -> tuple[tuple[str, ...], str]:
         CannotApplyError: it is no pointer into an object.
 
     """
-    start, *parts = pointer.split("/")
-    if start or not parts:
+    if not pointer.startswith("/"):
         raise CannotApplyError(f"{pointer!r} points to no place in the object")
-    if "~" in pointer:
-        parts = [part.replace("~1", "/").replace("~0", "~") for part in parts]
-    return tuple(parts[:-1]), parts[-1]
+    *above, last = _from_pointer(pointer)
+    return tuple(above), last
 
 
 def _below(node: Any, part: str, pointer: str) -> Any:
@@ -251,20 +268,36 @@ def operations(
     return written + added
 
 
+def patched(
+    source: Mapping[str, Any], edits: Sequence[Edit], allowed: Allowed
+) -> Mapping[str, Any]:
+    """Return *source* with *edits*, as a copy if there are any.
+
+    Raises:
+        PatchError: as for ``operations``.
+
+    """
+    if not edits:
+        return source
+    copied = deepcopy(dict(source))
+    operations(edits, copied, allowed)
+    return copied
+
+
 def prepare(
     edits: tuple[Edit, ...], source: Mapping[str, Any], allowed: Allowed
 ) -> Prepared | None:
     """Return the operations that fit every object equal to *source*; None: there is no patch."""
     try:
-        patched = operations(edits, deepcopy(dict(source)), allowed)
+        written = operations(edits, deepcopy(dict(source)), allowed)
     except PatchError:
         return None
     return Prepared(
         edits=edits,
         original=original_of(edits, source),
-        operations=tuple(patched),
+        operations=tuple(written),
         open_edits=tuple(n for n, edit in enumerate(edits) if edit.value == HOLE),
-        open_operations=tuple(n for n, operation in enumerate(patched) if _is_open(operation)),
+        open_operations=tuple(n for n, operation in enumerate(written) if _is_open(operation)),
     )
 
 
@@ -360,7 +393,7 @@ class _Operations:
     def _below(self, node: Any, part: str, pointer: str, edit: Edit) -> tuple[Any, str]:
         """Return the value one part further down (None: nothing) and the pointer's last part."""
         if isinstance(node, dict):
-            return node.get(part), escaped(part)
+            return node.get(part), _escaped(part)
         index = _place_of(node, part) if isinstance(node, list) else None
         if index is None:
             raise PatchError(edit.path, f"nothing called {part} at {pointer}")
@@ -394,7 +427,7 @@ class _Operations:
 
     def _set_member(self, edit: Edit, node: Mapping[str, Any], pointer: str) -> None:
         key = edit.path[-1]
-        path = f"{pointer}/{escaped(key)}"
+        path = f"{pointer}/{_escaped(key)}"
         if edit.value is ABSENT:
             if node.get(key) is not None:
                 self._operations.append({"op": "remove", "path": path})
@@ -509,7 +542,7 @@ def original_from_json(source: Mapping[str, Any]) -> Original:
     for pointer, value in source.items():
         if not pointer.startswith("/"):
             raise FieldError(_RECORD, f"expected a JSON Pointer, got {pointer!r}")
-        values[from_pointer(pointer)] = ABSENT if value is None else value
+        values[_from_pointer(pointer)] = ABSENT if value is None else value
     return values
 
 
@@ -603,3 +636,87 @@ def _take_marks(restored: dict[str, Any], original: Original, allowed: Allowed) 
             del texts[key]
         if taken:
             _take_if_empty(restored, place)
+
+
+_FREE = frozenset({"nodeSelector", "requests", "limits", "env"})
+"""Fields of which every member may be patched, so that the whole field can be put back."""
+
+
+def restoration(
+    old: Mapping[str, Any], new: Mapping[str, Any], original: Original
+) -> tuple[Edit, ...]:
+    """List the edits to *new* that give back the values of *old*, the stored object.
+
+    *original* is what was submitted; a value that differs from it is the user's own change and
+    passes. A container that one of the two lacks is skipped. Whether the recorded places may be
+    edited is checked where edits become a patch.
+    """
+    edits: dict[Path, Edit] = {}
+    # A parent that a decision had to create is recorded as ABSENT, beside the leaves in it.
+    above = {path[:end] for path in original for end in range(1, len(path))}
+    for path, submitted in original.items():
+        values = _in_both(old, new, path)
+        if values is None:
+            continue
+        decided, now = values
+        if path in above:
+            is_missing = submitted is ABSENT and now is ABSENT
+            edits.update((edit.path, edit) for edit in _members(path, decided) if is_missing)
+        # Only a submitted value that comes back is replaced (decision 0002).
+        elif now != decided and (
+            _is_merged(path, now, decided, submitted) or _same(path, now, submitted)
+        ):
+            edits[path] = Edit(path=path, value=decided, was=now)
+    return tuple(edits.values())
+
+
+def _in_both(
+    old: Mapping[str, Any], new: Mapping[str, Any], path: Path
+) -> tuple[Any | Absent, Any | Absent] | None:
+    """Return the value at *path* in both; None: one lacks the container that *path* is in.
+
+    Likewise for the group of pods that it is in.
+    """
+    for index, part in enumerate(path[:-2]):
+        if part in LISTED:
+            element = path[: index + 2]
+            if ABSENT in (value_at(old, element), value_at(new, element)):
+                return None
+    return value_at(old, path), value_at(new, path)
+
+
+def _is_merged(path: Path, now: Any, decided: Any | Absent, submitted: Json | Absent) -> bool:
+    """Tell whether the submitted variable is merged into the stored one, as by ``kubectl apply``.
+
+    The manifest does not know the stored ``valueFrom``, so that stays beside the ``value`` that
+    comes back; the API server would refuse the two together.
+    """
+    if len(path) < 2 or path[-2] != "env":  # noqa: PLR2004
+        return False
+    if not isinstance(decided, Mapping) or not isinstance(submitted, Mapping):
+        return False
+    return bool(now == {**decided, **submitted})
+
+
+def _members(path: Path, decided: Any | Absent) -> Iterator[Edit]:
+    """List the edits that refill a field that was not submitted and is missing again."""
+    if path[-1] in _FREE and isinstance(decided, (dict, list)):
+        for name, value in _named(decided):
+            yield Edit(path=(*path, name), value=value, was=ABSENT)
+
+
+def _named(parent: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
+    if isinstance(parent, dict):
+        yield from parent.items()
+        return
+    for entry in parent:
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str):
+            yield entry["name"], entry
+
+
+def _same(path: Path, value: Any, submitted: Json | Absent) -> bool:
+    if value == submitted:
+        return True
+    # Clients write one amount in several ways, such as 1 and 1000m.
+    is_amount = len(path) > 2 and path[-2] in ("requests", "limits")  # noqa: PLR2004
+    return is_amount and quantity.is_same(value, submitted)

@@ -24,7 +24,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from webhook.model import edits as edits_model
+from webhook.admission.patch import to_pointer
 from webhook.model import fields
 from webhook.model.decision import (
     HISTORY_KEPT,
@@ -36,6 +36,7 @@ from webhook.model.decision import (
     Skipped,
     Stay,
 )
+from webhook.model.edits import ABSENT, Edit
 from webhook.model.fields import FieldError, field_errors
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.job import DECISION
@@ -370,9 +371,9 @@ def _seconds(amount: float) -> float:
     return round(amount, 1) if amount < _WHOLE_FROM else round(amount)
 
 
-def _edit_json(edit: edits_model.Edit) -> dict[str, Any]:
-    entry: dict[str, Any] = {"path": edits_model.to_pointer(edit.path)}
-    if edit.value is edits_model.ABSENT:
+def _edit_json(edit: Edit) -> dict[str, Any]:
+    entry: dict[str, Any] = {"path": to_pointer(edit.path)}
+    if edit.value is ABSENT:
         return {**entry, "removed": True}
     return {**entry, "value": edit.value}
 

@@ -7,9 +7,8 @@ not know how the option was chosen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from webhook.admission import patch
 from webhook.decide import decision_record, match, warning
@@ -24,7 +23,7 @@ from webhook.learn.job_class import Mark
 from webhook.model import job as jobs
 from webhook.model import marks
 from webhook.model.decision import Assessment, Decided, Decision
-from webhook.model.edits import HOLE, Edit, Prepared
+from webhook.model.edits import HOLE, Edit, Original, Prepared
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION_ID, Job, reference_of
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
@@ -34,13 +33,9 @@ from webhook.model.signatures import SigningKeys, signed_id, signed_record
 
 def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot) -> Arrival:
     """Return the arrival of a Job just decided, as adapted; its key is the decision's id."""
-    return Arrival(
+    return _asking(job, taken.needs, snapshot)(
         key=_key(job, decision.id),
-        count=job.workloads,
-        namespace=job.namespace,
         local_queue=taken.queue,
-        needs=taken.needs,
-        priority=own_priority(job, snapshot),
         policy=decision.policy,
         option=taken.option,
         run=expected_runs.lasting(taken.forecast),
@@ -56,18 +51,14 @@ def decided_before(job: Job, recorded: Recorded, snapshot: Snapshot) -> Arrival 
     """
     templates = [pod_set.template for pod_set in job.pod_sets if pod_set.path]
     ids = {template.annotations.get(DECISION_ID) for template in templates}
-    asked = _needs(job, snapshot)
+    arriving = _arriving(job, snapshot)
     # Only a decision that was carried out marks the pod templates; without the mark, nothing could
     # tell the Workload from others.
-    if ids != {recorded.id} or recorded.option is None or asked is None:
+    if ids != {recorded.id} or recorded.option is None or arriving is None:
         return None
-    return Arrival(
+    return arriving(
         key=_key(job, recorded.id),
-        count=job.workloads,
-        namespace=job.namespace,
         local_queue=job.queue,
-        needs=asked,
-        priority=own_priority(job, snapshot),
         policy=recorded.policy,
         option=recorded.option,
     )
@@ -78,18 +69,14 @@ def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
 
     *uid* is the review's; it replaces the name that ``generateName`` has yet to make.
     """
-    asked, queue = _needs(job, snapshot), match.submission(job, snapshot).queue
+    arriving, queue = _arriving(job, snapshot), match.submission(job, snapshot).queue
     # Kueue queues no Workload whose LocalQueue does not exist.
-    if (job.namespace, queue) not in snapshot.local_queues or asked is None:
+    if (job.namespace, queue) not in snapshot.local_queues or arriving is None:
         return None
     generated = f"gen:{job.namespace}/{reference_of(job.kind, job.generate_name)}/{uid}"
-    return Arrival(
+    return arriving(
         key=_named(job) if job.name else generated,
-        count=job.workloads,
-        namespace=job.namespace,
         local_queue=queue,
-        needs=asked,
-        priority=own_priority(job, snapshot),
         job_class=job_class.of_job(job),
         run=expected_runs.within_limits(job),
     )
@@ -105,11 +92,22 @@ def _named(job: Job) -> str:
     return f"job:{job.namespace}/{job.reference}"
 
 
-def _needs(job: Job, snapshot: Snapshot) -> tuple[PodSetNeeds, ...] | None:
+def _arriving(job: Job, snapshot: Snapshot) -> partial[Arrival] | None:
+    """Return the arrival of a Job but for its key and its queue; None: its needs are unreadable."""
     try:
-        return needs(job, snapshot)
+        return _asking(job, needs(job, snapshot), snapshot)
     except FieldError:
         return None
+
+
+def _asking(job: Job, needs: tuple[PodSetNeeds, ...], snapshot: Snapshot) -> partial[Arrival]:
+    return partial(
+        Arrival,
+        count=job.workloads,
+        namespace=job.namespace,
+        needs=needs,
+        priority=own_priority(job, snapshot),
+    )
 
 
 def apply(
@@ -141,7 +139,7 @@ def apply(
     labelled = replace(case.submitted, labels=_labels(taken.job, taken, policy))
     named = case.kind.edits(case.submitted, labelled)
     original = {**prepared.original, **patch.original_of(named, case.submitted_source)}
-    recorded = annotated(labelled, decision, patch.original_json(original), keys)
+    recorded = annotated(labelled, decision, original, keys)
     return Decided(
         decision=decision,
         edits=prepared.edits + named + case.kind.edits(labelled, recorded),
@@ -210,11 +208,9 @@ def under(
     )
 
 
-def annotated(
-    job: Job, decision: Decision, original: Mapping[str, Any], keys: SigningKeys | None
-) -> Job:
+def annotated(job: Job, decision: Decision, original: Original, keys: SigningKeys | None) -> Job:
     """Return the Job with the signed decision on it, which holds what is needed to undo it."""
-    text = decision_record.to_json(decision, original)
+    text = decision_record.to_json(decision, patch.original_json(original))
     annotations = {
         **job.annotations,
         jobs.DECISION: signed_record(text, job.namespace, keys),
@@ -230,7 +226,7 @@ def _changed(
     changed = case.kind.edits(case.submitted, after)
     original = patch.original_of(changed, case.submitted_source)
     keys = occupancy.snapshot.signing
-    recorded = annotated(after, decision, patch.original_json(original), keys)
+    recorded = annotated(after, decision, original, keys)
     if case.current is case.submitted:
         edits = changed + case.kind.edits(after, recorded)
     else:

@@ -110,9 +110,9 @@ def consider(
     raw = incoming.current
     if not all(pod_set.template.containers for pod_set in raw.pod_sets):
         raise FieldError("spec.template.spec.containers", "expected at least one container")
-    if incoming.recorded is not None and _is_reinvocation(raw, incoming.recorded, moment):
+    if incoming.believed is not None and _is_reinvocation(raw, incoming.believed, moment):
         # The API server has passed on the warnings of the first call already.
-        arrival = carry_out.decided_before(raw, incoming.recorded, occupancy.snapshot)
+        arrival = carry_out.decided_before(raw, incoming.believed, occupancy.snapshot)
         return Skipped(skip=Skip.DECIDED_ALREADY, arrival=arrival)
     outcome = _outcome(incoming, occupancy, moment, rules)
     # A Job that is left as submitted takes a place in its queue, too: without it, a burst of
@@ -208,15 +208,15 @@ def _decide(
     if what := unmodelled(case.submitted, submitted.queue, occupancy.snapshot):
         reason = f"left as submitted: {what} is not modelled"
         return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
+    # A worker cluster that has been silent for too long takes no Job (decision 0016).
+    current = remote_options.fresh(occupancy, moment.now, rules.max_state_age_seconds)
+    assessments = assessed(case.submitted, policy, current, wanted=wanted, now=moment.now)
     asking = Asking(
         submitted=submitted.queue,
         wishes=wanted.wishes,
         draw=_draw(moment.uid),
         probability=rules.min_gain_probability,
     )
-    # A worker cluster that has been silent for too long takes no Job (decision 0016).
-    current = remote_options.fresh(occupancy, moment.now, rules.max_state_age_seconds)
-    assessments = assessed(case.submitted, policy, current, wanted=wanted, now=moment.now)
     return _chosen(partial(decision, options=assessments), policy, assessments, asking)
 
 
@@ -328,8 +328,7 @@ def _is_reinvocation(job: Job, recorded: decision_record.Recorded, moment: Momen
     # With reinvocationPolicy IfNeeded the API server calls again once Kueue's webhook has changed
     # the Job (decision 0008).
     return (
-        not recorded.is_newer
-        and 0 <= moment.unix - recorded.unix <= REINVOCATION_SECONDS
+        0 <= moment.unix - recorded.unix <= REINVOCATION_SECONDS
         and unsigned_id(recorded.id).endswith("-" + _name_digest(job))
         and recorded.id not in moment.visible
     )

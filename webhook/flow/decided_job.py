@@ -8,22 +8,18 @@ controller, journal and commands do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from webhook.adapt import movable_env
 from webhook.admission import patch
 from webhook.decide import decision_record, warning
 from webhook.decide.decision_record import Recorded
 from webhook.jobs import JobKind
 from webhook.model import fields
-from webhook.model import job as jobs
-from webhook.model.decision import Declined
 from webhook.model.edits import Original
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, Job
-from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys, is_own_record
 
@@ -53,8 +49,8 @@ class DecidedJob:
     current: Job
     """What the object is now."""
     recorded: Recorded | None = None
-    """Its decision; None: it has none, or ``doubt`` says why it is not relied on. Of one that a
-    newer version wrote only the version is known."""
+    """The decision that stands there, relied on or not (``believed``); None: there is none, or it
+    cannot be read. Of one that a newer version wrote only the version is known."""
     doubt: Obstacle | None = None
     """Why what stands there is not relied on: it is foreign, unreadable or a newer version's;
     None: nothing stands there, or it is relied on."""
@@ -71,6 +67,16 @@ class DecidedJob:
         """The decision; None: there is none that may be undone, counted and learned from."""
         return self.recorded if self.doubt is None else None
 
+    @property
+    def original(self) -> Original:
+        """The submitted values by their paths; empty: no decision that is relied on changed any.
+
+        Raises:
+            FieldError: they cannot be read.
+
+        """
+        return {} if self.believed is None else patch.original_from_json(self.believed.original)
+
     def recovered(self) -> RecoveredJob:
         """Undo the decision on a copy of the Job, if there is one that is relied on.
 
@@ -80,7 +86,7 @@ class DecidedJob:
         """
         if self.believed is None:
             return self.as_it_came()
-        original = patch.original_from_json(self.believed.original)
+        original = self.original
         source = patch.undone(self.source, original, self.kind.allowed)
         return RecoveredJob(
             kind=self.kind,
@@ -156,7 +162,7 @@ def _recorded(
     if recorded.is_newer:
         return recorded, Obstacle.NEWER_DECISION
     # Anybody can write a decision on a Job, so one without our signature undoes nothing.
-    return (recorded, None) if is_own else (None, Obstacle.FOREIGN_DECISION)
+    return recorded, None if is_own else Obstacle.FOREIGN_DECISION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,76 +172,16 @@ class Refusal:
     """Why, in this case; empty: the obstacle's own words say it."""
 
 
-def recover(
-    source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None
-) -> RecoveredJob | Refusal:
+def recover(job: DecidedJob) -> RecoveredJob | Refusal:
     """Return a pending Job as it was submitted, or why its decision cannot be changed.
 
-    A decision that is not signed with one of the *keys* is foreign.
-
     Raises:
-        FieldError: what the decision has recorded cannot be put back, or the Job cannot be read.
+        FieldError: what the decision has recorded cannot be put back.
 
     """
-    job = read_stored(source, kind, keys)
     if job.doubt is not None:
         unread = "its decision cannot be read" if job.doubt is Obstacle.UNREADABLE else ""
         return Refusal(obstacle=job.doubt, detail=unread)
-    if obstacle := kind.held_back(source):
+    if obstacle := job.kind.held_back(job.source):
         return Refusal(obstacle=obstacle)
     return job.recovered()
-
-
-def refused(source: Mapping[str, Any], kind: JobKind, obstacle: Obstacle) -> Declined:
-    """Return the outcome that takes ``move-to`` off a Job and warns why it is not obeyed.
-
-    Raises:
-        FieldError: *source* cannot be read as a Job of *kind*.
-
-    """
-    return to_outcome(kind.read(source), kind, Refusal(obstacle=obstacle))
-
-
-def to_outcome(raw: Job, kind: JobKind, refusal: Refusal) -> Declined:
-    """Return the outcome of ``refused`` for a Job that has been read already."""
-    taken_off = {jobs.MOVE_TO, jobs.MOVE_REASON}
-    left = replace(raw, annotations=_without(raw.annotations, taken_off))
-    if _took_no_option(raw):
-        # The asker set the option label only so that the API server sends the Job here: the
-        # webhook's objectSelector leaves out updates of Jobs without it.
-        left = replace(left, labels=asked_about(left))
-    why = refusal.detail or refusal.obstacle.meaning
-    return Declined(
-        edits=kind.edits(raw, left),
-        warnings=warning.refused(raw.annotations[jobs.MOVE_TO], why),
-        obstacle=refusal.obstacle,
-    )
-
-
-def asked_about(undecided: Job) -> Mapping[str, str]:
-    """Return the labels of a Job without its option; ``option: none`` if it needs restoration.
-
-    Because of this label the API server sends the Job's updates to the webhook. A manifest that is
-    applied again sets as a value what the Job reads from an annotation, and the API server refuses
-    both together.
-    """
-    labels = _without(undecided.labels, {jobs.OPTION_LABEL})
-    is_read = movable_env.as_literals(undecided) is not undecided
-    return {**labels, jobs.OPTION_LABEL: jobs.UNDO} if is_read else labels
-
-
-def _took_no_option(raw: Job) -> bool:
-    """Tell whether it is certain that no decision left the option label on the Job."""
-    if jobs.DECISION not in raw.annotations:
-        return True
-    try:
-        recorded = decision_record.from_json(raw.annotations[jobs.DECISION])
-    except FieldError:
-        return False
-    # Only a decision that was carried out under Enforce writes the label.
-    is_left = recorded.mode is Mode.ENFORCE and recorded.option is None
-    return is_left or recorded.mode is Mode.ADVISE
-
-
-def _without(texts: Mapping[str, str], names: set[str]) -> Mapping[str, str]:
-    return {name: text for name, text in texts.items() if name not in names}

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
 from webhook.adapt import movable_env
 from webhook.admission import patch
@@ -23,14 +22,13 @@ from webhook.decide.decision_record import Recorded
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import carry_out, create, decided_job
 from webhook.flow.create import Moment, Rules
-from webhook.flow.decided_job import RecoveredJob, Refusal
+from webhook.flow.decided_job import DecidedJob, RecoveredJob, Refusal
 from webhook.jobs import JobKind
 from webhook.kueue import multikueue
 from webhook.kueue.occupancy import Occupancy
 from webhook.model import fields, marks
 from webhook.model import job as jobs
-from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Declined, Moved, Stay, Undone
-from webhook.model.fields import FieldError
+from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Moved, Stay, Undone
 from webhook.model.job import Job, left_written
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import MULTIKUEUE, Snapshot
@@ -61,29 +59,17 @@ class _MoveRequest:
     """Why its Workload rules out a move; None: it does not, as far as is known."""
 
 
-def move(
-    source: Mapping[str, Any], kind: JobKind, occupancy: Occupancy, moment: Moment, rules: Rules
-) -> Moved | Declined:
+def move(job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules) -> Moved | Refusal:
     """Return the outcome that moves a Job to the option its annotation ``move-to`` names.
 
-    A move that cannot be made is declined.
-
     Raises:
-        FieldError: *source* cannot be read as a Job of *kind*.
+        FieldError: what the decision has recorded cannot be put back, or what the Job says of
+            options cannot be read.
 
     """
-    raw = kind.read(source)
-    try:
-        case = decided_job.recover(source, kind, occupancy.snapshot.signing)
-        outcome = case if isinstance(case, Refusal) else _move(case, occupancy, moment, rules)
-    except FieldError as error:
-        outcome = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
-    return decided_job.to_outcome(raw, kind, outcome) if isinstance(outcome, Refusal) else outcome
-
-
-def _move(
-    case: RecoveredJob, occupancy: Occupancy, moment: Moment, rules: Rules
-) -> Moved | Refusal:
+    case = decided_job.recover(job)
+    if isinstance(case, Refusal):
+        return case
     snapshot, raw = occupancy.snapshot, case.current
     # Kueue takes up a changed Job only as long as its Workload has no quota (decision 0018).
     blocked = snapshot.obstacles.get((raw.namespace, raw.reference))
@@ -98,8 +84,8 @@ def _move(
         return policy
     wanted = _wanted(asked, policy, moment)
     # spec.managedBy is fixed at creation, so no move may cross the boundary of MultiKueue.
-    job = asked.case.submitted.as_created
-    assessments = create.assessed(job, policy, occupancy, wanted=wanted, now=moment.now)
+    submitted = asked.case.submitted.as_created
+    assessments = create.assessed(submitted, policy, occupancy, wanted=wanted, now=moment.now)
     taken = next(assessment for assessment in assessments if assessment.option == asked.option)
     if taken.rejection is not None or taken.job is None:
         return Refusal(obstacle=Obstacle.OPTION_REFUSED, detail=str(taken.rejection))
@@ -226,7 +212,7 @@ def _recorded(
     changed = warning.between(now, after, left=now.queue, taken=after.queue)
     in_all = warning.between(before, after, left=before.queue, taken=after.queue)
     decision = replace(decision, changed=in_all.names)
-    final = carry_out.annotated(after, decision, patch.original_json(original), keys)
+    final = carry_out.annotated(after, decision, original, keys)
     edits = case.kind.edits(now, final)
     if what := patch.too_large(case.source, edits):
         return Refusal(obstacle=Obstacle.TOO_LARGE, detail=what)
@@ -238,48 +224,25 @@ def _recorded(
     )
 
 
-_NOTHING_KNOWN = Snapshot()
 _CROSSING = "its queue is MultiKueue's, and who runs a Job (managedBy) is fixed at creation"
 _PINNED = f"decided no more ({POLICY}: {OPT_OUT})"
 
 
-def undo(
-    source: Mapping[str, Any],
-    kind: JobKind,
-    snapshot: Snapshot = _NOTHING_KNOWN,
-    *,
-    time: str,
-) -> Undone | Declined:
+def undo(job: DecidedJob, snapshot: Snapshot, moment: Moment, rules: Rules) -> Undone | Refusal:
     """Return the outcome that takes back a decision and its moves, and pins the Job.
 
     *snapshot* gives the signing keys, the queues that are MultiKueue's and what in the Job's
-    Workload rules the undo out; what is not known may be missing. *time* is now, as RFC 3339 in
-    UTC. An undo that cannot be made is declined.
+    Workload rules the undo out; what is not known may be missing.
 
     Raises:
-        FieldError: *source* cannot be read as a Job of *kind*.
+        FieldError: what the decision has recorded cannot be put back.
 
     """
-    raw = kind.read(source)
+    raw, kind = job.current, job.kind
     if jobs.DECISION not in raw.annotations:
         sentence = f"nothing to undo, as it has no decision; {_PINNED}"
         return _pinned(raw, _unasked(raw), kind, sentence)
-    try:
-        outcome = _undone(source, raw, kind, snapshot, time=time)
-    except FieldError as error:
-        outcome = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
-    return decided_job.to_outcome(raw, kind, outcome) if isinstance(outcome, Refusal) else outcome
-
-
-def _undone(
-    source: Mapping[str, Any],
-    raw: Job,
-    kind: JobKind,
-    snapshot: Snapshot,
-    *,
-    time: str,
-) -> Undone | Refusal:
-    case = decided_job.recover(source, kind, snapshot.signing)
+    case = decided_job.recover(job)
     if isinstance(case, Refusal):
         return case
     if raw.queue and not case.submitted.queue:
@@ -288,7 +251,9 @@ def _undone(
         return Refusal(obstacle=Obstacle.NO_QUEUE)
     if _would_cross(raw, case.submitted, snapshot):
         return Refusal(obstacle=Obstacle.MANAGED_BY, detail=_CROSSING)
-    blocked = snapshot.obstacles.get((raw.namespace, raw.reference))
+    # What an old state says of Workloads counts no more: the Job alone decides.
+    is_current = moment.now - snapshot.as_of <= rules.max_state_age_seconds
+    blocked = snapshot.obstacles.get((raw.namespace, raw.reference)) if is_current else None
     after = put_back(raw, case.submitted, kind, blocked=blocked)
     if isinstance(after, Obstacle):
         return Refusal(obstacle=after)
@@ -297,7 +262,7 @@ def _undone(
     after = replace(
         after, annotations={**after.annotations, jobs.REASON: decision_record.said(sentence)}
     )
-    after = _remembered(raw, after, case, time, snapshot.signing)
+    after = _remembered(raw, after, case, moment.time, snapshot.signing)
     return _pinned(raw, after, kind, sentence)
 
 
@@ -358,9 +323,21 @@ def _remembered(
 def _pinned(raw: Job, left: Job, kind: JobKind, sentence: str) -> Undone:
     after = replace(
         left,
-        labels=decided_job.asked_about(left),
+        labels=asked_about(left),
         annotations={**left.annotations, POLICY: OPT_OUT},
     )
     return Undone(
         edits=kind.edits(raw, after), warnings=warning.sentence(sentence), sentence=sentence
     )
+
+
+def asked_about(undecided: Job) -> Mapping[str, str]:
+    """Return the labels of a Job without its option; ``option: none`` if it needs restoration.
+
+    Because of this label the API server sends the Job's updates to the webhook. A manifest that is
+    applied again sets as a value what the Job reads from an annotation, and the API server refuses
+    both together.
+    """
+    labels = {name: text for name, text in undecided.labels.items() if name != jobs.OPTION_LABEL}
+    is_read = movable_env.as_literals(undecided) is not undecided
+    return {**labels, jobs.OPTION_LABEL: jobs.UNDO} if is_read else labels

@@ -177,12 +177,10 @@ class Declined(_Answered):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored(_Answered):
-    """A manifest that was applied again: what the decision had changed is put back."""
-
-    count: int
-    """How many operations that takes; 0: nothing was to be put back."""
+    """A manifest that was applied again: its edits put back what the decision had changed."""
 
 
 CreateOutcome: TypeAlias = Skipped | Decided
-Outcome: TypeAlias = CreateOutcome | Moved | Undone | Declined | Restored
+UpdateOutcome: TypeAlias = Moved | Undone | Declined | Restored
+Outcome: TypeAlias = CreateOutcome | UpdateOutcome
 """What one review comes to."""

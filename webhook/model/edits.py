@@ -13,7 +13,6 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 from webhook.model.fields import Json
-from webhook.model.pods import recalling
 
 
 class Absent(Enum):
@@ -58,20 +57,3 @@ class Prepared:
     open_edits: tuple[int, ...] = ()
     open_operations: tuple[int, ...] = ()
     """Places of those with ``HOLE`` in them."""
-
-
-@recalling(most=2048, longest=1024)
-def to_pointer(path: Path) -> str:
-    """Write a path as a JSON Pointer (RFC 6901) with names in the place of list indices."""
-    return "/" + "/".join(map(escaped, path)) if path else ""
-
-
-def escaped(part: str) -> str:
-    """Write one part of a JSON Pointer."""
-    if "/" not in part and "~" not in part:
-        return part
-    return part.replace("~", "~0").replace("/", "~1")
-
-
-def from_pointer(pointer: str) -> Path:
-    return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])

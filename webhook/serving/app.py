@@ -210,7 +210,7 @@ def teller(metrics: Metrics, log: DecisionLog) -> Callable[[Considered, float], 
     def tell(considered: Considered, seconds: float) -> None:
         count(metrics, considered.outcome)
         # Most updates of Jobs put nothing back, and nobody needs them in a log.
-        if not isinstance(considered.outcome, Restored) or considered.outcome.count:
+        if not isinstance(considered.outcome, Restored) or considered.outcome.edits:
             log.put(decision_log.with_job(decision_log.line(considered, seconds), considered))
 
     return tell
@@ -237,7 +237,7 @@ def count(metrics: Metrics, outcome: Outcome) -> None:
             metrics.moves.labels(REFUSED).inc()
             metrics.unmoved.labels(outcome.obstacle).inc()
         case Restored():
-            metrics.restorations.inc(min(1, outcome.count))
+            metrics.restorations.inc(1 if outcome.edits else 0)
 
 
 def observer_command(settings: Settings) -> tuple[str, ...]:

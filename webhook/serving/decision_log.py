@@ -154,7 +154,7 @@ def line(considered: Considered, seconds: float) -> dict[str, Any]:
         "latency_ms": round(seconds * 1000, 3),
     }
     if isinstance(outcome, Restored):
-        return {**record, "restored": outcome.count}
+        return {**record, "restored": len(outcome.edits)}
     record["queue"] = _text(review.object, "labels", QUEUE_LABEL)
     match outcome:
         case Skipped():

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
@@ -19,8 +19,7 @@ from typing import Any
 
 from webhook.admission import patch
 from webhook.admission.review import Review, Verdict, probe_verdict
-from webhook.flow import create, decided_job, moving, reapply
-from webhook.flow.reapply import Asked
+from webhook.flow import create, update
 from webhook.jobs import KINDS, JobKind
 from webhook.kueue.occupancy import Occupancy
 from webhook.model.decision import (
@@ -36,7 +35,7 @@ from webhook.model.decision import (
 from webhook.model.edits import Operation
 from webhook.model.fields import FieldError
 from webhook.model.queues import Arrival, Snapshot
-from webhook.model.reasons import Obstacle, Skip
+from webhook.model.reasons import Skip
 from webhook.serving.ledger import ClusterView, ClusterViews, RepeatedReviews
 from webhook.serving.server_metrics import BLIND, TOO_MANY, UNSEEN, Metrics
 from webhook.state.pipe import Update
@@ -127,33 +126,38 @@ class Handler:
         if probed := probe_verdict(review, seen_by=self._seen_by):
             return probed
         started = time.perf_counter()
-        if review.operation == "UPDATE":
-            considered = self._update(review, kind)
-        else:
-            considered = self._create(review, kind)
+        _name_namespace(review)
+        with self._lock:
+            considered = self._consider(review, kind)
         self._tell(considered, time.perf_counter() - started)
         return considered.verdict
 
-    def _create(self, review: Review, kind: JobKind) -> Considered:
-        with self._lock:
-            now = self._clock()
-            self._forget(self._here.expire(now), now)
-            self._clusters.expire(now)
-            moment = self._moment(review.uid, now)
-            source = _with_namespace(review)
-            outcome = create.consider(source, kind, self._occupancy(), moment, self._rules)
-            if (
-                _is_unmarked(outcome)
-                and not review.dry_run
-                and self._is_repeated(source, kind, now)
-            ):
-                outcome = Skipped(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
-            # Verifying applies the patch to the review's own object: nothing reads it afterwards.
-            prepared = outcome.prepared if isinstance(outcome, Decided) else None
-            operations = patch.operations(outcome.edits, review.object, kind.allowed, prepared)
-            if outcome.arrival is not None and not review.dry_run:
-                self._enter(outcome.arrival, now, is_known=_was_decided(outcome))
+    def _consider(self, review: Review, kind: JobKind) -> Considered:
+        source = review.object
+        moment = self._moment(review.uid)
+        outcome: Outcome
+        if review.operation == "UPDATE":
+            old = review.old_object or {}
+            outcome = update.respond(old, source, kind, self._occupancy(), moment, self._rules)
+        else:
+            outcome = self._create(review, kind, moment)
+        # Verifying applies the patch to the review's own object.
+        prepared = outcome.prepared if isinstance(outcome, Decided) else None
+        operations = patch.operations(outcome.edits, source, kind.allowed, prepared)
+        if review.operation == "UPDATE":
+            operations += update.disowned(source, kind)
+        elif isinstance(outcome, Skipped | Decided) and not review.dry_run:
+            self._enter(outcome, moment.now)
         return _considered(review, outcome, operations)
+
+    def _create(self, review: Review, kind: JobKind, moment: create.Moment) -> CreateOutcome:
+        source, now = review.object, moment.now
+        self._forget(self._here.expire(now), now)
+        self._clusters.expire(now)
+        outcome = create.consider(source, kind, self._occupancy(), moment, self._rules)
+        if _is_unmarked(outcome) and not review.dry_run and self._is_repeated(source, kind, now):
+            return Skipped(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
+        return outcome
 
     def _occupancy(self) -> Occupancy:
         return self._clusters.around(self._here.occupancy)
@@ -164,9 +168,10 @@ class Handler:
             reason = UNSEEN if self._here.is_healthy(now) else BLIND
             self._metrics.expired.labels(reason).inc(len(gone))
 
-    def _enter(self, arrival: Arrival, now: float, *, is_known: bool) -> None:
+    def _enter(self, outcome: CreateOutcome, now: float) -> None:
+        arrival = outcome.arrival
         # In a reinvocation, only another replica's decision is not in the ledger yet.
-        if is_known and self._here.knows(arrival.key):
+        if arrival is None or (_was_decided(outcome) and self._here.knows(arrival.key)):
             return
         # The bound by namespace: docs/decisions/0025-placements-that-come-to-nothing.md.
         if not self._here.has_room(arrival):
@@ -186,47 +191,15 @@ class Handler:
         self._repeated.expect(key, now)
         return False
 
-    def _moment(self, uid: str, now: float) -> create.Moment:
+    def _moment(self, uid: str) -> create.Moment:
         unix = time.time()
         return create.Moment(
-            now=now,
+            now=self._clock(),
             unix=unix,
             time=_written(int(unix)),
             uid=uid,
             visible=self._visible,
         )
-
-    def _update(self, review: Review, kind: JobKind) -> Considered:
-        """Restore decided values if a manifest was applied again.
-
-        Move the Job if that is asked for.
-        """
-        old = review.old_object or {}
-        edits, warnings = reapply.restored(old, review.object, kind, self.snapshot.signing)
-        operations = patch.operations(edits, review.object, kind.allowed)
-        outcome: Restored | Moved | Undone | Declined
-        if asked := reapply.asked(old, review.object):
-            outcome = self._asked(asked, review, kind)
-            operations += patch.operations(outcome.edits, review.object, kind.allowed)
-        else:
-            outcome = Restored(edits=edits, warnings=warnings, count=len(operations))
-        operations += reapply.disowned(review.object, kind)
-        return _considered(review, outcome, operations)
-
-    def _asked(self, asked: Asked, review: Review, kind: JobKind) -> Moved | Undone | Declined:
-        """Move or undo a Job; no placement is entered, because its Workload exists already."""
-        source = _with_namespace(review)
-        if asked is Asked.DECISION_CHANGED:
-            return decided_job.refused(source, kind, Obstacle.DECISION_CHANGED)
-        if asked is Asked.UNDO:
-            now, snapshot = _written(int(time.time())), self.snapshot
-            # What an old state says of Workloads counts no more: the Job alone decides.
-            if self.state_age_seconds() > self._rules.max_state_age_seconds:
-                snapshot = replace(snapshot, obstacles={})
-            return moving.undo(source, kind, snapshot, time=now)
-        with self._lock:
-            moment = self._moment(review.uid, self._clock())
-            return moving.move(source, kind, self._occupancy(), moment, self._rules)
 
 
 @lru_cache(maxsize=2)
@@ -243,13 +216,12 @@ def _was_decided(outcome: CreateOutcome) -> bool:
     return isinstance(outcome, Skipped) and outcome.skip is Skip.DECIDED_ALREADY
 
 
-def _with_namespace(review: Review) -> dict[str, Any]:
+def _name_namespace(review: Review) -> None:
     # A create may leave the object's namespace to the URL; the review always has it.
     metadata = review.object.get("metadata")
     if not isinstance(metadata, dict):
         raise FieldError("request.object.metadata", "expected an object")
-    namespace = review.namespace or metadata.get("namespace") or "default"
-    return {**review.object, "metadata": {**metadata, "namespace": namespace}}
+    metadata["namespace"] = review.namespace or metadata.get("namespace") or "default"
 
 
 def _considered(review: Review, outcome: Outcome, operations: list[Operation]) -> Considered:

@@ -1,40 +1,69 @@
-"""Turns the objects of an UPDATE into edits that put decided values back in a repeated manifest.
+"""Turns the UPDATE of a Job into an outcome: decided values put back, moved or undone as asked.
 
-It also tells whether the UPDATE asks for a move or an undo. It depends on the old and the new
-object and the signing keys: it must not know mode, policy, state or off switch.
+What is put back in a manifest that is applied again depends on the old and the new object and the
+signing keys alone, never on mode, policy, state or off switch.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
 from webhook.adapt import movable_env
 from webhook.admission import patch
+from webhook.decide import warning
 from webhook.decide.match import OPT_OUT, POLICY
-from webhook.flow import decided_job
+from webhook.flow import decided_job, moving
+from webhook.flow.create import Moment, Rules
+from webhook.flow.decided_job import DecidedJob, Refusal
 from webhook.jobs import JobKind
-from webhook.model import quantity
+from webhook.kueue.occupancy import Occupancy
+from webhook.model.decision import Declined, Moved, Restored, Undone, UpdateOutcome
 from webhook.model.edits import (
-    ABSENT,
     KEYED_BY_NAME,
-    LISTED,
-    Absent,
     Edit,
     Operation,
     Original,
     Path,
-    to_pointer,
 )
-from webhook.model.fields import Json
-from webhook.model.job import DECISION, MOVE_TO, OPTION_LABEL, UNDO
+from webhook.model.fields import FieldError
+from webhook.model.job import DECISION, MOVE_REASON, MOVE_TO, OPTION_LABEL, UNDO
+from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys
 
-_FREE = frozenset({"nodeSelector", "requests", "limits", "env"})
-"""Fields of which every member may be patched, so that the whole field can be put back."""
+
+def respond(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    kind: JobKind,
+    occupancy: Occupancy,
+    moment: Moment,
+    rules: Rules,
+) -> UpdateOutcome:
+    """Return the outcome of an UPDATE from *old* to *new*; its edits are to *new*.
+
+    Raises:
+        FieldError: *old* or *new* cannot be read as a Job of *kind*, or the record of the submitted
+            values cannot be read.
+        PatchError: the decided values cannot be put back.
+
+    """
+    keys = occupancy.snapshot.signing
+    wanted = asked(old, new)
+    edits, warnings = restored(old, new, kind, keys)
+    if wanted is None:
+        return Restored(edits=edits, warnings=warnings)
+    # What is asked for is done to the Job as it is with the decided values put back.
+    source = patch.patched(new, edits, kind.allowed)
+    job = decided_job.read_stored(source, kind, keys)
+    outcome = _obeyed(wanted, job, occupancy, moment, rules)
+    # A value that comes back and is then changed by the move gets one edit.
+    by_path = {edit.path: edit for edit in (*edits, *outcome.edits)}
+    return replace(outcome, edits=tuple(by_path.values()))
 
 
 def restored(
@@ -50,7 +79,7 @@ def restored(
 
     """
     original, warnings = _submitted(old, new, kind, keys)
-    edits = restoration(old, new, original)
+    edits = patch.restoration(old, new, original)
     return () if patch.too_large(new, edits) else edits, warnings
 
 
@@ -65,90 +94,8 @@ def _submitted(
     if _changes_decision(old, new) or _annotations(new).get(POLICY) == OPT_OUT:
         return {}, ()
     job = decided_job.read_stored(old, kind, keys)
-    if job.believed is not None:
-        return patch.original_from_json(job.believed.original), ()
     # That a decision is foreign was said when the Job was created.
-    return {}, job.warnings if job.doubt is Obstacle.NEWER_DECISION else ()
-
-
-def restoration(
-    old: Mapping[str, Any], new: Mapping[str, Any], original: Original
-) -> tuple[Edit, ...]:
-    """List the edits to *new* that give back the values of *old*, the stored object.
-
-    *original* is what was submitted; a value that differs from it is the user's own change and
-    passes. A container that one of the two lacks is skipped. Whether the recorded places may be
-    edited is checked where edits become a patch.
-    """
-    edits: dict[Path, Edit] = {}
-    # A parent that a decision had to create is recorded as ABSENT, beside the leaves in it.
-    above = {path[:end] for path in original for end in range(1, len(path))}
-    for path, submitted in original.items():
-        values = _in_both(old, new, path)
-        if values is None:
-            continue
-        decided, now = values
-        if path in above:
-            is_missing = submitted is ABSENT and now is ABSENT
-            edits.update((edit.path, edit) for edit in _members(path, decided) if is_missing)
-        # Only a submitted value that comes back is replaced (decision 0002).
-        elif now != decided and (
-            _is_merged(path, now, decided, submitted) or _same(path, now, submitted)
-        ):
-            edits[path] = Edit(path=path, value=decided, was=now)
-    return tuple(edits.values())
-
-
-def _in_both(
-    old: Mapping[str, Any], new: Mapping[str, Any], path: Path
-) -> tuple[Any | Absent, Any | Absent] | None:
-    """Return the value at *path* in both; None: one lacks the container that *path* is in.
-
-    Likewise for the group of pods that it is in.
-    """
-    for index, part in enumerate(path[:-2]):
-        if part in LISTED:
-            element = path[: index + 2]
-            if ABSENT in (patch.value_at(old, element), patch.value_at(new, element)):
-                return None
-    return patch.value_at(old, path), patch.value_at(new, path)
-
-
-def _is_merged(path: Path, now: Any, decided: Any | Absent, submitted: Json | Absent) -> bool:
-    """Tell whether the submitted variable is merged into the stored one, as by ``kubectl apply``.
-
-    The manifest does not know the stored ``valueFrom``, so that stays beside the ``value`` that
-    comes back; the API server would refuse the two together.
-    """
-    if len(path) < 2 or path[-2] != "env":  # noqa: PLR2004
-        return False
-    if not isinstance(decided, Mapping) or not isinstance(submitted, Mapping):
-        return False
-    return bool(now == {**decided, **submitted})
-
-
-def _members(path: Path, decided: Any | Absent) -> Iterator[Edit]:
-    """List the edits that refill a field that was not submitted and is missing again."""
-    if path[-1] in _FREE and isinstance(decided, (dict, list)):
-        for name, value in _named(decided):
-            yield Edit(path=(*path, name), value=value, was=ABSENT)
-
-
-def _named(parent: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
-    if isinstance(parent, dict):
-        yield from parent.items()
-        return
-    for entry in parent:
-        if isinstance(entry, dict) and isinstance(entry.get("name"), str):
-            yield entry["name"], entry
-
-
-def _same(path: Path, value: Any, submitted: Json | Absent) -> bool:
-    if value == submitted:
-        return True
-    # Clients write one amount in several ways, such as 1 and 1000m.
-    is_amount = len(path) > 2 and path[-2] in ("requests", "limits")  # noqa: PLR2004
-    return is_amount and quantity.is_same(value, submitted)
+    return job.original, job.warnings if job.doubt is Obstacle.NEWER_DECISION else ()
 
 
 class Asked(Enum):
@@ -168,6 +115,53 @@ def asked(old: Mapping[str, Any], new: Mapping[str, Any]) -> Asked | None:
     if _changes_decision(old, new):
         return Asked.DECISION_CHANGED
     return Asked.UNDO if wanted == UNDO else Asked.MOVE
+
+
+def _obeyed(
+    wanted: Asked, job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules
+) -> Moved | Undone | Declined:
+    """Return the outcome of the move or the undo that is asked for, or why it is not made."""
+    if wanted is Asked.DECISION_CHANGED:
+        return _declined(job, Refusal(obstacle=Obstacle.DECISION_CHANGED))
+    outcome: Moved | Undone | Refusal
+    try:
+        if wanted is Asked.UNDO:
+            outcome = moving.undo(job, occupancy.snapshot, moment, rules)
+        else:
+            outcome = moving.move(job, occupancy, moment, rules)
+    except FieldError as error:
+        outcome = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
+    return _declined(job, outcome) if isinstance(outcome, Refusal) else outcome
+
+
+def _declined(job: DecidedJob, refusal: Refusal) -> Declined:
+    """Return the outcome that takes ``move-to`` off a Job and warns why it is not obeyed."""
+    raw = job.current
+    wish = (MOVE_TO, MOVE_REASON)
+    annotations = {name: text for name, text in raw.annotations.items() if name not in wish}
+    left = replace(raw, annotations=annotations)
+    if _took_no_option(job):
+        # The asker set the option label only so that the API server sends the Job here: the
+        # webhook's objectSelector leaves out updates of Jobs without it.
+        left = replace(left, labels=moving.asked_about(left))
+    why = refusal.detail or refusal.obstacle.meaning
+    return Declined(
+        edits=job.kind.edits(raw, left),
+        warnings=warning.refused(raw.annotations[MOVE_TO], why),
+        obstacle=refusal.obstacle,
+    )
+
+
+def _took_no_option(job: DecidedJob) -> bool:
+    """Return whether it is certain that no decision left the option label on the Job."""
+    if DECISION not in job.current.annotations:
+        return True
+    recorded = job.recorded
+    if recorded is None:
+        return False
+    # Only a decision that was carried out under Enforce writes the label.
+    is_left = recorded.mode is Mode.ENFORCE and recorded.option is None
+    return is_left or recorded.mode is Mode.ADVISE
 
 
 def _changes_decision(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
@@ -201,7 +195,8 @@ def without_owner(source: Mapping[str, Any], variables: Iterable[Path]) -> list[
         if _is_there(entry, path)
     ]
     return [
-        {"op": "remove", "path": to_pointer(("metadata", "managedFields", *path))} for path in owned
+        {"op": "remove", "path": patch.to_pointer(("metadata", "managedFields", *path))}
+        for path in owned
     ]
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from webhook.admission.patch import operations, original_of
-from webhook.flow.reapply import restoration
+from webhook.admission.patch import operations, original_of, restoration
 from webhook.jobs import KINDS
 from webhook.model.edits import ABSENT, Edit, Original
 from webhook.model.job import DECISION, QUEUE_LABEL
