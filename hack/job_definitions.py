@@ -3,6 +3,7 @@
 They are read when they are first asked for, into the same cache as the programs.
 """
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -16,17 +17,20 @@ Object = dict[str, Any]
 # Module, and its files. The training operator's MPIJob is an older version of the MPI operator's.
 _FILES: Final = (
     ("github.com/kubeflow/mpi-operator", "manifests/base/kubeflow.org_mpijobs.yaml"),
+    ("github.com/kubeflow/spark-operator/v2", "config/crd/bases/*.yaml"),
+    ("github.com/kubeflow/trainer/v2", "manifests/base/crds/trainer*.yaml"),
     ("github.com/kubeflow/training-operator", "manifests/base/crds/kubeflow.org_[!m]*.yaml"),
     ("github.com/project-codeflare/appwrapper", "config/crd/bases/*.yaml"),
-    ("github.com/ray-project/kuberay/ray-operator", "config/crd/bases/ray.io_ray[cj]*.yaml"),
+    ("github.com/ray-project/kuberay/ray-operator", "config/crd/bases/ray.io_*.yaml"),
     ("sigs.k8s.io/jobset", "config/components/crd/bases/*.yaml"),
-    ("sigs.k8s.io/lws", "config/crd/bases/*_leaderworkersets.yaml"),
+    ("sigs.k8s.io/lws", "config/crd/bases/*.yaml"),
 )
 
 
 def definitions() -> list[Object]:
     """Return them as what `kubectl create` takes."""
-    folder = tools.ensure_definitions(_keep)
+    listed = hashlib.sha256(repr(_FILES).encode()).hexdigest()[:8]
+    folder = tools.built(f"definitions-{listed}", (tools.TOOLS,), _keep)
     return list(json.loads((folder / "definitions.json").read_text()))
 
 

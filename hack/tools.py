@@ -81,18 +81,13 @@ def cache_folder() -> Path:
 
 def ensure() -> Programs:
     """Return the programs, building them first when these versions were never built here."""
-    root = _finished("programs", MODULES, _build)
+    root = built("programs", MODULES, _build)
     module = kueue_module()
     if module == TOOLS:
         return Programs(root=root, kueue_root=root)
     helm = root / "bin" / "helm"
-    kueue_root = _finished(module.name, (module,), lambda go, kueue: _build_kueue(go, kueue, helm))
+    kueue_root = built(module.name, (module,), lambda go, kueue: _build_kueue(go, kueue, helm))
     return Programs(root=root, kueue_root=kueue_root)
-
-
-def ensure_definitions(build: "_Build") -> Path:
-    """Return the folder of definitions from the tools' modules, built when first asked for."""
-    return _finished("definitions", (TOOLS,), build)
 
 
 def kueue_module() -> Path:
@@ -117,10 +112,10 @@ def _minor(version: str) -> str:
     return ".".join(version.removeprefix("v").split(".")[:2])
 
 
-_Build: TypeAlias = "Callable[[Go, Path], None]"
+Build: TypeAlias = "Callable[[Go, Path], None]"
 
 
-def _finished(name: str, modules: Sequence[Path], build: _Build) -> Path:
+def built(name: str, modules: Sequence[Path], build: "Build") -> Path:
     """Return the folder of a build, made first when there is none of these modules."""
     folder = cache_folder() / name
     finished = folder / _fingerprint(modules)
@@ -153,7 +148,7 @@ def one_builder(lock: Path) -> Iterator[None]:
         yield
 
 
-def _build_beside(finished: Path, build: _Build) -> None:
+def _build_beside(finished: Path, build: "Build") -> None:
     """Build into a folder of its own and give it its name only when it is whole."""
     for leftover in finished.parent.glob("*.partial"):
         shutil.rmtree(leftover)
@@ -173,10 +168,10 @@ def _build(go: "Go", root: Path) -> None:
         with Progress(f"[0/{total}] modules of {module.relative_to(TOOLS.parent)}"):
             go.run("mod", "download", cwd=module)
     for number, (name, package) in enumerate(PROGRAMS.items(), start=1):
-        module = next(module for module in MODULES if _is_tool(module, package))
+        module = next(module for module in MODULES if is_tool(module, package))
         with Progress(f"[{number}/{total}] {name}"):
             go.build(package, root / "bin" / name, module=module)
-    _copy(go.module_folder("sigs.k8s.io/kwok") / "kustomize/stage", root / "kwok-stages")
+    copy(go.module_folder("sigs.k8s.io/kwok") / "kustomize/stage", root / "kwok-stages")
     _keep_chart(go, root, TOOLS, root / "bin" / "helm")
 
 
@@ -191,7 +186,7 @@ def _build_kueue(go: "Go", root: Path, helm: Path) -> None:
 def _keep_chart(go: "Go", root: Path, module: Path, helm: Path) -> None:
     """Copy what the start reads from Kueue's module, and render its chart."""
     chart = root / "kueue-chart"
-    _copy(go.module_folder(KUEUE, at=module) / "charts/kueue", chart)
+    copy(go.module_folder(KUEUE, at=module) / "charts/kueue", chart)
     rendered = subprocess.run(
         ("helm", "template", "kueue", str(chart), "-n=kueue-system", "--include-crds"),
         executable=helm,
@@ -202,7 +197,7 @@ def _keep_chart(go: "Go", root: Path, module: Path, helm: Path) -> None:
     (root / "kueue.json").write_text(json.dumps(objects))
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy(source: Path, target: Path) -> None:
     """Copy a folder of the module cache, which is read-only, so that it can be deleted."""
     shutil.copytree(source, target, copy_function=shutil.copyfile)
     for folder in (target, *(path for path in target.rglob("*") if path.is_dir())):
@@ -236,8 +231,13 @@ class Go:
             raise SystemExit(f"go {' '.join(arguments)} failed:\n{done.stderr}")
         return done.stdout.strip()
 
-    def build(self, package: str, target: Path, *, module: Path) -> None:
-        flags = ("-trimpath", "-ldflags", self._linker_flags(), "-o", str(target))
+    def build(
+        self, package: str, target: Path, *, module: Path, modfile: Path | None = None
+    ) -> None:
+        """Build a package of what a module requires; *modfile*: its go.mod, if another one."""
+        flags = ["-trimpath", "-ldflags", self._linker_flags(), "-o", str(target)]
+        if modfile is not None:
+            flags.append(f"-modfile={modfile}")
         self.run("build", *flags, package, cwd=module)
 
     def module_folder(self, name: str, *, at: Path = TOOLS) -> Path:
@@ -261,7 +261,7 @@ class Go:
         return " ".join(["-s -w", *(f"-X {prefix}.{k}={v}" for k, v in values.items())])
 
 
-def _is_tool(module: Path, package: str) -> bool:
+def is_tool(module: Path, package: str) -> bool:
     pattern = rf"^(tool )?\s*{re.escape(package)}$"
     return re.search(pattern, (module / "go.mod").read_text(), re.MULTILINE) is not None
 
