@@ -95,28 +95,41 @@ def test_a_burst_of_one_namespace_counts_up_to_a_bound_and_others_are_not_affect
     ledger = ledger_with(*(f"d{number}" for number in range(MOST_UNSEEN)))
     other = replace(arrival("other"), namespace="others")
 
-    assert not ledger.has_room(arrival("more"))
-    assert ledger.has_room(arrival("d1"))
-    assert ledger.has_room(other)
+    assert ledger.room(arrival("more")) == 0
+    assert ledger.room(arrival("d1"))
+    assert ledger.room(other)
 
     ledger.seen([SeenWorkload("d1")])
-    assert ledger.has_room(arrival("more"))
+    assert ledger.room(arrival("more"))
 
 
 def test_a_namespace_whose_placements_come_to_nothing_has_little_room_until_some_are_seen():
     ledger = ledger_with(*(f"d{number}" for number in range(40)))
     ledger.expire(5.0, healthy=True)
     for number in range(LEAST_UNSEEN):
-        assert ledger.has_room(arrival("more"))
+        assert ledger.room(arrival("more"))
         ledger.enter(arrival(f"next-{number}"), now=6.0)
-    assert not ledger.has_room(arrival("more"))
+    assert ledger.room(arrival("more")) == 0
 
     ledger.seen([SeenWorkload(f"next-{number}") for number in range(4)], now=6.0)
     room = 0
-    while ledger.has_room(arrival("more")):
+    while ledger.room(arrival("more")):
         ledger.enter(arrival(f"again-{room}"), now=6.0)
         room += 1
     assert room == 4 * 8 - 4
+
+
+def test_of_one_object_with_very_many_workloads_only_so_many_count():
+    ledger = ledger_with()
+    huge = arrival("huge", count=1_000_000_000)
+    first = ledger.room(huge)
+    ledger.enter(replace(huge, count=first - 1), now=0.0)
+
+    assert (first, ledger.room(arrival("more", count=7))) == (MOST_UNSEEN, 1)
+    assert ledger.room(huge) == MOST_UNSEEN  # in its own place
+
+    ledger.seen([SeenWorkload("huge")])
+    assert ledger.room(huge) == MOST_UNSEEN
 
 
 def test_a_silent_watch_takes_nobodys_room():
@@ -125,7 +138,7 @@ def test_a_silent_watch_takes_nobodys_room():
     for number in range(MOST_UNSEEN - 1):
         ledger.enter(arrival(f"next-{number}"), now=31.0)
 
-    assert ledger.has_room(arrival("more"))
+    assert ledger.room(arrival("more"))
 
 
 def test_a_workload_claims_the_oldest_unnamed_placement_that_may_be_its_own():

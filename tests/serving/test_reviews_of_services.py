@@ -9,15 +9,22 @@ from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from tests.state.objects import workload
 from webhook.jobs import BY_NAME
-from webhook.model.queues import KueueConfig
+from webhook.model.queues import KueueConfig, Preemption
+from webhook.serving.ledger import MOST_UNSEEN
 from webhook.state.workload import SeenWorkload, read_workload
 
 SERVING = ("Deployment", "StatefulSet", "LeaderWorkerSet")
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 
-def server(*options):
+def server(*options, preemption=None):
     shown = paper_snapshot()
+    if preemption is not None:
+        queues = {
+            name: replace(queue, preemption=preemption)
+            for name, queue in shown.cluster_queues.items()
+        }
+        shown = replace(shown, cluster_queues=queues)
     policy = builders.policy(
         *options,
         match={"kinds": [*SERVING, "Job"], "jobSelector": {}},
@@ -29,10 +36,12 @@ def server(*options):
     )
 
 
-def create(server, name, *, kind="Deployment", replicas=1):
+def create(server, name, *, kind="Deployment", replicas=1, requests=None):
     known = BY_NAME[kind]
     job = light_job(name)
     pods = job["spec"]["template"]
+    if requests is not None:
+        pods["spec"]["containers"][0]["resources"] = {"requests": requests}
     spec = {"replicas": replicas, "template": pods}
     if kind == "LeaderWorkerSet":
         spec = {"replicas": replicas, "leaderWorkerTemplate": {"workerTemplate": pods}}
@@ -69,6 +78,18 @@ def test_a_statefulset_gives_its_place_up_when_its_workload_is_seen():
     shown.show(paper_snapshot(), seen=[SeenWorkload(key=f"job:{owned.namespace}/{owned.job}")])
 
     assert (before, shown.handler.placements()) == (1, 0)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "LeaderWorkerSet"])
+def test_more_replicas_than_anybody_could_run_count_as_few_and_keep_nobody_waiting(kind):
+    # Where Kueue may preempt, each Workload that would start is remembered by itself.
+    shown = server(preemption=Preemption(within_cluster_queue="LowerPriority"))
+    create(shown, "huge", kind=kind, replicas=(1 << 31) - 1, requests={"cpu": "1m"})
+    cut = shown.count("kueue_fallback_placements_expired_total", reason="tooMany")
+
+    assert (cut, create(shown, "next")) == (1, "gpu-lq")
+    counted = shown.considered[-1].outcome.decision.options
+    assert sum(queue.reserving + queue.pending for queue in counted) == 4 + 10 + MOST_UNSEEN
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
@@ -174,8 +174,11 @@ class Handler:
         if arrival is None or (_was_decided(outcome) and self._here.knows(arrival.key)):
             return
         # The bound by namespace: docs/decisions/0025-placements-that-come-to-nothing.md.
-        if not self._here.has_room(arrival):
+        room = self._here.room(arrival)
+        if room < arrival.count:
             self._metrics.expired.labels(TOO_MANY).inc()
+            arrival = replace(arrival, count=room)
+        if not room:
             return
         self._clusters.enter(arrival, self._here.occupancy, now)
         self._here.enter(arrival, now)

@@ -35,7 +35,7 @@ _TIMES = 4.0
 _LESS_EACH_TIME = 0.9
 """Factor by which the longest time decays with each Workload that took less."""
 MOST_UNSEEN = 256
-"""Placements of one namespace that may count while their Workloads are not observed."""
+"""Workloads of one namespace that may count while they are not observed."""
 LEAST_UNSEEN = 8
 """The same after many that led to no Workload."""
 _PER_PLACEMENT = 8
@@ -48,9 +48,9 @@ class Ledger:
         self._entries: dict[str, tuple[Arrival, float]] = {}
         """Key to the placement and the time at which it was entered."""
         self._unseen: Counter[str] = Counter()
-        """Namespace to the count of its placements."""
+        """Namespace to the count of Workloads in its placements."""
         self._lost: Counter[str] = Counter()
-        """Namespace to how many fewer of its placements count."""
+        """Namespace to how many fewer of its Workloads count."""
         self._longest = 0.0
         """Longest recent time until a Workload was observed, in seconds."""
         self._names: dict[str, float] = {}
@@ -62,12 +62,17 @@ class Ledger:
         self._clock = max(self._clock, now)
         self._pop(arrival.key)
         self._entries[arrival.key] = arrival, now
-        self._unseen[arrival.namespace] += 1
+        self._unseen[arrival.namespace] += arrival.count
 
-    def has_room(self, arrival: Arrival) -> bool:
-        """Return whether one more of its namespace counts."""
+    def room(self, arrival: Arrival) -> int:
+        """Return how many of its Workloads count: the rest of what its namespace may have.
+
+        One of a key that is known replaces that entry.
+        """
         most = max(LEAST_UNSEEN, MOST_UNSEEN - self._lost[arrival.namespace])
-        return arrival.key in self._entries or self._unseen[arrival.namespace] < most
+        entry = self._entries.get(arrival.key)
+        others = self._unseen[arrival.namespace] - (entry[0].count if entry else 0)
+        return max(0, min(arrival.count, most - others))
 
     def seen(self, workloads: Iterable[SeenWorkload], now: float = 0.0) -> tuple[Arrival, ...]:
         """Drop and return the placements whose Workloads the snapshot in use contains."""
@@ -137,7 +142,7 @@ class Ledger:
         entry = self._entries.pop(key, None)
         if entry is not None:
             namespace = entry[0].namespace
-            self._unseen[namespace] -= 1
+            self._unseen[namespace] -= entry[0].count
             if not self._unseen[namespace]:
                 del self._unseen[namespace]
         return entry
@@ -249,9 +254,9 @@ class ClusterView:
         if self._live.foresee(arrival, now):
             self._not_forecast.enter(arrival, now)
 
-    def has_room(self, arrival: Arrival) -> bool:
-        """Return whether one more placement of its namespace counts."""
-        return self._ledger.has_room(arrival)
+    def room(self, arrival: Arrival) -> int:
+        """Return how many of its Workloads count."""
+        return self._ledger.room(arrival)
 
     def is_healthy(self, now: float) -> bool:
         return now - self.snapshot.as_of <= self._healthy_seconds
