@@ -8,6 +8,8 @@ from typing import Any
 
 from tests.reviews import light_job, review
 from tests.servers import Server, paper_snapshot
+from webhook.jobs import BY_NAME, KINDS
+from webhook.model.queues import KueueConfig
 
 OURS = "kueue-fallback.dev/"
 UNITS = (
@@ -19,10 +21,17 @@ UNITS = (
 
 def answer_all(size: int) -> int:
     """Let a server answer reviews of all of them; returns how many it admitted."""
-    server = Server(paper_snapshot())
-    answers = [server.post(json.dumps(review(job))) for _, job in jobs(size)]
+    frameworks = tuple(kind.framework for kind in KINDS.values())
+    server = Server(paper_snapshot(kinds=sorted(BY_NAME), kueue=KueueConfig(frameworks=frameworks)))
+    answers = [server.post(json.dumps(asked(job))) for _, job in jobs(size)]
     server.lines.close()
     return sum(answer.status_code == 200 for answer in answers)
+
+
+def asked(job: dict[str, Any]) -> dict[str, Any]:
+    """Give the review of a Job of any kind."""
+    kind = BY_NAME[job["kind"]]
+    return review(job, kind={"group": kind.group, "version": kind.version, "kind": kind.kind})
 
 
 def jobs(size: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -32,6 +41,7 @@ def jobs(size: int) -> Iterator[tuple[str, dict[str, Any]]]:
         for place, job in _with_text(text):
             yield f"{place} of {unit!r}", job
     yield from _shapes(size // 40)
+    yield from _of_other_kinds(size // 40)
 
 
 def _with_text(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -80,6 +90,59 @@ def _shapes(count: int) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"many {place} of ours", _with_metadata({place: ours})
     owners = [{"kind": "Job", "apiVersion": "batch/v1", "name": key} for key in keys]
     yield "many owners", _with_metadata({"ownerReferences": owners})
+
+
+def _of_other_kinds(count: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Give Jobs of many pod sets, of large ones, and of more pods than anybody could run."""
+    pods = light_job()["spec"]["template"]
+    container = pods["spec"]["containers"][0]
+    crowded = {"spec": {"containers": [{**container, "name": f"{n}"} for n in range(100)]}}
+    wordy = {"spec": {"containers": [{**container, "args": ["a-" * count]}]}}
+    for kind in sorted(BY_NAME.keys() - {"Job"}):
+        for what, template, sets, pods_each in (
+            ("many pod sets", {"spec": {"containers": [{"name": "a"}]}}, count // 10, 1),
+            ("many containers", crowded, 16, 1),
+            ("long arguments", wordy, 8, 1),
+            ("many pods", pods, 1, (1 << 31) - 1),
+            ("more pods than a double holds", pods, 1, 10**399),
+        ):
+            yield (
+                f"{what} of a {kind}",
+                _of_kind(kind, spec_of(kind, template, sets=sets, pods=pods_each)),
+            )
+    empty = {"template": {"apiVersion": "batch/v1", "kind": "Job"}}
+    paths = {"podSets": [{"path": "template" + ".spec" * count}] * 3}
+    yield "long paths", _of_kind("AppWrapper", {"components": [{**empty, **paths}]})
+    names = {"pytorchReplicaSpecs": {"x" * count: {}}}
+    yield "a long replica type", _of_kind("PyTorchJob", names)
+
+
+def _of_kind(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    job = light_job()
+    return {**job, "apiVersion": BY_NAME[kind].api_version, "kind": kind, "spec": spec}
+
+
+def spec_of(kind: str, template: dict[str, Any], *, sets: int, pods: int) -> dict[str, Any]:
+    """Give a spec of a kind, with as many pod sets as it can have."""
+    replica = {"replicas": pods, "template": template}
+    job = {"spec": {"parallelism": pods, "template": template}}
+    groups = [{"groupName": f"{n}", "numOfHosts": pods, **replica} for n in range(sets)]
+    ray = {"headGroupSpec": {"template": template}, "workerGroupSpecs": groups}
+    replicated = [{"name": f"{n}", "replicas": pods, "template": job} for n in range(sets)]
+    wrapped = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+    wrapped |= {"spec": {"replicatedJobs": replicated[:18]}}
+    trained = dict.fromkeys(("Launcher", "Chief", "Master", "PS", "Worker", "Evaluator"), replica)
+    group = {"size": pods, "leaderTemplate": template, "workerTemplate": template}
+    specs = {
+        "AppWrapper": {"components": [{"template": wrapped}] * max(1, sets // 18)},
+        "JobSet": {"replicatedJobs": replicated},
+        "LeaderWorkerSet": {"replicas": pods, "leaderWorkerTemplate": group},
+        "RayCluster": ray,
+        "RayJob": {"rayClusterSpec": ray},
+    }
+    framework = "xgb" if kind == "XGBoostJob" else kind.removesuffix("Job").lower()
+    served = {f"{framework}ReplicaSpecs": trained} if kind.endswith("Job") else replica
+    return specs.get(kind, served)
 
 
 def _affinity(expressions: list[Any]) -> dict[str, Any]:

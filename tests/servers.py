@@ -17,12 +17,12 @@ GPU_CELL = {"nvidia.com/gpu": "4", "cpu": "1000", "memory": "4000Gi"}
 CPU_CELL = {"cpu": "24", "memory": "60Gi"}
 
 
-def paper_snapshot(*, pending=10, cpu_reserving=0, mode="Enforce", **rest):
-    """The paper's queues with a full GPU queue, and the paper's rule as a policy."""
+def paper_snapshot(*, pending=10, cpu_reserving=0, mode="Enforce", kinds=("Job",), **rest):
+    """The paper's queues with a full GPU queue, and the paper's rule as a policy for *kinds*."""
     used = {"nvidia.com/gpu": "4", "cpu": "16", "memory": "24Gi"}
     cpu_used = {"cpu": str(4 * cpu_reserving), "memory": f"{6 * cpu_reserving}Gi"}
     policy = builders.policy(
-        match={"jobSelector": {"matchLabels": {"workload-type": "light-gpu"}}},
+        match={"kinds": kinds, "jobSelector": {"matchLabels": {"workload-type": "light-gpu"}}},
         threshold=builders.PAPER_THRESHOLD,
         mode=mode,
     )

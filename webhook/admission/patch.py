@@ -9,6 +9,7 @@ used. It must not know what edits are for, nor why they are undone.
 from __future__ import annotations
 
 import marshal
+import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -279,7 +280,7 @@ def patched(
     """
     if not edits:
         return source
-    copied = deepcopy(dict(source))
+    copied = _copied(source)
     operations(edits, copied, allowed)
     return copied
 
@@ -289,7 +290,7 @@ def prepare(
 ) -> Prepared | None:
     """Return the operations that fit every object equal to *source*; None: there is no patch."""
     try:
-        written = operations(edits, deepcopy(dict(source)), allowed)
+        written = operations(edits, _copied(source), allowed)
     except PatchError:
         return None
     return Prepared(
@@ -299,6 +300,12 @@ def prepare(
         open_edits=tuple(n for n, edit in enumerate(edits) if edit.value == HOLE),
         open_operations=tuple(n for n, operation in enumerate(written) if _is_open(operation)),
     )
+
+
+def _copied(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy an object: of a megabyte in a tenth of the time that ``deepcopy`` takes."""
+    copied: dict[str, Any] = pickle.loads(pickle.dumps(dict(source)))  # noqa: S301 - written here
+    return copied
 
 
 def filled(prepared: Prepared, text: str) -> Prepared:
@@ -554,7 +561,7 @@ def undone(source: Mapping[str, Any], original: Original, allowed: Allowed) -> d
 
     """
     _check_original(original, allowed)
-    restored: dict[str, Any] = deepcopy(dict(source))
+    restored = _copied(source)
     # A decision edits only leaves, so a parent in the record is one that it had to create.
     parents = [path for path in original if isinstance(_match(path, allowed), dict)]
     for path, value in original.items():

@@ -39,6 +39,8 @@ _TEMPLATES: tuple[Path, ...] = (
 )
 _UNCOUNTED = ("resources", "resourceClaims", "runtimeClassName")
 """Fields of a pod that AppWrapper's ``GetPodTemplateSpec`` leaves out of what Kueue counts."""
+_LONGEST_PATH = 500
+"""Characters of a declared path; the longest within the kinds that are known has some sixty."""
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d{1,4})\]")
 
 
@@ -65,12 +67,13 @@ def read(source: Mapping[str, Any]) -> Job:
     unmodelled, deadlines = "", []
     for index, (component, here) in enumerate(fields.objects(spec, "components", "spec")):
         wrapped = fields.mapping(component, "template", here)
-        job = _read_wrapped(wrapped, child(here, "template"))
         pod_sets = list(_pod_sets(component, index, here))
+        found += pod_sets
+        served_job.check_pod_sets(found)
+        job = _read_wrapped(wrapped, child(here, "template")) if pod_sets else None
         unmodelled = unmodelled or _unmodelled(wrapped, job, pod_sets)
         if job is not None and job.active_deadline_seconds is not None:
             deadlines.append(job.active_deadline_seconds)
-        found += pod_sets
     numbered = [pod_set._replace(name=str(number)) for number, pod_set in enumerate(found)]
     return served_job.read(
         source,
@@ -98,7 +101,7 @@ def _type_of(wrapped: Mapping[str, Any], path: str) -> tuple[str, str]:
 def _pod_sets(component: Mapping[str, Any], index: int, path: str) -> Iterator[ServedPodSet]:
     """Yield the pod sets of a component: those that it declares, else those that are inferred."""
     wrapped, here = fields.mapping(component, "template", path), child(path, "template")
-    declared = fields.objects(component, "podSets", path)
+    declared = fields.objects(component, "podSets", path, most=served_job.MOST_POD_SETS)
     for found in [_declared(*pod_set) for pod_set in declared] or _inferred(wrapped, here):
         steps, template = _reach(wrapped, found.path, path)
         place = ("spec", "components", str(index), "template", *steps)
@@ -136,7 +139,8 @@ def _inferred(wrapped: Mapping[str, Any], path: str) -> Iterator[_Found]:
 
 
 def _of_jobset(spec: Mapping[str, Any], path: str) -> Iterator[_Found]:
-    for index, (job, where) in enumerate(fields.objects(spec, "replicatedJobs", path)):
+    jobs = fields.objects(spec, "replicatedJobs", path, most=served_job.MOST_POD_SETS)
+    for index, (job, where) in enumerate(jobs):
         within = fields.mapping(fields.mapping(job, "template", where), "spec", where)
         pods = _replicas(job, where) * batch.pods_of(within, where)
         yield _Found(f"template.spec.replicatedJobs[{index}].template.spec.template", pods)
@@ -145,7 +149,8 @@ def _of_jobset(spec: Mapping[str, Any], path: str) -> Iterator[_Found]:
 def _of_ray(cluster: Mapping[str, Any], prefix: str, path: str) -> Iterator[_Found]:
     """Yield head and workers; AppWrapper counts no submitter, and one host a replica."""
     yield _Found(f"{prefix}headGroupSpec.template", 1)
-    for index, (group, where) in enumerate(fields.objects(cluster, "workerGroupSpecs", path)):
+    groups = fields.objects(cluster, "workerGroupSpecs", path, most=served_job.MOST_POD_SETS)
+    for index, (group, where) in enumerate(groups):
         yield _Found(f"{prefix}workerGroupSpecs[{index}].template", _replicas(group, where))
 
 
@@ -163,6 +168,8 @@ def _reach(wrapped: Mapping[str, Any], path: str, where: str) -> tuple[Path, Map
         FieldError: there is no pod template at *path*; AppWrapper's webhook refuses that, too.
 
     """
+    if len(path) > _LONGEST_PATH:
+        raise FieldError(where, f"a path of {len(path)} characters to a pod template")
     rest = path.removeprefix("template")
     parts = [found.groups() for found in _STEP.finditer(rest)]
     written = "".join(f".{key}" if key else f"[{index}]" for key, index in parts)

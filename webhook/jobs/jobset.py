@@ -34,7 +34,7 @@ def read(source: Mapping[str, Any]) -> Job:
 
     """
     spec = fields.mapping(source, "spec", "")
-    replicated = fields.objects(spec, "replicatedJobs", "spec")
+    replicated = fields.objects(spec, "replicatedJobs", "spec", most=served_job.MOST_POD_SETS)
     names = [fields.text(job, "name", where) for job, where in replicated]
     if len({*names, ""}) <= len(names):
         raise FieldError(".".join(_JOBS), "expected a name of its own for each")

@@ -89,7 +89,7 @@ def _pod_sets(cluster: Mapping[str, Any], path: Path) -> Iterator[ServedPodSet]:
         added=_autoscaler(cluster, here),
     )
     names: set[str] = set()
-    for group, where in fields.objects(cluster, "workerGroupSpecs", here):
+    for group, where in _groups(cluster, here):
         name = fields.text(group, "groupName", where)
         if not name or name in names:
             raise FieldError(child(where, "groupName"), "expected a name of its own")
@@ -101,6 +101,11 @@ def _pod_sets(cluster: Mapping[str, Any], path: Path) -> Iterator[ServedPodSet]:
             path=(*path, "workerGroupSpecs", name, "template"),
             template=fields.mapping(group, "template", where),
         )
+
+
+def _groups(cluster: Mapping[str, Any], path: str) -> Sequence[tuple[Mapping[str, Any], str]]:
+    """Return the groups of workers, each with its path."""
+    return fields.objects(cluster, "workerGroupSpecs", path, most=served_job.MOST_POD_SETS)
 
 
 def _workers(group: Mapping[str, Any], path: str) -> int:
@@ -156,7 +161,7 @@ def _unmodelled(cluster: Mapping[str, Any], source: Mapping[str, Any], path: str
     survives = annotations.get(_SURVIVES, "").lower() == "true"
     if (survives or cluster.get("gcsFaultToleranceOptions")) and _is_below_cleanup(head):
         return "the Redis clean-up, which asks for more than its head,"
-    for group, where in ((head, "head"), *fields.objects(cluster, "workerGroupSpecs", path)):
+    for group, where in ((head, "head"), *_groups(cluster, path)):
         for key in ("rayStartParams", "resources"):
             told = fields.mapping(group, key, where)
             if any(_is_positive(told.get(name)) for name in _GPUS):
@@ -184,7 +189,7 @@ def _is_positive(amount: Any) -> bool:
         return False
     try:
         return float(amount) > 0
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return True
 
 

@@ -24,7 +24,7 @@ _LONGEST_SHARED = 32 * 1024
 """Bytes of a Job's templates that are kept; larger ones would put many others out."""
 _LONGEST_UNCHECKED = 16 * 1024
 """Bytes of a template that is too small to have too many entries, containers excepted."""
-_MOST_POD_SETS = 18
+MOST_POD_SETS = 18
 """Kueue's ``MaxPodSets``: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/constants.go#L21
 """
 
@@ -80,10 +80,8 @@ def read_pod_sets(served: Sequence[ServedPodSet]) -> PodSets:
         FieldError: one of them has a wrong type, or would take long to decide.
 
     """
-    if len(served) > _MOST_POD_SETS:
-        raise FieldError(
-            "spec", f"{len(served)} pod sets, more than Kueue takes ({_MOST_POD_SETS})"
-        )
+    check_pod_sets(served)
+    _check_containers(served)
     written = [_written(pod_set) for pod_set in served]
     size = sum(map(len, written))
     if size > _LONGEST_SHARED:
@@ -101,15 +99,32 @@ def read_pod_sets(served: Sequence[ServedPodSet]) -> PodSets:
     return _shared.recall(key, size, work)
 
 
+def check_pod_sets(served: Sequence[ServedPodSet]) -> None:
+    """Refuse more pod sets than Kueue takes.
+
+    Raises:
+        FieldError: there are more.
+
+    """
+    if len(served) > MOST_POD_SETS:
+        raise FieldError("spec", f"{len(served)} pod sets, more than Kueue takes ({MOST_POD_SETS})")
+
+
 def forget() -> None:
     """Empty the cache of shared templates."""
     _shared.clear()
 
 
+def _check_containers(served: Sequence[ServedPodSet]) -> None:
+    """Refuse a Job with containers that no patch could name, or with very many in all pod sets."""
+    count = 0
+    for pod_set in served:
+        count += template.check_containers(pod_set.template, ".".join(pod_set.path), others=count)
+
+
 def _written(pod_set: ServedPodSet) -> bytes:
     """Return the template as text, once it is known that it does not take long to decide."""
     pods, here = dict(pod_set.template), ".".join(pod_set.path)
-    template.check_containers(pods, here)
     written = marshal.dumps(pods, _WITHOUT_REFERENCES)
     if len(written) > _LONGEST_UNCHECKED:
         template.check_entries(pods, here)
@@ -128,14 +143,15 @@ def _pod_set(served: ServedPodSet) -> PodSet:
 
 def _submitted(metadata: Mapping[str, Any]) -> str:
     # All times have one length, so the greatest text is the latest time.
-    entries = fields.objects(metadata, "managedFields", "metadata")
-    time = max((fields.text(entry, "time", here) for entry, here in entries), default="")
+    entries, here = fields.mappings(metadata, "managedFields", "metadata"), "metadata.managedFields"
+    time = max((fields.text(entry, "time", here) for entry in entries), default="")
     name = metadata.get("name") or metadata.get("generateName") or ""
     return f"{time} {name}" if time else ""
 
 
 def _read_owner(metadata: Mapping[str, Any]) -> Owner | None:
-    for reference, here in fields.objects(metadata, "ownerReferences", "metadata"):
+    here = "metadata.ownerReferences"
+    for reference in fields.mappings(metadata, "ownerReferences", "metadata"):
         if fields.flag(reference, "controller", here):
             return Owner(
                 api_version=fields.text(reference, "apiVersion", here),

@@ -33,6 +33,7 @@ ALLOWED: tuple[Path, ...] = (
 """The paths below a pod template that may be patched."""
 
 _MOST_CONTAINERS = 100
+"""In all pod templates of a Job."""
 _MOST_ENTRIES = 2000
 """Names and values in one of the fields below. A decision reads each of them, and each container,
 several times for each option; no pod that could run has more of them."""
@@ -41,8 +42,10 @@ _LONGEST_ENTRY = 317
 _LISTED = ("nodeSelector", "tolerations", "affinity", "overhead", "resourceClaims")
 
 
-def check_containers(source: Mapping[str, Any], path: str) -> None:
+def check_containers(source: Mapping[str, Any], path: str, *, others: int = 0) -> int:
     """Refuse a pod template with containers that no patch could name, or with very many.
+
+    *others*: containers of the Job's other templates. Return how many this one has.
 
     Raises:
         FieldError: there are so many that other reviews would have to wait, or one has no name of
@@ -51,8 +54,9 @@ def check_containers(source: Mapping[str, Any], path: str) -> None:
     """
     spec, here = fields.mapping(source, "spec", path), child(path, "spec")
     count = sum(len(fields.sequence(spec, key, here)) for key in ("containers", "initContainers"))
-    if count > _MOST_CONTAINERS:
-        raise FieldError(here, f"{count} containers, too many to decide (most: {_MOST_CONTAINERS})")
+    if others + count > _MOST_CONTAINERS:
+        total = f"{others + count} containers"
+        raise FieldError(here, f"{total}, too many to decide (most: {_MOST_CONTAINERS})")
     names: set[str] = set()
     for key in ("containers", "initContainers"):
         for container, where in fields.objects(spec, key, here):
@@ -60,6 +64,7 @@ def check_containers(source: Mapping[str, Any], path: str) -> None:
             if not name or name in names:
                 raise FieldError(child(where, "name"), "expected a name of its own")
             names.add(name)
+    return count
 
 
 def check_entries(source: Mapping[str, Any], path: str) -> None:

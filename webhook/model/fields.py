@@ -86,13 +86,15 @@ def sequence(source: Mapping[str, Any], key: str, path: str) -> Sequence[Any]:
 
 
 def objects(
-    source: Mapping[str, Any], key: str, path: str
+    source: Mapping[str, Any], key: str, path: str, *, most: int | None = None
 ) -> Sequence[tuple[Mapping[str, Any], str]]:
-    """Read a list of objects, each with its own path."""
+    """Read a list of objects, each with its own path; of more than *most* none is looked at."""
     listed = sequence(source, key, path)
     if not listed:
         return ()
     here = child(path, key)
+    if most is not None and len(listed) > most:
+        raise FieldError(here, f"{len(listed)} entries, too many to decide (most: {most})")
     return tuple(
         (as_mapping(entry, where), where)
         for entry, where in ((entry, f"{here}[{index}]") for index, entry in enumerate(listed))
