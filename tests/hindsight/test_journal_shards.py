@@ -161,3 +161,17 @@ def test_of_one_namespace_the_largest_go_first(monkeypatch):
 
     assert {"b", "d"} <= found.entries.keys()
     assert "c" not in found.entries
+
+
+def test_what_packs_well_takes_no_more_room_before_it_is_packed(monkeypatch):
+    monkeypatch.setattr(journal, "MOST_TEXT", 50_000)
+    long = {f"h-{n}": of("hostile", f"h-{n}", finished=n) for n in range(50)}
+    long = {key: replace(each, ran=key * 2_000) for key, each in long.items()}
+    small = {f"t-{n}": of("team", f"t-{n}", finished=100 + n, size=200) for n in range(20)}
+
+    found = read_slot(config_map(Slot(number=5, entries={**long, **small})))
+
+    kept = Counter(each.namespace for each in found.entries.values())
+    assert kept["team"] == 20
+    assert 0 < kept["hostile"] < 10
+    assert len(journal.write(found.entries.values())) <= 50_000

@@ -1,3 +1,6 @@
+import json
+from dataclasses import replace
+
 import pytest
 
 from tests.hindsight import journals
@@ -46,3 +49,30 @@ def test_what_is_promised_after_observing_is_what_enforcing_saves(name, read):
     # Run times are known in whole seconds, so that one Job may go the other way.
     moved = {row.policy: row.moved for row in found.rows}["light"]
     assert moved == pytest.approx(decided.totals.moved, abs=1)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"template": {"spec": {"containers": []}}},
+        {
+            "template": {
+                "spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "x"}}}]}
+            }
+        },
+        {"template": {"spec": {"containers": [{"name": "a"}]}}, "parallelism": "many"},
+        [],
+    ],
+    ids=["no containers", "no quantity", "no number", "no object"],
+)
+@pytest.mark.parametrize("place", ["submitted", "ran"])
+def test_one_entry_that_no_replay_can_submit_leaves_the_others_as_they_are(place, spec):
+    given = journals.scenario("burst")
+    world = journals.world(given, "FinishTime", mode="Observe")
+    good = journals.entries(given, journals.happened(given, "static"))
+    bad = replace(good[0], key="bad", uid="bad", namespace="research", **{place: json.dumps(spec)})
+
+    found = look_back([*good, bad], world)
+
+    assert found.left_out == 1
+    assert found.jobs == look_back(good, world).jobs

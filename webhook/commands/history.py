@@ -17,6 +17,7 @@ from webhook.hindsight import entries
 from webhook.hindsight.entries import FinishedWorkload
 from webhook.hindsight.journal import JournalEntry, read_slot
 from webhook.jobs import JOB
+from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.flags import Named
 from webhook.state.readers import read as read_object
@@ -98,8 +99,9 @@ def from_file(path: str) -> ClusterHistory:
     """
     listed = _ListedObjects()
     for source, place in read_objects(path):
-        kind, name = source.get("kind"), str((source.get("metadata") or {}).get("name") or "")
+        kind = source.get("kind")
         try:
+            name = fields.text(fields.mapping(source, "metadata", ""), "name", "metadata")
             if kind == "Job":
                 listed.take_job(source)
             elif kind == "Workload":

@@ -40,7 +40,7 @@ from webhook.state.workload import USED_OF_SPEC
 
 _NONE: Final = Named()
 _KEPT_OF_CONTAINERS: Final = ("name", "resources", "restartPolicy")
-LONGEST_TEMPLATE: Final = 32_768
+LONGEST_TEMPLATE: Final = 8_192
 """Characters; most have some hundreds."""
 
 

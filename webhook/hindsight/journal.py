@@ -193,8 +193,11 @@ MOST_ENTRIES: Final = 5_000
 """In one hour; others are counted and left out."""
 MOST_BYTES: Final = 700_000
 """Of one ConfigMap, compressed; etcd takes 1 MiB."""
-_MOST_TEXT: Final = 32_000_000
-"""Of one ConfigMap, as text: what is larger was not written by us."""
+MOST_TEXT: Final = 8_000_000
+"""Characters of one ConfigMap before it is packed. The fullest hour has 3 million; what packs well,
+as a tenant may have it, would take hundreds of megabytes of whoever reads it."""
+_MOST_READ: Final = 4 * MOST_TEXT
+"""Bytes of it that are read: what is larger was not written by us."""
 _SHED_AT_ONCE: Final = 8
 """One part in so many is dropped before it is packed again."""
 _LONGEST_NUMBER: Final = 15
@@ -245,10 +248,9 @@ def config_map(slot: Slot) -> Mapping[str, Any]:
     If it is too large, the largest entries are dropped, of the namespace that takes most room.
     """
     entries = sorted(slot.entries.values(), key=_age)
+    entries = _shed(entries, lambda total: total - MOST_TEXT)
     while len(packed := _packed(entries)) > MOST_BYTES:
-        sizes = _sizes(entries)
-        surplus = max(1, sum(sizes.values()) // _SHED_AT_ONCE)
-        entries = _without(entries, surplus, lambda entry: sizes[entry.key])  # noqa: B023
+        entries = _shed(entries, lambda total: max(1, total // _SHED_AT_ONCE))
     left_out = slot.left_out + len(slot.entries) - len(entries)
     return {
         "apiVersion": "v1",
@@ -257,6 +259,15 @@ def config_map(slot: Slot) -> Mapping[str, Any]:
         "data": {"version": _VERSION, "hour": str(slot.number), "leftOut": str(left_out)},
         "binaryData": {"entries": b64encode(packed).decode()},
     }
+
+
+def _shed(entries: list[JournalEntry], surplus: Callable[[int], int]) -> list[JournalEntry]:
+    """Drop so many characters as *surplus* tells of their total."""
+    sizes = _sizes(entries)
+    left_over = surplus(sum(sizes.values()))
+    if left_over <= 0:
+        return entries
+    return _without(entries, left_over, lambda entry: sizes[entry.key])
 
 
 def read_slot(source: Mapping[str, Any], *, most: int = MOST_ENTRIES) -> Slot | None:
@@ -269,7 +280,7 @@ def _slot(source: Mapping[str, Any], most: int) -> Slot | None:
     if data.get("version") != _VERSION:
         return None
     packed = b64decode(fields.texts(source, "binaryData", "").get("entries", ""))
-    text = zlib.decompressobj().decompress(packed, _MOST_TEXT).decode()
+    text = zlib.decompressobj().decompress(packed, _MOST_READ).decode()
     return Slot(
         number=_number(data["hour"]),
         # The others are dropped as they are read: all at once would take the memory of two hours.

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from itertools import chain
 from statistics import fmean
 from typing import Any, Final
@@ -22,10 +23,12 @@ from webhook.hindsight.journal import JournalEntry
 from webhook.jobs import JOB
 from webhook.kueue import multikueue
 from webhook.kueue.durations import learned_on
+from webhook.kueue.requests import needs
 from webhook.learn import job_class
 from webhook.learn.estimates import NOTHING, Learned, RunTimeLearner
 from webhook.learn.expected_runs import slowdown_of
 from webhook.learn.run_records import ClassRecord, Packed, pack_runs, unpack_runs
+from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Estimates, JobClass
 from webhook.model.job import QUEUE_LABEL, Job
@@ -378,10 +381,8 @@ def look_back(
 
 def _replayable(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | None:
     """Read an entry as a Job; None: no replay can submit it."""
-    try:
-        return _replayed_job(entry, world)
-    except FieldError:
-        return None
+    # Whatever is wrong with one, all others are replayed.
+    return attempted(partial(_replayed_job, entry, world))[0]
 
 
 def _without_guesses(jobs: Sequence[ReplayedJob], world: LookBackInput) -> Iterator[ReplayedJob]:
@@ -468,6 +469,8 @@ def _handover(entries: Sequence[JournalEntry]) -> float:
 def _replayed_job(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | None:
     snapshot = world.snapshot
     job = JOB.read(submitted_manifest(entry))
+    if not (_is_whole(job, snapshot) and _is_whole(JOB.read(ran_manifest(entry)), snapshot)):
+        return None
     queue = match.submission(job, snapshot).queue
     for name in {queue, entry.queue}:
         place = snapshot.local_queues.get((entry.namespace, name))
@@ -482,6 +485,17 @@ def _replayed_job(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | No
         learned=world.learned.estimates,
     )
     return ReplayedJob(entry=entry, policy=policy, elsewhere=known, submitted_queue=queue)
+
+
+def _is_whole(job: Job, snapshot: Snapshot) -> bool:
+    """Return whether a review would read all of a Job.
+
+    Raises:
+        FieldError: a quantity cannot be read.
+
+    """
+    needs(job, snapshot)
+    return all(pod_set.template.containers for pod_set in job.pod_sets)
 
 
 def _policy(entry: JournalEntry, job: Job, snapshot: Snapshot) -> FallbackPolicy | None:
