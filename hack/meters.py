@@ -25,6 +25,8 @@ from webhook.state.snapshot_file import fetch_snapshot
 Quantiles = dict[str, float]
 Buckets = dict[float, float]
 
+_LOOKS_BACK: Final = b"webhook.controller.look_back_process"
+"""The controller's child, which lives for seconds: what a sample finds of it depends on when."""
 ALONE: Final = 2000
 WARM_UP: Final = 50
 _BUCKET: Final = re.compile(
@@ -95,7 +97,7 @@ def quantiles(values: Sequence[float]) -> Quantiles:
 
 
 def memory_megabytes(pid: int) -> dict[str, float]:
-    """Read the proportional set size of a process and all its descendants, by what they run."""
+    """Read the proportional set size of a process and what it runs that stays, by what that is."""
     return {name: _pss(each) for name, each in _family(pid)}
 
 
@@ -120,9 +122,18 @@ def _family(pid: int) -> Iterator[tuple[str, int]]:
         above = each
         while above != pid and above in parents:
             above = parents[above]
-        if above == pid:
-            words = Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")
+        words = _words(each) if above == pid else ()
+        if words and _LOOKS_BACK not in words:
             yield f"{_role(words)} (pid {each})", each
+
+
+def _words(pid: int) -> Sequence[bytes]:
+    """Read a command line; empty: the process has ended."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ()
+    return words[:-1]
 
 
 def _role(words: Sequence[bytes]) -> str:

@@ -29,7 +29,7 @@ from hack import bodies, hostile, load, meters, paper
 from hack.controlplane import ControlPlane
 from hack.install import NAMESPACE, Installation, kubeconfig_of
 from hack.kwok import GPU
-from webhook.controller import savings_publisher
+from webhook.controller import look_back_process
 from webhook.decide.decision_record import OptionFigures
 from webhook.hindsight import journal
 from webhook.hindsight.journal import JournalEntry, Slot
@@ -158,7 +158,7 @@ def prepare(plane: ControlPlane) -> None:
 def _hour_before() -> Any:
     """Return the ConfigMap of the journal's last hour, with as many entries as are looked back."""
     hour = journal.slot_of(time.time()) - 1
-    over = (_entry(number, hour) for number in range(savings_publisher.MOST_ENTRIES))
+    over = (_entry(number, hour) for number in range(look_back_process.MOST_ENTRIES))
     written = journal.config_map(Slot(number=hour, entries={entry.key: entry for entry in over}))
     return {**written, "metadata": {**written["metadata"], "namespace": NAMESPACE}}
 

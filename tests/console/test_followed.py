@@ -21,7 +21,7 @@ from webhook.console.console import (
     savings_in,
 )
 from webhook.console.decisions import DecisionStore
-from webhook.hindsight.savings_record import config_map
+from webhook.hindsight.savings_record import config_map, packed
 from webhook.model.job import DECISION
 from webhook.settings import Settings
 
@@ -215,7 +215,7 @@ def test_a_lease_that_cannot_be_read_is_nobodys(spec):
 
 def test_what_was_saved_is_what_the_controller_published_last(console):
     resource = savings_in("ours")
-    source = config_map(PUBLISHED)
+    source = config_map(packed(PUBLISHED))
     console.take(told(SAVINGS, source, read=resource.read))
     before = console.published
     damaged = {**source, "binaryData": {"savings": "AAAA"}}

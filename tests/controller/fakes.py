@@ -1,5 +1,8 @@
 """A controller with its elector and followers played."""
 
+from functools import partial
+
+from webhook.controller import look_back_process
 from webhook.controller.controller import Controller
 
 
@@ -32,7 +35,11 @@ class AtOnce:
 
 
 class Followed(Controller):
-    """Its watches are the messages of a test."""
+    """Its watches are the messages of a test, and it looks back in the test's process."""
+
+    def __init__(self, settings, client, **rest):
+        looking_back = partial(look_back_process.saved, transport=client)
+        super().__init__(settings, client, look_back=looking_back, **rest)
 
     def _follow(self, resource, client):
         pass

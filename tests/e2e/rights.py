@@ -32,7 +32,7 @@ from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.controller.unreviewed import JOBS
 from webhook.hindsight.entries import FinishedRun
 from webhook.hindsight.journal_keeper import Journal
-from webhook.hindsight.savings_record import SavingsRecord
+from webhook.hindsight.savings_record import SavingsRecord, packed
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.job import Pending
@@ -204,10 +204,15 @@ def keeping_journal(_, kubeconfig, namespace):
 def publishing(_, kubeconfig, namespace):
     """Look back at the journal and publish what was saved, as the controller does."""
     publisher = SavingsPublisher(
-        Client(kubeconfig), namespace, is_leader=_always, survive=None, log=print
+        Client(kubeconfig),
+        namespace,
+        is_leader=_always,
+        survive=None,
+        log=print,
+        look_back=None,
     )
     try:
-        publisher.write(SavingsRecord(as_of=float(ENDED)))
+        publisher.write(packed(SavingsRecord(as_of=float(ENDED))))
     except ClusterError as error:
         return str(error)
     return ""

@@ -79,7 +79,6 @@ class Controlled:
         self.now = 0.0
         clock = SimpleNamespace(monotonic=lambda: self.now, time=lambda: NOON + self.now)
         monkeypatch.setattr(records, "time", clock)
-        clock = SimpleNamespace(**vars(clock), sleep=lambda _: None)
         monkeypatch.setattr(savings_publisher, "time", clock)
         monkeypatch.setattr(savings_publisher, "threading", SimpleNamespace(Thread=AtOnce))
         self.controller = Followed(

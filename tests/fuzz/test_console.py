@@ -18,7 +18,7 @@ from webhook.console.collect import collect
 from webhook.console.console import JUDGED, Followed, NewestJobs, jobs, savings_in
 from webhook.console.decisions import DecisionStore
 from webhook.console.routes import create_app
-from webhook.hindsight.savings_record import config_map
+from webhook.hindsight import savings_record
 from webhook.settings import Settings
 
 PATHS = ("/", "/view", "/decisions?limit=500", "/quota?clusterqueue=gpu-cq", "/?namespace=tenant")
@@ -120,7 +120,7 @@ def test_strangers_queues_workloads_and_policies_are_shown_or_left_out():
 
 def test_whatever_stands_in_the_published_record_is_shown_or_left_out():
     kept = Kept(Shown)
-    base = config_map(worlds.PUBLISHED)
+    base = savings_record.config_map(savings_record.packed(worlds.PUBLISHED))
     written = zlib.decompress(b64decode(base["binaryData"]["savings"])).decode()
     said = mutated(json.loads(written), anything).map(dumped).map(packed)
     records = said.map(lambda text: {**base, "binaryData": {"savings": text}})

@@ -2,7 +2,7 @@
 
 from tests.controller.objects import Objects
 from tests.hindsight import journals
-from webhook.api.kubernetes_api import Forbidden
+from webhook.api.kubernetes_api import Forbidden, NotServed
 from webhook.hindsight.journal import Slot, config_map, slot_of
 from webhook.state.run_records_reader import path_of
 
@@ -42,3 +42,25 @@ class Server(Objects):
         if path.endswith("/workloads"):
             return {"items": list(self.running)}
         return super().get(path)
+
+
+def answering(server, asked=None):
+    """Return the answers of this API server to calls over HTTP; notes them in the list *asked*."""
+
+    def answer(method, url, body):
+        path = url.partition("?")[0]
+        if path == "/apis/kueue.x-k8s.io":
+            versions = [{"groupVersion": "kueue.x-k8s.io/v1beta1", "version": "v1beta1"}]
+            return 200, [], {"kind": "APIGroup", "name": "kueue.x-k8s.io", "versions": versions}
+        if asked is not None:
+            asked.append((method, path.rpartition("/")[2].rstrip("0123456789")))
+        calls = {"GET": server.get, "PATCH": server.patch, "POST": server.post}
+        try:
+            found = calls[method](path, *([] if body is None else [body]))
+        except NotServed:
+            return 404, [], {"kind": "Status", "message": "not found"}
+        except Forbidden as error:
+            return 403, [], {"kind": "Status", "message": str(error)}
+        return 200, [], {"metadata": {}, **found}
+
+    return answer

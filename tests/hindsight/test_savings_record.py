@@ -10,7 +10,7 @@ import pytest
 
 from tests.console.worlds import PUBLISHED, UNIX, gains, past
 from webhook.decide.decision_record import OptionFigures
-from webhook.hindsight.savings_record import SavingsRecord, config_map, read_savings
+from webhook.hindsight.savings_record import SavingsRecord, config_map, packed, read_savings
 
 MIB = 1 << 20
 OPTION = OptionFigures(name="cpu", queue="cpu-lq", runs=70.0, finishes_in=80.5, rejected="tooBig")
@@ -31,13 +31,14 @@ def noise(length):
     ids=["empty", "replayed", "advised"],
 )
 def test_what_is_written_is_read(record):
-    assert read_savings(config_map(record)) == record
+    assert read_savings(config_map(packed(record))) == record
 
 
 def test_of_too_many_decisions_the_newest_fit():
     decisions = tuple(past(f"job-{number}", reason=noise(8_000)) for number in range(500))
 
-    source = config_map(SavingsRecord(as_of=UNIX, gained=PUBLISHED.gained, decisions=decisions))
+    record = SavingsRecord(as_of=UNIX, gained=PUBLISHED.gained, decisions=decisions)
+    source = config_map(packed(record))
 
     found = read_savings(source)
     assert len(json.dumps(source)) < MIB
@@ -52,7 +53,8 @@ def test_a_namespace_for_each_entry_that_is_replayed_fits():
         for _ in range(5_000)
     )
 
-    source = config_map(SavingsRecord(as_of=UNIX, gained=rows, decisions=PUBLISHED.decisions))
+    record = SavingsRecord(as_of=UNIX, gained=rows, decisions=PUBLISHED.decisions)
+    source = config_map(packed(record))
 
     assert len(json.dumps(source)) < MIB
     assert read_savings(source).gained == rows

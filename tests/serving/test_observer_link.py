@@ -206,8 +206,7 @@ def test_starts_within_the_last_minute_are_told_without_the_first_of_all():
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel does it on Linux alone")
 def test_an_observer_that_goes_round_in_circles_ends_with_its_server():
     child = (
-        "from webhook.observer.process import end_with_the_server as end; "
-        "end(); print(1, flush=True)"
+        "from webhook.server.lifecycle import end_with_parent as end; end(); print(1, flush=True)"
     )
     server = f"""
 import subprocess, sys, threading

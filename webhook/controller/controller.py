@@ -28,9 +28,10 @@ from webhook.api.kubernetes_api import ClusterError
 from webhook.api.lease import Elector
 from webhook.api.resources import POLICIES, WORKLOADS, Resource
 from webhook.api.watch import Follower, WatchUpdate
-from webhook.controller import unreviewed
+from webhook.controller import look_back_process, unreviewed
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.job_events import JobEvents, RateLimit
+from webhook.controller.look_back_process import LookBack
 from webhook.controller.mover import STEP_SECONDS, Mover
 from webhook.controller.policy_status import PolicyReport, reconcile_policies
 from webhook.controller.records import RUNS, Records, read_run
@@ -145,7 +146,7 @@ def _followed(
 
 
 class Controller:
-    """The loop; clients, elector and log are passed in."""
+    """The loop; clients, elector, log and who looks back are passed in."""
 
     def __init__(
         self,
@@ -155,6 +156,7 @@ class Controller:
         jobs_client: Client,
         elector: Elector,
         log: Callable[[str], None],
+        look_back: LookBack,
     ) -> None:
         self._settings = settings
         self._client = client
@@ -185,10 +187,10 @@ class Controller:
         self._due = False
         self._failures = Failures(log)
         self._survive = self._failures.survive
-        self._create_parts(settings, client)
+        self._create_parts(settings, client, look_back)
         self._takers = self._takers_by_kind()
 
-    def _create_parts(self, settings: Settings, client: Client) -> None:
+    def _create_parts(self, settings: Settings, client: Client, look_back: LookBack) -> None:
         """Create what keeps and writes its own kind of objects while we lead."""
         self._records = Records(
             client,
@@ -204,6 +206,7 @@ class Controller:
             is_leader=self.is_leader,
             survive=self._failures.survive,
             log=self._log,
+            look_back=look_back,
         )
         self._unreviewed = Unreviewed(fetching(client), settings.namespace)
         self._leavers = MovedJobs()
@@ -456,6 +459,7 @@ def serve(settings: Settings) -> None:
         jobs_client=Client(settings.kubeconfig, metadata_only=True),
         elector=elector,
         log=_log,
+        look_back=partial(look_back_process.run, settings.kubeconfig),
     )
     table = probes.routes(
         controller.metrics.registry,

@@ -80,20 +80,25 @@ class SavingsRecord:
 _RECORD: Final = TypeAdapter(SavingsRecord)
 
 
-def config_map(record: SavingsRecord) -> Mapping[str, Any]:
-    """Return the record's ConfigMap; without namespace and resourceVersion.
+def packed(record: SavingsRecord) -> bytes:
+    """Return the record, compressed; while it is too large, the older half of its decisions goes.
 
-    While it is too large, the older half of its decisions is dropped.
+    It is what one process tells another, and what stands in the ConfigMap.
     """
-    while len(packed := _packed(record)) > MOST_BYTES and record.decisions:
+    while len(written := _packed(record)) > MOST_BYTES and record.decisions:
         kept = record.decisions[: len(record.decisions) // 2]
         record = replace(record, decisions=kept)
+    return written
+
+
+def config_map(written: bytes) -> Mapping[str, Any]:
+    """Return the ConfigMap of a packed record; without namespace and resourceVersion."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": SAVINGS, "labels": {RUN_TIMES_LABEL: SAVINGS_VALUE}},
         "data": {"version": _VERSION},
-        "binaryData": {"savings": b64encode(packed).decode()},
+        "binaryData": {"savings": b64encode(written).decode()},
     }
 
 
@@ -112,8 +117,8 @@ def read_savings(source: Mapping[str, Any]) -> SavingsRecord:
     """
     if fields.texts(source, "data", "").get("version") != _VERSION:
         raise FieldError("data.version", f"expected {_VERSION}")
-    packed = b64decode(fields.texts(source, "binaryData", "").get("savings", ""))
-    text = zlib.decompressobj().decompress(packed, _MOST_TEXT)
+    written = b64decode(fields.texts(source, "binaryData", "").get("savings", ""))
+    text = zlib.decompressobj().decompress(written, _MOST_TEXT)
     try:
         return _RECORD.validate_json(text, strict=True)
     except ValidationError as error:

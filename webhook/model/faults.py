@@ -46,9 +46,14 @@ class Failures:
         """Part of a turn to how often it failed."""
         self._named: set[str] = set()
 
-    def survive(self, part: str, work: Callable[[], T]) -> tuple[T | None, bool]:
-        """Do one part of a turn; return its result (None: it failed), and whether it succeeded."""
-        outcome, problem = attempted(work)
+    def survive(
+        self, part: str, work: Callable[[], T], *stated: type[Exception]
+    ) -> tuple[T | None, bool]:
+        """Do one part of a turn; return its result (None: it failed), and whether it succeeded.
+
+        *stated* as for ``attempted``.
+        """
+        outcome, problem = attempted(work, *stated)
         if problem:
             self.counts[part] += 1
             if problem not in self._named:

@@ -7,14 +7,11 @@ input or output closes. It connects the parts; what changes mean is the feed's t
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import gc
 import json
 import os
 import queue
 import random
-import signal
 import sys
 import threading
 import time
@@ -47,8 +44,6 @@ COALESCE_SECONDS = 0.005
 HEARTBEAT_SECONDS = 0.5
 _Found: TypeAlias = WatchUpdate | ForecastResult | FromCluster | Reachable
 MESSAGES, STATE, _ = OBSERVER_PARTS
-_PR_SET_PDEATHSIG = 1
-"""https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html"""
 NICENESS = 5
 """When CPU is short, the server answers first and the state gets older."""
 
@@ -78,7 +73,7 @@ def main() -> NoReturn:
         sys.argv[1] if len(sys.argv) > 1 else os.environ.get("KUEUE_FALLBACK_SETTINGS", "{}")
     )
     os.nice(NICENESS)
-    end_with_the_server()
+    lifecycle.end_with_parent()
     frames = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # Nothing else may be written between two frames.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -292,16 +287,6 @@ def end_with(failure: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(failure)
     else:
         lifecycle.end_with(failure)
-
-
-def end_with_the_server() -> None:
-    """Have the kernel kill this process when the server ends, even if no thread runs any more.
-
-    On Linux only; elsewhere the end of standard input ends it.
-    """
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def listen(take_line: Callable[[bytes], None]) -> None:
