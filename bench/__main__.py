@@ -5,7 +5,8 @@ usage: python -m bench [--quick] [--dry-run] [-o json] [--folder FOLDER] [SECTIO
 Sections: `creates` of Jobs at the API server, against its own policy engine; `state`, the webhook
 beside 20,000 pending Workloads; `forecasts`, decisions by finish time there; `serving`, the load
 program alone against the webhook beside them; `alone`, the same without an API server; `moves`,
-reviews while pending Jobs are moved; `workers`, ten played worker clusters of which one is slow.
+reviews while pending Jobs are moved; `workers`, ten played worker clusters of which one is slow;
+`signatures`, what signing adds to a review.
 Exits with 1 when a target is missed. Every figure is wall time, so what else runs on the machine
 counts: the load average is printed beside them.
 """
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import alone, creates, forecasts, moves, report, serving, state, workers
+from bench import alone, creates, forecasts, moves, report, serving, signatures, state, workers
 from bench.plane import installed, say
 from bench.report import QUICK, Figures, Scale
 
@@ -29,8 +30,9 @@ SECTIONS: Final = {
     "moves": moves,
     "alone": alone,
     "workers": workers,
+    "signatures": signatures,
 }
-WITHOUT_A_PLANE: Final = ("alone", "workers")
+WITHOUT_A_PLANE: Final = ("alone", "workers", "signatures")
 PICTURE: Final = "bench.png"
 
 

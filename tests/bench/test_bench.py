@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from bench import creates, moves, report, serving, workers
+from bench import creates, moves, report, serving, signatures, workers
 from bench.__main__ import arguments, keep
 from bench.contenders import admission_policy
 from bench.creates import NOTHING, POINTS, POLICY, WEBHOOK
@@ -222,3 +222,21 @@ def test_something_is_done_meanwhile_as_often_as_it_is_told():
     with serving.Meanwhile(never.release, every=3600.0):
         pass
     assert not never.acquire(timeout=0.0)
+
+
+def test_what_signatures_add_is_taken_within_a_round():
+    found = {"without": [0.30, 0.60, 0.31], "signed": [0.33, 0.64, 0.41]}
+
+    (target,) = signatures.targets(found)
+
+    assert (round(target.value, 3), target.limit, target.is_met) == (0.04, 0.05, True)
+    assert signatures.lines(found)[-1] == "added     0.040 (0.030-0.100)"
+
+
+def test_reviews_are_decided_with_signatures_and_without(monkeypatch):
+    monkeypatch.setattr(signatures, "REVIEWS", 20)
+    monkeypatch.setattr(signatures, "WARM_UP", 1)
+
+    found = signatures.measure(report.QUICK, lambda _: None)
+
+    assert {name: len(values) for name, values in found.items()} == {"without": 2, "signed": 2}
