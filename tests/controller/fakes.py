@@ -41,5 +41,8 @@ class Followed(Controller):
         looking_back = partial(look_back_process.saved, transport=client)
         super().__init__(settings, client, look_back=looking_back, **rest)
 
+    def has_messages(self):
+        return not self._messages.empty()
+
     def _follow(self, resource, client):
         pass
