@@ -129,7 +129,6 @@ class Controlled:
         """Step until all is taken: on a busy machine a step ends before that."""
         self.controller.step()
         while self.controller.has_messages():
-            self.controller.put(None)
             self.controller.step()
 
     def _failed(self) -> Mapping[str, float]:
