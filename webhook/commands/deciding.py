@@ -7,7 +7,6 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from webhook.api import resources as kinds
@@ -24,7 +23,7 @@ from webhook.model.job import QUEUE_LABEL
 from webhook.model.kueue_support import doubts
 from webhook.model.policy.fallback_policy import sort_key
 from webhook.model.reasons import Skip
-from webhook.model.words import nearest
+from webhook.model.words import nearest, rfc3339
 from webhook.state.forecast_input import with_profiles
 from webhook.state.snapshot_file import fetch_state, read_state
 
@@ -115,7 +114,7 @@ def consider_manifest(job: Mapping[str, Any], view: DecidingView) -> CreateOutco
     moment = create.Moment(
         now=view.snapshot.as_of,
         unix=view.unix,
-        time=datetime.fromtimestamp(view.unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        time=rfc3339(view.unix),
         uid="0",
         # A decision made seconds ago must not count as one of this very admission.
         visible=frozenset() if recorded is None else frozenset({recorded.id}),

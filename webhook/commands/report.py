@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
@@ -19,6 +18,7 @@ from webhook.learn.estimates import Learned
 from webhook.learn.run_records import unpack_runs
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import RunTime, is_of_queue
+from webhook.model.words import rfc3339
 
 if TYPE_CHECKING:
     from webhook.commands.history import ClusterHistory
@@ -122,7 +122,7 @@ def _begun(shown: Mapping[str, Any]) -> Iterator[tuple[str, _Row, list[_Row]]]:
 
 def _failing(learned: Learned) -> Iterator[dict[str, Any]]:
     for (key, policy, option), end in sorted(learned.refusals.items()):
-        until = datetime.fromtimestamp(end, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        until = rfc3339(end)
         name = learned.records[key].name
         yield {"class": key, "name": name, "policy": policy, "option": option, "until": until}
 

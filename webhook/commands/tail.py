@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
@@ -25,6 +24,7 @@ from webhook.commands.connect import (
 )
 from webhook.jobs import JOB
 from webhook.model.job import QUEUE_LABEL
+from webhook.model.words import rfc3339
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -208,7 +208,7 @@ def _line(job: Mapping[str, Any]) -> DecisionLine | None:
 
 
 def _undone(before: DecisionLine, job: Mapping[str, Any]) -> DecisionLine:
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = rfc3339(time.time())
     queue = _queue(job)
     where = f" in {queue}" if queue else ""
     reason = f"undone: as submitted{where}"

@@ -40,6 +40,7 @@ from webhook.controller.unreviewed import JOBS, MovedJobs, Unreviewed, Unreviewe
 from webhook.model.faults import Failures
 from webhook.model.kueue_support import Restraint
 from webhook.model.queues import Snapshot
+from webhook.model.words import rfc3339
 from webhook.reconsider import choose, pending_jobs
 from webhook.server import lifecycle, probes
 from webhook.settings import Settings
@@ -440,7 +441,7 @@ class Controller:
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(time.time())
 
 
 def serve(settings: Settings) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -20,6 +19,7 @@ from webhook.model import marks
 from webhook.model.job import DECISION, UNDONE, Job
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import EventReason
+from webhook.model.words import rfc3339
 
 if TYPE_CHECKING:
     from webhook.controller.unreviewed import WatchedJob
@@ -193,7 +193,7 @@ def event(
 ) -> Mapping[str, Any]:
     """Return the Event of a Job; for the same happening it has the same name."""
     namespace, name = key
-    at = datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = rfc3339(unix)
     cause = blake2b(f"{uid} {happening.mark}".encode(), digest_size=8).hexdigest()
     return {
         "apiVersion": "v1",

@@ -10,7 +10,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from webhook.model.policy.fallback_policy import GROUP, KIND, VERSION, FallbackP
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import EventReason
 from webhook.model.signatures import SigningKeys
+from webhook.model.words import rfc3339
 from webhook.state import run_records_reader
 from webhook.state.feed import Feed
 from webhook.state.workload import read_workload
@@ -301,7 +301,7 @@ def event(refusal: Refusal, text: str, *, uid: str, end: float, unix: float) -> 
 
 
 def _time(unix: float) -> str:
-    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(unix)
 
 
 class Records:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from webhook.decide.wishes import NONE, Wishes
 from webhook.model.decision import Assessment, Fit
-from webhook.model.forecasts import Delay, Forecast, RunTime, Start
+from webhook.model.forecasts import SIGMAS_OF_A_SIDE, Delay, Forecast, RunTime, Start
 from webhook.model.policy.fallback_policy import (
     FallbackPolicy,
     Mode,
@@ -143,8 +143,6 @@ NEAR_PART = 0.02
 """A gain is a near tie if it exceeds the minimum by less than this part of the best finish."""
 NEAR_SECONDS = 1.0
 """It is one as well if it exceeds the minimum by fewer seconds than this."""
-_SIGMAS_OF_A_SIDE = 1.2816
-"""From the middle of a normal distribution to either end of its middle 80 %."""
 _NAMED = 3
 """Other options in the sentence, at most."""
 
@@ -251,7 +249,7 @@ def _best(known: Sequence[_Known], gain: Gain, asking: Asking) -> _Known:
 
 
 def _is_worth(candidate: _Known, best: _Known, gain: Gain, draw: float) -> bool:
-    """Tell whether *candidate* gains the minimum on *best*; *draw*, in [0, 1), decides near ties.
+    """Return whether *candidate* gains the minimum on *best*; *draw*, in [0, 1), decides near ties.
 
     The closer a near tie is to the minimum, the fewer decisions take it.
     """
@@ -266,7 +264,7 @@ def _is_worth(candidate: _Known, best: _Known, gain: Gain, draw: float) -> bool:
 
 
 def _is_likely(candidate: _Known, best: _Known, probability: float) -> bool:
-    """Tell whether *candidate* finishes before *best* with at least this probability.
+    """Return whether *candidate* finishes before *best* with at least this probability.
 
     All times are taken to be normally distributed. Of each range the half counts that speaks
     against leaving: *best* starts early, *candidate* late, independently. Both runs are of the same
@@ -288,7 +286,7 @@ def margin(off: float, probability: float) -> float:
     *off* is the uncertainty, in seconds: from the middle of a normal distribution to either end of
     its middle 80 %.
     """
-    return _sigmas(probability) * off / _SIGMAS_OF_A_SIDE
+    return _sigmas(probability) * off / SIGMAS_OF_A_SIDE
 
 
 def _before_run(forecast: Forecast) -> tuple[Start | Delay, ...]:
@@ -329,7 +327,7 @@ def _noted(option: Assessment, notes: Sequence[str] = ()) -> str:
 
 
 def is_next(option: Assessment) -> bool:
-    """Tell whether all Workloads pending in an option's queue would start after the Job."""
+    """Return whether all Workloads pending in an option's queue would start after the Job."""
     return option.forecast is not None and option.forecast.start.is_next
 
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from webhook.model.forecasts import (
     ENOUGH_RUNS,
+    SIGMAS_OF_A_SIDE,
     Basis,
     Estimates,
     JobClass,
@@ -22,8 +23,6 @@ from webhook.model.forecasts import (
     of_queue,
 )
 
-_SIGMAS_OF_80_PERCENT = 2.5631
-"""The width of the middle 80 % of a normal distribution, in standard deviations."""
 _RUNS_TO_TRUST_THE_SKEW = 10
 """From so many learned runs on, their middle is taken for a median, which is below the mean."""
 _LEAST_PART_OF_ELAPSED = 0.05
@@ -69,7 +68,7 @@ class Durations:
         return is_known
 
     def is_settled(self, cluster_queue: str, job_class: str, flavors: str) -> bool:
-        """Tell whether learning this run time, too, would leave all others as they are."""
+        """Return whether learning this run time, too, would leave all others as they are."""
         is_new = (job_class, flavors) not in self._of_queue[cluster_queue]
         if not is_new:
             return True
@@ -164,7 +163,7 @@ def remaining(run: RunTime, elapsed: float = 0.0) -> tuple[float, float]:
 def _log_sigma(run: RunTime) -> float:
     if run.low <= 0.0 or run.high <= run.low:
         return 0.0
-    return log(run.high / run.low) / _SIGMAS_OF_80_PERCENT
+    return log(run.high / run.low) / (2 * SIGMAS_OF_A_SIDE)
 
 
 def _is_skewed(run: RunTime) -> bool:

@@ -13,15 +13,13 @@ from math import inf
 from typing import TypeAlias
 
 from webhook.kueue.flavor_plan import Demand, FlavorChoice
-from webhook.model.forecasts import Profile, Start
+from webhook.model.forecasts import SIGMAS_OF_A_SIDE, Profile, Start
 from webhook.model.queues import Amounts, FlavorResource
 
 MAX_STEPS = 256
 """Most steps of a profile with placements; with more, some are joined to the one before."""
 _STEPS_LEFT = 192
 """Steps that are left then, so that the next few placements need not join any."""
-_SIGMAS = 1.2816
-"""Half the width of the middle 80 % of a normal distribution, in standard deviations."""
 _WIDER = 1.5
 """Factor by which each reason for uncertainty widens a range."""
 _LEAST_PART = 0.25
@@ -246,7 +244,7 @@ def _with_doubts(start: Start, profile: Profile, demand: Demand, priority: int) 
 
 
 def _is_ranked(profile: Profile, priority: int) -> bool:
-    """Tell whether the profile knows when a newcomer of this priority has its turn."""
+    """Return whether the profile knows when a newcomer of this priority has its turn."""
     served, waiting = served_before(profile.priorities, priority), len(profile.priorities)
     # In front of a StrictFIFO queue it would block Workloads that this profile lets start.
     overtakes = any(level < priority for level, _ in profile.behind)
@@ -294,7 +292,7 @@ def _spread(profile: Profile, index: int, at: float) -> float:
 def _start(profile: Profile, seconds: float, spread: float) -> Start:
     """Return a start with the range that holds about 80 % of cases, wider where uncertain."""
     least = _LEAST_PART * seconds if profile.uncertain else 0.0
-    width = max(_SIGMAS * spread, least) * _WIDER ** len(profile.uncertain)
+    width = max(SIGMAS_OF_A_SIDE * spread, least) * _WIDER ** len(profile.uncertain)
     return Start(
         seconds=seconds,
         low=max(0.0, seconds - width),

@@ -19,10 +19,17 @@ from webhook.kueue.flavor_plan import Demand, demand
 from webhook.kueue.profile import FoundStart, last_start, start_of, with_placement
 from webhook.kueue.quota import tree_names
 from webhook.model.fields import FieldError
-from webhook.model.forecasts import Profile, RunTime, Start, Unseen, home_of, of_queue
+from webhook.model.forecasts import (
+    SIGMAS_OF_A_SIDE,
+    Profile,
+    RunTime,
+    Start,
+    Unseen,
+    home_of,
+    of_queue,
+)
 from webhook.model.queues import Amounts, Arrival, Snapshot
 
-_SIGMAS_OF_80_PERCENT = 2.5631
 _RUNS_IN_ORDER = 16
 """From so many groups in a tree on, a placement joins an earlier group of equals out of order."""
 _TURNS = 16
@@ -183,7 +190,7 @@ class StartTimes:
         return replace(self, placed=placed)
 
     def _holds(self, tree: _Tree) -> bool:
-        """Tell whether the profiles on which a tree's starts rest are still the published ones."""
+        """Return whether a tree's starts rest on the profiles that are published now."""
         return all(self.profiles.get(name) is base for name, base in tree.bases.items())
 
     def _reach(self, tree: _Tree, name: str) -> Profile | None:
@@ -226,7 +233,7 @@ def _start(
     if seconds is None:
         seconds, spread = profile.unknown_seconds, profile.unknown_seconds
     # Start and run are taken to vary independently, so their variances add up at the release.
-    waits = (earliest.start.high - earliest.start.low) / _SIGMAS_OF_80_PERCENT
+    waits = (earliest.start.high - earliest.start.low) / (2 * SIGMAS_OF_A_SIDE)
     return _Start(
         cluster_queue=run.cluster_queue,
         usage={cell: amount * together for cell, amount in earliest.usage.items()},

@@ -31,7 +31,15 @@ from webhook.learn.run_records import (
     unpack_outcomes,
     unpack_runs,
 )
-from webhook.model.forecasts import Basis, Estimates, JobClass, RunTime, home_of, of_queue
+from webhook.model.forecasts import (
+    SIGMAS_OF_A_SIDE,
+    Basis,
+    Estimates,
+    JobClass,
+    RunTime,
+    home_of,
+    of_queue,
+)
 from webhook.model.policy.fallback_policy import FallbackPolicy
 
 REFUSED_SECONDS = 86_400.0
@@ -137,8 +145,6 @@ PRIOR_RUNS = 4.0
 """How many runs that prior counts for, as long as there are few."""
 FEW_RUNS = 5.0
 """Beside more runs than these, the prior fades with the cube of their number."""
-TENTH = 1.2816
-"""Sigmas from the middle of a normal distribution to its tenth and its ninetieth percent."""
 
 _TUNING = 4.685
 """Sigmas from the middle beyond which a run weighs nothing (Tukey's biweight: 95 % efficient)."""
@@ -168,8 +174,8 @@ def estimate(runs: Iterable[Run], *, prior_sigma: float = PRIOR_SIGMA) -> RunTim
     error = math.sqrt(1 + 1 / _effective_runs(weighted))
     return RunTime(
         seconds=math.exp(middle),
-        low=math.exp(middle - TENTH * below * error),
-        high=math.exp(middle + TENTH * above * error),
+        low=math.exp(middle - SIGMAS_OF_A_SIDE * below * error),
+        high=math.exp(middle + SIGMAS_OF_A_SIDE * above * error),
         basis=Basis.LEARNED,
         runs=len(weighted),
     )
@@ -236,8 +242,8 @@ def _sigmas(weighted: _Weighted, middle: float, prior_sigma: float) -> tuple[flo
         known = guessed * prior_sigma**2 + telling * seen**2
         return math.sqrt(known / (guessed + telling))
 
-    below = max(0.0, middle - _quantile(weighted, 0.1)) / TENTH
-    above = max(0.0, _quantile(weighted, 0.9) - middle) / TENTH
+    below = max(0.0, middle - _quantile(weighted, 0.1)) / SIGMAS_OF_A_SIDE
+    above = max(0.0, _quantile(weighted, 0.9) - middle) / SIGMAS_OF_A_SIDE
     return sigma(below), sigma(above)
 
 

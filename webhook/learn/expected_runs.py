@@ -16,10 +16,11 @@ from math import hypot, inf
 from typing import Final, TypeAlias
 
 from webhook.kueue import multikueue
-from webhook.learn.estimates import PRIOR_SIGMA, TENTH
+from webhook.learn.estimates import PRIOR_SIGMA
 from webhook.learn.run_records import split_place
 from webhook.model.forecasts import (
     ENOUGH_RUNS,
+    SIGMAS_OF_A_SIDE,
     Basis,
     Delay,
     Dispatch,
@@ -222,7 +223,7 @@ def _times(run_time: RunTime, factor: float) -> RunTime:
 
 
 def _around(middle: float, sigma: float, basis: Basis) -> RunTime:
-    factor = math.exp(TENTH * sigma)
+    factor = math.exp(SIGMAS_OF_A_SIDE * sigma)
     return RunTime(seconds=middle, low=middle / factor, high=middle * factor, basis=basis)
 
 
@@ -230,7 +231,7 @@ def _widened(run_time: RunTime, sigma: float) -> RunTime:
     """Add an uncertainty that is independent of the range's own."""
 
     def further(bound: float) -> float:
-        return math.exp(math.hypot(math.log(bound / run_time.seconds), TENTH * sigma))
+        return math.exp(math.hypot(math.log(bound / run_time.seconds), SIGMAS_OF_A_SIDE * sigma))
 
     return replace(
         run_time,
@@ -240,12 +241,12 @@ def _widened(run_time: RunTime, sigma: float) -> RunTime:
 
 
 def _sigma(run_time: RunTime) -> float:
-    return math.log(run_time.high / run_time.low) / (2 * TENTH)
+    return math.log(run_time.high / run_time.low) / (2 * SIGMAS_OF_A_SIDE)
 
 
 _Ranged: TypeAlias = Start | Delay | RunTime
 _OF_ALL = ""
-_UNSURE = math.exp(TENTH * PRIOR_SIGMA)
+_UNSURE = math.exp(SIGMAS_OF_A_SIDE * PRIOR_SIGMA)
 """Factor on a wait so far to the end of its range."""
 
 

@@ -16,6 +16,9 @@ from webhook.model.queues import FlavorResource
 ENOUGH_RUNS = 3
 """Runs from which on a class is estimated by itself; with fewer, its coarse class counts too. A
 coarse class with fewer is used only where neither the Job nor its policy gives a run time."""
+SIGMAS_OF_A_SIDE = 1.28155
+"""Standard deviations from the middle of a normal distribution to either end of its middle 80 %,
+which is what the ranges of run times and starts hold."""
 
 
 class Basis(StrEnum):
@@ -167,7 +170,7 @@ class Start:
 
     @property
     def is_known(self) -> bool:
-        """Tell whether a decision may rest on it."""
+        """Return whether a decision may rest on it."""
         return not self.unseen and not self.unordered
 
 
@@ -199,7 +202,7 @@ def of_queue(cluster_queue: str, home: str) -> str:
 
 
 def is_of_queue(key: str) -> bool:
-    """Tell whether a key is one of ``of_queue``, and not that of one class."""
+    """Return whether a key is one of ``of_queue``, and not that of one class."""
     return key.startswith(IN_CLUSTER)
 
 

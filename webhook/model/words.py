@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from itertools import islice
 
 _MINUTES_FROM = 600.0
@@ -16,6 +17,11 @@ _LONGEST_NAME = 253
 """Characters of an object's name."""
 LIMIT = 230
 """Characters of a sentence, so that the warning around it stays within Kubernetes' 256."""
+
+
+def rfc3339(unix: float) -> str:
+    """Write seconds since 1970 as Kubernetes writes times: UTC, in whole seconds."""
+    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def clip(text: str, limit: int = LIMIT) -> str:

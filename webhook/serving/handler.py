@@ -12,8 +12,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
@@ -36,6 +34,7 @@ from webhook.model.edits import Operation
 from webhook.model.fields import FieldError
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Skip
+from webhook.model.words import rfc3339
 from webhook.serving.ledger import ClusterView, ClusterViews, RepeatedReviews
 from webhook.serving.server_metrics import BLIND, TOO_MANY, UNSEEN, Metrics
 from webhook.state.pipe import Update
@@ -199,15 +198,10 @@ class Handler:
         return create.Moment(
             now=self._clock(),
             unix=unix,
-            time=_written(int(unix)),
+            time=rfc3339(unix),
             uid=uid,
             visible=self._visible,
         )
-
-
-@lru_cache(maxsize=2)
-def _written(unix_seconds: int) -> str:
-    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _is_unmarked(outcome: CreateOutcome) -> bool:
