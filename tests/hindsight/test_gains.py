@@ -90,7 +90,7 @@ def test_moves_of_pending_jobs_are_counted_and_replayed_from_when_they_were_made
     found = told(entries)
 
     assert {row.policy: row.reconsidered for row in found.rows} == {"heavy": 0, "light": 6}
-    assert abs(found.sureness.turnaround) < 3
+    assert abs(found.confidence.turnaround) < 3
 
 
 def test_forecasts_are_held_against_what_happened():
@@ -102,8 +102,8 @@ def test_forecasts_are_held_against_what_happened():
 
     found = told(map(expecting, enforced()))
 
-    assert found.sureness.forecasts == 30
-    assert found.sureness.forecast == pytest.approx(10)
+    assert found.confidence.forecasts == 30
+    assert found.confidence.forecast == pytest.approx(10)
 
 
 def test_without_queues_the_decisions_forecasts_tell():
@@ -118,4 +118,4 @@ def test_without_queues_the_decisions_forecasts_tell():
 
     light = next(row for row in found.rows if row.policy == "light")
     assert light.saved == pytest.approx(sum(500 - e.finished + e.created for e in moved))
-    assert (light.moved, light.over, found.sureness) == (6, 6, None)
+    assert (light.moved, light.over, found.confidence) == (6, 6, None)

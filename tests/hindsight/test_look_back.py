@@ -30,7 +30,7 @@ def test_what_decisions_saved_is_what_a_cluster_without_them_took_longer(name):
     spans = found.makespans
     measured = static.totals.makespan - decided.totals.makespan
     assert spans.static - spans.happened == pytest.approx(measured, abs=5)
-    assert abs(found.sureness.turnaround) < 3
+    assert abs(found.confidence.turnaround) < 3
 
 
 @pytest.mark.parametrize("read", [journals.scenario, by_steps])

@@ -53,7 +53,7 @@ def test_jobs_are_replayed_in_the_queues_of_their_workers(mode, ran):
 
     wanted = turnaround(STATIC) - turnaround(DECIDED)
     assert sum(row.saved for row in found.rows) == pytest.approx(wanted, rel=0.05)
-    assert abs(found.sureness.turnaround) < 3
+    assert abs(found.confidence.turnaround) < 3
     assert (found.unseen, [row.unseen for row in found.rows]) == ((), [0, 0])
 
 
@@ -63,7 +63,7 @@ def test_where_nothing_is_known_of_a_worker_nothing_is_counted(mode, ran):
 
     assert found.unseen == ("worker",)
     assert [(row.seen, row.unseen, row.saved) for row in found.rows] == [(15, 15, None)] * 2
-    assert found.sureness is None
+    assert found.confidence is None
     assert [row.is_moved_known for row in found.rows] == [mode == "Enforce"] * 2
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from webhook.api import lease
 from webhook.api.resources import KUEUE_GROUP
 from webhook.console.access import Rights
-from webhook.console.decisions import KEPT, shown_option
+from webhook.console.decisions import KEPT
 from webhook.console.view import (
     JOURNAL,
     Cell,
@@ -23,6 +23,7 @@ from webhook.console.view import (
     Savings,
     ShownCluster,
     ShownDecision,
+    ShownOption,
     View,
 )
 from webhook.hindsight.savings_record import Gained, PastDecision, SavingsRecord
@@ -76,7 +77,7 @@ def _shown(past: PastDecision) -> ShownDecision:
         option=past.option,
         queue=past.queue,
         reason=past.reason,
-        options=tuple(map(shown_option, past.options)),
+        options=tuple(map(ShownOption.of, past.options)),
         is_replayed=past.mode != Mode.ADVISE,
     )
 

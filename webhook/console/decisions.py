@@ -14,7 +14,7 @@ from typing import Any, Final
 from webhook.api.resources import Key
 from webhook.console.view import ShownDecision, ShownMove, ShownOption
 from webhook.decide import decision_record
-from webhook.decide.decision_record import OptionFigures, Recorded, RecordedOption
+from webhook.decide.decision_record import Recorded, RecordedOption
 from webhook.model import fields
 from webhook.model.fields import FieldError, child
 from webhook.model.job import DECISION, QUEUE_LABEL
@@ -116,19 +116,8 @@ def _decision(recorded: Recorded, *, namespace: str, job: str, queue: str) -> Sh
 
 
 def _option(option: RecordedOption) -> ShownOption:
-    shown = shown_option(option)
-    return replace(shown, pending=option.pending, rejected=option.because, cluster=option.cluster)
-
-
-def shown_option(option: OptionFigures) -> ShownOption:
-    return ShownOption(
-        name=option.name,
-        queue=option.queue,
-        pending=None,
-        starts_in=option.starts_in,
-        runs=option.runs,
-        finishes_in=option.finishes_in,
-        rejected=option.rejected,
+    return ShownOption.of(
+        option, pending=option.pending, rejected=option.because, cluster=option.cluster
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
+from webhook.decide.decision_record import OptionFigures
 from webhook.hindsight.savings_record import Gained
 from webhook.model.quantity import CPU
 
@@ -63,17 +64,10 @@ class ShownCluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownOption:
-    """One option as the decision weighed it; seconds from the decision on, None: not known."""
+class ShownOption(OptionFigures):
+    """One option as the decision weighed it; ``rejected`` is in words."""
 
-    name: str
-    queue: str
-    pending: int | None
-    starts_in: float | None
-    runs: float | None
-    finishes_in: float | None
-    rejected: str
-    """In words; empty: it could have been taken."""
+    pending: int | None = None
     cluster: str = ""
     """The worker cluster where it was expected to run; empty: this one, or not known."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
 from math import inf
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 from pydantic import (
     AfterValidator,
@@ -91,10 +92,16 @@ class OptionFigures:
     rejected: str = ""
     """Why it was refused, a value of ``Reason``; empty: it was not."""
 
+    @classmethod
+    def of(cls, option: OptionFigures, **others: Any) -> Self:
+        """Return the figures of *option*, with *others* for what else is known or differs."""
+        figures = {named.name: getattr(option, named.name) for named in fields_of(OptionFigures)}
+        return cls(**{**figures, **others})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedOption(OptionFigures):
-    """All of it that is read back from a Job; the journal, which is long, keeps the figures."""
+    """An option as it is read back from a Job; the journal, which holds many, keeps its figures."""
 
     __pydantic_config__ = _AS_WRITTEN
 
@@ -153,7 +160,7 @@ class Recorded:
 
     @property
     def is_newer(self) -> bool:
-        """Tell whether a newer version of this program wrote it: only that one can undo it."""
+        """Return whether a newer version of this program wrote it: only that one can undo it."""
         return self.version > VERSION
 
     @property

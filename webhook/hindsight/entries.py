@@ -12,7 +12,7 @@ from sys import intern
 from typing import Any, Final, NamedTuple
 
 from webhook.decide import decision_record
-from webhook.decide.decision_record import OptionFigures, Recorded, RecordedOption
+from webhook.decide.decision_record import OptionFigures, Recorded
 from webhook.flow import decided_job
 from webhook.hindsight import journal
 from webhook.hindsight.journal import JournalEntry
@@ -275,19 +275,8 @@ def _decided(recorded: Recorded | None, past: FinishedWorkload) -> dict[str, Any
         "left_alone": _why(recorded),
         "decided_in": max(0.0, last - past.created),
         "moves": recorded.moves,
-        "offers": tuple(map(_figures, recorded.options)),
+        "offers": tuple(map(OptionFigures.of, recorded.options)),
     }
-
-
-def _figures(option: RecordedOption) -> OptionFigures:
-    return OptionFigures(
-        name=option.name,
-        queue=option.queue,
-        starts_in=option.starts_in,
-        runs=option.runs,
-        finishes_in=option.finishes_in,
-        rejected=option.rejected,
-    )
 
 
 def _why(recorded: Recorded) -> str:

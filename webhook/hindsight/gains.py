@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import fmean, median
 from typing import Final
 
@@ -166,7 +167,7 @@ class Gains:
     since: float
     until: float
     rows: tuple[Row, ...]
-    sureness: Confidence | None
+    confidence: Confidence | None
     """None: nothing was replayed."""
     makespans: Makespans = field(default_factory=Makespans)
     left_out: int = 0
@@ -197,8 +198,8 @@ def gains(
         and policy in (None, _policy(job))
     ]
     over = [job for job in jobs if _is_compared(job)]
-    sureness = confidence_of(over)
-    part = abs(sureness.turnaround) / 100 if sureness else 0.0
+    confidence = confidence_of(over)
+    part = abs(confidence.turnaround) / 100 if confidence else 0.0
     groups: defaultdict[tuple[str, str], list[ReplayedJob]] = defaultdict(list)
     for member in jobs:
         groups[_policy(member), member.entry.namespace].append(member)
@@ -207,7 +208,7 @@ def gains(
         since=since,
         until=until,
         rows=tuple(rows),
-        sureness=sureness,
+        confidence=confidence,
         makespans=makespans_of(over),
         left_out=hindsight.left_out,
         clusters=tuple(_in_clusters(jobs)),
@@ -409,11 +410,8 @@ def _decision(job: ReplayedJob) -> PastDecision | None:
         return None
     stays = f"leave it where it is ({replayed.why})"
     taken = f"send it to {replayed.queue} ({replayed.option})" if replayed.is_moved else stays
-    return PastDecision(
-        id=_id(entry),
+    return _of_its_job(entry)(
         at=entry.created,
-        namespace=entry.namespace,
-        job=entry.name,
         policy=policy.name,
         mode=str(policy.spec.mode),
         option=replayed.option,
@@ -426,11 +424,8 @@ def _advised(entry: JournalEntry) -> PastDecision:
     queues = {offer.name: offer.queue for offer in entry.offers}
     queue = queues.get(entry.option) or entry.queue
     taken = f"sending it to {queue} ({entry.option})" if entry.option else "leaving it"
-    return PastDecision(
-        id=_id(entry),
+    return _of_its_job(entry)(
         at=entry.created + entry.decided_in,
-        namespace=entry.namespace,
-        job=entry.name,
         policy=entry.policy,
         mode=entry.mode,
         option=entry.option,
@@ -440,6 +435,7 @@ def _advised(entry: JournalEntry) -> PastDecision:
     )
 
 
-def _id(entry: JournalEntry) -> str:
-    """Return an id made from its Job: the decision's own id is not in the journal."""
-    return f"job-{entry.uid or entry.key}"
+def _of_its_job(entry: JournalEntry) -> partial[PastDecision]:
+    """Return a decision as far as the Job says it; the decision's own id is not in the journal."""
+    id_ = f"job-{entry.uid or entry.key}"
+    return partial(PastDecision, id=id_, namespace=entry.namespace, job=entry.name)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from webhook.hindsight.gains import NOBODY, ClusterGains, Confidence, Gains, Row
+from webhook.model.words import rfc3339
 from webhook.simulate.comparison import HERE, aligned, duration
 
 VERSION: Final = 1
@@ -37,8 +37,8 @@ def as_json(gains: Gains) -> dict[str, Any]:
     spans = gains.makespans
     return {
         "version": VERSION,
-        "since": _instant(gains.since),
-        "until": _instant(gains.until),
+        "since": rfc3339(gains.since),
+        "until": rfc3339(gains.until),
         "rows": [_row_json(row) for row in gains.rows],
         "makespan": {
             "real": _rounded(spans.real),
@@ -46,7 +46,7 @@ def as_json(gains: Gains) -> dict[str, Any]:
             "withoutDecisions": _rounded(spans.static),
             "withPolicies": _rounded(spans.promised),
         },
-        "sureness": _sureness_json(gains.sureness) if gains.sureness else None,
+        "sureness": _confidence_json(gains.confidence) if gains.confidence else None,
         "leftOut": gains.left_out,
         "byCluster": [_cluster_json(cluster) for cluster in gains.clusters],
         "unknownClusters": list(gains.unseen),
@@ -83,21 +83,21 @@ def _row_json(row: Row) -> dict[str, Any]:
     }
 
 
-def _sureness_json(sureness: Confidence) -> dict[str, Any]:
+def _confidence_json(confidence: Confidence) -> dict[str, Any]:
     return {
-        "jobs": sureness.jobs,
-        "turnaroundOffPercent": _rounded(sureness.turnaround),
-        "makespanOffPercent": _rounded(sureness.makespan),
-        "oneJobOffPercent": _rounded(sureness.one_job),
-        "forecastsChecked": sureness.forecasts,
-        "forecastOffPercent": _rounded(sureness.forecast),
+        "jobs": confidence.jobs,
+        "turnaroundOffPercent": _rounded(confidence.turnaround),
+        "makespanOffPercent": _rounded(confidence.makespan),
+        "oneJobOffPercent": _rounded(confidence.one_job),
+        "forecastsChecked": confidence.forecasts,
+        "forecastOffPercent": _rounded(confidence.forecast),
     }
 
 
 def _title(gains: Gains) -> str:
     seen = sum(row.seen for row in gains.rows if row.policy != NOBODY)
     span = duration(gains.until - gains.since)
-    return f"Since {_instant(gains.since)} ({span}) policies have seen {seen} Jobs."
+    return f"Since {rfc3339(gains.since)} ({span}) policies have seen {seen} Jobs."
 
 
 def _rows(header: Sequence[str], rows: Sequence[Row], *, wide: bool) -> list[str]:
@@ -174,19 +174,19 @@ def _unseen(gains: Gains) -> Iterator[str]:
 
 def _sure(gains: Gains) -> Iterator[str]:
     yield from _unseen(gains)
-    sureness = gains.sureness
-    if sureness is None:
+    confidence = gains.confidence
+    if confidence is None:
         yield "Nothing was replayed: what was saved is by the forecasts of the decisions alone."
         return
-    parts = f"makespan {sureness.makespan:+.1f} %, a Job {sureness.one_job:.1f} %"
+    parts = f"makespan {confidence.makespan:+.1f} %, a Job {confidence.one_job:.1f} %"
     yield (
-        f"How sure: a replay of what happened to {sureness.jobs} Jobs is off by "
-        f"{sureness.turnaround:+.1f} % ({parts})."
+        f"How sure: a replay of what happened to {confidence.jobs} Jobs is off by "
+        f"{confidence.turnaround:+.1f} % ({parts})."
     )
-    if sureness.forecast is not None:
+    if confidence.forecast is not None:
         yield (
-            f"Forecasts of {sureness.forecasts} decisions were off by {sureness.forecast:.1f} % "
-            "of the time until the Job was done (median)."
+            f"Forecasts of {confidence.forecasts} decisions were off by"
+            f" {confidence.forecast:.1f} % of the time until the Job was done (median)."
         )
     assumed = sum(row.assumed for row in gains.rows)
     if assumed:
@@ -217,10 +217,6 @@ def _signed(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     return f"-{duration(-seconds)}" if seconds < 0 else duration(seconds)
-
-
-def _instant(unix: float) -> str:
-    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _rounded(value: float | None) -> float | None:
