@@ -94,16 +94,6 @@ def admission_policy(names: paper.Names) -> list[Object]:
     It does less than a FallbackPolicy: one container, no check that the Job fits, no reason given,
     and counts as old as the status is.
     """
-    container = "/spec/template/spec/containers/0/resources"
-    gpu = GPU.replace("/", "~1")
-    label = paper.QUEUE_LABEL.replace("/", "~1")
-    operations = [
-        f'JSONPatch{{op: "replace", path: "/metadata/labels/{label}", value: "{names.cpu_queue}"}}',
-        *(
-            f'JSONPatch{{op: "remove", path: "{container}/{section}/{gpu}"}}'
-            for section in ("requests", "limits")
-        ),
-    ]
     constraints = {
         "resourceRules": [
             {
@@ -118,7 +108,8 @@ def admission_policy(names: paper.Names) -> list[Object]:
         },
     }
     pending = f"params.status.pendingWorkloads >= {PENDING_FROM}"
-    patch = {"patchType": "JSONPatch", "jsonPatch": {"expression": f"[{', '.join(operations)}]"}}
+    expression = f"[{', '.join(_operations(names))}]"
+    patch = {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
     policy = {
         "failurePolicy": "Ignore",
         "reinvocationPolicy": "IfNeeded",
@@ -132,6 +123,20 @@ def admission_policy(names: paper.Names) -> list[Object]:
     return [
         _object("MutatingAdmissionPolicy", policy),
         _object("MutatingAdmissionPolicyBinding", binding),
+    ]
+
+
+def _operations(names: paper.Names) -> list[str]:
+    """List the operations that send a Job to the CPU queue without its GPU, as CEL."""
+    container = "/spec/template/spec/containers/0/resources"
+    gpu = GPU.replace("/", "~1")
+    label = paper.QUEUE_LABEL.replace("/", "~1")
+    return [
+        f'JSONPatch{{op: "replace", path: "/metadata/labels/{label}", value: "{names.cpu_queue}"}}',
+        *(
+            f'JSONPatch{{op: "remove", path: "{container}/{section}/{gpu}"}}'
+            for section in ("requests", "limits")
+        ),
     ]
 
 

@@ -46,7 +46,7 @@ class Observed:
         )
         self.feed = Feed(RESOURCES, self.now, complete=lambda seen: restraint(with_occupancy(seen)))
         self._told: list[ForecastResult] = []
-        self._foresight = Forecaster(
+        self._forecaster = Forecaster(
             self._told.append, clock=lambda: self.now, cpu=lambda: 0.0, sleep=lambda _: None
         )
         self.server = Server()
@@ -76,10 +76,10 @@ class Observed:
     def publish(self) -> None:
         """Write an update, with forecasts of what was known so far, and take it over."""
         self._update()
-        while self._foresight.waiting:
-            self._foresight.step()
+        while self._forecaster.waiting:
+            self._forecaster.step()
             for each in self._told:
-                self.lines += self._foresight.take(each, self.feed)
+                self.lines += self._forecaster.take(each, self.feed)
             self._told.clear()
             self._update()
 
@@ -109,7 +109,7 @@ class Observed:
     def _update(self) -> None:
         frames = io.BytesIO()
         write_update(frames, self.feed.update(self.now, NOON + self.now))
-        self._foresight.offer(self.feed, NOON + self.now)
+        self._forecaster.offer(self.feed, NOON + self.now)
         frames.seek(0)
         update = read_update(frames)
         assert update is not None

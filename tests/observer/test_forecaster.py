@@ -25,7 +25,7 @@ UNIX = 1795240800.0
 
 
 class Bench:
-    """A foresight that makes its forecasts when it is told to, with the feed that it serves."""
+    """A forecaster that makes its forecasts when it is told to, with the feed that it serves."""
 
     def __init__(self, *workloads):
         self.now, self.told, self.slept = 0.0, [], []
@@ -39,7 +39,7 @@ class Bench:
                 kinds.WORKLOADS: workloads,
             }
         )
-        self.foresight = Forecaster(
+        self.forecaster = Forecaster(
             self.told.append,
             clock=lambda: self.now,
             cpu=lambda: next(self.cpu),
@@ -49,18 +49,18 @@ class Bench:
     def offer(self):
         """Publish as the observer does; say how many forecasts there are to make then."""
         self.update = self.feed.update(self.now, UNIX + self.now)
-        self.foresight.offer(self.feed, UNIX + self.now)
-        return self.foresight.waiting
+        self.forecaster.offer(self.feed, UNIX + self.now)
+        return self.forecaster.waiting
 
     def forecast(self):
         """Make the forecast, and take over what it comes to."""
-        assert self.foresight.waiting == 1
-        self.foresight.step()
+        assert self.forecaster.waiting == 1
+        self.forecaster.step()
         self.take()
         return self.feed.update(self.now, UNIX + self.now)
 
     def take(self):
-        self.logged = [line for each in self.told for line in self.foresight.take(each, self.feed)]
+        self.logged = [line for each in self.told for line in self.forecaster.take(each, self.feed)]
         self.told.clear()
 
 
@@ -103,13 +103,13 @@ def test_a_placement_is_foreseen_when_the_profiles_contain_its_workload():
 def test_nothing_is_forecast_while_a_forecast_is_made_or_rests():
     bench = Bench(pending("a"))
     found = [bench.offer(), bench.offer()]
-    bench.foresight.step()
+    bench.forecaster.step()
     (done, rested), bench.told[:] = bench.told, []
 
-    bench.foresight.take(done, bench.feed)
+    bench.forecaster.take(done, bench.feed)
     bench.feed.take(changed(kinds.WORKLOADS, "ADDED", pending("b")))
     found.append(bench.offer())
-    bench.foresight.take(rested, bench.feed)
+    bench.forecaster.take(rested, bench.feed)
     found.append(bench.offer())
 
     assert found == [1, 1, 0, 1]
@@ -165,7 +165,7 @@ def test_nothing_is_forecast_where_nobody_decides_by_it():
     bench.feed.take(changed(kinds.WORKLOADS, "ADDED", pending("b")))
 
     assert bench.offer() == 0
-    assert bench.feed.survey(())[1] == (), "what nobody will ask for is not kept"
+    assert bench.feed.contents_to_forecast(())[1] == (), "what nobody will ask for is not kept"
 
 
 def test_trees_take_turns_and_each_says_itself_which_workloads_it_contains(monkeypatch):
@@ -220,7 +220,7 @@ def test_forecasts_are_as_old_as_the_first_change_that_is_in_none():
     ages = []
 
     def note():
-        ages.append(bench.now - bench.foresight.as_of(bench.now))
+        ages.append(bench.now - bench.forecaster.as_of(bench.now))
 
     for bench.now in (0.0, 1.0):
         bench.offer()
@@ -270,7 +270,7 @@ def test_what_breaks_a_forecast_costs_its_own_tree_alone_and_is_named_once(break
     (line,) = first
     assert line.startswith("queue gpu-cq cannot be forecast: OverflowError at ")
     assert bench.logged == []
-    assert bench.foresight.as_of(bench.now) == 0.0
+    assert bench.forecaster.as_of(bench.now) == 0.0
 
 
 def test_a_queue_has_no_forecast_from_before_its_forecast_broke(monkeypatch):
@@ -301,4 +301,4 @@ def test_a_forecast_is_tried_again_with_all_that_its_tree_holds(break_forecasts)
 
     assert early == 0
     assert free(mended) == [(0, 0), (21, 4)]
-    assert bench.foresight.as_of(bench.now) == bench.now
+    assert bench.forecaster.as_of(bench.now) == bench.now

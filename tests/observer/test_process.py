@@ -92,7 +92,7 @@ def published(feed, *, frames, message=None):
         messages.put(message)
     watching = process.Watching(
         feed=feed,
-        foresight=SimpleNamespace(offer=lambda *_: None, as_of=lambda now: now),
+        forecaster=SimpleNamespace(offer=lambda *_: None, as_of=lambda now: now),
         workers=None,
         ring=KeyRing(),
         failures=Failures(lines.append),

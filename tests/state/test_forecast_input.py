@@ -183,15 +183,15 @@ def test_only_what_changed_is_counted_again():
     state = state_with(waiting("a"))
     found = replace(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
     counted = {"gpu-cq": state.contents_of("gpu-cq")}
-    surveyor = forecast_input.ForecastInputs()
-    first = surveyor.profiles(
+    inputs = forecast_input.ForecastInputs()
+    first = inputs.profiles(
         forecast_input.ForecastInput(snapshot=found, counted=counted, now=0.0, unix=NOW)
     )
 
     due = frozenset({"gpu-cq"})
     later = forecast_input.ForecastInput(snapshot=found, counted={}, due=due, now=5.0, unix=NOW + 5)
-    again = surveyor.profiles(later)
-    nothing = surveyor.profiles(
+    again = inputs.profiles(later)
+    nothing = inputs.profiles(
         forecast_input.ForecastInput(snapshot=found, counted={}, now=6.0, unix=NOW + 6)
     )
 
@@ -211,13 +211,13 @@ def test_what_a_deleted_queue_held_is_forgotten():
     state = state_with(running("a", 0))
     found = replace(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
     gone = replace(found, cluster_queues={})
-    surveyor, due = forecast_input.ForecastInputs(), frozenset({"gpu-cq"})
+    inputs, due = forecast_input.ForecastInputs(), frozenset({"gpu-cq"})
 
     def asked(snapshot, **more):
-        survey = forecast_input.ForecastInput(
-            snapshot=snapshot, now=0.0, unix=NOW, **{"counted": {}, **more}
+        values = {"counted": {}, **more}
+        return inputs.profiles(
+            forecast_input.ForecastInput(snapshot=snapshot, now=0.0, unix=NOW, **values)
         )
-        return surveyor.profiles(survey)
 
     before = asked(found, counted={"gpu-cq": state.contents_of("gpu-cq")})
     while_gone = asked(gone)

@@ -241,19 +241,12 @@ def _parts(
     release_namespace: str | None,
     kueue_namespace: str,
 ) -> Mapping[str, StatusPart]:
-    from webhook.api.kubernetes_api import Forbidden
-    from webhook.commands import connect, status_parts
-    from webhook.commands.status_parts import StatusPart, part_of, replicas
+    from webhook.commands import status_parts
+    from webhook.commands.status_parts import part_of, replicas
 
     kubernetes = _kubernetes(client)
     unix = time.time()
-    ours = release_namespace or connect.RELEASE_NAMESPACE
-    try:
-        configurations = connect.configurations(client)
-        ours = release_namespace or connect.namespace_of(configurations) or ours
-        certificates = status_parts.certificates(configurations, unix)
-    except Forbidden as error:
-        certificates = StatusPart(forbidden=str(error))
+    ours, certificates = _installation(client, release_namespace, unix)
     parts = {
         "switch": part_of(lambda: status_parts.switch(client, ours)),
         "kueue": part_of(lambda: status_parts.kueue(client, kueue_namespace, kubernetes)),
@@ -270,6 +263,23 @@ def _parts(
     if parts["clusterQueues"].forbidden:
         parts["localQueues"] = part_of(lambda: status_parts.local_queues(client, namespace))
     return parts
+
+
+def _installation(
+    client: Client, release_namespace: str | None, unix: float
+) -> tuple[str, StatusPart]:
+    """Return the namespace of the release, if need be by its webhook, and its certificates."""
+    from webhook.api.kubernetes_api import Forbidden
+    from webhook.commands import connect, status_parts
+    from webhook.commands.status_parts import StatusPart
+
+    ours = release_namespace or connect.RELEASE_NAMESPACE
+    try:
+        configurations = connect.configurations(client)
+        ours = release_namespace or connect.namespace_of(configurations) or ours
+        return ours, status_parts.certificates(configurations, unix)
+    except Forbidden as error:
+        return ours, StatusPart(forbidden=str(error))
 
 
 def _kubernetes(client: Client) -> str:

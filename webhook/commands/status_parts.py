@@ -278,8 +278,8 @@ def cluster_queues(client: Client, namespace: str, kueue_namespace: str) -> Stat
     unix = time.time()
     snapshot = state.snapshot(0.0, unix)
     counted = {name: state.contents_of(name) for name in snapshot.cluster_queues}
-    survey = ForecastInput(snapshot=snapshot, counted=counted, now=0.0, unix=unix)
-    profiles = ForecastInputs().profiles(survey)
+    forecast_input = ForecastInput(snapshot=snapshot, counted=counted, now=0.0, unix=unix)
+    profiles = ForecastInputs().profiles(forecast_input)
     shown = [
         _queue(queue, snapshot.held.get(name, Held()), state, profiles.get(name))
         for name, queue in sorted(snapshot.cluster_queues.items())

@@ -36,6 +36,7 @@ from webhook.model.decision import Assessment, CreateOutcome, Decided, Decision,
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, StrategyType
+from webhook.model.queues import Snapshot
 from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
 from webhook.model.signatures import unsigned_id
 from webhook.model.words import clip
@@ -202,11 +203,8 @@ def _decide(
     except FieldError as error:
         reason = f"left as submitted: {error}"
         return decision(option=None, left_alone=LeftAlone.UNREADABLE, reason=reason)
-    if not BY_NAME[case.submitted.kind].finishes and _is_by_finish(policy):
-        reason = f"left as submitted: a {case.submitted.kind} never ends, so only Threshold fits"
-        return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
-    if what := unmodelled(case.submitted, submitted.queue, occupancy.snapshot):
-        reason = f"left as submitted: {what} is not modelled"
+    if why := _not_modelled(case.submitted, policy, submitted.queue, occupancy.snapshot):
+        reason = f"left as submitted: {why}"
         return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
     # A worker cluster that has been silent for too long takes no Job (decision 0016).
     current = remote_options.fresh(occupancy, moment.now, rules.max_state_age_seconds)
@@ -218,6 +216,19 @@ def _decide(
         probability=rules.min_gain_probability,
     )
     return _chosen(partial(decision, options=assessments), policy, assessments, asking)
+
+
+def _not_modelled(job: Job, policy: FallbackPolicy, queue: str, snapshot: Snapshot) -> str:
+    """Say what keeps a Job in a LocalQueue from being decided by what is modelled; empty: nothing.
+
+    Raises:
+        FieldError: a quantity of the Job cannot be read.
+
+    """
+    if not BY_NAME[job.kind].finishes and _is_by_finish(policy):
+        return f"a {job.kind} never ends, so only Threshold fits"
+    what = unmodelled(job, queue, snapshot)
+    return f"{what} is not modelled" if what else ""
 
 
 def _is_by_finish(policy: FallbackPolicy) -> bool:
@@ -320,7 +331,7 @@ def assessed(
 
 
 def _is_reinvocation(job: Job, recorded: decision_record.Recorded, moment: Moment) -> bool:
-    """Tell whether the decision on the Job was made earlier in this very admission.
+    """Return whether the decision on the Job was made earlier in this very admission.
 
     The digest of the name in its id rules out a copy of the manifest under another name. A Workload
     with this id rules out a copy of a Job that exists.

@@ -59,8 +59,8 @@ class Forecaster:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._tell, self._clock, self._cpu, self._sleep = tell, clock, cpu, sleep
-        self._surveys: queue.SimpleQueue[ForecastInput | None] = queue.SimpleQueue()
-        self._surveyor = ForecastInputs()
+        self._requests: queue.SimpleQueue[ForecastInput | None] = queue.SimpleQueue()
+        self._forecast_inputs = ForecastInputs()
         self._is_free = True
         self._profiles: dict[str, Profile] = {}
         self._due: dict[str, float] = {}
@@ -70,7 +70,7 @@ class Forecaster:
         self._changed: set[str] = set()
         self._since: dict[str, float] = {}
         """Tree to the time of its first change that no forecast contains."""
-        self._surveyed: Mapping[str, float] = {}
+        self._requested: Mapping[str, float] = {}
         """The same for the trees being forecast at the moment."""
         self._failed: dict[str, str] = {}
         """Trees without a forecast because of an error in our code, until one succeeds,"""
@@ -79,20 +79,20 @@ class Forecaster:
         self._share = 1.0
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name="foresight", daemon=True).start()
+        threading.Thread(target=self._run, name="forecaster", daemon=True).start()
 
     def stop(self) -> None:
         """End after the forecast that is being computed."""
-        self._surveys.put(None)
+        self._requests.put(None)
 
     @property
     def waiting(self) -> int:
         """Return the number of inputs not forecast yet."""
-        return self._surveys.qsize()
+        return self._requests.qsize()
 
     def as_of(self, now: float) -> float:
         """Return the monotonic time up to which the forecasts contain all events."""
-        waiting = (self._since, self._surveyed, self._missing)
+        waiting = (self._since, self._requested, self._missing)
         return min(chain.from_iterable(times.values() for times in waiting), default=now)
 
     def offer(self, feed: Feed, unix: float) -> None:
@@ -110,11 +110,11 @@ class Forecaster:
             self._since.setdefault(self._trees.root(name), now)
         if not self._watched:
             # Without forecasts, which Workloads one contains does not matter.
-            feed.survey(())
+            feed.contents_to_forecast(())
         if self._is_free:
-            self._survey(feed, snapshot, now, unix)
+            self._request(feed, snapshot, now, unix)
 
-    def _survey(self, feed: Feed, snapshot: Snapshot, now: float, unix: float) -> None:
+    def _request(self, feed: Feed, snapshot: Snapshot, now: float, unix: float) -> None:
         """Queue the trees that have waited longest for a forecast."""
         due = {name for name, at in self._due.items() if at <= now and name in self._watched}
         wait = dict(self._since)
@@ -131,11 +131,11 @@ class Forecaster:
             self._trees.members(root) for root in waiting[:number] if root in self._failed
         )
         counted = self._changed.union(anew) - later
-        contents, seen = feed.survey(counted, later)
+        contents, seen = feed.contents_to_forecast(counted, later)
         self._changed -= counted
-        self._surveyed = {root: self._since.pop(root, now) for root in waiting[:number]}
+        self._requested = {root: self._since.pop(root, now) for root in waiting[:number]}
         self._is_free, self._share = False, (sum(sizes[:number]) + 1) / (sum(sizes) + 1)
-        self._surveys.put(
+        self._requests.put(
             ForecastInput(
                 snapshot=snapshot,
                 counted=contents,
@@ -160,7 +160,7 @@ class Forecaster:
         }
         for name, profile in forecast.profiles.items():
             self._due[name] = profile.computed_at + _lasts(profile)
-        self._surveyed = {}
+        self._requested = {}
         feed.publish_forecast(self._profiles, forecast.seen)
         return lines
 
@@ -172,14 +172,14 @@ class Forecaster:
             for root, error in failed.items()
             if self._failed.get(root) != error
         )
-        for root in self._surveyed.keys() - failed.keys():
+        for root in self._requested.keys() - failed.keys():
             self._failed.pop(root, None)
             self._missing.pop(root, None)
         for root, error in failed.items():
             if not self._trees.members(root):
                 continue
             self._failed[root] = error
-            self._missing.setdefault(root, self._surveyed.get(root, now))
+            self._missing.setdefault(root, self._requested.get(root, now))
             self._due |= dict.fromkeys(self._trees.members(root), now + _LATEST_SECONDS)
         return lines
 
@@ -217,31 +217,33 @@ class Forecaster:
 
         False: it was stopped.
         """
-        survey = self._surveys.get()
-        if survey is None:
+        forecast_input = self._requests.get()
+        if forecast_input is None:
             return False
         before = self._cpu()
-        profiles, failed = self._forecast(survey)
+        profiles, failed = self._forecast(forecast_input)
         spent = self._cpu() - before
-        self._tell(ForecastResult(profiles, survey.seen, failed))
+        self._tell(ForecastResult(profiles, forecast_input.seen, failed))
         self._sleep(min(LONGEST_REST_SECONDS * self._share, spent * (1 / DUTY - 1)))
         self._tell(ForecastResult())
         return True
 
-    def _forecast(self, survey: ForecastInput) -> tuple[Mapping[str, Profile], Mapping[str, str]]:
+    def _forecast(
+        self, forecast_input: ForecastInput
+    ) -> tuple[Mapping[str, Profile], Mapping[str, str]]:
         """Forecast all trees; if that fails, each by itself, so that one costs no other."""
         try:
-            return self._surveyor.profiles(survey), {}
+            return self._forecast_inputs.profiles(forecast_input), {}
         except Exception:  # noqa: BLE001 - what one Workload says must not end the observer
             parts: defaultdict[str, set[str]] = defaultdict(set)
-        trees = Trees(survey.snapshot)
-        for name in survey.asked:
+        trees = Trees(forecast_input.snapshot)
+        for name in forecast_input.asked:
             parts[trees.root(name)].add(name)
         profiles: dict[str, Profile] = {}
         failed: dict[str, str] = {}
         for root, names in sorted(parts.items()):
             try:
-                profiles |= self._surveyor.profiles(survey.only(frozenset(names)))
+                profiles |= self._forecast_inputs.profiles(forecast_input.only(frozenset(names)))
             except Exception as error:  # noqa: BLE001
                 failed[root] = faults.describe(error)
         return profiles, failed

@@ -53,7 +53,7 @@ class Watching:
     """What the observer's own thread keeps: the state of its cluster and of the workers."""
 
     feed: Feed
-    foresight: Forecaster
+    forecaster: Forecaster
     workers: ClusterWatches | None
     ring: KeyRing
     failures: Failures
@@ -61,7 +61,7 @@ class Watching:
     def take(self, message: _Found) -> tuple[str, ...]:
         """Apply one message; return the lines to log."""
         if isinstance(message, ForecastResult):
-            return self.foresight.take(message, self.feed)
+            return self.forecaster.take(message, self.feed)
         if isinstance(message, WatchUpdate):
             self.ring.take(message)
             return self.feed.take(message)
@@ -100,7 +100,7 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
         publish(
             Watching(
                 feed=feed,
-                foresight=forecaster,
+                forecaster=forecaster,
                 workers=_workers(settings, client, messages, ring),
                 ring=ring,
                 failures=failures,
@@ -228,7 +228,7 @@ def _sign_of_life(watching: Watching, news: Certificates | None) -> bytes:
 
 def _frame(watching: Watching, news: Certificates | None) -> bytes:
     """Return a frame with what has changed since the last one."""
-    feed, forecaster, workers = watching.feed, watching.foresight, watching.workers
+    feed, forecaster, workers = watching.feed, watching.forecaster, watching.workers
     now, unix = time.monotonic(), time.time()
     update = feed.update(now, unix)
     forecaster.offer(feed, unix)

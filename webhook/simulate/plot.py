@@ -52,18 +52,22 @@ def draw(results: Sequence[Result], path: str, *, title: str) -> None:
             _draw_running(grid[2 * row][column], jobs, colours)
             _draw_waiting(grid[2 * row + 1][column], jobs)
         grid[-1][column].set_xlabel("seconds")
-    for row, (queue, cluster) in enumerate(places):
-        name = f"{queue} in {cluster}" if cluster else queue
-        grid[2 * row][0].set_ylabel(f"{name}: running")
-        grid[2 * row + 1][0].set_ylabel("waiting")
-    handles = [Patch(color=colour, label=kind) for kind, colour in colours.items()]
-    handles.append(Patch(color=WAITING_COLOUR, label="waiting"))
+    _name_rows(grid, places)
+    shown = {**colours, "waiting": WAITING_COLOUR}
+    handles = [Patch(color=colour, label=kind) for kind, colour in shown.items()]
     figure.legend(handles=handles, loc="outside upper right", ncols=min(6, len(handles)))
     figure.suptitle(title, x=0.01, ha="left")
     figure.savefig(
         path, dpi=_PIXELS_PER_INCH, metadata={"Date": None} if path.endswith("svg") else {}
     )
     plt.close(figure)
+
+
+def _name_rows(grid: Any, places: Sequence[tuple[str, str]]) -> None:
+    for row, (queue, cluster) in enumerate(places):
+        name = f"{queue} in {cluster}" if cluster else queue
+        grid[2 * row][0].set_ylabel(f"{name}: running")
+        grid[2 * row + 1][0].set_ylabel("waiting")
 
 
 def queues(results: Sequence[Result]) -> list[tuple[str, str]]:

@@ -148,7 +148,7 @@ class Forecasts:
         self._snapshot = snapshot
         self._ruling, self._known_too = ruling or snapshot, known
         self._watched = watched(snapshot) | choose.trees(snapshot)
-        self._surveyor = ForecastInputs()
+        self._forecast_inputs = ForecastInputs()
         self._run_times = run_times
         self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
         self._joined: dict[str, tuple[Joining, _Shape]] = {}
@@ -317,7 +317,7 @@ class Forecasts:
     def _forecast(self, now: float) -> None:
         run_times, starts = self.learned()
         snapshot = replace(self._snapshot, as_of=now, run_times=run_times, start_delays=starts)
-        survey = ForecastInput(
+        forecast_input = ForecastInput(
             snapshot=snapshot,
             counted={name: self._queues[name].contents_of() for name in self._changed},
             due=self._watched,
@@ -325,7 +325,7 @@ class Forecasts:
             unix=now + EPOCH,
         )
         self._changed.clear()
-        profiles = self._surveyor.profiles(survey)
+        profiles = self._forecast_inputs.profiles(forecast_input)
         self.published = replace(snapshot, profiles=profiles)
         self._start_times = NO_START_TIMES.adopt(self.published)
         horizon = max((profile.times[-1] for profile in profiles.values()), default=0.0)

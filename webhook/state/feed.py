@@ -58,7 +58,7 @@ class Feed:
         self._published: Snapshot | None = None
         self._counted: Counted | None = None
         self._profiles: Mapping[str, Profile] = {}
-        self._not_surveyed: list[SeenWorkload] = []
+        self._not_reported: list[SeenWorkload] = []
         self._profiled: list[SeenWorkload] = []
         self._state = State(stated_version=stated_version)
         # The webhooks' order counts as unproven until their configurations are read.
@@ -147,7 +147,7 @@ class Feed:
         """Merge records of runs that another process has kept, by class."""
         self._state.replace_read(RUN_TIMES, (ReadObject(("", ""), records),))
 
-    def survey(
+    def contents_to_forecast(
         self, names: Iterable[str], later: Collection[str] = ()
     ) -> tuple[Mapping[str, QueueContents], tuple[SeenWorkload, ...]]:
         """Return contents of ClusterQueues to forecast, and Workloads reported since the last call.
@@ -157,11 +157,11 @@ class Feed:
         queues = self._published.local_queues if self._published is not None else {}
         now: list[SeenWorkload] = []
         rest: list[SeenWorkload] = []
-        for workload in self._not_surveyed:
+        for workload in self._not_reported:
             queue = queues.get((workload.namespace, workload.local_queue))
             waits = queue is not None and queue.cluster_queue in later
             (rest if waits else now).append(workload)
-        self._not_surveyed = rest
+        self._not_reported = rest
         return {name: self._state.contents_of(name) for name in names}, tuple(now)
 
     def take_recounted(self) -> frozenset[str]:
@@ -196,7 +196,7 @@ class Feed:
             changed = changes(self._published, after)
             self._published = after
         seen = self._state.take_seen() if self.synced else ()
-        self._not_surveyed += seen
+        self._not_reported += seen
         profiled, self._profiled = tuple(self._profiled), []
         return replace(
             self.sign_of_life(now),

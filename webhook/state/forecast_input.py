@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
+from typing import TypeAlias
 
 from webhook.kueue.durations import learned_on, of_any_class
 from webhook.kueue.forecast import Occupant, QueuedGroup, forecast
@@ -84,33 +85,33 @@ class ForecastInputs:
         self._waiting: dict[str, tuple[QueuedGroup, ...]] = {}
         self._lengths: dict[str, int] = {}
 
-    def profiles(self, survey: ForecastInput) -> Mapping[str, Profile]:
+    def profiles(self, forecast_input: ForecastInput) -> Mapping[str, Profile]:
         """Forecast the trees of all ClusterQueues in the input.
 
         Return the profile of each queue.
         """
-        clock = survey.now - survey.unix
-        self._forget_all_but(survey.snapshot.cluster_queues.keys())
-        for name, contents in survey.counted.items():
+        clock = forecast_input.now - forecast_input.unix
+        self._forget_all_but(forecast_input.snapshot.cluster_queues.keys())
+        for name, contents in forecast_input.counted.items():
             self._lengths[name] = sum(len(group.members) for group in contents.waiting)
         pending = sum(self._lengths.values())
-        for name, contents in survey.counted.items():
+        for name, contents in forecast_input.counted.items():
             width = width_of(self._lengths[name], pending)
             waiting = tuple(queued(contents.waiting, clock, width))
             self._running[name] = tuple(occupants(name, contents.holding, clock))
             self._waiting[name] = waiting
-        asked = survey.asked
-        trees = Trees(survey.snapshot, self._running)
+        asked = forecast_input.asked
+        trees = Trees(forecast_input.snapshot, self._running)
         names = sorted({member for name in asked for member in trees.members(trees.root(name))})
         # ClusterQueues that share quota are served by the age of what waits in them.
         pending_groups = [group for name in names for group in self._waiting[name]]
         pending_groups.sort(key=lambda group: group.arrival.created)
         return forecast(
-            survey.snapshot,
+            forecast_input.snapshot,
             [occupant for name in names for occupant in self._running[name]],
             pending_groups,
-            LentRunTimes(survey.snapshot),
-            survey.now,
+            LentRunTimes(forecast_input.snapshot),
+            forecast_input.now,
             only=asked,
         )
 
@@ -125,13 +126,13 @@ def with_profiles(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
 
     *unix* is its instant in seconds since 1970.
     """
-    survey = ForecastInput(
+    forecast_input = ForecastInput(
         snapshot=snapshot,
         counted={name: state.contents_of(name) for name in watched(snapshot)},
         now=snapshot.as_of,
         unix=unix,
     )
-    return replace(snapshot, profiles=ForecastInputs().profiles(survey))
+    return replace(snapshot, profiles=ForecastInputs().profiles(forecast_input))
 
 
 def watched(snapshot: Snapshot) -> frozenset[str]:
@@ -221,31 +222,9 @@ def queued(
     *clock* is as for ``occupants``. *width* is how many form one part, which is ordered by priority
     and shape, not by age. Those that *key_of* gives a key stay ungrouped, under that key.
     """
-    ranked = sorted(
-        (
-            -workload.priority,
-            workload.queued_at,
-            number,
-            class_text(workload),
-            workload.requeue_at,
-            key_of(workload),
-            workload.limit_seconds,
-            workload.is_variant,
-        )
-        for number, group in enumerate(waiting)
-        for workload in group.members
-    )
-    if width > 1:
-        parts = (ranked[first : first + width] for first in range(0, len(ranked), width))
-        # Within a part, priorities still come first.
-        ranked = [
-            row
-            for part in parts
-            for row in sorted(part, key=lambda entry: (entry[0], entry[2], entry[3]))
-        ]
-    of_one_kind = itemgetter(2, 3, 4, 5, 6, 7)
+    ranked = _ranked(waiting, width, key_of)
     for (number, job_class, until, key, limit, is_variant), alike in groupby(
-        ranked, key=of_one_kind
+        ranked, key=itemgetter(2, 3, 4, 5, 6, 7)
     ):
         group, (first, *others) = waiting[number], alike
         yield QueuedGroup(
@@ -260,6 +239,39 @@ def queued(
             limit_seconds=limit,
             is_variant=is_variant,
         )
+
+
+_Row: TypeAlias = tuple[int, int, int, str, int, str, int, bool]
+"""Priority, negated, and age; then all by which neighbours are equal, the group's number first."""
+
+
+def _ranked(
+    waiting: Sequence[Group], width: int, key_of: Callable[[Workload], str]
+) -> Sequence[_Row]:
+    """Return a row for each Workload, in Kueue's order, or in that of parts of *width*."""
+    ranked = sorted(
+        (
+            -workload.priority,
+            workload.queued_at,
+            number,
+            class_text(workload),
+            workload.requeue_at,
+            key_of(workload),
+            workload.limit_seconds,
+            workload.is_variant,
+        )
+        for number, group in enumerate(waiting)
+        for workload in group.members
+    )
+    if width == 1:
+        return ranked
+    parts = (ranked[first : first + width] for first in range(0, len(ranked), width))
+    # Within a part, priorities still come first.
+    return [
+        row
+        for part in parts
+        for row in sorted(part, key=lambda entry: (entry[0], entry[2], entry[3]))
+    ]
 
 
 def class_text(workload: Workload) -> str:

@@ -514,22 +514,8 @@ class State:
 
     def _with_workloads(self, snapshot: Snapshot) -> Snapshot:
         self._workloads.order_by_eviction(by_eviction=snapshot.kueue.requeues_by_eviction)
-        counts_of, dirty = self._workloads.counts_of, self._workloads.dirty
-        before = self._snapshot
-        needs_changed = (
-            snapshot.limit_ranges is not before.limit_ranges
-            or snapshot.overheads is not before.overheads
-            or snapshot.kueue is not before.kueue
-        )
-        if needs_changed:
-            dirty.update(name for name, counts in counts_of.items() if counts.competing)
-        if (
-            snapshot.cluster_queues is not before.cluster_queues
-            or snapshot.cohorts is not before.cohorts
-        ):
-            preemptible = candidates_in(snapshot)
-            dirty.update(self._preemptible ^ preemptible)
-            self._preemptible = preemptible
+        dirty = self._workloads.dirty
+        self._note_changed_rules(snapshot)
         if not dirty:
             return snapshot
         self._arrivals.adopt(snapshot.limit_ranges, snapshot.overheads, snapshot.kueue)
@@ -550,6 +536,25 @@ class State:
             competing=snapshot.competing if competing == snapshot.competing else competing,
             reserving=reserving if reserving or snapshot.reserving else snapshot.reserving,
         )
+
+    def _note_changed_rules(self, snapshot: Snapshot) -> None:
+        """Note the ClusterQueues whose Workloads count otherwise by what the snapshot says now."""
+        counts_of, dirty = self._workloads.counts_of, self._workloads.dirty
+        before = self._snapshot
+        needs_changed = (
+            snapshot.limit_ranges is not before.limit_ranges
+            or snapshot.overheads is not before.overheads
+            or snapshot.kueue is not before.kueue
+        )
+        if needs_changed:
+            dirty.update(name for name, counts in counts_of.items() if counts.competing)
+        if (
+            snapshot.cluster_queues is not before.cluster_queues
+            or snapshot.cohorts is not before.cohorts
+        ):
+            preemptible = candidates_in(snapshot)
+            dirty.update(self._preemptible ^ preemptible)
+            self._preemptible = preemptible
 
     def _reservations(self, name: str) -> tuple[Reservation, ...]:
         """Return the Workloads of a ClusterQueue that Kueue might preempt."""
