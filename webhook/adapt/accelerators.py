@@ -127,14 +127,14 @@ def is_accelerator(resource: str) -> bool:
 
 @recalling(most=1024, longest=512)
 def counts_devices(resource: str) -> bool:
-    """Tell whether a resource counts devices, as ``nvidia.com/gpu`` does, not their memory."""
+    """Return whether a resource counts devices, as ``nvidia.com/gpu`` does, not their memory."""
     slices = "/mig-" in resource
     return is_accelerator(resource) and (slices or _SHARES.search(resource) is None)
 
 
 @recalling(most=1024, longest=512)
 def pins_label(key: str, value: str) -> bool:
-    """Tell whether selecting nodes by this label selects nodes with accelerators."""
+    """Return whether selecting nodes by this label selects nodes with accelerators."""
     if value.lower() in NEGATIVE:
         return False
     return is_label(key) or (key, value) in _LABELS_BY_VALUE
@@ -147,7 +147,7 @@ def is_label(key: str) -> bool:
 
 @recalling(most=1024, longest=512)
 def pins_taint(key: str, value: str) -> bool:
-    """Tell whether this taint keeps pods away that request no accelerator."""
+    """Return whether this taint keeps pods away that request no accelerator."""
     known = is_accelerator(key) or is_label(key) or _TAINTS.match(key) is not None
     return known or (key, value) in _TAINTS_BY_VALUE
 

@@ -224,7 +224,7 @@ def _adapt(pod_sets: tuple[PodSet, ...], adaptation: Adaptation) -> tuple[PodSet
 
 
 def is_adapted(pod_set: PodSet, adaptation: Adaptation) -> bool:
-    """Tell whether an adaptation applies to a pod set, whose template stands in the object."""
+    """Return whether an adaptation applies to a pod set, whose template stands in the object."""
     names = adaptation.pod_sets
     return bool(pod_set.path) and (names is None or pod_set.name in names)
 
@@ -300,7 +300,7 @@ def _is_removed(toleration: Mapping[str, Json], adaptation: Adaptation) -> bool:
 
 
 def _is_meant(match: TolerationMatch, toleration: Mapping[str, Json]) -> bool:
-    """Tell whether a toleration has the values of all fields that the policy gives."""
+    """Return whether a toleration has the values of all fields that the policy gives."""
     return (
         toleration.get("key") == match.key
         and match.value in (None, toleration.get("value", ""))

@@ -26,7 +26,7 @@ _AS_SUBMITTED: Mapping[str, str] = {}
 
 
 def can_be_read(name: str, value: str) -> bool:
-    """Tell whether an annotation can hold this variable without changing its value in the pod."""
+    """Return whether an annotation can hold this variable without changing its value in the pod."""
     return _NAME.fullmatch(name) is not None and not _EXPANDED.search(value)
 
 

@@ -39,7 +39,7 @@ def without_selector(node_selector: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def tolerates_accelerator(toleration: Mapping[str, Json]) -> bool:
-    """Tell whether a toleration is for accelerators' taints; without a key it is for all taints."""
+    """Return whether a toleration is for accelerators' taints; one without a key is for all."""
     return accelerators.pins_taint(str(toleration.get("key", "")), str(toleration.get("value", "")))
 
 
@@ -122,7 +122,7 @@ def _pins(expression: Json) -> bool:
 
 
 def _asks(term: Mapping[str, Json]) -> bool:
-    """Tell whether a term has a condition; an empty one matches no node."""
+    """Return whether a term has a condition; an empty one matches no node."""
     return bool(term.get("matchExpressions") or term.get("matchFields"))
 
 

@@ -692,7 +692,7 @@ def _in_both(
 
 
 def _is_merged(path: Path, now: Any, decided: Any | Absent, submitted: Json | Absent) -> bool:
-    """Tell whether the submitted variable is merged into the stored one, as by ``kubectl apply``.
+    """Return whether the submitted variable is merged into the stored one, as by ``kubectl apply``.
 
     The manifest does not know the stored ``valueFrom``, so that stays beside the ``value`` that
     comes back; the API server would refuse the two together.

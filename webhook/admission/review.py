@@ -192,7 +192,7 @@ def _check_shape(body: bytes) -> None:
 
 
 def _may_be_deep(body: bytes) -> bool:
-    """Tell whether a body may be nested too deeply; it may be where brackets in strings remain.
+    """Return whether a body may be nested too deeply; it may be where brackets in strings remain.
 
     Brackets are removed in pairs from the inside, at a tenth of the cost of a walk over all values.
     """

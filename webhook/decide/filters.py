@@ -176,7 +176,7 @@ def _guests_full(candidate: OptionCandidate) -> Rejection | None:
 
 
 def _counts_with(candidate: OptionCandidate, namespace: str) -> bool:
-    """Tell whether the guests of *namespace* count against the same limit as the Job."""
+    """Return whether the guests of *namespace* count against the same limit as the Job."""
     own, policy, snapshot = candidate.job.namespace, candidate.policy, candidate.occupancy.snapshot
     return namespace == own or (
         match.shares_with(policy, own, snapshot) and match.shares_with(policy, namespace, snapshot)

@@ -150,9 +150,9 @@ def mismatches(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> Mapp
 
 
 def named_by(policies: Iterable[FallbackPolicy]) -> Named:
-    """Return the flags and variables that policies name, for records from which Jobs are replayed.
+    """Return the flags and variables that policies name, each with the values that they match.
 
-    With each the texts that a policy wants its value to be.
+    Records from which Jobs are replayed keep these.
     """
     args: dict[str, set[str]] = {}
     env: dict[str, set[str]] = {}
@@ -173,7 +173,7 @@ def _texts(wanted: ValueMatch) -> tuple[str, ...]:
 
 
 def shares_with(policy: FallbackPolicy, namespace: str, snapshot: Snapshot) -> bool:
-    """Tell whether a namespace shares run times and guest counts of this policy with others."""
+    """Return whether a namespace shares run times and guest counts of this policy with others."""
     selector = policy.spec.shared_namespaces
     if selector is None:
         return False
@@ -237,7 +237,7 @@ def _mismatch(
 
 
 def unlike(match: Match, job: Job) -> str:
-    """Return what of the Job itself a policy is not for: labels, flags, variables; empty: none."""
+    """Return the labels, flags or variables of the Job that the policy does not match; or none."""
     if not fallback_policy.selector(match.job_selector, EVERYTHING).matches(job.labels):
         return "the Job's labels are not what jobSelector asks for"
     # Of a Job without pod sets only the metadata is known, and they must rule nothing out.

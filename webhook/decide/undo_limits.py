@@ -95,7 +95,7 @@ def _changes_resources(adaptation: Adaptation) -> bool:
 
 
 def _changes_pods(adaptation: Adaptation) -> bool:
-    """Tell whether it may change fields that Kubernetes lets change and Kueue does not compare."""
+    """Return whether an adaptation changes what Kubernetes allows to change and Kueue ignores."""
     return any(
         (
             adaptation.node_selector != NodeSelectorChanges(),

@@ -267,7 +267,7 @@ def undo(job: DecidedJob, snapshot: Snapshot, moment: Moment, rules: Rules) -> U
 
 
 def _would_cross(raw: Job, clean: Job, snapshot: Snapshot) -> bool:
-    """Tell whether the Job would enter a MultiKueue queue without having been created in one."""
+    """Return whether the Job would enter a MultiKueue queue without having been created in one."""
     local_queue = snapshot.local_queues.get((raw.namespace, clean.queue))
     # Kueue sets spec.managedBy for MultiKueue at creation; it is immutable afterwards.
     if local_queue is None or raw.queue == clean.queue or raw.managed_by == MULTIKUEUE:

@@ -102,7 +102,7 @@ def held_back(source: Mapping[str, Any]) -> Obstacle | None:
 
 
 def _has_pods(status: Mapping[str, Any]) -> bool:
-    """Tell whether pods exist, or have ended and are not counted yet: they may still succeed."""
+    """Return whether pods exist, or have ended and are not counted yet: they may still succeed."""
     uncounted = fields.mapping(status, "uncountedTerminatedPods", "status")
     here = "status.uncountedTerminatedPods"
     return any(
@@ -116,7 +116,7 @@ def _has_pods(status: Mapping[str, Any]) -> bool:
 
 
 def _has_succeeded(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Tell whether all completions have succeeded: Kubernetes ends the Job once it is resumed."""
+    """Return whether all completions have succeeded: Kubernetes ends the Job once it is resumed."""
     wanted = fields.integer(spec, "completions", "spec")
     return wanted is not None and (fields.integer(status, "succeeded", "status") or 0) >= wanted
 

@@ -166,7 +166,7 @@ class JobKind:
         return ()
 
     def is_suspended(self, source: Mapping[str, Any]) -> bool:
-        """Tell whether the object says that it shall not run yet."""
+        """Return whether the object says that it shall not run yet."""
         return _at(source, self.suspend) not in (None, False)
 
 

@@ -170,7 +170,7 @@ def _unmodelled(cluster: Mapping[str, Any], source: Mapping[str, Any], path: str
 
 
 def _is_below_cleanup(head: Mapping[str, Any]) -> bool:
-    """Tell whether the first container of the head asks for less than the clean-up."""
+    """Return whether the first container of the head asks for less than the clean-up."""
     here = "headGroupSpec.template.spec"
     pods = fields.mapping(fields.mapping(head, "template", here), "spec", here)
     for container, where in fields.objects(pods, "containers", here)[:1]:
@@ -184,7 +184,7 @@ def _is_below_cleanup(head: Mapping[str, Any]) -> bool:
 
 
 def _is_positive(amount: Any) -> bool:
-    """Tell whether a number, or its text, is more than zero; what is no number may be."""
+    """Return whether a number, or its text, is more than zero; what is no number may be."""
     if amount is None or isinstance(amount, bool):
         return False
     try:

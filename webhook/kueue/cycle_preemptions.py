@@ -93,13 +93,13 @@ class CyclePreemptions:
         self._holders.changed.add(leaf)
 
     def is_closed(self, heads: ClusterQueueHeads) -> bool:
-        """Tell whether another head of the same ClusterQueue waits for its victims to stop."""
+        """Return whether another head of the same ClusterQueue waits for its victims to stop."""
         # Kueue takes such a head first in each cycle, and one head of a ClusterQueue in a cycle:
         # ``preemptorWorkload`` in ``cluster_queue.go``.
         return self._waiting.get(heads.leaf, heads) is not heads
 
     def is_awaited(self, leaf: int) -> bool:
-        """Tell whether some head of a ClusterQueue waits for its victims to stop."""
+        """Return whether some head of a ClusterQueue waits for its victims to stop."""
         return leaf in self._waiting
 
     def charge(self, leaf: int, taken: Taken, count: int) -> None:
@@ -154,7 +154,7 @@ class CyclePreemptions:
         return Outcome.PREEMPTS
 
     def _fits(self, leaf: int, taken: Taken, victims: Sequence[Victim]) -> bool:
-        """Tell whether there is room once all victims of this cycle have gone; if so, take it."""
+        """Return whether there is room once all victims of this cycle have gone; if so, take it."""
         # Kueue skips a head some of whose targets another one preempts in the same cycle.
         if not self._victims.isdisjoint(victim.holder.key for victim in victims):
             return False
@@ -238,7 +238,7 @@ class _Prospects:
 def _may_get(
     shape: Shape, free: Sequence[int], reach: Sequence[int] | None, lower: Sequence[int] | None
 ) -> bool:
-    """Tell whether preemption may bring a Workload what is not free; False is certain.
+    """Return whether preemption may bring a Workload what is not free; False is certain.
 
     *reach*: up to how much it may reclaim quota. *lower*: what those use whom it may preempt in
     its ClusterQueue.
@@ -270,7 +270,7 @@ def _borrowed(tree: UsageTree) -> set[int]:
 
 
 def borrows(tree: UsageTree, heads: ClusterQueueHeads) -> int:
-    """Return 1 if a head that preempts would borrow as its victims have gone, else 0."""
+    """Return 1 if a head that preempts would borrow once its victims are gone, else 0."""
     shape, first = heads.entries[0][2].shape, heads.leaf * tree.width
     if shape.only is None:
         return 0

@@ -47,7 +47,7 @@ class Contender:
 
 @dataclass(slots=True, kw_only=True)
 class LocalQueueUse:
-    """By what LocalQueues have used of late, where that orders them; others have used nothing."""
+    """The recent usage of LocalQueues in ClusterQueues that order them by it; elsewhere it is 0."""
 
     amounts: dict[str, float]
     """LocalQueue (``namespace/name``) to its use, as Kueue weighs it: the least is served first."""

@@ -81,7 +81,7 @@ class StartRecord:
 
     @cached_property
     def outranking(self) -> _OutrankingStarts:
-        """Whom the starts of a finished record may preempt."""
+        """Return the starts in a finished record that may preempt newcomers."""
         return _OutrankingStarts(self._schedule, self)
 
     def note(self) -> None:
@@ -298,7 +298,7 @@ def _below(policy: str, priority: int) -> float:
 
 
 def _has_more(row: tuple[int, ...], than: tuple[int, ...]) -> bool:
-    """Tell whether any cell of *row* has more free than in *than*."""
+    """Return whether any cell of *row* has more free than in *than*."""
     return row is not than and any(map(gt, row, than))
 
 
@@ -494,9 +494,9 @@ class PlannedStarts:
         return Planned(profiles=profiles, begun=_joined(self._planned))
 
     def begun_with(self, waiting: Sequence[QueuedGroup]) -> tuple[StartedWorkloads, ...]:
-        """Return the starts that there would be if these were pending instead.
+        """Return the starts if these Workloads were pending instead.
 
-        It costs no more than the trees in which other groups are pending than before.
+        Only trees whose pending groups differ are forecast again.
         """
         return _joined(
             planned if contents.queued == known.queued else self._replanned(contents, prepared)
@@ -683,7 +683,7 @@ def _prepared(case: _Case, contents: _TreeContents, before: _Prepared | None = N
 
 
 def _is_known(run_times: Durations, name: str, group: QueuedGroup, shape: Demand | None) -> bool:
-    """Tell whether a group leaves what is expected of all others as it is."""
+    """Return whether a group leaves what is expected of all others as it is."""
     flavors_of = shape.combinations if shape is not None else ()
     return all(run_times.is_settled(name, group.job_class, flavors) for flavors in flavors_of)
 
@@ -708,7 +708,7 @@ def _learned(
     occupants: Sequence[Occupant],
     asked: Sequence[tuple[str, QueuedGroup, Demand | None]],
 ) -> tuple[Unseen, ...]:
-    """Look up all run times; return the Workloads of which neither one nor a limit is known."""
+    """Look up all run times; return the Workloads with neither a known run time nor a limit."""
     unseen: Counter[tuple[frozenset[FlavorResource], int | None]] = Counter()
     # All are looked up before the first is added, because an unknown run is taken to last as
     # long as the median of the known ones in its ClusterQueue.
@@ -765,7 +765,7 @@ def _flavors(usage: Amounts) -> str:
 
 
 def left_of(occupant: Occupant, now: float, run_times: Durations) -> tuple[float, float]:
-    """Return how much longer Workloads run that hold quota, and its spread; in seconds."""
+    """Return mean and standard deviation of what is left of running Workloads, in seconds."""
     # What has reserved quota and is not admitted yet has its whole run before it.
     elapsed = 0.0 if occupant.started_at is None else max(0.0, now - occupant.started_at)
     return run_times.left(

@@ -230,7 +230,7 @@ class _PreemptionTargets:
 
 
 def _are_known(occupancy: Occupancy, name: str) -> bool:
-    """Tell whether those are named that hold quota in a ClusterQueue, or the first of very many."""
+    """Return whether the snapshot names who holds quota in a ClusterQueue, if only the first."""
     snapshot = occupancy.snapshot
     observed = occupancy.held(name).reserving - len(occupancy.reserved.get(name, ()))
     return not observed or name in snapshot.reserving

@@ -96,7 +96,7 @@ def satisfies_policy(preemptor: Preemptor, holder: QuotaHolder, policy: str) -> 
 
 
 def candidates_in(snapshot: Snapshot) -> frozenset[str]:
-    """Return the ClusterQueues whose own policy, or that of another of their tree, may preempt."""
+    """Return the ClusterQueues in which some policy of their tree may preempt a Workload."""
     trees = tree_names(snapshot.cluster_queues, snapshot.cohorts)
     queues = snapshot.cluster_queues.values()
     reclaimed = {
@@ -235,7 +235,7 @@ class _Candidates:
     def of(
         self, leaf: int, preemptor: Preemptor, policy: str, short: frozenset[int]
     ) -> Iterator[tuple[_Order, QuotaHolder]]:
-        """Yield those of a ClusterQueue that use one of the cells and that the policy gives up."""
+        """Yield those of a ClusterQueue that use one of the cells and may be preempted."""
         if policy == NEVER or leaf not in self._by_leaf:
             return
         bound = preemptor.priority
@@ -330,7 +330,7 @@ class _Search:
         self.tree.charge(holder.leaf, holder.taken, -1)
 
     def share_without(self, holder: QuotaHolder, node: int) -> Share:
-        """Return what a node's share were without a holder below it."""
+        """Return what a node's share would be without a holder below it."""
         self.tree.charge(holder.leaf, holder.taken, -1)
         without = share(self.tree, node)
         self.tree.charge(holder.leaf, holder.taken)

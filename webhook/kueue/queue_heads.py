@@ -211,7 +211,7 @@ def wanted_above(tree: UsageTree, leaf: int, only: Taken) -> Taken:
 
 
 def owns(tree: UsageTree, leaf: int, only: Taken) -> bool:
-    """Tell whether a ClusterQueue's unused nominal quota covers *only*, so that none is borrowed.
+    """Return whether a ClusterQueue's unused nominal quota covers *only*, so that none is borrowed.
 
     Others may have borrowed that quota: see ``has``.
     """
@@ -224,7 +224,7 @@ def owns(tree: UsageTree, leaf: int, only: Taken) -> bool:
 
 
 def has(tree: UsageTree, node: int, taken: Taken) -> bool:
-    """Tell whether a node has that much free, borrowing included."""
+    """Return whether a node has that much free, borrowing included."""
     available = tree.available
     for cell, amount in taken:  # noqa: SIM110 - twice as fast as all()
         if available(node, cell) < amount:
@@ -233,7 +233,7 @@ def has(tree: UsageTree, node: int, taken: Taken) -> bool:
 
 
 def has_room(tree: UsageTree, node: int, shape: Shape) -> bool:
-    """Tell whether a Workload may fit at a node; certain where it has no choice of flavors."""
+    """Return whether a Workload may fit at a node; certain where it has no choice of flavors."""
     if shape.only is not None:
         return has(tree, node, shape.only)
     # Parts are checked one by one here; together they may still need more than there is.

@@ -173,7 +173,7 @@ class QuotaHolders:
         return {priority for levels in self._usage.values() for priority in levels}
 
     def has_lower(self, leaf: int, priority: int) -> bool:
-        """Tell whether a ClusterQueue's policy lets *priority* preempt somebody there."""
+        """Return whether a ClusterQueue's policy lets *priority* preempt somebody there."""
         usage = self._usage.get(leaf)
         policy = self._queues[leaf].preemption.within_cluster_queue
         if not usage or policy == _NEVER:
@@ -182,7 +182,7 @@ class QuotaHolders:
         return lowest < priority or (lowest == priority and policy == _NEWER_EQUAL)
 
     def lower(self, leaf: int, priority: int) -> Sequence[int]:
-        """Return what those use of each cell whom *priority* may preempt in its ClusterQueue."""
+        """Return the usage, by cell, that *priority* may preempt in its ClusterQueue."""
         policy = self._queues[leaf].preemption.within_cluster_queue
         most = priority if policy == _NEWER_EQUAL else priority - 1
         rows = [usage for level, usage in self._usage[leaf].items() if level <= most]
@@ -191,8 +191,8 @@ class QuotaHolders:
     def obtainable(self, leaf: int, priority: int) -> Sequence[int]:
         """Return what a newcomer could have of each cell at once, with what it would preempt.
 
-        Each cell is looked at by itself, and of what a cohort owes the sum. Nobody is taken to be
-        preempted by shares.
+        Each cell is judged alone. Under fair sharing, where shares decide who is preempted, it is
+        what is free.
         """
         tree, policy = self._tree, self._queues[leaf].preemption
         free = [tree.available(leaf, cell) for cell in range(tree.width)]

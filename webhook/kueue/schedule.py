@@ -399,7 +399,7 @@ class Schedule:
     def priorities(self) -> tuple[int, ...]:
         """Return the priorities of all that are pending or still to come, the highest first.
 
-        Those count as well that hold quota and may have to give it back.
+        Workloads that hold quota and may have to give it back count among them.
         """
         waiting = {
             entry.waiting.priority for heads in self.waiting() for _, _, entry in heads.entries
@@ -574,6 +574,6 @@ def _may_preempt(queue: ClusterQueue) -> bool:
 
 
 def is_open(queue: ClusterQueue) -> bool:
-    """Tell whether Kueue admits Workloads in this ClusterQueue."""
+    """Return whether Kueue admits Workloads in this ClusterQueue."""
     # ``stopPolicy`` Hold and HoldAndDrain both keep pending Workloads from being admitted.
     return queue.active and queue.stop_policy is StopPolicy.NONE

@@ -176,7 +176,7 @@ class SchedulingCycle:
         return () if self._preemptions is None else self._preemptions.issued
 
     def is_awaited(self) -> bool:
-        """Tell whether any Workload is pending."""
+        """Return whether any Workload is pending."""
         return any(heads.entries for heads in self._heads.values())
 
     def waiting(self) -> Iterator[ClusterQueueHeads]:
@@ -471,7 +471,7 @@ class SchedulingCycle:
         return group
 
     def _has_rivals(self, heads: ClusterQueueHeads, moment: _Moment) -> bool:
-        """Tell whether other heads may be served between a head and the next one of its own."""
+        """Return whether other heads may be served between a head and the next one of its own."""
         return bool(moment.ready) or (heads.bucket is not None and len(heads.bucket.heap) > 1)
 
     def _taken(self, heads: ClusterQueueHeads, fitting: Assignment, number: int) -> StartedGroup:
@@ -557,7 +557,7 @@ class SchedulingCycle:
             self.before += [with_set_aside(self._tree, moment.kept)] * missing
 
     def _is_kept_out(self, heads: ClusterQueueHeads, fitting: Assignment, kept: _Kept) -> bool:
-        """Tell whether a head that fits needs quota set aside for heads that come before it."""
+        """Return whether a head that fits needs quota set aside for heads that come before it."""
         mine = fitting.height, heads.entries[0][0]
         before = [(leaf, aside) for height, order, leaf, aside in kept if (height, order) <= mine]
         if not before:

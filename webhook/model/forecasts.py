@@ -16,7 +16,7 @@ from webhook.model.queues import FlavorResource
 ENOUGH_RUNS = 3
 """Runs from which on a class is estimated by itself; with fewer, its coarse class counts too. A
 coarse class with fewer is used only where neither the Job nor its policy gives a run time."""
-SIGMAS_OF_A_SIDE = 1.28155
+SIGMAS_OF_A_SIDE = 1.2816
 """Standard deviations from the middle of a normal distribution to either end of its middle 80 %,
 which is what the ranges of run times and starts hold."""
 

@@ -85,7 +85,7 @@ def decided_by(job: Job) -> str:
 
 
 def would_be_uncounted(policy: FallbackPolicy, option: str, marked_by: str) -> bool:
-    """Tell whether *option* limits its guests and would not count a Job marked by *marked_by*.
+    """Return whether *option* limits its guests and would not count a Job marked by *marked_by*.
 
     A move that changes nothing but the queue leaves the marks of the pod template as they are.
     """

@@ -60,7 +60,7 @@ def signed_record(text: str, namespace: str, keys: SigningKeys | None) -> str:
 
 
 def is_own_record(text: str, namespace: str, keys: SigningKeys | None, *, created: float) -> bool:
-    """Tell whether a decision is this installation's own, to be undone and believed.
+    """Return whether a decision is this installation's own, to be undone and believed.
 
     *created*: when the object it stands on was created, in seconds since 1970, by the API server;
     infinity while it is being created. Without keys all are believed.
@@ -111,7 +111,7 @@ def are_own_marks(
     *,
     created: float,
 ) -> bool:
-    """Tell whether marks on a pod template are this installation's own; see ``is_own_record``."""
+    """Return whether marks on a pod template are this installation's own; see ``is_own_record``."""
     if keys is None or created < keys.since:
         return True
     plain, _, signature = decision_id.partition(SEPARATOR)
