@@ -86,6 +86,13 @@ class JobKind:
     """Returns why an edit to a pod template, at a path below it, is refused once the Job exists,
     even while it is suspended; None: it is taken."""
 
+    ungenerated: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda source: source
+    """Returns the object without what the API server generates into its pod templates."""
+    has_ready_pods: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    """Tells whether the object says that some of its pods are ready."""
+    changes_with_kubernetes: bool = False
+    """Whether it depends on the version of Kubernetes if resources of a suspended one may change;
+    else it depends on its own controller alone."""
     can_change_env: bool = False
     """Whether the environment of its pods may change while it is suspended."""
     finishes: bool = True
@@ -97,6 +104,11 @@ class JobKind:
     def api_version(self) -> str:
         """The value of ``apiVersion``, such as ``batch/v1``."""
         return f"{self.group}/{self.version}"
+
+    @property
+    def is_movable(self) -> bool:
+        """Whether anything of a Job of it can be changed after its creation."""
+        return self.held_back is not creation_only
 
     def path(self, namespace: str = "", name: str = "") -> str:
         """Return the API server's path of a Job.

@@ -78,6 +78,12 @@ def _held_back(source: Mapping[str, Any]) -> Obstacle | None:
     )
 
 
+def _has_ready_pods(source: Mapping[str, Any]) -> bool:
+    status = fields.mapping(source, "status", "")
+    running = fields.objects(status, "replicatedJobsStatus", "status")
+    return any(fields.integer(job, "ready", where) for job, where in running)
+
+
 JOBSET: Final = JobKind(
     group="jobset.x-k8s.io",
     version="v1alpha2",
@@ -89,5 +95,6 @@ JOBSET: Final = JobKind(
     suspend=("spec", "suspend"),
     read=read,
     held_back=_held_back,
+    has_ready_pods=_has_ready_pods,
     immutable=batch.immutable_but_scheduling,
 )

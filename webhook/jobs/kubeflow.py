@@ -85,17 +85,22 @@ def _held_back(controller: str, source: Mapping[str, Any]) -> Obstacle | None:
 
     """
     status = fields.mapping(source, "status", "")
-    counts = fields.mapping(status, "replicaStatuses", "status")
-    here = "status.replicaStatuses"
     return held_back_by(
         source,
         _SUSPEND,
         controller=controller,
         is_over=not _ENDED.isdisjoint(true_conditions(status)),
-        has_pods=any(
-            fields.integer(fields.mapping(counts, name, here), "active", child(here, name))
-            for name in counts
-        ),
+        has_pods=_has_running_pods(source),
+    )
+
+
+def _has_running_pods(source: Mapping[str, Any]) -> bool:
+    """Tell whether pods run: the operators count as active those that do."""
+    status, here = fields.mapping(source, "status", ""), "status.replicaStatuses"
+    counts = fields.mapping(status, "replicaStatuses", "status")
+    return any(
+        fields.integer(fields.mapping(counts, name, here), "active", child(here, name))
+        for name in counts
     )
 
 
@@ -125,6 +130,7 @@ def _kind(
         read=partial(_read, kind, replicas, types),
         held_back=partial(_held_back, controller),
         immutable=_immutable,
+        has_ready_pods=_has_running_pods,
         can_change_env=_LAUNCHER not in types,
     )
 

@@ -227,6 +227,20 @@ def _held_back_cluster(source: Mapping[str, Any]) -> Obstacle | None:
     )
 
 
+def _is_ready_job(source: Mapping[str, Any]) -> bool:
+    status = fields.mapping(source, "status", "")
+    return _is_ready(fields.mapping(status, "rayClusterStatus", "status"))
+
+
+def _is_ready_cluster(source: Mapping[str, Any]) -> bool:
+    return _is_ready(fields.mapping(source, "status", ""))
+
+
+def _is_ready(status: Mapping[str, Any]) -> bool:
+    """Tell whether the head or a worker is ready, from the status of a RayCluster."""
+    return bool(status.get("state") == "ready" or status.get("readyWorkerReplicas"))
+
+
 def _immutable(_below: Path, _edit: Edit) -> Obstacle | None:
     """Return nothing: no field of a suspended RayCluster's pods is immutable."""
     return None
@@ -249,6 +263,7 @@ RAYJOB: Final = JobKind(
     read=read_job,
     held_back=_held_back_job,
     immutable=_immutable,
+    has_ready_pods=_is_ready_job,
     can_change_env=True,
 )
 RAYCLUSTER: Final = replace(
@@ -260,5 +275,6 @@ RAYCLUSTER: Final = replace(
     allowed=allowed_in(_templates(("spec",))),
     read=read_cluster,
     held_back=_held_back_cluster,
+    has_ready_pods=_is_ready_cluster,
     finishes=False,
 )

@@ -61,6 +61,11 @@ class Ready(Explained):
         "the cluster does not serve a kind that the policy names",
         "Install what defines it, or take it out of `match.kinds`.",
     )
+    KIND_NOT_SWITCHED_ON = (
+        "KindNotSwitchedOn",
+        "the chart's `kinds` lack a kind that the policy names, so its Jobs are not reviewed",
+        "Add it to the value `kinds` of the chart, or take it out of `match.kinds`.",
+    )
     KIND_NOT_MANAGED = (
         "KindNotManaged",
         "Kueue's integration for a kind that the policy names is off",
